@@ -1,0 +1,53 @@
+//! The I/O seam: what the data plane needs of a network, and nothing more. Everything above it is generic over
+//! [`Net`] and takes time from tokio's clock, so that the simulation runs the real proxy. It does no protocol.
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+
+/// Where an attempt connects to, resolved.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum PeerAddress {
+    /// TCP.
+    Socket(SocketAddr),
+    /// A Unix stream socket; the path is empty for a client that bound none.
+    Unix(PathBuf),
+}
+
+/// A network: TCP and Unix sockets in production, a seeded simulation in tests.
+pub trait Net: Clone + 'static {
+    /// A connection on the worker that runs it.
+    type Stream: AsyncRead + AsyncWrite + Unpin + 'static;
+    /// A connection on its way from the accepting worker to the one that will run it.
+    type Accepted: Send + 'static;
+    /// A listening socket, on the worker that accepts.
+    type Listener: 'static;
+
+    /// Waits for the next connection and says who it is.
+    ///
+    /// # Errors
+    /// What `accept(2)` reports; running out of file descriptors is one.
+    fn accept(&self, listener: &Self::Listener) -> impl Future<Output = io::Result<(Self::Accepted, PeerAddress)>>;
+
+    /// Makes an accepted connection usable on this worker.
+    ///
+    /// # Errors
+    /// When it cannot be registered with this worker's reactor.
+    fn adopt(&self, accepted: Self::Accepted) -> io::Result<Self::Stream>;
+
+    /// Opens a connection to an endpoint.
+    ///
+    /// # Errors
+    /// What `connect(2)` reports.
+    fn connect(&self, address: &PeerAddress) -> impl Future<Output = io::Result<Self::Stream>>;
+
+    /// The address clients reached us at.
+    fn local_address(&self, stream: &Self::Stream) -> Option<SocketAddr>;
+}
+
+/// Shared by the tasks of one worker.
+pub(crate) type Local<T> = Rc<T>;

@@ -1,0 +1,113 @@
+//! Everything a log line or a `$variable` may say of one exchange, borrowed from where it already is.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::SystemTime;
+
+use crate::{Cause, Times};
+
+/// Header lines by name, case-insensitively; the value of the first line of that name.
+pub trait Headers {
+    /// The value, without surrounding white space.
+    fn value(&self, name: &str) -> Option<&[u8]>;
+}
+
+impl Headers for () {
+    fn value(&self, _name: &str) -> Option<&[u8]> {
+        None
+    }
+}
+
+/// What was negotiated with a TLS client.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TlsFacts<'a> {
+    /// `TLSv1.3`.
+    pub protocol: &'a str,
+    /// `TLS_AES_256_GCM_SHA384`.
+    pub cipher: &'a str,
+    /// `X25519MLKEM768`.
+    pub group: &'a str,
+    /// The name the client asked for.
+    pub server_name: &'a str,
+    /// Whether a session was resumed.
+    pub resumed: bool,
+}
+
+/// Counters for HAProxy's `%ac/%fc/%bc/%sc/%rc`, taken when the exchange ends.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Concurrency {
+    /// Client connections of the process.
+    pub process: u32,
+    /// Client connections of the listener.
+    pub listener: u32,
+    /// Exchanges in flight in the pool.
+    pub pool: u32,
+    /// Exchanges in flight at the endpoint.
+    pub endpoint: u32,
+}
+
+/// One exchange, as logs and variables see it.
+#[derive(Clone, Copy)]
+pub struct Entry<'a> {
+    /// When the first byte of the request came (log time stamps use this).
+    pub started: SystemTime,
+    /// The time split.
+    pub times: Times,
+    /// Why it ended.
+    pub cause: Cause,
+    /// Status sent; 0 when none was.
+    pub status: u16,
+    /// The TCP (or PROXY) peer; `None` on a Unix socket.
+    pub peer: Option<SocketAddr>,
+    /// The client after trusted hops were followed.
+    pub client: Option<IpAddr>,
+    /// The address it reached us at.
+    pub local: Option<SocketAddr>,
+    /// The request line as received, without its line end; empty when none came.
+    pub request_line: &'a [u8],
+    /// Method.
+    pub method: &'a [u8],
+    /// Target as received.
+    pub target: &'a [u8],
+    /// `HTTP/1.1`.
+    pub protocol: &'a str,
+    /// Host asked for, without port, lower case not guaranteed.
+    pub host: &'a [u8],
+    /// Request headers.
+    pub request_headers: &'a dyn Headers,
+    /// Response headers.
+    pub response_headers: &'a dyn Headers,
+    /// Request bytes, head and body, as received.
+    pub bytes_received: u64,
+    /// Response bytes, head and body, as sent.
+    pub bytes_sent: u64,
+    /// Response body bytes sent (nginx's `$body_bytes_sent`).
+    pub body_bytes_sent: u64,
+    /// The listener's name.
+    pub listener: &'a str,
+    /// The route's name; empty when none matched.
+    pub route: &'a str,
+    /// The pool's name; empty when there is none.
+    pub pool: &'a str,
+    /// The endpoint's name; empty when none was picked.
+    pub endpoint: &'a str,
+    /// The endpoint's address as text; empty when none was picked.
+    pub endpoint_address: &'a str,
+    /// Attempts made; 0 when no endpoint was tried.
+    pub attempts: u32,
+    /// Whether the last attempt used an idle connection.
+    pub reused: bool,
+    /// Position in the pool's queue at arrival; 0 is straight through.
+    pub queue_position: u32,
+    /// The request id.
+    pub request_id: &'a str,
+    /// TLS of the client connection.
+    pub tls: Option<TlsFacts<'a>>,
+    /// Counters for HAProxy's format.
+    pub concurrency: Concurrency,
+    /// Worker number, from 0.
+    pub worker: usize,
+    /// Number of this request on its connection, from 1.
+    pub connection_requests: u64,
+    /// Groups of the route's path regex, `$1` first.
+    pub captures: &'a [&'a [u8]],
+}

@@ -1,0 +1,58 @@
+//! The time split of an exchange (DESIGN section 8): where its time went, in microseconds.
+
+/// A span of time in whole microseconds; [`Micros::NEVER`] says that this phase was not reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Micros(pub i64);
+
+impl Micros {
+    /// The phase was not reached.
+    pub const NEVER: Self = Self(-1);
+    /// Reached, and took no time.
+    pub const ZERO: Self = Self(0);
+
+    /// Microseconds, or `None` when the phase was not reached.
+    pub fn reached(self) -> Option<u64> {
+        u64::try_from(self.0).ok()
+    }
+}
+
+impl Default for Micros {
+    fn default() -> Self {
+        Self::NEVER
+    }
+}
+
+impl From<std::time::Duration> for Micros {
+    fn from(duration: std::time::Duration) -> Self {
+        Self(i64::try_from(duration.as_micros()).unwrap_or(i64::MAX))
+    }
+}
+
+/// HAProxy's `Th Ti TR Tw Tc Tr Td Ta Tt`, each [`Micros::NEVER`] until its phase has ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Times {
+    /// `t_handshake`: accept to end of the TLS handshake; on a connection's first request, else zero.
+    pub handshake: Micros,
+    /// `t_idle`: end of handshake or of the previous response to the first byte of this request.
+    pub idle: Micros,
+    /// `t_request`: first byte to end of the head.
+    pub request: Micros,
+    /// `t_queue`: head complete to a slot.
+    pub queue: Micros,
+    /// `t_connect`: slot to a connected endpoint (zero when a connection was reused).
+    pub connect: Micros,
+    /// `t_response`: request sent to response head.
+    pub response: Micros,
+    /// `t_data`: response head to its last byte.
+    pub data: Micros,
+    /// `t_total`: accept, or end of the previous response, to the end.
+    pub total: Micros,
+}
+
+impl Times {
+    /// `t_active`: request + queue + connect + response + data, of what was reached.
+    pub fn active(&self) -> Micros {
+        let parts = [self.request, self.queue, self.connect, self.response, self.data];
+        Micros(parts.iter().filter_map(|part| part.reached()).sum::<u64>() as i64)
+    }
+}
