@@ -58,3 +58,67 @@ pub enum Cause {
     /// A bug of ours, counted.
     Internal,
 }
+
+impl Cause {
+    /// Every cause, in order of declaration.
+    pub const ALL: &'static [Self] = &[
+        Self::Complete,
+        Self::Local,
+        Self::BadRequest,
+        Self::BadRequestBody,
+        Self::BodyTooLarge,
+        Self::Denied,
+        Self::NoRoute,
+        Self::RequestTimeout,
+        Self::BodyTimeout,
+        Self::ClientSendTimeout,
+        Self::ClientGone,
+        Self::TlsHandshake,
+        Self::NoEndpoint,
+        Self::PoolFull,
+        Self::ConnectFailed,
+        Self::ConnectTimeout,
+        Self::UpstreamTls,
+        Self::UpstreamSendTimeout,
+        Self::UpstreamReset,
+        Self::ResponseTimeout,
+        Self::BadResponse,
+        Self::UpstreamAborted,
+        Self::UpstreamReadTimeout,
+        Self::TunnelClosed,
+        Self::Shutdown,
+        Self::Internal,
+    ];
+
+    /// One word for logs and metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Complete => "complete",
+            Self::Local => "local",
+            Self::BadRequest => "bad_request",
+            Self::BadRequestBody => "bad_request_body",
+            Self::BodyTooLarge => "body_too_large",
+            Self::Denied => "denied",
+            Self::NoRoute => "no_route",
+            Self::RequestTimeout => "request_timeout",
+            Self::BodyTimeout => "body_timeout",
+            Self::ClientSendTimeout => "client_send_timeout",
+            Self::ClientGone => "client_gone",
+            Self::TlsHandshake => "tls_handshake",
+            Self::NoEndpoint => "no_endpoint",
+            Self::PoolFull => "pool_full",
+            Self::ConnectFailed => "connect_failed",
+            Self::ConnectTimeout => "connect_timeout",
+            Self::UpstreamTls => "upstream_tls",
+            Self::UpstreamSendTimeout => "upstream_send_timeout",
+            Self::UpstreamReset => "upstream_reset",
+            Self::ResponseTimeout => "response_timeout",
+            Self::BadResponse => "bad_response",
+            Self::UpstreamAborted => "upstream_aborted",
+            Self::UpstreamReadTimeout => "upstream_read_timeout",
+            Self::TunnelClosed => "tunnel_closed",
+            Self::Shutdown => "shutdown",
+            Self::Internal => "internal",
+        }
+    }
+}

@@ -4,9 +4,21 @@
 #![forbid(unsafe_code)]
 
 mod cause;
+mod clock;
 mod entry;
+mod escape;
+mod number;
+#[cfg(test)]
+mod sample;
+mod template;
 mod times;
+mod value;
+mod variable;
 
 pub use cause::Cause;
+pub use clock::Clock;
 pub use entry::{Concurrency, Entry, Headers, TlsFacts};
+pub use escape::Escape;
+pub use template::{Template, TemplateError};
 pub use times::{Micros, Times};
+pub use variable::Variable;
