@@ -8,3 +8,8 @@ pub mod units;
 mod words;
 
 pub use model::{Config, Snapshot};
+pub mod diagnostic;
+pub mod lexer;
+pub mod source;
+mod suggest;
+pub mod tree;

@@ -1,5 +1,7 @@
 //! How a value is written so that it cannot be taken for something else.
 
+use crate::number;
+
 /// What a value must not break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Escape {
@@ -13,9 +15,6 @@ pub enum Escape {
     /// The inside of a JSON string: RFC 8259 section 7; bytes that are not UTF-8 become U+FFFD.
     Json,
 }
-
-const UPPER: &[u8; 16] = b"0123456789ABCDEF";
-const LOWER: &[u8; 16] = b"0123456789abcdef";
 
 /// Appends `value` as `escape` asks.
 pub(crate) fn append(value: &[u8], escape: Escape, out: &mut Vec<u8>) {
@@ -34,12 +33,8 @@ fn append_log(mut value: &[u8], out: &mut Vec<u8>) {
     while let Some(at) = value.iter().position(special) {
         let byte = value[at];
         out.extend_from_slice(&value[..at]);
-        out.extend_from_slice(&[
-            b'\\',
-            b'x',
-            UPPER[usize::from(byte >> 4)],
-            UPPER[usize::from(byte & 15)],
-        ]);
+        out.extend_from_slice(b"\\x");
+        number::append_hex(byte, out);
         value = &value[at + 1..];
     }
     out.extend_from_slice(value);
@@ -59,8 +54,8 @@ fn append_json(value: &[u8], out: &mut Vec<u8>) {
                 b'\r' => out.extend_from_slice(b"\\r"),
                 b'\t' => out.extend_from_slice(b"\\t"),
                 0..=0x1f | 0x7f => {
-                    let [high, low] = [usize::from(byte >> 4), usize::from(byte & 15)];
-                    out.extend_from_slice(&[b'\\', b'u', b'0', b'0', LOWER[high], LOWER[low]]);
+                    out.extend_from_slice(b"\\u00");
+                    number::append_hex(byte, out);
                 }
                 _ => out.push(byte),
             }

@@ -23,6 +23,12 @@ pub(crate) fn append_seconds(milliseconds: u64, out: &mut Vec<u8>) {
     append_three(milliseconds % 1000, out);
 }
 
+/// Appends a byte as two upper-case hexadecimal digits.
+pub(crate) fn append_hex(byte: u8, out: &mut Vec<u8>) {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    out.extend_from_slice(&[DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
+}
+
 /// Appends an address; an IPv4 client of a dual-stack socket is written as IPv4.
 pub(crate) fn append_address(address: IpAddr, out: &mut Vec<u8>) {
     match address.to_canonical() {

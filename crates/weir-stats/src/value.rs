@@ -107,7 +107,8 @@ fn of_plain<'a>(plain: Plain, entry: &Entry<'a>) -> Value<'a> {
         Plain::RequestMethod => filled(entry.method),
         Plain::RequestUri => filled(origin_form(entry.target)),
         Plain::Uri => filled(path(entry.target)),
-        Plain::Args => found(query(entry.target)),
+        // nginx takes the empty query of `/?` for none.
+        Plain::Args => filled(query(entry.target).unwrap_or_default()),
         Plain::Host if entry.host.is_empty() => Value::Absent,
         Plain::Host => Value::Lower(entry.host),
         Plain::Status => Value::Status(u64::from(entry.status)),
