@@ -1,8 +1,6 @@
 //! Has a pool answer a request: body prepared, endpoint picked, connection found or opened, request sent, response head read;
 //! another endpoint after a failed connect, another connection after a stale one. What the client gets is `response.rs`.
 
-use std::sync::atomic::Ordering;
-
 use tokio::time::Instant;
 use weir_balance::{NoEndpoint, Tried};
 use weir_stats::{Cause, Micros};
@@ -12,13 +10,13 @@ use crate::alarm::{Elapsed, before};
 use crate::connection::{Connection, Scope};
 use crate::conversation::{Conversation, Failure};
 use crate::exchange::{Ended, Facts, Next, Workspace};
-use crate::forward::{self, UpstreamHead};
+use crate::forward;
 use crate::idle::UpstreamConnection;
 use crate::local::write_all;
 use crate::net::Net;
 use crate::pump::{Encoder, Pump, PumpFailure};
 use crate::response;
-use crate::route::{CompiledRoute, RequestView};
+use crate::route::CompiledRoute;
 use crate::upstream::{ConnectFailure, UpstreamPool};
 
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
@@ -148,7 +146,7 @@ fn initial_body<N: Net>(scope: Scope<'_, N>, work: &Workspace, facts: &mut Facts
     }
     let own = pool.buffer_request.unwrap_or(u64::MAX);
     let limit = scope.listener.limits.body_bytes.unwrap_or(u64::MAX).min(own);
-    Pump::new(Vec::new(), framing, encoder, raw, 0).with_limit(limit)
+    Pump::new(Vec::new(), framing, encoder, raw, 0).with_limit(Some(limit))
 }
 
 /// Makes sure that the body may come, and that the part of it at hand is sound, before an endpoint is troubled.
@@ -229,5 +227,10 @@ fn write_head<N: Net>(
     facts: &Facts,
     (route, framing): (&CompiledRoute, Framing),
 ) {
-    todo!()
+    let _ = route;
+    let tls = matches!(connection.client, crate::transport::Transport::Server(_));
+    let out = &mut work.request_out;
+    out.clear();
+    forward::write_request_head(&work.request, work.input.bytes(), framing, facts.client, facts.request_id.as_str(), tls, out);
+    let _ = scope;
 }

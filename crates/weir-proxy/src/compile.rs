@@ -62,11 +62,11 @@ pub fn compile(config: &Config, surroundings: Surroundings<'_>) -> Result<Compil
         .map(|listener| compiler.listener(listener, config, &tickets))
         .collect::<Result<Vec<_>, _>>()?;
     let line = |log: &model::AccessLog| match &log.format {
-        model::LogFormat::Combined => Line::Combined,
-        model::LogFormat::Main => Line::Main,
-        model::LogFormat::Haproxy => Line::Haproxy,
-        model::LogFormat::Json => Line::Json,
-        model::LogFormat::Text(template) => Line::Text(template.clone()),
+        model::LogFormat::Combined => Line::combined(),
+        model::LogFormat::Main => Line::main(),
+        model::LogFormat::Haproxy => Line::haproxy(),
+        model::LogFormat::Json => Line::json(),
+        model::LogFormat::Text(template) => Line::text(template.clone()),
     };
     let logs = config.logs.iter().zip(surroundings.sinks);
     let shared = Shared {

@@ -190,7 +190,7 @@ pub(crate) struct Refusal {
 
 impl From<Cause> for Refusal {
     fn from(cause: Cause) -> Self {
-        Self { cause, status: cause.status() }
+        Self { cause, status: cause.status().unwrap_or(500) }
     }
 }
 

@@ -10,7 +10,7 @@ use weir_wire::{Framing, Method, Version};
 use crate::connection::{Connection, Scope};
 use crate::conversation::{ClientSide, Conversation};
 use crate::exchange::{Ended, Facts, Next, Workspace};
-use crate::forward::{self, BodyFraming, DownstreamHead};
+use crate::forward::{self, BodyFraming};
 use crate::net::Net;
 use crate::pump::{Encoder, Pump, PumpFailure, Waiting};
 use crate::route::CompiledRoute;
@@ -97,7 +97,11 @@ fn write_head<N: Net>(
     facts: &Facts,
     (route, plan, raw): (&CompiledRoute, &Plan, &[u8]),
 ) {
-    todo!()
+    let _ = (scope, connection, facts, route);
+    let out = &mut work.response_out;
+    out.clear();
+    let http10 = work.request.version == Version::Http10;
+    forward::write_response_head(&work.response, raw, &plan.framing, plan.keep_alive, http10, out);
 }
 
 /// Both bodies on their way.

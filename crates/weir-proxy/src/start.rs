@@ -118,8 +118,8 @@ impl Running {
     }
 
     /// Waits until every worker has ended. Blocks.
-    pub fn join(self) {
-        for thread in self.threads {
+    pub fn join(mut self) {
+        for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
     }

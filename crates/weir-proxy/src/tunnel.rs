@@ -56,8 +56,8 @@ pub(crate) async fn run<N: Net>(
                 }
             };
         }
-        advance!(up, client, &mut upstream);
-        advance!(down, &mut upstream, client);
+        advance!(up, &mut *client, &mut upstream);
+        advance!(down, &mut upstream, &mut *client);
         if up.ended && down.ended {
             return Poll::Ready(Cause::TunnelClosed);
         }

@@ -84,7 +84,7 @@ pub async fn run<N: Net>(parts: WorkerParts<N>) {
         clock: RefCell::new(Clock::new()),
         request_ids: RefCell::new(RequestIdSource::new(seed)),
         random: RefCell::new(fastrand::Rng::with_seed(seed)),
-        logs: RefCell::new(shared.logs.iter().map(|log| LogBatch::new(log.sink.clone())).collect()),
+        logs: RefCell::new(shared.logs.iter().map(|log| log.sink.batch()).collect()),
         flush_due: Cell::new(false),
         wall: Cell::new((Instant::now(), SystemTime::now())),
         workspaces: RefCell::default(),
@@ -164,6 +164,10 @@ impl<N: Net> Worker<N> {
     /// Whether answers should end their connections.
     pub(crate) fn is_stopping(&self) -> bool {
         self.shared.stopping.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn request_id(&self, _l: &crate::shared::Listener, _p: Option<std::net::IpAddr>, _v: &crate::route::RequestView<'_>) -> crate::request_id::RequestId {
+        self.request_ids.borrow_mut().next()
     }
 
     pub(crate) fn workspace(&self) -> Box<Workspace> {
