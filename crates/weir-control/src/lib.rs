@@ -1,10 +1,10 @@
 //! What stands beside the data plane: it starts and stops it, writes the access logs and resolves endpoint names. It is
 //! never on a request's way.
 
-mod log_writer;
+pub mod log_writer;
 mod open_files;
 mod rehearse;
-mod resolver;
+pub mod resolver;
 mod server;
 mod signals;
 

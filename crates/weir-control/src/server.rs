@@ -7,28 +7,36 @@
 //!            └──┘ USR1: logs reopened; HUP, USR2: refused in words
 //! ```
 
+use std::collections::HashSet;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::runtime::Runtime;
-use tokio::time::{Instant, interval, sleep_until};
+use tokio::sync::watch;
+use tokio::time::{Instant, interval, sleep_until, timeout};
 use weir_config::Config;
-use weir_config::model::{EndpointAddress, Workers};
+use weir_config::model::Workers;
 use weir_proxy::bind::{BoundSocket, bind};
 use weir_proxy::compile::{Surroundings, compile};
 use weir_proxy::shared::BoundAddress;
 use weir_proxy::start::{Running, allowed_cores, start};
 
-use crate::log_writer::LogWriter;
+use crate::log_writer::{Flushed, LogWriter};
 use crate::open_files;
+use crate::resolver;
 use crate::signals::{Order, Signals};
 
 /// How often a stop looks whether the workers have ended.
 const STOP_POLL: Duration = Duration::from_millis(5);
 /// How much longer than the deadline workers may take to notice it.
 const STOP_MARGIN: Duration = Duration::from_secs(1);
+
+/// How long a start waits for the first answers of the resolver.
+const FIRST_LOOKUPS: Duration = Duration::from_secs(2);
+/// How long a stop waits for the logs.
+const LOG_FLUSH: Duration = Duration::from_secs(5);
 
 /// An address that is served.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -142,7 +150,11 @@ impl Server {
             Finished::Yes => self.running.join(),
             Finished::No => drop(self.running),
         }
-        self.log_writer.stop();
+        if self.log_writer.stop(LOG_FLUSH) == Flushed::Late {
+            tell("the last lines of the access log could not be written in time");
+        }
+        // A lookup that hangs would hold the runtime up.
+        self.runtime.shutdown_background();
         match finished {
             Finished::Yes => Ok(()),
             Finished::No => Err("a worker did not stop; ended without it".to_owned()),
@@ -210,6 +222,30 @@ fn bind_all(config: &Config) -> Result<(Vec<(usize, BoundSocket)>, Vec<Listening
         }
     }
     Ok((sockets, listening))
+}
+
+/// Keeps endpoint names resolved from now on, and waits a moment for the first answers: who connects as soon as we say that
+/// we listen shall find the endpoints there.
+fn resolve_names(config: &Config, running: &Running, runtime: &Runtime) {
+    let names = resolver::names(config);
+    if names.is_empty() {
+        return;
+    }
+    let (answered, answers) = watch::channel(0);
+    let missing = names.len();
+    let shared = running.shared().clone();
+    let mut seen = HashSet::new();
+    let report = move |pool, endpoint, answer: Result<SocketAddr, String>| {
+        shared.resolved(pool, endpoint, answer.ok());
+        seen.insert((pool, endpoint));
+        answered.send_replace(seen.len());
+    };
+    runtime.spawn(resolver::run(names, resolver::system_lookup, report));
+    runtime.block_on(async move {
+        let mut answers = answers;
+        // What is not answered by then is said by the resolver, now or later.
+        let _ = timeout(FIRST_LOOKUPS, answers.wait_for(|&count| count == missing)).await;
+    });
 }
 
 /// Signals and the resolver run here, on the main thread.
