@@ -20,7 +20,8 @@ use weir_stats::log_channel;
 pub fn rehearse(config: &Config) -> Result<Vec<String>, String> {
     for log in &config.logs {
         if let LogTarget::File(path) = &log.to {
-            writable(path).map_err(|error| format!("cannot write the log {}: {error}", path.display()))?;
+            writable(path)
+                .map_err(|error| format!("cannot write the log {}: {error}", path.display()))?;
         }
     }
     let (sinks, _receiver) = log_channel(config.logs.len(), 1);

@@ -85,17 +85,20 @@ impl Server {
     /// One sentence for the operator; nothing runs then.
     pub fn start(config: &Config) -> Result<Self, String> {
         let connection_cap = connection_cap(config);
-        let (log_writer, sinks) = LogWriter::start(&config.logs).map_err(|error| error.to_string())?;
+        let (log_writer, sinks) =
+            LogWriter::start(&config.logs).map_err(|error| error.to_string())?;
         let workers = match config.workers {
             Workers::Auto => allowed_cores().len().max(1),
             Workers::Count(count) => count.max(1),
         };
         let read = |path: &std::path::Path| std::fs::read(path);
-        let compiled = compile(config, Surroundings { read: &read, sinks, workers, connection_cap })?;
+        let compiled =
+            compile(config, Surroundings { read: &read, sinks, workers, connection_cap })?;
         for warning in &compiled.warnings {
             tell(&format!("warning: {warning}"));
         }
-        let (sockets, listening) = bind_all(config)?;
+        let sockets = bind_all(config)?;
+        let listening = listening(config, &sockets);
         let runtime = control_runtime().map_err(|error| format!("cannot start: {error}"))?;
         let signals = {
             let _inside = runtime.enter();
@@ -104,7 +107,14 @@ impl Server {
         let running = start(compiled.shared, sockets)
             .map_err(|error| format!("cannot start {workers} workers: {error}"))?;
         resolve_names(config, &running, &runtime);
-        Ok(Self { running, listening, log_writer, shutdown_timeout: config.shutdown_timeout, runtime, signals })
+        Ok(Self {
+            running,
+            listening,
+            log_writer,
+            shutdown_timeout: config.shutdown_timeout,
+            runtime,
+            signals,
+        })
     }
 
     /// Every address served, in the configuration's order.
@@ -141,7 +151,8 @@ impl Server {
     pub fn stop(mut self) -> Result<(), String> {
         self.running.drain(self.shutdown_timeout);
         let deadline = Instant::now() + self.shutdown_timeout;
-        let finished = self.runtime.block_on(wait_for_end(&self.running, &mut self.signals, deadline));
+        let finished =
+            self.runtime.block_on(wait_for_end(&self.running, &mut self.signals, deadline));
         let unfinished = requests_running(&self.running);
         if unfinished > 0 {
             tell(&format!("{unfinished} requests were cut off by the stop"));
@@ -211,17 +222,22 @@ fn connection_cap(config: &Config) -> usize {
     }
 }
 
-fn bind_all(config: &Config) -> Result<(Vec<(usize, BoundSocket)>, Vec<Listening>), String> {
+fn bind_all(config: &Config) -> Result<Vec<(usize, BoundSocket)>, String> {
     let mut sockets = Vec::new();
-    let mut listening = Vec::new();
     for (number, listener) in config.listeners.iter().enumerate() {
         for address in &listener.addresses {
-            let socket = bind(address)?;
-            listening.push(Listening { address: socket.address.clone(), tls: listener.tls.is_some() });
-            sockets.push((number, socket));
+            sockets.push((number, bind(address)?));
         }
     }
-    Ok((sockets, listening))
+    Ok(sockets)
+}
+
+fn listening(config: &Config, sockets: &[(usize, BoundSocket)]) -> Vec<Listening> {
+    let listening = |(number, socket): &(usize, BoundSocket)| Listening {
+        address: socket.address.clone(),
+        tls: config.listeners[*number].tls.is_some(),
+    };
+    sockets.iter().map(listening).collect()
 }
 
 /// Keeps endpoint names resolved from now on, and waits a moment for the first answers: who connects as soon as we say that

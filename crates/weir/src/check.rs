@@ -11,7 +11,7 @@ use crate::terminal;
 
 /// Check a configuration: what it says, its certificates, and the files it names
 #[derive(Args, Debug)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// Configuration file [default: /etc/weir/weir.conf]
     #[arg(value_name = "FILE", conflicts_with = "config")]
     file: Option<PathBuf>,
@@ -25,12 +25,12 @@ pub struct Arguments {
 
 impl Arguments {
     /// A check of this file.
-    pub fn of(file: Option<PathBuf>) -> Self {
+    pub(crate) fn of(file: Option<PathBuf>) -> Self {
         Self { file, config: None, json: false }
     }
 }
 
-pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let named = arguments.file.as_deref().or(arguments.config.as_deref());
     let path = named.unwrap_or(Path::new(CONFIGURATION_FILE));
     let config = load(path)?;
@@ -44,13 +44,15 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 /// Reads and checks a file; its warnings go to standard error.
-pub fn load(path: &Path) -> Result<Config, Failure> {
+pub(crate) fn load(path: &Path) -> Result<Config, Failure> {
     let environment = |name: &str| std::env::var(name).ok();
     match weir_config::load(path, &environment) {
         Ok(checked) => {
             failure::warn(&checked.warnings);
             Ok(checked.config)
         }
-        Err(diagnostics) => Err(Failure::Rejected { name: path.display().to_string(), diagnostics }),
+        Err(diagnostics) => {
+            Err(Failure::Rejected { name: path.display().to_string(), diagnostics })
+        }
     }
 }

@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::{check, completion, demo, proxy, run, serve};
 
 /// The configuration file when none is named.
-pub const CONFIGURATION_FILE: &str = "/etc/weir/weir.conf";
+pub(crate) const CONFIGURATION_FILE: &str = "/etc/weir/weir.conf";
 
 const LONG_VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\nTLS: rustls with aws-lc-rs");
 
@@ -17,9 +17,9 @@ const LONG_VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\nTLS: rustls wit
 #[derive(Debug, Parser)]
 #[command(name = "weir", version, long_version = LONG_VERSION, arg_required_else_help = true)]
 #[command(after_help = "Exit codes: 0 ok, 1 run-time failure, 2 usage, 3 configuration rejected.")]
-pub struct Cli {
+pub(crate) struct Cli {
     #[command(subcommand)]
-    pub command: Option<Command>,
+    pub(crate) command: Option<Command>,
     /// Check the configuration, as `weir check` does
     #[arg(short = 't')]
     test: bool,
@@ -29,7 +29,7 @@ pub struct Cli {
 }
 
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub(crate) enum Command {
     Run(run::Arguments),
     Proxy(proxy::Arguments),
     Serve(serve::Arguments),
@@ -40,7 +40,7 @@ pub enum Command {
 
 impl Cli {
     /// `weir -t -c FILE`, for people with nginx in their fingers.
-    pub fn as_nginx_test(self) -> Result<check::Arguments, Failure> {
+    pub(crate) fn into_nginx_test(self) -> Result<check::Arguments, Failure> {
         if !self.test {
             return Err(Failure::Usage("name a command; `weir --help` lists them".to_owned()));
         }

@@ -9,12 +9,12 @@ use crate::terminal;
 
 /// Print the completion script for a shell
 #[derive(Args, Debug)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// The shell
     shell: Shell,
 }
 
-pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let mut script = Vec::new();
     clap_complete::generate(arguments.shell, &mut Cli::command(), "weir", &mut script);
     terminal::print(&String::from_utf8_lossy(&script))

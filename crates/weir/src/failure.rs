@@ -7,7 +7,7 @@ use weir_config::diagnostic::{Diagnostics, Severity};
 
 /// Why a command did not do what it was told.
 #[derive(Debug)]
-pub enum Failure {
+pub(crate) enum Failure {
     /// Something went wrong while it ran: exit code 1.
     RunTime(String),
     /// The command line makes no sense: exit code 2.
@@ -23,7 +23,7 @@ pub enum Failure {
 
 impl Failure {
     /// Says what is wrong and gives the exit code.
-    pub fn report(&self) -> ExitCode {
+    pub(crate) fn report(&self) -> ExitCode {
         match self {
             Self::RunTime(sentence) => {
                 eprintln!("weir: {sentence}");
@@ -45,7 +45,7 @@ impl Failure {
 }
 
 /// Shows warnings on standard error.
-pub fn warn(diagnostics: &Diagnostics) {
+pub(crate) fn warn(diagnostics: &Diagnostics) {
     if !diagnostics.is_empty() {
         eprintln!("{}\n", diagnostics.render(colour()));
     }
@@ -53,7 +53,8 @@ pub fn warn(diagnostics: &Diagnostics) {
 
 /// Whether standard error takes colours and nobody asked for none.
 fn colour() -> bool {
-    std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+    std::io::stderr().is_terminal()
+        && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
 fn count(number: usize, noun: &str) -> String {

@@ -37,6 +37,6 @@ fn command(cli: Cli) -> Result<(), Failure> {
         Some(Command::Check(arguments)) => check::run(&arguments),
         Some(Command::Demo(arguments)) => demo::run(&arguments),
         Some(Command::Completion(arguments)) => completion::run(&arguments),
-        None => check::run(&cli.as_nginx_test()?),
+        None => check::run(&cli.into_nginx_test()?),
     }
 }

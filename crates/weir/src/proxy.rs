@@ -13,7 +13,7 @@ use crate::run::{self, WorkerCount};
 
 /// Run a proxy from the command line
 #[derive(Args, Debug)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// Address to listen on, such as `:8080`, `127.0.0.1:8080` or `unix:/run/site.sock`; may be repeated
     #[arg(long, value_name = "ADDR", required = true)]
     listen: Vec<String>,
@@ -55,7 +55,7 @@ fn policies() -> PossibleValuesParser {
     PolicyKind::all().iter().map(|policy| policy.as_str()).into()
 }
 
-pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let mut config = config_text::check(&arguments.text()?)?;
     arguments.workers.apply(&mut config);
     run::serve_until_stopped(&config)
@@ -66,7 +66,8 @@ impl Arguments {
     fn text(&self) -> Result<String, Failure> {
         let mut text = String::new();
         if let Some(path) = &self.access_log {
-            let target = if path.as_os_str() == "-" { "stdout".to_owned() } else { quote_path(path)? };
+            let target =
+                if path.as_os_str() == "-" { "stdout".to_owned() } else { quote_path(path)? };
             let _ = writeln!(text, "log access {{ to {target}; format {}; }}", self.format());
         }
         text.push_str("pool endpoints {\n");

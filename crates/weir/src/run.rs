@@ -14,7 +14,7 @@ use crate::failure::Failure;
 
 /// Run the proxy in the foreground
 #[derive(Args, Debug)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// Configuration file
     #[arg(short, long, value_name = "FILE", default_value = CONFIGURATION_FILE)]
     config: PathBuf,
@@ -24,7 +24,7 @@ pub struct Arguments {
 
 /// The number of worker threads, for every command that serves.
 #[derive(Args, Clone, Copy, Debug)]
-pub struct WorkerCount {
+pub(crate) struct WorkerCount {
     /// Worker threads [default: as configured, else one per allowed core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: Option<u16>,
@@ -32,21 +32,21 @@ pub struct WorkerCount {
 
 impl WorkerCount {
     /// Overrides what the configuration says.
-    pub fn apply(self, config: &mut Config) {
+    pub(crate) fn apply(self, config: &mut Config) {
         if let Some(count) = self.workers {
             config.workers = Workers::Count(usize::from(count));
         }
     }
 }
 
-pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let mut config = check::load(&arguments.config)?;
     arguments.workers.apply(&mut config);
     serve_until_stopped(&config)
 }
 
 /// Starts, says where it listens, serves until a signal ends it.
-pub fn serve_until_stopped(config: &Config) -> Result<(), Failure> {
+pub(crate) fn serve_until_stopped(config: &Config) -> Result<(), Failure> {
     let server = Server::start(config).map_err(Failure::RunTime)?;
     server.announce();
     server.run().map_err(Failure::RunTime)

@@ -10,7 +10,7 @@ use crate::run::{self, WorkerCount};
 
 /// Serve the files of a directory
 #[derive(Args, Debug)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// The directory
     #[arg(value_name = "DIR")]
     directory: PathBuf,
@@ -21,7 +21,7 @@ pub struct Arguments {
     workers: WorkerCount,
 }
 
-pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let (listen, directory) = (quote(&arguments.listen), quote_path(&arguments.directory)?);
     let mut config = config_text::check(&format!("listen {listen} -> files {directory};"))?;
     arguments.workers.apply(&mut config);

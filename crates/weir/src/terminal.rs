@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Write};
 use crate::failure::Failure;
 
 /// Writes `text` as it is.
-pub fn print(text: &str) -> Result<(), Failure> {
+pub(crate) fn print(text: &str) -> Result<(), Failure> {
     let mut output = std::io::stdout().lock();
     match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {

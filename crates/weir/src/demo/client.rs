@@ -14,18 +14,21 @@ trait Duplex: Read + Write {}
 impl<T: Read + Write> Duplex for T {}
 
 /// A connection to the proxy.
-pub struct Client {
+pub(crate) struct Client {
     stream: BufReader<Box<dyn Duplex>>,
 }
 
 impl Client {
     /// Speaks HTTP.
-    pub fn plain(address: SocketAddr) -> Result<Self, String> {
+    pub(crate) fn plain(address: SocketAddr) -> Result<Self, String> {
         Ok(Self::over(Box::new(connect(address)?)))
     }
 
     /// Speaks HTTPS and trusts `root` only.
-    pub fn encrypted(address: SocketAddr, root: &CertificateDer<'static>) -> Result<Self, String> {
+    pub(crate) fn encrypted(
+        address: SocketAddr,
+        root: &CertificateDer<'static>,
+    ) -> Result<Self, String> {
         let refused = |error: rustls::Error| format!("TLS to {address}: {error}");
         let mut roots = RootCertStore::empty();
         roots.add(root.clone()).map_err(refused)?;
@@ -40,8 +43,9 @@ impl Client {
     }
 
     /// Asks for `path` and reads the whole answer; gives its status.
-    pub fn get(&mut self, path: &str) -> io::Result<u16> {
-        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nUser-Agent: weir-demo\r\n\r\n");
+    pub(crate) fn get(&mut self, path: &str) -> io::Result<u16> {
+        let request =
+            format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nUser-Agent: weir-demo\r\n\r\n");
         let output = self.stream.get_mut();
         output.write_all(request.as_bytes())?;
         output.flush()?;

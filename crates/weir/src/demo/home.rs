@@ -12,26 +12,27 @@ use rustls::pki_types::CertificateDer;
 const NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
 /// The directory and what is in it, as paths for a configuration.
-pub struct Home {
+pub(crate) struct Home {
     directory: PathBuf,
     /// PEM file.
-    pub certificate: String,
+    pub(crate) certificate: String,
     /// PEM file.
-    pub key: String,
+    pub(crate) key: String,
     /// The access log; not there before the first line.
-    pub log: String,
+    pub(crate) log: String,
     /// The certificate, for a client to trust.
-    pub root: CertificateDer<'static>,
+    pub(crate) root: CertificateDer<'static>,
 }
 
 impl Home {
     /// Makes the directory and a new P-256 certificate in it.
-    pub fn create() -> Result<Self, String> {
+    pub(crate) fn create() -> Result<Self, String> {
         let directory = std::env::temp_dir().join(format!("weir-demo-{}", std::process::id()));
         let failed = |error: io::Error| format!("cannot write to {}: {error}", directory.display());
         DirBuilder::new().mode(0o700).create(&directory).map_err(failed)?;
         let path = |name: &str| directory.join(name).display().to_string();
-        let (key, certificate) = certify().map_err(|error| format!("cannot make a certificate: {error}"))?;
+        let (key, certificate) =
+            certify().map_err(|error| format!("cannot make a certificate: {error}"))?;
         let home = Self {
             certificate: path("certificate.pem"),
             key: path("key.pem"),

@@ -30,7 +30,7 @@ const PATHS: [&str; 6] = ["/", "/", "/", "/slow", "/large", "/missing"];
 
 /// See it work: origins, the proxy, some requests and where their time went
 #[derive(Args, Debug)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// Address for HTTP
     #[arg(long, value_name = "ADDR", default_value = ":8080")]
     listen: String,
@@ -42,21 +42,28 @@ pub struct Arguments {
     once: bool,
 }
 
-pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let home = Home::create().map_err(Failure::RunTime)?;
     let origins = ["app1", "app2", "app3"].map(Origin::start);
-    let origins: Vec<Origin> = origins.into_iter().collect::<Result<_, _>>().map_err(|error| {
-        Failure::RunTime(format!("cannot start an origin: {error}"))
-    })?;
+    let origins: Vec<Origin> = origins
+        .into_iter()
+        .collect::<Result<_, _>>()
+        .map_err(|error| Failure::RunTime(format!("cannot start an origin: {error}")))?;
     let text = configuration(arguments, &home, &origins);
     let server = Server::start(&config_text::check(&text)?).map_err(Failure::RunTime)?;
     let Some((plain, encrypted)) = addresses(&server) else {
         return Err(Failure::Usage("the demonstration wants TCP addresses".to_owned()));
     };
-    print(&format!("This configuration runs now, in front of three origins in this process:\n\n{}\n", indented(&text)))?;
+    print(&format!(
+        "This configuration runs now, in front of three origins in this process:\n\n{}\n",
+        indented(&text)
+    ))?;
     let asked = ask(plain, encrypted, &home).map_err(Failure::RunTime)?;
     let entries = read_log(&home, asked)?;
-    print(&format!("It was asked {asked} times; times in µs, `-` where a phase was not reached:\n\n{}", table::render(&entries)))?;
+    print(&format!(
+        "It was asked {asked} times; times in µs, `-` where a phase was not reached:\n\n{}",
+        table::render(&entries)
+    ))?;
     print(&what_to_see(&entries))?;
     if arguments.once {
         return server.stop().map_err(Failure::RunTime);
@@ -88,7 +95,9 @@ fn configuration(arguments: &Arguments, home: &Home, origins: &[Origin]) -> Stri
 }
 
 fn indented(text: &str) -> String {
-    text.lines().map(|line| if line.is_empty() { "\n".to_owned() } else { format!("    {line}\n") }).collect()
+    text.lines()
+        .map(|line| if line.is_empty() { "\n".to_owned() } else { format!("    {line}\n") })
+        .collect()
 }
 
 /// Where to reach the listener without and the one with TLS from here.
@@ -113,7 +122,9 @@ fn ask(plain: SocketAddr, encrypted: SocketAddr, home: &Home) -> Result<usize, S
     let mut asked = 0;
     for mut client in [Client::plain(plain)?, Client::encrypted(encrypted, &home.root)?] {
         for path in PATHS {
-            client.get(path).map_err(|error| format!("the demonstration's own request for {path} failed: {error}"))?;
+            client.get(path).map_err(|error| {
+                format!("the demonstration's own request for {path} failed: {error}")
+            })?;
             asked += 1;
         }
     }
@@ -126,12 +137,16 @@ fn read_log(home: &Home, count: usize) -> Result<Vec<Value>, Failure> {
     loop {
         let text = std::fs::read_to_string(&home.log).unwrap_or_default();
         let whole = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
-        let entries: Vec<Value> = whole.filter_map(|line| serde_json::from_str(line).ok()).collect();
+        let entries: Vec<Value> =
+            whole.filter_map(|line| serde_json::from_str(line).ok()).collect();
         if entries.len() >= count {
             return Ok(entries);
         }
         if Instant::now() > deadline {
-            return Err(Failure::RunTime(format!("{} of {count} requests are in the access log", entries.len())));
+            return Err(Failure::RunTime(format!(
+                "{} of {count} requests are in the access log",
+                entries.len()
+            )));
         }
         std::thread::sleep(LOG_POLL);
     }

@@ -8,9 +8,9 @@ use std::thread;
 use std::time::Duration;
 
 /// How long `/slow` takes.
-pub const SLOW: Duration = Duration::from_millis(30);
+pub(crate) const SLOW: Duration = Duration::from_millis(30);
 /// How much `/large` sends.
-pub const LARGE_BYTES: usize = 1024 * 1024;
+pub(crate) const LARGE_BYTES: usize = 1024 * 1024;
 
 const STACK_BYTES: usize = 128 * 1024;
 const HEAD_BYTES: u64 = 64 * 1024;
@@ -18,31 +18,34 @@ const HEAD_BYTES: u64 = 64 * 1024;
 const BODY_BYTES: u64 = 64 * 1024 * 1024;
 
 /// An origin that runs as long as the process.
-pub struct Origin {
+pub(crate) struct Origin {
     /// What it calls itself.
-    pub name: &'static str,
+    pub(crate) name: &'static str,
     /// Where it listens.
-    pub address: SocketAddr,
+    pub(crate) address: SocketAddr,
 }
 
 impl Origin {
     /// Starts one on a free port of the loopback address.
-    pub fn start(name: &'static str) -> io::Result<Self> {
+    pub(crate) fn start(name: &'static str) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = listener.local_addr()?;
-        thread::Builder::new().name(name.to_owned()).spawn(move || {
-            for stream in listener.incoming().filter_map(Result::ok) {
-                let serve = move || {
-                    // Whatever ends it, the proxy sees the connection close and says so in its log.
-                    let _ = serve(&stream, name);
-                    let _ = stream.shutdown(Shutdown::Both);
-                };
-                // Without a thread the connection is dropped, which the proxy survives.
-                let _ = thread::Builder::new().stack_size(STACK_BYTES).spawn(serve);
-            }
-        })?;
+        thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(move || listener.incoming().flatten().for_each(|stream| take(stream, name)))?;
         Ok(Self { name, address })
     }
+}
+
+/// Serves a connection on a thread of its own.
+fn take(stream: TcpStream, name: &'static str) {
+    let serve = move || {
+        // Whatever ends it, the proxy sees the connection close and says so in its log.
+        let _ = serve(&stream, name);
+        let _ = stream.shutdown(Shutdown::Both);
+    };
+    // Without a thread the connection is dropped, which the proxy survives.
+    let _ = thread::Builder::new().stack_size(STACK_BYTES).spawn(serve);
 }
 
 fn serve(stream: &TcpStream, name: &str) -> io::Result<()> {
@@ -82,7 +85,8 @@ fn skip_chunks(input: &mut impl BufRead) -> io::Result<()> {
     loop {
         let mut line = String::new();
         input.take(HEAD_BYTES).read_line(&mut line)?;
-        let size = u64::from_str_radix(line.trim_end(), 16).map_err(|_| io::ErrorKind::InvalidData)?;
+        let size =
+            u64::from_str_radix(line.trim_end(), 16).map_err(|_| io::ErrorKind::InvalidData)?;
         // The line end after the chunk is the empty line after the last one: Weir sends no trailers of its own.
         skip(input, size.saturating_add(2))?;
         if size == 0 {
@@ -115,9 +119,15 @@ fn answer(mut stream: &TcpStream, request: &str, name: &str) -> io::Result<()> {
     }
     let body = match path {
         "/large" => "weir\n".repeat(LARGE_BYTES / 5),
-        _ => format!("Hello, this is {name}. What Weir sent me:\n\n{}", request.replace('\r', "").trim_end()) + "\n",
+        _ => {
+            format!(
+                "Hello, this is {name}. What Weir sent me:\n\n{}",
+                request.replace('\r', "").trim_end()
+            ) + "\n"
+        }
     };
-    let mut response = String::from("HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\n");
+    let mut response =
+        String::from("HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\n");
     let _ = write!(response, "Content-Length: {}\r\nX-Origin: {name}\r\n\r\n", body.len());
     if method != "HEAD" {
         response.push_str(&body);
@@ -147,9 +157,17 @@ mod tests {
         let stream = TcpStream::connect(origin.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
         let stream = &mut BufReader::new(stream);
-        check(stream, "GET /a HTTP/1.1\r\nHost: x\r\n\r\n", "this is app. What Weir sent me:\n\nGET /a HTTP/1.1\nHost: x\n");
+        check(
+            stream,
+            "GET /a HTTP/1.1\r\nHost: x\r\n\r\n",
+            "this is app. What Weir sent me:\n\nGET /a HTTP/1.1\nHost: x\n",
+        );
         check(stream, "POST /b HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello", "POST /b");
-        check(stream, "POST /c HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n", "POST /c");
+        check(
+            stream,
+            "POST /c HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+            "POST /c",
+        );
         check(stream, "HEAD /d HTTP/1.1\r\n\r\n", "");
         check(stream, "GET /large HTTP/1.1\r\n\r\n", "weir\nweir\n");
     }

@@ -21,14 +21,19 @@ const COLUMNS: [(&str, &str); 12] = [
 const NUMBERS_FROM: usize = 4;
 
 /// One line for each entry, below the headings.
-pub fn render(entries: &[Value]) -> String {
+pub(crate) fn render(entries: &[Value]) -> String {
     let mut rows = vec![COLUMNS.map(|(heading, _)| heading.to_owned())];
     rows.extend(entries.iter().map(|entry| COLUMNS.map(|(_, field)| cell(field, &entry[field]))));
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let width =
+        |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..COLUMNS.len()).map(width).collect();
     let line = |row: &[String; COLUMNS.len()]| {
         let cells = row.iter().zip(&widths).enumerate().map(|(column, (text, &width))| {
-            if column < NUMBERS_FROM { format!("{text:<width$}") } else { format!("{text:>width$}") }
+            if column < NUMBERS_FROM {
+                format!("{text:<width$}")
+            } else {
+                format!("{text:>width$}")
+            }
         });
         format!("{}\n", cells.collect::<Vec<_>>().join("  ").trim_end())
     };
