@@ -1,0 +1,271 @@
+//! The chunked transfer coding (RFC 9112 section 7.1), decoded strictly and without copying the data. Extensions are dropped; trailers
+//! are checked, and kept where they may be passed on.
+
+use std::ops::Range;
+
+use crate::header::{Known, is_token_byte, is_value_byte};
+use crate::limits::{
+    MAX_CHUNK_EXTENSION_BYTES, MAX_CHUNK_SIZE_DIGITS, MAX_LENGTH, MAX_TRAILER_BYTES,
+};
+
+/// Decodes one chunked body.
+///
+/// ```text
+///             digit          ';'
+/// SizeFirst ───────▶ Size ────────▶ Extension ──┐
+///     ▲                └───────CR───────────────┴▶ SizeLineFeed ──▶ Data ──▶ DataReturn ──▶ DataLineFeed
+///     │                                                 │ size 0                                 │
+///     └─────────────────────────────────────────────────┼────────────────────────────────────────┘
+///                                                       ▼
+///                               TrailerLineFeed ──▶ TrailerFirst ──CR──▶ LastLineFeed ──▶ End
+///                                       ▲───CR── Trailer ◀──┘
+/// ```
+/// A fault is final: every later step returns it again.
+#[derive(Clone, Debug)]
+pub struct ChunkedDecoder {
+    state: State,
+    /// The size being read; then what is left of the chunk's data.
+    size: u64,
+    digits: u8,
+    extension_bytes: u32,
+    trailer_bytes: usize,
+    /// Finished trailer lines, then the one being read from `line_start` on.
+    trailers: Vec<u8>,
+    line_start: usize,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    SizeFirst,
+    Size,
+    Extension,
+    SizeLineFeed,
+    Data,
+    DataReturn,
+    DataLineFeed,
+    TrailerFirst,
+    Trailer,
+    TrailerLineFeed,
+    LastLineFeed,
+    End,
+    Failed(ChunkFault),
+}
+
+/// What a step found.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// Body bytes, at this place in the step's input; never empty.
+    Data(Range<usize>),
+    /// The input is used up.
+    More,
+    /// The body is complete; bytes after those used belong to the next message.
+    End,
+}
+
+/// Why a chunked body is refused. The connection it came on cannot be used further.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ChunkFault {
+    /// The size is empty, has another byte than hexadecimal digits, or white space after it.
+    BadSize,
+    /// The size is beyond what a body may have.
+    SizeTooLarge,
+    /// A control byte in a chunk extension.
+    BadExtension,
+    /// The extensions of one chunk are longer than the limit.
+    ExtensionTooLong,
+    /// A line of the framing does not end in CR LF.
+    BadLineEnd,
+    /// The data is not followed by CR LF.
+    BadDataEnd,
+    /// A trailer line that is not a header line.
+    BadTrailer,
+    /// The trailer section is longer than the limit.
+    TrailersTooLong,
+}
+
+impl ChunkFault {
+    /// One clause for the log.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::BadSize => "a malformed chunk size",
+            Self::SizeTooLarge => "a chunk size out of range",
+            Self::BadExtension => "a control byte in a chunk extension",
+            Self::ExtensionTooLong => "a chunk extension longer than the limit",
+            Self::BadLineEnd => "a chunk line that does not end in CR LF",
+            Self::BadDataEnd => "chunk data that is not followed by CR LF",
+            Self::BadTrailer => "a malformed trailer",
+            Self::TrailersTooLong => "trailers longer than the limit",
+        }
+    }
+}
+
+impl Default for ChunkedDecoder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl ChunkedDecoder {
+    /// At the start of a body. Allocates only when there are trailers.
+    pub fn new() -> Self {
+        Self {
+            state: State::SizeFirst,
+            size: 0,
+            digits: 0,
+            extension_bytes: 0,
+            trailer_bytes: 0,
+            trailers: Vec::new(),
+            line_start: 0,
+        }
+    }
+
+    /// Goes on with `input`: how many bytes of it were used, and what they led to. Framing bytes before data are used in the same step.
+    /// After [`Step::Data`], call again with the rest.
+    ///
+    /// # Errors
+    /// The rule that the body breaks.
+    pub fn step(&mut self, input: &[u8]) -> Result<(usize, Step), ChunkFault> {
+        let mut used = 0;
+        loop {
+            match self.state {
+                State::End => return Ok((used, Step::End)),
+                State::Failed(fault) => return Err(fault),
+                State::Data => return Ok(self.take_data(input.len(), used)),
+                _ => {}
+            }
+            let Some(&byte) = input.get(used) else { return Ok((used, Step::More)) };
+            used += 1;
+            self.state = self.advance(byte).unwrap_or_else(State::Failed);
+        }
+    }
+
+    /// Whether the body ended.
+    pub fn is_at_end(&self) -> bool {
+        self.state == State::End
+    }
+
+    /// The trailer lines to pass on, each `Name: value` CR LF as sent; complete once [`Step::End`] was returned. Dropped are fields that
+    /// framing, routing, authentication, caching or the reading of the content rest on (RFC 9110 section 6.5.1), and hop-by-hop ones.
+    pub fn trailers(&self) -> &[u8] {
+        self.trailers.get(..self.line_start).unwrap_or_default()
+    }
+
+    fn take_data(&mut self, available: usize, used: usize) -> (usize, Step) {
+        let take = usize::try_from(self.size).unwrap_or(usize::MAX).min(available - used);
+        if take == 0 {
+            return (used, Step::More);
+        }
+        self.size -= take as u64;
+        if self.size == 0 {
+            self.state = State::DataReturn;
+        }
+        (used + take, Step::Data(used..used + take))
+    }
+
+    /// The state after one byte of framing.
+    fn advance(&mut self, byte: u8) -> Result<State, ChunkFault> {
+        match (self.state, byte) {
+            (State::SizeFirst, _) => {
+                (self.size, self.digits, self.extension_bytes) = (0, 0, 0);
+                self.size_digit(byte)
+            }
+            (State::Size | State::Extension, b'\r') => Ok(State::SizeLineFeed),
+            (State::Size, b';') => Ok(State::Extension),
+            (State::Size, _) => self.size_digit(byte),
+            (State::Extension, _) => self.extension_byte(byte),
+            (State::SizeLineFeed, b'\n') if self.size == 0 => Ok(State::TrailerFirst),
+            (State::SizeLineFeed, b'\n') => Ok(State::Data),
+            (State::DataReturn, b'\r') => Ok(State::DataLineFeed),
+            (State::DataLineFeed, b'\n') => Ok(State::SizeFirst),
+            (State::DataReturn | State::DataLineFeed, _) => Err(ChunkFault::BadDataEnd),
+            (State::TrailerFirst, b'\r') => Ok(State::LastLineFeed),
+            (State::Trailer, b'\r') => Ok(State::TrailerLineFeed),
+            (State::TrailerFirst | State::Trailer, b'\n') => Err(ChunkFault::BadLineEnd),
+            (State::TrailerFirst | State::Trailer, _) => self.trailer_byte(byte),
+            (State::TrailerLineFeed, b'\n') => self.trailer_end(),
+            (State::LastLineFeed, b'\n') => Ok(State::End),
+            // What is left wanted a line feed; `step` asks nothing of the states that take no framing byte.
+            _ => Err(ChunkFault::BadLineEnd),
+        }
+    }
+
+    fn size_digit(&mut self, byte: u8) -> Result<State, ChunkFault> {
+        let Some(digit) = char::from(byte).to_digit(16) else {
+            let bare = byte == b'\n' && self.digits > 0;
+            return Err(if bare { ChunkFault::BadLineEnd } else { ChunkFault::BadSize });
+        };
+        self.digits += 1;
+        // Sixteen digits fit in 64 bits, so the shift loses nothing.
+        self.size = self.size << 4 | u64::from(digit);
+        if self.digits > MAX_CHUNK_SIZE_DIGITS || self.size > MAX_LENGTH {
+            return Err(ChunkFault::SizeTooLarge);
+        }
+        Ok(State::Size)
+    }
+
+    fn extension_byte(&mut self, byte: u8) -> Result<State, ChunkFault> {
+        self.extension_bytes += 1;
+        match byte {
+            b'\n' => Err(ChunkFault::BadLineEnd),
+            _ if !is_value_byte(byte) => Err(ChunkFault::BadExtension),
+            _ if self.extension_bytes > MAX_CHUNK_EXTENSION_BYTES => {
+                Err(ChunkFault::ExtensionTooLong)
+            }
+            _ => Ok(State::Extension),
+        }
+    }
+
+    fn trailer_byte(&mut self, byte: u8) -> Result<State, ChunkFault> {
+        self.trailer_bytes += 1;
+        if self.trailer_bytes > MAX_TRAILER_BYTES {
+            return Err(ChunkFault::TrailersTooLong);
+        }
+        self.trailers.push(byte);
+        Ok(State::Trailer)
+    }
+
+    /// Checks the line just read, and keeps or drops it.
+    fn trailer_end(&mut self) -> Result<State, ChunkFault> {
+        // Line ends count, so that many empty-looking lines are bounded as well.
+        self.trailer_bytes += 2;
+        let line = self.trailers.get(self.line_start..).unwrap_or_default();
+        let colon = memchr::memchr(b':', line).ok_or(ChunkFault::BadTrailer)?;
+        let (name, value) = line.split_at_checked(colon).ok_or(ChunkFault::BadTrailer)?;
+        if name.is_empty()
+            || !name.iter().copied().all(is_token_byte)
+            || !value.iter().copied().all(is_value_byte)
+        {
+            return Err(ChunkFault::BadTrailer);
+        }
+        if may_trail(name) {
+            self.trailers.extend_from_slice(b"\r\n");
+            self.line_start = self.trailers.len();
+        } else {
+            self.trailers.truncate(self.line_start);
+        }
+        Ok(State::TrailerFirst)
+    }
+}
+
+/// Whether a trailer of this name is passed on.
+fn may_trail(name: &[u8]) -> bool {
+    const NOT_KNOWN: [&str; 10] = [
+        "Age",
+        "Alt-Svc",
+        "Expires",
+        "Max-Forwards",
+        "Pragma",
+        "Proxy",
+        "Strict-Transport-Security",
+        "Via",
+        "Warning",
+        "WWW-Authenticate",
+    ];
+    match Known::of(name) {
+        Known::Other => {
+            !NOT_KNOWN.iter().any(|unwanted| unwanted.as_bytes().eq_ignore_ascii_case(name))
+        }
+        Known::Etag | Known::Date | Known::LastModified | Known::Server | Known::XRequestId => true,
+        _ => false,
+    }
+}

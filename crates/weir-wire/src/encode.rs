@@ -1,0 +1,145 @@
+//! The bytes we write: lines of heads, and chunk framing. Everything is appended to a buffer of the caller's; nothing is checked that
+//! a parsed head already guarantees. A head is a first line, header lines, and [`HEAD_END`].
+
+use crate::header::{Header, is_value_byte};
+use crate::method::Version;
+use crate::status::reason_phrase;
+
+/// The empty line that ends a head or a trailer section.
+pub const HEAD_END: &[u8] = b"\r\n";
+/// What follows the data of a chunk.
+pub const CHUNK_END: &[u8] = b"\r\n";
+/// The chunk of size zero. Trailer lines follow it, then [`HEAD_END`].
+pub const LAST_CHUNK: &[u8] = b"0\r\n";
+
+/// `method target HTTP/1.1`. Both must be free of spaces and control bytes, as parsed ones are.
+pub fn request_line(out: &mut Vec<u8>, method: &[u8], target: &[u8]) {
+    debug_assert!(target.iter().all(u8::is_ascii_graphic), "a target would break the request line");
+    out.extend_from_slice(method);
+    out.push(b' ');
+    out.extend_from_slice(target);
+    out.extend_from_slice(b" HTTP/1.1\r\n");
+}
+
+/// `HTTP/1.1 status reason`, with the registered reason.
+pub fn status_line(out: &mut Vec<u8>, status: u16) {
+    status_line_as(out, Version::Http11, status, reason_phrase(status).as_bytes());
+}
+
+/// A status line in full, to pass an endpoint's own reason on. Control bytes in it become spaces.
+pub fn status_line_as(out: &mut Vec<u8>, version: Version, status: u16, reason: &[u8]) {
+    out.extend_from_slice(version.as_str().as_bytes());
+    out.push(b' ');
+    decimal(out, u64::from(status));
+    out.push(b' ');
+    text(out, reason);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// `name: value`, for values from anywhere: control bytes in the value become spaces, so that no value can start another line. The name
+/// must be a token.
+pub fn header(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    out.extend_from_slice(name);
+    out.extend_from_slice(b": ");
+    text(out, value);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// A line of a parsed head, as it came.
+#[inline]
+pub fn parsed_header(out: &mut Vec<u8>, bytes: &[u8], header: &Header) {
+    out.extend_from_slice(header.name.of(bytes));
+    out.extend_from_slice(b": ");
+    out.extend_from_slice(header.value.of(bytes));
+    out.extend_from_slice(b"\r\n");
+}
+
+/// `Content-Length: length`
+pub fn content_length(out: &mut Vec<u8>, length: u64) {
+    out.extend_from_slice(b"Content-Length: ");
+    decimal(out, length);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// `Transfer-Encoding: chunked`
+pub fn transfer_chunked(out: &mut Vec<u8>) {
+    out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
+}
+
+/// The size line of a chunk of `length` bytes. A length of 0 would end the body and is written by [`LAST_CHUNK`] only.
+pub fn chunk_header(length: usize, out: &mut Vec<u8>) {
+    debug_assert!(length > 0, "an empty chunk ends the body");
+    let digits = (usize::BITS - length.leading_zeros()).div_ceil(4).max(1);
+    for place in (0..digits).rev() {
+        out.extend(
+            char::from_digit((length >> (4 * place)) as u32 & 15, 16).map(|digit| digit as u8),
+        );
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// The number in decimal.
+pub fn decimal(out: &mut Vec<u8>, number: u64) {
+    let start = out.len();
+    let mut rest = number;
+    loop {
+        out.push(b'0' + (rest % 10) as u8);
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    out.get_mut(start..).unwrap_or_default().reverse();
+}
+
+fn text(out: &mut Vec<u8>, value: &[u8]) {
+    let start = out.len();
+    out.extend_from_slice(value);
+    for byte in out.get_mut(start..).unwrap_or_default() {
+        if !is_value_byte(*byte) {
+            *byte = b' ';
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{chunk_header, decimal, header, status_line, status_line_as};
+    use crate::method::Version;
+
+    fn check(write: impl FnOnce(&mut Vec<u8>), expected: &str) {
+        let mut out = b"before ".to_vec();
+        write(&mut out);
+        assert_eq!(String::from_utf8_lossy(&out), format!("before {expected}"));
+    }
+
+    #[test]
+    fn writes_numbers_of_every_width() {
+        check(|out| decimal(out, 0), "0");
+        check(|out| decimal(out, 90), "90");
+        check(|out| decimal(out, u64::MAX), "18446744073709551615");
+        check(|out| chunk_header(1, out), "1\r\n");
+        check(|out| chunk_header(15, out), "f\r\n");
+        check(|out| chunk_header(16, out), "10\r\n");
+        check(|out| chunk_header(0x1_0000, out), "10000\r\n");
+        check(|out| chunk_header(usize::MAX, out), "ffffffffffffffff\r\n");
+    }
+
+    #[test]
+    fn writes_status_lines() {
+        check(|out| status_line(out, 502), "HTTP/1.1 502 Bad Gateway\r\n");
+        check(|out| status_line(out, 799), "HTTP/1.1 799 Unknown\r\n");
+        check(
+            |out| status_line_as(out, Version::Http10, 200, b"Fine\r\nX: 1"),
+            "HTTP/1.0 200 Fine  X: 1\r\n",
+        );
+    }
+
+    #[test]
+    fn lets_no_value_start_another_line() {
+        check(
+            |out| header(out, b"X", b"a\r\nSet-Cookie: b\0\x7f\tc"),
+            "X: a  Set-Cookie: b  \tc\r\n",
+        );
+    }
+}

@@ -1,0 +1,174 @@
+//! What the header lines of a head say together: how the body is framed, whether the connection lives on, which names stay here.
+//! The rules are those of RFC 9112 section 6, each ambiguity refused.
+
+use smallvec::SmallVec;
+
+use crate::fault::FieldFault;
+use crate::header::{Header, Known, trim};
+use crate::limits::{MAX_CONNECTION_NAMES, MAX_LENGTH};
+use crate::method::Version;
+use crate::span::Span;
+
+/// How a body is delimited.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub enum Framing {
+    /// No body, and nothing said about one.
+    #[default]
+    None,
+    /// This many bytes, also 0.
+    Length(u64),
+    /// `Transfer-Encoding: chunked`.
+    Chunked,
+    /// All bytes until the sender closes; responses only.
+    UntilClose,
+}
+
+/// Gathered line by line with [`Fields::take`].
+#[derive(Default, Debug)]
+pub(crate) struct Fields {
+    pub(crate) length: Option<u64>,
+    pub(crate) chunked: bool,
+    pub(crate) close: bool,
+    pub(crate) keep_alive: bool,
+    pub(crate) upgrade: Upgrade,
+    pub(crate) listed: Listed,
+}
+
+/// Names that `Connection` lists, other than its own options.
+pub(crate) type Listed = SmallVec<[Span; 4]>;
+
+/// The two halves of an upgrade offer.
+#[derive(Default, Clone, Copy, Debug)]
+pub(crate) struct Upgrade {
+    listed: bool,
+    protocol: bool,
+}
+
+impl Upgrade {
+    /// Whether both are there.
+    pub(crate) fn is_offered(self) -> bool {
+        self.listed && self.protocol
+    }
+}
+
+impl Fields {
+    /// Notes what one line says.
+    #[inline]
+    pub(crate) fn take(&mut self, bytes: &[u8], header: &Header) -> Result<(), FieldFault> {
+        match header.known {
+            Known::ContentLength => self.take_length(header.value.of(bytes)),
+            Known::TransferEncoding => self.take_encoding(header.value.of(bytes)),
+            Known::Connection => self.take_connection(bytes, header.value.of(bytes)),
+            Known::Upgrade => {
+                self.upgrade.protocol |= !header.value.is_empty();
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn take_length(&mut self, text: &[u8]) -> Result<(), FieldFault> {
+        if self.length.is_some() {
+            return Err(FieldFault::DuplicateContentLength);
+        }
+        self.length = Some(decimal(text).ok_or(FieldFault::BadContentLength)?);
+        Ok(())
+    }
+
+    /// One line, one coding: `chunked`. Another coding before a final `chunked` is known framing but an unknown coding (501, RFC 9112
+    /// section 6.1); anything else leaves the length unknown (400, section 6.3).
+    fn take_encoding(&mut self, text: &[u8]) -> Result<(), FieldFault> {
+        if self.chunked {
+            return Err(FieldFault::BadTransferEncoding);
+        }
+        if text.eq_ignore_ascii_case(b"chunked") {
+            self.chunked = true;
+            return Ok(());
+        }
+        let mut codings = text.split(|byte| *byte == b',').map(trim);
+        let last_is_chunked =
+            codings.next_back().is_some_and(|coding| coding.eq_ignore_ascii_case(b"chunked"));
+        let others_are_other =
+            codings.all(|coding| !coding.is_empty() && !coding.eq_ignore_ascii_case(b"chunked"));
+        if last_is_chunked && others_are_other {
+            return Err(FieldFault::UnknownTransferCoding);
+        }
+        Err(FieldFault::BadTransferEncoding)
+    }
+
+    fn take_connection(&mut self, bytes: &[u8], text: &[u8]) -> Result<(), FieldFault> {
+        for option in text.split(|byte| *byte == b',').map(trim) {
+            if option.eq_ignore_ascii_case(b"keep-alive") {
+                self.keep_alive = true;
+            } else if option.eq_ignore_ascii_case(b"close") {
+                self.close = true;
+            } else if option.eq_ignore_ascii_case(b"upgrade") {
+                self.upgrade.listed = true;
+            } else if !option.is_empty() {
+                self.listed.push(Span::within(bytes, option));
+            }
+        }
+        if self.listed.len() > MAX_CONNECTION_NAMES {
+            Err(FieldFault::TooManyConnectionNames)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Refuses combinations; to be called once after the last line.
+    pub(crate) fn check(&self, version: Version) -> Result<(), FieldFault> {
+        match (self.chunked, self.length, version) {
+            (true, Some(_), _) => Err(FieldFault::LengthAndEncoding),
+            (true, None, Version::Http10) => Err(FieldFault::EncodingInHttp10),
+            _ => Ok(()),
+        }
+    }
+
+    /// What the lines alone say; [`Framing::None`] when they say nothing.
+    pub(crate) fn framing(&self) -> Framing {
+        match (self.chunked, self.length) {
+            (true, _) => Framing::Chunked,
+            (false, Some(length)) => Framing::Length(length),
+            (false, None) => Framing::None,
+        }
+    }
+
+    /// Whether the connection may carry another message (RFC 9112 section 9.3); `close` wins over `keep-alive`.
+    pub(crate) fn persists(&self, version: Version) -> bool {
+        !self.close && (version == Version::Http11 || self.keep_alive)
+    }
+}
+
+/// Whether this line goes on to the other side.
+#[inline]
+pub(crate) fn passes(bytes: &[u8], header: &Header, listed: &Listed) -> bool {
+    !header.known.stays_here()
+        && (listed.is_empty()
+            || !listed
+                .iter()
+                .any(|name| name.of(bytes).eq_ignore_ascii_case(header.name.of(bytes))))
+}
+
+/// The first line of that name.
+pub(crate) fn find<'a>(bytes: &'a [u8], headers: &[Header], name: &str) -> Option<&'a [u8]> {
+    let found = headers
+        .iter()
+        .find(|header| header.name.of(bytes).eq_ignore_ascii_case(name.as_bytes()))?;
+    Some(found.value.of(bytes))
+}
+
+/// Digits only, at most [`MAX_LENGTH`].
+fn decimal(text: &[u8]) -> Option<u64> {
+    if text.is_empty() || text.len() > 19 {
+        return None;
+    }
+    let mut number = 0_u64;
+    for byte in text {
+        if !byte.is_ascii_digit() {
+            return None;
+        }
+        // Nineteen digits fit in 64 bits.
+        number = number * 10 + u64::from(byte - b'0');
+    }
+    (number <= MAX_LENGTH).then_some(number)
+}

@@ -1,0 +1,38 @@
+//! Every bound of this crate. Those an operator may want to change arrive as [`HeadLimits`]; the others are fixed here.
+
+/// Bounds on one message head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeadLimits {
+    /// Bytes of the head, the blank line included.
+    pub head_bytes: usize,
+    /// Number of header lines.
+    pub headers: usize,
+}
+
+impl Default for HeadLimits {
+    fn default() -> Self {
+        Self { head_bytes: 32 * 1024, headers: 100 }
+    }
+}
+
+impl HeadLimits {
+    /// The bytes in which a head must end; a larger configured value is cut to what a span can say.
+    pub(crate) fn window(self) -> usize {
+        self.head_bytes.min(MAX_HEAD_BYTES)
+    }
+}
+
+/// No head is longer, whatever the configuration says: spans are 32 bits wide.
+pub(crate) const MAX_HEAD_BYTES: usize = 16 * 1024 * 1024;
+/// Header lines that are tokenised on the stack. A longer head is legal within [`HeadLimits`] but costs an allocation.
+pub(crate) const STACK_HEADERS: usize = 128;
+/// Names that `Connection` may list beside `close`, `keep-alive` and `upgrade`. Each is compared with each header name.
+pub(crate) const MAX_CONNECTION_NAMES: usize = 16;
+/// Largest body length: peers often keep it in a signed 64-bit integer.
+pub(crate) const MAX_LENGTH: u64 = i64::MAX as u64;
+/// Hexadecimal digits of a chunk size, leading zeros included.
+pub(crate) const MAX_CHUNK_SIZE_DIGITS: u8 = 16;
+/// Bytes of the extensions of one chunk.
+pub(crate) const MAX_CHUNK_EXTENSION_BYTES: u32 = 1024;
+/// Bytes of a whole trailer section, dropped lines included.
+pub(crate) const MAX_TRAILER_BYTES: usize = 8 * 1024;

@@ -1,0 +1,75 @@
+//! Method and version of a message.
+
+/// The HTTP version of a message; others are refused.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub enum Version {
+    /// HTTP/1.0
+    Http10,
+    /// HTTP/1.1
+    #[default]
+    Http11,
+}
+
+impl Version {
+    /// As the message writes it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Http10 => "HTTP/1.0",
+            Self::Http11 => "HTTP/1.1",
+        }
+    }
+}
+
+/// A request method (RFC 9110 section 9; PATCH: RFC 5789). Methods are case-sensitive: `get` is [`Method::Other`].
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub enum Method {
+    /// GET
+    #[default]
+    Get,
+    /// HEAD
+    Head,
+    /// POST
+    Post,
+    /// PUT
+    Put,
+    /// DELETE
+    Delete,
+    /// CONNECT
+    Connect,
+    /// OPTIONS
+    Options,
+    /// TRACE
+    Trace,
+    /// PATCH
+    Patch,
+    /// Any other token; its text is in the request's `method_span`.
+    Other,
+}
+
+impl Method {
+    /// The method that this token names.
+    pub fn of(token: &[u8]) -> Self {
+        match token {
+            b"GET" => Self::Get,
+            b"HEAD" => Self::Head,
+            b"POST" => Self::Post,
+            b"PUT" => Self::Put,
+            b"DELETE" => Self::Delete,
+            b"CONNECT" => Self::Connect,
+            b"OPTIONS" => Self::Options,
+            b"TRACE" => Self::Trace,
+            b"PATCH" => Self::Patch,
+            _ => Self::Other,
+        }
+    }
+
+    /// Whether repeating the request has the effect of sending it once (RFC 9110 section 9.2.2). Unknown methods are not.
+    pub fn is_idempotent(self) -> bool {
+        self.is_safe() || matches!(self, Self::Put | Self::Delete)
+    }
+
+    /// Whether the request asks for no change of state (RFC 9110 section 9.2.1).
+    pub fn is_safe(self) -> bool {
+        matches!(self, Self::Get | Self::Head | Self::Options | Self::Trace)
+    }
+}

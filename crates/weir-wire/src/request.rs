@@ -1,0 +1,274 @@
+//! A request head: parsed once, then read by spans. It answers nothing and forwards nothing.
+
+use std::mem::MaybeUninit;
+
+use crate::authority;
+use crate::fault::{FieldFault, RequestFault};
+use crate::fields::{self, Fields, Framing, Listed};
+use crate::header::{self, Header, Known, is_token_byte};
+use crate::limits::{HeadLimits, STACK_HEADERS};
+use crate::lines;
+use crate::method::{Method, Version};
+use crate::span::Span;
+use crate::target::{self, TargetForm};
+
+/// A request head. All spans lie in the buffer given to [`RequestHead::parse`]; contents are valid after it returned a length.
+#[derive(Default, Debug)]
+pub struct RequestHead {
+    /// The method.
+    pub method: Method,
+    /// The method as written.
+    pub method_span: Span,
+    /// The target as written.
+    pub target: Span,
+    /// The form of the target.
+    pub form: TargetForm,
+    /// The path as written; empty in authority form, and in absolute form without a path. See [`RequestHead::path_text`].
+    pub path: Span,
+    /// The query without its `?`.
+    pub query: Option<Span>,
+    /// Host and port asked for: the authority of the target where it has one, else the value of `Host`. Empty for HTTP/1.0 without.
+    pub host: Span,
+    /// The version.
+    pub version: Version,
+    /// All header lines, in order.
+    pub headers: Vec<Header>,
+    /// How the body is delimited; never [`Framing::UntilClose`].
+    pub framing: Framing,
+    /// Whether the client wants to send another request on this connection.
+    pub keep_alive: bool,
+    /// Whether the client waits for `100 Continue` before it sends its body. Never in HTTP/1.0, never without a body.
+    pub expect_continue: bool,
+    /// Whether the client offers to change protocols (`Connection: upgrade` and `Upgrade`, HTTP/1.1).
+    pub upgrade: bool,
+    /// The request line without its line end.
+    pub request_line: Span,
+    /// Length of the head with its blank line, and with the empty line before it if there was one.
+    pub head_bytes: usize,
+    listed: Listed,
+}
+
+/// What only requests have among their lines.
+#[derive(Default)]
+struct RequestFields {
+    host: Option<Span>,
+    expect_continue: bool,
+}
+
+impl RequestHead {
+    /// Parses a head at the start of `bytes`; its length, or `None` when more bytes are needed. What follows it is the body or the next
+    /// request.
+    ///
+    /// `scanned` carries the search for the end over calls, so that bytes that dribble in are looked at once: 0 for a new request, and
+    /// `bytes` must then only grow. The outcome does not depend on how the bytes were split.
+    ///
+    /// # Errors
+    /// The first rule of RFC 9112 that the head breaks, as early as it can be known for line ends and sizes.
+    pub fn parse(
+        &mut self,
+        bytes: &[u8],
+        scanned: &mut usize,
+        limits: &HeadLimits,
+    ) -> Result<Option<usize>, RequestFault> {
+        let bytes = bytes.get(..limits.window()).unwrap_or(bytes);
+        if *scanned == 0
+            && let Some(end) = self.parse_whole(bytes, limits)
+        {
+            self.interpret(bytes, end)?;
+            return Ok(Some(end));
+        }
+        let start = start(bytes)?;
+        let Some(end) = lines::head_end(bytes, scanned)? else {
+            if bytes.len() < limits.window() {
+                return Ok(None);
+            }
+            let line = bytes.get(start..).unwrap_or_default();
+            let whole_line = memchr::memchr(b'\n', line).is_some();
+            return Err(if whole_line {
+                FieldFault::HeadTooLarge.into()
+            } else {
+                RequestFault::RequestLineTooLong
+            });
+        };
+        if end <= 4 {
+            return Err(RequestFault::EmptyLines);
+        }
+        let head = bytes.get(..end).unwrap_or_default();
+        match self.tokenise(head, limits) {
+            Ok(_) => self.interpret(bytes, end)?,
+            Err(error) => return Err(token_fault(head, start, error)),
+        }
+        Ok(Some(end))
+    }
+
+    /// The path, `/` where an absolute target leaves it out.
+    pub fn path_text<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
+        if self.path.is_empty() && self.form == TargetForm::Absolute {
+            b"/"
+        } else {
+            self.path.of(bytes)
+        }
+    }
+
+    /// The value of the first line of that name, in any case.
+    pub fn header<'a>(&self, bytes: &'a [u8], name: &str) -> Option<&'a [u8]> {
+        fields::find(bytes, &self.headers, name)
+    }
+
+    /// The lines to send on. Left out are those of [`Known::stays_here`] and every name that `Connection` lists; the sender writes
+    /// `Host`, framing, `Connection` and `Upgrade` itself.
+    pub fn forwarded<'a>(&'a self, bytes: &'a [u8]) -> impl Iterator<Item = &'a Header> {
+        self.headers.iter().filter(move |header| fields::passes(bytes, header, &self.listed))
+    }
+
+    /// The usual case in one pass: the head is complete, well-formed and within the limits. Anything else is `None` and left to the
+    /// slower, incremental way, which gives the same result for such a head.
+    #[inline]
+    fn parse_whole(&mut self, bytes: &[u8], limits: &HeadLimits) -> Option<usize> {
+        let end = self.tokenise(bytes, limits).ok()??;
+        let first = self.method_span.start as usize;
+        let begins_well = first == 0 || (first == 2 && bytes.starts_with(b"\r\n"));
+        let names = self.headers.iter().map(|header| header.name.start as usize);
+        (begins_well && lines::ends_are_strict(bytes, names, end)).then_some(end)
+    }
+
+    fn tokenise(
+        &mut self,
+        bytes: &[u8],
+        limits: &HeadLimits,
+    ) -> Result<Option<usize>, httparse::Error> {
+        let mut slots = [const { MaybeUninit::uninit() }; STACK_HEADERS];
+        let slots = slots.get_mut(..limits.headers.min(STACK_HEADERS)).unwrap_or_default();
+        match self.tokenise_into(bytes, slots) {
+            Err(httparse::Error::TooManyHeaders) if limits.headers > STACK_HEADERS => {
+                let most = limits.headers.min(bytes.len());
+                let mut many = Vec::with_capacity(most);
+                self.tokenise_into(
+                    bytes,
+                    many.spare_capacity_mut().get_mut(..most).unwrap_or_default(),
+                )
+            }
+            outcome => outcome,
+        }
+    }
+
+    #[inline]
+    fn tokenise_into<'b>(
+        &mut self,
+        bytes: &'b [u8],
+        slots: &mut [MaybeUninit<httparse::Header<'b>>],
+    ) -> Result<Option<usize>, httparse::Error> {
+        let mut request = httparse::Request::new(&mut []);
+        let httparse::Status::Complete(end) = request.parse_with_uninit_headers(bytes, slots)?
+        else {
+            return Ok(None);
+        };
+        let (Some(method), Some(target)) = (request.method, request.path) else { return Ok(None) };
+        self.version = if request.version == Some(0) { Version::Http10 } else { Version::Http11 };
+        self.method_span = Span::within(bytes, method.as_bytes());
+        self.target = Span::within(bytes, target.as_bytes());
+        header::collect(&mut self.headers, bytes, request.headers);
+        Ok(Some(end))
+    }
+
+    /// Gives the tokens their meaning.
+    fn interpret(&mut self, bytes: &[u8], end: usize) -> Result<(), RequestFault> {
+        self.method = Method::of(self.method_span.of(bytes));
+        self.head_bytes = end;
+        // Between target and line end stand one space and eight bytes of version.
+        self.request_line = Span { start: self.method_span.start, end: self.target.end + 9 };
+        let target = target::read(bytes, self.target, self.method)?;
+        let mut fields = Fields::default();
+        let mut own = RequestFields::default();
+        for header in &self.headers {
+            fields.take(bytes, header)?;
+            own.take(bytes, header, self.version)?;
+        }
+        fields.check(self.version)?;
+        if own.host.is_none() && self.version == Version::Http11 {
+            return Err(RequestFault::MissingHost);
+        }
+        self.framing = fields.framing();
+        let has_body = !matches!(self.framing, Framing::None | Framing::Length(0));
+        if has_body && self.method == Method::Connect {
+            return Err(RequestFault::ConnectWithBody);
+        }
+        self.form = target.form;
+        self.path = target.path;
+        self.query = target.query;
+        self.host = target.host.or(own.host).unwrap_or(Span::EMPTY);
+        self.keep_alive = fields.persists(self.version);
+        self.expect_continue = own.expect_continue && has_body;
+        self.upgrade = fields.upgrade.is_offered() && self.version == Version::Http11;
+        self.listed = fields.listed;
+        Ok(())
+    }
+}
+
+impl RequestFields {
+    #[inline]
+    fn take(
+        &mut self,
+        bytes: &[u8],
+        header: &Header,
+        version: Version,
+    ) -> Result<(), RequestFault> {
+        match header.known {
+            Known::Host if self.host.is_some() => Err(RequestFault::DuplicateHost),
+            Known::Host => {
+                let authority =
+                    authority::read(header.value.of(bytes)).ok_or(RequestFault::BadHost)?;
+                let start = header.value.start as usize;
+                self.host = Some(Span::new(start, start + authority.length));
+                Ok(())
+            }
+            // RFC 9110 section 10.1.1: HTTP/1.0 has no expectations, whatever it says.
+            Known::Expect if version == Version::Http11 => {
+                if !header.value.of(bytes).eq_ignore_ascii_case(b"100-continue") {
+                    return Err(RequestFault::UnknownExpectation);
+                }
+                self.expect_continue = true;
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Where the request line starts: one empty line before it is tolerated (RFC 9112 section 2.2). A first byte that starts no method is
+/// refused at once, so that another protocol does not wait for a timeout.
+fn start(bytes: &[u8]) -> Result<usize, RequestFault> {
+    let start = if bytes.starts_with(b"\r\n") { 2 } else { 0 };
+    match bytes.get(start) {
+        None | Some(b'\r' | b'\n') => Ok(start),
+        Some(byte) if is_token_byte(*byte) => Ok(start),
+        Some(_) => Err(RequestFault::BadMethod),
+    }
+}
+
+/// Says which rule a complete head broke that the tokeniser refused.
+fn token_fault(head: &[u8], start: usize, error: httparse::Error) -> RequestFault {
+    if error == httparse::Error::TooManyHeaders {
+        return FieldFault::TooManyHeaders.into();
+    }
+    let line = head
+        .get(start..)
+        .unwrap_or_default()
+        .split(|byte| *byte == b'\r')
+        .next()
+        .unwrap_or_default();
+    let mut parts = line.splitn(3, |byte| *byte == b' ');
+    let method = parts.next().unwrap_or_default();
+    let target = parts.next();
+    if method.is_empty() || !method.iter().copied().all(is_token_byte) {
+        return RequestFault::BadMethod;
+    }
+    if !target.is_some_and(|target| !target.is_empty() && target.iter().all(u8::is_ascii_graphic)) {
+        return RequestFault::BadTarget;
+    }
+    match parts.next() {
+        Some(b"HTTP/1.0" | b"HTTP/1.1") => lines::field_fault(head).into(),
+        Some(version) if lines::is_version(version) => RequestFault::UnsupportedVersion,
+        _ => RequestFault::BadVersion,
+    }
+}

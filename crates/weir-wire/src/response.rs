@@ -1,0 +1,206 @@
+//! A response head from an endpoint: as strict as a request's, because what we misread we would pass on as another response.
+
+use std::mem::MaybeUninit;
+
+use crate::fault::{FieldFault, ResponseFault};
+use crate::fields::{self, Fields, Framing, Listed};
+use crate::header::{self, Header};
+use crate::limits::{HeadLimits, STACK_HEADERS};
+use crate::lines;
+use crate::method::{Method, Version};
+use crate::span::Span;
+
+/// A response head. All spans lie in the buffer given to [`ResponseHead::parse`]; contents are valid after it returned a length.
+#[derive(Default, Debug)]
+pub struct ResponseHead {
+    /// The version.
+    pub version: Version,
+    /// The status, 100 to 999.
+    pub status: u16,
+    /// The reason phrase; often empty.
+    pub reason: Span,
+    /// All header lines, in order.
+    pub headers: Vec<Header>,
+    /// How the body that follows on this connection is delimited; [`Framing::None`] for 1xx, 204, 304, responses to HEAD and 2xx to
+    /// CONNECT, whatever the lines say.
+    pub framing: Framing,
+    /// `Content-Length` as given, also where no body follows: a response to HEAD or a 304 tells a length that is passed on.
+    pub content_length: Option<u64>,
+    /// Whether the endpoint will take another request on this connection.
+    pub keep_alive: bool,
+    /// Whether the connection is a tunnel after this head: 101, or 2xx to CONNECT.
+    pub upgrade: bool,
+    /// Length of the head with its blank line.
+    pub head_bytes: usize,
+    listed: Listed,
+}
+
+impl ResponseHead {
+    /// Parses a head at the start of `bytes`; its length, or `None` when more bytes are needed. `scanned` is as for
+    /// [`RequestHead::parse`](crate::RequestHead::parse), `request_method` that of the request it answers. An interim response (1xx) is a
+    /// head like any other; the caller goes on with the next.
+    ///
+    /// A status line without the space before an empty reason is taken, as everybody does; the line cannot be misread for it.
+    ///
+    /// # Errors
+    /// The first rule of RFC 9112 that the head breaks.
+    pub fn parse(
+        &mut self,
+        bytes: &[u8],
+        scanned: &mut usize,
+        limits: &HeadLimits,
+        request_method: Method,
+    ) -> Result<Option<usize>, ResponseFault> {
+        let bytes = bytes.get(..limits.window()).unwrap_or(bytes);
+        if *scanned == 0
+            && let Some(end) = self.parse_whole(bytes, limits)
+        {
+            self.interpret(bytes, end, request_method)?;
+            return Ok(Some(end));
+        }
+        check_start(bytes)?;
+        let Some(end) = lines::head_end(bytes, scanned)? else {
+            return if bytes.len() < limits.window() {
+                Ok(None)
+            } else {
+                Err(FieldFault::HeadTooLarge.into())
+            };
+        };
+        let head = bytes.get(..end).unwrap_or_default();
+        match self.tokenise(head, limits) {
+            Ok(_) => self.interpret(bytes, end, request_method)?,
+            Err(error) => return Err(token_fault(head, error)),
+        }
+        Ok(Some(end))
+    }
+
+    /// The value of the first line of that name, in any case.
+    pub fn header<'a>(&self, bytes: &'a [u8], name: &str) -> Option<&'a [u8]> {
+        fields::find(bytes, &self.headers, name)
+    }
+
+    /// The lines to send on. Left out are those of [`Known::stays_here`] and every name that `Connection` lists; the sender writes
+    /// framing, `Connection` and `Upgrade` itself.
+    pub fn forwarded<'a>(&'a self, bytes: &'a [u8]) -> impl Iterator<Item = &'a Header> {
+        self.headers.iter().filter(move |header| fields::passes(bytes, header, &self.listed))
+    }
+
+    /// As for requests: the usual case in one pass.
+    #[inline]
+    fn parse_whole(&mut self, bytes: &[u8], limits: &HeadLimits) -> Option<usize> {
+        if !bytes.starts_with(START) {
+            return None;
+        }
+        let end = self.tokenise(bytes, limits).ok()??;
+        let names = self.headers.iter().map(|header| header.name.start as usize);
+        let strict = lines::ends_are_strict(bytes, names, end);
+        (strict && self.reason_ends_strictly(bytes)).then_some(end)
+    }
+
+    /// With header lines, the check of their starts covers the status line too; this is for the reason itself.
+    fn reason_ends_strictly(&self, bytes: &[u8]) -> bool {
+        bytes.get(self.reason.end as usize) == Some(&b'\r')
+    }
+
+    fn tokenise(
+        &mut self,
+        bytes: &[u8],
+        limits: &HeadLimits,
+    ) -> Result<Option<usize>, httparse::Error> {
+        let mut slots = [const { MaybeUninit::uninit() }; STACK_HEADERS];
+        let slots = slots.get_mut(..limits.headers.min(STACK_HEADERS)).unwrap_or_default();
+        match self.tokenise_into(bytes, slots) {
+            Err(httparse::Error::TooManyHeaders) if limits.headers > STACK_HEADERS => {
+                let most = limits.headers.min(bytes.len());
+                let mut many = Vec::with_capacity(most);
+                self.tokenise_into(
+                    bytes,
+                    many.spare_capacity_mut().get_mut(..most).unwrap_or_default(),
+                )
+            }
+            outcome => outcome,
+        }
+    }
+
+    #[inline]
+    fn tokenise_into<'b>(
+        &mut self,
+        bytes: &'b [u8],
+        slots: &mut [MaybeUninit<httparse::Header<'b>>],
+    ) -> Result<Option<usize>, httparse::Error> {
+        let mut response = httparse::Response::new(&mut []);
+        let config = httparse::ParserConfig::default();
+        let status = config.parse_response_with_uninit_headers(&mut response, bytes, slots)?;
+        let httparse::Status::Complete(end) = status else { return Ok(None) };
+        self.version = if response.version == Some(0) { Version::Http10 } else { Version::Http11 };
+        self.status = response.code.unwrap_or(0);
+        self.reason = reason(bytes);
+        header::collect(&mut self.headers, bytes, response.headers);
+        Ok(Some(end))
+    }
+
+    fn interpret(
+        &mut self,
+        bytes: &[u8],
+        end: usize,
+        request_method: Method,
+    ) -> Result<(), ResponseFault> {
+        if self.status < 100 {
+            return Err(ResponseFault::BadStatusLine);
+        }
+        self.head_bytes = end;
+        let mut fields = Fields::default();
+        for header in &self.headers {
+            fields.take(bytes, header)?;
+        }
+        fields.check(self.version)?;
+        let tunnel = self.status == 101
+            || (request_method == Method::Connect && (200..300).contains(&self.status));
+        let bodiless =
+            tunnel || request_method == Method::Head || matches!(self.status, 100..200 | 204 | 304);
+        self.framing = match fields.framing() {
+            _ if bodiless => Framing::None,
+            Framing::None => Framing::UntilClose,
+            framing => framing,
+        };
+        self.content_length = fields.length;
+        self.keep_alive =
+            fields.persists(self.version) && self.framing != Framing::UntilClose && !tunnel;
+        self.upgrade = tunnel;
+        self.listed = fields.listed;
+        Ok(())
+    }
+}
+
+const START: &[u8] = b"HTTP/";
+
+/// An endpoint that speaks another protocol is found out by its first bytes.
+fn check_start(bytes: &[u8]) -> Result<(), ResponseFault> {
+    let seen = bytes.get(..START.len()).unwrap_or(bytes);
+    if START.starts_with(seen) { Ok(()) } else { Err(ResponseFault::BadStatusLine) }
+}
+
+/// The reason phrase: what follows `HTTP/1.1 200 `. The tokeniser does not hand it out where it holds bytes from 0x80 on.
+fn reason(bytes: &[u8]) -> Span {
+    const STATUS_END: usize = "HTTP/1.1 200".len();
+    let rest = bytes.get(STATUS_END..).unwrap_or_default();
+    let length = memchr::memchr2(b'\r', b'\n', rest).unwrap_or(0);
+    Span::new(STATUS_END + usize::from(length > 0), STATUS_END + length)
+}
+
+fn token_fault(head: &[u8], error: httparse::Error) -> ResponseFault {
+    if error == httparse::Error::TooManyHeaders {
+        return FieldFault::TooManyHeaders.into();
+    }
+    match head.get(..8) {
+        Some(b"HTTP/1.0" | b"HTTP/1.1") => {}
+        Some(version) if lines::is_version(version) => return ResponseFault::UnsupportedVersion,
+        _ => return ResponseFault::BadStatusLine,
+    }
+    match error {
+        httparse::Error::HeaderName | httparse::Error::HeaderValue | httparse::Error::NewLine => {
+            lines::field_fault(head).into()
+        }
+        _ => ResponseFault::BadStatusLine,
+    }
+}
