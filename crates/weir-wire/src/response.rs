@@ -81,7 +81,7 @@ impl ResponseHead {
         fields::find(bytes, &self.headers, name)
     }
 
-    /// The lines to send on. Left out are those of [`Known::stays_here`] and every name that `Connection` lists; the sender writes
+    /// The lines to send on. Left out are those of [`Known::stays_here`](crate::Known::stays_here) and every name that `Connection` lists; the sender writes
     /// framing, `Connection` and `Upgrade` itself.
     pub fn forwarded<'a>(&'a self, bytes: &'a [u8]) -> impl Iterator<Item = &'a Header> {
         self.headers.iter().filter(move |header| fields::passes(bytes, header, &self.listed))
