@@ -2,3 +2,4 @@
 //! request's way.
 
 pub mod log_writer;
+pub mod resolver;
