@@ -10,8 +10,10 @@ use serde::{Deserialize, Serialize};
 use weir_balance::PolicyKind;
 use weir_stats::Template;
 
+use crate::defaults;
 use crate::pattern::{HostPattern, PathPattern, TextPattern};
-use crate::units::duration;
+use crate::units::{duration, percent, size};
+use crate::words;
 
 /// One checked configuration and its number, immutable once published.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -40,19 +42,6 @@ pub struct Config {
     pub pools: Vec<Pool>,
     /// Addresses accepted on, with what is served there.
     pub listeners: Vec<Listener>,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            workers: Workers::Auto,
-            max_connections: None,
-            shutdown_timeout: Duration::from_secs(30),
-            logs: Vec::new(),
-            pools: Vec::new(),
-            listeners: Vec::new(),
-        }
-    }
 }
 
 /// How many worker threads.
@@ -114,7 +103,7 @@ pub enum LogFormat {
     /// One JSON object a line, times in microseconds.
     Json,
     /// Custom text with `$variables`.
-    Text(Template),
+    Text(#[serde(with = "words::template")] Template),
 }
 
 /// A named group of endpoints with one policy.
@@ -124,20 +113,27 @@ pub struct Pool {
     /// Its name; one made for `-> 127.0.0.1:3000` is named after the address.
     pub name: String,
     /// How it picks.
+    #[serde(default = "defaults::policy", with = "words::policy")]
     pub policy: PolicyKind,
     /// Its servers, in file order.
     pub endpoints: Vec<Endpoint>,
     /// Idle connections kept to its endpoints.
+    #[serde(default)]
     pub keepalive: Keepalive,
     /// When an endpoint is ejected for failures seen in traffic.
+    #[serde(default)]
     pub passive: Passive,
     /// What happens when an attempt cannot connect.
+    #[serde(default)]
     pub redispatch: Redispatch,
     /// Waits on the upstream side.
+    #[serde(default)]
     pub timeouts: UpstreamTimeouts,
     /// TLS to the endpoints; `None` is plain.
+    #[serde(default)]
     pub tls: Option<TlsClient>,
     /// Read a request's whole body before an endpoint is picked, up to this many bytes; larger ones get 413.
+    #[serde(default, with = "size::option")]
     pub buffer_request: Option<u64>,
 }
 
@@ -150,10 +146,13 @@ pub struct Endpoint {
     /// Where it is.
     pub address: EndpointAddress,
     /// Its share, 1..=65535.
+    #[serde(default = "defaults::weight")]
     pub weight: u32,
     /// Most exchanges in flight at once, over all workers.
+    #[serde(default)]
     pub max_conn: Option<u32>,
     /// Used only when no other endpoint can be.
+    #[serde(default)]
     pub backup: bool,
 }
 
@@ -171,7 +170,7 @@ pub enum EndpointAddress {
 
 /// Idle keep-alive connections to endpoints, with all four limits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, default)]
 pub struct Keepalive {
     /// Most idle connections per endpoint over all workers; 0 closes each after its exchange.
     pub idle: u32,
@@ -187,7 +186,7 @@ pub struct Keepalive {
 
 /// Passive removal after failures seen in traffic.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, default)]
 pub struct Passive {
     /// Failed connects within `window` that eject; 0 never ejects.
     pub errors: u32,
@@ -198,12 +197,13 @@ pub struct Passive {
     #[serde(with = "duration")]
     pub eject: Duration,
     /// Share of the pool's endpoints that may be out at once, percent.
+    #[serde(rename = "max_ejected", with = "percent")]
     pub max_ejected_percent: u8,
 }
 
 /// Another endpoint after a failed connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, default)]
 pub struct Redispatch {
     /// Further attempts after the first, each at an endpoint not yet tried.
     pub attempts: u32,
@@ -211,7 +211,7 @@ pub struct Redispatch {
 
 /// Waits on the upstream side.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, default)]
 pub struct UpstreamTimeouts {
     /// Until connected, TLS handshake included.
     #[serde(with = "duration")]
@@ -232,7 +232,7 @@ pub struct UpstreamTimeouts {
 
 /// TLS to endpoints.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, default)]
 pub struct TlsClient {
     /// Verify the endpoint's certificate. On unless the file says `verify=off`.
     pub verify: bool,
@@ -253,6 +253,7 @@ pub struct TlsServer {
     /// Certificates, chosen by server name and by what the client can verify; the first is the default.
     pub certificates: Vec<Certificate>,
     /// Protocols, suites and curves.
+    #[serde(default)]
     pub protocol: TlsProtocol,
 }
 
@@ -263,12 +264,13 @@ pub struct Certificate {
     /// PEM file with the chain, leaf first; may hold the key too.
     pub chain: PathBuf,
     /// PEM file with the key; `None` when it is in `chain`.
+    #[serde(default)]
     pub key: Option<PathBuf>,
 }
 
 /// Versions, suites and groups allowed. Empty lists mean the library's safe default order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, default)]
 pub struct TlsProtocol {
     /// Lowest version.
     pub min: TlsVersion,
@@ -300,30 +302,43 @@ pub struct Listener {
     /// What it accepts on.
     pub addresses: Vec<ListenAddress>,
     /// TLS, or plain.
+    #[serde(default)]
     pub tls: Option<TlsServer>,
     /// Client connections open at once here; the surplus waits in the kernel's backlog.
+    #[serde(default)]
     pub max_connections: Option<usize>,
     /// Waits on the client side.
+    #[serde(default)]
     pub timeouts: ClientTimeouts,
     /// Bounds on what a client may send.
+    #[serde(default)]
     pub limits: MessageLimits,
     /// Names of the access logs written to.
+    #[serde(default)]
     pub logs: Vec<String>,
     /// Client address and forwarding headers.
+    #[serde(default)]
     pub forwarded: Forwarded,
     /// Request id header.
+    #[serde(default)]
     pub request_id: RequestId,
     /// Allow and deny, first match wins, checked before routing.
+    #[serde(default)]
     pub access: Vec<AccessRule>,
     /// Headers changed on every request sent upstream, before the route's own.
+    #[serde(default)]
     pub request_headers: Vec<HeaderEdit>,
     /// Headers changed on every response, before the route's own.
+    #[serde(default)]
     pub response_headers: Vec<HeaderEdit>,
     /// Own pages for statuses that Weir answers itself.
+    #[serde(default)]
     pub error_pages: Vec<ErrorPage>,
     /// Host blocks, tried in order; the first whose host matches serves the request.
+    #[serde(default)]
     pub sites: Vec<Site>,
     /// Routes outside host blocks: for requests that no host block takes.
+    #[serde(default)]
     pub default: Vec<Route>,
 }
 
@@ -344,7 +359,7 @@ pub enum ListenAddress {
 
 /// Waits on the client side.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, default)]
 pub struct ClientTimeouts {
     /// TLS handshake.
     #[serde(with = "duration")]
@@ -365,13 +380,15 @@ pub struct ClientTimeouts {
 
 /// Bounds on what a client may send.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, default)]
 pub struct MessageLimits {
     /// Request line and header lines together, bytes; more gets 431.
+    #[serde(rename = "head", with = "size")]
     pub head_bytes: usize,
     /// Header lines; more gets 431.
     pub headers: usize,
     /// Body bytes; more gets 413. `None` is without limit.
+    #[serde(rename = "body", with = "size::option")]
     pub body_bytes: Option<u64>,
     /// Requests on one connection.
     pub requests: u64,
@@ -379,7 +396,7 @@ pub struct MessageLimits {
 
 /// Client address and the headers that tell it on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, default)]
 pub struct Forwarded {
     /// Peers whose `X-Forwarded-For` is believed; the client is the last address in it that is not trusted.
     pub trusted: Vec<IpNet>,
@@ -391,7 +408,7 @@ pub struct Forwarded {
 
 /// The request id: taken over from a trusted peer, else made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, default)]
 pub struct RequestId {
     /// Header it is sent upstream in; `None` sends none.
     pub header: Option<String>,
@@ -406,6 +423,7 @@ pub struct AccessRule {
     /// What happens on a match; a denied client gets 403.
     pub verdict: Verdict,
     /// Networks; empty is everybody.
+    #[serde(default)]
     pub clients: Vec<IpNet>,
 }
 
@@ -446,14 +464,18 @@ pub struct Route {
     /// Its name in logs; default `listener/site/number` as in `:80/shop.example.com/2`.
     pub name: String,
     /// When it matches.
+    #[serde(default = "defaults::always")]
     pub when: Rule,
     /// Where it leads.
     pub action: Action,
     /// Allow and deny of this route, first match wins.
+    #[serde(default)]
     pub access: Vec<AccessRule>,
     /// Headers changed on the way up.
+    #[serde(default)]
     pub request_headers: Vec<HeaderEdit>,
     /// Headers changed on the way down.
+    #[serde(default)]
     pub response_headers: Vec<HeaderEdit>,
 }
 
@@ -502,8 +524,10 @@ pub struct Respond {
     /// Its status, 200..=599.
     pub status: u16,
     /// Its body; `None` writes the status's own small page (or the error page configured for it).
+    #[serde(default, with = "words::template::option")]
     pub body: Option<Template>,
     /// Its `Content-Type`.
+    #[serde(default = "defaults::respond_type")]
     pub content_type: String,
 }
 
@@ -514,6 +538,7 @@ pub struct Redirect {
     /// 301, 302, 303, 307 or 308.
     pub status: u16,
     /// The `Location`; `https` in the file means `https://$host$request_uri`. `$1`…`$9` are groups of the path regex.
+    #[serde(with = "words::template")]
     pub to: Template,
 }
 
@@ -524,8 +549,10 @@ pub struct Files {
     /// The directory; no request leaves it.
     pub root: PathBuf,
     /// Path prefix cut off before looking below `root`.
+    #[serde(default)]
     pub strip: Option<String>,
     /// Tried in order for a directory.
+    #[serde(default = "defaults::index")]
     pub index: Vec<String>,
 }
 
@@ -534,9 +561,9 @@ pub struct Files {
 #[serde(rename_all = "snake_case")]
 pub enum HeaderEdit {
     /// Replace every line of that name by one.
-    Set(String, Template),
+    Set(String, #[serde(with = "words::template")] Template),
     /// Append a line.
-    Add(String, Template),
+    Add(String, #[serde(with = "words::template")] Template),
     /// Remove every line of that name.
     Remove(String),
 }

@@ -1,1 +1,4 @@
-//! (see the crate description)
+//! The data plane: workers, listeners, connections, exchanges, TLS. It opens no file of its own accord, resolves
+//! no name and knows no admin interface.
+
+pub mod tls;

@@ -1,5 +1,7 @@
 //! Why an exchange ended: one enum, one word each for logs and metrics, and HAProxy's two-letter state.
 
+use crate::{Micros, Times};
+
 /// Why an exchange ended. Every exchange has exactly one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
@@ -57,4 +59,174 @@ pub enum Cause {
     Shutdown,
     /// A bug of ours, counted.
     Internal,
+}
+
+impl Cause {
+    /// Every cause, in order of declaration.
+    pub const ALL: &'static [Self] = &[
+        Self::Complete,
+        Self::Local,
+        Self::BadRequest,
+        Self::BadRequestBody,
+        Self::BodyTooLarge,
+        Self::Denied,
+        Self::NoRoute,
+        Self::RequestTimeout,
+        Self::BodyTimeout,
+        Self::ClientSendTimeout,
+        Self::ClientGone,
+        Self::TlsHandshake,
+        Self::NoEndpoint,
+        Self::PoolFull,
+        Self::ConnectFailed,
+        Self::ConnectTimeout,
+        Self::UpstreamTls,
+        Self::UpstreamSendTimeout,
+        Self::UpstreamReset,
+        Self::ResponseTimeout,
+        Self::BadResponse,
+        Self::UpstreamAborted,
+        Self::UpstreamReadTimeout,
+        Self::TunnelClosed,
+        Self::Shutdown,
+        Self::Internal,
+    ];
+
+    /// One word for logs and metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Complete => "complete",
+            Self::Local => "local",
+            Self::BadRequest => "bad_request",
+            Self::BadRequestBody => "bad_request_body",
+            Self::BodyTooLarge => "body_too_large",
+            Self::Denied => "denied",
+            Self::NoRoute => "no_route",
+            Self::RequestTimeout => "request_timeout",
+            Self::BodyTimeout => "body_timeout",
+            Self::ClientSendTimeout => "client_send_timeout",
+            Self::ClientGone => "client_gone",
+            Self::TlsHandshake => "tls_handshake",
+            Self::NoEndpoint => "no_endpoint",
+            Self::PoolFull => "pool_full",
+            Self::ConnectFailed => "connect_failed",
+            Self::ConnectTimeout => "connect_timeout",
+            Self::UpstreamTls => "upstream_tls",
+            Self::UpstreamSendTimeout => "upstream_send_timeout",
+            Self::UpstreamReset => "upstream_reset",
+            Self::ResponseTimeout => "response_timeout",
+            Self::BadResponse => "bad_response",
+            Self::UpstreamAborted => "upstream_aborted",
+            Self::UpstreamReadTimeout => "upstream_read_timeout",
+            Self::TunnelClosed => "tunnel_closed",
+            Self::Shutdown => "shutdown",
+            Self::Internal => "internal",
+        }
+    }
+
+    /// The status that Weir itself answers with, or logs when nobody is left to answer (499); `None` where the
+    /// response comes from elsewhere or has begun.
+    pub fn status(self) -> Option<u16> {
+        Some(match self {
+            Self::BadRequest | Self::BadRequestBody => 400,
+            Self::Denied => 403,
+            Self::NoRoute => 404,
+            Self::RequestTimeout | Self::BodyTimeout => 408,
+            Self::BodyTooLarge => 413,
+            Self::ClientGone => 499,
+            Self::Internal => 500,
+            Self::ConnectFailed | Self::UpstreamTls | Self::UpstreamReset | Self::BadResponse => {
+                502
+            }
+            Self::NoEndpoint | Self::PoolFull | Self::Shutdown => 503,
+            Self::ConnectTimeout | Self::UpstreamSendTimeout | Self::ResponseTimeout => 504,
+            Self::Complete
+            | Self::Local
+            | Self::ClientSendTimeout
+            | Self::TlsHandshake
+            | Self::UpstreamAborted
+            | Self::UpstreamReadTimeout
+            | Self::TunnelClosed => return None,
+        })
+    }
+
+    /// The first two letters of HAProxy's termination state: who ended it and in which phase.
+    pub fn termination(self, times: &Times) -> [u8; 2] {
+        let phase = || match () {
+            () if times.request == Micros::NEVER => b'R',
+            () if times.queue == Micros::NEVER => b'Q',
+            () if times.connect == Micros::NEVER => b'C',
+            () if times.response == Micros::NEVER => b'H',
+            () => b'D',
+        };
+        match self {
+            Self::Complete | Self::TunnelClosed => *b"--",
+            Self::Local => *b"LR",
+            Self::BadRequest
+            | Self::BadRequestBody
+            | Self::BodyTooLarge
+            | Self::Denied
+            | Self::NoRoute
+            | Self::TlsHandshake => *b"PR",
+            Self::RequestTimeout => *b"cR",
+            Self::BodyTimeout | Self::ClientSendTimeout => *b"cD",
+            Self::ClientGone => [b'C', phase()],
+            // HAProxy lets such a request wait in its queue, where it expires.
+            Self::PoolFull => *b"sQ",
+            Self::NoEndpoint | Self::ConnectFailed | Self::UpstreamTls => *b"SC",
+            Self::ConnectTimeout => *b"sC",
+            Self::UpstreamReset => *b"SH",
+            Self::UpstreamSendTimeout | Self::ResponseTimeout => *b"sH",
+            Self::BadResponse => *b"PH",
+            Self::UpstreamAborted => *b"SD",
+            Self::UpstreamReadTimeout => *b"sD",
+            Self::Shutdown => [b'K', phase()],
+            Self::Internal => [b'I', phase()],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_unique_and_in_snake_case() {
+        let mut words: Vec<_> = Cause::ALL.iter().map(|cause| cause.as_str()).collect();
+        assert!(
+            words
+                .iter()
+                .all(|word| word.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'))
+        );
+        words.sort_unstable();
+        words.dedup();
+        assert_eq!(words.len(), Cause::Internal as usize + 1);
+    }
+
+    #[test]
+    fn a_client_that_leaves_is_logged_in_its_phase() {
+        let check = |times: Times, expected: &[u8; 2]| {
+            assert_eq!(Cause::ClientGone.termination(&times), *expected);
+        };
+        let mut times = Times::default();
+        check(times, b"CR");
+        times.request = Micros::ZERO;
+        check(times, b"CQ");
+        times.queue = Micros::ZERO;
+        check(times, b"CC");
+        times.connect = Micros::ZERO;
+        check(times, b"CH");
+        times.response = Micros::ZERO;
+        check(times, b"CD");
+    }
+
+    #[test]
+    fn own_answers_are_errors() {
+        assert!(
+            Cause::ALL
+                .iter()
+                .filter_map(|cause| cause.status())
+                .all(|status| (400..600).contains(&status))
+        );
+    }
 }

@@ -3,10 +3,28 @@
 
 #![forbid(unsafe_code)]
 
+mod batch;
 mod cause;
+mod clock;
 mod entry;
+mod escape;
+mod haproxy;
+mod json;
+mod line;
+mod number;
+#[cfg(test)]
+mod sample;
+mod template;
 mod times;
+mod value;
+mod variable;
 
+pub use batch::{BATCH_BYTES, FullBatch, LogBatch, LogReceiver, LogSink, Message, log_channel};
 pub use cause::Cause;
+pub use clock::Clock;
 pub use entry::{Concurrency, Entry, Headers, TlsFacts};
+pub use escape::Escape;
+pub use line::Line;
+pub use template::{Template, TemplateError};
 pub use times::{Micros, Times};
+pub use variable::Variable;

@@ -55,4 +55,12 @@ impl Times {
         let parts = [self.request, self.queue, self.connect, self.response, self.data];
         Micros(parts.iter().filter_map(|part| part.reached()).sum::<u64>() as i64)
     }
+
+    /// First byte of the request to the end, µs: what nginx calls `$request_time` and HAProxy `%Ta`. Unlike
+    /// [`Times::active`] it counts a phase that was begun and never ended; before the end it is `active`.
+    pub fn elapsed(&self) -> u64 {
+        let Some(total) = self.total.reached() else { return self.active().reached().unwrap_or(0) };
+        let before = self.handshake.reached().unwrap_or(0) + self.idle.reached().unwrap_or(0);
+        total.saturating_sub(before)
+    }
 }

@@ -1,0 +1,48 @@
+# The developer's commands. Each installs what it needs and is missing (scripts/packages), so that a clean
+# clone on a machine with a Rust toolchain and a C compiler needs no other step.
+
+SHELL := /bin/sh
+# rustup puts cargo here; a shell that never sourced ~/.cargo/env does not know.
+export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
+
+.PHONY: help run test test-long lint fmt doc-config deny bench-core
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
+
+run: ## the demonstration: origins, the proxy on :8080 and :8443, some requests; stays up
+	@scripts/packages cc
+	cargo build --release -p weir
+	@exec "$$(scripts/target-directory)/release/weir" demo
+
+test: ## everything that has to pass before a commit
+	@scripts/packages cc nginx haproxy curl wrk openssl
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+	cargo test --workspace
+	@$(MAKE) --no-print-directory deny
+
+test-long: ## the same tests with more seeds, more cases and the ignored ones; minutes to hours
+	@scripts/packages cc nginx haproxy curl wrk openssl
+	WEIR_SEEDS=$${WEIR_SEEDS:-10000} PROPTEST_CASES=$${PROPTEST_CASES:-20000} \
+		cargo test --release --workspace -- --include-ignored
+
+lint: ## formatting and clippy
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+
+fmt: ## formats the source
+	cargo fmt --all
+
+doc-config: ## writes docs/configuration.md and the other generated files again
+	WEIR_BLESS=1 cargo test -p weir-config
+
+deny: ## licences and banned crates, where cargo-deny is installed
+	@if cargo deny --version >/dev/null 2>&1; then cargo deny check bans licenses sources; \
+	else echo "cargo-deny is not installed: licences and bans not checked"; fi
+
+# ARGS="--quick --only plain" goes to the script.
+bench-core: ## CPU per request and memory against nginx and haproxy; writes benches/core.md
+	@scripts/packages cc nginx haproxy wrk openssl python3
+	cargo build --profile bench-release -p weir
+	python3 benches/core.py --weir "$$(scripts/target-directory)/bench-release/weir" $(ARGS)

@@ -1,0 +1,119 @@
+//! When failures seen in traffic eject an endpoint.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Failures kept at most; a larger `errors` counts as this.
+const MAX_ERRORS: u32 = 4096;
+
+/// When an endpoint is ejected for failed connects, and for how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PassiveSettings {
+    /// Failed connects within `window_us` that eject; 0 never ejects.
+    pub errors: u32,
+    /// The window they are counted in, µs.
+    pub window_us: u64,
+    /// How long an ejected endpoint stays out, µs.
+    pub eject_us: u64,
+    /// Share of the pool's endpoints that may be out at once, percent, rounded down: of one endpoint none at 50.
+    pub max_ejected_percent: u8,
+}
+
+/// What a failed connect led to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AfterFailure {
+    /// It was counted.
+    Counted,
+    /// The endpoint is out from now on.
+    Ejected,
+    /// It would be out, but too many others are.
+    Refused,
+}
+
+/// The times of the last `errors` failures of one endpoint, as a ring: when the oldest is within the window,
+/// there were that many. A sliding window without a lock; two failures at the same instant may count late by one.
+#[derive(Debug)]
+pub(crate) struct Window {
+    /// Times plus one, so that 0 is "no failure".
+    times: Box<[AtomicU64]>,
+    count: AtomicU64,
+}
+
+impl Window {
+    pub(crate) fn new(errors: u32) -> Self {
+        let times = (0..errors.min(MAX_ERRORS)).map(|_| AtomicU64::new(0)).collect();
+        Self { times, count: AtomicU64::new(0) }
+    }
+
+    /// Notes a failure; true when the window is full.
+    pub(crate) fn note(&self, now_us: u64, window_us: u64) -> bool {
+        let len = self.times.len() as u64;
+        let count = self.count.fetch_add(1, Ordering::Relaxed);
+        let at = |number: u64| self.times.get(number.checked_rem(len)? as usize);
+        let (Some(own), Some(oldest)) = (at(count), at(count + 1)) else { return false };
+        own.store(now_us.saturating_add(1), Ordering::Relaxed);
+        let oldest = oldest.load(Ordering::Relaxed);
+        oldest != 0 && now_us.saturating_add(1).saturating_sub(oldest) <= window_us
+    }
+
+    /// Forgets what was noted.
+    pub(crate) fn clear(&self) {
+        for time in &self.times {
+            time.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Lets one ejection at a time look at who is out and add to it, so that two never pass the cap together. Nobody
+/// waits: who finds it taken leaves the ejection to the next failure.
+#[derive(Debug, Default)]
+pub(crate) struct Turnstile(AtomicBool);
+
+impl Turnstile {
+    /// Runs `step` unless somebody else is inside.
+    pub(crate) fn pass<T>(&self, step: impl FnOnce() -> T) -> Option<T> {
+        struct Leave<'a>(&'a AtomicBool);
+        impl Drop for Leave<'_> {
+            fn drop(&mut self) {
+                self.0.store(false, Ordering::Release);
+            }
+        }
+        self.0.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).ok()?;
+        let _leave = Leave(&self.0);
+        Some(step())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_window_slides() {
+        let window = Window::new(3);
+        let noted: Vec<bool> = [0, 50, 101, 140, 160, 500]
+            .into_iter()
+            .map(|now_us| window.note(now_us, 100))
+            .collect();
+        assert_eq!(noted, [false, false, false, true, true, false]);
+        window.clear();
+        assert!(!window.note(501, 100));
+    }
+
+    #[test]
+    fn one_error_is_enough_when_it_says_so() {
+        assert!(Window::new(1).note(0, 0));
+    }
+
+    #[test]
+    fn no_errors_never_fill() {
+        assert!(!Window::new(0).note(0, 100));
+    }
+
+    #[test]
+    fn one_passes_at_a_time() {
+        let turnstile = Turnstile::default();
+        let inner = turnstile.pass(|| turnstile.pass(|| ()));
+        assert_eq!(inner, Some(None));
+        assert_eq!(turnstile.pass(|| ()), Some(()));
+    }
+}

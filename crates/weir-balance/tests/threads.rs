@@ -1,0 +1,143 @@
+//! Law 3 with real threads: in flight never passes `max_conn`, and all comes back.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread;
+
+use weir_balance::{
+    Availability, Balancer, Member, NoEndpoint, PassiveSettings, PolicyKind, Slot, Tried,
+};
+
+const THREADS: u64 = 16;
+const PICKS: u64 = 4_000;
+const LIMITS: [u32; 3] = [1, 3, 7];
+
+const PASSIVE: PassiveSettings =
+    PassiveSettings { errors: 2, window_us: 1_000, eject_us: 50, max_ejected_percent: 50 };
+
+fn pool(policy: PolicyKind) -> Balancer {
+    let member = |limit| Member {
+        weight: limit,
+        max_conn: Some(limit),
+        backup: false,
+        state: Arc::default(),
+    };
+    Balancer::new(policy, LIMITS.map(member).to_vec(), PASSIVE)
+}
+
+/// What each endpoint would see: its own count of exchanges, and whether it ever passed the limit.
+#[derive(Default)]
+struct Seen {
+    now: [AtomicU32; 3],
+    over: AtomicBool,
+}
+
+fn work(pool: &Balancer, seen: &Seen, seed: u64) {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut held: Vec<Slot> = Vec::new();
+    let leave = |slot: Slot| {
+        seen.now[slot.index()].fetch_sub(1, Ordering::SeqCst);
+        drop(slot);
+    };
+    for now_us in 0..PICKS {
+        match pool.pick(now_us, random.u64(..), &Tried::new()) {
+            Ok(slot) => {
+                let now = seen.now[slot.index()].fetch_add(1, Ordering::SeqCst) + 1;
+                if now > LIMITS[slot.index()] {
+                    seen.over.store(true, Ordering::SeqCst);
+                }
+                held.push(slot);
+            }
+            Err(_) => thread::yield_now(),
+        }
+        if random.u8(..) < 160 && !held.is_empty() {
+            leave(held.swap_remove(random.usize(..held.len())));
+        }
+        if random.u8(..) < 8 {
+            pool.connect_failed(random.usize(..3), now_us);
+        }
+    }
+    held.into_iter().for_each(leave);
+}
+
+#[test]
+fn the_limit_holds_at_every_instant_over_sixteen_threads() {
+    for &policy in PolicyKind::all() {
+        let (pool, seen) = (pool(policy), Seen::default());
+        on_threads(THREADS, |seed| work(&pool, &seen, seed));
+        assert!(!seen.over.load(Ordering::SeqCst), "{policy} passed a limit");
+        assert_eq!(pool.in_flight(), 0, "{policy} kept a slot");
+        let picks: u64 = (0..3).map(|index| pool.endpoint(index).unwrap().picks()).sum();
+        assert!(picks > 0);
+    }
+}
+
+#[test]
+fn all_threads_together_get_exactly_the_slots_there_are() {
+    for &policy in PolicyKind::all() {
+        let pool = pool(policy);
+        let mut held: Vec<Slot> = Vec::new();
+        thread::scope(|scope| {
+            let take = |seed: u64| {
+                let mut random = fastrand::Rng::with_seed(seed);
+                (0..4)
+                    .filter_map(|_| pool.pick(0, random.u64(..), &Tried::new()).ok())
+                    .collect::<Vec<_>>()
+            };
+            let threads: Vec<_> =
+                (0..THREADS).map(|seed| scope.spawn(move || take(seed))).collect();
+            held = threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect();
+        });
+        assert_eq!(
+            held.len() as u32,
+            LIMITS.iter().sum::<u32>(),
+            "{policy} left a free slot unused"
+        );
+        assert_eq!(pool.pick(0, 0, &Tried::new()).unwrap_err(), NoEndpoint::Full);
+    }
+}
+
+#[test]
+fn round_robin_gives_exact_shares_over_all_threads() {
+    let member = |weight| Member { weight, max_conn: None, backup: false, state: Arc::default() };
+    let pool = Balancer::new(
+        PolicyKind::RoundRobin,
+        vec![member(5), member(1), member(2), member(9)],
+        PASSIVE,
+    );
+    pool.endpoint(3).unwrap().set_availability(Availability::Unavailable);
+    on_threads(THREADS, |_| {
+        for _ in 0..1_000 {
+            drop(pool.pick(0, 0, &Tried::new()).unwrap());
+        }
+    });
+    let picks: Vec<u64> = (0..4).map(|index| pool.endpoint(index).unwrap().picks()).collect();
+    assert_eq!(picks, [10_000, 2_000, 4_000, 0]);
+}
+
+#[test]
+fn threads_that_eject_at_once_never_pass_the_cap() {
+    let member = |_| Member { weight: 1, max_conn: None, backup: false, state: Arc::default() };
+    let passive =
+        PassiveSettings { errors: 1, window_us: 1, eject_us: 1_000, max_ejected_percent: 50 };
+    for _ in 0..200 {
+        let pool = Balancer::new(PolicyKind::RoundRobin, (0..4).map(member).collect(), passive);
+        on_threads(4, |index| {
+            for _ in 0..3 {
+                pool.connect_failed(index as usize, 0);
+            }
+        });
+        let out = (0..4).filter(|index| pool.endpoint(*index).unwrap().is_ejected(0)).count();
+        assert!(out <= 2, "{out} of 4 are out");
+    }
+}
+
+/// Runs `work` with 0, 1, … on as many threads at once.
+fn on_threads(threads: u64, work: impl Fn(u64) + Sync) {
+    let work = &work;
+    thread::scope(|scope| {
+        for number in 0..threads {
+            scope.spawn(move || work(number));
+        }
+    });
+}

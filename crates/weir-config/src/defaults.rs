@@ -1,0 +1,183 @@
+//! What holds when the configuration does not say: every default of the model in one place. The directive table prints these.
+
+use std::time::Duration;
+
+use weir_balance::PolicyKind;
+
+use crate::model::{
+    ClientTimeouts, Config, Endpoint, EndpointAddress, Forwarded, Keepalive, MessageLimits,
+    Passive, Pool, Redispatch, RequestId, Rule, TlsClient, TlsProtocol, TlsVersion,
+    UpstreamTimeouts, Workers,
+};
+
+/// How long a graceful stop waits.
+pub const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(30);
+/// The policy of a pool that names none.
+pub const POLICY: PolicyKind = PolicyKind::RoundRobin;
+/// An endpoint's share.
+pub const WEIGHT: u32 = 1;
+/// Largest share of an endpoint.
+pub const MAX_WEIGHT: u32 = 65_535;
+/// Header the request id travels in.
+pub const REQUEST_ID_HEADER: &str = "X-Request-Id";
+/// Facility of syslog lines: `local0`.
+pub const SYSLOG_FACILITY: u8 = 16;
+/// `Content-Type` of a fixed response.
+pub const RESPOND_TYPE: &str = "text/plain; charset=utf-8";
+/// Status of `redirect https`.
+pub const REDIRECT_STATUS: u16 = 301;
+/// File looked for in a directory.
+pub const INDEX: &str = "index.html";
+/// `requests=` and `max_requests=` without a bound.
+pub const UNLIMITED: u64 = u64::MAX;
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            workers: Workers::Auto,
+            max_connections: None,
+            shutdown_timeout: SHUTDOWN_TIMEOUT,
+            logs: Vec::new(),
+            pools: Vec::new(),
+            listeners: Vec::new(),
+        }
+    }
+}
+
+impl Default for ClientTimeouts {
+    fn default() -> Self {
+        Self {
+            handshake: Duration::from_secs(10),
+            head: Duration::from_secs(10),
+            body: Duration::from_secs(30),
+            keepalive: Duration::from_secs(75),
+            send: Duration::from_mins(1),
+        }
+    }
+}
+
+impl Default for UpstreamTimeouts {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(5),
+            send: Duration::from_mins(1),
+            response: Duration::from_mins(1),
+            read: Duration::from_mins(1),
+            tunnel: Duration::from_hours(1),
+        }
+    }
+}
+
+impl Default for MessageLimits {
+    fn default() -> Self {
+        Self { head_bytes: 32 * 1024, headers: 100, body_bytes: None, requests: UNLIMITED }
+    }
+}
+
+impl Default for Keepalive {
+    fn default() -> Self {
+        Self {
+            idle: 100,
+            timeout: Duration::from_secs(55),
+            max_requests: 100_000,
+            max_age: Duration::from_hours(1),
+        }
+    }
+}
+
+impl Default for Passive {
+    fn default() -> Self {
+        Self {
+            errors: 5,
+            window: Duration::from_secs(10),
+            eject: Duration::from_secs(10),
+            max_ejected_percent: 50,
+        }
+    }
+}
+
+impl Default for Redispatch {
+    fn default() -> Self {
+        Self { attempts: 2 }
+    }
+}
+
+impl Default for Forwarded {
+    fn default() -> Self {
+        Self { trusted: Vec::new(), x_forwarded: true, forwarded: false }
+    }
+}
+
+impl Default for RequestId {
+    fn default() -> Self {
+        Self { header: Some(REQUEST_ID_HEADER.to_owned()), respond: false }
+    }
+}
+
+impl Default for TlsProtocol {
+    fn default() -> Self {
+        Self {
+            min: TlsVersion::Tls12,
+            max: TlsVersion::Tls13,
+            ciphers: Vec::new(),
+            curves: Vec::new(),
+        }
+    }
+}
+
+impl Default for TlsClient {
+    fn default() -> Self {
+        Self {
+            verify: true,
+            server_name: None,
+            ca: None,
+            certificate: None,
+            protocol: TlsProtocol::default(),
+        }
+    }
+}
+
+impl Pool {
+    /// A pool of these endpoints with every default.
+    pub fn new(name: impl Into<String>, endpoints: Vec<Endpoint>) -> Self {
+        Self {
+            name: name.into(),
+            policy: POLICY,
+            endpoints,
+            keepalive: Keepalive::default(),
+            passive: Passive::default(),
+            redispatch: Redispatch::default(),
+            timeouts: UpstreamTimeouts::default(),
+            tls: None,
+            buffer_request: None,
+        }
+    }
+}
+
+impl Endpoint {
+    /// An endpoint with every default.
+    pub fn new(name: impl Into<String>, address: EndpointAddress) -> Self {
+        Self { name: name.into(), address, weight: WEIGHT, max_conn: None, backup: false }
+    }
+}
+
+/// [`POLICY`], where serde wants a function; so are the next ones.
+pub(crate) fn policy() -> PolicyKind {
+    POLICY
+}
+
+pub(crate) fn weight() -> u32 {
+    WEIGHT
+}
+
+pub(crate) fn always() -> Rule {
+    Rule::All(Vec::new())
+}
+
+pub(crate) fn respond_type() -> String {
+    RESPOND_TYPE.to_owned()
+}
+
+pub(crate) fn index() -> Vec<String> {
+    vec![INDEX.to_owned()]
+}

@@ -1,0 +1,400 @@
+//! Text to words, braces and semicolons, each with its place. It knows quoting, comments and `${VARIABLE}`, and no
+//! directive. Mistakes are collected and reading goes on.
+//!
+//! A word ends at white space, `;`, `{`, `}`; quotes in it, single or double, hold these together. `\"`, `\'`, `\\`, `\n`, `\r`, `\t`
+//! are escapes; any other backslash stays, as regexes want it. `#` at the start of a word begins a comment. `${NAME}` and
+//! `${NAME:-default}` with a name in capitals stand for an environment variable, but not in single quotes; `\${` is not expanded.
+
+use crate::diagnostic::Diagnostic;
+use crate::source::{FileId, Span};
+
+/// Looks an environment variable up.
+pub type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// A piece of text.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Token {
+    /// What it is.
+    pub kind: TokenKind,
+    /// Where it is.
+    pub span: Span,
+}
+
+/// What a token is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum TokenKind {
+    /// A word.
+    Word(Word),
+    /// `{`
+    Open,
+    /// `}`
+    Close,
+    /// `;`
+    Semicolon,
+}
+
+/// A word after quotes, escapes and variables.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Word {
+    /// What it says.
+    pub text: String,
+    /// Where it stands, quotes included.
+    pub span: Span,
+    /// Bytes of `text` before the first quote; only these can be syntax such as `->` or the `=` of an option.
+    pub bare: usize,
+    /// Where in the source `text` stands as it is; `None` after escapes and variables.
+    pub verbatim: Option<usize>,
+    /// Whether a variable was put in.
+    pub expanded: bool,
+}
+
+impl Word {
+    /// Whether it is this keyword: quoted words never are.
+    pub fn is(&self, keyword: &str) -> bool {
+        self.is_bare() && self.text == keyword
+    }
+
+    /// Whether no part of it is quoted.
+    pub fn is_bare(&self) -> bool {
+        self.bare == self.text.len() && !self.text.is_empty()
+    }
+
+    /// The `key` and where the value starts, for `key=value`.
+    pub fn option(&self) -> Option<(&str, usize)> {
+        let equals = self.text.get(..self.bare)?.find('=')?;
+        let key = &self.text[..equals];
+        let named = key.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
+            && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
+        named.then_some((key, equals + 1))
+    }
+
+    /// The place of `text[start..]`, or of the whole word where the source does not say it as it is.
+    pub fn part(&self, start: usize) -> Span {
+        match self.verbatim {
+            Some(origin) => {
+                let end = origin + self.text.len();
+                Span { start: (origin + start).min(end), end, ..self.span }
+            }
+            None => self.span,
+        }
+    }
+}
+
+/// Splits a text.
+pub fn lex(
+    text: &str,
+    file: FileId,
+    environment: Environment<'_>,
+) -> (Vec<Token>, Vec<Diagnostic>) {
+    let mut lexer =
+        Lexer { text, file, at: 0, environment, tokens: Vec::new(), errors: Vec::new() };
+    lexer.run();
+    (lexer.tokens, lexer.errors)
+}
+
+struct Lexer<'a> {
+    text: &'a str,
+    file: FileId,
+    at: usize,
+    environment: Environment<'a>,
+    tokens: Vec<Token>,
+    errors: Vec<Diagnostic>,
+}
+
+/// A word while it is read.
+struct Draft {
+    text: String,
+    start: usize,
+    bare: Option<usize>,
+    changed: bool,
+    expanded: bool,
+}
+
+impl Lexer<'_> {
+    fn run(&mut self) {
+        if self.text.starts_with('\u{feff}') {
+            self.at = '\u{feff}'.len_utf8();
+        }
+        while let Some(character) = self.peek() {
+            let kind = match character {
+                _ if character.is_whitespace() => {
+                    self.at += character.len_utf8();
+                    continue;
+                }
+                '#' => {
+                    let rest = &self.text[self.at..];
+                    self.at += rest.find('\n').unwrap_or(rest.len());
+                    continue;
+                }
+                '{' => TokenKind::Open,
+                '}' => TokenKind::Close,
+                ';' => TokenKind::Semicolon,
+                _ => {
+                    self.word();
+                    continue;
+                }
+            };
+            let span = self.span(self.at, self.at + 1);
+            self.at += 1;
+            self.tokens.push(Token { kind, span });
+        }
+    }
+
+    fn word(&mut self) {
+        let start = self.at;
+        let mut draft =
+            Draft { text: String::new(), start, bare: None, changed: false, expanded: false };
+        while let Some(character) = self.peek() {
+            match character {
+                '"' | '\'' => {
+                    draft.bare.get_or_insert(draft.text.len());
+                    self.quoted(character, &mut draft);
+                }
+                '\\' => self.escape(&mut draft),
+                '$' if self.text[self.at..].starts_with("${") => self.variable(&mut draft),
+                ';' | '{' | '}' => break,
+                _ if character.is_whitespace() => break,
+                _ => self.copy(character, &mut draft),
+            }
+        }
+        let source = &self.text[start..self.at];
+        let verbatim = if source == draft.text {
+            Some(start)
+        } else if !draft.changed && source.get(1..source.len() - 1) == Some(draft.text.as_str()) {
+            Some(start + 1)
+        } else {
+            None
+        };
+        let span = self.span(start, self.at);
+        let bare = draft.bare.unwrap_or(draft.text.len());
+        let word = Word { text: draft.text, span, bare, verbatim, expanded: draft.expanded };
+        self.tokens.push(Token { kind: TokenKind::Word(word), span });
+    }
+
+    fn quoted(&mut self, quote: char, draft: &mut Draft) {
+        let open = self.at;
+        self.at += 1;
+        while let Some(character) = self.peek() {
+            match character {
+                _ if character == quote => {
+                    self.at += 1;
+                    return;
+                }
+                '\\' => self.escape(draft),
+                '$' if quote == '"' && self.text[self.at..].starts_with("${") => {
+                    self.variable(draft);
+                }
+                _ => self.copy(character, draft),
+            }
+        }
+        let mut error = Diagnostic::error(self.span(open, open + 1), "this quote is never closed")
+            .label(format!("the text runs to the end of the file: add a closing {quote}"));
+        if quote == '\'' && open > draft.start {
+            error = error.help("for an apostrophe inside a word write \\'");
+        }
+        self.errors.push(error);
+    }
+
+    fn escape(&mut self, draft: &mut Draft) {
+        draft.changed = true;
+        self.at += 1;
+        let Some(character) = self.peek() else {
+            draft.text.push('\\');
+            return;
+        };
+        match character {
+            '"' | '\'' | '\\' => draft.text.push(character),
+            'n' => draft.text.push('\n'),
+            'r' => draft.text.push('\r'),
+            't' => draft.text.push('\t'),
+            '$' if self.text[self.at..].starts_with("${") => {
+                let rest = &self.text[self.at..];
+                let line = &rest[..rest.find('\n').unwrap_or(rest.len())];
+                let end = line.find('}').map_or(1, |end| end + 1);
+                draft.text.push_str(&line[..end]);
+                self.at += end;
+                return;
+            }
+            _ => {
+                draft.text.push('\\');
+                draft.text.push(character);
+            }
+        }
+        self.at += character.len_utf8();
+    }
+
+    /// At `${`. Names with small letters are left for texts with variables of a request, such as `${host}`.
+    fn variable(&mut self, draft: &mut Draft) {
+        let start = self.at;
+        let rest = &self.text[start..];
+        let line = &rest[..rest.find('\n').unwrap_or(rest.len())];
+        let Some(end) = line.find('}') else {
+            let error = Diagnostic::error(self.span(start, start + 2), "this `${` is never closed");
+            self.errors.push(error.label("a `}` is missing on this line"));
+            draft.text.push_str("${");
+            self.at += 2;
+            return;
+        };
+        self.at += end + 1;
+        let (name, default) = match line[2..end].split_once(":-") {
+            Some((name, default)) => (name, Some(default)),
+            None => (&line[2..end], None),
+        };
+        if default.is_none() && name.bytes().any(|byte| byte.is_ascii_lowercase()) {
+            draft.text.push_str(&line[..=end]);
+            return;
+        }
+        draft.changed = true;
+        draft.expanded = true;
+        let span = self.span(start, self.at);
+        let good = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
+        if name.is_empty() || !name.bytes().all(good) || name.as_bytes()[0].is_ascii_digit() {
+            let error =
+                Diagnostic::error(span, format!("`{name}` is no name of an environment variable"));
+            self.errors.push(
+                error.help("write `${NAME}` or `${NAME:-default}`, with the name in capitals"),
+            );
+            return;
+        }
+        match (self.environment)(name).filter(|value| default.is_none() || !value.is_empty()) {
+            Some(value) => draft.text.push_str(&value),
+            None => match default {
+                Some(default) => draft.text.push_str(default),
+                None => self.errors.push(
+                    Diagnostic::error(
+                        span,
+                        format!("the environment variable `{name}` is not set"),
+                    )
+                    .help(format!("set it, or write a default: `${{{name}:-default}}`")),
+                ),
+            },
+        }
+    }
+
+    fn copy(&mut self, character: char, draft: &mut Draft) {
+        draft.text.push(character);
+        self.at += character.len_utf8();
+    }
+
+    fn peek(&self) -> Option<char> {
+        self.text[self.at..].chars().next()
+    }
+
+    fn span(&self, start: usize, end: usize) -> Span {
+        Span { file: self.file, start, end }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::source::Sources;
+
+    fn environment(name: &str) -> Option<String> {
+        match name {
+            "PORT" => Some("8080".into()),
+            "TWO_WORDS" => Some("a b;c".into()),
+            "EMPTY" => Some(String::new()),
+            _ => None,
+        }
+    }
+
+    fn tokens(text: &str) -> (Vec<Token>, Vec<Diagnostic>) {
+        let mut sources = Sources::default();
+        let file = sources.add("t", text);
+        lex(text, file, &environment)
+    }
+
+    /// Words in brackets, syntax as it is, then the messages.
+    fn check(text: &str, expected: &str) {
+        let (tokens, errors) = tokens(text);
+        let mut shown: Vec<String> = tokens
+            .iter()
+            .map(|token| match &token.kind {
+                TokenKind::Word(word) => format!("[{}]", word.text),
+                TokenKind::Open => "{".into(),
+                TokenKind::Close => "}".into(),
+                TokenKind::Semicolon => ";".into(),
+            })
+            .collect();
+        shown.extend(errors.iter().map(|error| format!("!{}", error.message)));
+        assert_eq!(shown.join(" "), expected, "{text}");
+    }
+
+    #[test]
+    fn words_and_syntax() {
+        check("listen :80{a b;}", "[listen] [:80] { [a] [b] ; }");
+        check("a # b ; {\nc", "[a] [c]");
+        check("a#b #c", "[a#b]");
+        check("\u{feff}a", "[a]");
+        check("route->x", "[route->x]");
+    }
+
+    #[test]
+    fn quotes_and_escapes() {
+        check(r#"a "b c;{}" 'd "e"'"#, r#"[a] [b c;{}] [d "e"]"#);
+        check(r#"header X="a b""#, "[header] [X=a b]");
+        check(r#""a\"b\\c\n\.d""#, "[a\"b\\c\n\\.d]");
+        check(r"~^/a\.php$", r"[~^/a\.php$]");
+        check(r"a\;b\ c", r"[a\;b\ c]");
+        check("\"\"", "[]");
+        check("\"open ;", "[open ;] !this quote is never closed");
+        check("a\\", "[a\\]");
+    }
+
+    #[test]
+    fn variables_of_the_environment() {
+        check(":${PORT}", "[:8080]");
+        check("\"x ${PORT}\" '${PORT}' \\${PORT}", "[x 8080] [${PORT}] [${PORT}]");
+        check("${TWO_WORDS}", "[a b;c]");
+        check("${GONE:-a b}x ${EMPTY:-d}", "[a bx] [d]");
+        check("${EMPTY}", "[]");
+        check("$host ${host} ${http_x}", "[$host] [${host}] [${http_x}]");
+        check("${GONE}", "[] !the environment variable `GONE` is not set");
+        check("${PO\n}", "[${PO] } !this `${` is never closed");
+        check("${1X}", "[] !`1X` is no name of an environment variable");
+        check("${x:-1}", "[] !`x` is no name of an environment variable");
+    }
+
+    #[test]
+    fn options_are_split_only_outside_quotes() {
+        let option = |text: &str| match &tokens(text).0[0].kind {
+            TokenKind::Word(word) => {
+                word.option().map(|(key, start)| (key.to_owned(), word.text[start..].to_owned()))
+            }
+            _ => None,
+        };
+        assert_eq!(option("a=b=c"), Some(("a".into(), "b=c".into())));
+        assert_eq!(option("a=\"b c\""), Some(("a".into(), "b c".into())));
+        assert_eq!(option("\"a=b\""), None);
+        assert_eq!(option("/a?b=c"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_and_its_spans_are_its_text(text in "[a-z\"'\\\\${}A-Z:;# \n\t=çü-]{0,80}") {
+            let (tokens, errors) = tokens(&text);
+            let mut end = 0;
+            for token in &tokens {
+                prop_assert!(token.span.start >= end && token.span.end > token.span.start);
+                prop_assert!(text.is_char_boundary(token.span.start) && text.is_char_boundary(token.span.end));
+                end = token.span.end;
+                if let TokenKind::Word(word) = &token.kind && let Some(start) = word.verbatim {
+                    prop_assert_eq!(text.get(start..start + word.text.len()), Some(word.text.as_str()));
+                }
+            }
+            prop_assert!(end <= text.len());
+            for error in errors {
+                let span = error.span.unwrap();
+                prop_assert!(text.get(span.start..span.end).is_some());
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_read(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = tokens(&String::from_utf8_lossy(&bytes));
+        }
+    }
+}

@@ -1,0 +1,455 @@
+//! Host, path and text patterns as a configuration writes them, compiled once. A pattern is the string
+//! it was written as: it serialises to it and compares by it. Nothing here reads a request.
+
+use std::fmt;
+use std::str::FromStr;
+
+use regex::bytes::{Regex, RegexBuilder};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+/// Groups a path regex can hand on as `$1`…`$9`, and `$0` for the whole match.
+pub const PATH_GROUPS: usize = 10;
+
+/// Which hosts a host block serves: `shop.example.com`, `*.example.com` (any depth below it), `~regex`
+/// (always case-insensitive), or `*` for every host.
+#[derive(Clone)]
+pub struct HostPattern {
+    text: String,
+    kind: HostKind,
+}
+
+#[derive(Clone)]
+enum HostKind {
+    Any,
+    Exact(String),
+    /// With its leading dot.
+    Below(String),
+    Expression(Regex),
+}
+
+impl HostPattern {
+    /// Whether `host`, as a `Host` header or SNI gives it, is one of these. Case, one trailing dot and the port do not count.
+    pub fn matches(&self, host: &(impl AsRef<[u8]> + ?Sized)) -> bool {
+        let host = bare_host(host.as_ref());
+        match &self.kind {
+            HostKind::Any => true,
+            HostKind::Exact(name) => host.eq_ignore_ascii_case(name.as_bytes()),
+            HostKind::Below(suffix) => host
+                .len()
+                .checked_sub(suffix.len())
+                .filter(|&start| start > 0)
+                .and_then(|start| host.get(start..))
+                .is_some_and(|end| end.eq_ignore_ascii_case(suffix.as_bytes())),
+            HostKind::Expression(regex) => regex.is_match(host),
+        }
+    }
+
+    /// Whether it takes every host, so that nothing after it is reached.
+    pub fn is_any(&self) -> bool {
+        matches!(self.kind, HostKind::Any)
+    }
+}
+
+impl FromStr for HostPattern {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let kind = if text == "*" {
+            HostKind::Any
+        } else if let Some(pattern) = text.strip_prefix('~') {
+            let pattern = pattern.strip_prefix('*').unwrap_or(pattern);
+            HostKind::Expression(compile(pattern, Case::Insensitive)?)
+        } else if let Some(suffix) = text.strip_prefix('*') {
+            if !suffix.starts_with('.') {
+                return Err("`*` in a host stands for whole labels: write `*.example.com`".into());
+            }
+            check_host_name(&suffix[1..])?;
+            HostKind::Below(suffix.trim_end_matches('.').to_owned())
+        } else {
+            check_host_name(text)?;
+            HostKind::Exact(text.strip_suffix('.').unwrap_or(text).to_owned())
+        };
+        Ok(Self { text: text.to_owned(), kind })
+    }
+}
+
+/// The host without port and trailing dot; an IPv6 literal keeps its brackets.
+fn bare_host(host: &[u8]) -> &[u8] {
+    let name = if host.first() == Some(&b'[') {
+        let end = host.iter().position(|&byte| byte == b']').map_or(host.len(), |at| at + 1);
+        host.get(..end).unwrap_or(host)
+    } else {
+        host.split(|&byte| byte == b':').next().unwrap_or(host)
+    };
+    name.strip_suffix(b".").unwrap_or(name)
+}
+
+fn check_host_name(name: &str) -> Result<(), String> {
+    if name.contains("://") {
+        return Err("a host is a name without a scheme, such as `shop.example.com`".into());
+    }
+    if name.starts_with('[') && name.ends_with(']') {
+        return Ok(());
+    }
+    if name.contains(':') {
+        return Err("a host is matched without its port: leave `:…` out".into());
+    }
+    if name.contains('*') {
+        return Err("`*` may only stand for the first labels, as in `*.example.com`; for more write `~regex`".into());
+    }
+    let good = |byte: u8| {
+        byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.') || !byte.is_ascii()
+    };
+    if name.is_empty() || name.starts_with('.') || name.contains("..") || !name.bytes().all(good) {
+        return Err(format!("`{name}` is not a host name"));
+    }
+    if !name.is_ascii() {
+        return Err(
+            "write an international host name in its `xn--` form, as clients send it".into()
+        );
+    }
+    Ok(())
+}
+
+/// Which paths: `/exact`, `/prefix/*`, a glob such as `/a/*/b` or `*.php`, `~regex` or `~*regex` (case-insensitive).
+///
+/// A `*` at the start or the end stands for anything; one in the middle for what is between two slashes. Regexes are not
+/// anchored, see bytes rather than characters, and their `.` takes a newline too, so that no encoded byte slips past one.
+#[derive(Clone)]
+pub struct PathPattern {
+    text: String,
+    kind: TextKind,
+    captures: bool,
+}
+
+impl PathPattern {
+    /// Whether the decoded path (no query) matches.
+    pub fn matches(&self, path: &(impl AsRef<[u8]> + ?Sized)) -> bool {
+        self.kind.matches(&self.text, path.as_ref())
+    }
+
+    /// The groups `$1`…`$9` of a regex for a path that matches; only `$0`, the whole path, for other patterns.
+    pub fn captures<'path>(
+        &self,
+        path: &'path (impl AsRef<[u8]> + ?Sized),
+    ) -> Option<PathGroups<'path>> {
+        let path = path.as_ref();
+        let mut groups = [None; PATH_GROUPS];
+        match &self.kind {
+            TextKind::Expression(regex) if self.captures => {
+                let found = regex.captures(path)?;
+                for (slot, group) in groups.iter_mut().zip(found.iter()) {
+                    *slot = group.map(|group| group.as_bytes());
+                }
+            }
+            kind if kind.matches(&self.text, path) => groups[0] = Some(path),
+            _ => return None,
+        }
+        Some(PathGroups { groups })
+    }
+
+    /// Whether it is a regex with groups, so that `captures` says more than `matches`.
+    pub fn has_groups(&self) -> bool {
+        self.captures
+    }
+
+    /// Whether it takes every path.
+    pub fn is_any(&self) -> bool {
+        matches!(&self.kind, TextKind::Prefix(prefix) if prefix.is_empty() || prefix == "/")
+    }
+}
+
+/// What a path regex captured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathGroups<'path> {
+    groups: [Option<&'path [u8]>; PATH_GROUPS],
+}
+
+impl<'path> PathGroups<'path> {
+    /// Group `number`, 0 being the whole match; `None` if the regex has no such group or it took no part.
+    pub fn group(&self, number: usize) -> Option<&'path [u8]> {
+        self.groups.get(number).copied().flatten()
+    }
+}
+
+impl FromStr for PathPattern {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if !text.starts_with(['/', '*', '~']) {
+            return Err(format!(
+                "a path starts with `/`, with `*` as in `*.php`, or with `~` before a regex: did you mean `/{text}`?"
+            ));
+        }
+        if !text.starts_with('~') && text.contains('?') {
+            return Err("a path is matched without its query: use `query NAME=VALUE` for what comes after `?`".into());
+        }
+        let kind = TextKind::parse(text, Star::Segment)?;
+        let captures = matches!(&kind, TextKind::Expression(regex) if text.starts_with('~') && regex.captures_len() > 1);
+        Ok(Self { text: text.to_owned(), kind, captures })
+    }
+}
+
+/// A header's, cookie's or parameter's value: exact (case counts), with `*` for anything, `~regex` or `~*regex`.
+#[derive(Clone)]
+pub struct TextPattern {
+    text: String,
+    kind: TextKind,
+}
+
+impl TextPattern {
+    /// Whether the value matches.
+    pub fn matches(&self, value: &(impl AsRef<[u8]> + ?Sized)) -> bool {
+        self.kind.matches(&self.text, value.as_ref())
+    }
+}
+
+impl FromStr for TextPattern {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Ok(Self { text: text.to_owned(), kind: TextKind::parse(text, Star::Anything)? })
+    }
+}
+
+#[derive(Clone)]
+enum TextKind {
+    Exact,
+    Prefix(String),
+    Suffix(String),
+    Expression(Regex),
+}
+
+/// What a `*` in the middle of a glob stands for.
+#[derive(Clone, Copy)]
+enum Star {
+    Anything,
+    Segment,
+}
+
+#[derive(Clone, Copy)]
+enum Case {
+    Sensitive,
+    Insensitive,
+}
+
+impl TextKind {
+    fn parse(text: &str, star: Star) -> Result<Self, String> {
+        if let Some(pattern) = text.strip_prefix("~*") {
+            return compile(pattern, Case::Insensitive).map(Self::Expression);
+        }
+        if let Some(pattern) = text.strip_prefix('~') {
+            return compile(pattern, Case::Sensitive).map(Self::Expression);
+        }
+        match text.find('*') {
+            None => Ok(Self::Exact),
+            Some(at) if at + 1 == text.len() => Ok(Self::Prefix(text[..at].to_owned())),
+            Some(0) if !text[1..].contains('*') => Ok(Self::Suffix(text[1..].to_owned())),
+            Some(_) => compile(&glob_expression(text, star), Case::Sensitive).map(Self::Expression),
+        }
+    }
+
+    fn matches(&self, text: &str, subject: &[u8]) -> bool {
+        match self {
+            Self::Exact => subject == text.as_bytes(),
+            Self::Prefix(prefix) => subject.starts_with(prefix.as_bytes()),
+            Self::Suffix(suffix) => subject.ends_with(suffix.as_bytes()),
+            Self::Expression(regex) => regex.is_match(subject),
+        }
+    }
+}
+
+fn glob_expression(text: &str, star: Star) -> String {
+    let mut expression = String::from("^");
+    let last = text.split('*').count() - 1;
+    for (number, piece) in text.split('*').enumerate() {
+        if number > 0 {
+            let outer =
+                (number == 1 && text.starts_with('*')) || (number == last && text.ends_with('*'));
+            expression.push_str(match star {
+                Star::Segment if !outer => "[^/]*",
+                _ => ".*",
+            });
+        }
+        expression.push_str(&regex::escape(piece));
+    }
+    expression.push('$');
+    expression
+}
+
+fn compile(pattern: &str, case: Case) -> Result<Regex, String> {
+    if pattern.is_empty() {
+        return Err("there is no regex after `~`".into());
+    }
+    RegexBuilder::new(pattern)
+        .case_insensitive(matches!(case, Case::Insensitive))
+        .dot_matches_new_line(true)
+        .unicode(false)
+        .build()
+        .map_err(|error| regex_message(&error))
+}
+
+/// The one line of a regex error that says what is wrong; the drawing before it would not fit a message.
+fn regex_message(error: &regex::Error) -> String {
+    let text = error.to_string();
+    let line = text.lines().last().unwrap_or_default();
+    let reason = line.trim().strip_prefix("error: ").unwrap_or(line);
+    format!("this regex is wrong: {reason}")
+}
+
+macro_rules! written_as_text {
+    ($($name:ident),*) => {$(
+        impl $name {
+            /// The pattern as it was written.
+            pub fn as_str(&self) -> &str {
+                &self.text
+            }
+        }
+
+        impl PartialEq for $name {
+            fn eq(&self, other: &Self) -> bool {
+                self.text == other.text
+            }
+        }
+
+        impl Eq for $name {}
+
+        impl fmt::Display for $name {
+            fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str(&self.text)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(formatter, "{}({:?})", stringify!($name), self.text)
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(&self.text)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+            }
+        }
+    )*};
+}
+
+written_as_text!(HostPattern, PathPattern, TextPattern);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(pattern: &str, host: &str) -> bool {
+        pattern.parse::<HostPattern>().unwrap().matches(host)
+    }
+
+    fn path(pattern: &str, path: &str) -> bool {
+        pattern.parse::<PathPattern>().unwrap().matches(path)
+    }
+
+    fn text(pattern: &str, value: &str) -> bool {
+        pattern.parse::<TextPattern>().unwrap().matches(value)
+    }
+
+    #[test]
+    fn host_ignores_case_port_and_trailing_dot() {
+        assert!(host("Shop.Example.com", "shop.example.COM"));
+        assert!(host("shop.example.com", "shop.example.com.:8080"));
+        assert!(host("[::1]", "[::1]:80"));
+        assert!(!host("shop.example.com", "ashop.example.com"));
+        assert!(!host("shop.example.com", "shop.example.com.evil.org"));
+    }
+
+    #[test]
+    fn wildcard_host_takes_names_below_and_not_the_name_itself() {
+        assert!(host("*.example.com", "a.example.com"));
+        assert!(host("*.example.com", "A.b.EXAMPLE.com:443"));
+        assert!(!host("*.example.com", "example.com"));
+        assert!(!host("*.example.com", ".example.com"));
+        assert!(!host("*.example.com", "badexample.com"));
+        assert!(host("*", "anything") && host("*", ""));
+        assert!(host("~^www[0-9]+\\.example\\.com$", "WWW12.example.com:1"));
+    }
+
+    #[test]
+    fn path_forms() {
+        assert!(path("/a", "/a") && !path("/a", "/a/") && !path("/a", "/A"));
+        assert!(
+            path("/admin/*", "/admin/")
+                && path("/admin/*", "/admin/x/y")
+                && !path("/admin/*", "/administrator")
+        );
+        assert!(path("/api*", "/api2/x"));
+        assert!(path("*.php", "/a/b.php") && !path("*.php", "/a.php/b"));
+        assert!(
+            path("/a/*/b", "/a/x/b") && !path("/a/*/b", "/a/x/y/b") && !path("/a/*/b", "/a/x/bb")
+        );
+        assert!(path("/a/*/b/*", "/a/x/b/c/d"));
+        assert!(path("~^/v[0-9]+/", "/v12/x") && !path("~^/v[0-9]+/", "/V12/x"));
+        assert!(path("~*\\.JPG$", "/a.jpg"));
+        assert!(path("*", "/x") && "/*".parse::<PathPattern>().unwrap().is_any());
+    }
+
+    #[test]
+    fn path_regex_sees_bytes_that_are_no_text() {
+        let pattern: PathPattern = "~^/secret.*$".parse().unwrap();
+        assert!(pattern.matches(b"/secret/\xff\n"));
+    }
+
+    #[test]
+    fn path_regex_hands_on_its_groups() {
+        let pattern: PathPattern = "~^/user/([a-z]+)(/x)?/(.*)$".parse().unwrap();
+        let groups = pattern.captures("/user/ann/1/2").unwrap();
+        assert_eq!(groups.group(0), Some(&b"/user/ann/1/2"[..]));
+        assert_eq!(groups.group(1), Some(&b"ann"[..]));
+        assert_eq!(groups.group(2), None);
+        assert_eq!(groups.group(3), Some(&b"1/2"[..]));
+        assert_eq!(groups.group(99), None);
+        assert_eq!(pattern.captures("/other"), None);
+        let prefix: PathPattern = "/a/*".parse().unwrap();
+        assert_eq!(prefix.captures("/a/b").unwrap().group(0), Some(&b"/a/b"[..]));
+        assert_eq!(prefix.captures("/b"), None);
+    }
+
+    #[test]
+    fn text_forms() {
+        assert!(
+            text("canary", "canary") && !text("canary", "Canary") && !text("canary", "canary2")
+        );
+        assert!(text("*bot*", "a bot/here") && !text("*bot*", "human"));
+        assert!(text("a*c", "a/b/c") && !text("a*c", "a/b/d"));
+        assert!(text("~*^chrome", "Chrome/1") && !text("~^chrome", "Chrome/1"));
+    }
+
+    #[test]
+    fn errors_say_how_to_write_it() {
+        let host = |text: &str| text.parse::<HostPattern>().unwrap_err();
+        assert!(host("*example.com").contains("*.example.com"));
+        assert!(host("a.*.com").contains("~regex"));
+        assert!(host("a.com:80").contains("port"));
+        assert!(host("http://a.com").contains("scheme"));
+        assert!(host("bücher.example").contains("xn--"));
+        assert!(host("a b").contains("not a host name"));
+        let path = |text: &str| text.parse::<PathPattern>().unwrap_err();
+        assert!(path("admin").contains("`/admin`"));
+        assert!(path("/a?b=1").contains("query"));
+        assert_eq!(path("~(a"), "this regex is wrong: unclosed group");
+        assert!(path("~").contains("no regex"));
+    }
+
+    #[test]
+    fn a_pattern_is_its_text() {
+        let pattern: PathPattern = "~*^/X$".parse().unwrap();
+        let json = serde_json::to_string(&pattern).unwrap();
+        assert_eq!(json, "\"~*^/X$\"");
+        assert_eq!(serde_json::from_str::<PathPattern>(&json).unwrap(), pattern);
+        assert!(serde_json::from_str::<PathPattern>("\"~(\"").is_err());
+    }
+}

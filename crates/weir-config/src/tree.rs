@@ -1,0 +1,412 @@
+//! Words to directives with blocks, with places and without meaning: what a word is allowed to say is for `check`, or for
+//! an importer of another program's file with the same shape.
+
+use std::path::{Path, PathBuf};
+
+use crate::diagnostic::Diagnostic;
+use crate::lexer::{Environment, Token, TokenKind, Word, lex};
+use crate::source::{FileId, Sources, Span};
+
+/// Blocks within blocks.
+const MAX_DEPTH: usize = 32;
+/// Files that include files.
+const MAX_INCLUDE_DEPTH: usize = 10;
+/// Files in all.
+const MAX_FILES: usize = 1_000;
+
+/// `name word word;` or `name word { … }`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Directive {
+    /// Its first word.
+    pub name: Word,
+    /// The words after it.
+    pub words: Vec<Word>,
+    /// What is in its braces.
+    pub block: Option<Block>,
+    /// How it ends.
+    pub end: End,
+}
+
+/// How a directive ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// With `;`.
+    Semicolon,
+    /// With its block.
+    Block,
+    /// Before a `}` or the end of the file, where a `;` is missing.
+    Missing,
+}
+
+/// Directives in braces.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Block {
+    /// What is in it.
+    pub directives: Vec<Directive>,
+    /// The `{`.
+    pub open: Span,
+}
+
+impl Directive {
+    /// Name and words.
+    pub fn span(&self) -> Span {
+        self.words.last().map_or(self.name.span, |last| self.name.span.to(last.span))
+    }
+}
+
+/// Reads the directives of a text that is in `sources` already.
+pub fn parse(
+    sources: &Sources,
+    file: FileId,
+    environment: Environment<'_>,
+) -> (Vec<Directive>, Vec<Diagnostic>) {
+    let (tokens, errors) = lex(&sources.file(file).text, file, environment);
+    let mut parser =
+        Parser { errors, frames: Vec::new(), directives: Vec::new(), words: Vec::new() };
+    for token in tokens {
+        parser.token(token);
+    }
+    parser.finish()
+}
+
+/// A block that is still open; below the deepest one allowed, only its brace is kept.
+struct Frame {
+    before: Vec<Directive>,
+    words: Vec<Word>,
+    open: Span,
+}
+
+struct Parser {
+    errors: Vec<Diagnostic>,
+    frames: Vec<Frame>,
+    directives: Vec<Directive>,
+    words: Vec<Word>,
+}
+
+impl Parser {
+    fn token(&mut self, token: Token) {
+        match token.kind {
+            TokenKind::Word(word) => self.words.push(word),
+            TokenKind::Semicolon => {
+                let words = std::mem::take(&mut self.words);
+                self.directive(words, None, End::Semicolon);
+            }
+            TokenKind::Open => self.open(token.span),
+            TokenKind::Close => self.close(token.span),
+        }
+    }
+
+    fn open(&mut self, open: Span) {
+        if self.words.is_empty() {
+            self.errors.push(Diagnostic::error(open, "a block needs a name before its `{`"));
+        }
+        if let Some(word) =
+            self.words.last().filter(|word| word.is_bare() && word.span.end == open.start)
+            && word.text.starts_with('~')
+        {
+            let error = Diagnostic::error(open, "`{` begins a block here")
+                .label("this ends the word before it");
+            self.errors.push(error.help("put a regex that has `{` in quotes"));
+        }
+        if self.frames.len() == MAX_DEPTH {
+            self.errors.push(Diagnostic::error(
+                open,
+                format!("blocks are nested deeper than {MAX_DEPTH}"),
+            ));
+        }
+        let words = std::mem::take(&mut self.words);
+        let before = std::mem::take(&mut self.directives);
+        self.frames.push(Frame { before, words, open });
+    }
+
+    fn close(&mut self, close: Span) {
+        self.unterminated();
+        let depth = self.frames.len();
+        let Some(frame) = self.frames.pop() else {
+            let error = Diagnostic::error(close, "this `}` closes nothing");
+            self.errors.push(error.help("a `{` is missing before it, or it is one too many"));
+            return;
+        };
+        let mut directives = std::mem::replace(&mut self.directives, frame.before);
+        if depth > MAX_DEPTH {
+            directives.clear();
+        }
+        self.directive(frame.words, Some(Block { directives, open: frame.open }), End::Block);
+    }
+
+    /// A lone `;` is nothing, as in nginx after a block.
+    fn directive(&mut self, words: Vec<Word>, block: Option<Block>, end: End) {
+        let mut words = words.into_iter();
+        if let Some(name) = words.next() {
+            self.directives.push(Directive { name, words: words.collect(), block, end });
+        }
+    }
+
+    fn unterminated(&mut self) {
+        let words = std::mem::take(&mut self.words);
+        self.directive(words, None, End::Missing);
+    }
+
+    fn finish(mut self) -> (Vec<Directive>, Vec<Diagnostic>) {
+        self.unterminated();
+        while let Some(frame) = self.frames.pop() {
+            let name =
+                frame.words.first().map_or(String::new(), |word| format!(" of `{}`", word.text));
+            if self.frames.len() < MAX_DEPTH {
+                let error =
+                    Diagnostic::error(frame.open, format!("this block{name} is never closed"));
+                self.errors.push(error.label("a `}` is missing for this `{`"));
+            }
+            let mut directives = std::mem::replace(&mut self.directives, frame.before);
+            if self.frames.len() >= MAX_DEPTH {
+                directives.clear();
+            }
+            self.directive(frame.words, Some(Block { directives, open: frame.open }), End::Block);
+        }
+        (self.directives, self.errors)
+    }
+}
+
+/// Reads a file's text and adds it to `sources`.
+pub fn read(path: &Path, sources: &mut Sources) -> Result<FileId, String> {
+    let bytes = std::fs::read(path)
+        .map_err(|error| format!("cannot read {}: {}", path.display(), reason(&error)))?;
+    match String::from_utf8(bytes) {
+        Ok(text) => Ok(sources.add(path.display().to_string(), text)),
+        Err(error) => {
+            let valid = error.utf8_error().valid_up_to();
+            let line = error.as_bytes()[..valid].split(|&byte| byte == b'\n').count();
+            Err(format!("{}:{line}: this file is not UTF-8 text", path.display()))
+        }
+    }
+}
+
+/// The operating system's words without its number.
+fn reason(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or_default().to_lowercase()
+}
+
+/// Parses a file and puts what `include PATTERN;` names in its place, wherever that stands.
+pub fn parse_with_includes(
+    sources: &mut Sources,
+    file: FileId,
+    environment: Environment<'_>,
+) -> (Vec<Directive>, Vec<Diagnostic>) {
+    let path = PathBuf::from(&sources.file(file).name);
+    let mut includer =
+        Includer { sources, environment, errors: Vec::new(), stack: vec![identity(&path)] };
+    let directives = includer.file(file);
+    (directives, includer.errors)
+}
+
+struct Includer<'a> {
+    sources: &'a mut Sources,
+    environment: Environment<'a>,
+    errors: Vec<Diagnostic>,
+    /// The files being read, the outermost first.
+    stack: Vec<PathBuf>,
+}
+
+impl Includer<'_> {
+    fn file(&mut self, file: FileId) -> Vec<Directive> {
+        let (directives, errors) = parse(self.sources, file, self.environment);
+        self.errors.extend(errors);
+        self.directives(directives)
+    }
+
+    fn directives(&mut self, directives: Vec<Directive>) -> Vec<Directive> {
+        let mut list = Vec::with_capacity(directives.len());
+        for mut directive in directives {
+            if directive.name.is("include") {
+                list.extend(self.include(&directive));
+                continue;
+            }
+            if let Some(block) = &mut directive.block {
+                block.directives = self.directives(std::mem::take(&mut block.directives));
+            }
+            list.push(directive);
+        }
+        list
+    }
+
+    fn include(&mut self, directive: &Directive) -> Vec<Directive> {
+        let ([word], None) = (directive.words.as_slice(), &directive.block) else {
+            let error = Diagnostic::error(directive.span(), "`include` takes one file or pattern");
+            self.errors.push(error.help("include conf.d/*.conf;"));
+            return Vec::new();
+        };
+        if directive.end == End::Missing {
+            self.errors.push(missing_semicolon(word));
+        }
+        let base = PathBuf::from(&self.sources.file(word.span.file).name);
+        let pattern = base.parent().unwrap_or(Path::new("")).join(&word.text);
+        let mut list = Vec::new();
+        for path in self.matching(&pattern, word) {
+            list.extend(self.one(&path, word));
+        }
+        list
+    }
+
+    /// A pattern without `*`, `?` or `[` is one file, which has to be there.
+    fn matching(&mut self, pattern: &Path, word: &Word) -> Vec<PathBuf> {
+        if !word.text.contains(['*', '?', '[']) {
+            return vec![pattern.to_owned()];
+        }
+        match glob::glob(&pattern.to_string_lossy()) {
+            Ok(paths) => paths.filter_map(Result::ok).filter(|path| path.is_file()).collect(),
+            Err(error) => {
+                self.errors.push(Diagnostic::error(
+                    word.span,
+                    format!("this pattern is wrong: {}", error.msg),
+                ));
+                Vec::new()
+            }
+        }
+    }
+
+    fn one(&mut self, path: &Path, word: &Word) -> Vec<Directive> {
+        let identity = identity(path);
+        let problem = if self.stack.contains(&identity) {
+            Some(format!("{} includes itself", path.display()))
+        } else if self.stack.len() > MAX_INCLUDE_DEPTH {
+            Some(format!("files include files deeper than {MAX_INCLUDE_DEPTH}"))
+        } else if self.sources.files().len() >= MAX_FILES {
+            Some(format!("there are more than {MAX_FILES} files"))
+        } else {
+            None
+        };
+        let file = match problem {
+            Some(message) => Err(message),
+            None => read(path, self.sources),
+        };
+        match file {
+            Ok(file) => {
+                self.stack.push(identity);
+                let list = self.file(file);
+                self.stack.pop();
+                list
+            }
+            Err(message) => {
+                self.errors.push(Diagnostic::error(word.span, message));
+                Vec::new()
+            }
+        }
+    }
+}
+
+/// What tells a file from another however it is named.
+fn identity(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
+}
+
+/// The message for a directive that ends without `;`.
+pub fn missing_semicolon(last: &Word) -> Diagnostic {
+    let end = Span { start: last.span.end.saturating_sub(1).max(last.span.start), ..last.span };
+    Diagnostic::error(end, format!("a `;` is missing after `{}`", last.text))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn show(directives: &[Directive]) -> String {
+        let one = |directive: &Directive| {
+            let words: Vec<&str> = directive.words.iter().map(|word| word.text.as_str()).collect();
+            let block =
+                directive.block.as_ref().map(|block| format!("{{{}}}", show(&block.directives)));
+            format!("{}({}){}", directive.name.text, words.join(","), block.unwrap_or_default())
+        };
+        directives.iter().map(one).collect::<Vec<_>>().join(" ")
+    }
+
+    fn parsed(text: &str) -> (Vec<Directive>, Vec<Diagnostic>) {
+        let mut sources = Sources::default();
+        let file = sources.add("t", text);
+        parse(&sources, file, &|_| None)
+    }
+
+    fn check(text: &str, expected: &str) {
+        let (directives, errors) = parsed(text);
+        let errors = errors.iter().map(|error| format!(" !{}", error.message));
+        let shown = show(&directives) + &errors.collect::<String>();
+        assert_eq!(shown.trim(), expected, "{text}");
+    }
+
+    #[test]
+    fn directives_and_blocks() {
+        check("a b c; d { e f; g { } }", "a(b,c) d(){e(f) g(){}}");
+        check("a { b; };", "a(){b()}");
+        check("a { b c }", "a(){b(c)}");
+        check("", "");
+    }
+
+    #[test]
+    fn damage_is_told_and_the_rest_is_read() {
+        check("a { b;", "a(){b()} !this block of `a` is never closed");
+        check("a; } b;", "a() b() !this `}` closes nothing");
+        check("{ a; } b;", "b() !a block needs a name before its `{`");
+        check("r ~^/[0-9]{3}$ x;", "r(~^/[0-9]){3()} $(x) !`{` begins a block here");
+        check("a { b { c; }", "a(){b(){c()}} !this block of `a` is never closed");
+    }
+
+    #[test]
+    fn the_seeds_damaged_nginx_files_are_read() {
+        let text = "http { include mime.types;\n upstream b { server x:80; keepalive 100;\n server { listen 443 ssl;\n \
+                    location / { proxy_set_header Connection ' '; } }\n # no closing brace\n";
+        let (directives, errors) = parsed(text);
+        assert_eq!(directives.len(), 1);
+        assert_eq!(errors.len(), 2);
+    }
+
+    #[test]
+    fn depth_is_bounded() {
+        let deep = "a { ".repeat(100_000);
+        let (directives, errors) = parsed(&deep);
+        assert_eq!(directives.len(), 1);
+        assert!(errors.iter().any(|error| error.message.contains("deeper than 32")));
+        let (_, errors) = parsed(&format!("{}{}", "a { ".repeat(32), "}".repeat(32)));
+        assert!(errors.is_empty());
+    }
+
+    #[test]
+    fn includes_are_relative_sorted_and_without_cycles() {
+        let folder = tempfile::tempdir().unwrap();
+        let write =
+            |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+        std::fs::create_dir(folder.path().join("sub")).unwrap();
+        write(
+            "main.conf",
+            "include sub/*.conf; z { include one.inc; } include none/*.conf; include gone.conf;",
+        );
+        write("sub/b.conf", "b;");
+        write("sub/a.conf", "a; include ../one.inc; include a.conf;");
+        write("one.inc", "one");
+        let mut sources = Sources::default();
+        let file = read(&folder.path().join("main.conf"), &mut sources).unwrap();
+        let (directives, errors) = parse_with_includes(&mut sources, file, &|_| None);
+        assert_eq!(show(&directives), "a() one() b() z(){one()}");
+        let messages: Vec<&str> = errors.iter().map(|error| error.message.as_str()).collect();
+        assert_eq!(messages.len(), 2);
+        assert!(messages[0].contains("includes itself"));
+        assert!(
+            messages[1].contains("cannot read")
+                && messages[1].ends_with("no such file or directory")
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read(text in "[ab~{};\"'# \n]{0,120}") {
+            let (directives, _) = parsed(&text);
+            let mut last = 0;
+            for directive in &directives {
+                prop_assert!(directive.name.span.start >= last);
+                last = directive.name.span.start;
+                prop_assert!(directive.span().end <= text.len());
+            }
+        }
+    }
+}

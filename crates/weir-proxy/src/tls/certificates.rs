@@ -1,0 +1,149 @@
+//! Which certificate a client gets: by server name, then by what the client can verify. A lookup is one or two
+//! hash probes and allocates nothing.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::{CertifiedKey, SigningKey};
+use rustls::{SignatureAlgorithm, SignatureScheme};
+use smallvec::SmallVec;
+
+use super::material::Loaded;
+
+/// The certificates of a listener by name.
+#[derive(Debug)]
+pub(super) struct Certificates {
+    exact: HashMap<Box<str>, Group>,
+    /// By what follows `*.`; a wildcard stands for exactly one label (RFC 6125 section 6.4.3).
+    wildcard: HashMap<Box<str>, Group>,
+    /// For clients that send no name, or one that nothing carries: the first configured certificate and its
+    /// twins (the same first name under another kind of key), then the others.
+    fallback: Group,
+}
+
+type Group = SmallVec<[Candidate; 2]>;
+
+/// A certificate with the signature schemes its key can make.
+#[derive(Clone, Debug)]
+struct Candidate {
+    certified: Arc<CertifiedKey>,
+    schemes: SmallVec<[SignatureScheme; 6]>,
+}
+
+impl Certificates {
+    /// Groups certificates by name. Under one name the cheapest signature comes first: ECDSA before RSA.
+    pub(super) fn new(loaded: &[Loaded]) -> Self {
+        let (mut exact, mut wildcard) = (HashMap::new(), HashMap::new());
+        for certificate in loaded {
+            let candidate = Candidate::new(&certificate.certified);
+            for name in &certificate.names {
+                let (map, key) = name
+                    .strip_prefix("*.")
+                    .map_or((&mut exact, name.as_str()), |parent| (&mut wildcard, parent));
+                insert(map.entry(Box::from(key)).or_default(), candidate.clone());
+            }
+        }
+        Self { exact, wildcard, fallback: fallback(loaded) }
+    }
+
+    fn pick(&self, name: Option<&str>, offered: &[SignatureScheme]) -> Option<&Candidate> {
+        let exact = name.and_then(|name| self.exact.get(name));
+        let wildcard = || name.and_then(|name| self.wildcard.get(name.split_once('.')?.1));
+        let (first, second) = match exact {
+            Some(group) => (group, wildcard()),
+            None => (wildcard().unwrap_or(&self.fallback), None),
+        };
+        let fitting = |group: &'_ Group| group.iter().position(|candidate| candidate.fits(offered));
+        if let Some(position) = fitting(first) {
+            return first.get(position);
+        }
+        // Nothing fits: the first one lets rustls name the reason in its alert.
+        second.and_then(|group| group.get(fitting(group)?)).or_else(|| first.first())
+    }
+}
+
+impl ResolvesServerCert for Certificates {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        self.pick(hello.server_name(), hello.signature_schemes())
+            .map(|found| Arc::clone(&found.certified))
+    }
+}
+
+impl Candidate {
+    fn new(certified: &Arc<CertifiedKey>) -> Self {
+        let schemes = SCHEMES
+            .iter()
+            .copied()
+            .filter(|scheme| can_make(certified.key.as_ref(), *scheme))
+            .collect();
+        Self { certified: Arc::clone(certified), schemes }
+    }
+
+    fn fits(&self, offered: &[SignatureScheme]) -> bool {
+        self.schemes.iter().any(|scheme| offered.contains(scheme))
+    }
+
+    /// Smaller is cheaper to sign with.
+    fn cost(&self) -> u8 {
+        match self.schemes.first() {
+            Some(&SignatureScheme::ECDSA_NISTP256_SHA256) => 0,
+            Some(&SignatureScheme::ED25519) => 1,
+            Some(
+                &(SignatureScheme::ECDSA_NISTP384_SHA384 | SignatureScheme::ECDSA_NISTP521_SHA512),
+            ) => 2,
+            _ => 3,
+        }
+    }
+}
+
+/// Whether any suite of TLS 1.2 in `suites` can be used with one of the certificates.
+pub(super) fn any_fits_tls12(loaded: &[Loaded], suites: &[rustls::SupportedCipherSuite]) -> bool {
+    let kinds: Vec<SignatureAlgorithm> =
+        loaded.iter().map(|entry| entry.certified.key.algorithm()).collect();
+    suites
+        .iter()
+        .filter(|suite| suite.tls13().is_none())
+        .any(|suite| kinds.iter().any(|kind| suite.usable_for_signature_algorithm(*kind)))
+}
+
+const SCHEMES: [SignatureScheme; 10] = [
+    SignatureScheme::ECDSA_NISTP256_SHA256,
+    SignatureScheme::ECDSA_NISTP384_SHA384,
+    SignatureScheme::ECDSA_NISTP521_SHA512,
+    SignatureScheme::ED25519,
+    SignatureScheme::RSA_PSS_SHA256,
+    SignatureScheme::RSA_PSS_SHA384,
+    SignatureScheme::RSA_PSS_SHA512,
+    SignatureScheme::RSA_PKCS1_SHA256,
+    SignatureScheme::RSA_PKCS1_SHA384,
+    SignatureScheme::RSA_PKCS1_SHA512,
+];
+
+fn can_make(key: &dyn SigningKey, scheme: SignatureScheme) -> bool {
+    key.choose_scheme(&[scheme]).is_some()
+}
+
+/// Adds a certificate to its group, behind those that are as cheap: under one name and kind the first configured wins.
+fn insert(group: &mut Group, candidate: Candidate) {
+    let at = group.iter().position(|other| other.cost() > candidate.cost()).unwrap_or(group.len());
+    group.insert(at, candidate);
+}
+
+fn fallback(loaded: &[Loaded]) -> Group {
+    let site = loaded.first().and_then(|first| first.names.first());
+    let is_twin = |idx: usize, entry: &Loaded| {
+        idx == 0 || site.is_some_and(|name| entry.names.contains(name))
+    };
+    let (mut twins, mut others) = (Group::new(), Group::new());
+    for (idx, entry) in loaded.iter().enumerate() {
+        let candidate = Candidate::new(&entry.certified);
+        if is_twin(idx, entry) {
+            insert(&mut twins, candidate);
+        } else {
+            others.push(candidate);
+        }
+    }
+    twins.extend(others);
+    twins
+}

@@ -1,0 +1,234 @@
+//! TLS towards endpoints: verification on unless the operator says otherwise, own roots, client certificate,
+//! sessions resumed per worker.
+
+use std::sync::Arc;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{Resumption, WebPkiServerVerifier, verify_server_name};
+use rustls::crypto::{
+    CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature,
+};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
+use rustls::sign::SingleCertAndKey;
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
+};
+
+use super::error::TlsError;
+use super::material::{self, CertificateMaterial, PemFile};
+use super::suites::{self, ProtocolSettings};
+use super::x509::CertificateFacts;
+
+/// Endpoints whose sessions one worker remembers, per pool.
+const SESSIONS_PER_WORKER: usize = 256;
+
+/// How to talk TLS to the endpoints of a pool.
+#[derive(Default)]
+pub struct ClientSettings<'a> {
+    /// Accept any certificate. The handshake's signature is checked even then.
+    pub skip_verification: bool,
+    /// Trusted roots; `None` uses the system's. A self-signed endpoint certificate may stand here itself.
+    pub ca: Option<PemFile>,
+    /// Certificate to present when an endpoint asks for one.
+    pub certificate: Option<CertificateMaterial>,
+    /// Protocols, suites and curves.
+    pub protocol: ProtocolSettings<'a>,
+}
+
+/// A pool's TLS, to be made into one configuration per worker.
+#[derive(Debug)]
+pub struct ClientTls {
+    config: ClientConfig,
+    /// What the operator should know and that stops nothing.
+    pub warnings: Vec<String>,
+}
+
+impl ClientTls {
+    /// Builds a pool's TLS. Reads the system's roots from disk when they are asked for.
+    ///
+    /// # Errors
+    /// One sentence naming the file or the word at fault.
+    pub fn new(settings: &ClientSettings<'_>) -> Result<Self, TlsError> {
+        let (provider, versions) = suites::provider(&settings.protocol)?;
+        let provider = Arc::new(provider);
+        let verifier = verifier(settings, &provider)?;
+        let now = UnixTime::now().as_secs() as i64;
+        let certificate = settings
+            .certificate
+            .as_ref()
+            .map(|material| material::load(material, &provider, now))
+            .transpose()?;
+        let builder = ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&versions)?
+            .dangerous()
+            .with_custom_certificate_verifier(verifier);
+        let mut config = match &certificate {
+            Some(loaded) => builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(
+                Arc::clone(&loaded.certified),
+            ))),
+            None => builder.with_no_client_auth(),
+        };
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        config.resumption = Resumption::disabled();
+        let warnings = certificate.and_then(|loaded| loaded.warning).into_iter().collect();
+        Ok(Self { config, warnings })
+    }
+
+    /// A configuration with a session cache of its own, for one worker: the cache is behind a mutex, and workers
+    /// must not meet at it.
+    pub fn for_worker(&self) -> Arc<ClientConfig> {
+        let mut config = self.config.clone();
+        config.resumption = Resumption::in_memory_sessions(SESSIONS_PER_WORKER);
+        Arc::new(config)
+    }
+}
+
+/// The name to send as SNI and to verify: the configured one, else the endpoint's host name or address
+/// (an IPv6 address may be in brackets). An address is verified and not sent.
+///
+/// # Errors
+/// When it is neither a host name nor an address.
+pub fn server_name(configured: Option<&str>, host: &str) -> Result<ServerName<'static>, TlsError> {
+    let name = configured.unwrap_or(host);
+    let bare = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(name);
+    ServerName::try_from(bare.to_owned())
+        .map_err(|_| TlsError::BadServerName { name: name.to_owned() })
+}
+
+fn verifier(
+    settings: &ClientSettings<'_>,
+    provider: &Arc<CryptoProvider>,
+) -> Result<Arc<dyn ServerCertVerifier>, TlsError> {
+    if settings.skip_verification {
+        return Ok(Arc::new(Unverified { algorithms: provider.signature_verification_algorithms }));
+    }
+    let Some(file) = &settings.ca else {
+        return Ok(web_verifier(system_roots()?, provider)?);
+    };
+    let trusted = material::certificates(file)?;
+    let mut roots = RootCertStore::empty();
+    for certificate in &trusted {
+        roots
+            .add(certificate.clone())
+            .map_err(|_| TlsError::BadCertificate { file: file.label.clone() })?;
+    }
+    Ok(Arc::new(OwnRoots { chain: web_verifier(roots, provider)?, trusted }))
+}
+
+fn web_verifier(
+    roots: RootCertStore,
+    provider: &Arc<CryptoProvider>,
+) -> Result<Arc<WebPkiServerVerifier>, TlsError> {
+    WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider))
+        .build()
+        .map_err(|error| TlsError::Library { reason: error.to_string() })
+}
+
+fn system_roots() -> Result<RootCertStore, TlsError> {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    if roots.is_empty() { Err(TlsError::NoSystemRoots) } else { Ok(roots) }
+}
+
+/// The operator's own roots. Unlike webpki alone it accepts a self-signed certificate that is listed itself, as
+/// OpenSSL does: such certificates are usually marked as authorities, which webpki refuses in a leaf.
+#[derive(Debug)]
+struct OwnRoots {
+    chain: Arc<WebPkiServerVerifier>,
+    trusted: Vec<CertificateDer<'static>>,
+}
+
+impl ServerCertVerifier for OwnRoots {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        if !self.trusted.contains(end_entity) {
+            return self.chain.verify_server_cert(
+                end_entity,
+                intermediates,
+                server_name,
+                ocsp_response,
+                now,
+            );
+        }
+        let facts = CertificateFacts::read(end_entity).ok_or(CertificateError::BadEncoding)?;
+        let now = now.as_secs() as i64;
+        if now < facts.not_before {
+            return Err(CertificateError::NotValidYet.into());
+        }
+        if now > facts.not_after {
+            return Err(CertificateError::Expired.into());
+        }
+        verify_server_name(&ParsedCertificate::try_from(end_entity)?, server_name)?;
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.chain.verify_tls12_signature(message, cert, dss)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.chain.verify_tls13_signature(message, cert, dss)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.chain.supported_verify_schemes()
+    }
+}
+
+/// `verify=off`: whoever holds the key of whatever certificate it shows.
+#[derive(Debug)]
+struct Unverified {
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+impl ServerCertVerifier for Unverified {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, cert, dss, &self.algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, cert, dss, &self.algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
+    }
+}

@@ -1,0 +1,59 @@
+//! What a finished handshake agreed on, in the spelling that logs and `$variables` show.
+
+use rustls::{HandshakeKind, NamedGroup, ProtocolVersion, ServerConnection};
+
+use super::suites;
+
+/// The outcome of a client's handshake. Fields are `None` until it is complete.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TlsFacts<'a> {
+    /// `TLSv1.3` or `TLSv1.2`, as OpenSSL, nginx and HAProxy write it.
+    pub version: Option<&'static str>,
+    /// The suite's IANA name.
+    pub suite: Option<&'static str>,
+    /// The suite's OpenSSL name, which nginx and HAProxy log.
+    pub suite_openssl: Option<&'static str>,
+    /// The key-exchange group's IANA name.
+    pub group: Option<&'static str>,
+    /// The name that the client asked for, lower-case.
+    pub server_name: Option<&'a str>,
+    /// Whether a session was resumed rather than made anew.
+    pub resumed: bool,
+}
+
+/// Reads the facts off a connection; allocates nothing.
+pub fn facts(connection: &ServerConnection) -> TlsFacts<'_> {
+    let names =
+        connection.negotiated_cipher_suite().and_then(|suite| suites::names_of(suite.suite()));
+    TlsFacts {
+        version: connection.protocol_version().and_then(version_name),
+        suite: names.map(|(iana, _)| iana),
+        suite_openssl: names.map(|(_, openssl)| openssl),
+        group: connection
+            .negotiated_key_exchange_group()
+            .and_then(|group| group_name(group.name())),
+        server_name: connection.server_name(),
+        resumed: connection.handshake_kind() == Some(HandshakeKind::Resumed),
+    }
+}
+
+fn version_name(version: ProtocolVersion) -> Option<&'static str> {
+    match version {
+        ProtocolVersion::TLSv1_2 => Some("TLSv1.2"),
+        ProtocolVersion::TLSv1_3 => Some("TLSv1.3"),
+        _ => None,
+    }
+}
+
+fn group_name(group: NamedGroup) -> Option<&'static str> {
+    match group {
+        NamedGroup::X25519MLKEM768 => Some("X25519MLKEM768"),
+        NamedGroup::X25519 => Some("x25519"),
+        NamedGroup::secp256r1 => Some("secp256r1"),
+        NamedGroup::secp384r1 => Some("secp384r1"),
+        NamedGroup::secp256r1MLKEM768 => Some("SecP256r1MLKEM768"),
+        NamedGroup::MLKEM768 => Some("MLKEM768"),
+        NamedGroup::MLKEM1024 => Some("MLKEM1024"),
+        _ => None,
+    }
+}

@@ -1,0 +1,27 @@
+//! TLS on both sides, on rustls with aws-lc-rs: turns certificates, keys and names of suites into one
+//! `rustls::ServerConfig` per listener and one `rustls::ClientConfig` per pool and worker, and reads the
+//! facts of a handshake back. It opens no file and no socket, and moves no record.
+//!
+//! *Invariant:* nothing on the handshake path takes a lock that workers share (T-18). Tickets are stateless,
+//! their keys are swapped with `arc-swap`, and each worker keeps its own cache of upstream sessions.
+
+mod certificates;
+mod client;
+mod error;
+mod facts;
+mod material;
+mod server;
+mod suites;
+mod tickets;
+mod x509;
+
+#[cfg(test)]
+mod tests;
+
+pub use self::client::{ClientSettings, ClientTls, server_name};
+pub use self::error::TlsError;
+pub use self::facts::{TlsFacts, facts};
+pub use self::material::{CertificateMaterial, PemFile};
+pub use self::server::ServerTls;
+pub use self::suites::{ProtocolSettings, TlsVersion, check as check_protocol};
+pub use self::tickets::Tickets;

@@ -1,0 +1,210 @@
+//! Stateless session tickets for all workers and listeners: AES-256-GCM under a key that rotates. It keeps no
+//! session; the ticket that the client brings back is the session.
+//!
+//! rustls has a ticketer of its own, behind a lock that all workers share. Here the keys are an immutable pair
+//! behind `arc-swap`, so that a handshake takes no lock and the keys outlive a reload.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use arc_swap::ArcSwap;
+use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
+use aws_lc_rs::rand;
+use rustls::pki_types::UnixTime;
+use rustls::server::ProducesTickets;
+
+use super::error::TlsError;
+
+/// How long a key makes tickets. One that came from it is good for as long again.
+const ROTATION_SECONDS: u64 = 6 * 60 * 60;
+const NAME_LEN: usize = 8;
+
+/// Makes and reads tickets. Share one among all configurations that serve the same operator.
+///
+/// ```text
+/// key:  makes and opens tickets ──6 h──▶ opens tickets ──6 h──▶ erased
+/// ```
+pub struct Tickets {
+    keys: ArcSwap<Keys>,
+    rotating: AtomicBool,
+}
+
+struct Keys {
+    current: Arc<Key>,
+    previous: Option<Arc<Key>>,
+    rotate_at: u64,
+}
+
+struct Key {
+    name: [u8; NAME_LEN],
+    cipher: RandomizedNonceKey,
+}
+
+impl Tickets {
+    /// A ticketer with a fresh random key.
+    ///
+    /// # Errors
+    /// When the system gives no randomness.
+    pub fn new() -> Result<Arc<Self>, TlsError> {
+        Self::starting_at(now()).map(Arc::new)
+    }
+
+    fn starting_at(now: u64) -> Result<Self, TlsError> {
+        let current = Key::random().ok_or_else(|| TlsError::Library {
+            reason: "no randomness for ticket keys".to_owned(),
+        })?;
+        let keys =
+            Keys { current, previous: None, rotate_at: now.saturating_add(ROTATION_SECONDS) };
+        Ok(Self { keys: ArcSwap::from_pointee(keys), rotating: AtomicBool::new(false) })
+    }
+
+    fn seal(&self, now: u64, plain: &[u8]) -> Option<Vec<u8>> {
+        self.rotate_when_due(now);
+        let keys = self.keys.load();
+        let mut sealed = plain.to_vec();
+        let nonce = keys
+            .current
+            .cipher
+            .seal_in_place_append_tag(Aad::from(keys.current.name), &mut sealed)
+            .ok()?;
+        let mut ticket = Vec::with_capacity(NAME_LEN + NONCE_LEN + sealed.len());
+        ticket.extend_from_slice(&keys.current.name);
+        ticket.extend_from_slice(nonce.as_ref());
+        ticket.extend_from_slice(&sealed);
+        Some(ticket)
+    }
+
+    fn open(&self, now: u64, ticket: &[u8]) -> Option<Vec<u8>> {
+        self.rotate_when_due(now);
+        let (name, rest) = ticket.split_first_chunk::<NAME_LEN>()?;
+        let (nonce, sealed) = rest.split_first_chunk::<NONCE_LEN>()?;
+        let keys = self.keys.load();
+        let key = [Some(&keys.current), keys.previous.as_ref()]
+            .into_iter()
+            .flatten()
+            .find(|key| key.name == *name)?;
+        let mut plain = sealed.to_vec();
+        let len =
+            key.cipher.open_in_place(Nonce::from(nonce), Aad::from(*name), &mut plain).ok()?.len();
+        plain.truncate(len);
+        Some(plain)
+    }
+
+    /// The first to find the key too old replaces it; others go on with the old one meanwhile. Without
+    /// randomness the old key stays, and the next handshake tries again.
+    fn rotate_when_due(&self, now: u64) {
+        let due = |keys: &Keys| now >= keys.rotate_at;
+        if !due(&self.keys.load()) || self.rotating.swap(true, Ordering::Acquire) {
+            return;
+        }
+        let keys = self.keys.load();
+        if due(&keys)
+            && let Some(current) = Key::random()
+        {
+            // Unused for a whole further period, the old key's tickets are past their lifetime.
+            let is_stale = now >= keys.rotate_at.saturating_add(ROTATION_SECONDS);
+            let previous = (!is_stale).then(|| Arc::clone(&keys.current));
+            let rotate_at = now.saturating_add(ROTATION_SECONDS);
+            self.keys.store(Arc::new(Keys { current, previous, rotate_at }));
+        }
+        self.rotating.store(false, Ordering::Release);
+    }
+}
+
+impl Key {
+    fn random() -> Option<Arc<Self>> {
+        let mut name = [0; NAME_LEN];
+        let mut secret = [0; 32];
+        rand::fill(&mut name).ok()?;
+        rand::fill(&mut secret).ok()?;
+        let cipher = RandomizedNonceKey::new(&AES_256_GCM, &secret).ok()?;
+        Some(Arc::new(Self { name, cipher }))
+    }
+}
+
+impl ProducesTickets for Tickets {
+    fn enabled(&self) -> bool {
+        true
+    }
+
+    fn lifetime(&self) -> u32 {
+        ROTATION_SECONDS as u32
+    }
+
+    fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
+        self.seal(now(), plain)
+    }
+
+    fn decrypt(&self, cipher: &[u8]) -> Option<Vec<u8>> {
+        self.open(now(), cipher)
+    }
+}
+
+impl fmt::Debug for Tickets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tickets").finish_non_exhaustive()
+    }
+}
+
+fn now() -> u64 {
+    UnixTime::now().as_secs()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn opens_what_it_sealed_and_nothing_else() {
+        let tickets = Tickets::starting_at(0).unwrap();
+        let ticket = tickets.seal(0, b"a session").unwrap();
+        assert_eq!(tickets.open(0, &ticket).unwrap(), b"a session");
+        for at in 0..ticket.len() {
+            let mut damaged = ticket.clone();
+            damaged[at] ^= 1;
+            assert_eq!(tickets.open(0, &damaged), None, "byte {at}");
+            assert_eq!(tickets.open(0, &ticket[..at]), None, "cut at {at}");
+        }
+        let other = Tickets::starting_at(0).unwrap();
+        assert_eq!(other.open(0, &ticket), None);
+    }
+
+    #[test]
+    fn two_tickets_of_one_session_differ() {
+        let tickets = Tickets::starting_at(0).unwrap();
+        assert_ne!(tickets.seal(0, b"same").unwrap(), tickets.seal(0, b"same").unwrap());
+    }
+
+    #[test]
+    fn a_ticket_survives_one_rotation_and_not_two() {
+        let tickets = Tickets::starting_at(0).unwrap();
+        let last_second = ROTATION_SECONDS - 1;
+        let ticket = tickets.seal(last_second, b"x").unwrap();
+        let name = ticket[..NAME_LEN].to_vec();
+        assert_ne!(tickets.seal(ROTATION_SECONDS, b"x").unwrap()[..NAME_LEN], name);
+        assert_eq!(tickets.open(2 * ROTATION_SECONDS - 1, &ticket).unwrap(), b"x");
+        assert_eq!(tickets.open(2 * ROTATION_SECONDS, &ticket), None);
+    }
+
+    #[test]
+    fn an_idle_key_is_erased_with_its_lifetime() {
+        let tickets = Tickets::starting_at(0).unwrap();
+        let ticket = tickets.seal(0, b"x").unwrap();
+        assert_eq!(tickets.open(2 * ROTATION_SECONDS, &ticket), None);
+    }
+
+    #[test]
+    fn threads_that_find_the_key_too_old_agree_on_one_successor() {
+        let tickets = Tickets::starting_at(0).unwrap();
+        let made: Vec<Vec<u8>> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4)
+                .map(|_| scope.spawn(|| tickets.seal(ROTATION_SECONDS, b"x").unwrap()))
+                .collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        for ticket in made {
+            assert_eq!(tickets.open(ROTATION_SECONDS, &ticket).unwrap(), b"x");
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! The few facts of a certificate that configuration needs: names, validity, issuer, public key.
+//! A bounded DER reader; it verifies nothing. What a peer sends is verified by webpki, not here.
+
+/// What is read from one certificate.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct CertificateFacts<'a> {
+    /// The issuer's name, DER.
+    pub issuer: &'a [u8],
+    /// The subject's name, DER.
+    pub subject: &'a [u8],
+    /// Unix time the certificate starts at.
+    pub not_before: i64,
+    /// Unix time of its last second.
+    pub not_after: i64,
+    /// The bits of the public key, without the algorithm.
+    pub public_key: &'a [u8],
+    /// Lower-case DNS names of the subject alternative name; the common name where there are none.
+    pub names: Vec<String>,
+}
+
+impl<'a> CertificateFacts<'a> {
+    /// Reads a DER certificate (RFC 5280 section 4.1); `None` when it is malformed.
+    pub(super) fn read(der: &'a [u8]) -> Option<Self> {
+        let mut certificate = Der(Der(der).take(SEQUENCE)?);
+        let mut body = Der(certificate.take(SEQUENCE)?);
+        if body.peek() == Some(CONTEXT_0) {
+            body.next()?;
+        }
+        body.take(INTEGER)?;
+        body.take(SEQUENCE)?;
+        let issuer = body.take(SEQUENCE)?;
+        let mut validity = Der(body.take(SEQUENCE)?);
+        let (not_before, not_after) = (validity.time()?, validity.time()?);
+        let subject = body.take(SEQUENCE)?;
+        let public_key = public_key_bits(body.take(SEQUENCE)?)?;
+        let mut names = Vec::new();
+        while let Some((tag, value)) = body.next() {
+            if tag == CONTEXT_3 {
+                alternative_names(value, &mut names)?;
+            }
+        }
+        if names.is_empty() {
+            names.extend(common_name(subject));
+        }
+        Some(Self { issuer, subject, not_before, not_after, public_key, names })
+    }
+}
+
+/// The bits of a public key, out of the content of a `SubjectPublicKeyInfo`.
+pub(super) fn public_key_bits(content: &[u8]) -> Option<&[u8]> {
+    let mut info = Der(content);
+    info.take(SEQUENCE)?;
+    info.take(BIT_STRING)
+}
+
+/// The content of a DER sequence.
+pub(super) fn sequence(der: &[u8]) -> Option<&[u8]> {
+    Der(der).take(SEQUENCE)
+}
+
+const INTEGER: u8 = 0x02;
+const BIT_STRING: u8 = 0x03;
+const OCTET_STRING: u8 = 0x04;
+const OBJECT: u8 = 0x06;
+const UTC_TIME: u8 = 0x17;
+const GENERALIZED_TIME: u8 = 0x18;
+const SEQUENCE: u8 = 0x30;
+const SET: u8 = 0x31;
+const CONTEXT_0: u8 = 0xa0;
+const CONTEXT_3: u8 = 0xa3;
+const DNS_NAME: u8 = 0x82;
+const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
+const SUBJECT_ALTERNATIVE_NAME: &[u8] = &[0x55, 0x1d, 0x11];
+
+/// What is left to read of a run of DER values.
+struct Der<'a>(&'a [u8]);
+
+impl<'a> Der<'a> {
+    fn peek(&self) -> Option<u8> {
+        self.0.first().copied()
+    }
+
+    /// The next value: its tag and its content.
+    fn next(&mut self) -> Option<(u8, &'a [u8])> {
+        let (&tag, rest) = self.0.split_first()?;
+        let (&first, rest) = rest.split_first()?;
+        let (len, rest) = match first {
+            0..=0x7f => (usize::from(first), rest),
+            0x81..=0x84 => {
+                let (bytes, rest) = rest.split_at_checked(usize::from(first & 0x7f))?;
+                (bytes.iter().fold(0, |len, byte| len << 8 | usize::from(*byte)), rest)
+            }
+            _ => return None,
+        };
+        let (content, rest) = rest.split_at_checked(len)?;
+        self.0 = rest;
+        Some((tag, content))
+    }
+
+    fn take(&mut self, wanted: u8) -> Option<&'a [u8]> {
+        self.next().and_then(|(tag, content)| (tag == wanted).then_some(content))
+    }
+
+    /// A `Time`, as seconds since 1970.
+    fn time(&mut self) -> Option<i64> {
+        let (tag, text) = self.next()?;
+        let digits = text.strip_suffix(b"Z")?;
+        let mut pairs = Vec::with_capacity(7);
+        for pair in digits.chunks(2) {
+            let [tens @ b'0'..=b'9', ones @ b'0'..=b'9'] = *pair else { return None };
+            pairs.push(i64::from(tens - b'0') * 10 + i64::from(ones - b'0'));
+        }
+        let (year, rest) = match (tag, pairs.as_slice()) {
+            (UTC_TIME, [year, rest @ ..]) => {
+                (if *year < 50 { 2000 + year } else { 1900 + year }, rest)
+            }
+            (GENERALIZED_TIME, [century, year, rest @ ..]) => (century * 100 + year, rest),
+            _ => return None,
+        };
+        let [month @ 1..=12, day @ 1..=31, hour, minute, second] = *rest else { return None };
+        Some(((days_since_1970(year, month, day) * 24 + hour) * 60 + minute) * 60 + second)
+    }
+}
+
+/// Days from 1970-01-01 in the Gregorian calendar; the year is counted from March so that leap days come last.
+fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
+    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    year * 365 + year / 4 - year / 100 + year / 400 + (month * 153 + 2) / 5 + day - 1 - 719_468
+}
+
+/// Adds the DNS names found in the certificate's extensions.
+fn alternative_names(extensions: &[u8], names: &mut Vec<String>) -> Option<()> {
+    let mut extensions = Der(sequence(extensions)?);
+    while let Some((_, extension)) = extensions.next() {
+        let mut extension = Der(extension);
+        if extension.take(OBJECT)? != SUBJECT_ALTERNATIVE_NAME {
+            continue;
+        }
+        let mut value = extension.next()?;
+        if value.0 != OCTET_STRING {
+            value = extension.next()?;
+        }
+        let mut general = Der(sequence(value.1)?);
+        while let Some((tag, name)) = general.next() {
+            if tag == DNS_NAME {
+                names.extend(host_name(name));
+            }
+        }
+    }
+    Some(())
+}
+
+/// The last common name of a subject, when it could be a host name.
+fn common_name(subject: &[u8]) -> Option<String> {
+    let mut found = None;
+    let mut sets = Der(subject);
+    while let Some(set) = sets.take(SET) {
+        let mut attribute = Der(sequence(set)?);
+        if attribute.take(OBJECT)? == COMMON_NAME {
+            found = host_name(attribute.next()?.1);
+        }
+    }
+    found
+}
+
+fn host_name(name: &[u8]) -> Option<String> {
+    let text = std::str::from_utf8(name).ok()?;
+    let fits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
+    fits.then(|| text.trim_end_matches('.').to_ascii_lowercase())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use rcgen::{CertificateParams, DnType, KeyPair, SanType, date_time_ymd};
+
+    fn params(names: &[&str]) -> CertificateParams {
+        CertificateParams::new(names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>())
+            .unwrap()
+    }
+
+    #[test]
+    fn reads_names_validity_and_key() {
+        let key = KeyPair::generate().unwrap();
+        let mut params = params(&["Shop.Example.com", "*.example.com", "192.0.2.1"]);
+        params.not_before = date_time_ymd(1999, 12, 31);
+        params.not_after = date_time_ymd(2096, 2, 29);
+        let certificate = params.self_signed(&key).unwrap();
+        let facts = CertificateFacts::read(certificate.der()).unwrap();
+        assert_eq!(facts.names, ["shop.example.com", "*.example.com"]);
+        assert_eq!(facts.not_before, 946_598_400);
+        assert_eq!(facts.not_after, 3_981_312_000);
+        assert_eq!(facts.issuer, facts.subject);
+        assert!(facts.public_key.ends_with(key.public_key_raw()));
+    }
+
+    #[test]
+    fn falls_back_to_the_common_name_only_without_dns_names() {
+        let key = KeyPair::generate().unwrap();
+        let mut by_common_name = params(&[]);
+        by_common_name.distinguished_name.push(DnType::CommonName, "Old.example");
+        let old = by_common_name.clone().self_signed(&key).unwrap();
+        assert_eq!(CertificateFacts::read(old.der()).unwrap().names, ["old.example"]);
+        by_common_name.subject_alt_names.push(SanType::DnsName("new.example".try_into().unwrap()));
+        let new = by_common_name.self_signed(&key).unwrap();
+        assert_eq!(CertificateFacts::read(new.der()).unwrap().names, ["new.example"]);
+    }
+
+    #[test]
+    fn refuses_every_truncation() {
+        let certificate =
+            params(&["a.example"]).self_signed(&KeyPair::generate().unwrap()).unwrap();
+        for len in 0..certificate.der().len() {
+            assert_eq!(CertificateFacts::read(&certificate.der()[..len]), None, "cut at {len}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            let _ = CertificateFacts::read(&bytes);
+        }
+
+        #[test]
+        fn never_panics_on_a_damaged_certificate(at in 0_usize..500, with: u8) {
+            let certificate = params(&["a.example"]).self_signed(&KeyPair::generate().unwrap()).unwrap();
+            let mut der = certificate.der().to_vec();
+            let at = at % der.len();
+            der[at] = with;
+            let _ = CertificateFacts::read(&der);
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Time stamps as logs print them, in the system's zone. The text of a second is kept, so that the lines of
+//! one second format only their milliseconds.
+
+use std::io::Write as _;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, Zoned};
+
+use crate::number;
+
+const MONTHS: [&str; 12] =
+    ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+
+/// Formats time stamps; one per worker, reused for every line.
+#[derive(Debug)]
+pub struct Clock {
+    zone: TimeZone,
+    second: Option<i64>,
+    common: Vec<u8>,
+    iso: Vec<u8>,
+}
+
+impl Default for Clock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clock {
+    /// A clock in the system's zone (`TZ`, `/etc/localtime`).
+    pub fn new() -> Self {
+        Self::in_zone(TimeZone::system())
+    }
+
+    /// A clock in UTC.
+    pub fn utc() -> Self {
+        Self::in_zone(TimeZone::UTC)
+    }
+
+    fn in_zone(zone: TimeZone) -> Self {
+        Self { zone, second: None, common: Vec::new(), iso: Vec::new() }
+    }
+
+    /// nginx's `$time_local`: `20/Nov/2026:19:15:00 +0000`.
+    pub fn append_common(&mut self, time: SystemTime, out: &mut Vec<u8>) {
+        self.turn_to(time);
+        out.extend_from_slice(&self.common);
+    }
+
+    /// HAProxy's `%tr` without its brackets: `20/Nov/2026:19:15:00.007`.
+    pub fn append_haproxy(&mut self, time: SystemTime, out: &mut Vec<u8>) {
+        let milliseconds = self.turn_to(time) / 1000;
+        // All but ` +0000`, which is always six bytes.
+        out.extend_from_slice(&self.common[..self.common.len().saturating_sub(6)]);
+        out.push(b'.');
+        number::append_three(u64::from(milliseconds), out);
+    }
+
+    /// nginx's `$time_iso8601`: `2026-11-20T19:15:00+00:00`.
+    pub fn append_iso(&mut self, time: SystemTime, out: &mut Vec<u8>) {
+        self.turn_to(time);
+        out.extend_from_slice(&self.iso);
+    }
+
+    /// ISO 8601 with microseconds: `2026-11-20T19:15:00.000007+00:00`.
+    pub fn append_iso_micros(&mut self, time: SystemTime, out: &mut Vec<u8>) {
+        let microseconds = self.turn_to(time);
+        let (second, offset) = self.iso.split_at(self.iso.len().saturating_sub(6));
+        out.extend_from_slice(second);
+        out.push(b'.');
+        number::append_three(u64::from(microseconds / 1000), out);
+        number::append_three(u64::from(microseconds % 1000), out);
+        out.extend_from_slice(offset);
+    }
+
+    /// Makes the kept texts those of `time`'s second; returns the microseconds within it.
+    fn turn_to(&mut self, time: SystemTime) -> u32 {
+        let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let second = since.as_secs() as i64;
+        if self.second != Some(second) {
+            self.second = Some(second);
+            let timestamp = Timestamp::from_second(second).unwrap_or_default();
+            self.format(&timestamp.to_zoned(self.zone.clone()));
+        }
+        since.subsec_micros()
+    }
+
+    fn format(&mut self, now: &Zoned) {
+        let (year, month, day) = (now.year(), now.month(), now.day());
+        let (hour, minute, second) = (now.hour(), now.minute(), now.second());
+        let month_name = MONTHS.get(month.unsigned_abs() as usize - 1).copied().unwrap_or_default();
+        let offset = now.offset().seconds();
+        let sign = if offset < 0 { '-' } else { '+' };
+        let minutes = offset.unsigned_abs() / 60;
+        let (east, odd) = (minutes / 60, minutes % 60);
+        self.common.clear();
+        self.iso.clear();
+        // Writing to a `Vec` cannot fail.
+        let _ = write!(
+            self.common,
+            "{day:02}/{month_name}/{year:04}:{hour:02}:{minute:02}:{second:02} {sign}{east:02}{odd:02}"
+        );
+        let _ = write!(
+            self.iso,
+            "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}{sign}{east:02}:{odd:02}"
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use jiff::tz::{Offset, TimeZone};
+
+    use super::*;
+
+    fn check(clock: &mut Clock, microseconds: u64, expected: [&str; 4]) {
+        let time = UNIX_EPOCH + Duration::from_micros(microseconds);
+        let mut texts: [Vec<u8>; 4] = Default::default();
+        clock.append_common(time, &mut texts[0]);
+        clock.append_haproxy(time, &mut texts[1]);
+        clock.append_iso(time, &mut texts[2]);
+        clock.append_iso_micros(time, &mut texts[3]);
+        assert_eq!(texts.map(|text| String::from_utf8(text).unwrap()), expected);
+    }
+
+    #[test]
+    fn writes_the_formats_of_nginx_and_haproxy() {
+        let mut clock = Clock::utc();
+        let expected = [
+            "13/Feb/2009:23:31:30 +0000",
+            "13/Feb/2009:23:31:30.007",
+            "2009-02-13T23:31:30+00:00",
+            "2009-02-13T23:31:30.007009+00:00",
+        ];
+        check(&mut clock, 1_234_567_890_007_009, expected);
+        let earlier = [
+            "13/Feb/2009:23:31:29 +0000",
+            "13/Feb/2009:23:31:29.999",
+            "2009-02-13T23:31:29+00:00",
+            "2009-02-13T23:31:29.999999+00:00",
+        ];
+        check(&mut clock, 1_234_567_889_999_999, earlier);
+    }
+
+    #[test]
+    fn writes_offsets_west_and_odd() {
+        let offset = Offset::from_seconds(-(3 * 3600 + 30 * 60)).unwrap();
+        let mut clock = Clock::in_zone(TimeZone::fixed(offset));
+        let expected = [
+            "13/Feb/2009:20:01:30 -0330",
+            "13/Feb/2009:20:01:30.000",
+            "2009-02-13T20:01:30-03:30",
+            "2009-02-13T20:01:30.000000-03:30",
+        ];
+        check(&mut clock, 1_234_567_890_000_000, expected);
+    }
+}

@@ -1,0 +1,108 @@
+//! How a value is written so that it cannot be taken for something else.
+
+use crate::number;
+
+/// What a value must not break.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Escape {
+    /// Written as it is; an absent value is nothing. For bodies.
+    None,
+    /// A header value: control bytes become spaces, so that a decoded `%0d%0a` or a user name in base64 starts no
+    /// header of its own; an absent value is nothing.
+    Header,
+    /// nginx's log escape: `"`, `\`, control bytes and bytes from 0x7f up as `\xXX`; an absent value is `-`.
+    Log,
+    /// The inside of a JSON string: RFC 8259 section 7; bytes that are not UTF-8 become U+FFFD.
+    Json,
+}
+
+/// Appends `value` as `escape` asks.
+pub(crate) fn append(value: &[u8], escape: Escape, out: &mut Vec<u8>) {
+    match escape {
+        Escape::None => out.extend_from_slice(value),
+        Escape::Header => {
+            out.extend(value.iter().map(|&byte| if byte.is_ascii_control() { b' ' } else { byte }));
+        }
+        Escape::Log => append_log(value, out),
+        Escape::Json => append_json(value, out),
+    }
+}
+
+fn append_log(mut value: &[u8], out: &mut Vec<u8>) {
+    let special = |byte: &u8| !matches!(byte, b' '..=b'~') || matches!(byte, b'"' | b'\\');
+    while let Some(at) = value.iter().position(special) {
+        let byte = value[at];
+        out.extend_from_slice(&value[..at]);
+        out.extend_from_slice(b"\\x");
+        number::append_hex(byte, out);
+        value = &value[at + 1..];
+    }
+    out.extend_from_slice(value);
+}
+
+fn append_json(value: &[u8], out: &mut Vec<u8>) {
+    let plain = |byte: &u8| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\');
+    if value.iter().all(plain) {
+        out.extend_from_slice(value);
+        return;
+    }
+    for chunk in value.utf8_chunks() {
+        for byte in chunk.valid().bytes() {
+            match byte {
+                b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
+                b'\n' => out.extend_from_slice(b"\\n"),
+                b'\r' => out.extend_from_slice(b"\\r"),
+                b'\t' => out.extend_from_slice(b"\\t"),
+                0..=0x1f | 0x7f => {
+                    out.extend_from_slice(b"\\u00");
+                    number::append_hex(byte, out);
+                }
+                _ => out.push(byte),
+            }
+        }
+        if !chunk.invalid().is_empty() {
+            out.extend_from_slice("\u{fffd}".as_bytes());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn check(value: &[u8], escape: Escape, expected: &str) {
+        let mut out = Vec::new();
+        append(value, escape, &mut out);
+        assert_eq!(String::from_utf8_lossy(&out), expected);
+    }
+
+    #[test]
+    fn values_are_escaped_as_the_place_needs() {
+        check(b"a\"b\\c\x01\x7f\xc3\xa9~", Escape::Log, r"a\x22b\x5Cc\x01\x7F\xC3\xA9~");
+        check(b"a b", Escape::Log, "a b");
+        check(b"", Escape::Log, "");
+        check(
+            "a\"b\\c\n\r\t\u{1}\u{e9}".as_bytes(),
+            Escape::Json,
+            "a\\\"b\\\\c\\n\\r\\t\\u0001\u{e9}",
+        );
+        check(b"x\xffy", Escape::Json, "x\u{fffd}y");
+        check(b"a\"\n", Escape::None, "a\"\n");
+        check("a\"\r\n\0\t\u{e9}".as_bytes(), Escape::Header, "a\"    \u{e9}");
+    }
+
+    proptest! {
+        #[test]
+        fn a_value_never_ends_its_field_or_its_line(value in proptest::collection::vec(any::<u8>(), 0..40)) {
+            let mut log = Vec::new();
+            append(&value, Escape::Log, &mut log);
+            prop_assert!(log.iter().all(|byte| matches!(byte, b' '..=b'~') && *byte != b'"'));
+            let mut json = Vec::new();
+            append(&value, Escape::Json, &mut json);
+            let text = String::from_utf8(json).unwrap();
+            prop_assert!(!text.replace("\\\\", "").replace("\\\"", "").contains(['"', '\n', '\r', '\0']));
+        }
+    }
+}

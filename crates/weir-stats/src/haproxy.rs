@@ -1,0 +1,102 @@
+//! HAProxy's `option httplog`, in its fields and order:
+//! `%ci:%cp [%tr] %ft %b/%s %TR/%Tw/%Tc/%Tr/%Ta %ST %B %CC %CS %tsc %ac/%fc/%bc/%sc/%rc %sq/%bq %hr %hs %{+Q}r`.
+//!
+//! Nothing is captured, so `%CC %CS` are `- -` and `%hr %hs` print nothing, as HAProxy 2.6 does.
+
+use crate::{Cause, Clock, Entry, Micros, number, value};
+
+pub(crate) fn append(entry: &Entry<'_>, clock: &mut Clock, out: &mut Vec<u8>) {
+    append_client(entry, out);
+    out.extend_from_slice(b" [");
+    clock.append_haproxy(entry.started, out);
+    out.extend_from_slice(b"] ");
+    append_names(entry, out);
+    append_times(entry, out);
+    out.push(b' ');
+    append_status(entry.status, out);
+    out.push(b' ');
+    number::append(entry.bytes_sent, out);
+    out.extend_from_slice(b" - - ");
+    out.extend_from_slice(&entry.cause.termination(&entry.times));
+    out.extend_from_slice(b"-- ");
+    let counts = entry.concurrency;
+    let retries = entry.attempts.saturating_sub(1);
+    for count in [counts.process, counts.listener, counts.pool, counts.endpoint] {
+        number::append(count, out);
+        out.push(b'/');
+    }
+    number::append(retries, out);
+    out.extend_from_slice(b" 0/");
+    number::append(entry.queue_position, out);
+    out.extend_from_slice(b" \"");
+    append_request(entry, out);
+    out.push(b'"');
+}
+
+/// `address:port`; HAProxy's `unix:` and a number for a Unix socket.
+fn append_client(entry: &Entry<'_>, out: &mut Vec<u8>) {
+    match entry.client.or(entry.peer.map(|peer| peer.ip())) {
+        Some(address) => number::append_address(address, out),
+        None => out.extend_from_slice(b"unix"),
+    }
+    out.push(b':');
+    let missing = u16::from(entry.peer.is_none() && entry.client.is_none());
+    number::append(value::remote_port(entry).unwrap_or(missing), out);
+}
+
+/// `listener pool/endpoint `: `~` marks TLS; without a pool HAProxy repeats the frontend.
+fn append_names(entry: &Entry<'_>, out: &mut Vec<u8>) {
+    out.extend_from_slice(entry.listener.as_bytes());
+    out.extend_from_slice(if entry.tls.is_some() { b"~ " } else { b" " });
+    let pool = if entry.pool.is_empty() { entry.listener } else { entry.pool };
+    out.extend_from_slice(pool.as_bytes());
+    out.push(b'/');
+    let endpoint = if entry.endpoint.is_empty() { "<NOSRV>" } else { entry.endpoint };
+    out.extend_from_slice(endpoint.as_bytes());
+    out.push(b' ');
+}
+
+/// `TR/Tw/Tc/Tr/Ta` in milliseconds, -1 for what was not reached; of a refused head only `Ta` is known.
+fn append_times(entry: &Entry<'_>, out: &mut Vec<u8>) {
+    let times = &entry.times;
+    let refused = is_refused(entry);
+    for span in [times.request, times.queue, times.connect, times.response] {
+        match span.reached() {
+            Some(microseconds) if !refused => number::append(microseconds / 1000, out),
+            _ => out.extend_from_slice(b"-1"),
+        }
+        out.push(b'/');
+    }
+    number::append(times.elapsed() / 1000, out);
+}
+
+fn append_status(status: u16, out: &mut Vec<u8>) {
+    if status == 0 {
+        out.extend_from_slice(b"-1");
+    } else {
+        number::append(status, out);
+    }
+}
+
+fn is_refused(entry: &Entry<'_>) -> bool {
+    entry.request_line.is_empty()
+        || entry.cause == Cause::BadRequest
+        || entry.times.request == Micros::NEVER
+}
+
+/// The request line with `"`, `#`, control bytes and bytes from 0x7f up as `#XX`.
+fn append_request(entry: &Entry<'_>, out: &mut Vec<u8>) {
+    if is_refused(entry) {
+        out.extend_from_slice(b"<BADREQ>");
+        return;
+    }
+    let mut line = entry.request_line;
+    let special = |byte: &u8| !matches!(byte, b' '..=b'~') || matches!(byte, b'"' | b'#');
+    while let Some(at) = line.iter().position(special) {
+        out.extend_from_slice(&line[..at]);
+        out.push(b'#');
+        number::append_hex(line[at], out);
+        line = &line[at + 1..];
+    }
+    out.extend_from_slice(line);
+}

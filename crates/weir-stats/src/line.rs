@@ -1,0 +1,74 @@
+//! The access-log formats: one exchange in, one line out.
+
+use crate::{Clock, Entry, Escape, Template, haproxy, json};
+
+const COMBINED: &str = concat!(
+    r#"$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent "#,
+    r#""$http_referer" "$http_user_agent""#
+);
+
+/// As the seeds' nginx configuration prints it.
+const MAIN: &str = concat!(
+    r#"$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent "#,
+    r#""$http_referer" "$http_user_agent" "$http_x_forwarded_for""#
+);
+
+/// How a log line looks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line(Format);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Format {
+    Text(Template),
+    Haproxy,
+    Json,
+}
+
+impl Line {
+    /// nginx's and Apache's `combined`, byte for byte.
+    pub fn combined() -> Self {
+        Self::built_in(COMBINED)
+    }
+
+    /// `combined` and `"$http_x_forwarded_for"`: the `main` of nginx's stock configuration.
+    pub fn main() -> Self {
+        Self::built_in(MAIN)
+    }
+
+    /// HAProxy's `option httplog`.
+    pub fn haproxy() -> Self {
+        Self(Format::Haproxy)
+    }
+
+    /// One JSON object a line, every field, times in microseconds.
+    pub fn json() -> Self {
+        Self(Format::Json)
+    }
+
+    /// Custom text; values are escaped as nginx escapes them.
+    pub fn text(template: Template) -> Self {
+        Self(Format::Text(template))
+    }
+
+    fn built_in(source: &str) -> Self {
+        Self::text(Template::parse(source).expect("built-in formats name variables that exist"))
+    }
+
+    /// Whether response headers are looked at, so that they must be kept until the exchange ends.
+    pub fn needs_response_headers(&self) -> bool {
+        matches!(&self.0, Format::Text(template) if template.needs_response_headers())
+    }
+
+    /// Appends the line of one exchange, with its line end. Allocates nothing once `out` is large enough.
+    pub fn write_line(&self, entry: &Entry<'_>, clock: &mut Clock, out: &mut Vec<u8>) {
+        match &self.0 {
+            Format::Text(template) => template.append_at(entry, clock, Escape::Log, out),
+            Format::Haproxy => haproxy::append(entry, clock, out),
+            Format::Json => json::append(entry, clock, out),
+        }
+        out.push(b'\n');
+    }
+}
+
+#[cfg(test)]
+mod tests;

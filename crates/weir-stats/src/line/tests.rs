@@ -1,0 +1,281 @@
+//! Lines against what nginx 1.22 and HAProxy 2.6 wrote for the same exchanges.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use super::*;
+use crate::sample::{self, List};
+use crate::{Cause, Concurrency, Micros, Times};
+
+fn line(format: &Line, entry: &Entry<'_>) -> String {
+    let mut out = Vec::new();
+    format.write_line(entry, &mut Clock::utc(), &mut out);
+    String::from_utf8(out).unwrap()
+}
+
+/// An exchange at 20/Nov/2026:19:52:55.007 without anything optional.
+fn bare<'a>(request_line: &'a [u8], request_headers: &'a List) -> Entry<'a> {
+    Entry {
+        started: UNIX_EPOCH + Duration::from_millis(1_795_204_375_007),
+        times: Times::default(),
+        peer: Some(([127, 0, 0, 1], 36376).into()),
+        client: None,
+        request_line,
+        request_headers,
+        body_bytes_sent: 5,
+        tls: None,
+        ..sample::entry()
+    }
+}
+
+fn check_nginx(entry: &Entry<'_>, expected: &str) {
+    assert_eq!(line(&Line::main(), entry), format!("{expected}\n"));
+    let (combined, _) = expected.rsplit_once(" \"").unwrap();
+    assert_eq!(line(&Line::combined(), entry), format!("{combined}\n"));
+}
+
+#[test]
+fn main_and_combined_are_nginx_s() {
+    let none = List(&[]);
+    check_nginx(
+        &bare(b"GET / HTTP/1.1", &none),
+        r#"127.0.0.1 - - [20/Nov/2026:19:52:55 +0000] "GET / HTTP/1.1" 200 5 "-" "-" "-""#,
+    );
+    let headers = List(&[
+        ("Referer", ""),
+        ("User-Agent", "x\"y\\\t"),
+        ("X-Forwarded-For", "1.2.3.4, 5.6.7.8"),
+        ("Authorization", "Basic YWxpY2U6c2VjcmV0"),
+    ]);
+    check_nginx(
+        &bare("GET /a\"b\\c\u{e9}?a=1&b HTTP/1.1".as_bytes(), &headers),
+        concat!(
+            r#"127.0.0.1 - alice [20/Nov/2026:19:52:55 +0000] "GET /a\x22b\x5Cc\xC3\xA9?a=1&b HTTP/1.1" 200 5 "#,
+            r#""" "x\x22y\x5C\x09" "1.2.3.4, 5.6.7.8""#
+        ),
+    );
+    let garbage = Entry { status: 400, body_bytes_sent: 157, ..bare(b"\x16\x03\x01abc", &none) };
+    check_nginx(
+        &garbage,
+        r#"127.0.0.1 - - [20/Nov/2026:19:52:55 +0000] "\x16\x03\x01abc" 400 157 "-" "-" "-""#,
+    );
+    let unix = Entry { peer: None, ..bare(b"GET / HTTP/1.1", &none) };
+    check_nginx(
+        &unix,
+        r#"unix: - - [20/Nov/2026:19:52:55 +0000] "GET / HTTP/1.1" 200 5 "-" "-" "-""#,
+    );
+    let slow = Times { request: Micros(1_001_000), ..Times::default() };
+    let slow =
+        Entry { times: slow, status: 408, body_bytes_sent: 0, ..bare(b"GET / HTTP/1.1", &none) };
+    check_nginx(
+        &slow,
+        r#"127.0.0.1 - - [20/Nov/2026:19:52:56 +0000] "GET / HTTP/1.1" 408 0 "-" "-" "-""#,
+    );
+}
+
+#[test]
+fn variables_are_nginx_s() {
+    let template = "$uri|$args|$request_uri|$arg_a|$cookie_c|$host|$upstream_addr|$request_time|$http_empty|$ssl_protocol";
+    let template = Line::text(Template::parse(template).unwrap());
+    let check = |target: &str, host: &str, headers: &List, expected: &str| {
+        let entry = Entry {
+            target: target.as_bytes(),
+            host: host.as_bytes(),
+            endpoint_address: "",
+            ..bare(b"GET / HTTP/1.1", headers)
+        };
+        assert_eq!(line(&template, &entry), format!("{expected}\n"));
+    };
+    let none = List(&[]);
+    check("/", "A.Example", &none, "/|-|/|-|-|a.example|-|0.000|-|-");
+    let headers = List(&[("Cookie", "z=1; c=2"), ("Empty", "")]);
+    let expected =
+        r"/a\x22b\x5Cc\xC3\xA9|a=1&b|/a\x22b\x5Cc\xC3\xA9?a=1&b|1|2|a.example|-|0.000||-";
+    check("/a\"b\\c\u{e9}?a=1&b", "A.Example", &headers, expected);
+    check("/?", "A.Example", &none, "/|-|/?|-|-|a.example|-|0.000|-|-");
+    check("http://h.example/p?q", "h.example", &none, "/p|q|/p?q|-|-|h.example|-|0.000|-|-");
+}
+
+/// Times in milliseconds, -1 for never; `total` is measured from the first byte.
+fn times(request: i64, queue: i64, connect: i64, response: i64, total: i64) -> Times {
+    let micros = |milliseconds: i64| {
+        if milliseconds < 0 { Micros::NEVER } else { Micros(milliseconds * 1000) }
+    };
+    Times {
+        handshake: Micros(300),
+        idle: Micros(5_000_000),
+        request: micros(request),
+        queue: micros(queue),
+        connect: micros(connect),
+        response: micros(response),
+        data: Micros::NEVER,
+        total: Micros(total * 1000 + 5_000_300),
+    }
+}
+
+struct Case<'a> {
+    names: [&'a str; 3],
+    times: Times,
+    cause: Cause,
+    status: u16,
+    bytes: u64,
+    request: &'a str,
+}
+
+fn check_haproxy(case: &Case<'_>, expected: &str) {
+    let none = List(&[]);
+    let [listener, pool, endpoint] = case.names;
+    let entry = Entry {
+        listener,
+        pool,
+        endpoint,
+        times: case.times,
+        cause: case.cause,
+        status: case.status,
+        bytes_sent: case.bytes,
+        concurrency: Concurrency { process: 1, listener: 1, pool: 0, endpoint: 0 },
+        ..bare(case.request.as_bytes(), &none)
+    };
+    let start = "127.0.0.1:36376 [20/Nov/2026:19:52:55.007] ";
+    assert_eq!(line(&Line::haproxy(), &entry), format!("{start}{expected}\n"));
+}
+
+/// Each expected line is what HAProxy wrote, less its start.
+#[test]
+fn haproxy_lines_of_finished_exchanges() {
+    check_haproxy(
+        &Case {
+            names: ["fe", "be", "s1"],
+            times: times(0, 0, 0, 0, 0),
+            cause: Cause::Complete,
+            status: 200,
+            bytes: 54,
+            request: "GET /be/\"q\\x HTTP/1.1",
+        },
+        r#"fe be/s1 0/0/0/0/0 200 54 - - ---- 1/1/0/0/0 0/0 "GET /be/#22q\x HTTP/1.1""#,
+    );
+    check_haproxy(
+        &Case {
+            names: ["fe", "slow", "s1"],
+            times: times(0, 0, 0, -1, 1001),
+            cause: Cause::ResponseTimeout,
+            status: 504,
+            bytes: 198,
+            request: "GET /slow HTTP/1.1",
+        },
+        r#"fe slow/s1 0/0/0/-1/1001 504 198 - - sH-- 1/1/0/0/0 0/0 "GET /slow HTTP/1.1""#,
+    );
+    check_haproxy(
+        &Case {
+            names: ["fe", "deny", ""],
+            times: times(0, -1, -1, -1, 0),
+            cause: Cause::Denied,
+            status: 403,
+            bytes: 192,
+            request: "GET /deny HTTP/1.1",
+        },
+        r#"fe deny/<NOSRV> 0/-1/-1/-1/0 403 192 - - PR-- 1/1/0/0/0 0/0 "GET /deny HTTP/1.1""#,
+    );
+}
+
+#[test]
+fn haproxy_lines_of_bad_requests() {
+    check_haproxy(
+        &Case {
+            names: ["fe", "", ""],
+            times: times(0, -1, -1, -1, 0),
+            cause: Cause::BadRequest,
+            status: 400,
+            bytes: 0,
+            request: "GET / HTTP/1.1",
+        },
+        r#"fe fe/<NOSRV> -1/-1/-1/-1/0 400 0 - - PR-- 1/1/0/0/0 0/0 "<BADREQ>""#,
+    );
+    check_haproxy(
+        &Case {
+            names: ["fe", "", ""],
+            times: times(-1, -1, -1, -1, 701),
+            cause: Cause::RequestTimeout,
+            status: 408,
+            bytes: 0,
+            request: "",
+        },
+        r#"fe fe/<NOSRV> -1/-1/-1/-1/701 408 0 - - cR-- 1/1/0/0/0 0/0 "<BADREQ>""#,
+    );
+    check_haproxy(
+        &Case {
+            names: ["fe", "slow", "s1"],
+            times: times(0, 0, 0, -1, 200),
+            cause: Cause::ClientGone,
+            status: 0,
+            bytes: 0,
+            request: "POST /#\x01 HTTP/1.1",
+        },
+        r#"fe slow/s1 0/0/0/-1/200 -1 0 - - CH-- 1/1/0/0/0 0/0 "POST /#23#01 HTTP/1.1""#,
+    );
+}
+
+#[test]
+fn haproxy_marks_tls_unix_sockets_and_retries() {
+    let none = List(&[]);
+    let entry = Entry {
+        tls: sample::entry().tls,
+        peer: None,
+        attempts: 3,
+        queue_position: 4,
+        ..bare(b"GET /x HTTP/1.1", &none)
+    };
+    let expected = concat!(
+        "unix:1 [20/Nov/2026:19:52:55.007] fe~ app/app1 -1/-1/-1/-1/0 200 1200 - - ---- 4/3/2/1/2 0/4 ",
+        "\"<BADREQ>\"\n"
+    );
+    assert_eq!(line(&Line::haproxy(), &entry), expected);
+}
+
+#[test]
+fn the_start_is_not_the_time_of_the_line() {
+    let none = List(&[]);
+    let entry = Entry { times: times(0, 0, 0, 900, 1000), ..bare(b"GET / HTTP/1.1", &none) };
+    assert!(line(&Line::haproxy(), &entry).contains("[20/Nov/2026:19:52:55.007]"));
+    assert!(line(&Line::combined(), &entry).contains("[20/Nov/2026:19:52:56 +0000]"));
+}
+
+#[test]
+fn json_has_every_field() {
+    let expected = concat!(
+        r#"{"time":"2009-02-13T23:31:30.007009+00:00","listener":"fe","client":"192.0.2.7","peer":"192.0.2.7:40000","#,
+        r#""local":"10.9.9.9:443","tls":{"resumed":true,"protocol":"TLSv1.3","cipher":"C","group":"G","#,
+        r#""server_name":"S"},"connection_requests":9,"request_id":"id-1","request":"GET /a?b=c HTTP/1.1","#,
+        r#""method":"GET","target":"/a?b=c","protocol":"HTTP/1.1","host":"Shop.Example.com","referer":"http://r/","#,
+        r#""user_agent":"curl/8\"","x_forwarded_for":null,"route":"r","captures":["one","two"],"pool":"app","#,
+        r#""endpoint":"app1","endpoint_address":"10.0.0.1:80","attempts":1,"reused":false,"queue_position":0,"#,
+        r#""status":200,"cause":"complete","bytes_received":80,"bytes_sent":1200,"body_bytes_sent":1024,"worker":3,"#,
+        r#""process_connections":4,"listener_connections":3,"pool_in_flight":2,"endpoint_in_flight":1,"#,
+        r#""t_handshake":null,"t_idle":10,"t_request":1000,"t_queue":500,"t_connect":2000,"t_response":102000,"#,
+        r#""t_data":19000,"t_active":124500,"t_total":124510}"#,
+        "\n"
+    );
+    assert_eq!(line(&Line::json(), &sample::entry()), expected);
+}
+
+#[test]
+fn json_says_null_for_what_is_not_there() {
+    let none = List(&[]);
+    let entry = Entry {
+        peer: Some("[2001:db8::1]:9".parse().unwrap()),
+        local: None,
+        status: 0,
+        pool: "",
+        captures: &[],
+        ..bare(b"", &none)
+    };
+    let text = line(&Line::json(), &entry);
+    for part in [
+        r#""client":"2001:db8::1","peer":"[2001:db8::1]:9","local":null,"tls":null"#,
+        r#""request":null"#,
+        r#""captures":[],"pool":null"#,
+        r#""status":null"#,
+        r#""t_total":null"#,
+    ] {
+        assert!(text.contains(part), "{part} is not in {text}");
+    }
+}

@@ -1,0 +1,314 @@
+//! What each variable is for one exchange.
+
+use std::net::IpAddr;
+use std::sync::LazyLock;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::variable::{Kind, Plain};
+use crate::{Clock, Entry, Escape, Micros, Variable, escape, number};
+
+/// A value before it is text.
+pub(crate) enum Value<'a> {
+    /// Not there: `-` in logs, nothing elsewhere.
+    Absent,
+    /// A phase never reached: `-` everywhere.
+    Never,
+    /// Bytes from outside.
+    Bytes(&'a [u8]),
+    /// Bytes from outside, to be written in lower case.
+    Lower(&'a [u8]),
+    /// A decimal number.
+    Number(u64),
+    /// At least three digits.
+    Status(u64),
+    /// Milliseconds, as seconds with a fraction.
+    Seconds(u64),
+    Address(IpAddr),
+    /// The user of `Basic` credentials, still in base64.
+    BasicUser(&'a [u8]),
+    TimeLocal(SystemTime),
+    TimeIso(SystemTime),
+}
+
+impl Value<'_> {
+    pub(crate) fn append(&self, clock: &mut Clock, how: Escape, out: &mut Vec<u8>) {
+        match *self {
+            Self::Absent if how == Escape::Log => out.push(b'-'),
+            Self::Absent => {}
+            Self::Never => out.push(b'-'),
+            Self::Bytes(bytes) => escape::append(bytes, how, out),
+            Self::Lower(bytes) => {
+                let start = out.len();
+                escape::append(bytes, how, out);
+                // Escapes such as `\xC3` keep their case; only letters of the value itself are lowered.
+                if matches!(how, Escape::None | Escape::Header) || bytes.is_ascii() {
+                    out[start..].make_ascii_lowercase();
+                }
+            }
+            Self::Number(number) => number::append(number, out),
+            Self::Status(status) => number::append_three(status, out),
+            Self::Seconds(milliseconds) => number::append_seconds(milliseconds, out),
+            Self::Address(address) => number::append_address(address, out),
+            Self::BasicUser(encoded) => append_basic_user(encoded, how, out),
+            Self::TimeLocal(time) => clock.append_common(time, out),
+            Self::TimeIso(time) => clock.append_iso(time, out),
+        }
+    }
+}
+
+fn text(text: &str) -> Value<'_> {
+    if text.is_empty() { Value::Absent } else { Value::Bytes(text.as_bytes()) }
+}
+
+fn filled(bytes: &[u8]) -> Value<'_> {
+    if bytes.is_empty() { Value::Absent } else { Value::Bytes(bytes) }
+}
+
+fn found(bytes: Option<&[u8]>) -> Value<'_> {
+    bytes.map_or(Value::Absent, Value::Bytes)
+}
+
+fn micros(span: Micros) -> Value<'static> {
+    span.reached().map_or(Value::Never, Value::Number)
+}
+
+fn seconds(spans: &[Micros]) -> Value<'static> {
+    let sum = spans.iter().map(|span| span.reached()).sum::<Option<u64>>();
+    sum.map_or(Value::Absent, |microseconds| Value::Seconds(microseconds / 1000))
+}
+
+pub(crate) fn of<'a>(variable: &Variable, entry: &Entry<'a>) -> Value<'a> {
+    match &variable.0 {
+        Kind::Plain(plain) => of_plain(*plain, entry),
+        Kind::Argument(name) => found(argument(query(entry.target).unwrap_or_default(), name)),
+        Kind::RequestHeader(name) => found(entry.request_headers.value(name)),
+        Kind::ResponseHeader(name) => found(entry.response_headers.value(name)),
+        Kind::Cookie(name) => {
+            found(entry.request_headers.value("cookie").and_then(|line| cookie(line, name)))
+        }
+        Kind::Capture(index) => found(entry.captures.get(*index).copied()),
+    }
+}
+
+fn of_plain<'a>(plain: Plain, entry: &Entry<'a>) -> Value<'a> {
+    match plain {
+        Plain::RemoteAddr => remote_address(entry),
+        Plain::RemotePort => {
+            remote_port(entry).map_or(Value::Absent, |port| Value::Number(u64::from(port)))
+        }
+        Plain::RemoteUser => basic_credentials(entry).map_or(Value::Absent, Value::BasicUser),
+        Plain::TimeLocal => Value::TimeLocal(written_at(entry)),
+        Plain::TimeIso8601 => Value::TimeIso(written_at(entry)),
+        Plain::Msec => {
+            let since = written_at(entry).duration_since(UNIX_EPOCH).unwrap_or_default();
+            Value::Seconds(since.as_millis() as u64)
+        }
+        Plain::Request => filled(entry.request_line),
+        Plain::RequestMethod => filled(entry.method),
+        Plain::RequestUri => filled(origin_form(entry.target)),
+        Plain::Uri => filled(path(entry.target)),
+        // nginx takes the empty query of `/?` for none.
+        Plain::Args => filled(query(entry.target).unwrap_or_default()),
+        Plain::Host if entry.host.is_empty() => Value::Absent,
+        Plain::Host => Value::Lower(entry.host),
+        Plain::Status => Value::Status(u64::from(entry.status)),
+        Plain::BodyBytesSent => Value::Number(entry.body_bytes_sent),
+        Plain::BytesSent => Value::Number(entry.bytes_sent),
+        Plain::RequestLength => Value::Number(entry.bytes_received),
+        Plain::RequestTime => Value::Seconds(entry.times.elapsed() / 1000),
+        Plain::Scheme => Value::Bytes(if entry.tls.is_some() { b"https" } else { b"http" }),
+        Plain::ServerProtocol => text(entry.protocol),
+        Plain::ServerPort => {
+            entry.local.map_or(Value::Absent, |local| Value::Number(u64::from(local.port())))
+        }
+        Plain::ServerAddr => entry.local.map_or(Value::Absent, |local| Value::Address(local.ip())),
+        Plain::RequestId => text(entry.request_id),
+        Plain::ConnectionRequests => Value::Number(entry.connection_requests),
+        Plain::Pid => Value::Number(u64::from(std::process::id())),
+        Plain::Hostname => text(hostname()),
+        Plain::Listener => text(entry.listener),
+        Plain::Route => text(entry.route),
+        Plain::Cause => Value::Bytes(entry.cause.as_str().as_bytes()),
+        Plain::QueuePosition => Value::Number(u64::from(entry.queue_position)),
+        Plain::Worker => Value::Number(entry.worker as u64),
+        _ => of_upstream(plain, entry),
+    }
+}
+
+fn of_upstream<'a>(plain: Plain, entry: &Entry<'a>) -> Value<'a> {
+    let times = &entry.times;
+    match plain {
+        Plain::Pool => text(entry.pool),
+        Plain::Endpoint => text(entry.endpoint),
+        Plain::Attempts => Value::Number(u64::from(entry.attempts)),
+        Plain::UpstreamAddr => text(entry.endpoint_address),
+        Plain::UpstreamConnectTime => seconds(&[times.connect]),
+        Plain::UpstreamHeaderTime => seconds(&[times.connect, times.response]),
+        Plain::UpstreamResponseTime => seconds(&[times.connect, times.response, times.data]),
+        Plain::Handshake => micros(times.handshake),
+        Plain::Idle => micros(times.idle),
+        Plain::RequestSpan => micros(times.request),
+        Plain::Queue => micros(times.queue),
+        Plain::Connect => micros(times.connect),
+        Plain::Response => micros(times.response),
+        Plain::Data => micros(times.data),
+        Plain::Active => micros(times.active()),
+        Plain::Total => micros(times.total),
+        _ => of_tls(plain, entry),
+    }
+}
+
+fn of_tls<'a>(plain: Plain, entry: &Entry<'a>) -> Value<'a> {
+    let Some(tls) = entry.tls else { return Value::Absent };
+    match plain {
+        Plain::SslProtocol => text(tls.protocol),
+        Plain::SslCipher => text(tls.cipher),
+        Plain::SslServerName => text(tls.server_name),
+        Plain::SslCurve => text(tls.group),
+        Plain::SslSessionReused => Value::Bytes(if tls.resumed { b"r" } else { b"." }),
+        _ => Value::Absent,
+    }
+}
+
+/// nginx stamps a line when it is written; so do we, without asking the clock again.
+fn written_at(entry: &Entry<'_>) -> SystemTime {
+    entry.started + Duration::from_micros(entry.times.elapsed())
+}
+
+fn remote_address<'a>(entry: &Entry<'a>) -> Value<'a> {
+    let peer = entry.peer.map(|peer| peer.ip());
+    entry.client.or(peer).map_or(Value::Bytes(b"unix:"), Value::Address)
+}
+
+/// The peer's port, unless a trusted proxy spoke for somebody else.
+pub(crate) fn remote_port(entry: &Entry<'_>) -> Option<u16> {
+    let peer = entry.peer?;
+    let same = entry.client.is_none_or(|client| client.to_canonical() == peer.ip().to_canonical());
+    same.then(|| peer.port())
+}
+
+/// The target in origin form: `http://host/path?query` without scheme and authority.
+fn origin_form(target: &[u8]) -> &[u8] {
+    if target.first() == Some(&b'/') {
+        return target;
+    }
+    let Some(scheme) = target.windows(3).position(|window| window == b"://") else { return target };
+    let after = &target[scheme + 3..];
+    let end = after.iter().position(|byte| matches!(byte, b'/' | b'?')).unwrap_or(after.len());
+    if end == after.len() { b"/" } else { &after[end..] }
+}
+
+fn path(target: &[u8]) -> &[u8] {
+    let target = origin_form(target);
+    let end = target.iter().position(|byte| *byte == b'?').unwrap_or(target.len());
+    &target[..end]
+}
+
+fn query(target: &[u8]) -> Option<&[u8]> {
+    let at = target.iter().position(|byte| *byte == b'?')?;
+    target.get(at + 1..)
+}
+
+fn argument<'a>(query: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    query.split(|byte| *byte == b'&').find_map(|pair| named_pair(pair, name))
+}
+
+fn cookie<'a>(line: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    line.split(|byte| matches!(byte, b';' | b','))
+        .find_map(|pair| named_pair(pair.trim_ascii(), name))
+}
+
+/// nginx compares names of arguments and cookies without regard to case.
+fn named_pair<'a>(pair: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    let equals = pair.iter().position(|byte| *byte == b'=')?;
+    pair[..equals].eq_ignore_ascii_case(name.as_bytes()).then(|| &pair[equals + 1..])
+}
+
+/// The base64 of `Authorization: Basic …` when it has a user.
+fn basic_credentials<'a>(entry: &Entry<'a>) -> Option<&'a [u8]> {
+    let line = entry.request_headers.value("authorization")?;
+    let scheme = line.get(..6)?;
+    let encoded = line.get(6..)?.trim_ascii();
+    let decoded = scheme.eq_ignore_ascii_case(b"basic ") && decode_user(encoded, &mut |_| {});
+    decoded.then_some(encoded)
+}
+
+fn append_basic_user(encoded: &[u8], how: Escape, out: &mut Vec<u8>) {
+    decode_user(encoded, &mut |byte| escape::append(&[byte], how, out));
+}
+
+/// Gives each byte before the colon to `take`; false when it is no base64 or there is no colon.
+fn decode_user(encoded: &[u8], take: &mut dyn FnMut(u8)) -> bool {
+    let (mut bits, mut count) = (0_u32, 0_u32);
+    for byte in encoded {
+        let digit = match byte {
+            b'A'..=b'Z' => byte - b'A',
+            b'a'..=b'z' => byte - b'a' + 26,
+            b'0'..=b'9' => byte - b'0' + 52,
+            b'+' => 62,
+            b'/' => 63,
+            _ => return false,
+        };
+        bits = bits << 6 | u32::from(digit);
+        count += 6;
+        if count >= 8 {
+            count -= 8;
+            match (bits >> count) as u8 {
+                b':' => return true,
+                decoded => take(decoded),
+            }
+        }
+    }
+    false
+}
+
+fn hostname() -> &'static str {
+    static HOSTNAME: LazyLock<String> = LazyLock::new(|| {
+        std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned()
+    });
+    &HOSTNAME
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_are_taken_apart() {
+        let check = |target: &str, expected: (&str, &str, Option<&str>)| {
+            let target = target.as_bytes();
+            assert_eq!(origin_form(target), expected.0.as_bytes());
+            assert_eq!(path(target), expected.1.as_bytes());
+            assert_eq!(query(target), expected.2.map(str::as_bytes));
+        };
+        check("/a?b=c?d", ("/a?b=c?d", "/a", Some("b=c?d")));
+        check("/a", ("/a", "/a", None));
+        check("/a?", ("/a?", "/a", Some("")));
+        check("http://host/a?b", ("/a?b", "/a", Some("b")));
+        check("http://host", ("/", "/", None));
+        check("*", ("*", "*", None));
+        check("/x://y", ("/x://y", "/x://y", None));
+    }
+
+    #[test]
+    fn arguments_and_cookies_are_found_whole() {
+        assert_eq!(argument(b"ab=1&b=2&b=3", "b"), Some(&b"2"[..]));
+        assert_eq!(argument(b"b&B=", "b"), Some(&b""[..]));
+        assert_eq!(argument(b"", "b"), None);
+        assert_eq!(cookie(b"a=1; SRV=s2;x=3", "SRV"), Some(&b"s2"[..]));
+        assert_eq!(cookie(b"XSRV=1", "SRV"), None);
+    }
+
+    #[test]
+    fn a_user_needs_base64_and_a_colon() {
+        let user = |encoded: &str| {
+            let mut out = Vec::new();
+            decode_user(encoded.as_bytes(), &mut |byte| out.push(byte))
+                .then(|| String::from_utf8(out).unwrap())
+        };
+        assert_eq!(user("YWxpY2U6c2VjcmV0").as_deref(), Some("alice"));
+        assert_eq!(user("Og==").as_deref(), Some(""));
+        assert_eq!(user("YWxpY2U="), None);
+        assert_eq!(user("!!!!"), None);
+    }
+}

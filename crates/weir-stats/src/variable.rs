@@ -1,0 +1,301 @@
+//! The names that may follow a `$`: nginx's where it has one, ours for what only we know. Names and
+//! documentation only; what each one is for an exchange stands in `value.rs`.
+
+use std::fmt;
+use std::sync::LazyLock;
+
+/// A variable that takes no name of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Plain {
+    RemoteAddr,
+    RemotePort,
+    RemoteUser,
+    TimeLocal,
+    TimeIso8601,
+    Msec,
+    Request,
+    RequestMethod,
+    RequestUri,
+    Uri,
+    Args,
+    Host,
+    Status,
+    BodyBytesSent,
+    BytesSent,
+    RequestLength,
+    RequestTime,
+    UpstreamAddr,
+    UpstreamConnectTime,
+    UpstreamHeaderTime,
+    UpstreamResponseTime,
+    Scheme,
+    ServerProtocol,
+    ServerPort,
+    ServerAddr,
+    SslProtocol,
+    SslCipher,
+    SslServerName,
+    SslCurve,
+    SslSessionReused,
+    RequestId,
+    ConnectionRequests,
+    Pid,
+    Hostname,
+    Listener,
+    Route,
+    Pool,
+    Endpoint,
+    Cause,
+    Attempts,
+    QueuePosition,
+    Worker,
+    Handshake,
+    Idle,
+    RequestSpan,
+    Queue,
+    Connect,
+    Response,
+    Data,
+    Active,
+    Total,
+}
+
+/// One line for each variable; parser, reference and suggestions are drawn from it.
+const PLAIN: &[(&str, Plain, &str)] = &[
+    (
+        "remote_addr",
+        Plain::RemoteAddr,
+        "address of the client, after trusted proxies were followed",
+    ),
+    (
+        "remote_port",
+        Plain::RemotePort,
+        "port of the client; absent when a trusted proxy told the address",
+    ),
+    ("remote_user", Plain::RemoteUser, "user name of Basic authentication, unchecked"),
+    ("time_local", Plain::TimeLocal, "local time of the line, `20/Nov/2026:19:15:00 +0000`"),
+    ("time_iso8601", Plain::TimeIso8601, "local time of the line, `2026-11-20T19:15:00+00:00`"),
+    ("msec", Plain::Msec, "time of the line in seconds since 1970 with milliseconds"),
+    ("request", Plain::Request, "the request line as received"),
+    ("request_method", Plain::RequestMethod, "method"),
+    ("request_uri", Plain::RequestUri, "path and query as received"),
+    ("uri", Plain::Uri, "path as received, without the query"),
+    ("args", Plain::Args, "query as received, without the `?`"),
+    ("host", Plain::Host, "host asked for, lower case, without the port"),
+    ("status", Plain::Status, "status of the response, three digits"),
+    ("body_bytes_sent", Plain::BodyBytesSent, "bytes of the response body sent"),
+    ("bytes_sent", Plain::BytesSent, "bytes of the response sent, head and body"),
+    ("request_length", Plain::RequestLength, "bytes of the request received, head and body"),
+    (
+        "request_time",
+        Plain::RequestTime,
+        "first byte of the request to the end, seconds with milliseconds",
+    ),
+    ("upstream_addr", Plain::UpstreamAddr, "address of the endpoint"),
+    (
+        "upstream_connect_time",
+        Plain::UpstreamConnectTime,
+        "time to connect to the endpoint, seconds",
+    ),
+    (
+        "upstream_header_time",
+        Plain::UpstreamHeaderTime,
+        "start of the connect to the response head, seconds",
+    ),
+    (
+        "upstream_response_time",
+        Plain::UpstreamResponseTime,
+        "start of the connect to the last byte, seconds",
+    ),
+    ("scheme", Plain::Scheme, "`http` or `https`, as the client spoke to us"),
+    ("server_protocol", Plain::ServerProtocol, "protocol of the request, `HTTP/1.1`"),
+    ("server_port", Plain::ServerPort, "port the client reached us at"),
+    ("server_addr", Plain::ServerAddr, "address the client reached us at"),
+    ("ssl_protocol", Plain::SslProtocol, "TLS version of the client connection, `TLSv1.3`"),
+    ("ssl_cipher", Plain::SslCipher, "TLS cipher suite of the client connection"),
+    ("ssl_server_name", Plain::SslServerName, "server name the client asked for in TLS"),
+    ("ssl_curve", Plain::SslCurve, "TLS key exchange group, `X25519MLKEM768`"),
+    ("ssl_session_reused", Plain::SslSessionReused, "`r` when a TLS session was resumed, else `.`"),
+    ("request_id", Plain::RequestId, "id of the request"),
+    (
+        "connection_requests",
+        Plain::ConnectionRequests,
+        "number of this request on its connection, from 1",
+    ),
+    ("pid", Plain::Pid, "process id of Weir"),
+    ("hostname", Plain::Hostname, "name of this machine"),
+    ("listener", Plain::Listener, "name of the listener"),
+    ("route", Plain::Route, "name of the route"),
+    ("pool", Plain::Pool, "name of the pool"),
+    ("endpoint", Plain::Endpoint, "name of the endpoint"),
+    ("cause", Plain::Cause, "why the exchange ended, one word"),
+    ("attempts", Plain::Attempts, "attempts made at endpoints"),
+    (
+        "queue_position",
+        Plain::QueuePosition,
+        "position in the pool's queue at arrival; 0 is straight through",
+    ),
+    ("worker", Plain::Worker, "number of the worker, from 0"),
+    ("t_handshake", Plain::Handshake, "accept to the end of the TLS handshake, µs"),
+    ("t_idle", Plain::Idle, "idle before the first byte of the request, µs"),
+    ("t_request", Plain::RequestSpan, "first byte to the end of the request head, µs"),
+    ("t_queue", Plain::Queue, "request head to a slot at an endpoint, µs"),
+    ("t_connect", Plain::Connect, "slot to a connected endpoint, µs"),
+    ("t_response", Plain::Response, "request sent to response head, µs"),
+    ("t_data", Plain::Data, "response head to its last byte, µs"),
+    ("t_active", Plain::Active, "request + queue + connect + response + data, µs"),
+    ("t_total", Plain::Total, "accept, or end of the previous response, to the end, µs"),
+];
+
+/// Variables whose name goes on with one of the user's: prefix, how the reference shows it, documentation.
+const PREFIXED: &[(&str, &str, &str)] = &[
+    ("arg_", "arg_NAME", "value of a query parameter, as received"),
+    ("http_", "http_NAME", "value of a request header; `_` stands for `-`"),
+    ("sent_http_", "sent_http_NAME", "value of a response header; `_` stands for `-`"),
+    ("cookie_", "cookie_NAME", "value of a request cookie"),
+];
+
+/// What one `$…` of a template stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Variable(pub(crate) Kind);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Plain(Plain),
+    Argument(Box<str>),
+    RequestHeader(Box<str>),
+    ResponseHeader(Box<str>),
+    Cookie(Box<str>),
+    /// A group of the route's path regex, from 0 for `$1`.
+    Capture(usize),
+}
+
+impl Variable {
+    /// The variable of that name, without its dollar; `None` when there is none.
+    pub fn named(name: &str) -> Option<Self> {
+        if let [digit @ b'1'..=b'9'] = name.as_bytes() {
+            return Some(Self(Kind::Capture(usize::from(digit - b'1'))));
+        }
+        if let Some((_, plain, _)) = PLAIN.iter().find(|(word, ..)| *word == name) {
+            return Some(Self(Kind::Plain(*plain)));
+        }
+        let (prefix, rest) =
+            PREFIXED.iter().find_map(|(prefix, ..)| Some((*prefix, name.strip_prefix(prefix)?)))?;
+        if rest.is_empty() {
+            return None;
+        }
+        let header = || rest.replace('_', "-").into_boxed_str();
+        Some(Self(match prefix {
+            "arg_" => Kind::Argument(rest.into()),
+            "http_" => Kind::RequestHeader(header()),
+            "sent_http_" => Kind::ResponseHeader(header()),
+            _ => Kind::Cookie(rest.into()),
+        }))
+    }
+
+    /// Names that suggestions may offer, without their dollar.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        PLAIN.iter().map(|(name, ..)| *name)
+    }
+
+    /// Every variable with its documentation, for the reference page. `NAME` and `1` … `9` are shown as such.
+    pub fn reference() -> &'static [(&'static str, &'static str)] {
+        static REFERENCE: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
+            let plain = PLAIN.iter().map(|(name, _, doc)| (*name, *doc));
+            let prefixed = PREFIXED.iter().map(|(_, shown, doc)| (*shown, *doc));
+            plain.chain(prefixed).chain([("1 … 9", "group of the route's path regex")]).collect()
+        });
+        &REFERENCE
+    }
+
+    /// Whether it is known only once the response head is there.
+    pub fn needs_response(&self) -> bool {
+        use Plain::{
+            BodyBytesSent, BytesSent, Cause, Data, RequestTime, Response, Status, Total,
+            UpstreamHeaderTime, UpstreamResponseTime,
+        };
+        match &self.0 {
+            Kind::ResponseHeader(_) => true,
+            Kind::Plain(plain) => matches!(
+                plain,
+                BodyBytesSent
+                    | BytesSent
+                    | Cause
+                    | Data
+                    | RequestTime
+                    | Response
+                    | Status
+                    | Total
+                    | UpstreamHeaderTime
+                    | UpstreamResponseTime
+            ),
+            _ => false,
+        }
+    }
+
+    /// Whether a response header is looked at.
+    pub(crate) fn is_response_header(&self) -> bool {
+        matches!(self.0, Kind::ResponseHeader(_))
+    }
+
+    /// Whether a clock is needed to write it.
+    pub(crate) fn is_time(&self) -> bool {
+        matches!(self.0, Kind::Plain(Plain::TimeLocal | Plain::TimeIso8601))
+    }
+}
+
+impl fmt::Display for Variable {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Kind::Plain(plain) => {
+                let name = PLAIN
+                    .iter()
+                    .find(|(_, known, _)| known == plain)
+                    .map_or("", |(name, ..)| *name);
+                write!(formatter, "${name}")
+            }
+            Kind::Argument(name) => write!(formatter, "$arg_{name}"),
+            Kind::RequestHeader(name) => write!(formatter, "$http_{}", name.replace('-', "_")),
+            Kind::ResponseHeader(name) => {
+                write!(formatter, "$sent_http_{}", name.replace('-', "_"))
+            }
+            Kind::Cookie(name) => write!(formatter, "$cookie_{name}"),
+            Kind::Capture(index) => write!(formatter, "${}", index + 1),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_leads_to_its_variable_and_back() {
+        for name in Variable::names() {
+            assert_eq!(Variable::named(name).unwrap().to_string(), format!("${name}"));
+        }
+        for name in ["arg_a", "http_x_forwarded_for", "sent_http_x_cache", "cookie_SRV", "1", "9"] {
+            assert_eq!(Variable::named(name).unwrap().to_string(), format!("${name}"));
+        }
+    }
+
+    #[test]
+    fn no_name_is_defined_twice() {
+        let mut names: Vec<_> = Variable::names().collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), PLAIN.len());
+    }
+
+    #[test]
+    fn what_is_no_name_is_refused() {
+        for name in ["", "0", "10", "http_", "arg_", "remote", "Remote_addr"] {
+            assert_eq!(Variable::named(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_reference_has_each_name_once() {
+        assert_eq!(Variable::reference().len(), PLAIN.len() + PREFIXED.len() + 1);
+    }
+}
