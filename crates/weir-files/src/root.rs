@@ -180,13 +180,11 @@ fn refusal(errno: Errno) -> io::Result<Answer> {
 
 fn open(root: BorrowedFd<'_>, path: &[u8], patience: Patience) -> Result<(OwnedFd, Stat), Errno> {
     let file = match open_beneath(root, path, patience) {
-        // An old kernel, or a sandbox that does not know the call.
-        Err(Errno::NOSYS | Errno::PERM) if patience == Patience::MayBlock => {
+        // An old kernel, a sandbox that does not know the call, or renames without end elsewhere.
+        Err(Errno::NOSYS | Errno::PERM | Errno::AGAIN) if patience == Patience::MayBlock => {
             open_step_by_step(root, path)
         }
-        Err(Errno::NOSYS | Errno::PERM | Errno::INVAL) if patience == Patience::CachedOnly => {
-            Err(Errno::AGAIN)
-        }
+        Err(errno) if patience == Patience::CachedOnly => Err(as_would_block(errno)),
         outcome => outcome,
     }?;
     let stat = fstat(&file)?;

@@ -96,7 +96,8 @@ async fn open<N: Net>(
         None => Transport::Plain(stream),
         Some(config) => {
             let handshake = Box::pin(TlsAcceptor::from(config.clone()).accept(stream));
-            let stream = before(&mut alarm, began + listener.timeouts.handshake, handshake).await.ok()?.ok()?;
+            let mut stream = before(&mut alarm, began + listener.timeouts.handshake, handshake).await.ok()?.ok()?;
+            stream.get_mut().1.set_buffer_limit(Some(crate::limits::LARGE_BUFFER));
             Transport::Server(Box::new(stream))
         }
     };

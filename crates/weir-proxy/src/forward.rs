@@ -1,24 +1,255 @@
-//! standin
-use weir_wire::{Framing, RequestHead, ResponseHead, encode};
-pub enum BodyFraming { None, Length(u64), Chunked, Close, AsReceived }
-pub fn write_interim_head(head: &ResponseHead, bytes: &[u8], out: &mut Vec<u8>) { encode::status_line(out, head.status); for h in head.forwarded(bytes) { encode::parsed_header(out, bytes, h); } out.extend_from_slice(b"\r\n"); }
-pub fn write_request_head(head: &RequestHead, bytes: &[u8], framing: Framing, client: Option<std::net::IpAddr>, id: &str, tls: bool, out: &mut Vec<u8>) {
-  encode::request_line(out, head.method_span.of(bytes), head.target.of(bytes));
-  encode::header(out, b"Host", head.host.of(bytes));
-  for h in head.forwarded(bytes) { encode::parsed_header(out, bytes, h); }
-  if let Some(c) = client { use std::io::Write; out.extend_from_slice(b"X-Forwarded-For: "); let _ = write!(out, "{c}\r\n"); }
-  encode::header(out, b"X-Forwarded-Proto", if tls { b"https" } else { b"http" });
-  encode::header(out, b"X-Forwarded-Host", head.host.of(bytes));
-  encode::header(out, b"X-Request-Id", id.as_bytes());
-  match framing { Framing::Length(n) => encode::content_length(out, n), Framing::Chunked => encode::transfer_chunked(out), _ => {} }
-  if head.upgrade { encode::header(out, b"Connection", b"upgrade"); if let Some(v) = head.header(bytes, "upgrade") { encode::header(out, b"Upgrade", v); } }
-  out.extend_from_slice(b"\r\n");
+//! Heads as they go on: a request's to an endpoint, a response's to the client. Lines that belong to one connection stay behind
+//! (`weir_wire` says which), the configuration's edits are applied, and framing is written from what the body really does.
+//!
+//! It decides nothing: who is trusted, how a body is framed and whether a connection stays are the caller's words. It allocates only
+//! where `out` must grow.
+
+use weir_config::model::{Forwarded, RequestId};
+use weir_stats::Entry;
+use weir_wire::{Header, Known, RequestHead, ResponseHead, TargetForm, Version, encode};
+
+use crate::client_address::PeerTrust;
+use crate::client_headers;
+use crate::edits::Edits;
+
+/// How the next hop learns where the body ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyFraming {
+    /// There is no body, and no line about it.
+    None,
+    /// `Content-Length`.
+    Length(u64),
+    /// `Transfer-Encoding: chunked`.
+    Chunked,
+    /// The connection's end. Responses only.
+    Close,
+    /// No body follows, but the length that the endpoint told is passed on: responses to HEAD, and 304.
+    AsReceived,
 }
-pub fn write_response_head(head: &ResponseHead, bytes: &[u8], framing: &BodyFraming, keep_alive: bool, http10: bool, out: &mut Vec<u8>) {
-  encode::status_line(out, head.status);
-  for h in head.forwarded(bytes) { encode::parsed_header(out, bytes, h); }
-  match framing { BodyFraming::Length(n) => encode::content_length(out, *n), BodyFraming::Chunked => encode::transfer_chunked(out), BodyFraming::AsReceived => if let Some(n) = head.content_length { encode::content_length(out, n) }, _ => {} }
-  if head.status == 101 { encode::header(out, b"Connection", b"upgrade"); if let Some(v) = head.header(bytes, "upgrade") { encode::header(out, b"Upgrade", v); } }
-  else if !keep_alive { encode::header(out, b"Connection", b"close"); } else if http10 { encode::header(out, b"Connection", b"keep-alive"); }
-  out.extend_from_slice(b"\r\n");
+
+/// What the head says of its connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConnectionLine {
+    /// Nothing: it stays open, as HTTP/1.1 has it.
+    None,
+    /// `Connection: close`.
+    Close,
+    /// `Connection: keep-alive`, for HTTP/1.0 clients.
+    KeepAlive,
+    /// `Connection: Upgrade`, and the received `Upgrade` line.
+    Upgrade,
+}
+
+/// What a request head to an endpoint is written from.
+#[derive(Clone, Copy)]
+pub struct UpstreamHead<'a> {
+    /// The head as received.
+    pub head: &'a RequestHead,
+    /// The bytes its spans lie in.
+    pub bytes: &'a [u8],
+    /// The exchange so far: variables, `peer`, `tls`, `request_id` and `endpoint_address` are taken from it.
+    pub entry: &'a Entry<'a>,
+    /// The listener's forwarding headers.
+    pub forwarded: &'a Forwarded,
+    /// The listener's request id header.
+    pub request_id: &'a RequestId,
+    /// The route's changes.
+    pub edits: &'a Edits,
+    /// Whether the peer's forwarding headers are believed.
+    pub trust: PeerTrust,
+    /// How the body will be sent.
+    pub framing: BodyFraming,
+    /// What to say of the endpoint's connection.
+    pub connection: ConnectionLine,
+}
+
+/// Appends the request head for an endpoint.
+///
+/// The target goes on as it was received, in origin form. `Host` is the client's, unless it is edited or, from HTTP/1.0, missing: then it
+/// is the endpoint's address.
+pub fn write_request_head(input: &UpstreamHead<'_>, out: &mut Vec<u8>) {
+    let (head, bytes) = (input.head, input.bytes);
+    write_request_line(head, bytes, out);
+    write_host(input, out);
+    let id_header = input.request_id.header.as_deref().unwrap_or_default();
+    let mut lines = Lines::new(bytes);
+    for header in head.forwarded(bytes) {
+        let name = header.name.of(bytes);
+        let stays = client_headers::replaces(input, header) || input.edits.drops(name);
+        if !stays && !name.eq_ignore_ascii_case(id_header.as_bytes()) {
+            lines.push(header, out);
+        }
+    }
+    lines.flush(out);
+    client_headers::write(input, out);
+    if !id_header.is_empty() && !input.edits.drops(id_header.as_bytes()) {
+        encode::header(out, id_header.as_bytes(), input.entry.request_id.as_bytes());
+    }
+    input.edits.write(input.entry, out);
+    match input.framing {
+        BodyFraming::Length(length) => encode::content_length(out, length),
+        BodyFraming::Chunked => encode::transfer_chunked(out),
+        BodyFraming::None | BodyFraming::Close | BodyFraming::AsReceived => {}
+    }
+    write_connection(input.connection, (bytes, &head.headers), out);
+    out.extend_from_slice(encode::HEAD_END);
+}
+
+/// What a response head to the client is written from.
+#[derive(Clone, Copy)]
+pub struct DownstreamHead<'a> {
+    /// The head as received.
+    pub head: &'a ResponseHead,
+    /// The bytes its spans lie in.
+    pub bytes: &'a [u8],
+    /// The exchange so far, for variables and the request id.
+    pub entry: &'a Entry<'a>,
+    /// The route's changes.
+    pub edits: &'a Edits,
+    /// Header that tells the client the request id; `None` tells nothing.
+    pub request_id_header: Option<&'a str>,
+    /// The value of `Date`, for a response that came without.
+    pub date: &'a [u8],
+    /// How the body will be sent.
+    pub framing: BodyFraming,
+    /// What to say of the client's connection.
+    pub connection: ConnectionLine,
+}
+
+/// Appends the response head for the client: the endpoint's status, reason, `Server` and `Date`, without `Via`.
+pub fn write_response_head(input: &DownstreamHead<'_>, out: &mut Vec<u8>) {
+    let (head, bytes) = (input.head, input.bytes);
+    write_status_line(head, bytes, out);
+    let id_header = input.request_id_header.unwrap_or_default();
+    let mut dated = false;
+    let mut lines = Lines::new(bytes);
+    for header in head.forwarded(bytes) {
+        let name = header.name.of(bytes);
+        dated |= header.known == Known::Date;
+        if !input.edits.drops(name) && !name.eq_ignore_ascii_case(id_header.as_bytes()) {
+            lines.push(header, out);
+        }
+    }
+    lines.flush(out);
+    if !dated && !input.edits.drops(b"date") && head.status >= 200 {
+        encode::header(out, b"Date", input.date);
+    }
+    if !id_header.is_empty() && !input.edits.drops(id_header.as_bytes()) {
+        encode::header(out, id_header.as_bytes(), input.entry.request_id.as_bytes());
+    }
+    input.edits.write(input.entry, out);
+    match (input.framing, head.content_length) {
+        (BodyFraming::Length(length), _) | (BodyFraming::AsReceived, Some(length)) => {
+            encode::content_length(out, length);
+        }
+        (BodyFraming::Chunked, _) => encode::transfer_chunked(out),
+        _ => {}
+    }
+    write_connection(input.connection, (bytes, &head.headers), out);
+    out.extend_from_slice(encode::HEAD_END);
+}
+
+/// Appends an interim response (1xx other than 101): its own lines, no edits and no framing.
+pub fn write_interim_head(head: &ResponseHead, bytes: &[u8], out: &mut Vec<u8>) {
+    write_status_line(head, bytes, out);
+    let mut lines = Lines::new(bytes);
+    head.forwarded(bytes).for_each(|header| lines.push(header, out));
+    lines.flush(out);
+    out.extend_from_slice(encode::HEAD_END);
+}
+
+fn write_request_line(head: &RequestHead, bytes: &[u8], out: &mut Vec<u8>) {
+    let method = head.method_span.of(bytes);
+    if head.form != TargetForm::Absolute {
+        encode::request_line(out, method, head.target.of(bytes));
+        return;
+    }
+    out.extend_from_slice(method);
+    out.push(b' ');
+    // RFC 9112 section 3.2.4: without path and query, OPTIONS asks about the server as a whole.
+    match (head.path.is_empty(), head.query) {
+        (true, None) if method == b"OPTIONS" => out.push(b'*'),
+        _ => out.extend_from_slice(head.path_text(bytes)),
+    }
+    if let Some(query) = head.query {
+        out.push(b'?');
+        out.extend_from_slice(query.of(bytes));
+    }
+    out.extend_from_slice(b" HTTP/1.1\r\n");
+}
+
+fn write_host(input: &UpstreamHead<'_>, out: &mut Vec<u8>) {
+    if input.edits.write_host(input.entry, out) {
+        return;
+    }
+    let asked = input.head.host.of(input.bytes);
+    let endpoint = input.entry.endpoint_address;
+    out.extend_from_slice(b"Host: ");
+    out.extend_from_slice(match asked {
+        b"" if endpoint.is_empty() || endpoint.contains('/') => b"localhost",
+        b"" => endpoint.as_bytes(),
+        asked => asked,
+    });
+    out.extend_from_slice(b"\r\n");
+}
+
+fn write_status_line(head: &ResponseHead, bytes: &[u8], out: &mut Vec<u8>) {
+    match head.reason.of(bytes) {
+        b"" => encode::status_line(out, head.status),
+        reason => encode::status_line_as(out, Version::Http11, head.status, reason),
+    }
+}
+
+fn write_connection(line: ConnectionLine, (bytes, headers): (&[u8], &[Header]), out: &mut Vec<u8>) {
+    match line {
+        ConnectionLine::None => {}
+        ConnectionLine::Close => out.extend_from_slice(b"Connection: close\r\n"),
+        ConnectionLine::KeepAlive => out.extend_from_slice(b"Connection: keep-alive\r\n"),
+        ConnectionLine::Upgrade => {
+            out.extend_from_slice(b"Connection: Upgrade\r\n");
+            for header in headers.iter().filter(|header| header.known == Known::Upgrade) {
+                encode::header(out, b"Upgrade", header.value.of(bytes));
+            }
+        }
+    }
+}
+
+/// Copies lines of a parsed head as they came; neighbours go in one piece.
+struct Lines<'a> {
+    bytes: &'a [u8],
+    start: usize,
+    end: usize,
+}
+
+impl<'a> Lines<'a> {
+    fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, start: 0, end: 0 }
+    }
+
+    #[inline]
+    fn push(&mut self, header: &Header, out: &mut Vec<u8>) {
+        let start = header.name.start as usize;
+        // Two bytes between a value and the next name can only be the line's end.
+        if self.end == self.start || start != self.end + 2 {
+            self.flush(out);
+            self.start = start;
+        }
+        if header.value.is_empty() {
+            // The span of an empty value may lie anywhere, so such a line is written out.
+            self.end = self.start.max(start.saturating_sub(2));
+            self.flush(out);
+            out.extend_from_slice(header.name.of(self.bytes));
+            out.extend_from_slice(b":\r\n");
+        } else {
+            self.end = header.value.end as usize;
+        }
+    }
+
+    fn flush(&mut self, out: &mut Vec<u8>) {
+        if self.end > self.start {
+            out.extend_from_slice(self.bytes.get(self.start..self.end).unwrap_or_default());
+            out.extend_from_slice(b"\r\n");
+        }
+        self.start = self.end;
+    }
 }

@@ -1,30 +1,22 @@
 //! The data plane: workers, listeners, connections, exchanges, TLS. It opens no file of its own accord, resolves
 //! no name and knows no admin interface.
+#![cfg_attr(
+    not(test),
+    deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)
+)]
 
-mod accept;
-mod alarm;
-mod attempt;
-pub mod bind;
-mod buffers;
-mod client_address;
-pub mod compile;
-mod connection;
-mod conversation;
-mod exchange;
-mod forward;
-mod idle;
-mod limits;
-mod local;
-pub mod net;
-pub mod os_net;
-mod pump;
-mod record;
-mod reply;
-mod request_id;
-mod response;
-mod route;
-pub mod shared;
-pub mod start;
+pub mod client_address;
+mod client_headers;
+mod condition;
+pub mod edits;
+pub mod forward;
+mod http_date;
+mod percent;
+pub mod reply;
+pub mod request_id;
+pub mod route;
+#[cfg(test)]
+mod sample;
 pub mod tls;
 mod transport;
 mod tunnel;

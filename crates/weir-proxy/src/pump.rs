@@ -257,21 +257,23 @@ impl Pump {
         source: &mut R,
         buffers: &Buffers,
     ) -> Poll<Result<(), PumpFailure>> {
-        let most = match self.decoder {
+        // The read may take more than is left: a read that does not fill its buffer tells the reactor that the socket is empty,
+        // and what is beyond the body is kept as surplus.
+        let expected = match self.decoder {
             Decoder::Length(left) => usize::try_from(left).unwrap_or(usize::MAX),
-            _ => usize::MAX,
+            _ => 0,
         };
         if self.at == self.raw.len() && self.direct.is_empty() {
             self.raw.clear();
             self.at = 0;
         }
         if self.raw.capacity() == 0 {
-            self.raw = if most > SMALL_BUFFER { buffers.large() } else { buffers.small() };
+            self.raw = if expected > SMALL_BUFFER { buffers.large() } else { buffers.small() };
         } else if self.raw.len() == self.raw.capacity() {
             // Only a first chunk line that fills a whole buffer gets here.
             return Poll::Ready(Err(PumpFailure::Malformed));
         }
-        let read = match poll_read_into(source, context, &mut self.raw, most) {
+        let read = match poll_read_into(source, context, &mut self.raw, usize::MAX) {
             Poll::Pending => {
                 if self.raw.is_empty() {
                     buffers.give_back(std::mem::take(&mut self.raw));

@@ -1,17 +1,263 @@
-//! standin
+//! What Weir answers itself: refusals, fixed responses, redirects. One small page per status, or the configured one. Which
+//! status a cause has is `weir_stats::Cause::status`; what a file answers is `weir-files`'.
+
+use std::io;
+use std::path::Path;
+
+use weir_config::model::ErrorPage;
+use weir_stats::Entry;
 use weir_wire::{encode, reason_phrase};
-#[derive(Default)] pub struct HttpDate;
-pub struct Reply<'a> { pub status: u16, pub body: Option<(&'a [u8], &'a str)>, pub headers: Vec<(&'a str, &'a [u8])> }
-impl<'a> Reply<'a> {
- pub fn status(status: u16) -> Self { Self { status, body: None, headers: vec![] } }
- pub fn body(mut self, b: &'a [u8], t: &'a str) -> Self { self.body = Some((b, t)); self }
- pub fn header(mut self, n: &'a str, v: &'a [u8]) -> Self { self.headers.push((n, v)); self }
- pub fn write(&self, keep_alive: bool, head_only: bool, out: &mut Vec<u8>) -> usize {
-  let page = format!("{} {}\n", self.status, reason_phrase(self.status));
-  let (body, kind) = self.body.unwrap_or((page.as_bytes(), "text/plain"));
-  encode::status_line(out, self.status); encode::header(out, b"Content-Type", kind.as_bytes()); encode::content_length(out, body.len() as u64);
-  for (n, v) in &self.headers { encode::header(out, n.as_bytes(), v); }
-  if !keep_alive { encode::header(out, b"Connection", b"close"); }
-  out.extend_from_slice(b"\r\n"); if !head_only { out.extend_from_slice(body); body.len() } else { 0 }
- }
+
+use crate::edits::Edits;
+use crate::forward::ConnectionLine;
+pub use crate::http_date::HttpDate;
+
+const HTML: &str = "text/html; charset=utf-8";
+
+/// Own pages for statuses that Weir answers itself, read when the configuration is loaded.
+#[derive(Clone, Debug, Default)]
+pub struct ErrorPages {
+    /// Sorted by status.
+    pages: Box<[(u16, Page)]>,
 }
+
+#[derive(Clone, Debug)]
+struct Page {
+    content_type: &'static str,
+    body: std::sync::Arc<[u8]>,
+}
+
+impl ErrorPages {
+    /// Reads the pages; of two for one status the last is taken, so that what is written further down refines.
+    pub(crate) fn load(
+        pages: &[ErrorPage],
+        read: &dyn Fn(&Path) -> io::Result<Vec<u8>>,
+    ) -> Result<Self, String> {
+        let mut all: Vec<(u16, Page)> = Vec::new();
+        for page in pages {
+            let body = read(&page.page)
+                .map_err(|error| format!("error page {}: {error}", page.page.display()))?;
+            let loaded = Page { content_type: content_type(&page.page), body: body.into() };
+            all.retain(|(status, _)| !page.statuses.contains(status));
+            all.extend(page.statuses.iter().map(|status| (*status, loaded.clone())));
+        }
+        all.sort_by_key(|(status, _)| *status);
+        all.dedup_by_key(|(status, _)| *status);
+        Ok(Self { pages: all.into() })
+    }
+
+    fn page(&self, status: u16) -> Option<&Page> {
+        let at = self.pages.binary_search_by_key(&status, |(status, _)| *status).ok()?;
+        self.pages.get(at).map(|(_, page)| page)
+    }
+}
+
+/// The type of a page by its file's ending; a page is HTML unless it says otherwise.
+fn content_type(path: &Path) -> &'static str {
+    match path.extension().and_then(|ending| ending.to_str()) {
+        Some("json") => "application/json",
+        Some("txt") => "text/plain; charset=utf-8",
+        Some("xml") => "application/xml",
+        _ => HTML,
+    }
+}
+
+/// Whether the request wants to see the body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyWanted {
+    /// It does.
+    Yes,
+    /// HEAD: only what would be said about it.
+    HeadOnly,
+}
+
+/// An answer of our own.
+#[derive(Clone, Copy, Debug)]
+pub struct Reply<'a> {
+    status: u16,
+    body: Option<(&'a str, &'a [u8])>,
+    location: Option<&'a [u8]>,
+    allow: Option<&'a str>,
+    retry_after_seconds: Option<u64>,
+    connection: ConnectionLine,
+    body_wanted: BodyWanted,
+}
+
+impl<'a> Reply<'a> {
+    /// This status, with the page configured for it or its own.
+    pub fn of(status: u16) -> Self {
+        Self {
+            status,
+            body: None,
+            location: None,
+            allow: None,
+            retry_after_seconds: None,
+            connection: ConnectionLine::None,
+            body_wanted: BodyWanted::Yes,
+        }
+    }
+
+    /// With a body of its own.
+    #[must_use]
+    pub fn with_body(self, content_type: &'a str, body: &'a [u8]) -> Self {
+        Self { body: Some((content_type, body)), ..self }
+    }
+
+    /// With `Location`.
+    #[must_use]
+    pub fn with_location(self, location: &'a [u8]) -> Self {
+        Self { location: Some(location), ..self }
+    }
+
+    /// With `Allow`, for 405.
+    #[must_use]
+    pub fn with_allow(self, methods: &'a str) -> Self {
+        Self { allow: Some(methods), ..self }
+    }
+
+    /// With `Retry-After`.
+    #[must_use]
+    pub fn with_retry_after(self, seconds: u64) -> Self {
+        Self { retry_after_seconds: Some(seconds), ..self }
+    }
+
+    /// Says this of the connection.
+    #[must_use]
+    pub fn with_connection(self, connection: ConnectionLine) -> Self {
+        Self { connection, ..self }
+    }
+
+    /// For a request of this kind.
+    #[must_use]
+    pub fn with_body_wanted(self, body_wanted: BodyWanted) -> Self {
+        Self { body_wanted, ..self }
+    }
+
+    /// Appends the whole response and says how many bytes of it are body.
+    pub fn write(&self, surroundings: &ReplySurroundings<'_>, out: &mut Vec<u8>) -> usize {
+        let body = self.body(surroundings.pages);
+        let edits = surroundings.edits;
+        encode::status_line(out, self.status);
+        write_line(edits, b"Server", b"weir", out);
+        write_line(edits, b"Date", surroundings.date, out);
+        if let Some(location) = self.location {
+            write_line(edits, b"Location", location, out);
+        }
+        if let Some(methods) = self.allow {
+            write_line(edits, b"Allow", methods.as_bytes(), out);
+        }
+        if let Some(seconds) = self.retry_after_seconds
+            && !edits.drops(b"retry-after")
+        {
+            out.extend_from_slice(b"Retry-After: ");
+            encode::decimal(out, seconds);
+            out.extend_from_slice(b"\r\n");
+        }
+        if let Some(name) = surroundings.request_id_header {
+            write_line(edits, name.as_bytes(), surroundings.entry.request_id.as_bytes(), out);
+        }
+        if let Some(body) = &body {
+            write_line(edits, b"Content-Type", body.content_type().as_bytes(), out);
+        }
+        edits.write(surroundings.entry, out);
+        if let Some(body) = &body {
+            encode::content_length(out, body.len() as u64);
+        }
+        match self.connection {
+            ConnectionLine::None | ConnectionLine::Upgrade => {}
+            ConnectionLine::Close => out.extend_from_slice(b"Connection: close\r\n"),
+            ConnectionLine::KeepAlive => out.extend_from_slice(b"Connection: keep-alive\r\n"),
+        }
+        out.extend_from_slice(encode::HEAD_END);
+        let head_end = out.len();
+        match body {
+            Some(body) if self.body_wanted == BodyWanted::Yes => body.write(out),
+            _ => {}
+        }
+        out.len() - head_end
+    }
+
+    /// `None` where the status has no body (RFC 9110 section 15.3.5 and 15.4.5).
+    fn body<'b>(&self, pages: &'b ErrorPages) -> Option<Body<'b>>
+    where
+        'a: 'b,
+    {
+        if matches!(self.status, 100..200 | 204 | 304) {
+            return None;
+        }
+        Some(match (self.body, pages.page(self.status)) {
+            (Some((content_type, body)), _) => Body::Given(content_type, body),
+            (None, Some(page)) => Body::Given(page.content_type, &page.body),
+            (None, None) => Body::OwnPage(self.status),
+        })
+    }
+}
+
+/// What every reply on a listener shares.
+#[derive(Clone, Copy)]
+pub struct ReplySurroundings<'a> {
+    /// The listener's pages.
+    pub pages: &'a ErrorPages,
+    /// The route's changes to responses, or the listener's where there is no route.
+    pub edits: &'a Edits,
+    /// The exchange, for variables and the request id.
+    pub entry: &'a Entry<'a>,
+    /// Header that tells the client the request id; `None` tells nothing.
+    pub request_id_header: Option<&'a str>,
+    /// The value of `Date`.
+    pub date: &'a [u8],
+}
+
+fn write_line(edits: &Edits, name: &[u8], value: &[u8], out: &mut Vec<u8>) {
+    if !edits.drops(name) {
+        encode::header(out, name, value);
+    }
+}
+
+enum Body<'a> {
+    Given(&'a str, &'a [u8]),
+    /// The small page of a status: its number and its reason, nothing about who says so.
+    OwnPage(u16),
+}
+
+impl Body<'_> {
+    fn content_type(&self) -> &str {
+        match self {
+            Self::Given(content_type, _) => content_type,
+            Self::OwnPage(_) => HTML,
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::Given(_, body) => body.len(),
+            Self::OwnPage(status) => {
+                let text = "404 ".len() + reason_phrase(*status).len();
+                PAGE.iter().map(|piece| piece.len()).sum::<usize>() + 2 * text
+            }
+        }
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Given(_, body) => out.extend_from_slice(body),
+            Self::OwnPage(status) => {
+                let [before, between, after] = PAGE;
+                for piece in [before, between] {
+                    out.extend_from_slice(piece.as_bytes());
+                    encode::decimal(out, (*status).into());
+                    out.push(b' ');
+                    out.extend_from_slice(reason_phrase(*status).as_bytes());
+                }
+                out.extend_from_slice(after.as_bytes());
+            }
+        }
+    }
+}
+
+/// A status's own page, around the two places where it is named.
+const PAGE: [&str; 3] = [
+    "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>",
+    "</title>\n<h1>",
+    "</h1>\n</html>\n",
+];

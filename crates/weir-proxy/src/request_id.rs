@@ -1,6 +1,126 @@
-//! standin
-#[derive(Default)] pub struct RequestId([u8; 32], usize);
-impl RequestId { pub fn as_str(&self) -> &str { std::str::from_utf8(&self.0[..self.1]).unwrap_or("") } }
-pub struct RequestIdSource(fastrand::Rng);
-impl RequestIdSource { pub fn new(seed: u64) -> Self { Self(fastrand::Rng::with_seed(seed)) }
- pub fn next(&mut self) -> RequestId { let v = self.0.u128(..); let mut b=[0;32]; for i in 0..32 { b[i] = b"0123456789abcdef"[((v >> (i*4)) & 15) as usize]; } RequestId(b, 32) } }
+//! The request id (W-06): taken over from a trusted peer, else made by the worker. Who is trusted is decided in `client_address.rs`.
+
+use smallvec::SmallVec;
+
+use crate::client_address::PeerTrust;
+use crate::route::RequestView;
+
+/// Longest id taken over, bytes.
+const LONGEST: usize = 128;
+const DIGITS: &[u8; 16] = b"0123456789abcdef";
+
+/// One request's id: visible ASCII, 32 hexadecimal digits when it is ours.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RequestId {
+    text: SmallVec<[u8; 36]>,
+}
+
+impl RequestId {
+    /// The id as text; empty before there is one.
+    pub fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.text).unwrap_or_default()
+    }
+
+    /// An id that a peer sent, when it is a sane token.
+    fn taken_over(value: &[u8]) -> Option<Self> {
+        let sane = (1..=LONGEST).contains(&value.len()) && value.iter().all(u8::is_ascii_graphic);
+        sane.then(|| Self { text: SmallVec::from_slice(value) })
+    }
+}
+
+/// Makes ids, like nginx's `$request_id`: 128 bits nobody else's are. They tell requests apart; they are no secret.
+#[derive(Debug)]
+pub struct RequestIdSource {
+    high: fastrand::Rng,
+    low: fastrand::Rng,
+}
+
+impl RequestIdSource {
+    /// A source for one worker. The same seed gives the same ids, so every worker of every process needs its own.
+    pub fn new(seed: u64) -> Self {
+        let mut low = fastrand::Rng::with_seed(seed);
+        // The two sequences must not be the same one shifted.
+        let high = fastrand::Rng::with_seed(low.u64(..).rotate_left(32) ^ 0x9e37_79b9_7f4a_7c15);
+        Self { high, low }
+    }
+
+    /// The id of this request: what a trusted peer sent in the header `name`, else a new one.
+    pub fn id_of(
+        &mut self,
+        trust: PeerTrust,
+        name: Option<&str>,
+        view: &RequestView<'_>,
+    ) -> RequestId {
+        let sent = match (trust, name) {
+            (PeerTrust::Trusted, Some(name)) => view.head.header(view.bytes, name),
+            _ => None,
+        };
+        sent.and_then(RequestId::taken_over).unwrap_or_else(|| self.next_id())
+    }
+
+    /// A new id.
+    pub fn next_id(&mut self) -> RequestId {
+        let mut text = [0; 32];
+        let number = u128::from(self.high.u64(..)) << 64 | u128::from(self.low.u64(..));
+        for (place, byte) in text.iter_mut().rev().enumerate() {
+            let digit = (number >> (4 * place)) as usize & 15;
+            *byte = DIGITS.get(digit).copied().unwrap_or(b'0');
+        }
+        RequestId { text: SmallVec::from_slice(&text) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+    use crate::sample::Request;
+
+    #[test]
+    fn ids_are_32_digits_and_differ() {
+        let (mut first, mut second) = (RequestIdSource::new(1), RequestIdSource::new(2));
+        let ids: HashSet<String> = (0..1000)
+            .flat_map(|_| [first.next_id(), second.next_id()])
+            .map(|id| id.as_str().to_owned())
+            .collect();
+        assert_eq!(ids.len(), 2000);
+        let hexadecimal = |id: &String| {
+            id.len() == 32 && id.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+        };
+        assert!(ids.iter().all(hexadecimal));
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_ids() {
+        let ids = |seed| {
+            let mut source = RequestIdSource::new(seed);
+            [source.next_id(), source.next_id()]
+        };
+        assert_eq!(ids(7), ids(7));
+        assert_ne!(ids(7), ids(8));
+    }
+
+    fn check(trust: PeerTrust, name: Option<&str>, sent: &str, taken: bool) {
+        let request =
+            Request::new(&format!("GET / HTTP/1.1\r\nHost: a\r\nX-Request-ID: {sent}\r\n\r\n"));
+        let id = RequestIdSource::new(1).id_of(trust, name, &request.view());
+        assert_eq!(id.as_str() == sent, taken, "{sent}");
+        assert!(taken || id.as_str().len() == 32);
+    }
+
+    #[test]
+    fn a_trusted_peer_may_choose_a_sane_id() {
+        use PeerTrust::{Trusted, Untrusted};
+        let name = Some("x-request-id");
+        check(Trusted, name, "abc-123", true);
+        check(Trusted, name, &"a".repeat(128), true);
+        check(Trusted, name, &"a".repeat(129), false);
+        check(Trusted, name, "a b", false);
+        check(Trusted, name, "a\u{e9}", false);
+        check(Trusted, name, "", false);
+        check(Trusted, None, "abc", false);
+        check(Trusted, Some("X-Other"), "abc", false);
+        check(Untrusted, name, "abc", false);
+    }
+}

@@ -1,21 +1,303 @@
-//! standin
-use std::io; use std::net::IpAddr; use std::path::Path; use std::sync::Arc;
+//! Which route a request takes (R-01…04). Hosts first, then routes top to bottom; the first match wins. Everything that can be
+//! prepared is prepared once per snapshot; what a route leads to is done elsewhere.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::Arc;
+
 use smallvec::SmallVec;
-use weir_config::model;
-use weir_stats::{Headers, Template};
+use weir_config::model::{AccessRule, Action, Files, Listener, Redirect, Respond, Route};
+use weir_config::pattern::HostPattern;
+use weir_stats::{Entry, Escape, Headers, Template};
 use weir_wire::RequestHead;
-pub struct RequestView<'a> { pub head: &'a RequestHead, pub bytes: &'a [u8], pub client: Option<IpAddr> }
-impl Headers for RequestView<'_> { fn value(&self, name: &str) -> Option<&[u8]> { self.head.header(self.bytes, name) } }
-pub struct Router { routes: Vec<CompiledRoute> }
-pub struct CompiledRoute { pub name: Arc<str>, pub action: CompiledAction, pub access: Vec<model::AccessRule> }
-pub enum CompiledAction { Pool(usize), Respond(CompiledRespond), Redirect(CompiledRedirect), Files(usize) }
-pub struct CompiledRespond { pub status: u16, pub body: Option<Template>, pub content_type: String }
-pub struct CompiledRedirect { pub status: u16, pub to: Template }
-impl Router {
-    pub fn compile(listener: &model::Listener, _read: &dyn Fn(&Path) -> io::Result<Vec<u8>>) -> Result<Self, String> {
-        Ok(Self { routes: listener.default.iter().map(|r| CompiledRoute { name: r.name.as_str().into(), access: vec![], action: match &r.action { model::Action::Pool(p) => CompiledAction::Pool(*p), model::Action::Respond(r) => CompiledAction::Respond(CompiledRespond{status: r.status, body: r.body.clone(), content_type: r.content_type.clone()}), model::Action::Redirect(r) => CompiledAction::Redirect(CompiledRedirect{status:r.status,to:r.to.clone()}), model::Action::Files(_) => CompiledAction::Files(0) } }).collect() })
-    }
-    pub fn route<'a>(&'a self, _view: &RequestView<'_>) -> Option<&'a CompiledRoute> { self.routes.first() }
-    pub fn files(&self) -> Vec<model::Files> { vec![] }
+
+pub use crate::condition::Captures;
+use crate::condition::{Condition, Subject};
+use crate::edits::{Direction, Edits, uses_captures};
+use crate::percent::{PathBuffer, normal_path};
+use crate::reply::ErrorPages;
+
+/// A request as routing and variables see it.
+#[derive(Clone, Copy)]
+pub struct RequestView<'a> {
+    /// The parsed head.
+    pub head: &'a RequestHead,
+    /// The bytes its spans lie in.
+    pub bytes: &'a [u8],
+    /// The client after trusted hops; `None` on a Unix socket.
+    pub client: Option<IpAddr>,
 }
-impl CompiledRoute { pub fn captures<'a>(&self, _view: &RequestView<'a>) -> SmallVec<[&'a [u8]; 9]> { SmallVec::new() } }
+
+impl Headers for RequestView<'_> {
+    fn value(&self, name: &str) -> Option<&[u8]> {
+        self.head.header(self.bytes, name)
+    }
+}
+
+/// A route, ready to be taken.
+#[derive(Clone, Debug)]
+pub struct CompiledRoute {
+    /// Its name in logs.
+    pub name: Arc<str>,
+    /// Where it leads.
+    pub action: CompiledAction,
+    /// Allow and deny, first match wins.
+    pub access: Vec<AccessRule>,
+    /// Changes to the request, the listener's before its own.
+    pub request_edits: Edits,
+    /// Changes to the response, the listener's before its own.
+    pub response_edits: Edits,
+    /// Whether one of its own texts shows a group of its path regex, so that [`CompiledRoute::captures`] is wanted before them.
+    pub uses_captures: bool,
+    condition: Condition,
+}
+
+/// Where a route leads.
+#[derive(Clone, Debug)]
+pub enum CompiledAction {
+    /// To a pool, by index in the configuration.
+    Pool(usize),
+    /// A fixed response.
+    Respond(CompiledRespond),
+    /// A redirect.
+    Redirect(CompiledRedirect),
+    /// Static files, by index in [`Router::files`].
+    Files(usize),
+}
+
+/// A fixed response.
+#[derive(Clone, Debug)]
+pub struct CompiledRespond {
+    /// Its status.
+    pub status: u16,
+    /// Its `Content-Type`.
+    pub content_type: Box<str>,
+    body: Option<Template>,
+}
+
+impl CompiledRespond {
+    /// Its body, made in `scratch` if it has variables; `None` is the status's own page.
+    pub fn body<'a>(&'a self, entry: &Entry<'_>, scratch: &'a mut Vec<u8>) -> Option<&'a [u8]> {
+        let template = self.body.as_ref()?;
+        Some(template.constant().unwrap_or_else(|| {
+            scratch.clear();
+            template.append(entry, Escape::None, scratch);
+            scratch
+        }))
+    }
+}
+
+/// A redirect.
+#[derive(Clone, Debug)]
+pub struct CompiledRedirect {
+    /// 301, 302, 303, 307 or 308.
+    pub status: u16,
+    to: Template,
+}
+
+impl CompiledRedirect {
+    /// Its `Location`, made in `scratch`.
+    pub fn location<'a>(&self, entry: &Entry<'_>, scratch: &'a mut Vec<u8>) -> &'a [u8] {
+        scratch.clear();
+        self.to.append(entry, Escape::Header, scratch);
+        scratch
+    }
+}
+
+/// A listener's routes.
+#[derive(Debug)]
+pub struct Router {
+    /// Routes of each host block, in order.
+    sites: Box<[Box<[CompiledRoute]>]>,
+    default: Box<[CompiledRoute]>,
+    /// The first host block that names this host, in lower case and without trailing dot.
+    exact: HashMap<Box<[u8]>, usize>,
+    /// Patterns that are no plain name, with their host block, in order.
+    patterns: Box<[(usize, HostPattern)]>,
+    files: Vec<Files>,
+    pages: ErrorPages,
+    response_edits: Edits,
+    needs_path: bool,
+}
+
+impl Router {
+    /// Prepares a listener's routes; `read` gives the contents of error pages.
+    ///
+    /// # Errors
+    /// A sentence for the operator: a page that cannot be read, or a header edit that cannot be.
+    pub fn compile(
+        listener: &Listener,
+        read: &dyn Fn(&Path) -> io::Result<Vec<u8>>,
+    ) -> Result<Self, String> {
+        let mut files = Vec::new();
+        let mut compile = |routes: &[Route]| -> Result<Box<[CompiledRoute]>, String> {
+            routes.iter().map(|route| compile_route(listener, route, &mut files)).collect()
+        };
+        let default = compile(&listener.default)?;
+        let sites = listener
+            .sites
+            .iter()
+            .map(|site| compile(&site.routes))
+            .collect::<Result<Box<[_]>, _>>()?;
+        let (mut exact, mut patterns) = (HashMap::new(), Vec::new());
+        for (number, site) in listener.sites.iter().enumerate() {
+            for host in &site.hosts {
+                match plain_name(host) {
+                    Some(name) => _ = exact.entry(name).or_insert(number),
+                    None => patterns.push((number, host.clone())),
+                }
+            }
+        }
+        let needs_path =
+            sites.iter().chain([&default]).flatten().any(|route| route.condition.needs_path());
+        Ok(Self {
+            sites,
+            default,
+            exact,
+            patterns: patterns.into(),
+            files,
+            pages: ErrorPages::load(&listener.error_pages, read)?,
+            response_edits: Edits::compile(Direction::Response, &listener.response_headers)?,
+            needs_path,
+        })
+    }
+
+    /// The route that the request takes; `None` is 404.
+    pub fn route<'a>(&'a self, view: &RequestView<'_>) -> Option<&'a CompiledRoute> {
+        let routes = self.routes_for(view.head.host.of(view.bytes));
+        match routes {
+            [first, ..] if first.condition.is_always() => return Some(first),
+            [] => return None,
+            _ => {}
+        }
+        let mut buffer = PathBuffer::new();
+        let path = if self.needs_path {
+            normal_path(view.head.path_text(view.bytes), &mut buffer)
+        } else {
+            b"/"
+        };
+        let subject = Subject { view, path };
+        routes.iter().find(|route| route.condition.holds(subject))
+    }
+
+    /// What its `files` routes serve, by the index of [`CompiledAction::Files`].
+    pub fn files(&self) -> &[Files] {
+        &self.files
+    }
+
+    /// Own pages for statuses.
+    pub fn pages(&self) -> &ErrorPages {
+        &self.pages
+    }
+
+    /// The listener's changes to responses where no route was found.
+    pub fn response_edits(&self) -> &Edits {
+        &self.response_edits
+    }
+
+    /// The routes of the first host block that serves `host`, else the default ones.
+    fn routes_for(&self, host: &[u8]) -> &[CompiledRoute] {
+        if self.sites.is_empty() {
+            return &self.default;
+        }
+        let named = self.named_site(host);
+        let before = named.unwrap_or(usize::MAX);
+        let patterns = self.patterns.iter().take_while(|(number, _)| *number < before);
+        let matching = patterns
+            .into_iter()
+            .find(|(_, pattern)| pattern.matches(host))
+            .map(|(number, _)| *number);
+        let site = matching.or(named).and_then(|number| self.sites.get(number));
+        site.unwrap_or(&self.default)
+    }
+
+    fn named_site(&self, host: &[u8]) -> Option<usize> {
+        if self.exact.is_empty() {
+            return None;
+        }
+        let mut name: SmallVec<[u8; 64]> = SmallVec::from_slice(bare_host(host));
+        name.make_ascii_lowercase();
+        self.exact.get(name.as_slice()).copied()
+    }
+}
+
+impl CompiledRoute {
+    /// Whether its path rule has groups at all.
+    pub fn has_captures(&self) -> bool {
+        self.condition.has_groups()
+    }
+
+    /// The groups `$1`…`$9` of its path regex for a request that took it; `None` where it has none.
+    pub fn captures(&self, view: &RequestView<'_>) -> Option<Captures> {
+        if !self.has_captures() {
+            return None;
+        }
+        let mut buffer = PathBuffer::new();
+        let path = normal_path(view.head.path_text(view.bytes), &mut buffer);
+        self.condition.groups(Subject { view, path }).map(|groups| Captures::of(&groups))
+    }
+}
+
+fn compile_route(
+    listener: &Listener,
+    route: &Route,
+    files: &mut Vec<Files>,
+) -> Result<CompiledRoute, String> {
+    let explain = |error| format!("route {}: {error}", route.name);
+    let request_edits = listener.request_headers.iter().chain(&route.request_headers);
+    let response_edits = listener.response_headers.iter().chain(&route.response_headers);
+    let request_edits = Edits::compile(Direction::Request, request_edits).map_err(explain)?;
+    let response_edits = Edits::compile(Direction::Response, response_edits).map_err(explain)?;
+    let shown = match &route.action {
+        Action::Respond(respond) => respond.body.as_ref().is_some_and(uses_captures),
+        Action::Redirect(redirect) => uses_captures(&redirect.to),
+        Action::Pool(_) | Action::Files(_) => false,
+    };
+    Ok(CompiledRoute {
+        name: route.name.as_str().into(),
+        action: compile_action(&route.action, files),
+        access: route.access.clone(),
+        uses_captures: shown || request_edits.uses_captures() || response_edits.uses_captures(),
+        request_edits,
+        response_edits,
+        condition: Condition::compile(&route.when),
+    })
+}
+
+fn compile_action(action: &Action, files: &mut Vec<Files>) -> CompiledAction {
+    match action {
+        Action::Pool(pool) => CompiledAction::Pool(*pool),
+        Action::Respond(Respond { status, body, content_type }) => {
+            CompiledAction::Respond(CompiledRespond {
+                status: *status,
+                content_type: content_type.as_str().into(),
+                body: body.clone(),
+            })
+        }
+        Action::Redirect(Redirect { status, to }) => {
+            CompiledAction::Redirect(CompiledRedirect { status: *status, to: to.clone() })
+        }
+        Action::Files(directory) => {
+            files.push(directory.clone());
+            CompiledAction::Files(files.len() - 1)
+        }
+    }
+}
+
+/// The name a pattern stands for, in the form that [`Router`] looks up, if it is one name.
+fn plain_name(pattern: &HostPattern) -> Option<Box<[u8]>> {
+    let text = pattern.as_str();
+    (!text.starts_with(['*', '~'])).then(|| bare_host(text.as_bytes()).to_ascii_lowercase().into())
+}
+
+/// A host without its port and its trailing dot; an IPv6 literal keeps its brackets.
+pub fn bare_host(host: &[u8]) -> &[u8] {
+    let end = match host.first() {
+        Some(b'[') => memchr::memchr(b']', host).map_or(host.len(), |at| at + 1),
+        _ => memchr::memchr(b':', host).unwrap_or(host.len()),
+    };
+    let name = host.get(..end).unwrap_or(host);
+    name.strip_suffix(b".").unwrap_or(name)
+}

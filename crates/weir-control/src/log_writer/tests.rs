@@ -11,7 +11,7 @@ use weir_stats::LogBatch;
 
 use super::*;
 
-const DEADLINE: Duration = Duration::from_secs(60);
+const DEADLINE: Duration = Duration::from_mins(1);
 
 fn log(to: LogTarget) -> AccessLog {
     AccessLog { name: "access".to_owned(), to, format: LogFormat::Combined }

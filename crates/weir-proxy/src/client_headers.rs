@@ -1,0 +1,162 @@
+//! What an endpoint is told of the client (W-03): `X-Forwarded-For`, `-Proto`, `-Host` and `Forwarded` (RFC 7239).
+//!
+//! A trusted peer's lines are continued, anybody else's are dropped, also those that Weir does not write itself (`X-Forwarded-*`,
+//! `X-Real-IP`): an endpoint must be able to believe what it sees. Where these headers are switched off, a trusted peer's lines pass as
+//! they came.
+
+use std::io::Write;
+use std::net::IpAddr;
+
+use weir_wire::{Header, Known, encode};
+
+use crate::client_address::PeerTrust;
+use crate::forward::UpstreamHead;
+
+/// Whether a received line of this name does not go up as it came.
+#[inline]
+pub(crate) fn replaces(input: &UpstreamHead<'_>, header: &Header) -> bool {
+    match header.known {
+        Known::XForwardedFor | Known::XForwardedHost | Known::XForwardedProto => {
+            input.trust == PeerTrust::Untrusted || input.forwarded.x_forwarded
+        }
+        Known::Forwarded => input.trust == PeerTrust::Untrusted || input.forwarded.forwarded,
+        Known::XForwardedPort | Known::XRealIp => input.trust == PeerTrust::Untrusted,
+        Known::Other => {
+            let prefix = header.name.of(input.bytes).get(..PREFIX.len());
+            prefix.is_some_and(|prefix| prefix.eq_ignore_ascii_case(PREFIX))
+                && input.trust == PeerTrust::Untrusted
+        }
+        _ => false,
+    }
+}
+
+const PREFIX: &[u8] = b"x-forwarded-";
+
+/// Appends the lines that the listener sends.
+pub(crate) fn write(input: &UpstreamHead<'_>, out: &mut Vec<u8>) {
+    if input.forwarded.x_forwarded {
+        write_for(input, out);
+        let scheme = if input.entry.tls.is_some() { b"https".as_slice() } else { b"http" };
+        write_kept(input, (b"X-Forwarded-Proto", Known::XForwardedProto), scheme, out);
+        write_kept(
+            input,
+            (b"X-Forwarded-Host", Known::XForwardedHost),
+            input.head.host.of(input.bytes),
+            out,
+        );
+    }
+    if input.forwarded.forwarded && !input.edits.drops(b"forwarded") {
+        write_forwarded(input, out);
+    }
+}
+
+/// The list as far as it is believed, and the peer. A peer without an address adds nothing.
+fn write_for(input: &UpstreamHead<'_>, out: &mut Vec<u8>) {
+    if input.edits.drops(b"x-forwarded-for") {
+        return;
+    }
+    let start = out.len();
+    out.extend_from_slice(b"X-Forwarded-For: ");
+    let empty = out.len();
+    for value in believed(input, Known::XForwardedFor) {
+        out.extend_from_slice(value);
+        out.extend_from_slice(b", ");
+    }
+    match input.entry.peer {
+        Some(peer) => write_address(peer.ip(), out),
+        None => out.truncate(out.len() - if out.len() > empty { 2 } else { 0 }),
+    }
+    if out.len() == empty {
+        out.truncate(start);
+    } else {
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+/// What a trusted peer says, else what we know, if anything.
+fn write_kept(
+    input: &UpstreamHead<'_>,
+    (name, known): (&[u8], Known),
+    ours: &[u8],
+    out: &mut Vec<u8>,
+) {
+    if input.edits.drops(name) {
+        return;
+    }
+    let value = believed(input, known).next().unwrap_or(ours);
+    if !value.is_empty() {
+        encode::header(out, name, value);
+    }
+}
+
+fn write_forwarded(input: &UpstreamHead<'_>, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"Forwarded: ");
+    for value in believed(input, Known::Forwarded) {
+        out.extend_from_slice(value);
+        out.extend_from_slice(b", ");
+    }
+    match input.entry.peer.map(|peer| peer.ip().to_canonical()) {
+        None => out.extend_from_slice(b"for=unknown"),
+        Some(IpAddr::V4(address)) => {
+            out.extend_from_slice(b"for=");
+            write_address(address.into(), out);
+        }
+        Some(IpAddr::V6(address)) => {
+            out.extend_from_slice(b"for=\"[");
+            write_address(address.into(), out);
+            out.extend_from_slice(b"]\"");
+        }
+    }
+    let host = input.head.host.of(input.bytes);
+    if !host.is_empty() {
+        out.extend_from_slice(b";host=");
+        write_quoted(host, out);
+    }
+    out.extend_from_slice(if input.entry.tls.is_some() {
+        b";proto=https\r\n"
+    } else {
+        b";proto=http\r\n"
+    });
+}
+
+/// The values of a trusted peer's lines of that name; nothing of anybody else's.
+fn believed<'a>(input: &'a UpstreamHead<'_>, known: Known) -> impl Iterator<Item = &'a [u8]> {
+    let lines = match input.trust {
+        PeerTrust::Trusted => input.head.headers.as_slice(),
+        PeerTrust::Untrusted => &[],
+    };
+    let named =
+        lines.iter().filter(move |header| header.known == known && !header.value.is_empty());
+    named.map(|header| header.value.of(input.bytes))
+}
+
+/// A token as it is, anything else as a quoted string.
+fn write_quoted(text: &[u8], out: &mut Vec<u8>) {
+    if text.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-._~!$&'*+".contains(byte)) {
+        out.extend_from_slice(text);
+        return;
+    }
+    out.push(b'"');
+    for &byte in text {
+        if matches!(byte, b'"' | b'\\') {
+            out.push(b'\\');
+        }
+        out.push(byte);
+    }
+    out.push(b'"');
+}
+
+fn write_address(address: IpAddr, out: &mut Vec<u8>) {
+    match address.to_canonical() {
+        IpAddr::V4(address) => {
+            let [a, b, c, d] = address.octets();
+            encode::decimal(out, a.into());
+            for octet in [b, c, d] {
+                out.push(b'.');
+                encode::decimal(out, octet.into());
+            }
+        }
+        // Writing to a vector cannot fail.
+        IpAddr::V6(address) => _ = write!(out, "{address}"),
+    }
+}

@@ -1,0 +1,273 @@
+//! Header edits (W-01): what the configuration sets, adds and removes, compiled once so that a request pays only for what it uses.
+//!
+//! Framing and connection headers are not for editing: they say how the message is read, and Weir writes them from what it does.
+
+use weir_config::model::HeaderEdit;
+use weir_stats::{Entry, Escape, Template};
+use weir_wire::{Known, encode};
+
+/// Whose headers are edited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// Of the request on its way up.
+    Request,
+    /// Of the response on its way down.
+    Response,
+}
+
+/// The edits of a listener and a route, applied in order: `set` replaces every line of the name, also one that Weir itself writes; `add`
+/// appends a line; `remove` takes every line away, earlier edits' too. A line whose variables come to nothing is left out, as in nginx.
+#[derive(Clone, Debug, Default)]
+pub struct Edits {
+    dropped: Box<[Box<[u8]>]>,
+    /// A bit for each length, modulo 64, of a dropped name: tells most names apart without looking at them.
+    lengths: u64,
+    lines: Box<[EditLine]>,
+    host: Option<Template>,
+}
+
+#[derive(Clone, Debug)]
+struct EditLine {
+    name: Box<str>,
+    value: EditValue,
+}
+
+#[derive(Clone, Debug)]
+enum EditValue {
+    /// The whole line with its end.
+    Fixed(Box<[u8]>),
+    Varying(Template),
+}
+
+impl Edits {
+    /// Compiles edits, the listener's first.
+    ///
+    /// # Errors
+    /// A sentence on the first edit that cannot be: no header name, or one that is not for editing.
+    pub fn compile<'a>(
+        direction: Direction,
+        edits: impl IntoIterator<Item = &'a HeaderEdit>,
+    ) -> Result<Self, String> {
+        let mut dropped: Vec<Box<[u8]>> = Vec::new();
+        let mut lines: Vec<EditLine> = Vec::new();
+        let mut host = None;
+        for edit in edits {
+            let (HeaderEdit::Set(name, _) | HeaderEdit::Add(name, _) | HeaderEdit::Remove(name)) =
+                edit;
+            check_edit(direction, edit, name)?;
+            if !matches!(edit, HeaderEdit::Add(..)) {
+                lines.retain(|line| !line.name.eq_ignore_ascii_case(name));
+                dropped.retain(|other| !other.eq_ignore_ascii_case(name.as_bytes()));
+                dropped.push(name.as_bytes().into());
+            }
+            match edit {
+                HeaderEdit::Set(_, value) if is_request_host(direction, name) => {
+                    host = Some(value.clone());
+                }
+                HeaderEdit::Set(_, value) | HeaderEdit::Add(_, value) => {
+                    lines.extend(EditLine::new(name, value));
+                }
+                HeaderEdit::Remove(_) => {}
+            }
+        }
+        let lengths = dropped.iter().fold(0, |lengths, name| lengths | length_bit(name));
+        Ok(Self { dropped: dropped.into(), lengths, lines: lines.into(), host })
+    }
+
+    /// Whether lines of this name, received or Weir's own, are left out.
+    #[inline]
+    pub(crate) fn drops(&self, name: &[u8]) -> bool {
+        self.lengths & length_bit(name) != 0
+            && self.dropped.iter().any(|other| other.eq_ignore_ascii_case(name))
+    }
+
+    /// Appends the lines that were set and added.
+    pub(crate) fn write(&self, entry: &Entry<'_>, out: &mut Vec<u8>) {
+        for line in &self.lines {
+            match &line.value {
+                EditValue::Fixed(text) => out.extend_from_slice(text),
+                EditValue::Varying(template) => write_varying(&line.name, template, entry, out),
+            }
+        }
+    }
+
+    /// Appends the `Host` line where one was set and comes to something.
+    pub(crate) fn write_host(&self, entry: &Entry<'_>, out: &mut Vec<u8>) -> bool {
+        let start = out.len();
+        if let Some(template) = &self.host {
+            write_varying("Host", template, entry, out);
+        }
+        out.len() > start
+    }
+
+    /// Whether a line shows a group of the route's path regex.
+    pub(crate) fn uses_captures(&self) -> bool {
+        let varying = self.lines.iter().filter_map(|line| match &line.value {
+            EditValue::Varying(template) => Some(template),
+            EditValue::Fixed(_) => None,
+        });
+        varying.chain(&self.host).any(uses_captures)
+    }
+}
+
+impl EditLine {
+    /// `None` for a line without a value, which is never sent.
+    fn new(name: &str, value: &Template) -> Option<Self> {
+        let value = match value.constant() {
+            Some(b"") => return None,
+            Some(text) => {
+                let mut line = Vec::new();
+                encode::header(&mut line, name.as_bytes(), text);
+                EditValue::Fixed(line.into())
+            }
+            None => EditValue::Varying(value.clone()),
+        };
+        Some(Self { name: name.into(), value })
+    }
+}
+
+fn write_varying(name: &str, template: &Template, entry: &Entry<'_>, out: &mut Vec<u8>) {
+    let start = out.len();
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(b": ");
+    let value = out.len();
+    template.append(entry, Escape::Header, out);
+    if out.len() == value {
+        out.truncate(start);
+    } else {
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+/// Whether a template shows a group of the route's path regex.
+pub(crate) fn uses_captures(template: &Template) -> bool {
+    let is_capture = |name: &str| matches!(name.as_bytes(), [b'$', b'1'..=b'9']);
+    template.variables().any(|variable| is_capture(&variable.to_string()))
+}
+
+fn length_bit(name: &[u8]) -> u64 {
+    1 << (name.len() % 64)
+}
+
+fn is_request_host(direction: Direction, name: &str) -> bool {
+    direction == Direction::Request && name.eq_ignore_ascii_case("host")
+}
+
+fn check_edit(direction: Direction, edit: &HeaderEdit, name: &str) -> Result<(), String> {
+    if let Some(reason) = forbidden_edit(name) {
+        return Err(format!("header `{name}`: {reason}"));
+    }
+    match edit {
+        HeaderEdit::Add(..) if is_request_host(direction, name) => {
+            Err(format!("header `{name}`: a request has only one; use `set`"))
+        }
+        HeaderEdit::Remove(_) if is_request_host(direction, name) => {
+            Err(format!("header `{name}`: a request needs it; use `set` to change it"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Why a header of this name cannot be edited, if it cannot. The check of a configuration may ask too.
+pub fn forbidden_edit(name: &str) -> Option<&'static str> {
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    if name.is_empty() || !name.bytes().all(is_token) {
+        return Some("this is not a header name");
+    }
+    match Known::of(name.as_bytes()) {
+        Known::ContentLength | Known::TransferEncoding | Known::Trailer | Known::Te => {
+            Some("it says where the message ends, and Weir writes it as it sends the body")
+        }
+        Known::Connection | Known::KeepAlive | Known::ProxyConnection | Known::Upgrade => {
+            Some("it belongs to one connection, and Weir writes it as the connection goes on")
+        }
+        Known::Expect => Some("Weir answers it itself"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::Request;
+
+    fn set(name: &str, value: &str) -> HeaderEdit {
+        HeaderEdit::Set(name.into(), Template::parse(value).unwrap())
+    }
+
+    fn add(name: &str, value: &str) -> HeaderEdit {
+        HeaderEdit::Add(name.into(), Template::parse(value).unwrap())
+    }
+
+    fn remove(name: &str) -> HeaderEdit {
+        HeaderEdit::Remove(name.into())
+    }
+
+    fn check(edits: &[HeaderEdit], expected: &str) {
+        let edits = Edits::compile(Direction::Request, edits).unwrap();
+        let request = Request::new("GET /a?q=%0d%0aX:y HTTP/1.1\r\nHost: shop\r\nX-In: 1\r\n\r\n");
+        let (view, mut out) = (request.view(), Vec::new());
+        edits.write(&request.entry(&view, &()), &mut out);
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
+    }
+
+    #[test]
+    fn edits_apply_in_order() {
+        check(&[], "");
+        check(
+            &[set("X-A", "1"), add("X-A", "2"), add("X-B", "3")],
+            "X-A: 1\r\nX-A: 2\r\nX-B: 3\r\n",
+        );
+        check(&[add("X-A", "1"), set("x-a", "2")], "x-a: 2\r\n");
+        check(&[set("X-A", "1"), remove("x-A")], "");
+        check(&[remove("X-A"), add("X-A", "1")], "X-A: 1\r\n");
+        check(&[set("X-Host", "$host:$http_x_in")], "X-Host: shop:1\r\n");
+        check(&[set("X-None", "$http_none"), set("X-Empty", "")], "");
+        check(
+            &[set("X-Line", "a\r\nb: c"), set("X-Args", "$args")],
+            "X-Line: a  b: c\r\nX-Args: q=%0d%0aX:y\r\n",
+        );
+    }
+
+    #[test]
+    fn set_and_remove_drop_what_came() {
+        let edits = Edits::compile(
+            Direction::Response,
+            &[set("Server", "x"), remove("X-Powered-By"), add("Via", "y")],
+        );
+        let edits = edits.unwrap();
+        assert!(edits.drops(b"server") && edits.drops(b"x-powered-BY"));
+        assert!(!edits.drops(b"via") && !edits.drops(b"origin") && !edits.drops(b""));
+        assert!(!Edits::default().drops(b"server"));
+    }
+
+    #[test]
+    fn framing_and_names_that_are_none_are_refused() {
+        let check = |direction, edit: HeaderEdit, expected: &str| {
+            let error = Edits::compile(direction, [&edit]).unwrap_err();
+            assert!(error.contains(expected), "{error}");
+        };
+        for name in ["Content-Length", "transfer-encoding", "TE", "Trailer"] {
+            check(Direction::Response, set(name, "1"), "where the message ends");
+        }
+        for name in ["Connection", "Keep-Alive", "Upgrade", "Proxy-Connection"] {
+            check(Direction::Request, remove(name), "belongs to one connection");
+        }
+        check(Direction::Request, add("Expect", "x"), "answers it itself");
+        for name in ["", "A B", "A:", "A\r\nB", "\u{e9}"] {
+            check(Direction::Request, set(name, "1"), "not a header name");
+        }
+        check(Direction::Request, remove("host"), "needs it");
+        check(Direction::Request, add("Host", "x"), "only one");
+        assert!(Edits::compile(Direction::Response, &[remove("Host")]).is_ok());
+    }
+
+    #[test]
+    fn knows_whether_groups_are_shown() {
+        let uses = |value: &str| {
+            Edits::compile(Direction::Request, &[set("X", value)]).unwrap().uses_captures()
+        };
+        assert!(uses("a${1}") && uses("$host$9"));
+        assert!(!uses("$$1") && !uses("$host"));
+    }
+}

@@ -1,0 +1,164 @@
+//! Percent-encoding (RFC 3986 section 2) and the one form of a path that rules see.
+//!
+//! Rules match the path decoded once, with empty, `.` and `..` segments resolved, as nginx does: `/static/%2e%2e/admin` and
+//! `//admin` are `/admin`. `%2F` is decoded too, because some origins do so. What climbs above the root stays at the root, and an
+//! escape that is none stays as it is. The target goes upstream as it was received; nothing here rewrites it.
+
+use smallvec::SmallVec;
+
+/// Room for a usual decoded path on the stack.
+pub(crate) type PathBuffer = SmallVec<[u8; 128]>;
+
+/// The path as rules see it; `buffer` is used only where it differs from what was received.
+pub(crate) fn normal_path<'a>(path: &'a [u8], buffer: &'a mut PathBuffer) -> &'a [u8] {
+    if is_normal(path) {
+        return path;
+    }
+    let mut decoded = PathBuffer::new();
+    decode(path, &mut decoded);
+    buffer.clear();
+    let mut ends_open = true;
+    for segment in decoded.split(|&byte| byte == b'/') {
+        ends_open = matches!(segment, b"" | b"." | b"..");
+        if segment == b".." {
+            let parent = buffer.iter().rposition(|&byte| byte == b'/').unwrap_or(0);
+            buffer.truncate(parent);
+        } else if !ends_open {
+            buffer.push(b'/');
+            buffer.extend_from_slice(segment);
+        }
+    }
+    if ends_open {
+        buffer.push(b'/');
+    }
+    buffer
+}
+
+/// Whether a path is surely in its normal form. `/.well-known` is too, and is found out the slow way.
+fn is_normal(path: &[u8]) -> bool {
+    let mut before = 0;
+    for &byte in path {
+        if byte == b'%' || (before == b'/' && matches!(byte, b'/' | b'.')) {
+            return false;
+        }
+        before = byte;
+    }
+    true
+}
+
+/// Appends `text` with its escapes decoded, once.
+pub(crate) fn decode(text: &[u8], out: &mut PathBuffer) {
+    let mut rest = text;
+    while let Some((&byte, tail)) = rest.split_first() {
+        rest = tail;
+        if byte == b'%'
+            && let [high, low, after @ ..] = tail
+            && let (Some(high), Some(low)) = (digit(*high), digit(*low))
+        {
+            out.push(high << 4 | low);
+            rest = after;
+        } else {
+            out.push(byte);
+        }
+    }
+}
+
+/// Appends part of a query decoded: `+` is a space there.
+pub(crate) fn decode_query(text: &[u8], out: &mut PathBuffer) {
+    let mut spaced = PathBuffer::from_slice(text);
+    for byte in &mut spaced {
+        if *byte == b'+' {
+            *byte = b' ';
+        }
+    }
+    decode(&spaced, out);
+}
+
+/// Appends bytes of a decoded path as a URL carries them, so that they stay what they are in a `Location`, a header or a page.
+pub(crate) fn encode(text: &[u8], out: &mut PathBuffer) {
+    for &byte in text {
+        if byte.is_ascii_alphanumeric() || b"-._~!$&()*+,;=:@/".contains(&byte) {
+            out.push(byte);
+        } else {
+            out.extend_from_slice(&[b'%', hex(byte >> 4), hex(byte & 15)]);
+        }
+    }
+}
+
+fn digit(byte: u8) -> Option<u8> {
+    char::from(byte).to_digit(16).map(|value| value as u8)
+}
+
+fn hex(value: u8) -> u8 {
+    if value < 10 { b'0' + value } else { b'A' + value - 10 }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn check(path: &str, expected: &str) {
+        let mut buffer = PathBuffer::new();
+        let normal = normal_path(path.as_bytes(), &mut buffer);
+        assert_eq!(String::from_utf8_lossy(normal), expected, "{path}");
+    }
+
+    #[test]
+    fn a_path_has_one_form() {
+        check("/", "/");
+        check("/a/b.html", "/a/b.html");
+        check("/a/", "/a/");
+        check("//a///b//", "/a/b/");
+        check("/a/./b/.", "/a/b/");
+        check("/a/../b", "/b");
+        check("/a/b/..", "/a/");
+        check("/a/b/../", "/a/");
+        check("/../../etc", "/etc");
+        check("/..", "/");
+        check("/...", "/...");
+        check("/.well-known/x", "/.well-known/x");
+        check("/static/%2e%2e/admin", "/admin");
+        check("/static/%2E./admin", "/admin");
+        check("/static%2f..%2Fadmin", "/admin");
+        check("/%61dmin", "/admin");
+        check("/%2561dmin", "/%61dmin");
+        check("/a%", "/a%");
+        check("/a%4", "/a%4");
+        check("/a%zz%41", "/a%zzA");
+        check("/a%00b", "/a\0b");
+        check("/a/%2e", "/a/");
+        check("*", "*");
+    }
+
+    #[test]
+    fn queries_decode_plus() {
+        let mut out = PathBuffer::new();
+        decode_query(b"a+b%2Bc%", &mut out);
+        assert_eq!(out.as_slice(), b"a b+c%");
+    }
+
+    proptest! {
+        #[test]
+        fn no_segment_to_resolve_is_left(path in "/([a.%/]|%2[efEF]|%25){0,24}") {
+            let mut buffer = PathBuffer::new();
+            let normal = normal_path(path.as_bytes(), &mut buffer);
+            prop_assert!(normal.starts_with(b"/"));
+            let inner: Vec<&[u8]> = normal.split(|&byte| byte == b'/').skip(1).collect();
+            for (number, segment) in inner.iter().enumerate() {
+                prop_assert!(!matches!(*segment, b"." | b".."));
+                prop_assert!(!segment.is_empty() || number + 1 == inner.len());
+            }
+        }
+
+        #[test]
+        fn encoding_is_undone_by_decoding(bytes in proptest::collection::vec(any::<u8>(), 0..40)) {
+            let (mut encoded, mut decoded) = (PathBuffer::new(), PathBuffer::new());
+            encode(&bytes, &mut encoded);
+            decode(&encoded, &mut decoded);
+            prop_assert_eq!(decoded.as_slice(), &bytes);
+            prop_assert!(encoded.iter().all(|byte| byte.is_ascii_graphic() && !b"<>\"'".contains(byte)));
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Requests and entries that unit tests share.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use weir_stats::{Cause, Entry, Headers, Times};
+use weir_wire::{HeadLimits, Method, RequestHead, ResponseHead};
+
+use crate::route::{RequestView, bare_host};
+
+pub(crate) const LIMITS: HeadLimits = HeadLimits { head_bytes: 32 * 1024, headers: 100 };
+
+/// A parsed request with its bytes.
+pub(crate) struct Request {
+    pub(crate) head: RequestHead,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) client: Option<IpAddr>,
+}
+
+impl Request {
+    pub(crate) fn new(text: &str) -> Self {
+        let mut head = RequestHead::default();
+        let parsed = head.parse(text.as_bytes(), &mut 0, &LIMITS);
+        assert!(matches!(parsed, Ok(Some(_))), "{text:?}: {parsed:?}");
+        Self { head, bytes: text.into(), client: "192.0.2.7".parse().ok() }
+    }
+
+    pub(crate) fn view(&self) -> RequestView<'_> {
+        RequestView { head: &self.head, bytes: &self.bytes, client: self.client }
+    }
+
+    /// What logs know of it; `view` is its own.
+    pub(crate) fn entry<'a>(
+        &'a self,
+        view: &'a RequestView<'a>,
+        response: &'a dyn Headers,
+    ) -> Entry<'a> {
+        Entry {
+            peer: Some("198.51.100.1:4000".parse().unwrap()),
+            client: self.client,
+            request_line: self.head.request_line.of(&self.bytes),
+            method: self.head.method_span.of(&self.bytes),
+            target: self.head.target.of(&self.bytes),
+            host: bare_host(self.head.host.of(&self.bytes)),
+            request_headers: view,
+            response_headers: response,
+            ..blank_entry()
+        }
+    }
+}
+
+/// A parsed response with its bytes.
+pub(crate) fn response(text: &str, method: Method) -> ResponseHead {
+    let mut head = ResponseHead::default();
+    let parsed = head.parse(text.as_bytes(), &mut 0, &LIMITS, method);
+    assert!(matches!(parsed, Ok(Some(_))), "{text:?}: {parsed:?}");
+    head
+}
+
+/// An entry that knows nothing.
+pub(crate) fn blank_entry() -> Entry<'static> {
+    Entry {
+        started: std::time::UNIX_EPOCH,
+        times: Times::default(),
+        cause: Cause::Complete,
+        status: 0,
+        peer: None,
+        client: None,
+        local: None,
+        request_line: b"",
+        method: b"",
+        target: b"",
+        protocol: "HTTP/1.1",
+        host: b"",
+        request_headers: &(),
+        response_headers: &(),
+        bytes_received: 0,
+        bytes_sent: 0,
+        body_bytes_sent: 0,
+        listener: "listener",
+        route: "route",
+        pool: "pool",
+        endpoint: "endpoint",
+        endpoint_address: "10.0.0.1:80",
+        attempts: 1,
+        reused: false,
+        queue_position: 0,
+        request_id: "0123456789abcdef0123456789abcdef",
+        tls: None,
+        concurrency: weir_stats::Concurrency::default(),
+        worker: 0,
+        connection_requests: 1,
+        captures: &[],
+    }
+}
+
+/// Networks separated by spaces.
+pub(crate) fn networks(text: &str) -> Vec<IpNet> {
+    text.split_whitespace().map(|network| network.parse().unwrap()).collect()
+}
