@@ -127,7 +127,10 @@ fn wrong_usage_is_exit_code_2() {
     check(&["check", "a.conf", "-c", "b.conf"], &["cannot be used with"]);
     check(&["proxy", "--to", "127.0.0.1:3000"], &["--listen"]);
     check(&["proxy", "--listen", ":0", "--to", "127.0.0.1:1", "--key", "k.pem"], &["--cert"]);
-    check(&["proxy", "--listen", ":0", "--to", "127.0.0.1:1", "--balance", "lest_conn"], &["least_conn"]);
+    check(
+        &["proxy", "--listen", ":0", "--to", "127.0.0.1:1", "--balance", "lest_conn"],
+        &["least_conn"],
+    );
     check(&["proxy", "--listen", ":0", "--to", "127.0.0.1:1", "--tls-min", "1.1"], &["1.2"]);
     check(&["completion", "cmd"], &["bash"]);
 }
@@ -149,7 +152,8 @@ fn flags_that_make_no_configuration_are_said_in_a_sentence() {
 fn help_is_as_recorded() {
     for command in ["", "run", "proxy", "serve", "check", "demo", "completion"] {
         let arguments = [command, "--help"];
-        let arguments = arguments.iter().filter(|word| !word.is_empty()).copied().collect::<Vec<_>>();
+        let arguments =
+            arguments.iter().filter(|word| !word.is_empty()).copied().collect::<Vec<_>>();
         let output = weir(&arguments).output().unwrap();
         assert!(output.status.success() && output.stderr.is_empty());
         let name = if command.is_empty() { "weir" } else { command };
@@ -158,14 +162,21 @@ fn help_is_as_recorded() {
         if std::env::var_os("WEIR_BLESS").is_some() {
             std::fs::write(&path, &shown).unwrap();
         }
-        assert_eq!(shown, std::fs::read_to_string(&path).unwrap(), "WEIR_BLESS=1 records it anew: {path}");
+        assert_eq!(
+            shown,
+            std::fs::read_to_string(&path).unwrap(),
+            "WEIR_BLESS=1 records it anew: {path}"
+        );
     }
 }
 
 #[test]
 fn the_version_names_the_program() {
     let output = weir(&["-V"]).output().unwrap();
-    assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("weir {}\n", env!("CARGO_PKG_VERSION")));
+    assert_eq!(
+        String::from_utf8(output.stdout).unwrap(),
+        format!("weir {}\n", env!("CARGO_PKG_VERSION"))
+    );
 }
 
 #[test]
@@ -184,10 +195,18 @@ fn completion_knows_commands_and_flags() {
 fn check_says_ok_in_every_spelling() {
     let directory = tempfile::tempdir().unwrap();
     let log = directory.path().join("access.log");
-    let text = format!("log access {{ to {}; }}\nlisten 127.0.0.1:8080 {{ log access; route -> 127.0.0.1:3000; }}\n", log.display());
+    let text = format!(
+        "log access {{ to {}; }}\nlisten 127.0.0.1:8080 {{ log access; route -> 127.0.0.1:3000; }}\n",
+        log.display()
+    );
     let path = file(directory.path(), "good.conf", &text);
     let path = path.to_str().unwrap();
-    for arguments in [&["check", path][..], &["check", "-c", path], &["check", "--config", path], &["-t", "-c", path]] {
+    for arguments in [
+        &["check", path][..],
+        &["check", "-c", path],
+        &["check", "--config", path],
+        &["-t", "-c", path],
+    ] {
         let output = weir(arguments).output().unwrap();
         assert_eq!(String::from_utf8_lossy(&output.stderr), "");
         assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("{path}: ok\n"));
@@ -219,7 +238,10 @@ fn a_warning_stops_nothing() {
     let output = weir(&["check", path.to_str().unwrap()]).output().unwrap();
     assert_eq!(output.status.code(), Some(0));
     let errors = String::from_utf8(output.stderr).unwrap();
-    assert!(errors.contains("warning") && errors.contains("unused") && errors.contains(":1:"), "{errors}");
+    assert!(
+        errors.contains("warning") && errors.contains("unused") && errors.contains(":1:"),
+        "{errors}"
+    );
 }
 
 #[test]
@@ -233,7 +255,11 @@ fn every_error_is_shown_and_the_exit_code_is_3() {
         check_failure(&weir(arguments).output().unwrap(), 3, &places);
     }
     let missing = directory.path().join("missing.conf");
-    check_failure(&weir(&["run", "-c", missing.to_str().unwrap()]).output().unwrap(), 3, &["missing.conf"]);
+    check_failure(
+        &weir(&["run", "-c", missing.to_str().unwrap()]).output().unwrap(),
+        3,
+        &["missing.conf"],
+    );
 }
 
 #[test]
@@ -249,11 +275,15 @@ fn what_the_configuration_names_and_is_not_there_is_one_sentence_and_exit_code_1
         check_sentence(&weir(&["check", path]).output().unwrap(), 1, parts);
         check_sentence(&weir(&["run", "-c", path]).output().unwrap(), 1, parts);
     };
-    let tls = |certificate| format!("listen 127.0.0.1:0 tls {{ certificate {certificate}; route -> respond 204; }}");
+    let tls = |certificate| {
+        format!("listen 127.0.0.1:0 tls {{ certificate {certificate}; route -> respond 204; }}")
+    };
     check(&tls(missing), &[missing]);
     check(&tls(garbage), &[garbage]);
     check(&format!("listen 127.0.0.1:0 -> files {missing};"), &[missing]);
-    let log = format!("log a {{ to {missing}/access.log; }} listen 127.0.0.1:0 {{ log a; route -> respond 204; }}");
+    let log = format!(
+        "log a {{ to {missing}/access.log; }} listen 127.0.0.1:0 {{ log a; route -> respond 204; }}"
+    );
     check(&log, &[missing, "access.log"]);
 }
 
@@ -262,7 +292,11 @@ fn a_port_in_use_is_one_sentence_and_exit_code_1() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let check = |arguments: &[&str]| {
-        check_sentence(&weir(arguments).output().unwrap(), 1, &[&address, "listening there already"]);
+        check_sentence(
+            &weir(arguments).output().unwrap(),
+            1,
+            &[&address, "listening there already"],
+        );
     };
     check(&["proxy", "--listen", &address, "--to", "127.0.0.1:1"]);
     check(&["serve", ".", "--listen", &address]);
@@ -275,11 +309,20 @@ fn serve_serves_a_directory_until_term() {
     let odd = directory.path().join("odd; \"name\" ${HOME}");
     std::fs::create_dir(&odd).unwrap();
     file(&odd, "hello.txt", "hello\n");
-    let mut server =
-        Running::start(&mut weir(&["serve", odd.to_str().unwrap(), "--listen", "127.0.0.1:0", "--workers", "1"]));
+    let mut server = Running::start(&mut weir(&[
+        "serve",
+        odd.to_str().unwrap(),
+        "--listen",
+        "127.0.0.1:0",
+        "--workers",
+        "1",
+    ]));
     let address = address(&server.line_with("listening on"));
     let response = get(&address, "/hello.txt");
-    assert!(response.starts_with("HTTP/1.1 200 OK\r\n") && response.ends_with("\r\n\r\nhello\n"), "{response}");
+    assert!(
+        response.starts_with("HTTP/1.1 200 OK\r\n") && response.ends_with("\r\n\r\nhello\n"),
+        "{response}"
+    );
     server.signal(Signal::TERM);
     assert_eq!(server.end().0, Some(0));
 }
@@ -289,10 +332,12 @@ fn proxy_reaches_its_endpoint_and_writes_the_log_to_standard_output() {
     let directory = tempfile::tempdir().unwrap();
     file(directory.path(), "a.txt", "from the origin\n");
     let path = directory.path().to_str().unwrap();
-    let mut origin = Running::start(&mut weir(&["serve", path, "--listen", "127.0.0.1:0", "--workers", "1"]));
+    let mut origin =
+        Running::start(&mut weir(&["serve", path, "--listen", "127.0.0.1:0", "--workers", "1"]));
     let to = address(&origin.line_with("listening on"));
     let log = ["--access-log", "-", "--log-format", "$request_method $uri $status $pool"];
-    let proxy = ["proxy", "--listen", "127.0.0.1:0", "--to", &to, "--balance", "first", "--max-conn", "5"];
+    let proxy =
+        ["proxy", "--listen", "127.0.0.1:0", "--to", &to, "--balance", "first", "--max-conn", "5"];
     let mut proxy = Running::start(&mut weir(&[&proxy[..], &log].concat()));
     let address = address(&proxy.line_with("listening on"));
     assert!(get(&address, "/a.txt").ends_with("\r\n\r\nfrom the origin\n"));
@@ -304,7 +349,11 @@ fn proxy_reaches_its_endpoint_and_writes_the_log_to_standard_output() {
 #[test]
 fn reload_is_refused_in_words_and_service_goes_on() {
     let directory = tempfile::tempdir().unwrap();
-    let path = file(directory.path(), "weir.conf", "workers 1;\nlisten 127.0.0.1:0 -> respond 200 \"still here\";\n");
+    let path = file(
+        directory.path(),
+        "weir.conf",
+        "workers 1;\nlisten 127.0.0.1:0 -> respond 200 \"still here\";\n",
+    );
     let mut server = Running::start(&mut weir(&["run", "-c", path.to_str().unwrap()]));
     let address = address(&server.line_with("listening on"));
     for signal in [Signal::HUP, Signal::USR2] {
@@ -336,7 +385,8 @@ fn a_name_that_resolves_is_there_from_the_first_request_on() {
     let directory = tempfile::tempdir().unwrap();
     file(directory.path(), "a.txt", "by name\n");
     let path = directory.path().to_str().unwrap();
-    let mut origin = Running::start(&mut weir(&["serve", path, "--listen", "127.0.0.1:0", "--workers", "1"]));
+    let mut origin =
+        Running::start(&mut weir(&["serve", path, "--listen", "127.0.0.1:0", "--workers", "1"]));
     let port = address(&origin.line_with("listening on")).rsplit(':').next().unwrap().to_owned();
     let to = format!("localhost:{port}");
     let mut proxy = Running::start(&mut weir(&["proxy", "--listen", "127.0.0.1:0", "--to", &to]));
@@ -347,11 +397,15 @@ fn a_name_that_resolves_is_there_from_the_first_request_on() {
 #[test]
 fn the_demonstration_shows_where_time_went_and_leaves_nothing_behind() {
     let directory = tempfile::tempdir().unwrap();
-    let mut command = weir(&["demo", "--once", "--listen", "127.0.0.1:0", "--listen-tls", "127.0.0.1:0"]);
+    let mut command =
+        weir(&["demo", "--once", "--listen", "127.0.0.1:0", "--listen-tls", "127.0.0.1:0"]);
     let (code, output, errors) = Running::start(command.env("TMPDIR", directory.path())).end();
     assert_eq!(code, Some(0), "{errors}");
-    let rows: Vec<Vec<&str>> =
-        output.lines().filter(|line| line.starts_with("http")).map(|line| line.split_whitespace().collect()).collect();
+    let rows: Vec<Vec<&str>> = output
+        .lines()
+        .filter(|line| line.starts_with("http"))
+        .map(|line| line.split_whitespace().collect())
+        .collect();
     assert_eq!(rows.len(), 12, "{output}");
     for (protocol, rows) in ["http", "https"].iter().zip(rows.chunks(6)) {
         assert!(rows.iter().all(|row| row[0] == *protocol), "{output}");
@@ -361,7 +415,11 @@ fn the_demonstration_shows_where_time_went_and_leaves_nothing_behind() {
         assert!(rows[3][9].parse::<u64>().unwrap() >= 30_000, "{output}");
         assert_eq!(rows[5][3..=3], ["-"], "{output}");
     }
-    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "something was left behind");
+    assert_eq!(
+        std::fs::read_dir(directory.path()).unwrap().count(),
+        0,
+        "something was left behind"
+    );
 }
 
 #[test]
@@ -375,5 +433,9 @@ fn the_demonstration_stays_up_until_it_is_interrupted() {
     let (code, output, _) = demo.end();
     assert_eq!(code, Some(0));
     assert!(output.contains(&format!("curl http://{address}/")), "{output}");
-    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "something was left behind");
+    assert_eq!(
+        std::fs::read_dir(directory.path()).unwrap().count(),
+        0,
+        "something was left behind"
+    );
 }
