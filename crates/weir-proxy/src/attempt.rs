@@ -10,10 +10,11 @@ use crate::alarm::{Elapsed, before};
 use crate::connection::{Connection, Scope};
 use crate::conversation::{Conversation, Failure};
 use crate::exchange::{Ended, Facts, Next, Workspace};
-use crate::forward;
+use crate::forward::{self, BodyFraming, ConnectionLine, UpstreamHead};
 use crate::idle::UpstreamConnection;
 use crate::local::write_all;
 use crate::net::Net;
+use crate::record;
 use crate::pump::{Encoder, Pump, PumpFailure};
 use crate::response;
 use crate::route::CompiledRoute;
@@ -102,8 +103,8 @@ impl Search<'_> {
                     facts.reused = false;
                     return Ok(UpstreamConnection::fresh(transport, connected));
                 }
-                Ok(Err(ConnectFailure::Socket(_))) => Cause::ConnectFailed,
-                Ok(Err(ConnectFailure::Tls(_))) => Cause::UpstreamTls,
+                Ok(Err(ConnectFailure::Socket)) => Cause::ConnectFailed,
+                Ok(Err(ConnectFailure::Tls)) => Cause::UpstreamTls,
                 Err(Elapsed) => Cause::ConnectTimeout,
             };
             self.pool.balancer.connect_failed(index, scope.worker.balance_clock(Instant::now()));
@@ -227,10 +228,25 @@ fn write_head<N: Net>(
     facts: &Facts,
     (route, framing): (&CompiledRoute, Framing),
 ) {
-    let _ = route;
-    let tls = matches!(connection.client, crate::transport::Transport::Server(_));
-    let out = &mut work.request_out;
+    let mut out = std::mem::take(&mut work.request_out);
     out.clear();
-    forward::write_request_head(&work.request, work.input.bytes(), framing, facts.client, facts.request_id.as_str(), tls, out);
-    let _ = scope;
+    record::with_entry(scope, connection, work, (facts, Some(route)), |entry| {
+        let head = UpstreamHead {
+            head: &work.request,
+            bytes: work.input.bytes(),
+            entry,
+            forwarded: &scope.listener.forwarded,
+            request_id: &scope.listener.request_id,
+            edits: &route.request_edits,
+            trust: facts.trust,
+            framing: match framing {
+                Framing::None | Framing::UntilClose => BodyFraming::None,
+                Framing::Length(length) => BodyFraming::Length(length),
+                Framing::Chunked => BodyFraming::Chunked,
+            },
+            connection: if work.request.upgrade { ConnectionLine::Upgrade } else { ConnectionLine::None },
+        };
+        forward::write_request_head(&head, &mut out);
+    });
+    work.request_out = out;
 }

@@ -13,7 +13,7 @@ use weir_wire::{HeadLimits, RequestHead, ResponseHead};
 
 use crate::alarm::{Elapsed, before};
 use crate::buffers::{Buffers, poll_read_into};
-use crate::client_address::{allowed, client_address};
+use crate::client_address::{PeerTrust, allowed, client_address};
 use crate::connection::{Connection, Scope};
 use crate::local;
 use crate::net::Net;
@@ -21,6 +21,7 @@ use crate::record;
 use crate::request_id::RequestId;
 use crate::route::{CompiledAction, CompiledRoute, RequestView};
 use crate::attempt;
+use crate::files;
 
 /// What becomes of the connection after an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,6 +144,8 @@ pub(crate) struct Facts {
     /// Whether `Workspace::request` holds this exchange's head.
     pub(crate) has_head: bool,
     pub(crate) client: Option<IpAddr>,
+    /// Whether the peer's forwarding headers are believed.
+    pub(crate) trust: PeerTrust,
     pub(crate) request_id: RequestId,
     /// Index of the pool.
     pub(crate) pool: Option<usize>,
@@ -167,6 +170,7 @@ impl Facts {
             status: 0,
             has_head: false,
             client: None,
+            trust: PeerTrust::Untrusted,
             request_id: RequestId::default(),
             pool: None,
             slot: None,
@@ -299,7 +303,9 @@ fn find_route<'a, N: Net>(
     let mut view = RequestView { head: &work.request, bytes: work.input.bytes(), client: peer };
     view.client = client_address(peer, &listener.forwarded.trusted, &view);
     facts.client = view.client;
-    facts.request_id = scope.worker.request_id(listener, peer, &view);
+    facts.trust = PeerTrust::of(peer, &listener.forwarded.trusted);
+    let header = listener.request_id.header.as_deref();
+    facts.request_id = scope.worker.request_ids.borrow_mut().id_of(facts.trust, header, &view);
     if !allowed(&listener.access, view.client) {
         return Err(Cause::Denied.into());
     }
@@ -325,6 +331,6 @@ async fn answer<N: Net>(
         CompiledAction::Redirect(redirect) => {
             local::redirect(scope, connection, work, facts, (route, redirect)).await
         }
-        CompiledAction::Files(root) => local::files(scope, connection, work, facts, (route, *root)).await,
+        CompiledAction::Files(root) => files::serve(scope, connection, work, facts, (route, *root)).await,
     }
 }

@@ -5,7 +5,6 @@ use std::cell::RefCell;
 use std::pin::Pin;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Waker};
-use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
@@ -112,9 +111,4 @@ fn is_open<S: AsyncRead + AsyncWrite + Unpin>(transport: &mut Transport<S>) -> b
     let mut buffer = ReadBuf::new(&mut byte);
     let mut context = Context::from_waker(Waker::noop());
     Pin::new(transport).poll_read(&mut context, &mut buffer).is_pending()
-}
-
-/// How long ago, for callers that only want a duration.
-pub(crate) fn since(now: Instant, then: Instant) -> Duration {
-    now.saturating_duration_since(then)
 }

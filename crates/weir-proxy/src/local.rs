@@ -1,21 +1,19 @@
-//! Answers of our own: refusals, fixed responses, redirects, files.
+//! Answers of our own: refusals, fixed responses, redirects. Files are `files.rs`'s.
 
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Poll, ready};
 
 use tokio::io::AsyncWrite;
 use tokio::time::Instant;
-use weir_files::{Answer, FileBody, FileRequest};
-use weir_stats::{Cause, Escape, Micros};
+use weir_stats::Cause;
 use weir_wire::{Framing, Method, Version};
 
 use crate::connection::{Connection, Scope};
 use crate::exchange::{Ended, Facts, Next, Refusal, Workspace};
-use crate::limits::LARGE_BUFFER;
+use crate::forward::ConnectionLine;
 use crate::net::Net;
 use crate::record;
-use crate::reply::Reply;
+use crate::reply::{BodyWanted, Reply, ReplySurroundings};
 use crate::route::{CompiledRedirect, CompiledRespond, CompiledRoute};
 
 /// Writes all of `bytes` to the client, as long as it takes some within every send timeout.
@@ -62,8 +60,7 @@ pub(crate) async fn refuse<N: Net>(
     (refusal, route): (Refusal, Option<&CompiledRoute>),
 ) -> Next {
     facts.cause = refusal.cause;
-    let reply = Reply::status(refusal.status);
-    match send(scope, connection, work, facts, (reply, route)).await {
+    match send(scope, connection, work, facts, (Reply::of(refusal.status), refusal.status, route)).await {
         Ok(next) => next,
         Err(_) => Next::Close,
     }
@@ -77,13 +74,14 @@ pub(crate) async fn respond<N: Net>(
     facts: &mut Facts,
     (route, respond): (&CompiledRoute, &CompiledRespond),
 ) -> Result<Next, Ended> {
-    let mut text = Vec::new();
-    let mut reply = Reply::status(respond.status);
-    if let Some(body) = &respond.body {
-        record::with_entry(scope, connection, work, (facts, Some(route)), |entry| body.append(entry, Escape::None, &mut text));
-        reply = reply.body(&text, &respond.content_type);
-    }
-    send(scope, connection, work, facts, (reply, Some(route))).await
+    let mut scratch = Vec::new();
+    let about = (&*facts, Some(route));
+    let body = record::with_entry(scope, connection, work, about, |entry| respond.body(entry, &mut scratch));
+    let reply = match body {
+        Some(body) => Reply::of(respond.status).with_body(&respond.content_type, body),
+        None => Reply::of(respond.status),
+    };
+    send(scope, connection, work, facts, (reply, respond.status, Some(route))).await
 }
 
 /// Sends a redirect.
@@ -94,41 +92,31 @@ pub(crate) async fn redirect<N: Net>(
     facts: &mut Facts,
     (route, redirect): (&CompiledRoute, &CompiledRedirect),
 ) -> Result<Next, Ended> {
-    let mut location = Vec::new();
-    record::with_entry(scope, connection, work, (facts, Some(route)), |entry| redirect.to.append(entry, Escape::None, &mut location));
-    let reply = Reply::status(redirect.status).header("Location", &location);
-    send(scope, connection, work, facts, (reply, Some(route))).await
+    let mut scratch = Vec::new();
+    let about = (&*facts, Some(route));
+    let location =
+        record::with_entry(scope, connection, work, about, |entry| redirect.location(entry, &mut scratch));
+    let reply = Reply::of(redirect.status).with_location(location);
+    send(scope, connection, work, facts, (reply, redirect.status, Some(route))).await
 }
 
-/// Sends files below a root directory; nothing here blocks this worker.
-pub(crate) async fn files<N: Net>(
+/// Writes a reply of this status and says what becomes of the connection.
+pub(crate) async fn send<N: Net>(
     scope: Scope<'_, N>,
     connection: &mut Connection<N>,
     work: &mut Workspace,
     facts: &mut Facts,
-    (route, root): (&CompiledRoute, usize),
-) -> Result<Next, Ended> {
-    todo!()
-}
-
-/// Writes a reply and says what becomes of the connection.
-async fn send<N: Net>(
-    scope: Scope<'_, N>,
-    connection: &mut Connection<N>,
-    work: &mut Workspace,
-    facts: &mut Facts,
-    (reply, route): (Reply<'_>, Option<&CompiledRoute>),
+    (reply, status, route): (Reply<'_>, u16, Option<&CompiledRoute>),
 ) -> Result<Next, Ended> {
     let next = next_after(scope, connection, work, facts);
-    let head_only = facts.has_head && work.request.method == Method::Head;
+    facts.status = status;
     let mut out = std::mem::take(&mut work.response_out);
     out.clear();
-    let body = reply.write(next == Next::KeepAlive, head_only, &mut out);
-    facts.status = reply.status;
+    let body_bytes = write_reply(scope, connection, work, facts, (reply, route, next), &mut out);
     let sent = write_all(scope, connection, &out).await;
     if sent.is_ok() {
         facts.bytes_sent += out.len() as u64;
-        facts.body_bytes_sent = body as u64;
+        facts.body_bytes_sent = body_bytes as u64;
     }
     work.response_out = out;
     work.response_out.clear();
@@ -136,9 +124,41 @@ async fn send<N: Net>(
     Ok(next)
 }
 
+fn write_reply<N: Net>(
+    scope: Scope<'_, N>,
+    connection: &Connection<N>,
+    work: &Workspace,
+    facts: &Facts,
+    (reply, route, next): (Reply<'_>, Option<&CompiledRoute>, Next),
+    out: &mut Vec<u8>,
+) -> usize {
+    let router = &scope.listener.router;
+    let head_only = facts.has_head && work.request.method == Method::Head;
+    let http10 = facts.has_head && work.request.version == Version::Http10;
+    let reply = reply
+        .with_body_wanted(if head_only { BodyWanted::HeadOnly } else { BodyWanted::Yes })
+        .with_connection(match next {
+            Next::KeepAlive if http10 => ConnectionLine::KeepAlive,
+            Next::KeepAlive => ConnectionLine::None,
+            Next::Close | Next::Linger => ConnectionLine::Close,
+        });
+    let respond = scope.listener.request_id.respond;
+    let date = scope.worker.date(facts.head_end);
+    record::with_entry(scope, connection, work, (facts, route), |entry| {
+        let surroundings = ReplySurroundings {
+            pages: router.pages(),
+            edits: route.map_or(router.response_edits(), |route| &route.response_edits),
+            entry,
+            request_id_header: if respond { scope.listener.request_id.header.as_deref() } else { None },
+            date: &date,
+        };
+        reply.write(&surroundings, out)
+    })
+}
+
 /// What becomes of the connection after an answer of our own: it stays when the next request can be found, that is, when this one's
 /// body is absent or at hand.
-fn next_after<N: Net>(scope: Scope<'_, N>, connection: &Connection<N>, work: &Workspace, facts: &mut Facts) -> Next {
+pub(crate) fn next_after<N: Net>(scope: Scope<'_, N>, connection: &Connection<N>, work: &Workspace, facts: &mut Facts) -> Next {
     if !facts.has_head {
         return Next::Linger;
     }

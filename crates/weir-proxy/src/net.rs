@@ -5,7 +5,6 @@ use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::rc::Rc;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -48,6 +47,3 @@ pub trait Net: Clone + 'static {
     /// The address clients reached us at.
     fn local_address(&self, stream: &Self::Stream) -> Option<SocketAddr>;
 }
-
-/// Shared by the tasks of one worker.
-pub(crate) type Local<T> = Rc<T>;

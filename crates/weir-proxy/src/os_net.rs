@@ -30,7 +30,9 @@ impl OsListener {
     /// # Errors
     /// When the reactor refuses it.
     pub fn new(socket: OwnedFd, unix: bool) -> io::Result<Self> {
-        Ok(Self { socket: AsyncFd::with_interest(socket, Interest::READABLE)?, unix })
+        // SAFETY: an `OwnedFd` names the same open descriptor until it is dropped, and `AsyncFd` deregisters before that.
+        let socket = unsafe { AsyncFd::register_with_interest(socket, Interest::READABLE) };
+        Ok(Self { socket: socket.map_err(io::Error::from)?, unix })
     }
 }
 

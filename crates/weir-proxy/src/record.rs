@@ -2,7 +2,6 @@
 
 use std::sync::atomic::Ordering;
 
-use smallvec::SmallVec;
 use tokio::time::Instant;
 use weir_stats::{Cause, Concurrency, Entry, Headers, Micros, TlsFacts};
 use weir_wire::{ResponseHead, Version};
@@ -10,7 +9,7 @@ use weir_wire::{ResponseHead, Version};
 use crate::connection::{Connection, Scope};
 use crate::exchange::{Facts, Workspace};
 use crate::net::Net;
-use crate::route::{CompiledRoute, RequestView};
+use crate::route::{Captures, CompiledRoute, RequestView, bare_host};
 use crate::tls;
 use crate::transport::Transport;
 
@@ -42,10 +41,8 @@ pub(crate) fn with_entry<N: Net, R>(
     let shared = &scope.worker.shared;
     let pool = facts.pool.and_then(|number| shared.pools.get(number));
     let endpoint = pool.zip(facts.endpoint).and_then(|(pool, index)| pool.endpoints.get(index));
-    let captures: SmallVec<[&[u8]; 9]> = match route {
-        Some(route) if facts.has_head => route.captures(&request),
-        _ => SmallVec::new(),
-    };
+    let captures = route.filter(|_| facts.has_head).and_then(|route| route.captures(&request));
+    let captures = captures.as_ref().map(Captures::groups).unwrap_or_default();
     let entry = Entry {
         started: scope.worker.wall(facts.first_byte),
         times: facts.times,
@@ -58,7 +55,7 @@ pub(crate) fn with_entry<N: Net, R>(
         method: part(head.method_span),
         target: part(head.target),
         protocol: if head.version == Version::Http10 { "HTTP/1.0" } else { "HTTP/1.1" },
-        host: without_port(part(head.host)),
+        host: bare_host(part(head.host)),
         request_headers: if facts.has_head { &request } else { &() },
         response_headers: if work.response_bytes.is_empty() { &() } else { &response },
         bytes_received: facts.bytes_received,
@@ -136,12 +133,4 @@ fn tls_facts<N: Net>(connection: &Connection<N>) -> Option<TlsFacts<'_>> {
         server_name: facts.server_name.unwrap_or_default(),
         resumed: facts.resumed,
     })
-}
-
-fn without_port(host: &[u8]) -> &[u8] {
-    let colon = memchr::memrchr(b':', host);
-    match colon {
-        Some(at) if !host.get(at..).unwrap_or_default().contains(&b']') => host.get(..at).unwrap_or_default(),
-        _ => host,
-    }
 }

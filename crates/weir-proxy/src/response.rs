@@ -10,7 +10,8 @@ use weir_wire::{Framing, Method, Version};
 use crate::connection::{Connection, Scope};
 use crate::conversation::{ClientSide, Conversation};
 use crate::exchange::{Ended, Facts, Next, Workspace};
-use crate::forward::{self, BodyFraming};
+use crate::forward::{self, BodyFraming, ConnectionLine, DownstreamHead};
+use crate::record;
 use crate::net::Net;
 use crate::pump::{Encoder, Pump, PumpFailure, Waiting};
 use crate::route::CompiledRoute;
@@ -36,9 +37,14 @@ pub(crate) async fn relay<N: Net>(
     if switching && !(work.request.upgrade && work.response.upgrade) {
         return Err(Cause::BadResponse.into());
     }
+    facts.status = work.response.status;
+    if scope.listener.logs_response_headers {
+        let head = conversation.raw.get(..work.response.head_bytes).unwrap_or_default();
+        work.response_bytes.clear();
+        work.response_bytes.extend_from_slice(head);
+    }
     let plan = plan(scope, connection, work, &conversation);
     write_head(scope, connection, work, facts, (route, &plan, &conversation.raw));
-    facts.status = work.response.status;
     let raw = std::mem::take(&mut conversation.raw);
     let head = std::mem::take(&mut work.response_out);
     let framing = if switching { Framing::None } else { work.response.framing };
@@ -97,11 +103,33 @@ fn write_head<N: Net>(
     facts: &Facts,
     (route, plan, raw): (&CompiledRoute, &Plan, &[u8]),
 ) {
-    let _ = (scope, connection, facts, route);
-    let out = &mut work.response_out;
+    let mut out = std::mem::take(&mut work.response_out);
     out.clear();
-    let http10 = work.request.version == Version::Http10;
-    forward::write_response_head(&work.response, raw, &plan.framing, plan.keep_alive, http10, out);
+    let respond = scope.listener.request_id.respond;
+    let date = scope.worker.date(facts.head_end);
+    record::with_entry(scope, connection, work, (facts, Some(route)), |entry| {
+        let head = DownstreamHead {
+            head: &work.response,
+            bytes: raw,
+            entry,
+            edits: &route.response_edits,
+            request_id_header: if respond { scope.listener.request_id.header.as_deref() } else { None },
+            date: &date,
+            framing: plan.framing,
+            connection: connection_line(work, plan.keep_alive),
+        };
+        forward::write_response_head(&head, &mut out);
+    });
+    work.response_out = out;
+}
+
+fn connection_line(work: &Workspace, keep_alive: bool) -> ConnectionLine {
+    match (work.response.status, keep_alive, work.request.version) {
+        (101, _, _) => ConnectionLine::Upgrade,
+        (_, false, _) => ConnectionLine::Close,
+        (_, true, Version::Http10) => ConnectionLine::KeepAlive,
+        (_, true, Version::Http11) => ConnectionLine::None,
+    }
 }
 
 /// Both bodies on their way.

@@ -1,7 +1,6 @@
 //! A pool as the data plane sees it: the balancer, where its endpoints are, and how to connect to one. It picks nothing
 //! itself (`weir-balance` does) and resolves no name (the control plane sets addresses).
 
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -58,9 +57,9 @@ pub struct UpstreamEndpoint {
 #[derive(Debug)]
 pub(crate) enum ConnectFailure {
     /// Refused, unreachable, reset.
-    Socket(io::Error),
-    /// The TLS handshake failed; the text says why.
-    Tls(io::Error),
+    Socket,
+    /// The TLS handshake failed.
+    Tls,
 }
 
 impl UpstreamPool {
@@ -71,16 +70,16 @@ impl UpstreamPool {
         index: usize,
         tls: Option<&Arc<ClientConfig>>,
     ) -> Result<Transport<N::Stream>, ConnectFailure> {
-        let unresolved = || ConnectFailure::Socket(io::ErrorKind::AddrNotAvailable.into());
-        let endpoint = self.endpoints.get(index).ok_or_else(unresolved)?;
-        let address = endpoint.address.load_full().ok_or_else(unresolved)?;
-        let stream = net.connect(&address).await.map_err(ConnectFailure::Socket)?;
+        
+        let endpoint = self.endpoints.get(index).ok_or(ConnectFailure::Socket)?;
+        let address = endpoint.address.load_full().ok_or(ConnectFailure::Socket)?;
+        let stream = net.connect(&address).await.map_err(|_| ConnectFailure::Socket)?;
         endpoint.opened.fetch_add(1, Ordering::Relaxed);
         let (Some(config), Some(name)) = (tls, &endpoint.server_name) else {
             return Ok(Transport::Plain(stream));
         };
         let handshake = TlsConnector::from(config.clone()).connect(name.clone(), stream);
-        let stream = Box::pin(handshake).await.map_err(ConnectFailure::Tls)?;
+        let stream = Box::pin(handshake).await.map_err(|_| ConnectFailure::Tls)?;
         Ok(Transport::Client(Box::new(stream)))
     }
 }

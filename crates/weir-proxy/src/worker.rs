@@ -161,13 +161,14 @@ impl<N: Net> Worker<N> {
         now.saturating_duration_since(self.shared.epoch).as_micros() as u64
     }
 
+    /// The `Date` header's value at `now`.
+    pub(crate) fn date(&self, now: Instant) -> [u8; 29] {
+        *self.date.borrow_mut().at(self.wall(now))
+    }
+
     /// Whether answers should end their connections.
     pub(crate) fn is_stopping(&self) -> bool {
         self.shared.stopping.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn request_id(&self, _l: &crate::shared::Listener, _p: Option<std::net::IpAddr>, _v: &crate::route::RequestView<'_>) -> crate::request_id::RequestId {
-        self.request_ids.borrow_mut().next()
     }
 
     pub(crate) fn workspace(&self) -> Box<Workspace> {

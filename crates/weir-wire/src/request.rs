@@ -14,7 +14,7 @@ use crate::span::Span;
 use crate::target::{self, TargetForm};
 
 /// A request head. All spans lie in the buffer given to [`RequestHead::parse`]; contents are valid after it returned a length.
-#[derive(Default, Debug)]
+#[derive(Clone, Default, Debug)]
 pub struct RequestHead {
     /// The method.
     pub method: Method,
