@@ -96,7 +96,7 @@ def record(bench, child, cases, options):
         data = bench.directory / "perf.data"
         command = ["perf", "record", "-q", "-e", "cpu-clock", "-F", "1999", "-g", "-o", str(data), "-p", str(child.pid)]
         perf = subprocess.Popen(command, stdin=subprocess.DEVNULL)
-        load.wrk(bench, child, case, 3, options.connections)
+        load.put(bench, child, case, 3, options.connections)
         perf.send_signal(2)
         perf.wait()
         command = ["perf", "report", "-i", str(data), "--stdio", "--no-children", "-g", "none", "--percent-limit", "0.4"]
@@ -125,7 +125,7 @@ def main():
         ("weir", machine.version([str(options.weir), "--version"]) if options.weir else "not measured"),
         ("nginx", machine.version(["nginx", "-v"])),
         ("haproxy", machine.version(["haproxy", "-v"])),
-        ("load", f"{machine.version(['wrk', '-v'])}; {options.connections} connections, {options.seconds} s a point"),
+        ("load", f"{machine.version(['wrk', '-v'])}; {machine.version(['ab', '-V'])}; {options.connections} connections, {options.seconds} s a point"),
         ("cores", f"proxy on {bench.proxy_core}, load and origin on {bench.load_core}"),
         ("haproxy's log", f"{lines_logged} lines reached the syslog sink"),
     ]

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import pathlib
+import re
 import subprocess
 import time
 
@@ -13,27 +14,31 @@ HERE = pathlib.Path(__file__).parent
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """One kind of request. `target` is the ratio to the better peer that the project wants to reach."""
+    """One kind of request. `target` is the ratio to the better peer that the project wants to reach.
+
+    wrk resumes its TLS session when it connects again, so full handshakes come from ab, which does not."""
 
     name: str
     kind: str
     body: int
     path: str
-    close: bool
-    target: float
+    program: str
+    target: float | None
 
 
 CASES = [
-    Case("plain", "plain", 1024, "/1k.bin", False, 0.92),
-    Case("tls-1k", "tls", 1024, "/1k.bin", False, 0.85),
-    Case("tls-100k", "tls", 102400, "/100k.bin", False, 0.55),
-    Case("handshake", "tls", 1024, "/1k.bin", True, 0.70),
+    Case("plain", "plain", 1024, "/1k.bin", "wrk", 0.92),
+    Case("tls-1k", "tls", 1024, "/1k.bin", "wrk", 0.85),
+    Case("tls-100k", "tls", 102400, "/100k.bin", "wrk", 0.55),
+    Case("handshake", "tls", 1024, "/1k.bin", "ab", 0.70),
+    Case("resumption", "tls", 1024, "/1k.bin", "wrk-close", None),
 ]
 TITLES = {
     "plain": "HTTP/1.1, 1 KB",
     "tls-1k": "TLS 1.3, 1 KB",
     "tls-100k": "TLS 1.3, 100 KB",
     "handshake": "new TLS 1.3 connection per request, 1 KB",
+    "resumption": "the same with the session resumed",
     "idle-plain": "idle connection, plain",
     "idle-tls": "idle connection, TLS",
 }
@@ -51,19 +56,46 @@ class Point:
     faults: str = ""
 
 
-def wrk(bench, child, case, seconds, connections):
-    """Runs wrk on the load's core; returns its summary."""
+def put(bench, child, case, seconds, connections):
+    """Puts the case's load on the proxy, from the load's core; returns what the load program counted."""
     scheme, port = ("http", child.plain) if case.kind == "plain" else ("https", child.tls)
-    command = ["taskset", "-c", str(bench.load_core), "wrk", "-t1", f"-c{connections}", f"-d{seconds}s"]
-    command += ["-s", str(HERE / "summary.lua")]
-    if case.close:
-        command += ["-H", "Connection: close"]
+    command = ["taskset", "-c", str(bench.load_core)]
+    if case.program == "ab":
+        command += ["ab", "-q", "-r", "-f", "TLS1.3", "-c", str(connections), "-t", str(seconds)]
+    else:
+        command += ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "-s", str(HERE / "summary.lua")]
+        if case.program == "wrk-close":
+            command += ["-H", "Connection: close"]
     command += [f"{scheme}://localhost:{port}{case.path}"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=seconds + 60)
-    for line in done.stdout.splitlines():
+    summary = ab_summary(done.stdout) if case.program == "ab" else wrk_summary(done.stdout)
+    if summary is None:
+        raise SystemExit(f"the load failed: {' '.join(command)}\n{done.stdout}{done.stderr}")
+    return summary
+
+
+def wrk_summary(output):
+    for line in output.splitlines():
         if line.startswith("SUMMARY "):
             return json.loads(line[8:])
-    raise SystemExit(f"wrk failed: {' '.join(command)}\n{done.stdout}{done.stderr}")
+    return None
+
+
+def ab_summary(output):
+    """ab's report in the words of wrk's."""
+    numbers = {name.strip(): float(value) for name, value in re.findall(r"^([A-Z][^:\n]*):\s+([0-9.]+)", output, re.M)}
+    if "Complete requests" not in numbers:
+        return None
+    return {
+        "microseconds": numbers["Time taken for tests"] * 1e6,
+        "requests": int(numbers["Complete requests"]),
+        "bytes": numbers["Total transferred"],
+        "connect": 0,
+        "read": int(numbers.get("Failed requests", 0)),
+        "write": int(numbers.get("Write errors", 0)),
+        "status": int(numbers.get("Non-2xx responses", 0)),
+        "timeout": 0,
+    }
 
 
 def faults(summary, case):
@@ -80,12 +112,12 @@ def faults(summary, case):
 
 def measure(bench, child, case, warm_s, measure_s, connections):
     """One point: warm up, then load with the processor time read before and after."""
-    wrk(bench, child, case, warm_s, connections)
+    put(bench, child, case, warm_s, connections)
     bench.empty_logs()
     cores = [bench.proxy_core, bench.load_core]
     times_before = [machine.core_times(core) for core in cores]
     cpu_before = machine.cpu_us(child.pid)
-    summary = wrk(bench, child, case, measure_s, connections)
+    summary = put(bench, child, case, measure_s, connections)
     cpu_after = machine.cpu_us(child.pid)
     shares = [machine.busy_and_steal(t, machine.core_times(c)) for t, c in zip(times_before, cores)]
     requests = max(summary["requests"], 1)

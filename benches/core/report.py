@@ -36,6 +36,8 @@ def ratio(values):
 def verdict(found, target):
     if found is None:
         return "no ratio"
+    if target is None:
+        return f"{found:.2f}"
     return f"**{found:.2f}**" if found <= target else f"{found:.2f} (missed)"
 
 
@@ -57,7 +59,7 @@ def cost_table(points, names):
         found = points[case.name]
         values = {name: median(found[name]) for name in names}
         cells = [figure(found[name]) for name in names]
-        cells += [verdict(ratio(values), case.target), f"{case.target:.2f}"]
+        cells += [verdict(ratio(values), case.target), "-" if case.target is None else f"{case.target:.2f}"]
         lines.append(f"| {load.TITLES[case.name]} | " + " | ".join(cells) + " |")
     return lines
 
@@ -110,7 +112,8 @@ One worker each, pinned to one core; wrk and the origin (nginx, one worker, file
 other. {connections} keep-alive connections to the proxy, up to 100 kept to the origin. In each of {rounds} rounds the
 programs take turns case by case, the first one changing; a point is 1 s of warm-up and {seconds} s of
 measurement. The cost is user and system time of all of a program's threads (`/proc/PID/stat`) over the requests
-that wrk counted. The access log is on for all: nginx and Weir write the same `main` lines to a file in memory,
+that the load program counted: wrk, and ab for the new TLS connections, because wrk resumes its session when it
+connects again. The access log is on for all: nginx and Weir write the same `main` lines to a file in memory,
 haproxy its `httplog` to a datagram socket that is drained on the other core. All three add X-Forwarded-For and -Proto.
 TLS is 1.3 with TLS_AES_256_GCM_SHA384 and a P-256 certificate. A point with an error, or with an answer that is
 not a success, counts for nothing and gives no ratio.
