@@ -3,15 +3,15 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::sync::mpsc::{Sender, channel};
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
 /// No command may take longer; one that does is killed, and the test fails.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 fn weir(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
@@ -22,7 +22,8 @@ fn weir(arguments: &[&str]) -> Command {
 /// A command that runs on; killed when the test ends or takes too long.
 struct Running {
     child: Child,
-    lines: BufReader<std::process::ChildStderr>,
+    lines: BufReader<ChildStderr>,
+    seen: Vec<String>,
     done: Sender<()>,
 }
 
@@ -33,23 +34,23 @@ impl Running {
         let pid = Pid::from_child(&child);
         let (done, watch) = channel::<()>();
         thread::spawn(move || {
-            if watch.recv_timeout(PATIENCE) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+            if watch.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
                 let _ = kill_process(pid, Signal::KILL);
             }
         });
-        Self { child, lines, done }
+        Self { child, lines, seen: Vec::new(), done }
     }
 
-    /// The next line on standard error that has `part` in it.
+    /// The first line on standard error that has `part` in it, now or later.
     fn line_with(&mut self, part: &str) -> String {
-        let mut seen = String::new();
         loop {
-            let start = seen.len();
-            let read = self.lines.read_line(&mut seen).unwrap();
-            assert!(read > 0, "no line with {part:?} in:\n{seen}");
-            if seen[start..].contains(part) {
-                return seen[start..].trim_end().to_owned();
+            if let Some(line) = self.seen.iter().find(|line| line.contains(part)) {
+                return line.clone();
             }
+            let mut line = String::new();
+            let read = self.lines.read_line(&mut line).unwrap();
+            assert!(read > 0, "no line with {part:?} in {:#?}", self.seen);
+            self.seen.push(line.trim_end().to_owned());
         }
     }
 
@@ -127,7 +128,10 @@ fn wrong_usage_is_exit_code_2() {
     check(&["check", "a.conf", "-c", "b.conf"], &["cannot be used with"]);
     check(&["proxy", "--to", "127.0.0.1:3000"], &["--listen"]);
     check(&["proxy", "--listen", ":0", "--to", "127.0.0.1:1", "--key", "k.pem"], &["--cert"]);
-    check(&["proxy", "--listen", ":0", "--to", "127.0.0.1:1", "--balance", "lest_conn"], &["least_conn"]);
+    check(
+        &["proxy", "--listen", ":0", "--to", "127.0.0.1:1", "--balance", "lest_conn"],
+        &["least_conn"],
+    );
     check(&["proxy", "--listen", ":0", "--to", "127.0.0.1:1", "--tls-min", "1.1"], &["1.2"]);
     check(&["completion", "cmd"], &["bash"]);
 }
@@ -149,7 +153,8 @@ fn flags_that_make_no_configuration_are_said_in_a_sentence() {
 fn help_is_as_recorded() {
     for command in ["", "run", "proxy", "serve", "check", "demo", "completion"] {
         let arguments = [command, "--help"];
-        let arguments = arguments.iter().filter(|word| !word.is_empty()).copied().collect::<Vec<_>>();
+        let arguments =
+            arguments.iter().filter(|word| !word.is_empty()).copied().collect::<Vec<_>>();
         let output = weir(&arguments).output().unwrap();
         assert!(output.status.success() && output.stderr.is_empty());
         let name = if command.is_empty() { "weir" } else { command };
@@ -158,14 +163,21 @@ fn help_is_as_recorded() {
         if std::env::var_os("WEIR_BLESS").is_some() {
             std::fs::write(&path, &shown).unwrap();
         }
-        assert_eq!(shown, std::fs::read_to_string(&path).unwrap(), "WEIR_BLESS=1 records it anew: {path}");
+        assert_eq!(
+            shown,
+            std::fs::read_to_string(&path).unwrap(),
+            "WEIR_BLESS=1 records it anew: {path}"
+        );
     }
 }
 
 #[test]
 fn the_version_names_the_program() {
     let output = weir(&["-V"]).output().unwrap();
-    assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("weir {}\n", env!("CARGO_PKG_VERSION")));
+    assert_eq!(
+        String::from_utf8(output.stdout).unwrap(),
+        format!("weir {}\n", env!("CARGO_PKG_VERSION"))
+    );
 }
 
 #[test]
@@ -184,10 +196,18 @@ fn completion_knows_commands_and_flags() {
 fn check_says_ok_in_every_spelling() {
     let directory = tempfile::tempdir().unwrap();
     let log = directory.path().join("access.log");
-    let text = format!("log access {{ to {}; }}\nlisten 127.0.0.1:8080 {{ log access; route -> 127.0.0.1:3000; }}\n", log.display());
+    let text = format!(
+        "log access {{ to {}; }}\nlisten 127.0.0.1:8080 {{ log access; route -> 127.0.0.1:3000; }}\n",
+        log.display()
+    );
     let path = file(directory.path(), "good.conf", &text);
     let path = path.to_str().unwrap();
-    for arguments in [&["check", path][..], &["check", "-c", path], &["check", "--config", path], &["-t", "-c", path]] {
+    for arguments in [
+        &["check", path][..],
+        &["check", "-c", path],
+        &["check", "--config", path],
+        &["-t", "-c", path],
+    ] {
         let output = weir(arguments).output().unwrap();
         assert_eq!(String::from_utf8_lossy(&output.stderr), "");
         assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("{path}: ok\n"));
@@ -219,7 +239,10 @@ fn a_warning_stops_nothing() {
     let output = weir(&["check", path.to_str().unwrap()]).output().unwrap();
     assert_eq!(output.status.code(), Some(0));
     let errors = String::from_utf8(output.stderr).unwrap();
-    assert!(errors.contains("warning") && errors.contains("unused") && errors.contains(":1:"), "{errors}");
+    assert!(
+        errors.contains("warning") && errors.contains("unused") && errors.contains(":1:"),
+        "{errors}"
+    );
 }
 
 #[test]
@@ -233,7 +256,11 @@ fn every_error_is_shown_and_the_exit_code_is_3() {
         check_failure(&weir(arguments).output().unwrap(), 3, &places);
     }
     let missing = directory.path().join("missing.conf");
-    check_failure(&weir(&["run", "-c", missing.to_str().unwrap()]).output().unwrap(), 3, &["missing.conf"]);
+    check_failure(
+        &weir(&["run", "-c", missing.to_str().unwrap()]).output().unwrap(),
+        3,
+        &["missing.conf"],
+    );
 }
 
 #[test]
@@ -249,11 +276,15 @@ fn what_the_configuration_names_and_is_not_there_is_one_sentence_and_exit_code_1
         check_sentence(&weir(&["check", path]).output().unwrap(), 1, parts);
         check_sentence(&weir(&["run", "-c", path]).output().unwrap(), 1, parts);
     };
-    let tls = |certificate| format!("listen 127.0.0.1:0 tls {{ certificate {certificate}; route -> respond 204; }}");
+    let tls = |certificate| {
+        format!("listen 127.0.0.1:0 tls {{ certificate {certificate}; route -> respond 204; }}")
+    };
     check(&tls(missing), &[missing]);
     check(&tls(garbage), &[garbage]);
     check(&format!("listen 127.0.0.1:0 -> files {missing};"), &[missing]);
-    let log = format!("log a {{ to {missing}/access.log; }} listen 127.0.0.1:0 {{ log a; route -> respond 204; }}");
+    let log = format!(
+        "log a {{ to {missing}/access.log; }} listen 127.0.0.1:0 {{ log a; route -> respond 204; }}"
+    );
     check(&log, &[missing, "access.log"]);
 }
 
@@ -262,7 +293,11 @@ fn a_port_in_use_is_one_sentence_and_exit_code_1() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let check = |arguments: &[&str]| {
-        check_sentence(&weir(arguments).output().unwrap(), 1, &[&address, "listening there already"]);
+        check_sentence(
+            &weir(arguments).output().unwrap(),
+            1,
+            &[&address, "listening there already"],
+        );
     };
     check(&["proxy", "--listen", &address, "--to", "127.0.0.1:1"]);
     check(&["serve", ".", "--listen", &address]);
@@ -275,11 +310,20 @@ fn serve_serves_a_directory_until_term() {
     let odd = directory.path().join("odd; \"name\" ${HOME}");
     std::fs::create_dir(&odd).unwrap();
     file(&odd, "hello.txt", "hello\n");
-    let mut server =
-        Running::start(&mut weir(&["serve", odd.to_str().unwrap(), "--listen", "127.0.0.1:0", "--workers", "1"]));
+    let mut server = Running::start(&mut weir(&[
+        "serve",
+        odd.to_str().unwrap(),
+        "--listen",
+        "127.0.0.1:0",
+        "--workers",
+        "1",
+    ]));
     let address = address(&server.line_with("listening on"));
     let response = get(&address, "/hello.txt");
-    assert!(response.starts_with("HTTP/1.1 200 OK\r\n") && response.ends_with("\r\n\r\nhello\n"), "{response}");
+    assert!(
+        response.starts_with("HTTP/1.1 200 OK\r\n") && response.ends_with("\r\n\r\nhello\n"),
+        "{response}"
+    );
     server.signal(Signal::TERM);
     assert_eq!(server.end().0, Some(0));
 }
@@ -289,10 +333,12 @@ fn proxy_reaches_its_endpoint_and_writes_the_log_to_standard_output() {
     let directory = tempfile::tempdir().unwrap();
     file(directory.path(), "a.txt", "from the origin\n");
     let path = directory.path().to_str().unwrap();
-    let mut origin = Running::start(&mut weir(&["serve", path, "--listen", "127.0.0.1:0", "--workers", "1"]));
+    let mut origin =
+        Running::start(&mut weir(&["serve", path, "--listen", "127.0.0.1:0", "--workers", "1"]));
     let to = address(&origin.line_with("listening on"));
     let log = ["--access-log", "-", "--log-format", "$request_method $uri $status $pool"];
-    let proxy = ["proxy", "--listen", "127.0.0.1:0", "--to", &to, "--balance", "first", "--max-conn", "5"];
+    let proxy =
+        ["proxy", "--listen", "127.0.0.1:0", "--to", &to, "--balance", "first", "--max-conn", "5"];
     let mut proxy = Running::start(&mut weir(&[&proxy[..], &log].concat()));
     let address = address(&proxy.line_with("listening on"));
     assert!(get(&address, "/a.txt").ends_with("\r\n\r\nfrom the origin\n"));
@@ -304,12 +350,17 @@ fn proxy_reaches_its_endpoint_and_writes_the_log_to_standard_output() {
 #[test]
 fn reload_is_refused_in_words_and_service_goes_on() {
     let directory = tempfile::tempdir().unwrap();
-    let path = file(directory.path(), "weir.conf", "workers 1;\nlisten 127.0.0.1:0 -> respond 200 \"still here\";\n");
+    let path = file(
+        directory.path(),
+        "weir.conf",
+        "workers 1;\nlisten 127.0.0.1:0 -> respond 200 \"still here\";\n",
+    );
     let mut server = Running::start(&mut weir(&["run", "-c", path.to_str().unwrap()]));
     let address = address(&server.line_with("listening on"));
     for signal in [Signal::HUP, Signal::USR2] {
         server.signal(signal);
         server.line_with("reload is not there yet; still serving generation 1");
+        server.seen.clear();
         assert!(get(&address, "/").ends_with("still here"));
     }
     server.signal(Signal::QUIT);
@@ -319,12 +370,11 @@ fn reload_is_refused_in_words_and_service_goes_on() {
 #[test]
 fn a_name_that_does_not_resolve_is_said_and_its_endpoint_is_not_there() {
     let directory = tempfile::tempdir().unwrap();
-    // Longer than a label may be: no question leaves this machine.
-    let name = format!("{}.invalid", "x".repeat(64));
-    let text = format!("workers 1;\nlisten 127.0.0.1:0 -> {name}:80;\n");
-    let path = file(directory.path(), "weir.conf", &text);
-    let mut server = Running::start(&mut weir(&["run", "-c", path.to_str().unwrap()]));
-    server.line_with(&name);
+    let text = "workers 1;\nlisten 127.0.0.1:0 -> nowhere.invalid:80;\n";
+    let path = file(directory.path(), "weir.conf", text);
+    let mut command = weir(&["run", "-c", path.to_str().unwrap()]);
+    let mut server = Running::start(command.env("RES_OPTIONS", "attempts:1 timeout:1"));
+    server.line_with("nowhere.invalid does not resolve");
     let address = address(&server.line_with("listening on"));
     assert!(get(&address, "/").starts_with("HTTP/1.1 503 "));
     server.signal(Signal::TERM);
@@ -336,7 +386,8 @@ fn a_name_that_resolves_is_there_from_the_first_request_on() {
     let directory = tempfile::tempdir().unwrap();
     file(directory.path(), "a.txt", "by name\n");
     let path = directory.path().to_str().unwrap();
-    let mut origin = Running::start(&mut weir(&["serve", path, "--listen", "127.0.0.1:0", "--workers", "1"]));
+    let mut origin =
+        Running::start(&mut weir(&["serve", path, "--listen", "127.0.0.1:0", "--workers", "1"]));
     let port = address(&origin.line_with("listening on")).rsplit(':').next().unwrap().to_owned();
     let to = format!("localhost:{port}");
     let mut proxy = Running::start(&mut weir(&["proxy", "--listen", "127.0.0.1:0", "--to", &to]));
@@ -345,13 +396,55 @@ fn a_name_that_resolves_is_there_from_the_first_request_on() {
 }
 
 #[test]
+fn a_second_term_ends_what_the_first_one_waits_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let to = silent.local_addr().unwrap();
+    let text = format!("workers 1;\nshutdown_timeout 1d;\nlisten 127.0.0.1:0 -> {to};\n");
+    let path = file(directory.path(), "weir.conf", &text);
+    let mut server = Running::start(&mut weir(&["run", "-c", path.to_str().unwrap()]));
+    let mut client = TcpStream::connect(address(&server.line_with("listening on"))).unwrap();
+    client.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    let _connection = silent.accept().unwrap();
+    server.signal(Signal::TERM);
+    server.line_with("stopping: 1 request is still running");
+    server.signal(Signal::TERM);
+    server.line_with("1 request was cut off");
+    assert_eq!(server.end().0, Some(0));
+}
+
+#[test]
+fn the_readme_shows_configurations_that_are_right() {
+    let directory = tempfile::tempdir().unwrap();
+    let readme =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md")).unwrap();
+    let blocks: Vec<&str> =
+        readme.split("```nginx\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
+    assert_eq!(blocks.len(), 2);
+    for block in blocks {
+        let path = file(directory.path(), "weir.conf", block);
+        let output = weir(&["check", path.to_str().unwrap()]).output().unwrap();
+        // The files that it names are not on this machine, which is found out after the configuration is right.
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert!(
+            matches!(output.status.code(), Some(0 | 1)) && !errors.contains("warning"),
+            "{errors}"
+        );
+    }
+}
+
+#[test]
 fn the_demonstration_shows_where_time_went_and_leaves_nothing_behind() {
     let directory = tempfile::tempdir().unwrap();
-    let mut command = weir(&["demo", "--once", "--listen", "127.0.0.1:0", "--listen-tls", "127.0.0.1:0"]);
+    let mut command =
+        weir(&["demo", "--once", "--listen", "127.0.0.1:0", "--listen-tls", "127.0.0.1:0"]);
     let (code, output, errors) = Running::start(command.env("TMPDIR", directory.path())).end();
     assert_eq!(code, Some(0), "{errors}");
-    let rows: Vec<Vec<&str>> =
-        output.lines().filter(|line| line.starts_with("http")).map(|line| line.split_whitespace().collect()).collect();
+    let rows: Vec<Vec<&str>> = output
+        .lines()
+        .filter(|line| line.starts_with("http"))
+        .map(|line| line.split_whitespace().collect())
+        .collect();
     assert_eq!(rows.len(), 12, "{output}");
     for (protocol, rows) in ["http", "https"].iter().zip(rows.chunks(6)) {
         assert!(rows.iter().all(|row| row[0] == *protocol), "{output}");
@@ -361,7 +454,11 @@ fn the_demonstration_shows_where_time_went_and_leaves_nothing_behind() {
         assert!(rows[3][9].parse::<u64>().unwrap() >= 30_000, "{output}");
         assert_eq!(rows[5][3..=3], ["-"], "{output}");
     }
-    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "something was left behind");
+    assert_eq!(
+        std::fs::read_dir(directory.path()).unwrap().count(),
+        0,
+        "something was left behind"
+    );
 }
 
 #[test]
@@ -375,5 +472,9 @@ fn the_demonstration_stays_up_until_it_is_interrupted() {
     let (code, output, _) = demo.end();
     assert_eq!(code, Some(0));
     assert!(output.contains(&format!("curl http://{address}/")), "{output}");
-    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "something was left behind");
+    assert_eq!(
+        std::fs::read_dir(directory.path()).unwrap().count(),
+        0,
+        "something was left behind"
+    );
 }
