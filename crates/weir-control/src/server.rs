@@ -104,7 +104,7 @@ impl Server {
             let _inside = runtime.enter();
             Signals::take().map_err(|error| format!("cannot take signals: {error}"))?
         };
-        let running = start(compiled.shared, sockets)
+        let running = start(&compiled.shared, sockets)
             .map_err(|error| format!("cannot start {workers} workers: {error}"))?;
         resolve_names(config, &running, &runtime);
         Ok(Self {

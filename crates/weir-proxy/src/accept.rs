@@ -55,11 +55,18 @@ pub async fn accept<N: Net>(
         let Some((accepted, peer, permits)) = accepted else { continue };
         let number = least_loaded(&shared.loads, next);
         next = number + 1;
-        let (Some(load), Some(mailbox)) = (shared.loads.get(number), mailboxes.get(number)) else { return };
+        let (Some(load), Some(mailbox)) = (shared.loads.get(number), mailboxes.get(number)) else {
+            return;
+        };
         load.open.fetch_add(1, Ordering::Relaxed);
         listener.open.fetch_add(1, Ordering::Relaxed);
         let (process, own) = permits;
-        let place = Place { load: load.clone(), listener: listener.clone(), _process: process, _listener: own };
+        let place = Place {
+            load: load.clone(),
+            listener: listener.clone(),
+            _process: process,
+            _listener: own,
+        };
         // A worker that is gone is stopping; dropping the connection closes it.
         let _ = mailbox.send(Handoff { accepted, peer, listener: listener.clone(), place });
     }
@@ -90,7 +97,10 @@ async fn accept_one<N: Net>(
         }
         Err(error) => {
             // A connection that was reset before it was accepted is no reason to wait.
-            if !matches!(error.kind(), std::io::ErrorKind::ConnectionAborted | std::io::ErrorKind::Interrupted) {
+            if !matches!(
+                error.kind(),
+                std::io::ErrorKind::ConnectionAborted | std::io::ErrorKind::Interrupted
+            ) {
                 sleep(ACCEPT_PAUSE).await;
             }
             None
@@ -106,7 +116,8 @@ async fn room(semaphore: &Semaphore) {
 
 /// The worker with the fewest connections, then the fewest running exchanges; equal ones take turns from `first`.
 fn least_loaded(loads: &[Arc<WorkerLoad>], first: usize) -> usize {
-    let key = |load: &WorkerLoad| (load.open.load(Ordering::Relaxed), load.busy.load(Ordering::Relaxed));
+    let key =
+        |load: &WorkerLoad| (load.open.load(Ordering::Relaxed), load.busy.load(Ordering::Relaxed));
     (0..loads.len())
         .map(|step| (first + step) % loads.len())
         .min_by_key(|&number| loads.get(number).map(|load| key(load)))

@@ -44,7 +44,11 @@ impl Alarm {
 pub(crate) struct Elapsed;
 
 /// Runs `future` until `deadline`, on the connection's one timer.
-pub(crate) async fn before<F: Future>(alarm: &mut Alarm, deadline: Instant, future: F) -> Result<F::Output, Elapsed> {
+pub(crate) async fn before<F: Future>(
+    alarm: &mut Alarm,
+    deadline: Instant,
+    future: F,
+) -> Result<F::Output, Elapsed> {
     let mut future = std::pin::pin!(future);
     std::future::poll_fn(|context| {
         if let Poll::Ready(output) = future.as_mut().poll(context) {

@@ -14,8 +14,8 @@ use crate::forward::{self, BodyFraming, ConnectionLine, UpstreamHead};
 use crate::idle::UpstreamConnection;
 use crate::local::write_all;
 use crate::net::Net;
-use crate::record;
 use crate::pump::{Encoder, Pump, PumpFailure};
+use crate::record;
 use crate::response;
 use crate::route::CompiledRoute;
 use crate::upstream::{ConnectFailure, UpstreamPool};
@@ -33,8 +33,10 @@ pub(crate) async fn proxy<N: Net>(
     let pool = scope.worker.shared.pools.get(number).ok_or(Cause::Internal)?;
     facts.pool = Some(number);
     let mut upload = prepare_body(scope, connection, work, facts, pool).await?;
-    let framing = if pool.buffer_request.is_some() { upload.framing_left() } else { work.request.framing };
-    let mut search = Search { pool, number, tried: Tried::default(), fresh: false, last: Cause::NoEndpoint };
+    let framing =
+        if pool.buffer_request.is_some() { upload.framing_left() } else { work.request.framing };
+    let mut search =
+        Search { pool, number, tried: Tried::default(), fresh: false, last: Cause::NoEndpoint };
     loop {
         let upstream = search.connection(scope, connection, facts).await?;
         write_head(scope, connection, work, facts, (route, framing));
@@ -43,7 +45,8 @@ pub(crate) async fn proxy<N: Net>(
         match conversation.hear(scope, connection, work, pool).await {
             Ok(()) => {
                 facts.times.response = Micros::from(conversation.response_time());
-                return response::relay(scope, connection, work, facts, (route, conversation)).await;
+                return response::relay(scope, connection, work, facts, (route, conversation))
+                    .await;
             }
             Err(Failure::Silent) if conversation.may_repeat(work.request.method) => {
                 // The endpoint closed an idle connection while our request was on its way to it (row C-07).
@@ -53,7 +56,7 @@ pub(crate) async fn proxy<N: Net>(
                     None => initial_body(scope, work, facts, pool),
                 };
             }
-            Err(failure) => return Err(conversation.ended(failure)),
+            Err(failure) => return Err(failure.ended()),
         }
     }
 }
@@ -95,7 +98,13 @@ impl Search<'_> {
             now = Instant::now();
             let tls = scope.worker.upstream_tls.get(self.number).and_then(Option::as_ref);
             let attempt = self.pool.connect(&scope.worker.net, index, tls);
-            let cause = match before(&mut connection.alarm, now + self.pool.timeouts.connect, attempt).await {
+            let cause = match before(
+                &mut connection.alarm,
+                now + self.pool.timeouts.connect,
+                attempt,
+            )
+            .await
+            {
                 Ok(Ok(transport)) => {
                     let connected = Instant::now();
                     self.pool.balancer.connect_succeeded(index);
@@ -117,7 +126,11 @@ impl Search<'_> {
         }
     }
 
-    fn pick<N: Net>(&self, scope: Scope<'_, N>, facts: &Facts) -> Result<weir_balance::Slot, Ended> {
+    fn pick<N: Net>(
+        &self,
+        scope: Scope<'_, N>,
+        facts: &Facts,
+    ) -> Result<weir_balance::Slot, Ended> {
         let now = scope.worker.balance_clock(facts.head_end);
         let random = scope.worker.random.borrow_mut().u64(..);
         self.pool.balancer.pick(now, random, &self.tried).map_err(|none| match none {
@@ -130,12 +143,19 @@ impl Search<'_> {
 }
 
 /// The pump for a request body of which nothing but what came with the head was read.
-fn initial_body<N: Net>(scope: Scope<'_, N>, work: &Workspace, facts: &mut Facts, pool: &UpstreamPool) -> Pump {
+fn initial_body<N: Net>(
+    scope: Scope<'_, N>,
+    work: &Workspace,
+    facts: &mut Facts,
+    pool: &UpstreamPool,
+) -> Pump {
     let framing = work.request.framing;
     let available = work.input.bytes().get(work.request.head_bytes..).unwrap_or_default();
     let take = match framing {
         Framing::None | Framing::UntilClose => 0,
-        Framing::Length(length) => available.len().min(usize::try_from(length).unwrap_or(usize::MAX)),
+        Framing::Length(length) => {
+            available.len().min(usize::try_from(length).unwrap_or(usize::MAX))
+        }
         Framing::Chunked => available.len(),
     };
     facts.body_in_input = take;
@@ -168,7 +188,8 @@ async fn prepare_body<N: Net>(
         return Err(Cause::BodyTooLarge.into());
     }
     upload.decode_ahead().map_err(body_failure)?;
-    if work.request.expect_continue && work.request.version == Version::Http11 && !upload.has_data() {
+    if work.request.expect_continue && work.request.version == Version::Http11 && !upload.has_data()
+    {
         write_all(scope, connection, CONTINUE).await.map_err(Ended::Broken)?;
     }
     if pool.buffer_request.is_some() {
@@ -205,7 +226,8 @@ async fn read_body<N: Net>(
 ) -> Result<(), Ended> {
     let deadline = Instant::now() + scope.listener.timeouts.body;
     let Connection { client, alarm, .. } = connection;
-    let fill = std::future::poll_fn(|context| upload.poll_fill(context, client, &scope.worker.buffers));
+    let fill =
+        std::future::poll_fn(|context| upload.poll_fill(context, client, &scope.worker.buffers));
     match before(alarm, deadline, fill).await {
         Ok(filled) => filled.map_err(body_failure)?,
         Err(Elapsed) => return Err(Cause::BodyTimeout.into()),
@@ -218,7 +240,9 @@ pub(crate) fn body_failure(failure: PumpFailure) -> Ended {
     match failure {
         PumpFailure::Malformed => Cause::BadRequestBody.into(),
         PumpFailure::TooLarge => Cause::BodyTooLarge.into(),
-        PumpFailure::Truncated | PumpFailure::Read | PumpFailure::Write => Ended::Broken(Cause::ClientGone),
+        PumpFailure::Truncated | PumpFailure::Read | PumpFailure::Write => {
+            Ended::Broken(Cause::ClientGone)
+        }
     }
 }
 fn write_head<N: Net>(
@@ -244,7 +268,11 @@ fn write_head<N: Net>(
                 Framing::Length(length) => BodyFraming::Length(length),
                 Framing::Chunked => BodyFraming::Chunked,
             },
-            connection: if work.request.upgrade { ConnectionLine::Upgrade } else { ConnectionLine::None },
+            connection: if work.request.upgrade {
+                ConnectionLine::Upgrade
+            } else {
+                ConnectionLine::None
+            },
         };
         forward::write_request_head(&head, &mut out);
     });

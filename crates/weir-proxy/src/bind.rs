@@ -35,18 +35,20 @@ impl BoundSocket {
 /// One sentence naming the address.
 pub fn bind(address: &ListenAddress) -> Result<BoundSocket, String> {
     match address {
-        ListenAddress::Socket(address) => {
-            bind_tcp(*address).map_err(|error| format!("cannot listen on {address}: {}", reason(&error)))
-        }
-        ListenAddress::Unix { path, mode } => bind_unix(path, *mode)
-            .map_err(|error| format!("cannot listen on unix:{}: {}", path.display(), reason(&error))),
+        ListenAddress::Socket(address) => bind_tcp(*address)
+            .map_err(|error| format!("cannot listen on {address}: {}", reason(&error))),
+        ListenAddress::Unix { path, mode } => bind_unix(path, *mode).map_err(|error| {
+            format!("cannot listen on unix:{}: {}", path.display(), reason(&error))
+        }),
     }
 }
 
 fn reason(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::AddrInUse => "another program is listening there already".to_owned(),
-        io::ErrorKind::PermissionDenied => "permission denied (ports below 1024 need CAP_NET_BIND_SERVICE)".to_owned(),
+        io::ErrorKind::PermissionDenied => {
+            "permission denied (ports below 1024 need CAP_NET_BIND_SERVICE)".to_owned()
+        }
         io::ErrorKind::AddrNotAvailable => "this machine has no such address".to_owned(),
         _ => error.to_string(),
     }
@@ -65,7 +67,11 @@ fn bind_tcp(address: SocketAddr) -> io::Result<BoundSocket> {
 }
 
 fn tcp_socket(address: SocketAddr) -> io::Result<Socket> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking().cloexec(), Some(Protocol::TCP))?;
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM.nonblocking().cloexec(),
+        Some(Protocol::TCP),
+    )?;
     if address.is_ipv6() {
         socket.set_only_v6(!address.ip().is_unspecified())?;
     }
@@ -92,11 +98,16 @@ fn bind_unix(path: &Path, mode: Option<u32>) -> io::Result<BoundSocket> {
 fn remove_dead_socket(path: &Path) -> io::Result<()> {
     let Ok(metadata) = std::fs::symlink_metadata(path) else { return Ok(()) };
     if !metadata.file_type().is_socket() {
-        return Err(io::Error::new(io::ErrorKind::AlreadyExists, "a file that is no socket is in the way"));
+        return Err(io::Error::new(
+            io::ErrorKind::AlreadyExists,
+            "a file that is no socket is in the way",
+        ));
     }
     let probe = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     match probe.connect(&SockAddr::unix(path)?) {
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => std::fs::remove_file(path),
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            std::fs::remove_file(path)
+        }
         _ => Err(io::ErrorKind::AddrInUse.into()),
     }
 }

@@ -19,7 +19,8 @@ use crate::net::PeerAddress;
 use crate::route::Router;
 use crate::shared::{AccessLog, Listener, Shared};
 use crate::tls::{
-    CertificateMaterial, ClientSettings, ClientTls, PemFile, ProtocolSettings, ServerTls, Tickets, TlsVersion, server_name,
+    CertificateMaterial, ClientSettings, ClientTls, PemFile, ProtocolSettings, ServerTls, Tickets,
+    TlsVersion, server_name,
 };
 use crate::upstream::{UpstreamEndpoint, UpstreamPool};
 use crate::worker::WorkerLoad;
@@ -55,7 +56,8 @@ pub fn compile(config: &Config, surroundings: Surroundings<'_>) -> Result<Compil
     let mut warnings = Vec::new();
     let mut compiler = Compiler { read: surroundings.read, warnings: &mut warnings };
     let tickets = Tickets::new().map_err(|error| error.to_string())?;
-    let pools = config.pools.iter().map(|pool| compiler.pool(pool)).collect::<Result<Vec<_>, _>>()?;
+    let pools =
+        config.pools.iter().map(|pool| compiler.pool(pool)).collect::<Result<Vec<_>, _>>()?;
     let listeners = config
         .listeners
         .iter()
@@ -97,7 +99,8 @@ impl Compiler<'_> {
         };
         let members = pool.endpoints.iter().map(member).collect();
         let tls = pool.tls.as_ref().map(|tls| self.client_tls(tls)).transpose()?;
-        let endpoints = pool.endpoints.iter().map(|endpoint| upstream_endpoint(endpoint, pool.tls.as_ref()));
+        let endpoints =
+            pool.endpoints.iter().map(|endpoint| upstream_endpoint(endpoint, pool.tls.as_ref()));
         Ok(Arc::new(UpstreamPool {
             name: pool.name.as_str().into(),
             balancer: Balancer::new(pool.policy, members, passive),
@@ -114,7 +117,11 @@ impl Compiler<'_> {
         let settings = ClientSettings {
             skip_verification: !tls.verify,
             ca: tls.ca.as_deref().map(|path| self.pem(path)).transpose()?,
-            certificate: tls.certificate.as_ref().map(|certificate| self.material(certificate)).transpose()?,
+            certificate: tls
+                .certificate
+                .as_ref()
+                .map(|certificate| self.material(certificate))
+                .transpose()?,
             protocol: protocol(&tls.protocol),
         };
         let built = ClientTls::new(&settings).map_err(|error| error.to_string())?;
@@ -131,15 +138,20 @@ impl Compiler<'_> {
         let tls = match &listener.tls {
             None => None,
             Some(tls) => {
-                let materials =
-                    tls.certificates.iter().map(|certificate| self.material(certificate)).collect::<Result<Vec<_>, _>>()?;
+                let materials = tls
+                    .certificates
+                    .iter()
+                    .map(|certificate| self.material(certificate))
+                    .collect::<Result<Vec<_>, _>>()?;
                 let built = ServerTls::new(&materials, &protocol(&tls.protocol), tickets.clone());
-                let built = built.map_err(|error| format!("listener {}: {error}", listener.name))?;
+                let built =
+                    built.map_err(|error| format!("listener {}: {error}", listener.name))?;
                 self.warnings.extend(built.warnings);
                 Some(built.config)
             }
         };
-        let router = Router::compile(listener, self.read).map_err(|error| format!("listener {}: {error}", listener.name))?;
+        let router = Router::compile(listener, self.read)
+            .map_err(|error| format!("listener {}: {error}", listener.name))?;
         let roots = router.files().iter().map(open_root).collect::<Result<Vec<_>, _>>()?;
         let log_index = |name: &String| config.logs.iter().position(|log| log.name == *name);
         let logs: Vec<usize> = listener.logs.iter().filter_map(log_index).collect();
@@ -158,7 +170,9 @@ impl Compiler<'_> {
             request_id: listener.request_id.clone(),
             access: listener.access.clone(),
             logs_response_headers: shows(shows_response_headers),
-            logs_local_address: shows(|format| matches!(format, model::LogFormat::Text(_) | model::LogFormat::Json)),
+            logs_local_address: shows(|format| {
+                matches!(format, model::LogFormat::Text(_) | model::LogFormat::Json)
+            }),
             logs,
             connections: listener.max_connections.map(|cap| Arc::new(Semaphore::new(cap))),
             open: AtomicUsize::new(0),
@@ -183,7 +197,8 @@ fn shows_response_headers(format: &model::LogFormat) -> bool {
 
 fn open_root(files: &model::Files) -> Result<Arc<Root>, String> {
     let root = Root::open(&files.root, files.index.clone());
-    root.map(Arc::new).map_err(|error| format!("cannot open the directory {}: {error}", files.root.display()))
+    root.map(Arc::new)
+        .map_err(|error| format!("cannot open the directory {}: {error}", files.root.display()))
 }
 
 fn member(endpoint: &model::Endpoint) -> Member {
@@ -192,22 +207,34 @@ fn member(endpoint: &model::Endpoint) -> Member {
         // Until the resolver has an answer.
         state.set_availability(Availability::Unavailable);
     }
-    Member { weight: endpoint.weight, max_conn: endpoint.max_conn, backup: endpoint.backup, state: Arc::new(state) }
+    Member {
+        weight: endpoint.weight,
+        max_conn: endpoint.max_conn,
+        backup: endpoint.backup,
+        state: Arc::new(state),
+    }
 }
 
-fn upstream_endpoint(endpoint: &model::Endpoint, tls: Option<&model::TlsClient>) -> Result<UpstreamEndpoint, String> {
+fn upstream_endpoint(
+    endpoint: &model::Endpoint,
+    tls: Option<&model::TlsClient>,
+) -> Result<UpstreamEndpoint, String> {
     let (address, text, host) = match &endpoint.address {
         EndpointAddress::Socket(address) => {
             (Some(PeerAddress::Socket(*address)), address.to_string(), address.ip().to_string())
         }
         EndpointAddress::Name(name, port) => (None, format!("{name}:{port}"), name.clone()),
-        EndpointAddress::Unix(path) => {
-            (Some(PeerAddress::Unix(path.clone())), format!("unix:{}", path.display()), "localhost".to_owned())
-        }
+        EndpointAddress::Unix(path) => (
+            Some(PeerAddress::Unix(path.clone())),
+            format!("unix:{}", path.display()),
+            "localhost".to_owned(),
+        ),
     };
     let server_name = match tls {
         None => None,
-        Some(tls) => Some(server_name(tls.server_name.as_deref(), &host).map_err(|error| error.to_string())?),
+        Some(tls) => Some(
+            server_name(tls.server_name.as_deref(), &host).map_err(|error| error.to_string())?,
+        ),
     };
     Ok(UpstreamEndpoint {
         name: endpoint.name.as_str().into(),
@@ -237,8 +264,13 @@ impl Shared {
     /// Tells where an endpoint whose name was looked up is, or that it is nowhere yet.
     pub fn resolved(&self, pool: usize, endpoint: usize, address: Option<std::net::SocketAddr>) {
         let Some(pool) = self.pools.get(pool) else { return };
-        let (Some(place), Some(state)) = (pool.endpoints.get(endpoint), pool.balancer.endpoint(endpoint)) else { return };
-        let availability = if address.is_some() { Availability::Available } else { Availability::Unavailable };
+        let (Some(place), Some(state)) =
+            (pool.endpoints.get(endpoint), pool.balancer.endpoint(endpoint))
+        else {
+            return;
+        };
+        let availability =
+            if address.is_some() { Availability::Available } else { Availability::Unavailable };
         place.address.store(address.map(|address| Arc::new(PeerAddress::Socket(address))));
         state.set_availability(availability);
     }

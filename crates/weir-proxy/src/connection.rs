@@ -52,6 +52,10 @@ pub(crate) struct Scope<'a, N: Net> {
     pub(crate) listener: &'a Listener,
 }
 
+#[expect(
+    clippy::expl_impl_clone_on_copy,
+    reason = "a derived one would ask `N: Clone` of what is only borrowed"
+)]
 impl<N: Net> Clone for Scope<'_, N> {
     fn clone(&self) -> Self {
         *self
@@ -74,8 +78,14 @@ async fn serve<N: Net>(worker: Rc<Worker<N>>, handoff: Handoff<N>) {
     };
     let Some(mut connection) = open(&listener, stream, peer).await else { return };
     loop {
-        let Some((bytes, first_byte)) = connection.wait_cold(&worker, &listener).await else { break };
-        let hot = Box::pin(connection.serve_hot(Scope { worker: &worker, listener: &listener }, bytes, first_byte));
+        let Some((bytes, first_byte)) = connection.wait_cold(&worker, &listener).await else {
+            break;
+        };
+        let hot = Box::pin(connection.serve_hot(
+            Scope { worker: &worker, listener: &listener },
+            bytes,
+            first_byte,
+        ));
         if let Hot::Ended = hot.await {
             break;
         }
@@ -96,7 +106,10 @@ async fn open<N: Net>(
         None => Transport::Plain(stream),
         Some(config) => {
             let handshake = Box::pin(TlsAcceptor::from(config.clone()).accept(stream));
-            let mut stream = before(&mut alarm, began + listener.timeouts.handshake, handshake).await.ok()?.ok()?;
+            let mut stream = before(&mut alarm, began + listener.timeouts.handshake, handshake)
+                .await
+                .ok()?
+                .ok()?;
             stream.get_mut().1.set_buffer_limit(Some(crate::limits::LARGE_BUFFER));
             Transport::Server(Box::new(stream))
         }
@@ -128,8 +141,13 @@ impl<N: Net> Connection<N> {
     }
 
     /// Waits without holding a buffer; `None` when the client left or stayed silent too long.
-    async fn wait_cold(&mut self, worker: &Worker<N>, listener: &Listener) -> Option<(Vec<u8>, Instant)> {
-        let patience = if self.served == 0 { listener.timeouts.head } else { listener.timeouts.keepalive };
+    async fn wait_cold(
+        &mut self,
+        worker: &Worker<N>,
+        listener: &Listener,
+    ) -> Option<(Vec<u8>, Instant)> {
+        let patience =
+            if self.served == 0 { listener.timeouts.head } else { listener.timeouts.keepalive };
         let deadline = self.since + patience;
         std::future::poll_fn(|context| {
             let mut buffer = worker.buffers.small();
@@ -157,7 +175,12 @@ impl<N: Net> Connection<N> {
         hot
     }
 
-    async fn serve_requests(&mut self, scope: Scope<'_, N>, work: &mut Workspace, mut first_byte: Instant) -> Hot {
+    async fn serve_requests(
+        &mut self,
+        scope: Scope<'_, N>,
+        work: &mut Workspace,
+        mut first_byte: Instant,
+    ) -> Hot {
         loop {
             let load = &scope.worker.load;
             load.busy.fetch_add(1, Ordering::Relaxed);
@@ -187,11 +210,18 @@ impl<N: Net> Connection<N> {
         }
     }
 
-    async fn read_more(&mut self, scope: Scope<'_, N>, input: &mut Input, deadline: Instant) -> Arrival {
-        std::future::poll_fn(|context| match input.poll_fill(&mut self.client, context, &scope.worker.buffers) {
-            Poll::Ready(Ok(read)) if read > 0 => Poll::Ready(Arrival::Bytes),
-            Poll::Ready(_) => Poll::Ready(Arrival::Closed),
-            Poll::Pending => self.alarm.poll(context, deadline).map(|()| Arrival::Elapsed),
+    async fn read_more(
+        &mut self,
+        scope: Scope<'_, N>,
+        input: &mut Input,
+        deadline: Instant,
+    ) -> Arrival {
+        std::future::poll_fn(|context| {
+            match input.poll_fill(&mut self.client, context, &scope.worker.buffers) {
+                Poll::Ready(Ok(read)) if read > 0 => Poll::Ready(Arrival::Bytes),
+                Poll::Ready(_) => Poll::Ready(Arrival::Closed),
+                Poll::Pending => self.alarm.poll(context, deadline).map(|()| Arrival::Elapsed),
+            }
         })
         .await
     }

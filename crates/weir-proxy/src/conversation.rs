@@ -23,7 +23,7 @@ use crate::transport::Transport;
 use crate::upstream::UpstreamPool;
 
 /// Why no response head came.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum Failure {
     /// The connection ended before a byte of a response.
     Silent,
@@ -41,6 +41,21 @@ pub(crate) enum Failure {
     ResponseTimeout,
     /// The client left.
     ClientGone,
+}
+
+impl Failure {
+    /// What it means to the exchange.
+    pub(crate) fn ended(self) -> Ended {
+        match self {
+            Self::Silent | Self::Cut => Cause::UpstreamReset.into(),
+            Self::BadResponse => Cause::BadResponse.into(),
+            Self::Body(failure) => body_failure(failure),
+            Self::BodyTimeout => Cause::BodyTimeout.into(),
+            Self::SendTimeout => Cause::UpstreamSendTimeout.into(),
+            Self::ResponseTimeout => Cause::ResponseTimeout.into(),
+            Self::ClientGone => Ended::Broken(Cause::ClientGone),
+        }
+    }
 }
 
 /// A running talk.
@@ -91,24 +106,13 @@ impl<S> Conversation<S> {
 
     /// Law 7: whether the same request may be sent again, on another connection to an endpoint that left without a word.
     pub(crate) fn may_repeat(&self, method: Method) -> bool {
-        self.upstream.reused && !self.upload.has_read && (self.upload.written == 0 || method.is_idempotent())
+        self.upstream.reused
+            && !self.upload.has_read
+            && (self.upload.written == 0 || method.is_idempotent())
     }
 
     pub(crate) fn into_upload(self) -> Pump {
         self.upload
-    }
-
-    /// What a failure means to the exchange.
-    pub(crate) fn ended(&self, failure: Failure) -> Ended {
-        match failure {
-            Failure::Silent | Failure::Cut => Cause::UpstreamReset.into(),
-            Failure::BadResponse => Cause::BadResponse.into(),
-            Failure::Body(failure) => body_failure(failure),
-            Failure::BodyTimeout => Cause::BodyTimeout.into(),
-            Failure::SendTimeout => Cause::UpstreamSendTimeout.into(),
-            Failure::ResponseTimeout => Cause::ResponseTimeout.into(),
-            Failure::ClientGone => Ended::Broken(Cause::ClientGone),
-        }
     }
 }
 
@@ -134,16 +138,12 @@ impl<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin> Conversation<S> {
                 self.poll_deadline(context, alarm, (pool, body))
             })
             .await?;
-            if !self.is_interim(&work.response) {
+            if !is_interim(&work.response) {
                 self.heard = Instant::now();
                 return Ok(());
             }
             self.pass_interim(scope, connection, work).await?;
         }
-    }
-
-    fn is_interim(&self, response: &ResponseHead) -> bool {
-        (100..200).contains(&response.status) && response.status != 101
     }
 
     fn poll_head(
@@ -155,7 +155,8 @@ impl<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin> Conversation<S> {
         if let Err(failure) = self.poll_upload(context, client) {
             return Poll::Ready(Err(Failure::Body(failure)));
         }
-        if let Poll::Ready(heard) = self.poll_response(context, client.buffers, (response, method)) {
+        if let Poll::Ready(heard) = self.poll_response(context, client.buffers, (response, method))
+        {
             return Poll::Ready(heard);
         }
         if self.upload.is_finished() && poll_client_left(context, client).is_ready() {
@@ -173,7 +174,8 @@ impl<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin> Conversation<S> {
         if self.upload.is_finished() || self.upload_failed {
             return Ok(());
         }
-        match self.upload.poll(context, client.stream, &mut self.upstream.transport, client.buffers) {
+        match self.upload.poll(context, client.stream, &mut self.upstream.transport, client.buffers)
+        {
             Poll::Ready(Ok(())) => {
                 self.progressed = Instant::now();
                 client.input.append(self.upload.surplus());
@@ -259,6 +261,10 @@ impl<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin> Conversation<S> {
         self.scanned = 0;
         Ok(())
     }
+}
+
+fn is_interim(response: &ResponseHead) -> bool {
+    (100..200).contains(&response.status) && response.status != 101
 }
 
 /// Ready when the client closed or reset its connection. What it sends meanwhile, the next request, is kept as far as there

@@ -134,9 +134,15 @@ fn write_varying(name: &str, template: &Template, entry: &Entry<'_>, out: &mut V
     template.append(entry, Escape::Header, out);
     if out.len() == value {
         out.truncate(start);
-    } else {
-        out.extend_from_slice(b"\r\n");
+        return;
     }
+    // Variables are escaped; the text around them is the file's, and may hold a line end too.
+    for byte in out.get_mut(value..).unwrap_or_default() {
+        if byte.is_ascii_control() {
+            *byte = b' ';
+        }
+    }
+    out.extend_from_slice(b"\r\n");
 }
 
 /// Whether a template shows a group of the route's path regex.
@@ -224,8 +230,8 @@ mod tests {
         check(&[set("X-Host", "$host:$http_x_in")], "X-Host: shop:1\r\n");
         check(&[set("X-None", "$http_none"), set("X-Empty", "")], "");
         check(
-            &[set("X-Line", "a\r\nb: c"), set("X-Args", "$args")],
-            "X-Line: a  b: c\r\nX-Args: q=%0d%0aX:y\r\n",
+            &[set("X-Line", "a\r\nb: c"), set("X-Two", "$host\r\nb: c"), set("X-Args", "$args")],
+            "X-Line: a  b: c\r\nX-Two: shop  b: c\r\nX-Args: q=%0d%0aX:y\r\n",
         );
     }
 

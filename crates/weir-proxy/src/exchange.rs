@@ -12,16 +12,16 @@ use weir_stats::{Cause, Micros, Times};
 use weir_wire::{HeadLimits, RequestHead, ResponseHead};
 
 use crate::alarm::{Elapsed, before};
+use crate::attempt;
 use crate::buffers::{Buffers, poll_read_into};
 use crate::client_address::{PeerTrust, allowed, client_address};
 use crate::connection::{Connection, Scope};
+use crate::files;
 use crate::local;
 use crate::net::Net;
 use crate::record;
 use crate::request_id::RequestId;
 use crate::route::{CompiledAction, CompiledRoute, RequestView};
-use crate::attempt;
-use crate::files;
 
 /// What becomes of the connection after an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -238,7 +238,9 @@ pub(crate) async fn run<N: Net>(
     };
     let next = match outcome {
         Ok(next) => next,
-        Err(Ended::Refused(refusal)) => local::refuse(scope, connection, work, &mut facts, (refusal, route)).await,
+        Err(Ended::Refused(refusal)) => {
+            local::refuse(scope, connection, work, &mut facts, (refusal, route)).await
+        }
         Err(Ended::Broken(cause)) => {
             facts.cause = cause;
             Next::Close
@@ -261,7 +263,10 @@ async fn read_head<N: Net>(
     work: &mut Workspace,
     facts: &mut Facts,
 ) -> Result<(), Ended> {
-    let limits = HeadLimits { head_bytes: scope.listener.limits.head_bytes, headers: scope.listener.limits.headers };
+    let limits = HeadLimits {
+        head_bytes: scope.listener.limits.head_bytes,
+        headers: scope.listener.limits.headers,
+    };
     let deadline = facts.first_byte + scope.listener.timeouts.head;
     let mut scanned = 0;
     loop {
@@ -270,17 +275,23 @@ async fn read_head<N: Net>(
             Ok(None) => {}
             Err(fault) => {
                 facts.bytes_received = work.input.bytes().len() as u64;
-                return Err(Ended::Refused(Refusal { cause: Cause::BadRequest, status: fault.status() }));
+                return Err(Ended::Refused(Refusal {
+                    cause: Cause::BadRequest,
+                    status: fault.status(),
+                }));
             }
         }
         work.input.make_room(limits.head_bytes);
         let Connection { client, alarm, .. } = connection;
         let input = &mut work.input;
-        let fill = std::future::poll_fn(|context| input.poll_fill(client, context, &scope.worker.buffers));
+        let fill =
+            std::future::poll_fn(|context| input.poll_fill(client, context, &scope.worker.buffers));
         match before(alarm, deadline, fill).await {
             Ok(Ok(read)) if read > 0 => facts.head_end = Instant::now(),
             // A lone line end before leaving is no request.
-            Ok(_) if work.input.bytes().iter().all(u8::is_ascii_whitespace) => return Err(Ended::Silent),
+            Ok(_) if work.input.bytes().iter().all(u8::is_ascii_whitespace) => {
+                return Err(Ended::Silent);
+            }
             Ok(_) => return Err(Ended::Broken(Cause::ClientGone)),
             Err(Elapsed) => return Err(Cause::RequestTimeout.into()),
         }
@@ -324,13 +335,17 @@ async fn answer<N: Net>(
     route: &CompiledRoute,
 ) -> Result<Next, Ended> {
     match &route.action {
-        CompiledAction::Pool(pool) => attempt::proxy(scope, connection, work, facts, (route, *pool)).await,
+        CompiledAction::Pool(pool) => {
+            attempt::proxy(scope, connection, work, facts, (route, *pool)).await
+        }
         CompiledAction::Respond(respond) => {
             local::respond(scope, connection, work, facts, (route, respond)).await
         }
         CompiledAction::Redirect(redirect) => {
             local::redirect(scope, connection, work, facts, (route, redirect)).await
         }
-        CompiledAction::Files(root) => files::serve(scope, connection, work, facts, (route, *root)).await,
+        CompiledAction::Files(root) => {
+            files::serve(scope, connection, work, facts, (route, *root)).await
+        }
     }
 }

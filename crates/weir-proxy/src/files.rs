@@ -40,7 +40,12 @@ pub(crate) async fn serve<N: Net>(
     }
 }
 
-async fn find(root: &Arc<Root>, head: &RequestHead, bytes: &[u8], strip: Option<&str>) -> io::Result<Answer> {
+async fn find(
+    root: &Arc<Root>,
+    head: &RequestHead,
+    bytes: &[u8],
+    strip: Option<&str>,
+) -> io::Result<Answer> {
     match root.answer_cached(&question(head, bytes, strip)) {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
         answer => return answer,
@@ -48,7 +53,9 @@ async fn find(root: &Arc<Root>, head: &RequestHead, bytes: &[u8], strip: Option<
     // The thread that may wait gets a copy of the question.
     let (root, head, strip) = (root.clone(), head.clone(), strip.map(str::to_owned));
     let bytes = bytes.get(..head.head_bytes).unwrap_or_default().to_vec();
-    let waiting = tokio::task::spawn_blocking(move || root.answer(&question(&head, &bytes, strip.as_deref())));
+    let waiting = tokio::task::spawn_blocking(move || {
+        root.answer(&question(&head, &bytes, strip.as_deref()))
+    });
     waiting.await.map_err(io::Error::other)?
 }
 
@@ -84,8 +91,12 @@ async fn send_file<N: Net>(
             (reply.with_body(&file.content_type, body), None)
         }
         // HEAD: the length without the body.
-        FileBody::Whole(_) => (reply.with_streamed_body(&file.content_type, file.content_length), None),
-        FileBody::Pieces(_) => (reply.with_streamed_body(&file.content_type, file.content_length), Some(())),
+        FileBody::Whole(_) => {
+            (reply.with_streamed_body(&file.content_type, file.content_length), None)
+        }
+        FileBody::Pieces(_) => {
+            (reply.with_streamed_body(&file.content_type, file.content_length), Some(()))
+        }
     };
     let next = send(scope, connection, work, facts, (reply, file.status, Some(route))).await?;
     if let (Some(()), FileBody::Pieces(pieces)) = (pieces, file.body) {

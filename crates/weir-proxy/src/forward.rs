@@ -253,3 +253,6 @@ impl<'a> Lines<'a> {
         self.start = self.end;
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -37,7 +37,9 @@ pub(crate) struct IdleConnections<S> {
 
 impl<S: AsyncRead + AsyncWrite + Unpin> IdleConnections<S> {
     pub(crate) fn new(pools: &[std::sync::Arc<UpstreamPool>]) -> Self {
-        let shelf = |pool: &std::sync::Arc<UpstreamPool>| pool.endpoints.iter().map(|_| Vec::new()).collect();
+        let shelf = |pool: &std::sync::Arc<UpstreamPool>| {
+            pool.endpoints.iter().map(|_| Vec::new()).collect()
+        };
         Self { pools: RefCell::new(pools.iter().map(shelf).collect()) }
     }
 
@@ -81,7 +83,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> IdleConnections<S> {
         if endpoint.idle.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room).is_err() {
             return;
         }
-        if let Some(shelf) = self.pools.borrow_mut().get_mut(place.0).and_then(|pool| pool.get_mut(place.1)) {
+        if let Some(shelf) =
+            self.pools.borrow_mut().get_mut(place.0).and_then(|pool| pool.get_mut(place.1))
+        {
             shelf.push(connection);
         }
     }
@@ -101,7 +105,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> IdleConnections<S> {
 }
 
 fn within_limits<S>(pool: &UpstreamPool, connection: &UpstreamConnection<S>, now: Instant) -> bool {
-    now - connection.idle_since < pool.keepalive.timeout && now - connection.opened < pool.keepalive.max_age
+    now - connection.idle_since < pool.keepalive.timeout
+        && now - connection.opened < pool.keepalive.max_age
 }
 
 /// Whether an idle connection has neither been closed nor sent anything unasked. Costs no system call while the reactor

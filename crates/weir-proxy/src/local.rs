@@ -60,7 +60,9 @@ pub(crate) async fn refuse<N: Net>(
     (refusal, route): (Refusal, Option<&CompiledRoute>),
 ) -> Next {
     facts.cause = refusal.cause;
-    match send(scope, connection, work, facts, (Reply::of(refusal.status), refusal.status, route)).await {
+    match send(scope, connection, work, facts, (Reply::of(refusal.status), refusal.status, route))
+        .await
+    {
         Ok(next) => next,
         Err(_) => Next::Close,
     }
@@ -76,7 +78,9 @@ pub(crate) async fn respond<N: Net>(
 ) -> Result<Next, Ended> {
     let mut scratch = Vec::new();
     let about = (&*facts, Some(route));
-    let body = record::with_entry(scope, connection, work, about, |entry| respond.body(entry, &mut scratch));
+    let body = record::with_entry(scope, connection, work, about, |entry| {
+        respond.body(entry, &mut scratch)
+    });
     let reply = match body {
         Some(body) => Reply::of(respond.status).with_body(&respond.content_type, body),
         None => Reply::of(respond.status),
@@ -94,8 +98,9 @@ pub(crate) async fn redirect<N: Net>(
 ) -> Result<Next, Ended> {
     let mut scratch = Vec::new();
     let about = (&*facts, Some(route));
-    let location =
-        record::with_entry(scope, connection, work, about, |entry| redirect.location(entry, &mut scratch));
+    let location = record::with_entry(scope, connection, work, about, |entry| {
+        redirect.location(entry, &mut scratch)
+    });
     let reply = Reply::of(redirect.status).with_location(location);
     send(scope, connection, work, facts, (reply, redirect.status, Some(route))).await
 }
@@ -149,7 +154,11 @@ fn write_reply<N: Net>(
             pages: router.pages(),
             edits: route.map_or(router.response_edits(), |route| &route.response_edits),
             entry,
-            request_id_header: if respond { scope.listener.request_id.header.as_deref() } else { None },
+            request_id_header: if respond {
+                scope.listener.request_id.header.as_deref()
+            } else {
+                None
+            },
             date: &date,
         };
         reply.write(&surroundings, out)
@@ -158,7 +167,12 @@ fn write_reply<N: Net>(
 
 /// What becomes of the connection after an answer of our own: it stays when the next request can be found, that is, when this one's
 /// body is absent or at hand.
-pub(crate) fn next_after<N: Net>(scope: Scope<'_, N>, connection: &Connection<N>, work: &Workspace, facts: &mut Facts) -> Next {
+fn next_after<N: Net>(
+    scope: Scope<'_, N>,
+    connection: &Connection<N>,
+    work: &Workspace,
+    facts: &mut Facts,
+) -> Next {
     if !facts.has_head {
         return Next::Linger;
     }

@@ -30,7 +30,10 @@ pub trait Net: Clone + 'static {
     ///
     /// # Errors
     /// What `accept(2)` reports; running out of file descriptors is one.
-    fn accept(&self, listener: &Self::Listener) -> impl Future<Output = io::Result<(Self::Accepted, PeerAddress)>>;
+    fn accept(
+        &self,
+        listener: &Self::Listener,
+    ) -> impl Future<Output = io::Result<(Self::Accepted, PeerAddress)>>;
 
     /// Makes an accepted connection usable on this worker.
     ///

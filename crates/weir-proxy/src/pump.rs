@@ -44,7 +44,7 @@ pub(crate) enum Waiting {
 }
 
 /// Why a body did not come through.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum PumpFailure {
     /// The source ended before its body did.
     Truncated,
@@ -92,7 +92,13 @@ pub(crate) struct Pump {
 
 impl Pump {
     /// A pump that sends `head`, then the body that `framing` describes, of which `raw[at..]` was already read.
-    pub(crate) fn new(head: Vec<u8>, framing: Framing, encoder: Encoder, raw: Vec<u8>, at: usize) -> Self {
+    pub(crate) fn new(
+        head: Vec<u8>,
+        framing: Framing,
+        encoder: Encoder,
+        raw: Vec<u8>,
+        at: usize,
+    ) -> Self {
         let decoder = match framing {
             Framing::None | Framing::Length(0) => Decoder::Done,
             Framing::Length(length) => Decoder::Length(length),
@@ -211,7 +217,8 @@ impl Pump {
             match self.poll_fill(context, source, buffers) {
                 Poll::Ready(outcome) => outcome?,
                 Poll::Pending => {
-                    let _ = Pin::new(&mut *sink).poll_flush(context).map_err(|_| PumpFailure::Write)?;
+                    let _ =
+                        Pin::new(&mut *sink).poll_flush(context).map_err(|_| PumpFailure::Write)?;
                     return Poll::Pending;
                 }
             }
@@ -411,7 +418,11 @@ impl Pump {
 /// and the trailers if the body ended.
 type Decoded = (usize, usize, Option<Vec<u8>>);
 
-fn decode_chunks(decoder: &mut ChunkedDecoder, raw: &mut [u8], start: usize) -> Result<Decoded, PumpFailure> {
+fn decode_chunks(
+    decoder: &mut ChunkedDecoder,
+    raw: &mut [u8],
+    start: usize,
+) -> Result<Decoded, PumpFailure> {
     let mut read_at = start;
     let mut data_end = start;
     loop {

@@ -107,8 +107,10 @@ pub(crate) fn write<N: Net>(
 
 fn concurrency<N: Net>(scope: Scope<'_, N>, facts: &Facts) -> Concurrency {
     let shared = &scope.worker.shared;
-    let balancer = facts.pool.and_then(|number| shared.pools.get(number)).map(|pool| &pool.balancer);
-    let endpoint = balancer.zip(facts.endpoint).and_then(|(balancer, index)| balancer.endpoint(index));
+    let balancer =
+        facts.pool.and_then(|number| shared.pools.get(number)).map(|pool| &pool.balancer);
+    let endpoint =
+        balancer.zip(facts.endpoint).and_then(|(balancer, index)| balancer.endpoint(index));
     Concurrency {
         process: shared.open_connections() as u32,
         listener: scope.listener.open.load(Ordering::Relaxed) as u32,
@@ -118,7 +120,10 @@ fn concurrency<N: Net>(scope: Scope<'_, N>, facts: &Facts) -> Concurrency {
 }
 
 /// Asked of the kernel only when somebody looks at it.
-fn local_address<N: Net>(scope: Scope<'_, N>, connection: &Connection<N>) -> Option<std::net::SocketAddr> {
+fn local_address<N: Net>(
+    scope: Scope<'_, N>,
+    connection: &Connection<N>,
+) -> Option<std::net::SocketAddr> {
     let wanted = scope.listener.logs_local_address;
     wanted.then(|| scope.worker.net.local_address(connection.client.socket())).flatten()
 }

@@ -283,3 +283,124 @@ const PAGE: [&str; 3] = [
     "</title>\n<h1>",
     "</h1>\n</html>\n",
 ];
+
+#[cfg(test)]
+mod tests {
+    use weir_config::model::HeaderEdit;
+    use weir_stats::Template;
+    use weir_wire::Method;
+
+    use super::*;
+    use crate::edits::Direction;
+    use crate::sample::{blank_entry, response};
+
+    const DATE: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
+
+    fn write(reply: &Reply<'_>, pages: &ErrorPages, edits: &Edits) -> (String, usize) {
+        let entry = blank_entry();
+        let surroundings = ReplySurroundings {
+            pages,
+            edits,
+            entry: &entry,
+            request_id_header: None,
+            date: DATE.as_bytes(),
+        };
+        let mut out = Vec::new();
+        let body_bytes = reply.write(&surroundings, &mut out);
+        (String::from_utf8(out).unwrap(), body_bytes)
+    }
+
+    /// `lines` are those after `Server` and `Date`.
+    fn check(reply: &Reply<'_>, status: &str, lines: &str, body: &str) {
+        let (text, body_bytes) = write(reply, &ErrorPages::default(), &Edits::default());
+        let expected =
+            format!("HTTP/1.1 {status}\r\nServer: weir\r\nDate: {DATE}\r\n{lines}\r\n{body}");
+        assert_eq!(text, expected);
+        assert_eq!(body_bytes, body.len());
+    }
+
+    #[test]
+    fn replies_say_what_was_asked() {
+        let page = "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>404 Not Found</title>\n\
+                    <h1>404 Not Found</h1>\n</html>\n";
+        let html = "Content-Type: text/html; charset=utf-8\r\n";
+        check(
+            &Reply::of(404),
+            "404 Not Found",
+            &format!("{html}Content-Length: {}\r\n", page.len()),
+            page,
+        );
+        let head = Reply::of(404)
+            .with_body_wanted(BodyWanted::HeadOnly)
+            .with_connection(ConnectionLine::Close);
+        let lines = format!("{html}Content-Length: {}\r\nConnection: close\r\n", page.len());
+        check(&head, "404 Not Found", &lines, "");
+        let plain = Reply::of(200)
+            .with_body("text/plain", b"hi")
+            .with_connection(ConnectionLine::KeepAlive);
+        let lines = "Content-Type: text/plain\r\nContent-Length: 2\r\nConnection: keep-alive\r\n";
+        check(&plain, "200 OK", lines, "hi");
+        let redirect = Reply::of(301).with_location(b"/a\r\nX: y").with_body("text/plain", b"");
+        let lines = "Location: /a  X: y\r\nContent-Type: text/plain\r\nContent-Length: 0\r\n";
+        check(&redirect, "301 Moved Permanently", lines, "");
+        let lines =
+            "Allow: GET, HEAD\r\nRetry-After: 3\r\nContent-Type: a\r\nContent-Length: 1\r\n";
+        let refused =
+            Reply::of(405).with_allow("GET, HEAD").with_retry_after(3).with_body("a", b"b");
+        check(&refused, "405 Method Not Allowed", lines, "b");
+        check(&Reply::of(204).with_body("text/plain", b"no"), "204 No Content", "", "");
+        check(&Reply::of(304), "304 Not Modified", "", "");
+    }
+
+    #[test]
+    fn edits_change_replies_too() {
+        let set = |name: &str, value| HeaderEdit::Set(name.into(), Template::parse(value).unwrap());
+        let edits = [
+            set("Strict-Transport-Security", "max-age=1"),
+            set("server", "mine"),
+            HeaderEdit::Remove("Date".into()),
+        ];
+        let edits = Edits::compile(Direction::Response, &edits).unwrap();
+        let (text, _) = write(&Reply::of(204), &ErrorPages::default(), &edits);
+        assert_eq!(
+            text,
+            "HTTP/1.1 204 No Content\r\nStrict-Transport-Security: max-age=1\r\nserver: mine\r\n\r\n"
+        );
+    }
+
+    #[test]
+    fn configured_pages_stand_for_their_statuses() {
+        let page = |statuses: &[u16], path: &str| ErrorPage {
+            statuses: statuses.into(),
+            page: path.into(),
+        };
+        let read = |path: &Path| Ok(format!("page {}", path.display()).into_bytes());
+        let all = [page(&[502, 503], "a.html"), page(&[404, 502], "b.json"), page(&[500], "c.txt")];
+        let pages = ErrorPages::load(&all, &read).unwrap();
+        let check = |status, content_type: &str, body: &str| {
+            let (text, _) = write(&Reply::of(status), &pages, &Edits::default());
+            assert!(text.contains(&format!("Content-Type: {content_type}")), "{text}");
+            assert!(text.ends_with(body), "{text}");
+        };
+        check(502, "application/json", "\r\n\r\npage b.json");
+        check(503, HTML, "\r\n\r\npage a.html");
+        check(404, "application/json", "\r\n\r\npage b.json");
+        check(500, "text/plain", "\r\n\r\npage c.txt");
+        check(504, HTML, "<h1>504 Gateway Timeout</h1>\n</html>\n");
+        let (text, _) =
+            write(&Reply::of(502).with_body("text/plain", b"own"), &pages, &Edits::default());
+        assert!(text.ends_with("\r\n\r\nown"));
+    }
+
+    #[test]
+    fn every_reply_is_a_sound_response_of_its_length() {
+        for status in 200..600 {
+            let (text, body_bytes) =
+                write(&Reply::of(status), &ErrorPages::default(), &Edits::default());
+            let head = response(&text, Method::Get);
+            assert_eq!(head.status, status);
+            assert_eq!(text.len() - head.head_bytes, body_bytes);
+            assert_eq!(head.content_length.unwrap_or(0), body_bytes as u64);
+        }
+    }
+}

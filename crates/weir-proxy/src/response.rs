@@ -11,9 +11,9 @@ use crate::connection::{Connection, Scope};
 use crate::conversation::{ClientSide, Conversation};
 use crate::exchange::{Ended, Facts, Next, Workspace};
 use crate::forward::{self, BodyFraming, ConnectionLine, DownstreamHead};
-use crate::record;
 use crate::net::Net;
 use crate::pump::{Encoder, Pump, PumpFailure, Waiting};
+use crate::record;
 use crate::route::CompiledRoute;
 use crate::tunnel;
 use crate::upstream::UpstreamPool;
@@ -65,7 +65,9 @@ pub(crate) async fn relay<N: Net>(
         return Err(if download.written == 0 { cause.into() } else { Ended::Broken(cause) });
     }
     if switching {
-        return Ok(tunnel::run(scope, connection, work, facts, (pool, conversation, download)).await);
+        return Ok(
+            tunnel::run(scope, connection, work, facts, (pool, conversation, download)).await
+        );
     }
     Ok(finish(scope, work, facts, (pool, conversation, download, plan.keep_alive), now))
 }
@@ -87,7 +89,9 @@ fn plan<N: Net>(
         }
         Framing::None => (BodyFraming::None, Encoder::Plain),
         Framing::Length(length) => (BodyFraming::Length(length), Encoder::Plain),
-        Framing::Chunked | Framing::UntilClose if modern => (BodyFraming::Chunked, Encoder::Chunked),
+        Framing::Chunked | Framing::UntilClose if modern => {
+            (BodyFraming::Chunked, Encoder::Chunked)
+        }
         Framing::Chunked | Framing::UntilClose => {
             keep_alive = false;
             (BodyFraming::Close, Encoder::Plain)
@@ -113,7 +117,11 @@ fn write_head<N: Net>(
             bytes: raw,
             entry,
             edits: &route.response_edits,
-            request_id_header: if respond { scope.listener.request_id.header.as_deref() } else { None },
+            request_id_header: if respond {
+                scope.listener.request_id.header.as_deref()
+            } else {
+                None
+            },
             date: &date,
             framing: plan.framing,
             connection: connection_line(work, plan.keep_alive),
@@ -167,7 +175,11 @@ impl<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin> Relay<'_, S> {
         .await
     }
 
-    fn poll(&mut self, context: &mut Context<'_>, client: &mut ClientSide<'_, S>) -> Poll<Result<(), Cause>> {
+    fn poll(
+        &mut self,
+        context: &mut Context<'_>,
+        client: &mut ClientSide<'_, S>,
+    ) -> Poll<Result<(), Cause>> {
         // The response is complete when it is, whatever of the request was never wanted.
         let down = self.download.poll(
             context,
@@ -177,7 +189,7 @@ impl<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin> Relay<'_, S> {
         );
         match down {
             Poll::Ready(Ok(())) => return Poll::Ready(Ok(())),
-            Poll::Ready(Err(failure)) => return Poll::Ready(Err(download_cause(&failure))),
+            Poll::Ready(Err(failure)) => return Poll::Ready(Err(download_cause(failure))),
             Poll::Pending => {}
         }
         if self.conversation.poll_upload(context, client).is_err() {
@@ -188,7 +200,7 @@ impl<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin> Relay<'_, S> {
     }
 }
 
-fn download_cause(failure: &PumpFailure) -> Cause {
+fn download_cause(failure: PumpFailure) -> Cause {
     match failure {
         PumpFailure::Write => Cause::ClientGone,
         PumpFailure::Malformed | PumpFailure::TooLarge => Cause::BadResponse,
@@ -201,7 +213,12 @@ fn finish<N: Net>(
     scope: Scope<'_, N>,
     work: &mut Workspace,
     facts: &mut Facts,
-    (pool, conversation, download, keep_alive): (&UpstreamPool, Conversation<N::Stream>, Pump, bool),
+    (pool, conversation, download, keep_alive): (
+        &UpstreamPool,
+        Conversation<N::Stream>,
+        Pump,
+        bool,
+    ),
     now: Instant,
 ) -> Next {
     let whole = conversation.upload.is_finished();

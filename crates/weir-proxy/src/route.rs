@@ -301,3 +301,164 @@ pub fn bare_host(host: &[u8]) -> &[u8] {
     let name = host.get(..end).unwrap_or(host);
     name.strip_suffix(b".").unwrap_or(name)
 }
+
+#[cfg(test)]
+mod tests {
+    use weir_config::model::{ErrorPage, HeaderEdit, Rule, Site};
+
+    use super::*;
+    use crate::sample::{Request, listener, route};
+
+    fn path(pattern: &str) -> Rule {
+        Rule::Path(vec![pattern.parse().unwrap()])
+    }
+
+    fn always() -> Rule {
+        Rule::All(Vec::new())
+    }
+
+    fn site(hosts: &str, routes: Vec<Route>) -> Site {
+        Site { hosts: hosts.split(' ').map(|host| host.parse().unwrap()).collect(), routes }
+    }
+
+    fn compile(listener: &Listener) -> Router {
+        Router::compile(listener, &|_: &Path| Err(io::ErrorKind::NotFound.into())).unwrap()
+    }
+
+    fn check(router: &Router, host: &str, target: &str, expected: &str) {
+        let request = Request::new(&match host {
+            "" => format!("GET {target} HTTP/1.0\r\n\r\n"),
+            host => format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n"),
+        });
+        let name = router.route(&request.view()).map_or("", |route| &*route.name);
+        assert_eq!(name, expected, "{host} {target}");
+    }
+
+    #[test]
+    fn a_catch_all_takes_everything() {
+        let router = compile(&Listener { default: vec![route("all", always())], ..listener() });
+        check(&router, "a", "/", "all");
+        check(&router, "", "/x?y", "all");
+        check(&compile(&listener()), "a", "/", "");
+    }
+
+    #[test]
+    fn routes_are_tried_top_to_bottom() {
+        let default = vec![
+            route("admin", path("/admin/*")),
+            route("never", path("/admin/x")),
+            route("static", path("/static/*")),
+        ];
+        let router = compile(&Listener { default, ..listener() });
+        check(&router, "a", "/admin/x", "admin");
+        check(&router, "a", "/static/%2e%2e/admin/x", "admin");
+        check(&router, "a", "/static/a%2fb", "static");
+        check(&router, "a", "/other", "");
+    }
+
+    #[test]
+    fn the_first_host_block_that_serves_the_host_decides() {
+        let sites = vec![
+            site("shop.example.com [2001:db8::1]", vec![route("shop", path("/only"))]),
+            site("*.example.com", vec![route("below", always())]),
+            site("www.example.com example.org", vec![route("late", always())]),
+            site("~^img[0-9]+\\.", vec![route("regex", always())]),
+            site("EXAMPLE.org img1.example.net", vec![route("later", always())]),
+        ];
+        let router =
+            compile(&Listener { sites, default: vec![route("default", always())], ..listener() });
+        check(&router, "shop.example.com", "/only", "shop");
+        check(&router, "SHOP.example.com.:8443", "/only", "shop");
+        check(&router, "[2001:DB8::1]:80", "/only", "shop");
+        check(&router, "shop.example.com", "/other", "");
+        check(&router, "www.example.com", "/", "below");
+        check(&router, "example.org", "/", "late");
+        check(&router, "img1.example.net", "/", "regex");
+        check(&router, "imgx.example.net", "/", "default");
+        check(&router, "example.com", "/", "default");
+        check(&router, "", "/", "default");
+        check(&router, &format!("{}.org", "a".repeat(300)), "/", "default");
+        check(&router, "ignored", "http://example.org:80/", "late");
+    }
+
+    #[test]
+    fn groups_are_handed_on_encoded() {
+        let rules = vec![Rule::Method(vec!["GET".into()]), path("~^/u/([^/]*)/(x)?(.*)$")];
+        let router =
+            compile(&Listener { default: vec![route("user", Rule::All(rules))], ..listener() });
+        let request = Request::new("GET /u/%3Cb%3E%0d%0a/caf%C3%A9 HTTP/1.1\r\nHost: a\r\n\r\n");
+        let found = router.route(&request.view()).unwrap();
+        assert!(found.has_captures() && !found.uses_captures);
+        let captures = found.captures(&request.view()).unwrap();
+        let groups = captures.groups();
+        assert_eq!(groups[..4], [&b"%3Cb%3E%0D%0A"[..], b"", b"caf%C3%A9", b""]);
+        assert_eq!(groups.len(), 9);
+    }
+
+    #[test]
+    fn a_route_without_groups_has_no_captures() {
+        let router =
+            compile(&Listener { default: vec![route("all", path("~^/u/.*"))], ..listener() });
+        let request = Request::new("GET /u/x HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert!(router.route(&request.view()).unwrap().captures(&request.view()).is_none());
+    }
+
+    #[test]
+    fn redirects_and_texts_take_variables() {
+        let parse = |text: &str| Template::parse(text).unwrap();
+        let to = |text| Action::Redirect(Redirect { status: 308, to: parse(text) });
+        let body = |text| {
+            Action::Respond(Respond {
+                status: 200,
+                body: Some(parse(text)),
+                content_type: "text/plain".into(),
+            })
+        };
+        let default = vec![
+            Route { action: to("https://$host$request_uri"), ..route("redirect", path("/r")) },
+            Route { action: body("hello $host"), ..route("varying", path("/v")) },
+            Route { action: body("fixed"), ..route("fixed", path("/f")) },
+            Route { action: to("/new/$1"), ..route("group", path("~^/old/(.*)")) },
+        ];
+        let router = compile(&Listener { default, ..listener() });
+        let text = |target: &str| {
+            let request = Request::new(&format!("GET {target} HTTP/1.1\r\nHost: Shop:80\r\n\r\n"));
+            let view = request.view();
+            let found = router.route(&view).unwrap();
+            let captures = found.captures(&view).unwrap_or_default();
+            let groups = captures.groups();
+            let entry = Entry { captures: &groups, ..request.entry(&view, &()) };
+            let mut scratch = b"used before".to_vec();
+            let text = match &found.action {
+                CompiledAction::Redirect(redirect) => redirect.location(&entry, &mut scratch),
+                CompiledAction::Respond(respond) => respond.body(&entry, &mut scratch).unwrap(),
+                other => panic!("{other:?}"),
+            };
+            (String::from_utf8_lossy(text).into_owned(), found.uses_captures)
+        };
+        assert_eq!(text("/r?a=b"), ("https://shop/r?a=b".into(), false));
+        assert_eq!(text("/v"), ("hello shop".into(), false));
+        assert_eq!(text("/f"), ("fixed".into(), false));
+        assert_eq!(
+            text("/old/a%0d%0aSet-Cookie:%20x"),
+            ("/new/a%0D%0ASet-Cookie:%20x".into(), true)
+        );
+        assert_eq!(text("//old//evil"), ("/new/evil".into(), true));
+    }
+
+    #[test]
+    fn what_cannot_be_compiled_says_where() {
+        let error = |listener: &Listener| {
+            Router::compile(listener, &|_: &Path| Err(io::ErrorKind::NotFound.into())).unwrap_err()
+        };
+        let edit = HeaderEdit::Remove("Content-Length".into());
+        let bad = Route { response_headers: vec![edit.clone()], ..route("r1", always()) };
+        let message = error(&Listener { default: vec![bad], ..listener() });
+        assert!(message.starts_with("route r1: header `Content-Length`: "), "{message}");
+        let message = error(&Listener { response_headers: vec![edit], ..listener() });
+        assert!(message.starts_with("header `Content-Length`: "), "{message}");
+        let page = ErrorPage { statuses: vec![502], page: "/nowhere/sorry.html".into() };
+        let message = error(&Listener { error_pages: vec![page], ..listener() });
+        assert!(message.starts_with("error page /nowhere/sorry.html: "), "{message}");
+    }
+}

@@ -3,6 +3,9 @@
 use std::net::IpAddr;
 
 use ipnet::IpNet;
+use weir_config::model::{
+    self, Action, ClientTimeouts, Forwarded, Listener, MessageLimits, Route, Rule,
+};
 use weir_stats::{Cause, Entry, Headers, Times};
 use weir_wire::{HeadLimits, Method, RequestHead, ResponseHead};
 
@@ -97,4 +100,37 @@ pub(crate) fn blank_entry() -> Entry<'static> {
 /// Networks separated by spaces.
 pub(crate) fn networks(text: &str) -> Vec<IpNet> {
     text.split_whitespace().map(|network| network.parse().unwrap()).collect()
+}
+
+/// A listener that serves nothing yet.
+pub(crate) fn listener() -> Listener {
+    Listener {
+        name: "listener".into(),
+        addresses: Vec::new(),
+        tls: None,
+        max_connections: None,
+        timeouts: ClientTimeouts::default(),
+        limits: MessageLimits::default(),
+        logs: Vec::new(),
+        forwarded: Forwarded::default(),
+        request_id: model::RequestId::default(),
+        access: Vec::new(),
+        request_headers: Vec::new(),
+        response_headers: Vec::new(),
+        error_pages: Vec::new(),
+        sites: Vec::new(),
+        default: Vec::new(),
+    }
+}
+
+/// A route to pool 0.
+pub(crate) fn route(name: &str, when: Rule) -> Route {
+    Route {
+        name: name.into(),
+        when,
+        action: Action::Pool(0),
+        access: Vec::new(),
+        request_headers: Vec::new(),
+        response_headers: Vec::new(),
+    }
 }

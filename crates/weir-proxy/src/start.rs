@@ -32,11 +32,12 @@ pub type ListenerSocket = (usize, BoundSocket);
 ///
 /// # Errors
 /// When a thread or its runtime cannot be made; nothing is left running then.
-pub fn start(shared: Arc<Shared>, sockets: Vec<ListenerSocket>) -> io::Result<Running> {
+pub fn start(shared: &Arc<Shared>, sockets: Vec<ListenerSocket>) -> io::Result<Running> {
     let workers = shared.loads.len();
     let cores = allowed_cores();
     let (stage, watcher) = watch::channel(Stage::Running);
-    let (mailboxes, receivers): (Vec<_>, Vec<_>) = (0..workers).map(|_| mpsc::unbounded_channel()).unzip();
+    let (mailboxes, receivers): (Vec<_>, Vec<_>) =
+        (0..workers).map(|_| mpsc::unbounded_channel()).unzip();
     let mailboxes: Arc<[mpsc::UnboundedSender<Handoff<OsNet>>]> = mailboxes.into();
     let mut shares: Vec<Vec<ListenerSocket>> = (0..workers).map(|_| Vec::new()).collect();
     for (turn, socket) in sockets.into_iter().enumerate() {
@@ -58,7 +59,7 @@ pub fn start(shared: Arc<Shared>, sockets: Vec<ListenerSocket>) -> io::Result<Ru
         let job = Job { parts, sockets: share, mailboxes: mailboxes.clone(), core };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let thread = std::thread::Builder::new().name(format!("weir-worker-{number}"));
-        running.threads.push(thread.spawn(move || job.run(runtime))?);
+        running.threads.push(thread.spawn(move || job.run(&runtime))?);
     }
     Ok(running)
 }
@@ -72,7 +73,7 @@ struct Job {
 }
 
 impl Job {
-    fn run(self, runtime: tokio::runtime::Runtime) {
+    fn run(self, runtime: &tokio::runtime::Runtime) {
         if let Some(core) = self.core {
             let mut set = CpuSet::new();
             set.set(core);
@@ -80,13 +81,22 @@ impl Job {
             let _ = rustix::thread::sched_setaffinity(None, &set);
         }
         let tasks = LocalSet::new();
-        tasks.block_on(&runtime, async move {
+        tasks.block_on(runtime, async move {
             for (number, bound) in self.sockets {
-                let Some(listener) = self.parts.shared.listeners.get(number).cloned() else { continue };
+                let Some(listener) = self.parts.shared.listeners.get(number).cloned() else {
+                    continue;
+                };
                 let unix = bound.is_unix();
                 let Ok(socket) = OsListener::new(bound.socket, unix) else { continue };
                 let (shared, stage) = (self.parts.shared.clone(), self.parts.stage.clone());
-                tokio::task::spawn_local(accept(OsNet, socket, listener, shared, self.mailboxes.clone(), stage));
+                tokio::task::spawn_local(accept(
+                    OsNet,
+                    socket,
+                    listener,
+                    shared,
+                    self.mailboxes.clone(),
+                    stage,
+                ));
             }
             drop(self.mailboxes);
             worker::run(self.parts).await;

@@ -32,9 +32,15 @@ pub(crate) async fn run<N: Net>(
     // Bytes that came behind the two heads already belong to the tunnel.
     let early = work.input.bytes().get(work.request.head_bytes..).unwrap_or_default().to_vec();
     facts.body_in_input = early.len();
-    let mut up = Direction { pump: Pump::new(Vec::new(), Framing::UntilClose, Encoder::Plain, early, 0), ended: false };
+    let mut up = Direction {
+        pump: Pump::new(Vec::new(), Framing::UntilClose, Encoder::Plain, early, 0),
+        ended: false,
+    };
     let late = switched.surplus().to_vec();
-    let mut down = Direction { pump: Pump::new(Vec::new(), Framing::UntilClose, Encoder::Plain, late, 0), ended: false };
+    let mut down = Direction {
+        pump: Pump::new(Vec::new(), Framing::UntilClose, Encoder::Plain, late, 0),
+        ended: false,
+    };
     let mut upstream = conversation.upstream.transport;
     let began = Instant::now();
     let mut progress = (0, began);

@@ -70,7 +70,6 @@ impl UpstreamPool {
         index: usize,
         tls: Option<&Arc<ClientConfig>>,
     ) -> Result<Transport<N::Stream>, ConnectFailure> {
-        
         let endpoint = self.endpoints.get(index).ok_or(ConnectFailure::Socket)?;
         let address = endpoint.address.load_full().ok_or(ConnectFailure::Socket)?;
         let stream = net.connect(&address).await.map_err(|_| ConnectFailure::Socket)?;

@@ -50,6 +50,10 @@ pub(crate) struct Worker<N: Net> {
     logs: RefCell<Vec<LogBatch>>,
     flush_due: Cell<bool>,
     wall: Cell<(Instant, SystemTime)>,
+    #[expect(
+        clippy::vec_box,
+        reason = "a workspace is large and moves between the shelf and its connection"
+    )]
     workspaces: RefCell<Vec<Box<Workspace>>>,
 }
 
@@ -79,7 +83,11 @@ pub async fn run<N: Net>(parts: WorkerParts<N>) {
         load,
         buffers: Buffers::default(),
         idle: IdleConnections::new(&shared.pools),
-        upstream_tls: shared.pools.iter().map(|pool| pool.tls.as_ref().map(ClientTls::for_worker)).collect(),
+        upstream_tls: shared
+            .pools
+            .iter()
+            .map(|pool| pool.tls.as_ref().map(ClientTls::for_worker))
+            .collect(),
         date: RefCell::default(),
         clock: RefCell::new(Clock::new()),
         request_ids: RefCell::new(RequestIdSource::new(seed)),
