@@ -43,6 +43,6 @@ deny: ## licences and banned crates, where cargo-deny is installed
 
 # ARGS="--quick --only plain" goes to the script.
 bench-core: ## CPU per request and memory against nginx and haproxy; writes benches/core.md
-	@scripts/packages cc nginx haproxy wrk openssl python3
+	@scripts/packages cc nginx haproxy wrk ab openssl python3
 	cargo build --profile bench-release -p weir
 	python3 benches/core.py --weir "$$(scripts/target-directory)/bench-release/weir" $(ARGS)

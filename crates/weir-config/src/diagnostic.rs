@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet};
 
-use crate::source::{Sources, Span};
+use crate::source::{Sources, Span, floor};
 use crate::suggest;
 
 /// More than this many are counted, not shown.
@@ -180,11 +180,17 @@ impl Diagnostics {
             span.start.min(other.start)..span.end.max(other.end)
         });
         let (line, range) = self.sources.lines(span.file, reach);
+        let text = &source.text[range.clone()];
+        // A renderer that splits a character panics, so a span is moved to whole ones.
         let inside = |span: Span| {
-            let start = span.start.clamp(range.start, range.end) - range.start;
-            start..(span.end.clamp(range.start, range.end) - range.start).max(start)
+            let start = floor(text, span.start.saturating_sub(range.start));
+            let mut end = span.end.saturating_sub(range.start).clamp(start, text.len());
+            while !text.is_char_boundary(end) {
+                end += 1;
+            }
+            start..end
         };
-        let mut snippet = Snippet::source(&source.text[range.clone()])
+        let mut snippet = Snippet::source(text)
             .path(source.name.as_str())
             .line_start(line)
             .annotation(AnnotationKind::Primary.span(inside(span)).label(label));

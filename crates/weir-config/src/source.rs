@@ -103,7 +103,7 @@ impl Sources {
 }
 
 /// The nearest character boundary at or before `offset`.
-fn floor(text: &str, offset: usize) -> usize {
+pub(crate) fn floor(text: &str, offset: usize) -> usize {
     let mut offset = offset.min(text.len());
     while !text.is_char_boundary(offset) {
         offset -= 1;

@@ -5,16 +5,42 @@
     deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)
 )]
 
+mod accept;
+mod alarm;
+mod attempt;
+pub mod bind;
+mod buffers;
 pub mod client_address;
 mod client_headers;
+pub mod compile;
 mod condition;
+mod connection;
+mod conversation;
 pub mod edits;
+mod exchange;
+mod files;
 pub mod forward;
 mod http_date;
+mod idle;
+mod limits;
+mod local;
+pub mod net;
+pub mod os_net;
 mod percent;
+mod pump;
+mod record;
 pub mod reply;
 pub mod request_id;
+mod response;
 pub mod route;
 #[cfg(test)]
 mod sample;
+pub mod shared;
+pub mod start;
 pub mod tls;
+mod transport;
+mod tunnel;
+pub mod upstream;
+pub mod worker;
+
+pub use accept::{Handoff, accept};

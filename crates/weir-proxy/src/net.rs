@@ -5,7 +5,6 @@ use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::rc::Rc;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -31,7 +30,10 @@ pub trait Net: Clone + 'static {
     ///
     /// # Errors
     /// What `accept(2)` reports; running out of file descriptors is one.
-    fn accept(&self, listener: &Self::Listener) -> impl Future<Output = io::Result<(Self::Accepted, PeerAddress)>>;
+    fn accept(
+        &self,
+        listener: &Self::Listener,
+    ) -> impl Future<Output = io::Result<(Self::Accepted, PeerAddress)>>;
 
     /// Makes an accepted connection usable on this worker.
     ///
@@ -48,6 +50,3 @@ pub trait Net: Clone + 'static {
     /// The address clients reached us at.
     fn local_address(&self, stream: &Self::Stream) -> Option<SocketAddr>;
 }
-
-/// Shared by the tasks of one worker.
-pub(crate) type Local<T> = Rc<T>;

@@ -75,7 +75,8 @@ pub enum BodyWanted {
 #[derive(Clone, Copy, Debug)]
 pub struct Reply<'a> {
     status: u16,
-    body: Option<(&'a str, &'a [u8])>,
+    body: Option<Body<'a>>,
+    headers: &'a [(&'static str, String)],
     location: Option<&'a [u8]>,
     allow: Option<&'a str>,
     retry_after_seconds: Option<u64>,
@@ -89,6 +90,7 @@ impl<'a> Reply<'a> {
         Self {
             status,
             body: None,
+            headers: &[],
             location: None,
             allow: None,
             retry_after_seconds: None,
@@ -100,7 +102,19 @@ impl<'a> Reply<'a> {
     /// With a body of its own.
     #[must_use]
     pub fn with_body(self, content_type: &'a str, body: &'a [u8]) -> Self {
-        Self { body: Some((content_type, body)), ..self }
+        Self { body: Some(Body::Given(content_type, body)), ..self }
+    }
+
+    /// With a body of this many bytes that the caller sends itself.
+    #[must_use]
+    pub fn with_streamed_body(self, content_type: &'a str, bytes: u64) -> Self {
+        Self { body: Some(Body::Streamed(content_type, bytes)), ..self }
+    }
+
+    /// With these lines.
+    #[must_use]
+    pub fn with_headers(self, headers: &'a [(&'static str, String)]) -> Self {
+        Self { headers, ..self }
     }
 
     /// With `Location`.
@@ -143,6 +157,9 @@ impl<'a> Reply<'a> {
         if let Some(location) = self.location {
             write_line(edits, b"Location", location, out);
         }
+        for (name, value) in self.headers {
+            write_line(edits, name.as_bytes(), value.as_bytes(), out);
+        }
         if let Some(methods) = self.allow {
             write_line(edits, b"Allow", methods.as_bytes(), out);
         }
@@ -161,7 +178,7 @@ impl<'a> Reply<'a> {
         }
         edits.write(surroundings.entry, out);
         if let Some(body) = &body {
-            encode::content_length(out, body.len() as u64);
+            encode::content_length(out, body.len());
         }
         match self.connection {
             ConnectionLine::None | ConnectionLine::Upgrade => {}
@@ -186,7 +203,7 @@ impl<'a> Reply<'a> {
             return None;
         }
         Some(match (self.body, pages.page(self.status)) {
-            (Some((content_type, body)), _) => Body::Given(content_type, body),
+            (Some(body), _) => body,
             (None, Some(page)) => Body::Given(page.content_type, &page.body),
             (None, None) => Body::OwnPage(self.status),
         })
@@ -214,8 +231,11 @@ fn write_line(edits: &Edits, name: &[u8], value: &[u8], out: &mut Vec<u8>) {
     }
 }
 
+#[derive(Clone, Copy, Debug)]
 enum Body<'a> {
     Given(&'a str, &'a [u8]),
+    /// Sent by the caller.
+    Streamed(&'a str, u64),
     /// The small page of a status: its number and its reason, nothing about who says so.
     OwnPage(u16),
 }
@@ -223,17 +243,18 @@ enum Body<'a> {
 impl Body<'_> {
     fn content_type(&self) -> &str {
         match self {
-            Self::Given(content_type, _) => content_type,
+            Self::Given(content_type, _) | Self::Streamed(content_type, _) => content_type,
             Self::OwnPage(_) => HTML,
         }
     }
 
-    fn len(&self) -> usize {
+    fn len(&self) -> u64 {
         match self {
-            Self::Given(_, body) => body.len(),
+            Self::Given(_, body) => body.len() as u64,
+            Self::Streamed(_, bytes) => *bytes,
             Self::OwnPage(status) => {
                 let text = "404 ".len() + reason_phrase(*status).len();
-                PAGE.iter().map(|piece| piece.len()).sum::<usize>() + 2 * text
+                (PAGE.iter().map(|piece| piece.len()).sum::<usize>() + 2 * text) as u64
             }
         }
     }
@@ -241,6 +262,7 @@ impl Body<'_> {
     fn write(&self, out: &mut Vec<u8>) {
         match self {
             Self::Given(_, body) => out.extend_from_slice(body),
+            Self::Streamed(..) => {}
             Self::OwnPage(status) => {
                 let [before, between, after] = PAGE;
                 for piece in [before, between] {

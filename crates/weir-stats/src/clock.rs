@@ -57,6 +57,17 @@ impl Clock {
         number::append_three(u64::from(milliseconds), out);
     }
 
+    /// The time stamp of RFC 3164 section 4.1.2: `Nov 20 19:15:00`, a day below 10 with a space.
+    pub fn append_syslog(&mut self, time: SystemTime, out: &mut Vec<u8>) {
+        self.turn_to(time);
+        let (day, month, clock) = (&self.common[..2], &self.common[3..6], &self.common[12..20]);
+        out.extend_from_slice(month);
+        out.extend_from_slice(if day[0] == b'0' { b"  " } else { b" " });
+        out.extend_from_slice(day.strip_prefix(b"0").unwrap_or(day));
+        out.push(b' ');
+        out.extend_from_slice(clock);
+    }
+
     /// nginx's `$time_iso8601`: `2026-11-20T19:15:00+00:00`.
     pub fn append_iso(&mut self, time: SystemTime, out: &mut Vec<u8>) {
         self.turn_to(time);
@@ -143,6 +154,17 @@ mod tests {
             "2009-02-13T23:31:29.999999+00:00",
         ];
         check(&mut clock, 1_234_567_889_999_999, earlier);
+    }
+
+    #[test]
+    fn writes_the_syslog_stamp_with_a_padded_day() {
+        let check = |seconds: u64, expected: &str| {
+            let mut out = Vec::new();
+            Clock::utc().append_syslog(UNIX_EPOCH + Duration::from_secs(seconds), &mut out);
+            assert_eq!(String::from_utf8(out).unwrap(), expected);
+        };
+        check(1_234_567_890, "Feb 13 23:31:30");
+        check(1_233_567_890, "Feb  2 09:44:50");
     }
 
     #[test]

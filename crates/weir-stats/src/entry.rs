@@ -48,7 +48,8 @@ pub struct Concurrency {
 /// One exchange, as logs and variables see it.
 #[derive(Clone, Copy)]
 pub struct Entry<'a> {
-    /// When the first byte of the request came (log time stamps use this).
+    /// When the first byte of the request came. HAProxy's format and `json` stamp this; nginx's formats stamp the
+    /// end, which is this and [`Times::elapsed`].
     pub started: SystemTime,
     /// The time split.
     pub times: Times,

@@ -208,31 +208,6 @@ impl Variable {
         &REFERENCE
     }
 
-    /// Whether it is known only once the response head is there.
-    pub fn needs_response(&self) -> bool {
-        use Plain::{
-            BodyBytesSent, BytesSent, Cause, Data, RequestTime, Response, Status, Total,
-            UpstreamHeaderTime, UpstreamResponseTime,
-        };
-        match &self.0 {
-            Kind::ResponseHeader(_) => true,
-            Kind::Plain(plain) => matches!(
-                plain,
-                BodyBytesSent
-                    | BytesSent
-                    | Cause
-                    | Data
-                    | RequestTime
-                    | Response
-                    | Status
-                    | Total
-                    | UpstreamHeaderTime
-                    | UpstreamResponseTime
-            ),
-            _ => false,
-        }
-    }
-
     /// Whether a response header is looked at.
     pub(crate) fn is_response_header(&self) -> bool {
         matches!(self.0, Kind::ResponseHeader(_))

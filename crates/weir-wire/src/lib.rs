@@ -20,6 +20,7 @@ mod lines;
 mod method;
 mod request;
 mod response;
+mod slots;
 mod span;
 mod status;
 mod target;

@@ -6,14 +6,15 @@ use crate::authority;
 use crate::fault::{FieldFault, RequestFault};
 use crate::fields::{self, Fields, Framing, Listed};
 use crate::header::{self, Header, Known, is_token_byte};
-use crate::limits::{HeadLimits, STACK_HEADERS};
+use crate::limits::HeadLimits;
 use crate::lines;
 use crate::method::{Method, Version};
+use crate::slots::with_slots;
 use crate::span::Span;
 use crate::target::{self, TargetForm};
 
 /// A request head. All spans lie in the buffer given to [`RequestHead::parse`]; contents are valid after it returned a length.
-#[derive(Default, Debug)]
+#[derive(Clone, Default, Debug)]
 pub struct RequestHead {
     /// The method.
     pub method: Method,
@@ -95,7 +96,9 @@ impl RequestHead {
         }
         let head = bytes.get(..end).unwrap_or_default();
         match self.tokenise(head, limits) {
-            Ok(_) => self.interpret(bytes, end)?,
+            Ok(Some(found)) if found == end => self.interpret(bytes, end)?,
+            // The two searches agree on where a strict head ends; were they not to, the head is no good.
+            Ok(_) => return Err(token_fault(head, start, httparse::Error::NewLine)),
             Err(error) => return Err(token_fault(head, start, error)),
         }
         Ok(Some(end))
@@ -132,24 +135,13 @@ impl RequestHead {
         (begins_well && lines::ends_are_strict(bytes, names, end)).then_some(end)
     }
 
+    #[inline]
     fn tokenise(
         &mut self,
         bytes: &[u8],
         limits: &HeadLimits,
     ) -> Result<Option<usize>, httparse::Error> {
-        let mut slots = [const { MaybeUninit::uninit() }; STACK_HEADERS];
-        let slots = slots.get_mut(..limits.headers.min(STACK_HEADERS)).unwrap_or_default();
-        match self.tokenise_into(bytes, slots) {
-            Err(httparse::Error::TooManyHeaders) if limits.headers > STACK_HEADERS => {
-                let most = limits.headers.min(bytes.len());
-                let mut many = Vec::with_capacity(most);
-                self.tokenise_into(
-                    bytes,
-                    many.spare_capacity_mut().get_mut(..most).unwrap_or_default(),
-                )
-            }
-            outcome => outcome,
-        }
+        with_slots(bytes, limits.headers, |slots| self.tokenise_into(bytes, slots))
     }
 
     #[inline]

@@ -5,9 +5,10 @@ use std::mem::MaybeUninit;
 use crate::fault::{FieldFault, ResponseFault};
 use crate::fields::{self, Fields, Framing, Listed};
 use crate::header::{self, Header};
-use crate::limits::{HeadLimits, STACK_HEADERS};
+use crate::limits::HeadLimits;
 use crate::lines;
 use crate::method::{Method, Version};
+use crate::slots::with_slots;
 use crate::span::Span;
 
 /// A response head. All spans lie in the buffer given to [`ResponseHead::parse`]; contents are valid after it returned a length.
@@ -68,7 +69,8 @@ impl ResponseHead {
         };
         let head = bytes.get(..end).unwrap_or_default();
         match self.tokenise(head, limits) {
-            Ok(_) => self.interpret(bytes, end, request_method)?,
+            Ok(Some(found)) if found == end => self.interpret(bytes, end, request_method)?,
+            Ok(_) => return Err(token_fault(head, httparse::Error::NewLine)),
             Err(error) => return Err(token_fault(head, error)),
         }
         Ok(Some(end))
@@ -79,7 +81,7 @@ impl ResponseHead {
         fields::find(bytes, &self.headers, name)
     }
 
-    /// The lines to send on. Left out are those of [`Known::stays_here`] and every name that `Connection` lists; the sender writes
+    /// The lines to send on. Left out are those of [`Known::stays_here`](crate::Known::stays_here) and every name that `Connection` lists; the sender writes
     /// framing, `Connection` and `Upgrade` itself.
     pub fn forwarded<'a>(&'a self, bytes: &'a [u8]) -> impl Iterator<Item = &'a Header> {
         self.headers.iter().filter(move |header| fields::passes(bytes, header, &self.listed))
@@ -93,33 +95,16 @@ impl ResponseHead {
         }
         let end = self.tokenise(bytes, limits).ok()??;
         let names = self.headers.iter().map(|header| header.name.start as usize);
-        let strict = lines::ends_are_strict(bytes, names, end);
-        (strict && self.reason_ends_strictly(bytes)).then_some(end)
+        lines::ends_are_strict(bytes, names, end).then_some(end)
     }
 
-    /// With header lines, the check of their starts covers the status line too; this is for the reason itself.
-    fn reason_ends_strictly(&self, bytes: &[u8]) -> bool {
-        bytes.get(self.reason.end as usize) == Some(&b'\r')
-    }
-
+    #[inline]
     fn tokenise(
         &mut self,
         bytes: &[u8],
         limits: &HeadLimits,
     ) -> Result<Option<usize>, httparse::Error> {
-        let mut slots = [const { MaybeUninit::uninit() }; STACK_HEADERS];
-        let slots = slots.get_mut(..limits.headers.min(STACK_HEADERS)).unwrap_or_default();
-        match self.tokenise_into(bytes, slots) {
-            Err(httparse::Error::TooManyHeaders) if limits.headers > STACK_HEADERS => {
-                let most = limits.headers.min(bytes.len());
-                let mut many = Vec::with_capacity(most);
-                self.tokenise_into(
-                    bytes,
-                    many.spare_capacity_mut().get_mut(..most).unwrap_or_default(),
-                )
-            }
-            outcome => outcome,
-        }
+        with_slots(bytes, limits.headers, |slots| self.tokenise_into(bytes, slots))
     }
 
     #[inline]

@@ -1,1 +1,42 @@
-fn main() {}
+//! The command `weir`. Each subcommand has its own file; what they have in common is what they print when they fail.
+
+mod check;
+mod cli;
+mod completion;
+mod config_text;
+mod demo;
+mod failure;
+mod proxy;
+mod run;
+mod serve;
+mod terminal;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::cli::{Cli, Command};
+use crate::failure::Failure;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    // Wrong usage ends in here, with exit code 2.
+    match command(Cli::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
+
+fn command(cli: Cli) -> Result<(), Failure> {
+    match cli.command {
+        Some(Command::Run(arguments)) => run::run(&arguments),
+        Some(Command::Proxy(arguments)) => proxy::run(&arguments),
+        Some(Command::Serve(arguments)) => serve::run(&arguments),
+        Some(Command::Check(arguments)) => check::run(&arguments),
+        Some(Command::Demo(arguments)) => demo::run(&arguments),
+        Some(Command::Completion(arguments)) => completion::run(&arguments),
+        None => check::run(&cli.into_nginx_test()?),
+    }
+}

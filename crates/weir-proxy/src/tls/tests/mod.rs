@@ -1,6 +1,7 @@
 //! Handshakes in memory between what this module builds and rustls peers, with certificates made for the test.
 
 mod material;
+mod openssl;
 mod server;
 mod upstream;
 

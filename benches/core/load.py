@@ -1,0 +1,165 @@
+"""Puts load on a proxy and says what one request cost it, and what an idle connection costs."""
+
+import dataclasses
+import json
+import pathlib
+import re
+import subprocess
+import time
+
+import machine
+
+HERE = pathlib.Path(__file__).parent
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """One kind of request. `target` is the ratio to the better peer that the project wants to reach.
+
+    wrk resumes its TLS session when it connects again, so full handshakes come from ab, which does not."""
+
+    name: str
+    kind: str
+    body: int
+    path: str
+    program: str
+    target: float | None
+
+
+CASES = [
+    Case("plain", "plain", 1024, "/1k.bin", "wrk", 0.92),
+    Case("tls-1k", "tls", 1024, "/1k.bin", "wrk", 0.85),
+    Case("tls-100k", "tls", 102400, "/100k.bin", "wrk", 0.55),
+    Case("handshake", "tls", 1024, "/1k.bin", "ab", 0.70),
+    Case("resumption", "tls", 1024, "/1k.bin", "wrk-close", None),
+]
+TITLES = {
+    "plain": "HTTP/1.1, 1 KB",
+    "tls-1k": "TLS 1.3, 1 KB",
+    "tls-100k": "TLS 1.3, 100 KB",
+    "handshake": "new TLS 1.3 connection per request, 1 KB",
+    "resumption": "the same with the session resumed",
+    "idle-plain": "idle connection, plain",
+    "idle-tls": "idle connection, TLS",
+}
+IDLE_TARGET_BYTES = {"plain": 3 * 1024, "tls": 20 * 1024}
+
+
+@dataclasses.dataclass
+class Point:
+    """What one measurement found. It counts only without `faults`."""
+
+    cpu_us: float = 0.0
+    rate: float = 0.0
+    proxy_busy: float = 0.0
+    steal: float = 0.0
+    faults: str = ""
+
+
+def put(bench, child, case, seconds, connections):
+    """Puts the case's load on the proxy, from the load's core; returns what the load program counted."""
+    scheme, port = ("http", child.plain) if case.kind == "plain" else ("https", child.tls)
+    command = ["taskset", "-c", str(bench.load_core)]
+    if case.program == "ab":
+        command += ["ab", "-q", "-r", "-f", "TLS1.3", "-c", str(connections), "-t", str(seconds)]
+    else:
+        command += ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "-s", str(HERE / "summary.lua")]
+        if case.program == "wrk-close":
+            command += ["-H", "Connection: close"]
+    command += [f"{scheme}://localhost:{port}{case.path}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=seconds + 60)
+    summary = ab_summary(done.stdout) if case.program == "ab" else wrk_summary(done.stdout)
+    if summary is None:
+        raise SystemExit(f"the load failed: {' '.join(command)}\n{done.stdout}{done.stderr}")
+    return summary
+
+
+def wrk_summary(output):
+    for line in output.splitlines():
+        if line.startswith("SUMMARY "):
+            return json.loads(line[8:])
+    return None
+
+
+def ab_summary(output):
+    """ab's report in the words of wrk's."""
+    numbers = {name.strip(): float(value) for name, value in re.findall(r"^([A-Z][^:\n]*):\s+([0-9.]+)", output, re.M)}
+    if "Complete requests" not in numbers:
+        return None
+    return {
+        "microseconds": numbers["Time taken for tests"] * 1e6,
+        "requests": int(numbers["Complete requests"]),
+        "bytes": numbers["Total transferred"],
+        "connect": 0,
+        "read": int(numbers.get("Failed requests", 0)),
+        "write": int(numbers.get("Write errors", 0)),
+        "status": int(numbers.get("Non-2xx responses", 0)),
+        "timeout": 0,
+    }
+
+
+def faults(summary, case):
+    """Why the point does not count, or nothing."""
+    found = [f"{summary[kind]} {kind} errors" for kind in ("connect", "read", "write", "timeout") if summary[kind]]
+    if summary["status"]:
+        found.append(f"{summary['status']} answers other than 2xx or 3xx")
+    if summary["requests"] < 100:
+        found.append(f"only {summary['requests']} requests")
+    elif summary["bytes"] / summary["requests"] < case.body:
+        found.append("bodies are too short")
+    return ", ".join(found)
+
+
+def measure(bench, child, case, warm_s, measure_s, connections):
+    """One point: warm up, then load with the processor time read before and after."""
+    put(bench, child, case, warm_s, connections)
+    bench.empty_logs()
+    cores = [bench.proxy_core, bench.load_core]
+    times_before = [machine.core_times(core) for core in cores]
+    cpu_before = machine.cpu_us(child.pid)
+    summary = put(bench, child, case, measure_s, connections)
+    cpu_after = machine.cpu_us(child.pid)
+    shares = [machine.busy_and_steal(t, machine.core_times(c)) for t, c in zip(times_before, cores)]
+    requests = max(summary["requests"], 1)
+    return Point(
+        cpu_us=(cpu_after - cpu_before) / requests,
+        rate=requests * 1e6 / summary["microseconds"],
+        proxy_busy=shares[0][0],
+        steal=max(share[1] for share in shares),
+        faults=faults(summary, case),
+    )
+
+
+def idle_bytes(bench, child, kind, count):
+    """Resident memory per idle keep-alive connection, each having done one request."""
+    port = child.plain if kind == "plain" else child.tls
+    command = ["python3", str(HERE / "idle.py"), str(port), str(count), kind, "/1k.bin"]
+    warm = idle_client(bench, command[:3] + ["50"] + command[4:])
+    release(warm)
+    before = machine.resident_bytes(child.pid)
+    holder = idle_client(bench, command)
+    time.sleep(1.0)
+    growth = machine.resident_bytes(child.pid) - before
+    held = release(holder)
+    found = "" if held == count else f"{count - held} of {count} connections were closed"
+    return growth / count, found
+
+
+def idle_client(bench, command):
+    streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    child = bench.start(bench.load_core, command, "idle", **streams)
+    if child.process.stdout.readline() != b"ready\n":
+        child.process.wait()
+        raise SystemExit(f"the idle client ended:\n{child.output.read_text()}")
+    return child
+
+
+def release(child):
+    """Has the client count what is still open, then lets it go."""
+    stdin, stdout = child.process.stdin, child.process.stdout
+    stdin.write(b"\n")
+    stdin.flush()
+    held = int(stdout.readline())
+    stdin.close()
+    child.process.wait()
+    return held

@@ -1,0 +1,359 @@
+//! Conditions and the words between them, and rules that name them.
+
+use super::arguments::{Arguments, Value};
+use super::{Checker, values};
+use crate::diagnostic::Diagnostic;
+use crate::lexer::Word;
+use crate::model::Rule;
+use crate::source::Span;
+use crate::table::{self, Context};
+use crate::tree::{Block, Directive};
+
+/// Parentheses within parentheses.
+const MAX_DEPTH: usize = 32;
+/// Conditions in one expression, rules it names included: rules that name rules could grow without bound.
+const MAX_CONDITIONS: usize = 10_000;
+
+/// A rule's words, then what they mean.
+pub(super) struct NamedRule<'a> {
+    pub(super) span: Span,
+    pub(super) used: bool,
+    /// Expressions that all have to hold.
+    expressions: Vec<Vec<&'a Word>>,
+    state: State,
+}
+
+#[derive(Clone)]
+enum State {
+    Unread,
+    /// A rule that is met in this state names itself.
+    Reading,
+    Read(Rule),
+}
+
+impl<'a> Checker<'a> {
+    /// Notes a rule's words; they are read once every name is known.
+    pub(super) fn declare_rule(&mut self, arguments: &Arguments<'a>) {
+        let Some(name) = arguments.word(0) else { return };
+        let first = self.rules.get(name.text()).map(|rule| rule.span);
+        if !self.first_of("rule", name, first) {
+            return;
+        }
+        self.value(name, values::name);
+        let expressions = match &arguments.directive.block {
+            Some(block) => self.rule_block(arguments, block),
+            None => vec![arguments.directive.words[1..].iter().collect()],
+        };
+        if expressions.iter().all(Vec::is_empty) {
+            let error =
+                Diagnostic::error(name.span(), format!("the rule `{}` says nothing", name.text()));
+            self.report(error.help("rule NAME { EXPRESSION }"));
+        }
+        let rule = NamedRule { span: name.span(), used: false, expressions, state: State::Unread };
+        self.rules.insert(name.text(), rule);
+    }
+
+    fn rule_block(&mut self, arguments: &Arguments<'a>, block: &'a Block) -> Vec<Vec<&'a Word>> {
+        if let Some(extra) = arguments.words.get(1) {
+            let error = Diagnostic::error(extra.span(), "a rule is either words or a block");
+            self.report(error.help("write `rule NAME { EXPRESSION }`"));
+        }
+        for inner in block.directives.iter().filter_map(|line| line.block.as_ref()) {
+            self.report(Diagnostic::error(inner.open, "an expression has no blocks: use ( and )"));
+        }
+        let words = |line: &'a Directive| std::iter::once(&line.name).chain(&line.words).collect();
+        block.directives.iter().map(words).collect()
+    }
+
+    /// Reads a rule that nothing names yet, so that its mistakes are reported too.
+    pub(super) fn resolve_rule(&mut self, arguments: &Arguments<'a>) {
+        let Some(name) = arguments.word(0) else { return };
+        self.rule_of(name);
+    }
+
+    fn rule_of(&mut self, name: Value<'a>) -> Option<Rule> {
+        let rule = self.rules.get_mut(name.text())?;
+        match rule.state.clone() {
+            State::Read(rule) => return Some(rule),
+            State::Reading => {
+                let error = Diagnostic::error(
+                    name.span(),
+                    format!("the rule `{}` names itself", name.text()),
+                );
+                let related = rule.span;
+                self.report(error.related(related, "defined here"));
+                return None;
+            }
+            State::Unread => {}
+        }
+        rule.state = State::Reading;
+        let expressions = std::mem::take(&mut rule.expressions);
+        let rules: Vec<Rule> =
+            expressions.into_iter().map(|words| self.expression(words)).collect();
+        let meaning = all(rules);
+        if let Some(rule) = self.rules.get_mut(name.text()) {
+            rule.state = State::Read(meaning.clone());
+        }
+        Some(meaning)
+    }
+
+    /// Reads an expression; no words are always true.
+    pub(super) fn expression(&mut self, words: Vec<&'a Word>) -> Rule {
+        let Some(first) = words.first().copied() else { return Rule::All(Vec::new()) };
+        let mut parser = Parser { checker: self, words, at: 0, depth: 0 };
+        let rule = parser.any();
+        if let Some(word) = parser.peek() {
+            self.report(Diagnostic::error(word.span, "this `)` closes nothing"));
+        }
+        if size(&rule) > MAX_CONDITIONS {
+            let message = format!("this expression has more than {MAX_CONDITIONS} conditions");
+            self.report(Diagnostic::error(first.span, message));
+            return Rule::All(Vec::new());
+        }
+        rule
+    }
+}
+
+struct Parser<'checker, 'sources, 'a> {
+    checker: &'checker mut Checker<'sources>,
+    words: Vec<&'a Word>,
+    at: usize,
+    depth: usize,
+}
+
+impl<'a> Parser<'_, 'a, 'a> {
+    fn peek(&self) -> Option<&'a Word> {
+        self.words.get(self.at).copied()
+    }
+
+    fn take(&mut self, keyword: &str) -> bool {
+        let found = self.peek().is_some_and(|word| word.is(keyword));
+        self.at += usize::from(found);
+        found
+    }
+
+    /// `a or b`
+    fn any(&mut self) -> Rule {
+        let mut rules = vec![self.every()];
+        while self.take("or") {
+            rules.push(self.every());
+        }
+        if rules.len() == 1 { rules.remove(0) } else { Rule::Any(rules) }
+    }
+
+    /// `a and b`, or just `a b`
+    fn every(&mut self) -> Rule {
+        let mut rules = Vec::new();
+        let mut joined = true;
+        while let Some(word) = self.peek() {
+            if word.is("or") || word.is(")") {
+                break;
+            }
+            if word.is("and") && !joined {
+                self.at += 1;
+                joined = true;
+                continue;
+            }
+            joined = false;
+            rules.extend(self.one(word));
+        }
+        if joined {
+            self.dangling();
+        }
+        all(rules)
+    }
+
+    /// An operator without a condition after it.
+    fn dangling(&mut self) {
+        let before =
+            self.at.checked_sub(1).and_then(|at| self.words.get(at).copied()).or(self.peek());
+        if let Some(word) = before {
+            let side = if self.at == 0 { "before" } else { "after" };
+            let error = Diagnostic::error(
+                word.span,
+                format!("a condition is missing {side} `{}`", word.text),
+            );
+            self.checker.report(error);
+        }
+    }
+
+    fn one(&mut self, word: &'a Word) -> Option<Rule> {
+        self.at += 1;
+        if word.is("not") {
+            return match self.peek() {
+                Some(next) if !next.is("or") && !next.is("and") && !next.is(")") => self
+                    .nested(word, |parser| parser.one(next))
+                    .map(|rule| Rule::Not(Box::new(rule))),
+                _ => {
+                    self.dangling();
+                    None
+                }
+            };
+        }
+        if word.is("(") {
+            let rule = self.nested(word, |parser| Some(parser.any()));
+            if !self.take(")") {
+                self.checker.report(Diagnostic::error(word.span, "this `(` is never closed"));
+            }
+            return rule;
+        }
+        let known = word.is_bare() && table::find(&word.text, Context::Condition).is_some();
+        if known {
+            return self.condition(word);
+        }
+        let error = Diagnostic::error(word.span, format!("`{}` is not a condition", word.text));
+        let error = Self::hint(word, error);
+        self.checker.report(error);
+        // What follows belongs to the unknown word: reporting each of its words would only hide the mistake.
+        while self.peek().is_some_and(|word| !is_keyword(word)) {
+            self.at += 1;
+        }
+        None
+    }
+
+    /// One level deeper, within bounds.
+    fn nested(
+        &mut self,
+        word: &Word,
+        read: impl FnOnce(&mut Self) -> Option<Rule>,
+    ) -> Option<Rule> {
+        if self.depth == MAX_DEPTH {
+            let error = Diagnostic::error(
+                word.span,
+                format!("this expression is nested deeper than {MAX_DEPTH}"),
+            );
+            self.checker.report(error);
+            self.at = self.words.len();
+            return None;
+        }
+        self.depth += 1;
+        let rule = read(self);
+        self.depth -= 1;
+        rule
+    }
+
+    fn condition(&mut self, keyword: &'a Word) -> Option<Rule> {
+        let several = matches!(keyword.text.as_str(), "path" | "method" | "client");
+        let start = self.at;
+        if several {
+            while self.peek().is_some_and(|word| !is_keyword(word)) {
+                self.at += 1;
+            }
+        } else if self.peek().is_some_and(|word| !is_operator(word)) {
+            self.at += 1;
+        }
+        let values: Vec<Value<'a>> =
+            self.words[start..self.at].iter().map(|word| Value::new(word)).collect();
+        if values.is_empty() {
+            let spec = table::find(&keyword.text, Context::Condition)?;
+            let error =
+                Diagnostic::error(keyword.span, format!("`{}` needs {}", spec.name, spec.syntax));
+            self.checker.report(error.help(spec.example));
+            return None;
+        }
+        self.checker.condition(&keyword.text, &values)
+    }
+
+    fn hint(word: &Word, error: Diagnostic) -> Diagnostic {
+        let text = word.text.as_str();
+        match text {
+            "!" => return error.label("did you mean `not`?"),
+            "&&" => return error.label("did you mean `and`?"),
+            "||" => return error.label("did you mean `or`?"),
+            _ => {}
+        }
+        if text.starts_with(['/', '~', '*']) {
+            return error.label(format!("did you mean `path {text}`?"));
+        }
+        if text.starts_with('(') || text.ends_with(')') {
+            return error.help("parentheses need space around them: `( path /a or path /b )`");
+        }
+        let names = table::of_context(Context::Condition).map(|spec| spec.name);
+        let error = error.suggest(text, names.chain(["and", "or", "not"]));
+        if error.label.is_some() {
+            return error;
+        }
+        error.help("conditions are `path`, `method`, `header`, `cookie`, `query`, `client` and `rule`; the target comes after `->`")
+    }
+}
+
+impl<'a> Checker<'a> {
+    fn condition(&mut self, keyword: &str, values: &[Value<'a>]) -> Option<Rule> {
+        let each = values.iter().copied();
+        match keyword {
+            "path" => {
+                Some(Rule::Path(each.filter_map(|value| self.value(value, str::parse)).collect()))
+            }
+            "method" => {
+                Some(Rule::Method(each.filter_map(|value| self.value(value, method)).collect()))
+            }
+            "client" => Some(Rule::Client(self.networks(values))),
+            "rule" => {
+                let value = *values.first()?;
+                let names = self.rules.iter().map(|(name, rule)| (*name, rule.span)).collect();
+                self.known("rule", value, &names)?;
+                let rule = self.rule_of(value);
+                if let Some(named) = self.rules.get_mut(value.text()) {
+                    named.used = true;
+                }
+                rule
+            }
+            _ => {
+                let value = *values.first()?;
+                let (name, pattern) = match value.text().split_once('=') {
+                    Some((name, _)) => (name, Some(value.skip(name.len() + 1))),
+                    None => (value.text(), None),
+                };
+                let what = if keyword == "query" { "a query parameter" } else { "a header" };
+                match keyword {
+                    "query" if !name.is_empty() => {}
+                    "cookie" => self.value(value, |_| values::token(name, "a cookie"))?,
+                    _ => self.value(value, |_| values::token(name, what))?,
+                }
+                let pattern = match pattern {
+                    Some(value) => Some(self.value(value, str::parse)?),
+                    None => None,
+                };
+                let name = name.to_owned();
+                Some(match keyword {
+                    "header" => Rule::Header(name, pattern),
+                    "cookie" => Rule::Cookie(name, pattern),
+                    _ => Rule::Query(name, pattern),
+                })
+            }
+        }
+    }
+}
+
+/// Methods are case-sensitive; the usual ones are never written small.
+fn method(text: &str) -> Result<String, String> {
+    values::token(text, "a method")?;
+    if text.bytes().any(|byte| byte.is_ascii_lowercase()) {
+        return Err(format!(
+            "methods are in capitals: did you mean `{}`?",
+            text.to_ascii_uppercase()
+        ));
+    }
+    Ok(text.to_owned())
+}
+
+fn is_operator(word: &Word) -> bool {
+    ["and", "or", "not", "(", ")"].iter().any(|operator| word.is(operator))
+}
+
+fn is_keyword(word: &Word) -> bool {
+    is_operator(word) || (word.is_bare() && table::find(&word.text, Context::Condition).is_some())
+}
+
+fn all(mut rules: Vec<Rule>) -> Rule {
+    if rules.len() == 1 { rules.remove(0) } else { Rule::All(rules) }
+}
+
+/// How many conditions and groups of them it has.
+fn size(rule: &Rule) -> usize {
+    match rule {
+        Rule::All(rules) | Rule::Any(rules) => 1 + rules.iter().map(size).sum::<usize>(),
+        Rule::Not(rule) => 1 + size(rule),
+        _ => 1,
+    }
+}

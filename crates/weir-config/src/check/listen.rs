@@ -1,0 +1,363 @@
+//! `listen ADDRESS… { … }`: addresses, TLS, limits, host blocks and routes.
+
+use std::net::SocketAddr;
+
+use super::arguments::{Arguments, Value};
+use super::pool::size_or_off;
+use super::route::{Lines, RouteList};
+use super::{Checker, values};
+use crate::defaults::UNLIMITED;
+use crate::diagnostic::Diagnostic;
+use crate::model::{
+    Certificate, ClientTimeouts, ErrorPage, Forwarded, ListenAddress, Listener, MessageLimits,
+    RequestId, Rule, Site, TlsProtocol, TlsServer,
+};
+use crate::pattern::HostPattern;
+use crate::source::Span;
+use crate::table::Context;
+use crate::units::size;
+
+impl<'a> Checker<'a> {
+    pub(super) fn listen(&mut self, arguments: &Arguments<'a>) -> Listener {
+        let mut listener = self.empty_listener(arguments);
+        let lines = self.block(arguments.block(), Context::Listen);
+        self.tls_of(arguments, &lines, &mut listener);
+        let mut edits = Lines::default();
+        for line in &lines {
+            self.line(line, &mut edits);
+            self.listener_line(line, &mut listener);
+        }
+        listener.access = edits.access;
+        listener.request_headers = edits.request_headers;
+        listener.response_headers = edits.response_headers;
+        self.routes(arguments, &lines, &mut listener);
+        listener
+    }
+
+    fn empty_listener(&mut self, arguments: &Arguments<'a>) -> Listener {
+        let mode = self.setting(arguments, "mode", values::mode);
+        let addresses = self.addresses(arguments, mode);
+        let unix = |address: &ListenAddress| matches!(address, ListenAddress::Unix { .. });
+        if let Some(value) = arguments.option("mode").filter(|_| !addresses.iter().any(unix)) {
+            self.report(Diagnostic::error(value.word.span, "`mode=` is for Unix sockets"));
+        }
+        let name = self.setting(arguments, "name", values::name);
+        let first = arguments.word(0).map_or("", |value| value.text());
+        Listener {
+            name: name.unwrap_or_else(|| first.to_owned()),
+            addresses,
+            tls: None,
+            max_connections: arguments
+                .option("max_connections")
+                .and_then(|value| self.count(value, 1)),
+            timeouts: ClientTimeouts::default(),
+            limits: MessageLimits::default(),
+            logs: Vec::new(),
+            forwarded: Forwarded { trusted: self.trusted.clone(), ..Forwarded::default() },
+            request_id: RequestId::default(),
+            access: Vec::new(),
+            request_headers: Vec::new(),
+            response_headers: Vec::new(),
+            error_pages: Vec::new(),
+            sites: Vec::new(),
+            default: Vec::new(),
+        }
+    }
+
+    fn addresses(&mut self, arguments: &Arguments<'a>, mode: Option<u32>) -> Vec<ListenAddress> {
+        let mut list = Vec::new();
+        for value in &arguments.words {
+            if matches!(value.text(), "tcp" | "udp" | "ssl" | "http2" | "quic")
+                && value.word.is_bare()
+            {
+                self.protocol_word(*value);
+                continue;
+            }
+            let Some(address) = self.value(*value, |text| values::listen_address(text, mode))
+            else {
+                continue;
+            };
+            if let Some(first) = self.address_taken(&address) {
+                self.report(listened_already(*value, &address, first));
+            }
+            self.addresses.insert(address.clone(), value.span());
+            list.push(address);
+        }
+        list
+    }
+
+    fn protocol_word(&mut self, value: Value<'a>) {
+        if value.text() == "ssl" {
+            self.report(
+                Diagnostic::error(value.span(), "`ssl` is not an address")
+                    .label("did you mean `tls`?"),
+            );
+        } else {
+            self.later(value.text(), value.span());
+        }
+    }
+
+    /// Port 0 is a new port each time. Two sockets with one path but different modes are one socket.
+    fn address_taken(&self, address: &ListenAddress) -> Option<Span> {
+        let same = |other: &ListenAddress| match (address, other) {
+            (ListenAddress::Socket(address), ListenAddress::Socket(other)) => {
+                overlap(*address, *other)
+            }
+            (ListenAddress::Unix { path, .. }, ListenAddress::Unix { path: other, .. }) => {
+                path == other
+            }
+            _ => false,
+        };
+        self.addresses.iter().find(|(other, _)| same(other)).map(|(_, span)| *span)
+    }
+
+    fn tls_of(
+        &mut self,
+        arguments: &Arguments<'a>,
+        lines: &[Arguments<'a>],
+        listener: &mut Listener,
+    ) {
+        let certificates: Vec<Certificate> = lines
+            .iter()
+            .filter(|line| line.name() == "certificate")
+            .filter_map(|line| {
+                let key = line.option("key").map(|value| self.path(value));
+                line.word(0).map(|chain| Certificate { chain: self.path(chain), key })
+            })
+            .collect();
+        let protocol = lines.iter().find(|line| line.name() == "tls");
+        if let Some(tls) = arguments.option("tls") {
+            if certificates.is_empty() {
+                let error =
+                    Diagnostic::error(tls.word.span, "a `tls` listener needs a certificate");
+                self.report(error.help("add `certificate FILE key=FILE;` to its block"));
+            }
+            let protocol =
+                protocol.map_or_else(TlsProtocol::default, |line| self.tls_protocol(line));
+            listener.tls = Some(TlsServer { certificates, protocol });
+            return;
+        }
+        let stray = lines.iter().find(|line| matches!(line.name(), "certificate" | "tls"));
+        if let Some(line) = stray {
+            let message = format!("`{}` has no effect: this listener is plain", line.name());
+            let error = Diagnostic::error(line.directive.name.span, message);
+            let place = arguments.word(0).map_or(arguments.span(), |value| value.span());
+            self.report(error.related(place, "`tls` is missing after the addresses here"));
+        }
+    }
+
+    fn listener_line(&mut self, line: &Arguments<'a>, listener: &mut Listener) {
+        match line.name() {
+            "log" => self.use_logs(line, listener),
+            "timeout" => {
+                let timeouts = &mut listener.timeouts;
+                self.set(line, "handshake", &mut timeouts.handshake, values::wait);
+                self.set(line, "head", &mut timeouts.head, values::wait);
+                self.set(line, "body", &mut timeouts.body, values::wait);
+                self.set(line, "keepalive", &mut timeouts.keepalive, values::wait);
+                self.set(line, "send", &mut timeouts.send, values::wait);
+            }
+            "limits" => self.limits(line, &mut listener.limits),
+            "trusted_proxies" => listener.forwarded.trusted = self.networks(&line.words),
+            "forwarded" => {
+                self.set(line, "x_forwarded", &mut listener.forwarded.x_forwarded, values::on_off);
+                self.set(line, "forwarded", &mut listener.forwarded.forwarded, values::on_off);
+            }
+            "request_id" => {
+                let off = line.word(0).filter(|value| value.text() == "off");
+                listener.request_id.respond = line.flag("respond");
+                if off.is_some() {
+                    listener.request_id.header = None;
+                } else if let Some(value) = line.word(0) {
+                    listener.request_id.header = self.value(value, values::header_name);
+                }
+                if let (Some(_), Some(respond)) = (off, line.option("respond")) {
+                    self.report(Diagnostic::error(
+                        respond.word.span,
+                        "`respond` needs a header to write",
+                    ));
+                }
+            }
+            "error_page" => listener.error_pages.extend(self.error_page(line)),
+            _ => {}
+        }
+    }
+
+    fn use_logs(&mut self, line: &Arguments<'a>, listener: &mut Listener) {
+        for value in &line.words {
+            let names = self.log_names.clone();
+            if self.known("log", *value, &names).is_some() {
+                self.used_logs.insert(value.text());
+                listener.logs.push(value.text().to_owned());
+            }
+        }
+    }
+
+    fn limits(&mut self, line: &Arguments<'a>, limits: &mut MessageLimits) {
+        self.set(line, "head", &mut limits.head_bytes, |text| {
+            let bytes = size::parse(text)?;
+            values::head_bytes(bytes).map(|()| bytes as usize)
+        });
+        self.set(line, "headers", &mut limits.headers, |text| {
+            values::whole(text, 1, values::MAX_HEADERS).map(|number| number as usize)
+        });
+        self.set(line, "body", &mut limits.body_bytes, size_or_off);
+        self.set(line, "requests", &mut limits.requests, |text| match text {
+            "off" => Ok(UNLIMITED),
+            _ => values::whole(text, 1, u64::MAX),
+        });
+    }
+
+    fn error_page(&mut self, line: &Arguments<'a>) -> Option<ErrorPage> {
+        let (file, statuses) = line.words.split_last()?;
+        if file.text().parse::<u16>().is_ok() {
+            let error =
+                Diagnostic::error(file.span(), "`error_page` needs a file after the statuses");
+            self.report(error.help(line.spec.example));
+            return None;
+        }
+        let statuses =
+            statuses.iter().filter_map(|value| self.value(*value, values::error_status)).collect();
+        Some(ErrorPage { statuses, page: self.path(*file) })
+    }
+
+    fn routes(
+        &mut self,
+        arguments: &Arguments<'a>,
+        lines: &[Arguments<'a>],
+        listener: &mut Listener,
+    ) {
+        let mut list = RouteList::new(&listener.name, "default");
+        let mut catch_all: Option<Span> = None;
+        let mut hosts: Vec<(HostPattern, Span)> = Vec::new();
+        for line in lines {
+            match line.name() {
+                "host" => {
+                    self.unreachable(line.directive.name.span, "host block", catch_all);
+                    let site = self.site(line, &listener.name, &mut hosts);
+                    let any = site.hosts.iter().any(HostPattern::is_any);
+                    catch_all = catch_all.or(any.then(|| line.span()));
+                    listener.sites.push(site);
+                }
+                "route" => {
+                    self.unreachable(line.directive.name.span, "route", catch_all);
+                    self.route(line, &mut list);
+                }
+                _ => {}
+            }
+        }
+        // What is for the rest comes last, wherever it is written.
+        let last =
+            |line: &&Arguments<'_>| matches!(line.name(), "default" | "redirect" | "respond");
+        let rest: Vec<&Arguments<'a>> = lines.iter().filter(last).collect();
+        self.rest(arguments, &rest, &mut list, catch_all);
+        listener.default = list.routes;
+        if listener.sites.is_empty() && listener.default.is_empty() && !self.is_wrong() {
+            let error = Diagnostic::error(
+                arguments.span(),
+                "nothing is served here: every request would get 404",
+            );
+            self.report(error.help("add `-> TARGET`, or a block with `route -> TARGET;`"));
+        }
+    }
+
+    /// `-> TARGET` of the listener itself, `default`, `redirect` and `respond`: one of them.
+    fn rest(
+        &mut self,
+        arguments: &Arguments<'a>,
+        lines: &[&Arguments<'a>],
+        list: &mut RouteList,
+        catch_all: Option<Span>,
+    ) {
+        let mut first = None;
+        if arguments.target.is_some() {
+            first = Some(arguments.span());
+            if let Some(action) = self.target(arguments) {
+                list.push(Rule::All(Vec::new()), action);
+            }
+        }
+        for line in lines {
+            let place = line.directive.name.span;
+            if let Some(first) = first {
+                let error =
+                    Diagnostic::error(place, "this listener has a target for the rest already");
+                self.report(error.related(first, "first here"));
+            }
+            first = first.or(Some(place));
+            self.unreachable(place, "line", catch_all);
+            if line.name() == "default" {
+                self.route(line, list);
+                continue;
+            }
+            let to_itself = line.name() == "redirect" && arguments.flag("tls");
+            if to_itself && line.word(0).is_some_and(|value| value.text() == "https") {
+                let warning =
+                    Diagnostic::warning(place, "this redirects HTTPS to itself, again and again");
+                self.report(
+                    warning
+                        .help("it belongs in the plain listener, `listen :80 { redirect https; }`"),
+                );
+            }
+            if let Some(action) = self.own_answer(line) {
+                list.push(Rule::All(Vec::new()), action);
+            }
+        }
+    }
+
+    fn site(
+        &mut self,
+        line: &Arguments<'a>,
+        listener: &str,
+        earlier: &mut Vec<(HostPattern, Span)>,
+    ) -> Site {
+        let mut hosts: Vec<HostPattern> = Vec::new();
+        for value in &line.words {
+            let Some(host) = self.value(*value, str::parse::<HostPattern>) else { continue };
+            let same = |other: &HostPattern| other.as_str().eq_ignore_ascii_case(host.as_str());
+            if let Some((_, first)) = earlier.iter().find(|(other, _)| same(other)) {
+                let error = Diagnostic::error(
+                    value.span(),
+                    format!("there is a block for `{}` already", host.as_str()),
+                );
+                self.report(error.related(*first, "first here"));
+            }
+            earlier.push((host.clone(), value.span()));
+            hosts.push(host);
+        }
+        let first = hosts.first().map_or("", HostPattern::as_str);
+        let mut list = RouteList::new(listener, first);
+        for route in self.block(line.block(), Context::Host) {
+            self.route(&route, &mut list);
+        }
+        if line.directive.block.as_ref().is_some_and(|block| block.directives.is_empty()) {
+            let error = Diagnostic::error(
+                line.span(),
+                "this host block has no routes: every request would get 404",
+            );
+            self.report(error.help("add `route -> TARGET;`"));
+        }
+        Site { hosts, routes: list.routes }
+    }
+}
+
+fn listened_already(value: Value<'_>, address: &ListenAddress, first: Span) -> Diagnostic {
+    let error =
+        Diagnostic::error(value.span(), format!("`{}` is listened on already", value.text()));
+    let error = error.related(first, "first here");
+    match address {
+        ListenAddress::Socket(address) if address.ip().is_unspecified() => {
+            error.help("`:80` and `[::]:80` take IPv4 too")
+        }
+        _ => error,
+    }
+}
+
+/// Whether binding both fails: the same address, or one that covers the other.
+fn overlap(left: SocketAddr, right: SocketAddr) -> bool {
+    let both = |address: SocketAddr| address.ip().is_unspecified() && address.is_ipv6();
+    let wildcard =
+        |address: SocketAddr, other: SocketAddr| both(address) && other.ip().is_unspecified();
+    left.port() == right.port()
+        && left.port() != 0
+        && (left.ip() == right.ip() || wildcard(left, right) || wildcard(right, left))
+}

@@ -1,0 +1,377 @@
+//! What every checked configuration has to fulfil, however it was written: the JSON form is held against this alone, the
+//! native syntax in addition to its own messages. Problems name the JSON path of what is wrong.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use super::values;
+use crate::defaults;
+use crate::model::{
+    AccessLog, Action, Config, Endpoint, EndpointAddress, ErrorPage, Files, HeaderEdit,
+    ListenAddress, Listener, LogTarget, Pool, Redirect, Respond, Route, Rule, TlsProtocol, Workers,
+};
+
+/// Rules within rules.
+const MAX_RULE_DEPTH: usize = 100;
+
+/// Something that a configuration may not say.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Problem {
+    /// Where, as `pools[0].endpoints[1].weight`.
+    pub(crate) path: String,
+    /// What is wrong.
+    pub(crate) message: String,
+}
+
+/// Everything that is wrong with a configuration.
+pub(crate) fn validate(config: &Config) -> Vec<Problem> {
+    let mut validator = Validator { config, problems: Vec::new() };
+    validator.all();
+    validator.problems
+}
+
+struct Validator<'a> {
+    config: &'a Config,
+    problems: Vec<Problem>,
+}
+
+impl<'a> Validator<'a> {
+    fn all(&mut self) {
+        let config = self.config;
+        if let Workers::Count(count) = config.workers {
+            self.range("workers.count", count as u64, 1, values::MAX_WORKERS as u64);
+        }
+        if let Some(connections) = config.max_connections {
+            self.range("max_connections", connections as u64, 1, u64::from(u32::MAX));
+        }
+        self.unique("logs", config.logs.iter().map(|log| log.name.as_str()));
+        for (index, log) in config.logs.iter().enumerate() {
+            self.log(&format!("logs[{index}]"), log);
+        }
+        self.unique("pools", config.pools.iter().map(|pool| pool.name.as_str()));
+        for (index, pool) in config.pools.iter().enumerate() {
+            self.pool(&format!("pools[{index}]"), pool);
+        }
+        if config.listeners.is_empty() {
+            self.problem("listeners", "there is no listener: nothing would be served");
+        }
+        for (index, listener) in config.listeners.iter().enumerate() {
+            self.listener(&format!("listeners[{index}]"), listener);
+        }
+        self.addresses();
+    }
+
+    fn problem(&mut self, path: impl Into<String>, message: impl Into<String>) {
+        self.problems.push(Problem { path: path.into(), message: message.into() });
+    }
+
+    fn held<T>(&mut self, path: impl Into<String>, result: Result<T, String>) {
+        if let Err(message) = result {
+            self.problem(path, message);
+        }
+    }
+
+    fn range(&mut self, path: impl Into<String>, value: u64, least: u64, most: u64) {
+        self.held(path, values::in_range(value, least, most));
+    }
+
+    fn unique(&mut self, path: &str, names: impl Iterator<Item = &'a str>) {
+        let mut seen = HashSet::new();
+        for (index, name) in names.enumerate() {
+            self.held(format!("{path}[{index}].name"), values::name(name));
+            if !seen.insert(name) {
+                self.problem(format!("{path}[{index}].name"), format!("`{name}` is there already"));
+            }
+        }
+    }
+
+    fn log(&mut self, path: &str, log: &AccessLog) {
+        if let LogTarget::SyslogUnix { facility, .. } | LogTarget::SyslogUdp { facility, .. } =
+            &log.to
+        {
+            self.range(format!("{path}.to"), u64::from(*facility), 0, 23);
+        }
+    }
+
+    fn waits(&mut self, path: &str, waits: &[(&str, Duration)]) {
+        for (name, wait) in waits {
+            self.held(format!("{path}.{name}"), values::not_zero(*wait));
+        }
+    }
+
+    fn pool(&mut self, path: &str, pool: &'a Pool) {
+        if pool.endpoints.is_empty() {
+            self.problem(path, "a pool needs an endpoint");
+        }
+        let endpoints = format!("{path}.endpoints");
+        self.unique(&endpoints, pool.endpoints.iter().map(|endpoint| endpoint.name.as_str()));
+        for (index, endpoint) in pool.endpoints.iter().enumerate() {
+            self.endpoint(&format!("{endpoints}[{index}]"), endpoint);
+        }
+        let keepalive = &pool.keepalive;
+        self.waits(
+            &format!("{path}.keepalive"),
+            &[("timeout", keepalive.timeout), ("max_age", keepalive.max_age)],
+        );
+        self.range(format!("{path}.keepalive.max_requests"), keepalive.max_requests, 1, u64::MAX);
+        let passive = &pool.passive;
+        self.waits(
+            &format!("{path}.passive"),
+            &[("window", passive.window), ("eject", passive.eject)],
+        );
+        self.range(
+            format!("{path}.passive.max_ejected"),
+            u64::from(passive.max_ejected_percent),
+            0,
+            100,
+        );
+        self.range(
+            format!("{path}.redispatch.attempts"),
+            u64::from(pool.redispatch.attempts),
+            0,
+            100,
+        );
+        let waits = &pool.timeouts;
+        self.waits(
+            &format!("{path}.timeouts"),
+            &[
+                ("connect", waits.connect),
+                ("send", waits.send),
+                ("response", waits.response),
+                ("read", waits.read),
+                ("tunnel", waits.tunnel),
+            ],
+        );
+        if let Some(tls) = &pool.tls {
+            self.protocol(&format!("{path}.tls.protocol"), &tls.protocol);
+            if let Some(name) = &tls.server_name {
+                self.held(format!("{path}.tls.server_name"), values::server_name(name));
+            }
+        }
+    }
+
+    fn endpoint(&mut self, path: &str, endpoint: &Endpoint) {
+        self.range(
+            format!("{path}.weight"),
+            u64::from(endpoint.weight),
+            1,
+            u64::from(defaults::MAX_WEIGHT),
+        );
+        if let Some(limit) = endpoint.max_conn {
+            self.range(format!("{path}.max_conn"), u64::from(limit), 1, u64::from(u32::MAX));
+        }
+        match &endpoint.address {
+            EndpointAddress::Socket(address) => {
+                self.held(format!("{path}.address"), values::port(address.port()));
+            }
+            EndpointAddress::Name(name, port) => {
+                self.held(format!("{path}.address"), values::host_name(name));
+                self.held(format!("{path}.address"), values::port(*port));
+            }
+            EndpointAddress::Unix(socket) => {
+                self.held(
+                    format!("{path}.address"),
+                    values::endpoint_address(&format!("unix:{}", socket.display())),
+                );
+            }
+        }
+    }
+
+    fn protocol(&mut self, path: &str, protocol: &TlsProtocol) {
+        if protocol.min > protocol.max {
+            self.problem(format!("{path}.min"), "`min` is above `max`: no version is left");
+        }
+        if protocol.ciphers.iter().chain(&protocol.curves).any(String::is_empty) {
+            self.problem(path, "there is an empty name in a list");
+        }
+    }
+
+    fn listener(&mut self, path: &str, listener: &'a Listener) {
+        if listener.addresses.is_empty() {
+            self.problem(format!("{path}.addresses"), "a listener needs an address");
+        }
+        self.held(format!("{path}.name"), values::name(&listener.name));
+        if let Some(tls) = &listener.tls {
+            if tls.certificates.is_empty() {
+                self.problem(format!("{path}.tls"), "a `tls` listener needs a certificate");
+            }
+            self.protocol(&format!("{path}.tls.protocol"), &tls.protocol);
+        }
+        if let Some(connections) = listener.max_connections {
+            self.range(
+                format!("{path}.max_connections"),
+                connections as u64,
+                1,
+                u64::from(u32::MAX),
+            );
+        }
+        self.client_side(path, listener);
+        for (index, log) in listener.logs.iter().enumerate() {
+            if !self.config.logs.iter().any(|known| known.name == *log) {
+                self.problem(format!("{path}.logs[{index}]"), format!("there is no log `{log}`"));
+            }
+        }
+        self.edits(&format!("{path}.request_headers"), &listener.request_headers);
+        self.edits(&format!("{path}.response_headers"), &listener.response_headers);
+        for (index, page) in listener.error_pages.iter().enumerate() {
+            self.error_page(&format!("{path}.error_pages[{index}]"), page);
+        }
+        for (index, site) in listener.sites.iter().enumerate() {
+            if site.hosts.is_empty() {
+                self.problem(format!("{path}.sites[{index}].hosts"), "a host block needs a host");
+            }
+            self.routes(&format!("{path}.sites[{index}].routes"), &site.routes);
+        }
+        self.routes(&format!("{path}.default"), &listener.default);
+    }
+
+    fn client_side(&mut self, path: &str, listener: &Listener) {
+        let waits = &listener.timeouts;
+        self.waits(
+            &format!("{path}.timeouts"),
+            &[
+                ("handshake", waits.handshake),
+                ("head", waits.head),
+                ("body", waits.body),
+                ("keepalive", waits.keepalive),
+                ("send", waits.send),
+            ],
+        );
+        let limits = &listener.limits;
+        self.held(format!("{path}.limits.head"), values::head_bytes(limits.head_bytes as u64));
+        self.range(format!("{path}.limits.headers"), limits.headers as u64, 1, values::MAX_HEADERS);
+        self.range(format!("{path}.limits.requests"), limits.requests, 1, u64::MAX);
+        match &listener.request_id.header {
+            Some(header) => {
+                self.held(format!("{path}.request_id.header"), values::header_name(header));
+            }
+            None if listener.request_id.respond => {
+                self.problem(
+                    format!("{path}.request_id.respond"),
+                    "`respond` needs a header to write",
+                );
+            }
+            None => {}
+        }
+    }
+
+    fn error_page(&mut self, path: &str, page: &ErrorPage) {
+        for (index, status) in page.statuses.iter().enumerate() {
+            self.held(
+                format!("{path}.statuses[{index}]"),
+                values::error_status(&status.to_string()),
+            );
+        }
+    }
+
+    fn routes(&mut self, path: &str, routes: &[Route]) {
+        for (index, route) in routes.iter().enumerate() {
+            let path = format!("{path}[{index}]");
+            self.held(format!("{path}.name"), values::name(&route.name));
+            self.rule(&format!("{path}.when"), &route.when, 0);
+            self.action(&format!("{path}.action"), &route.action);
+            self.edits(&format!("{path}.request_headers"), &route.request_headers);
+            self.edits(&format!("{path}.response_headers"), &route.response_headers);
+        }
+    }
+
+    fn rule(&mut self, path: &str, rule: &Rule, depth: usize) {
+        if depth > MAX_RULE_DEPTH {
+            self.problem(path, format!("rules are nested deeper than {MAX_RULE_DEPTH}"));
+            return;
+        }
+        match rule {
+            Rule::All(rules) => {
+                for (index, rule) in rules.iter().enumerate() {
+                    self.rule(&format!("{path}.all[{index}]"), rule, depth + 1);
+                }
+            }
+            Rule::Any(rules) => {
+                for (index, rule) in rules.iter().enumerate() {
+                    self.rule(&format!("{path}.any[{index}]"), rule, depth + 1);
+                }
+            }
+            Rule::Not(rule) => self.rule(&format!("{path}.not"), rule, depth + 1),
+            Rule::Header(name, _) => {
+                self.held(format!("{path}.header"), values::token(name, "a header"));
+            }
+            Rule::Cookie(name, _) => {
+                self.held(format!("{path}.cookie"), values::token(name, "a cookie"));
+            }
+            Rule::Method(methods) => {
+                for (index, method) in methods.iter().enumerate() {
+                    self.held(format!("{path}.method[{index}]"), values::token(method, "a method"));
+                }
+            }
+            Rule::Path(_) | Rule::Query(..) | Rule::Client(_) => {}
+        }
+    }
+
+    fn action(&mut self, path: &str, action: &Action) {
+        match action {
+            Action::Pool(index) if self.config.pools.get(*index).is_none() => {
+                let count = self.config.pools.len();
+                self.problem(
+                    format!("{path}.pool"),
+                    format!("there is no pool number {index}: there are {count}"),
+                );
+            }
+            Action::Pool(_) => {}
+            Action::Respond(respond) => self.respond(&format!("{path}.respond"), respond),
+            Action::Redirect(Redirect { status, to }) => {
+                let path = format!("{path}.redirect");
+                self.held(format!("{path}.status"), values::redirect_status(&status.to_string()));
+                self.held(format!("{path}.to"), values::location(to.as_str()));
+            }
+            Action::Files(Files { strip, index, .. }) => {
+                let path = format!("{path}.files");
+                if strip.as_ref().is_some_and(|prefix| !prefix.starts_with('/')) {
+                    self.problem(format!("{path}.strip"), "a prefix of a path starts with `/`");
+                }
+                if index.iter().any(|name| name.is_empty() || name.contains('/')) {
+                    self.problem(format!("{path}.index"), "an index is the name of a file");
+                }
+            }
+        }
+    }
+
+    fn respond(&mut self, path: &str, respond: &Respond) {
+        self.held(format!("{path}.status"), values::status(&respond.status.to_string()));
+        self.held(format!("{path}.content_type"), values::line_text(&respond.content_type));
+        if respond.body.is_some() && matches!(respond.status, 204 | 304) {
+            self.problem(
+                format!("{path}.body"),
+                format!("a response with status {} has no body", respond.status),
+            );
+        }
+    }
+
+    fn edits(&mut self, path: &str, edits: &[HeaderEdit]) {
+        for (index, edit) in edits.iter().enumerate() {
+            let path = format!("{path}[{index}]");
+            let (HeaderEdit::Set(name, _) | HeaderEdit::Add(name, _) | HeaderEdit::Remove(name)) =
+                edit;
+            self.held(path.clone(), values::header_name(name));
+            if let HeaderEdit::Set(_, value) | HeaderEdit::Add(_, value) = edit {
+                self.held(path, values::line_text(value.as_str()));
+            }
+        }
+    }
+
+    /// Over all listeners, no address twice.
+    fn addresses(&mut self) {
+        let mut seen = HashSet::new();
+        let config = self.config;
+        let numbered = config.listeners.iter().enumerate().flat_map(|(index, listener)| {
+            let addresses = listener.addresses.iter().enumerate();
+            addresses.map(move |(number, address)| (index, number, address))
+        });
+        for (index, number, address) in numbered {
+            let fresh = matches!(address, ListenAddress::Socket(address) if address.port() == 0);
+            if !fresh && !seen.insert(address) {
+                let path = format!("listeners[{index}].addresses[{number}]");
+                self.problem(path, "this address is listened on already");
+            }
+        }
+    }
+}

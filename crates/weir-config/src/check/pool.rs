@@ -1,0 +1,235 @@
+//! `pool NAME { … }` and its servers.
+
+use std::collections::HashMap;
+
+use weir_balance::PolicyKind;
+
+use super::arguments::{Arguments, Value};
+use super::{Checker, values};
+use crate::defaults;
+use crate::diagnostic::Diagnostic;
+use crate::directives::LATER_POLICIES;
+use crate::model::{
+    Certificate, Endpoint, Keepalive, Passive, Pool, Redispatch, TlsClient, TlsProtocol,
+};
+use crate::source::Span;
+use crate::table::Context;
+use crate::units::{percent, size};
+
+/// Words that a target may begin with, so that no pool can be called so.
+const TARGETS: [&str; 3] = ["respond", "redirect", "files"];
+
+impl<'a> Checker<'a> {
+    pub(super) fn pool(&mut self, arguments: &Arguments<'a>) {
+        let Some(name) = arguments.word(0) else { return };
+        self.value(name, pool_name);
+        let first = self.pool_names.get(name.text()).map(|(_, span)| *span);
+        if self.first_of("pool", name, first) {
+            self.pool_names.insert(name.text(), (self.pools.len(), name.span()));
+        }
+        let mut pool = Pool::new(name.text(), Vec::new());
+        let mut servers: HashMap<String, Span> = HashMap::new();
+        let lines = self.block(arguments.block(), Context::Pool);
+        for line in &lines {
+            match line.name() {
+                "server" => self.server(line, &mut pool, &mut servers),
+                "timeout" => self.upstream_timeouts(line, &mut pool),
+                _ => self.pool_line(line, &mut pool),
+            }
+        }
+        let written = arguments.block().iter().any(|line| line.name.text == "server");
+        if arguments.directive.block.is_some() && !written {
+            let error = Diagnostic::error(
+                name.span(),
+                format!("the pool `{}` has no servers", name.text()),
+            );
+            self.report(error.help("add one: `server 10.0.0.1:8080;`"));
+        }
+        self.pools.push(pool);
+    }
+
+    fn pool_line(&mut self, line: &Arguments<'a>, pool: &mut Pool) {
+        match (line.name(), line.word(0)) {
+            ("balance", Some(value)) => {
+                pool.policy = self.policy(value).unwrap_or(defaults::POLICY);
+            }
+            ("keepalive", off) => self.keepalive(line, off, &mut pool.keepalive),
+            ("passive", off) => self.passive(line, off, &mut pool.passive),
+            ("redispatch", Some(value)) => {
+                let attempts = self.value(value, |text| values::whole(text, 0, 100));
+                pool.redispatch = Redispatch { attempts: attempts.unwrap_or_default() as u32 };
+            }
+            ("buffer_request", Some(value)) => {
+                pool.buffer_request = self.value(value, size_or_off).flatten();
+            }
+            ("tls", _) => pool.tls = Some(self.client_tls(line)),
+            _ => {}
+        }
+    }
+
+    fn policy(&mut self, value: Value<'a>) -> Option<PolicyKind> {
+        let text = value.text();
+        if LATER_POLICIES.contains(&text) {
+            self.later(text, value.span());
+            return None;
+        }
+        if let Ok(policy) = text.parse() {
+            return Some(policy);
+        }
+        let names: Vec<&str> = PolicyKind::all().iter().map(|policy| policy.as_str()).collect();
+        let error = Diagnostic::error(value.span(), format!("there is no policy `{text}`"));
+        let foreign =
+            [("leastconn", "least_conn"), ("roundrobin", "round_robin"), ("random", "random2")];
+        let error = match foreign.iter().find(|(name, _)| *name == text) {
+            Some((_, ours)) => error.label(format!("did you mean `{ours}`?")),
+            None => error.suggest(text, names.iter().copied()),
+        };
+        self.report(error.help(format!("there is {}", names.join(", "))));
+        None
+    }
+
+    fn server(&mut self, line: &Arguments<'a>, pool: &mut Pool, names: &mut HashMap<String, Span>) {
+        let Some(value) = line.word(0) else { return };
+        if let Some(later) = line.words.get(1) {
+            self.report(Diagnostic::error(later.span(), "a server has one address"));
+        }
+        let address = self.value(value, values::endpoint_address);
+        let name = self.setting(line, "name", values::name);
+        let named = line.option("name").unwrap_or(value);
+        if self.first_of("server", named, names.get(named.text()).copied()) {
+            names.insert(named.text().to_owned(), named.span());
+        }
+        let weight = self.setting(line, "weight", |text| {
+            values::whole(text, 1, u64::from(defaults::MAX_WEIGHT))
+        });
+        let max_conn = line.option("max_conn").and_then(|value| self.count(value, 1));
+        if let Some(address) = address {
+            pool.endpoints.push(Endpoint {
+                name: name.unwrap_or_else(|| value.text().to_owned()),
+                address,
+                weight: weight.map_or(defaults::WEIGHT, |weight| weight as u32),
+                max_conn,
+                backup: line.flag("backup"),
+            });
+        }
+    }
+
+    /// `off` and nothing else, or options.
+    fn is_off(&mut self, line: &Arguments<'a>, word: Option<Value<'a>>) -> bool {
+        let Some(word) = word else { return false };
+        if word.text() != "off" {
+            let error =
+                Diagnostic::error(word.span(), format!("`{}` takes options or `off`", line.name()));
+            let options: Vec<String> =
+                line.spec.options.iter().map(|option| format!("{}=", option.name)).collect();
+            self.report(error.help(format!("its options are {}", options.join(" "))));
+            return false;
+        }
+        true
+    }
+
+    fn keepalive(
+        &mut self,
+        line: &Arguments<'a>,
+        off: Option<Value<'a>>,
+        keepalive: &mut Keepalive,
+    ) {
+        if self.is_off(line, off) {
+            keepalive.idle = 0;
+        }
+        self.set(line, "idle", &mut keepalive.idle, |text| number(text, 0));
+        self.set(line, "timeout", &mut keepalive.timeout, values::wait);
+        self.set(line, "max_requests", &mut keepalive.max_requests, |text| {
+            values::whole(text, 1, u64::MAX)
+        });
+        self.set(line, "max_age", &mut keepalive.max_age, values::wait);
+    }
+
+    fn passive(&mut self, line: &Arguments<'a>, off: Option<Value<'a>>, passive: &mut Passive) {
+        if self.is_off(line, off) {
+            passive.errors = 0;
+        }
+        self.set(line, "errors", &mut passive.errors, |text| number(text, 1));
+        self.set(line, "window", &mut passive.window, values::wait);
+        self.set(line, "eject", &mut passive.eject, values::wait);
+        self.set(line, "max_ejected", &mut passive.max_ejected_percent, percent::parse);
+    }
+
+    fn upstream_timeouts(&mut self, line: &Arguments<'a>, pool: &mut Pool) {
+        let timeouts = &mut pool.timeouts;
+        self.set(line, "connect", &mut timeouts.connect, values::wait);
+        self.set(line, "send", &mut timeouts.send, values::wait);
+        self.set(line, "response", &mut timeouts.response, values::wait);
+        self.set(line, "read", &mut timeouts.read, values::wait);
+        self.set(line, "tunnel", &mut timeouts.tunnel, values::wait);
+    }
+
+    fn client_tls(&mut self, line: &Arguments<'a>) -> TlsClient {
+        let mut tls = TlsClient { protocol: self.tls_protocol(line), ..TlsClient::default() };
+        self.set(line, "verify", &mut tls.verify, values::on_off);
+        tls.server_name =
+            self.setting(line, "name", |text| values::server_name(text).map(|()| text.to_owned()));
+        tls.ca = line.option("ca").map(|value| self.path(value));
+        let key = line.option("key").map(|value| self.path(value));
+        match (line.option("certificate"), line.option("key")) {
+            (Some(chain), _) => {
+                tls.certificate = Some(Certificate { chain: self.path(chain), key });
+            }
+            (None, Some(key)) => {
+                self.report(Diagnostic::error(
+                    key.word.span,
+                    "`key=` without `certificate=` has no effect",
+                ));
+            }
+            (None, None) => {}
+        }
+        tls
+    }
+
+    /// What `tls` in a pool and in a listener have in common.
+    pub(super) fn tls_protocol(&mut self, line: &Arguments<'a>) -> TlsProtocol {
+        let mut protocol = TlsProtocol::default();
+        self.set(line, "min", &mut protocol.min, values::tls_version);
+        self.set(line, "max", &mut protocol.max, values::tls_version);
+        self.set(line, "ciphers", &mut protocol.ciphers, names);
+        self.set(line, "curves", &mut protocol.curves, names);
+        if protocol.min > protocol.max {
+            let place = line
+                .option("min")
+                .or(line.option("max"))
+                .map_or(line.span(), |value| value.word.span);
+            self.report(Diagnostic::error(place, "`min=` is above `max=`: no version is left"));
+        }
+        protocol
+    }
+}
+
+fn pool_name(text: &str) -> Result<(), String> {
+    values::name(text)?;
+    if text.contains([':', '/', '[']) {
+        return Err(format!(
+            "`{text}` looks like an address: a pool's name has no `:`, `/` or `[`"
+        ));
+    }
+    if TARGETS.contains(&text) {
+        return Err(format!("a pool cannot be called `{text}`: that is a target of its own"));
+    }
+    Ok(())
+}
+
+fn number(text: &str, least: u64) -> Result<u32, String> {
+    values::whole(text, least, u64::from(u32::MAX)).map(|number| number as u32)
+}
+
+pub(super) fn size_or_off(text: &str) -> Result<Option<u64>, String> {
+    if text == "off" { Ok(None) } else { size::parse(text).map(Some) }
+}
+
+/// Names with colons between, as OpenSSL writes lists.
+fn names(text: &str) -> Result<Vec<String>, String> {
+    let list: Vec<String> = text.split([':', ',']).map(str::to_owned).collect();
+    if list.iter().any(String::is_empty) {
+        return Err("there is an empty name in this list".into());
+    }
+    Ok(list)
+}

@@ -1,0 +1,170 @@
+//! `route … -> …`, `default -> …`, and what stands in their blocks and in the listener's: access rules and header changes.
+
+use super::arguments::{Arguments, Value};
+use super::{Checker, values};
+use crate::diagnostic::Diagnostic;
+use crate::model::{AccessRule, HeaderEdit, Route, Rule, Verdict};
+use crate::source::Span;
+use crate::table::Context;
+
+/// The routes of one block, and what makes further ones useless.
+pub(super) struct RouteList {
+    pub(super) routes: Vec<Route>,
+    /// The names of routes that are not given one begin with this.
+    prefix: String,
+    /// The route that takes everything.
+    catch_all: Option<Span>,
+}
+
+impl RouteList {
+    pub(super) fn new(listener: &str, site: &str) -> Self {
+        let site = site.replace(values::unfit_for_names, "_");
+        Self { routes: Vec::new(), prefix: format!("{listener}/{site}"), catch_all: None }
+    }
+
+    /// A route with this number's name and nothing in its block.
+    pub(super) fn push(&mut self, when: Rule, action: crate::model::Action) {
+        let name = format!("{}/{}", self.prefix, self.routes.len() + 1);
+        let (access, request_headers, response_headers) = Default::default();
+        self.routes.push(Route { name, when, action, access, request_headers, response_headers });
+    }
+}
+
+impl<'a> Checker<'a> {
+    /// Adds `route` or `default` to a list.
+    pub(super) fn route(&mut self, arguments: &Arguments<'a>, list: &mut RouteList) {
+        let words = arguments.words.iter().map(|value| value.word).collect();
+        let when = self.expression(words);
+        let action = self.target(arguments);
+        let place = arguments.directive.name.span;
+        self.unreachable(place, "route", list.catch_all);
+        if takes_everything(&when) && list.catch_all.is_none() {
+            list.catch_all = Some(arguments.span());
+        }
+        let Some(action) = action else {
+            self.block(arguments.block(), Context::Route);
+            return;
+        };
+        list.push(when, action);
+        let mut lines = Lines::default();
+        let mut name = None;
+        for line in self.block(arguments.block(), Context::Route) {
+            if line.name() == "name" {
+                name = line.word(0).and_then(|value| self.value(value, values::name));
+            } else {
+                self.line(&line, &mut lines);
+            }
+        }
+        if let Some(route) = list.routes.last_mut() {
+            route.name = name.unwrap_or_else(|| std::mem::take(&mut route.name));
+            route.access = lines.access;
+            route.request_headers = lines.request_headers;
+            route.response_headers = lines.response_headers;
+        }
+    }
+
+    /// Warns of what comes after something that takes everything.
+    pub(super) fn unreachable(&mut self, place: Span, what: &str, catch_all: Option<Span>) {
+        if let Some(before) = catch_all {
+            let warning = Diagnostic::warning(place, format!("this {what} is never reached"));
+            self.report(warning.related(before, "this takes everything before it"));
+        }
+    }
+
+    /// Reads one of the directives that listeners and routes have in common; any other is left alone.
+    pub(super) fn line(&mut self, line: &Arguments<'a>, lines: &mut Lines) {
+        match line.name() {
+            "allow" | "deny" => lines.access.extend(self.access(line)),
+            "header" => lines.request_headers.extend(self.edit(line)),
+            "response_header" => lines.response_headers.extend(self.edit(line)),
+            _ => {}
+        }
+    }
+
+    fn access(&mut self, line: &Arguments<'a>) -> Option<AccessRule> {
+        let verdict = if line.name() == "allow" { Verdict::Allow } else { Verdict::Deny };
+        if let [only] = line.words.as_slice()
+            && only.text() == "all"
+        {
+            return Some(AccessRule { verdict, clients: Vec::new() });
+        }
+        let clients = self.networks(&line.words);
+        (!clients.is_empty()).then_some(AccessRule { verdict, clients })
+    }
+
+    fn edit(&mut self, line: &Arguments<'a>) -> Option<HeaderEdit> {
+        let (verb, name) = (line.word(0)?, line.word(1)?);
+        let header = self.value(name, values::header_name);
+        match (verb.text(), line.word(2)) {
+            ("remove", None) => header.map(HeaderEdit::Remove),
+            ("remove", Some(value)) => {
+                self.report(Diagnostic::error(value.span(), "`remove` takes no value"));
+                None
+            }
+            ("set" | "add", None) => {
+                let error =
+                    Diagnostic::error(name.span(), format!("`{}` needs a value", verb.text()));
+                self.report(error.help(format!(
+                    "write `{} {} {} VALUE;`",
+                    line.name(),
+                    verb.text(),
+                    name.text()
+                )));
+                None
+            }
+            ("set" | "add", Some(value)) => self.edit_with(verb, name, header, value),
+            (other, _) => {
+                let error = Diagnostic::error(
+                    verb.span(),
+                    format!("`{other}` is neither `set`, `add` nor `remove`"),
+                );
+                let error = error.suggest(other, ["set", "add", "remove"]);
+                self.report(error.help(format!("write `{} set {} VALUE;`", line.name(), other)));
+                None
+            }
+        }
+    }
+
+    fn edit_with(
+        &mut self,
+        verb: Value<'a>,
+        name: Value<'a>,
+        header: Option<String>,
+        value: Value<'a>,
+    ) -> Option<HeaderEdit> {
+        if values::is_hop_by_hop(name.text()) {
+            let message =
+                format!("`{}` belongs to one connection: Weir writes it itself", name.text());
+            self.report(
+                Diagnostic::warning(name.span(), message)
+                    .help("this line has no effect and can go"),
+            );
+        }
+        self.value(value, values::line_text)?;
+        let template = self.template(value)?;
+        let header = header?;
+        Some(if verb.text() == "set" {
+            HeaderEdit::Set(header, template)
+        } else {
+            HeaderEdit::Add(header, template)
+        })
+    }
+}
+
+/// What listeners and routes have in common.
+#[derive(Default)]
+pub(super) struct Lines {
+    pub(super) access: Vec<AccessRule>,
+    pub(super) request_headers: Vec<HeaderEdit>,
+    pub(super) response_headers: Vec<HeaderEdit>,
+}
+
+/// Whether nothing after it can be reached.
+pub(super) fn takes_everything(rule: &Rule) -> bool {
+    match rule {
+        Rule::All(rules) => rules.iter().all(takes_everything),
+        Rule::Any(rules) => rules.iter().any(takes_everything),
+        Rule::Path(patterns) => patterns.iter().any(crate::pattern::PathPattern::is_any),
+        _ => false,
+    }
+}

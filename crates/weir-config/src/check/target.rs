@@ -1,0 +1,202 @@
+//! What stands after `->`.
+
+use weir_stats::Template;
+
+use super::arguments::{Arguments, Value};
+use super::{Checker, values};
+use crate::defaults;
+use crate::diagnostic::Diagnostic;
+use crate::lexer::Word;
+use crate::model::{Action, Endpoint, Files, Pool, Redirect, Respond};
+use crate::table::{self, Arrow, Context};
+use crate::tree::Directive;
+
+/// Where `redirect https` leads.
+const HTTPS: &str = "https://$host$request_uri";
+
+impl<'a> Checker<'a> {
+    /// Reads the target of a directive that has one.
+    pub(super) fn target(&mut self, arguments: &Arguments<'a>) -> Option<Action> {
+        let (arrow, words) = arguments.target?;
+        let Some((first, rest)) = words.split_first() else {
+            let error = Diagnostic::error(arrow.span, "there is no target after `->`");
+            self.report(error.help("a pool, an address, or `respond`, `redirect` or `files`"));
+            return None;
+        };
+        if first.is_bare() && matches!(first.text.as_str(), "respond" | "redirect" | "files") {
+            let target = self.target_words(arguments.directive, first, rest)?;
+            return self.own_answer(&target);
+        }
+        if is_address(first) {
+            return self.anonymous_pool(words).map(Action::Pool);
+        }
+        let pool = self.pool_named(Value::new(first));
+        if let Some(extra) = rest.first() {
+            let mut error = Diagnostic::error(
+                extra.span,
+                format!("`{}` is one word too many after a pool", extra.text),
+            );
+            let line = |word: &Word| self.sources.position(word.span).line;
+            if line(extra) > line(first) {
+                error = error.help(format!(
+                    "is a `;` missing after `{}` on line {}?",
+                    first.text,
+                    line(first)
+                ));
+            }
+            self.report(error);
+            return None;
+        }
+        pool
+    }
+
+    /// `respond …` and `redirect …`, in a target or as a line of a listener.
+    pub(super) fn own_answer(&mut self, target: &Arguments<'a>) -> Option<Action> {
+        match target.name() {
+            "respond" => self.respond(target).map(Action::Respond),
+            "redirect" => self.redirect(target).map(Action::Redirect),
+            _ => self.files(target).map(Action::Files),
+        }
+    }
+
+    fn target_words(
+        &mut self,
+        directive: &'a Directive,
+        name: &'a Word,
+        words: &'a [Word],
+    ) -> Option<Arguments<'a>> {
+        let spec = table::find(&name.text, Context::Target)?;
+        debug_assert!(spec.arrow == Arrow::Never);
+        self.words_of(directive, spec, words)
+    }
+
+    fn pool_named(&mut self, value: Value<'a>) -> Option<Action> {
+        let text = value.text();
+        if let Some((index, _)) = self.pool_names.get(text) {
+            self.used_pools.insert(*index);
+            return Some(Action::Pool(*index));
+        }
+        if text.starts_with('/') {
+            let error = Diagnostic::error(value.span(), format!("`{text}` is not a target"));
+            self.report(error.help(format!(
+                "for static files write `files {text}`, for a socket `unix:{text}`"
+            )));
+            return None;
+        }
+        if text.contains('.') || text == "localhost" || text.parse::<u16>().is_ok() {
+            let candidates = self.pool_names.keys().copied();
+            let error = Diagnostic::error(value.span(), format!("there is no pool `{text}`"));
+            let error = error.suggest(text, candidates);
+            let example = if text.parse::<u16>().is_ok() {
+                format!("127.0.0.1:{text}")
+            } else {
+                format!("{text}:80")
+            };
+            self.report(error.help(format!("an address needs host and port: `{example}`")));
+            return None;
+        }
+        let names = self.pool_names.clone();
+        self.known("pool", value, &names);
+        None
+    }
+
+    fn anonymous_pool(&mut self, words: &'a [Word]) -> Option<usize> {
+        let mut endpoints = Vec::new();
+        for word in words {
+            if let Some(address) = self.value(Value::new(word), values::endpoint_address) {
+                endpoints.push(Endpoint::new(word.text.as_str(), address));
+            }
+        }
+        if endpoints.len() < words.len() {
+            return None;
+        }
+        let name = words.iter().map(|word| word.text.as_str()).collect::<Vec<_>>().join(",");
+        for (at, word) in words.iter().enumerate() {
+            if let Some(first) = words[..at].iter().find(|earlier| earlier.text == word.text) {
+                self.first_of("server", Value::new(word), Some(first.span));
+            }
+        }
+        if let Some(index) = self.anonymous.get(&name) {
+            return Some(*index);
+        }
+        let index = self.pools.len();
+        self.pools.push(Pool::new(name.clone(), endpoints));
+        self.anonymous.insert(name, index);
+        Some(index)
+    }
+
+    fn respond(&mut self, target: &Arguments<'a>) -> Option<Respond> {
+        let status = self.value(target.word(0)?, values::status)?;
+        let body = match target.word(1) {
+            Some(text) => Some(self.template(text)?),
+            None => None,
+        };
+        let content_type =
+            self.setting(target, "type", |text| values::line_text(text).map(|()| text.to_owned()));
+        if let (None, Some(value)) = (&body, target.option("type")) {
+            self.report(Diagnostic::warning(
+                value.word.span,
+                "`type=` has no effect without a text",
+            ));
+        }
+        if let (Some(_), 204 | 304, Some(text)) = (&body, status, target.word(1)) {
+            self.report(Diagnostic::error(
+                text.span(),
+                format!("a response with status {status} has no body"),
+            ));
+        }
+        let content_type = content_type.unwrap_or_else(|| defaults::RESPOND_TYPE.to_owned());
+        Some(Respond { status, body, content_type })
+    }
+
+    fn redirect(&mut self, target: &Arguments<'a>) -> Option<Redirect> {
+        let first = target.word(0)?;
+        if first.text() == "https" {
+            let status = match target.word(1) {
+                Some(status) => self.value(status, values::redirect_status)?,
+                None => defaults::REDIRECT_STATUS,
+            };
+            return Template::parse(HTTPS).ok().map(|to| Redirect { status, to });
+        }
+        let status = self.value(first, values::redirect_status)?;
+        let Some(place) = target.word(1) else {
+            let error = Diagnostic::error(first.span(), "`redirect` needs a place to go to");
+            self.report(
+                error.help("`redirect https` or `redirect 301 https://example.com$request_uri`"),
+            );
+            return None;
+        };
+        if place.text() == "https" {
+            let error = Diagnostic::error(place.span(), "the status comes last here");
+            self.report(error.help(format!("write `redirect https {status}`")));
+            return None;
+        }
+        self.value(place, values::location)?;
+        self.template(place).map(|to| Redirect { status, to })
+    }
+
+    fn files(&mut self, target: &Arguments<'a>) -> Option<Files> {
+        let root = self.path(target.word(0)?);
+        let strip = self.setting(target, "strip", |text| {
+            if text.starts_with('/') {
+                Ok(text.trim_end_matches('/').to_owned())
+            } else {
+                Err(format!("a prefix of a path starts with `/`: did you mean `/{text}`?"))
+            }
+        });
+        let index = self.setting(target, "index", |text| {
+            let names: Vec<String> = text.split(',').map(str::to_owned).collect();
+            match names.iter().find(|name| name.is_empty() || name.contains('/')) {
+                Some(name) => Err(format!("`{name}` is not a file's name")),
+                None => Ok(names),
+            }
+        });
+        let index = index.unwrap_or_else(|| vec![defaults::INDEX.to_owned()]);
+        Some(Files { root, strip: strip.filter(|prefix| !prefix.is_empty()), index })
+    }
+}
+
+/// Pools have no colon in their name, and an address without one is told about its port.
+fn is_address(word: &Word) -> bool {
+    word.text.contains(':') || word.text.parse::<std::net::IpAddr>().is_ok()
+}

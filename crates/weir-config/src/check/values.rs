@@ -1,0 +1,331 @@
+//! What single values may say. Each function takes the text and returns the typed value or one sentence; the JSON form is held
+//! against the same functions.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ipnet::IpNet;
+
+use crate::model::{EndpointAddress, ListenAddress, TlsVersion, Workers};
+use crate::units;
+
+/// Most threads, servers' limits and the like that are not a typing mistake.
+pub(super) const MAX_WORKERS: usize = 1024;
+/// Header lines of one message.
+pub(super) const MAX_HEADERS: u64 = 10_000;
+
+/// A whole number between two bounds.
+pub(super) fn whole(text: &str, least: u64, most: u64) -> Result<u64, String> {
+    let value: u64 = match text.parse() {
+        Ok(value) => value,
+        Err(_) if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) => u64::MAX,
+        Err(_) => return Err(format!("`{text}` is not a whole number")),
+    };
+    in_range(value, least, most).map(|()| value)
+}
+
+/// Says which bound is passed.
+pub(super) fn in_range(value: u64, least: u64, most: u64) -> Result<(), String> {
+    if value < least {
+        return Err(format!("{value} is too small: at least {least}"));
+    }
+    if value > most {
+        return Err(format!("{value} is too large: at most {most}"));
+    }
+    Ok(())
+}
+
+pub(super) fn workers(text: &str) -> Result<Workers, String> {
+    if text == "auto" {
+        return Ok(Workers::Auto);
+    }
+    whole(text, 1, MAX_WORKERS as u64)
+        .map(|count| Workers::Count(count as usize))
+        .map_err(|error| format!("{error}; or `auto`"))
+}
+
+/// A duration that is not zero.
+pub(super) fn wait(text: &str) -> Result<Duration, String> {
+    let duration = units::duration::parse(text)?;
+    not_zero(duration).map(|()| duration)
+}
+
+pub(super) fn not_zero(duration: Duration) -> Result<(), String> {
+    if duration.is_zero() {
+        return Err("a time of 0 would end everything at once; for a long one write `1d`".into());
+    }
+    Ok(())
+}
+
+pub(super) fn on_off(text: &str) -> Result<bool, String> {
+    match text {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err(format!("`{text}` is neither `on` nor `off`")),
+    }
+}
+
+pub(super) fn tls_version(text: &str) -> Result<TlsVersion, String> {
+    match text {
+        "1.2" => Ok(TlsVersion::Tls12),
+        "1.3" => Ok(TlsVersion::Tls13),
+        _ => Err(format!("`{text}` is not a TLS version that Weir speaks: `1.2` or `1.3`")),
+    }
+}
+
+/// A network, or one address.
+pub(super) fn network(text: &str) -> Result<IpNet, String> {
+    if let Ok(address) = text.parse::<IpAddr>() {
+        return Ok(IpNet::from(address));
+    }
+    text.parse::<IpNet>().map(|network| network.trunc()).map_err(|_| {
+        format!("`{text}` is not a network: write `10.0.0.0/8`, `192.0.2.1` or `2001:db8::/32`")
+    })
+}
+
+/// Where a server is.
+pub(super) fn endpoint_address(text: &str) -> Result<EndpointAddress, String> {
+    if let Some(path) = text.strip_prefix("unix:") {
+        return unix_path(path).map(EndpointAddress::Unix);
+    }
+    if let Some(rest) = text.strip_prefix("http://") {
+        return Err(format!(
+            "an address has no scheme: did you mean `{}`?",
+            rest.trim_end_matches('/')
+        ));
+    }
+    if text.starts_with("https://") {
+        return Err(
+            "an address has no scheme: for TLS, make a `pool` of it that says `tls;`".into()
+        );
+    }
+    if let Ok(address) = text.parse::<SocketAddr>() {
+        port(address.port())?;
+        return Ok(EndpointAddress::Socket(address));
+    }
+    needs_port(text)?;
+    let (name, number) = text.rsplit_once(':').unwrap_or((text, ""));
+    let number: u16 =
+        number.parse().map_err(|_| format!("`{number}` is not a port: 1 to 65535"))?;
+    port(number)?;
+    host_name(name)?;
+    Ok(EndpointAddress::Name(name.to_owned(), number))
+}
+
+pub(super) fn port(number: u16) -> Result<(), String> {
+    if number == 0 {
+        return Err("a server cannot be at port 0".into());
+    }
+    Ok(())
+}
+
+/// A name as DNS and `/etc/hosts` have them.
+pub(super) fn host_name(name: &str) -> Result<(), String> {
+    let good = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    let labels = name.strip_suffix('.').unwrap_or(name);
+    if labels.is_empty()
+        || labels.len() > 253
+        || labels.split('.').any(|label| label.is_empty() || label.len() > 63)
+    {
+        return Err(format!("`{name}` is not a host name"));
+    }
+    if !labels.bytes().all(good) {
+        return Err(format!("`{name}` is not a host name"));
+    }
+    if labels.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
+        return Err(format!("`{name}` is neither an IP address nor a name"));
+    }
+    Ok(())
+}
+
+fn needs_port(text: &str) -> Result<(), String> {
+    let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
+    match bare.parse::<IpAddr>() {
+        Ok(IpAddr::V6(address)) => {
+            Err(format!("an address needs a port: did you mean `[{address}]:80`?"))
+        }
+        Ok(IpAddr::V4(_)) => Err(format!("an address needs a port: did you mean `{text}:80`?")),
+        Err(_) if text.starts_with(':') => {
+            Err(format!("an address needs a host: did you mean `127.0.0.1{text}`?"))
+        }
+        Err(_) if !text.contains(':') => {
+            Err(format!("an address needs a port: did you mean `{text}:80`?"))
+        }
+        Err(_) => Ok(()),
+    }
+}
+
+/// Linux takes 107 bytes of path for a Unix socket.
+fn unix_path(path: &str) -> Result<PathBuf, String> {
+    if path.is_empty() {
+        return Err("`unix:` needs a path, as in `unix:/run/app.sock`".into());
+    }
+    if path.len() > 107 {
+        return Err("the path of a Unix socket has at most 107 bytes".into());
+    }
+    Ok(PathBuf::from(path))
+}
+
+/// An address to accept on; `mode` only concerns Unix sockets.
+pub(super) fn listen_address(text: &str, mode: Option<u32>) -> Result<ListenAddress, String> {
+    if let Some(path) = text.strip_prefix("unix:") {
+        return unix_path(path).map(|path| ListenAddress::Unix { path, mode });
+    }
+    if let Some(number) = text.strip_prefix(':').or_else(|| text.strip_prefix("*:")) {
+        let port = number.parse().map_err(|_| format!("`{number}` is not a port: 0 to 65535"))?;
+        return Ok(ListenAddress::Socket(SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), port)));
+    }
+    if let Ok(address) = text.parse::<SocketAddr>() {
+        return Ok(ListenAddress::Socket(address));
+    }
+    if text.parse::<u16>().is_ok() {
+        return Err(format!("an address to listen on needs a colon: did you mean `:{text}`?"));
+    }
+    needs_port(text)?;
+    let (name, number) = text.rsplit_once(':').unwrap_or((text, ""));
+    if number.parse::<u16>().is_err() {
+        return Err(format!("`{number}` is not a port: 0 to 65535"));
+    }
+    Err(format!(
+        "`{name}` is not an IP address: write `:{number}` for every address or `127.0.0.1:{number}`"
+    ))
+}
+
+pub(super) fn mode(text: &str) -> Result<u32, String> {
+    match u32::from_str_radix(text, 8) {
+        Ok(mode) if mode <= 0o777 => Ok(mode),
+        _ => Err(format!("`{text}` is not a file mode: write it in octal, as `0660`")),
+    }
+}
+
+/// RFC 9110's `token`: names of headers and methods.
+pub(super) fn token(text: &str, what: &str) -> Result<(), String> {
+    let good = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    if text.is_empty() || !text.bytes().all(good) {
+        return Err(format!("`{text}` is not the name of {what}"));
+    }
+    Ok(())
+}
+
+pub(super) fn header_name(text: &str) -> Result<String, String> {
+    token(text, "a header")?;
+    match text.to_ascii_lowercase().as_str() {
+        "content-length" | "transfer-encoding" => {
+            Err(format!("`{text}` tells where a message ends: only Weir itself writes it"))
+        }
+        _ => Ok(text.to_owned()),
+    }
+}
+
+/// Headers of one connection, which a proxy never hands on.
+pub(super) fn is_hop_by_hop(name: &str) -> bool {
+    let names = ["connection", "keep-alive", "proxy-connection", "te", "trailer", "upgrade"];
+    names.iter().any(|hop| hop.eq_ignore_ascii_case(name))
+}
+
+/// A text that may stand in a header line.
+pub(super) fn line_text(text: &str) -> Result<(), String> {
+    if text.bytes().any(|byte| (byte < b' ' && byte != b'\t') || byte == 0x7f) {
+        return Err("this text goes into one header line: it cannot hold control characters".into());
+    }
+    Ok(())
+}
+
+pub(super) fn status(text: &str) -> Result<u16, String> {
+    whole(text, 200, 599).map(|status| status as u16).map_err(|_| not_a_status(text))
+}
+
+pub(super) fn not_a_status(text: &str) -> String {
+    format!("`{text}` is not a status to answer with: 200 to 599")
+}
+
+/// The statuses of redirects.
+pub(super) fn redirect_status(text: &str) -> Result<u16, String> {
+    match text.parse() {
+        Ok(status @ (301 | 302 | 303 | 307 | 308)) => Ok(status),
+        _ => Err(format!("`{text}` is not a redirect: 301, 302, 303, 307 or 308")),
+    }
+}
+
+/// Statuses that Weir itself answers with.
+pub(super) fn error_status(text: &str) -> Result<u16, String> {
+    whole(text, 400, 599)
+        .map(|status| status as u16)
+        .map_err(|_| format!("`{text}` is not an error status: 400 to 599"))
+}
+
+/// A place to redirect to.
+pub(super) fn location(text: &str) -> Result<(), String> {
+    line_text(text)?;
+    if !(text.starts_with(['/', '$']) || text.contains("://")) {
+        return Err(format!(
+            "`{text}` is not a place to redirect to: `/path`, `https://host/path` or `https`"
+        ));
+    }
+    Ok(())
+}
+
+const FACILITIES: [&str; 24] = [
+    "kern",
+    "user",
+    "mail",
+    "daemon",
+    "auth",
+    "syslog",
+    "lpr",
+    "news",
+    "uucp",
+    "cron",
+    "authpriv",
+    "ftp",
+    "ntp",
+    "security",
+    "console",
+    "solaris-cron",
+    "local0",
+    "local1",
+    "local2",
+    "local3",
+    "local4",
+    "local5",
+    "local6",
+    "local7",
+];
+
+/// A syslog facility's number.
+pub(super) fn facility(text: &str) -> Result<u8, String> {
+    match FACILITIES.iter().position(|name| *name == text) {
+        Some(number) => Ok(number as u8),
+        None => Err(format!(
+            "`{text}` is not a syslog facility: `user`, `daemon`, `local0` to `local7`, …"
+        )),
+    }
+}
+
+/// Names that routes, logs and statistics show: one word in a log line, whatever its format.
+pub(super) fn name(text: &str) -> Result<String, String> {
+    if text.is_empty() || text.contains(unfit_for_names) {
+        return Err(format!("`{text}` is not a name: it has to be one word without quotes"));
+    }
+    Ok(text.to_owned())
+}
+
+/// What no name may have.
+pub(super) fn unfit_for_names(character: char) -> bool {
+    character.is_whitespace() || character.is_control() || matches!(character, '"' | '\'')
+}
+
+/// A name or address that a certificate is for.
+pub(super) fn server_name(text: &str) -> Result<(), String> {
+    if text.parse::<IpAddr>().is_ok() { Ok(()) } else { host_name(text) }
+}
+
+/// A request's head has to fit in memory many times over.
+pub(super) fn head_bytes(bytes: u64) -> Result<(), String> {
+    if (256..=16 << 20).contains(&bytes) {
+        Ok(())
+    } else {
+        Err("a head's limit is from `256b` to `16m`".into())
+    }
+}

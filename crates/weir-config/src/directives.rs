@@ -1,0 +1,287 @@
+//! The directive table: every word of the language once, with where it may stand, what it takes, what holds without it, what
+//! it does and how it is written.
+
+use crate::table::{Arrow, BlockRule, Context, OptionSpec, Spec, directive, flag, option};
+
+const MANY: usize = usize::MAX;
+const TOP: &[Context] = &[Context::Top];
+const LOG: &[Context] = &[Context::Log];
+const POOL: &[Context] = &[Context::Pool];
+const LISTEN: &[Context] = &[Context::Listen];
+const CONDITION: &[Context] = &[Context::Condition];
+const TARGET: &[Context] = &[Context::Target];
+const EDITS: &[Context] = &[Context::Listen, Context::Route];
+const ROUTES: &[Context] = &[Context::Listen, Context::Host];
+
+/// Words that are planned but do nothing yet: an error says so, so that nobody counts on them.
+pub(crate) const LATER: &[(Context, &str)] = &[
+    (Context::Top, "admin"),
+    (Context::Pool, "queue"),
+    (Context::Pool, "check"),
+    (Context::Pool, "retry"),
+    (Context::Pool, "sticky"),
+];
+
+/// Policies that are planned.
+pub(crate) const LATER_POLICIES: &[&str] = &["fair", "peak_ewma", "hash", "ring_hash", "maglev"];
+
+/// Every directive.
+pub(crate) const DIRECTIVES: &[Spec] = &[
+    directive("workers", TOP, "auto | NUMBER", "Worker threads. `auto` is one per core of the allowed set; each is pinned to its core.")
+        .default("auto")
+        .example("workers 4;"),
+    directive(
+        "max_connections",
+        TOP,
+        "NUMBER",
+        "Client connections open at once over all listeners. The surplus waits in the kernel's backlog. \
+         Without it, as many as the limit of open files allows.",
+    )
+    .example("max_connections 20000;"),
+    directive("shutdown_timeout", TOP, "TIME", "How long a graceful stop waits for running exchanges.")
+        .default("30s")
+        .example("shutdown_timeout 1m;"),
+    directive("include", TOP, "FILE | PATTERN", "Puts the directives of these files here. May stand in any block. The path is relative to the file that has the line; a pattern (`*`, `?`, `[…]`) may match nothing and is taken in alphabetical order.")
+        .many()
+        .example("include conf.d/*.conf;"),
+    directive("log", TOP, "NAME", "An access log, written by the listeners that name it.")
+        .block(BlockRule::Required(Context::Log))
+        .many()
+        .example("log access { to /var/log/weir/access.log; format haproxy; }"),
+    directive("to", LOG, "FILE | stdout | syslog:SOCKET[,facility=NAME] | syslog:udp:ADDRESS[,facility=NAME]", "Where the lines go. A file is appended to and opened anew on USR1. Syslog lines are datagrams (RFC 3164), by default of facility `local0`.")
+        .example("to syslog:/dev/log,facility=local0;"),
+    directive("format", LOG, "combined | main | haproxy | json | \"TEXT\"", "How a line looks: nginx's `combined`, the same with `X-Forwarded-For` (`main`), HAProxy's `httplog`, one JSON object with times in microseconds, or a text with `$variables`.")
+        .default("combined")
+        .example("format \"$remote_addr $request $status $t_queue\";"),
+    directive("rule", TOP, "NAME { EXPRESSION } | NAME EXPRESSION", "Names an expression, to be used as `rule NAME` in routes and other rules.")
+        .words(1, MANY)
+        .block(BlockRule::Expression)
+        .many()
+        .example("rule staff { client 192.0.2.0/24 or header X-Staff=yes }"),
+    directive("pool", TOP, "NAME", "A named group of servers with one policy.")
+        .block(BlockRule::Required(Context::Pool))
+        .many()
+        .example("pool app { server 10.0.0.11:8000; server 10.0.0.12:8000; }"),
+    directive("balance", POOL, "round_robin | least_conn | random2 | first", "How the pool picks a server: in turn by weight (smoothly interleaved), the one with the fewest exchanges in flight for its weight, the better of two drawn at random, or the first below its `max_conn`.")
+        .default("round_robin")
+        .example("balance least_conn;"),
+    directive("server", POOL, "ADDRESS", "A server: `10.0.0.1:80`, `[::1]:80`, `name:80` or `unix:/path`.")
+        .options(SERVER)
+        .many()
+        .example("server 10.0.0.12:8000 name=app2 max_conn=1 weight=2;"),
+    directive("keepalive", POOL, "[off]", "Idle connections kept to the servers, and their four limits. `off` closes each connection after its exchange.")
+        .words(0, 1)
+        .options(KEEPALIVE)
+        .example("keepalive idle=200 timeout=30s;"),
+    directive("passive", POOL, "[off]", "When a server is left out for failed connects seen in traffic.")
+        .words(0, 1)
+        .options(PASSIVE)
+        .example("passive errors=3 window=5s eject=30s;"),
+    directive("redispatch", POOL, "NUMBER", "Further servers tried when one cannot be connected to; each only once.")
+        .default("2")
+        .example("redispatch 1;"),
+    directive("timeout", POOL, "", "How long Weir waits on the servers' side.")
+        .words(0, 0)
+        .options(UPSTREAM_TIMEOUT)
+        .example("timeout connect=1s response=10s;"),
+    directive("tls", POOL, "", "TLS to the servers. Their certificates are verified unless `verify=off`.")
+        .words(0, 0)
+        .options(CLIENT_TLS)
+        .example("tls name=backend.internal ca=/etc/weir/ca.pem;"),
+    directive("buffer_request", POOL, "SIZE | off", "Reads a request's whole body, up to this size, before a server is picked, so that slow clients take no server's time. Larger ones get 413.")
+        .default("off")
+        .example("buffer_request 1m;"),
+    directive("listen", TOP, "ADDRESS…", "Addresses to accept on, and what is served there. `:80` is IPv6 and IPv4, `0.0.0.0:80` IPv4 only; `[::1]:80` and `unix:/path` work too.")
+        .words(1, MANY)
+        .options(LISTEN_OPTIONS)
+        .block(BlockRule::Optional(Context::Listen))
+        .arrow(Arrow::Optional)
+        .many()
+        .example("listen :8080 -> 127.0.0.1:3000;"),
+    directive("certificate", LISTEN, "FILE", "A certificate chain in PEM, leaf first, with its key in the same file or in `key=`. With several, the server name decides, then what the client can verify; the first is the default.")
+        .options(&[option("key", "FILE", "", "The key, when it is not in the same file.")])
+        .many()
+        .example("certificate /etc/weir/site.pem key=/etc/weir/site.key;"),
+    directive("tls", LISTEN, "", "Protocols, suites and groups of a `tls` listener. Suites are written as OpenSSL or IANA write them.")
+        .words(0, 0)
+        .options(PROTOCOL)
+        .example("tls min=1.3 ciphers=TLS_AES_256_GCM_SHA384;"),
+    directive("log", LISTEN, "NAME…", "Access logs written to.").words(1, MANY).example("log access;"),
+    directive("timeout", LISTEN, "", "How long Weir waits on the clients' side.")
+        .words(0, 0)
+        .options(CLIENT_TIMEOUT)
+        .example("timeout head=5s keepalive=30s;"),
+    directive("limits", LISTEN, "", "What a client may send.")
+        .words(0, 0)
+        .options(LIMITS)
+        .example("limits head=16k body=8m;"),
+    directive("trusted_proxies", &[Context::Top, Context::Listen], "NETWORK…", "Peers whose `X-Forwarded-For` is believed: the client is its last address that is not trusted. At the top level, for every listener that does not say otherwise.")
+        .words(1, MANY)
+        .example("trusted_proxies 10.0.0.0/8 2001:db8::/32;"),
+    directive("forwarded", LISTEN, "", "Which headers tell servers about the client.")
+        .words(0, 0)
+        .options(&[
+            option("x_forwarded", "on | off", "on", "Send `X-Forwarded-For`, `-Proto` and `-Host`."),
+            option("forwarded", "on | off", "off", "Send `Forwarded` (RFC 7239)."),
+        ])
+        .example("forwarded forwarded=on;"),
+    directive("request_id", LISTEN, "[HEADER | off]", "The header in which a request's id is sent on. It is taken over from trusted proxies, else made.")
+        .words(0, 1)
+        .options(&[flag("respond", "Put it on the response too.")])
+        .default("X-Request-Id")
+        .example("request_id X-Trace-Id respond;"),
+    directive("allow", EDITS, "NETWORK… | all", "Lets these clients in. The first `allow` or `deny` that matches decides; who matches none is let in.")
+        .words(1, MANY)
+        .many()
+        .example("allow 192.0.2.0/24;"),
+    directive("deny", EDITS, "NETWORK… | all", "Answers these clients with 403.").words(1, MANY).many().example("deny all;"),
+    directive("header", EDITS, "set NAME VALUE | add NAME VALUE | remove NAME", "Changes a header of the request sent to the server. Values may have `$variables`; a listener's changes come before a route's.")
+        .words(2, 3)
+        .many()
+        .example("header set X-Client $remote_addr;"),
+    directive("response_header", EDITS, "set NAME VALUE | add NAME VALUE | remove NAME", "Changes a header of the response sent to the client.")
+        .words(2, 3)
+        .many()
+        .example("response_header remove Server;"),
+    directive("error_page", LISTEN, "STATUS… FILE", "An own page for statuses that Weir itself answers with. It is read when the configuration is loaded.")
+        .words(2, MANY)
+        .many()
+        .example("error_page 502 503 504 /etc/weir/sorry.html;"),
+    directive("redirect", LISTEN, "https [STATUS] | STATUS URL", "Redirects everything that no host block takes: `default -> redirect …` in short.")
+        .words(1, 2)
+        .example("redirect https 301;"),
+    directive("respond", LISTEN, "STATUS [\"TEXT\"]", "Answers everything that no host block takes: `default -> respond …` in short.")
+        .words(1, 2)
+        .options(RESPOND)
+        .example("respond 403 \"not here\";"),
+    directive("host", LISTEN, "NAME…", "What is served for these hosts: `shop.example.com`, `*.example.com` (any depth), `~regex`, or `*` for every host. Blocks are tried in order.")
+        .words(1, MANY)
+        .block(BlockRule::Required(Context::Host))
+        .many()
+        .example("host shop.example.com *.shop.example.com { route -> app; }"),
+    directive("route", ROUTES, "[EXPRESSION] -> TARGET", "Leads requests that match to a target. Routes are tried from top to bottom, the first match wins; when none does, the answer is 404. In `listen` itself, for requests that no host block takes. The expression is made of the conditions below: side by side or with `and` all have to hold; `or`, `not` and parentheses (with space around them) work as usual.")
+        .words(0, MANY)
+        .block(BlockRule::Optional(Context::Route))
+        .arrow(Arrow::Required)
+        .many()
+        .example("route path /admin/* not client 192.0.2.0/24 -> respond 403;"),
+    directive("default", LISTEN, "-> TARGET", "What is served when no host block and no route matches: a last `route` without conditions.")
+        .words(0, 0)
+        .block(BlockRule::Optional(Context::Route))
+        .arrow(Arrow::Required)
+        .example("default -> respond 421;"),
+    directive("name", &[Context::Route], "NAME", "The route's name in logs, instead of one such as `:80/shop.example.com/2`.").example("name checkout;"),
+    directive("path", CONDITION, "PATTERN…", "The path is one of these: `/exact`, `/prefix/*`, a glob such as `/a/*/b` (between two slashes) or `*.php`, `~regex`, or `~*regex` where case does not count. A regex with `{` has to be quoted.")
+        .example("path /static/* *.css"),
+    directive("method", CONDITION, "NAME…", "The method is one of these.").example("method GET HEAD"),
+    directive("header", CONDITION, "NAME[=PATTERN]", "The header is there, and has this value: exact, with `*` for anything, `~regex` or `~*regex`.").example("header X-Channel=canary"),
+    directive("cookie", CONDITION, "NAME[=PATTERN]", "The cookie is there, and has this value.").example("cookie beta=1"),
+    directive("query", CONDITION, "NAME[=PATTERN]", "The query parameter is there, and has this value.").example("query debug"),
+    directive("client", CONDITION, "NETWORK…", "The client's address is in one of these networks.").example("client 10.0.0.0/8"),
+    directive("rule", CONDITION, "NAME", "The named rule holds.").example("rule staff"),
+    directive("POOL", TARGET, "", "A pool, by its name.").example("route -> app;"),
+    directive("ADDRESS…", TARGET, "", "Servers without a pool of their own name; they have every default.").example("route -> 10.0.0.1:80 10.0.0.2:80;"),
+    directive("respond", TARGET, "STATUS [\"TEXT\"]", "A fixed response. The text may have `$variables`; without one, the status's own small page is sent.")
+        .words(1, 2)
+        .options(RESPOND)
+        .example("route path /ping -> respond 200 pong;"),
+    directive("redirect", TARGET, "https [STATUS] | STATUS URL", "A redirect (301, 302, 303, 307 or 308). `https` keeps host, path and query. The URL may have `$variables`, and `$1` to `$9` for the groups of the path's regex.")
+        .words(1, 2)
+        .example("route path ~^/old/(.*)$ -> redirect 301 /new/$1;"),
+    directive("files", TARGET, "DIRECTORY", "Static files below a directory.")
+        .options(FILES)
+        .example("route path /static/* -> files /srv/static strip=/static;"),
+];
+
+const SERVER: &[OptionSpec] = &[
+    option("name", "NAME", "", "Its name in logs; without it, the address as written."),
+    option("weight", "1…65535", "1", "Its share."),
+    option("max_conn", "NUMBER", "", "Most exchanges in flight at once, over all workers."),
+    flag("backup", "Used only when no other server can be."),
+];
+
+const KEEPALIVE: &[OptionSpec] = &[
+    option("idle", "NUMBER", "100", "Most idle connections per server, over all workers."),
+    option("timeout", "TIME", "55s", "An idle connection is closed after this."),
+    option("max_requests", "NUMBER", "100000", "Exchanges over one connection."),
+    option("max_age", "TIME", "1h", "Age at which a connection is closed instead of kept."),
+];
+
+const PASSIVE: &[OptionSpec] = &[
+    option("errors", "NUMBER", "5", "Failed connects within the window."),
+    option("window", "TIME", "10s", "The window they are counted in."),
+    option("eject", "TIME", "10s", "How long the server stays out."),
+    option("max_ejected", "PERCENT", "50%", "Share of the pool that may be out at once."),
+];
+
+const UPSTREAM_TIMEOUT: &[OptionSpec] = &[
+    option("connect", "TIME", "5s", "Until connected, TLS handshake included."),
+    option("send", "TIME", "1m", "Without progress while a request is sent."),
+    option("response", "TIME", "1m", "From the request sent to the head of the response."),
+    option("read", "TIME", "1m", "Between two reads of a response's body."),
+    option("tunnel", "TIME", "1h", "Without a byte either way in a tunnel."),
+];
+
+const CLIENT_TIMEOUT: &[OptionSpec] = &[
+    option("handshake", "TIME", "10s", "TLS handshake."),
+    option("head", "TIME", "10s", "First byte of a request's head to its end."),
+    option("body", "TIME", "30s", "Between two reads of a request's body."),
+    option("keepalive", "TIME", "75s", "Idle between requests."),
+    option("send", "TIME", "1m", "Without progress while a response is written."),
+];
+
+const LIMITS: &[OptionSpec] = &[
+    option("head", "SIZE", "32k", "Request line and header lines together; more gets 431."),
+    option("headers", "NUMBER", "100", "Header lines; more gets 431."),
+    option("body", "SIZE | off", "off", "Body; more gets 413."),
+    option("requests", "NUMBER | off", "off", "Requests on one connection."),
+];
+
+const PROTOCOL: &[OptionSpec] = &[
+    option("min", "1.2 | 1.3", "1.2", "Lowest version."),
+    option("max", "1.2 | 1.3", "1.3", "Highest version."),
+    option("ciphers", "NAME:…", "", "Suites in order of preference; without it, all safe ones."),
+    option(
+        "curves",
+        "NAME:…",
+        "",
+        "Key-exchange groups in order of preference; without it, all safe ones.",
+    ),
+];
+
+const CLIENT_TLS: &[OptionSpec] = &[
+    option("verify", "on | off", "on", "Verify the server's certificate."),
+    option(
+        "name",
+        "NAME",
+        "",
+        "Name asked for and verified; without it, the server's own name or address.",
+    ),
+    option("ca", "FILE", "", "Trusted roots in PEM; without it, the system's."),
+    option("certificate", "FILE", "", "Client certificate to present."),
+    option("key", "FILE", "", "Its key, when it is not in the same file."),
+    PROTOCOL[0],
+    PROTOCOL[1],
+    PROTOCOL[2],
+    PROTOCOL[3],
+];
+
+const LISTEN_OPTIONS: &[OptionSpec] = &[
+    flag("tls", "Clients speak TLS; a `certificate` is needed."),
+    option("name", "NAME", "", "Its name in logs; without it, the first address as written."),
+    option(
+        "max_connections",
+        "NUMBER",
+        "",
+        "Client connections open at once here; the surplus waits in the kernel's backlog.",
+    ),
+    option("mode", "OCTAL", "", "File mode of Unix sockets, such as `0660`."),
+];
+
+const RESPOND: &[OptionSpec] =
+    &[option("type", "TYPE", "text/plain; charset=utf-8", "The `Content-Type` of the text.")];
+
+const FILES: &[OptionSpec] = &[
+    option("strip", "PREFIX", "", "Cut off the path before looking below the directory."),
+    option("index", "NAME,…", "index.html", "Files tried in order for a directory."),
+];

@@ -1,0 +1,74 @@
+//! The canonical JSON form, both ways. Messages say where in the text and by which path.
+
+use crate::check::model::validate;
+use crate::diagnostic::{Diagnostic, Diagnostics};
+use crate::load::{Checked, verdict};
+use crate::model::Config;
+use crate::places::Places;
+use crate::source::{FileId, Sources, Span};
+
+/// Writes a configuration with every default filled in, indented, with a newline at the end.
+pub fn to_json(config: &Config) -> String {
+    let mut text = serde_json::to_string_pretty(config).unwrap_or_default();
+    text.push('\n');
+    text
+}
+
+/// Reads what `to_json` writes; what has a default may be left out.
+pub fn from_json(text: &str) -> Result<Config, Diagnostics> {
+    let mut sources = Sources::default();
+    let file = sources.add("<json>", text);
+    read(sources, file).map(|checked| checked.config)
+}
+
+/// Reads and checks a JSON text that is in `sources`.
+pub(crate) fn read(sources: Sources, file: FileId) -> Result<Checked, Diagnostics> {
+    let text = sources.file(file).text.clone();
+    let text = text.trim_start_matches('\u{feff}');
+    let skipped = sources.file(file).text.len() - text.len();
+    let places = Places::of(text);
+    let span = |start: usize, end: usize| Span { file, start: start + skipped, end: end + skipped };
+    let config: Config = match serde_json::from_str(text) {
+        Ok(config) => config,
+        Err(error) => {
+            let offset = sources.offset(file, error.line(), error.column());
+            let at = offset.saturating_sub(skipped);
+            let (path, range) = places.around(at);
+            let message = message(&error);
+            let start = if error.is_data() { range.start } else { at };
+            let end = if error.is_data() { range.end } else { (at + 1).min(text.len()) };
+            let mut diagnostic =
+                Diagnostic::error(span(start, end.max(start)), with_path(&path, &message));
+            if let Some((word, known)) = unknown(&message) {
+                diagnostic = diagnostic.suggest(word, known);
+            }
+            return verdict(Config::default(), vec![diagnostic], sources);
+        }
+    };
+    let problems = validate(&config).into_iter().map(|problem| {
+        let range = places.find(&problem.path);
+        Diagnostic::error(span(range.start, range.end), with_path(&problem.path, &problem.message))
+    });
+    let problems = problems.collect();
+    verdict(config, problems, sources)
+}
+
+fn with_path(path: &str, message: &str) -> String {
+    if path.is_empty() { message.to_owned() } else { format!("{path}: {message}") }
+}
+
+/// serde_json's sentence without the place, which is shown anyway.
+fn message(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    text.rsplit_once(" at line ").map_or(text.clone(), |(message, _)| message.to_owned())
+}
+
+/// The word and the known ones of "unknown field `x`, expected one of `a`, `b`".
+fn unknown(message: &str) -> Option<(&str, Vec<&str>)> {
+    if !message.starts_with("unknown ") {
+        return None;
+    }
+    let mut quoted = message.split('`').skip(1).step_by(2);
+    let word = quoted.next()?;
+    Some((word, quoted.collect()))
+}

@@ -1,0 +1,177 @@
+//! Where in a JSON text each value stands, by its path such as `pools[0].name`. It reads damaged text as far as it goes.
+
+use std::ops::Range;
+
+/// The values of one text.
+pub(crate) struct Places {
+    /// Paths and bytes; an inner value comes before the one that it is in.
+    values: Vec<(String, Range<usize>)>,
+    end: usize,
+}
+
+/// An object or array that is not closed yet.
+struct Frame {
+    path: String,
+    start: usize,
+    /// The key of the value to come, in an object.
+    key: Option<String>,
+    /// The number of the value to come, in an array.
+    index: Option<usize>,
+}
+
+impl Places {
+    pub(crate) fn of(text: &str) -> Self {
+        let mut reader = Reader { text, at: 0, frames: Vec::new(), values: Vec::new() };
+        reader.run();
+        while let Some(frame) = reader.frames.pop() {
+            reader.values.push((frame.path, frame.start..text.len()));
+        }
+        Self { values: reader.values, end: text.len() }
+    }
+
+    /// The innermost value that holds this byte.
+    pub(crate) fn around(&self, at: usize) -> (String, Range<usize>) {
+        let holds = |range: &Range<usize>| range.start <= at && at < range.end.max(range.start + 1);
+        let inner = self
+            .values
+            .iter()
+            .filter(|(_, range)| holds(range))
+            .min_by_key(|(_, range)| range.len());
+        inner.cloned().unwrap_or((String::new(), at.min(self.end)..at.min(self.end)))
+    }
+
+    /// The value at a path, or the nearest one around it.
+    pub(crate) fn find(&self, path: &str) -> Range<usize> {
+        let mut path = path;
+        loop {
+            if let Some((_, range)) = self.values.iter().find(|(known, _)| known == path) {
+                return range.clone();
+            }
+            match path.rfind(['.', '[']) {
+                Some(at) => path = &path[..at],
+                None if path.is_empty() => return 0..self.end.min(1),
+                None => path = "",
+            }
+        }
+    }
+}
+
+struct Reader<'text> {
+    text: &'text str,
+    at: usize,
+    frames: Vec<Frame>,
+    values: Vec<(String, Range<usize>)>,
+}
+
+impl Reader<'_> {
+    fn run(&mut self) {
+        while let Some(&byte) = self.text.as_bytes().get(self.at) {
+            match byte {
+                b'{' | b'[' => self.open(byte),
+                b'}' | b']' => self.close(),
+                b',' => self.comma(),
+                b'"' => self.string(),
+                _ if byte.is_ascii_whitespace() || byte == b':' => self.at += 1,
+                _ => self.scalar(),
+            }
+        }
+    }
+
+    fn comma(&mut self) {
+        if let Some(frame) = self.frames.last_mut() {
+            frame.key = None;
+            frame.index = frame.index.map(|index| index + 1);
+        }
+        self.at += 1;
+    }
+
+    /// The path of the value that begins here.
+    fn path(&self) -> String {
+        match self.frames.last() {
+            None => String::new(),
+            Some(Frame { path, index: Some(index), .. }) => format!("{path}[{index}]"),
+            Some(Frame { path, key, .. }) => {
+                let key = key.as_deref().unwrap_or_default();
+                if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
+            }
+        }
+    }
+
+    fn open(&mut self, byte: u8) {
+        let index = (byte == b'[').then_some(0);
+        // serde_json stops at depth 128, so deeper places are of no use.
+        let path = if self.frames.len() < 128 { self.path() } else { String::new() };
+        self.frames.push(Frame { path, start: self.at, key: None, index });
+        self.at += 1;
+    }
+
+    fn close(&mut self) {
+        self.at += 1;
+        if let Some(frame) = self.frames.pop() {
+            self.values.push((frame.path, frame.start..self.at));
+        }
+    }
+
+    fn string(&mut self) {
+        let start = self.at;
+        let bytes = self.text.as_bytes();
+        self.at += 1;
+        while let Some(&byte) = bytes.get(self.at) {
+            self.at += if byte == b'\\' { 2 } else { 1 };
+            if byte == b'"' {
+                break;
+            }
+        }
+        self.at = self.at.min(bytes.len());
+        let object =
+            self.frames.last().is_some_and(|frame| frame.index.is_none() && frame.key.is_none());
+        if object {
+            let text = self.text.get(start..self.at).unwrap_or_default();
+            let key = serde_json::from_str(text).unwrap_or_default();
+            if let Some(frame) = self.frames.last_mut() {
+                frame.key = Some(key);
+            }
+        } else {
+            self.values.push((self.path(), start..self.at));
+        }
+    }
+
+    fn scalar(&mut self) {
+        let start = self.at;
+        let rest = &self.text.as_bytes()[start..];
+        let length =
+            rest.iter().position(|byte| b",:]}[{\"".contains(byte) || byte.is_ascii_whitespace());
+        self.at = start + length.unwrap_or(rest.len());
+        self.values.push((self.path(), start..self.at));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn finds_values_by_path_and_by_place() {
+        let text = r#"{"a": [1, {"b": "x,]"}], "c": null}"#;
+        let places = Places::of(text);
+        let at = |path: &str| &text[places.find(path)];
+        assert_eq!(at("a[0]"), "1");
+        assert_eq!(at("a[1].b"), "\"x,]\"");
+        assert_eq!(at("a[1].missing"), "{\"b\": \"x,]\"}");
+        assert_eq!(at("c"), "null");
+        assert_eq!(at("nothing"), text);
+        assert_eq!(places.around(text.find("x,").unwrap()).0, "a[1].b");
+        assert_eq!(places.around(text.find("\"b\"").unwrap()).0, "a[1]");
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read(text in "[\\[\\]{}:,\"\\\\a1 ü\n]{0,80}", at in 0usize..100) {
+            let places = Places::of(&text);
+            prop_assert!(places.around(at).1.end <= text.len());
+            prop_assert!(text.get(places.find("a[0].b")).is_some());
+        }
+    }
+}

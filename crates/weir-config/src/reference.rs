@@ -1,0 +1,97 @@
+//! `docs/configuration.md`, drawn from the directive table and from the variables' own list.
+
+use std::fmt::Write;
+
+use weir_stats::Variable;
+
+use crate::table::{self, Arrow, BlockRule, Context, Spec};
+
+const INTRODUCTION: &str = "\
+# Configuration
+
+This page is generated from the directive table (`make docs`): change `crates/weir-config/src/directives.rs`, not this file.
+
+A file is made of directives: words that end with `;` or with a block in braces. `#` begins a comment. Quotes, single or
+double, hold together what has spaces, `;` or braces; in them `\\\"`, `\\'`, `\\\\`, `\\n`, `\\r` and `\\t` are escapes, and any other backslash
+stays. `->` leads to a target. Options are `key=value` without spaces.
+
+- Times have a unit: `100us`, `100ms`, `5s`, `2m`, `1h`, `1d`. Sizes too: `512b`, `16k`, `8m`, `1g` (1k is 1024 bytes). Shares are written `50%`.
+- `${NAME}` and `${NAME:-default}`, with the name in capitals, stand for an environment variable, wherever a word may stand and in
+  double quotes. A value is always one word. Names with small letters, such as `${host}`, are variables of a request instead.
+- Relative paths count from the file that names them.
+- Routes are tried from top to bottom, and the first match wins.
+- A file that begins with `{` is the JSON form of the same configuration: `weir check --json FILE` prints it.
+
+The smallest file: `listen :8080 -> 127.0.0.1:3000;`
+";
+
+/// The reference page.
+pub fn reference() -> String {
+    let mut page = String::from(INTRODUCTION);
+    for context in Context::ALL {
+        let specs = table::of_context(context);
+        let _ = write!(page, "\n## {}\n", title(context));
+        for spec in specs {
+            directive(&mut page, spec);
+        }
+    }
+    page.push_str("\n## Variables\n\n");
+    page.push_str("In log formats, header values, redirects and fixed responses, as `$name` or `${name}`; `$$` is a dollar sign.\n\n");
+    page.push_str("| variable | is |\n| --- | --- |\n");
+    for (name, doc) in Variable::reference() {
+        let _ = writeln!(page, "| `${name}` | {} |", doc.replace('|', "\\|"));
+    }
+    page
+}
+
+fn title(context: Context) -> &'static str {
+    match context {
+        Context::Top => "At the top level",
+        Context::Log => "In `log`",
+        Context::Pool => "In `pool`",
+        Context::Listen => "In `listen`",
+        Context::Host => "In `host`",
+        Context::Route => "In the block of a route",
+        Context::Condition => "Conditions, in `route` and `rule`",
+        Context::Target => "Targets, after `->`",
+    }
+}
+
+fn directive(page: &mut String, spec: &Spec) {
+    let _ = write!(page, "\n### `{}`\n\n```\n{}", spec.name, spec.name);
+    if !spec.syntax.is_empty() {
+        let _ = write!(page, " {}", spec.syntax);
+    }
+    for option in spec.options {
+        let value = if option.value.is_empty() { "" } else { "=…" };
+        let _ = write!(page, " [{}{value}]", option.name);
+    }
+    page.push_str(match spec.arrow {
+        Arrow::Never => "",
+        Arrow::Optional => " [-> TARGET]",
+        Arrow::Required => " -> TARGET",
+    });
+    page.push_str(match spec.block {
+        BlockRule::None | BlockRule::Expression => "",
+        BlockRule::Optional(_) => " [{ … }]",
+        BlockRule::Required(_) => " { … }",
+    });
+    let _ = write!(page, "\n```\n\n{}\n", spec.doc);
+    if !spec.default.is_empty() {
+        let _ = write!(page, "\nDefault: `{}`.\n", spec.default);
+    }
+    if !spec.options.is_empty() {
+        page.push_str("\n| option | value | default | |\n| --- | --- | --- | --- |\n");
+    }
+    for option in spec.options {
+        let code = |text: &str| match text {
+            "" => String::new(),
+            text => format!("`{}`", text.replace('|', "\\|")),
+        };
+        let (value, default) = (code(option.value), code(option.default));
+        let _ = writeln!(page, "| `{}` | {value} | {default} | {} |", option.name, option.doc);
+    }
+    if !spec.example.is_empty() {
+        let _ = write!(page, "\n```nginx\n{}\n```\n", spec.example);
+    }
+}

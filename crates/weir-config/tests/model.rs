@@ -1,0 +1,272 @@
+//! Good files and the model they mean, seen as JSON; the way there and back; files and environment.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use weir_config::model::{Action, EndpointAddress, ListenAddress, Rule};
+use weir_config::{Config, from_json, load, parse_str, reference, table, to_json};
+
+fn good(name: &str) -> Config {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/good").join(name);
+    config(&fs::read_to_string(path).unwrap())
+}
+
+fn config(text: &str) -> Config {
+    let checked = parse_str("weir.conf", text).unwrap_or_else(|error| panic!("{error}"));
+    assert!(checked.warnings.is_empty(), "{}", checked.warnings);
+    checked.config
+}
+
+#[test]
+fn smallest_file() {
+    insta::assert_snapshot!(to_json(&good("smallest.conf")));
+}
+
+#[test]
+fn shop() {
+    insta::assert_snapshot!(to_json(&good("shop.conf")));
+}
+
+#[test]
+fn defaults_written_out_are_the_defaults() {
+    let written = good("defaults.conf");
+    assert_eq!(written, config("pool app { server 10.0.0.1:80; } listen :80 { route -> app; }"));
+}
+
+#[test]
+fn json_goes_there_and_back() {
+    for name in ["smallest.conf", "shop.conf", "defaults.conf"] {
+        let config = good(name);
+        assert_eq!(from_json(&to_json(&config)).unwrap_or_else(|error| panic!("{error}")), config);
+    }
+}
+
+#[test]
+fn json_may_leave_defaults_out() {
+    let json = r#"{"pools": [{"name": "127.0.0.1:3000", "endpoints": [{"name": "127.0.0.1:3000",
+        "address": {"socket": "127.0.0.1:3000"}}]}],
+        "listeners": [{"name": ":8080", "addresses": [{"socket": "[::]:8080"}],
+        "default": [{"name": ":8080/default/1", "action": {"pool": 0}}]}]}"#;
+    assert_eq!(from_json(json).unwrap(), good("smallest.conf"));
+    assert_eq!(parse_str("x", &format!("\n {json}")).unwrap().config, good("smallest.conf"));
+}
+
+#[test]
+fn every_example_of_the_table_is_right() {
+    let shells = [
+        (table::Context::Top, "", ""),
+        (table::Context::Log, "log l { to stdout; ", " }"),
+        (table::Context::Pool, "pool p { server 10.9.9.9:1; ", " }"),
+        (
+            table::Context::Listen,
+            "listen :1 tls { certificate c.pem; host own { route -> app; } ",
+            " }",
+        ),
+        (table::Context::Host, "listen :1 { host h { ", " } }"),
+        (table::Context::Route, "listen :1 { route -> app { ", " } }"),
+        (table::Context::Condition, "listen :1 { route ", " -> app; }"),
+        (table::Context::Target, "listen :1 { ", " }"),
+    ];
+    let names = "pool app { server 10.0.0.1:80; } ";
+    for (context, before, after) in shells {
+        for spec in table::of_context(context).filter(|spec| spec.name != "include") {
+            let example = spec.example;
+            assert!(!example.is_empty(), "`{}` has no example", spec.name);
+            let rule = if example == "rule staff" { "rule staff { path /x } " } else { "" };
+            let log = if example == "log access;" { "log access { to stdout; } " } else { "" };
+            let pool = if example.starts_with("pool app") { "" } else { names };
+            let before = if spec.name == "to" { "log l { " } else { before };
+            let text =
+                format!("{rule}{log}{pool}{before}{example}{after} listen :2 -> 10.9.9.9:1;");
+            if let Err(error) = parse_str("example", &text) {
+                panic!("{}: {text}\n{error}", spec.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn reference_page_is_current() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
+    let page = reference();
+    if std::env::var_os("WEIR_BLESS").is_some() {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, &page).unwrap();
+    }
+    let current = fs::read_to_string(&path).unwrap();
+    assert!(current == page, "docs/configuration.md is not current: run with WEIR_BLESS=1");
+}
+
+#[test]
+fn completion_words_are_those_of_the_language() {
+    let words = table::words();
+    for word in ["listen", "pool", "max_conn", "x_forwarded", "route"] {
+        assert!(words.contains(&word), "{word}");
+    }
+    assert!(!words.contains(&"POOL"));
+}
+
+#[test]
+fn files_environment_and_includes() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("pools.d")).unwrap();
+    fs::write(
+        folder.path().join("pools.d/app.conf"),
+        "pool app { server ${APP_HOST:-localhost}:${APP_PORT}; }",
+    )
+    .unwrap();
+    let main = "include pools.d/*.conf; listen :80 { error_page 502 sorry.html; route -> app; }";
+    let path = folder.path().join("weir.conf");
+    fs::write(&path, main).unwrap();
+    let environment = |name: &str| (name == "APP_PORT").then(|| "3000".to_owned());
+    let checked = load(&path, &environment).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(
+        checked.config.pools[0].endpoints[0].address,
+        EndpointAddress::Name("localhost".into(), 3000)
+    );
+    assert_eq!(checked.config.listeners[0].error_pages[0].page, folder.path().join("sorry.html"));
+    assert_eq!(checked.sources.files().len(), 2);
+
+    let error = load(&path, &|_| None).unwrap_err();
+    assert!(error.to_string().contains("app.conf:1:42"), "{error}");
+    let error = load(&folder.path().join("gone.conf"), &environment).unwrap_err();
+    assert!(error.to_string().contains("cannot read"), "{error}");
+    fs::write(&path, b"listen :80 -> \xff;").unwrap();
+    assert!(
+        load(&path, &environment)
+            .unwrap_err()
+            .to_string()
+            .contains("weir.conf:1: this file is not UTF-8")
+    );
+    fs::write(&path, to_json(&good("smallest.conf"))).unwrap();
+    assert_eq!(load(&path, &environment).unwrap().config, good("smallest.conf"));
+}
+
+#[test]
+fn second_place_in_another_file_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("a.conf"), "pool app { server 10.0.0.1:80; }").unwrap();
+    let path = folder.path().join("weir.conf");
+    fs::write(&path, "include a.conf;\npool app { server 10.0.0.1:80; }\nlisten :80 -> app;")
+        .unwrap();
+    let report = load(&path, &|_| None).unwrap_err().to_string();
+    assert!(report.contains("weir.conf:2:6") && report.contains("a.conf:1:6"), "{report}");
+}
+
+#[test]
+fn colon_alone_is_both_families() {
+    let config = config("listen :80 127.0.0.1:81 [::1]:82 -> 127.0.0.1:1;");
+    let ListenAddress::Socket(address) = config.listeners[0].addresses[0] else {
+        panic!("not a socket")
+    };
+    assert_eq!(address.to_string(), "[::]:80");
+    assert_eq!(config.listeners[0].name, ":80");
+}
+
+#[test]
+fn addresses_in_routes_make_one_pool_each() {
+    let config = config(
+        "listen :80 { route path /a -> 10.0.0.1:80; route path /b -> 10.0.0.1:80; route -> 10.0.0.2:80 10.0.0.3:80; }",
+    );
+    let names: Vec<&str> = config.pools.iter().map(|pool| pool.name.as_str()).collect();
+    assert_eq!(names, ["10.0.0.1:80", "10.0.0.2:80,10.0.0.3:80"]);
+    assert_eq!(config.listeners[0].default[1].action, Action::Pool(0));
+}
+
+#[test]
+fn or_binds_less_than_what_stands_side_by_side() {
+    let config = config(
+        "listen :80 { route path /a method GET or not path /b and method PUT -> 10.0.0.1:80; }",
+    );
+    let Rule::Any(parts) = &config.listeners[0].default[0].when else { panic!("not `or`") };
+    assert!(
+        matches!(&parts[0], Rule::All(rules) if matches!(rules[..], [Rule::Path(_), Rule::Method(_)]))
+    );
+    assert!(
+        matches!(&parts[1], Rule::All(rules) if matches!(rules[..], [Rule::Not(_), Rule::Method(_)]))
+    );
+}
+
+#[test]
+fn rules_that_grow_without_bound_are_refused() {
+    let mut text = String::from("rule r0 { path /x }\n");
+    for number in 1..40 {
+        text += &format!("rule r{number} {{ rule r{0} or rule r{0} }}\n", number - 1);
+    }
+    text += "listen :80 { route rule r39 -> 10.0.0.1:80; }";
+    let error = parse_str("x", &text).unwrap_err();
+    assert!(error.to_string().contains("more than 10000 conditions"), "{error}");
+}
+
+#[test]
+fn ten_thousand_routes_are_read() {
+    let mut text = String::from("pool app { server 10.0.0.1:80; }\nlisten :80 {\n");
+    for number in 0..10_000 {
+        text += &format!("route path /p{number}/* header X-A=b -> app;\n");
+    }
+    text += "}";
+    assert_eq!(config(&text).listeners[0].default.len(), 10_000);
+}
+
+fn duration() -> impl Strategy<Value = Duration> {
+    (1u64..100_000_000).prop_map(Duration::from_millis)
+}
+
+proptest! {
+    #[test]
+    fn any_model_survives_json(
+        connect in duration(), head in duration(), stop in duration(),
+        weight in 1u32..=65_535, limit in proptest::option::of(1u32..), bytes in proptest::option::of(any::<u64>()),
+        head_bytes in 256usize..16_000_000, share in 0u8..=100, name in "[a-z0-9_.-]{1,20}", path in "/[ -~]{0,20}",
+    ) {
+        let mut config = good("shop.conf");
+        config.shutdown_timeout = stop;
+        let pool = &mut config.pools[0];
+        pool.timeouts.connect = connect;
+        pool.endpoints[0].weight = weight;
+        pool.endpoints[0].max_conn = limit;
+        pool.endpoints[0].name = format!("own-{name}");
+        pool.buffer_request = bytes;
+        pool.passive.max_ejected_percent = share;
+        let listener = &mut config.listeners[2];
+        listener.name = name;
+        listener.timeouts.head = head;
+        listener.limits.head_bytes = head_bytes;
+        if let Ok(pattern) = path.parse() {
+            listener.default[0].when = Rule::Path(vec![pattern]);
+        }
+        let json = to_json(&config);
+        prop_assert_eq!(&from_json(&json).map_err(|error| TestCaseError::fail(error.to_string()))?, &config);
+    }
+
+    #[test]
+    fn any_text_gets_a_verdict(text in "[a-z0-9_ :/~*.=\"'${}();#\n>-]{0,200}") {
+        if let Err(error) = parse_str("x", &text) {
+            prop_assert!(!error.is_empty() && !error.render(true).is_empty());
+        }
+    }
+
+    #[test]
+    fn any_words_of_the_language_get_a_verdict(picks in proptest::collection::vec(any::<prop::sample::Index>(), 0..40)) {
+        let mut words = table::words();
+        words.extend(["{", "}", ";", "->", "(", ")", "and", "or", "not", ":80", "10.0.0.1:80", "x", "5s", "=", "name=", "path", "/a", "off", "all"]);
+        let text: Vec<&str> = picks.iter().map(|pick| *pick.get(&words)).collect();
+        if let Err(error) = parse_str("x", &text.join(" ")) {
+            prop_assert!(!error.to_string().is_empty());
+        }
+    }
+
+    #[test]
+    fn damaged_json_gets_a_verdict(cut in 0usize..9000, byte in any::<u8>()) {
+        let mut bytes = to_json(&good("shop.conf")).into_bytes();
+        let at = cut % bytes.len();
+        bytes[at] = byte;
+        let text = String::from_utf8_lossy(&bytes);
+        if let Err(error) = from_json(&text) {
+            prop_assert!(!error.to_string().is_empty());
+        }
+        prop_assert!(from_json(&text[..text.floor_char_boundary(at.min(text.len()))]).is_err());
+    }
+}

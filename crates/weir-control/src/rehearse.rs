@@ -1,0 +1,58 @@
+//! Does everything that a start does before the first socket, and nothing that lasts: what `weir check` adds to reading
+//! the configuration.
+
+use std::fs::OpenOptions;
+use std::path::Path;
+
+use rustix::fs::{Access, access};
+use weir_config::Config;
+use weir_config::model::LogTarget;
+use weir_proxy::compile::{Surroundings, compile};
+use weir_stats::log_channel;
+
+/// Reads certificates, keys, pages and directories, and sees whether the log files can be written.
+///
+/// # Returns
+/// Warnings.
+///
+/// # Errors
+/// The sentence that a start would end with.
+pub fn rehearse(config: &Config) -> Result<Vec<String>, String> {
+    for log in &config.logs {
+        if let LogTarget::File(path) = &log.to {
+            writable(path)
+                .map_err(|error| format!("cannot write the log {}: {error}", path.display()))?;
+        }
+    }
+    let (sinks, _receiver) = log_channel(config.logs.len(), 1);
+    let surroundings =
+        Surroundings { read: &|path| std::fs::read(path), sinks, workers: 1, connection_cap: 1 };
+    Ok(compile(config, surroundings)?.warnings)
+}
+
+/// Whether lines could be appended; a log file that is not there yet is not made.
+fn writable(path: &Path) -> std::io::Result<()> {
+    if path.exists() {
+        return OpenOptions::new().append(true).open(path).map(drop);
+    }
+    let directory = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    Ok(access(directory, Access::WRITE_OK | Access::EXEC_OK)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_that_could_be_written_is_not_made() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("access.log");
+        writable(&path).unwrap();
+        assert!(!path.exists(), "the check left a file behind");
+        assert!(writable(&directory.path().join("missing/access.log")).is_err());
+        assert!(writable(directory.path()).is_err(), "a directory was taken for a log");
+    }
+}

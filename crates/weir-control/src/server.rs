@@ -1,0 +1,275 @@
+//! From a configuration to a running proxy, and from a signal to its end. It serves nothing itself: workers do
+//! (`weir-proxy`); here is what starts them, stands beside them and stops them.
+//!
+//! ```text
+//! start ─▶ serving ──TERM, QUIT, INT──▶ draining ──nothing runs, or the deadline──▶ ended
+//!            │  ▲                           └────────────second signal────────────────▶ ended
+//!            └──┘ USR1: logs reopened; HUP, USR2: refused in words
+//! ```
+
+use std::collections::HashSet;
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::runtime::Runtime;
+use tokio::sync::watch;
+use tokio::time::{Instant, interval, sleep_until, timeout};
+use weir_config::Config;
+use weir_config::model::Workers;
+use weir_proxy::bind::{BoundSocket, bind};
+use weir_proxy::compile::{Surroundings, compile};
+use weir_proxy::shared::BoundAddress;
+use weir_proxy::start::{Running, allowed_cores, start};
+
+use crate::log_writer::{Flushed, LogWriter};
+use crate::open_files;
+use crate::resolver;
+use crate::signals::{Order, Signals};
+
+/// How often a stop looks whether the workers have ended.
+const STOP_POLL: Duration = Duration::from_millis(5);
+/// How much longer than the deadline workers may take to notice it.
+const STOP_MARGIN: Duration = Duration::from_secs(1);
+
+/// How long a start waits for the first answers of the resolver.
+const FIRST_LOOKUPS: Duration = Duration::from_secs(2);
+/// How long a stop waits for the logs.
+const LOG_FLUSH: Duration = Duration::from_secs(5);
+
+/// An address that is served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listening {
+    /// Where, with the port that the kernel chose if 0 was asked for.
+    pub address: BoundAddress,
+    /// Whether clients speak TLS there.
+    pub tls: bool,
+}
+
+impl Listening {
+    /// The TCP address.
+    pub fn socket(&self) -> Option<SocketAddr> {
+        match self.address {
+            BoundAddress::Socket(address) => Some(address),
+            BoundAddress::Unix(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for Listening {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.address {
+            BoundAddress::Socket(address) => write!(formatter, "{address}")?,
+            BoundAddress::Unix(path) => write!(formatter, "unix:{}", path.display())?,
+        }
+        formatter.write_str(if self.tls { " (https)" } else { " (http)" })
+    }
+}
+
+/// A proxy that serves.
+pub struct Server {
+    running: Running,
+    listening: Vec<Listening>,
+    log_writer: LogWriter,
+    shutdown_timeout: Duration,
+    runtime: Runtime,
+    signals: Signals,
+}
+
+impl Server {
+    /// Opens logs, reads certificates, binds every address and starts the workers. From then on signals are orders,
+    /// obeyed by [`Server::run`].
+    ///
+    /// # Errors
+    /// One sentence for the operator; nothing runs then.
+    pub fn start(config: &Config) -> Result<Self, String> {
+        let connection_cap = connection_cap(config);
+        let (log_writer, sinks) =
+            LogWriter::start(&config.logs).map_err(|error| error.to_string())?;
+        let workers = match config.workers {
+            Workers::Auto => allowed_cores().len().max(1),
+            Workers::Count(count) => count.max(1),
+        };
+        let read = |path: &std::path::Path| std::fs::read(path);
+        let compiled =
+            compile(config, Surroundings { read: &read, sinks, workers, connection_cap })?;
+        for warning in &compiled.warnings {
+            tell(&format!("warning: {warning}"));
+        }
+        let sockets = bind_all(config)?;
+        let listening = listening(config, &sockets);
+        let runtime = control_runtime().map_err(|error| format!("cannot start: {error}"))?;
+        let signals = {
+            let _inside = runtime.enter();
+            Signals::take().map_err(|error| format!("cannot take signals: {error}"))?
+        };
+        let running = start(&compiled.shared, sockets)
+            .map_err(|error| format!("cannot start {workers} workers: {error}"))?;
+        resolve_names(config, &running, &runtime);
+        Ok(Self {
+            running,
+            listening,
+            log_writer,
+            shutdown_timeout: config.shutdown_timeout,
+            runtime,
+            signals,
+        })
+    }
+
+    /// Every address served, in the configuration's order.
+    pub fn listening(&self) -> &[Listening] {
+        &self.listening
+    }
+
+    /// Says on standard error where it listens: it serves by then.
+    pub fn announce(&self) {
+        for listening in &self.listening {
+            tell(&format!("listening on {listening}"));
+        }
+    }
+
+    /// Serves until a signal tells it to stop, then stops gracefully.
+    ///
+    /// # Errors
+    /// One sentence, when a worker had to be left behind.
+    pub fn run(mut self) -> Result<(), String> {
+        loop {
+            match self.runtime.block_on(self.signals.next()) {
+                Order::Stop => return self.stop(),
+                Order::ReopenLogs => self.log_writer.reopen(),
+                Order::Reload => tell("reload is not there yet; still serving generation 1"),
+            }
+        }
+    }
+
+    /// Takes nothing new, lets what runs finish within the configured time, writes the logs out. A second order to stop
+    /// ends what runs at once.
+    ///
+    /// # Errors
+    /// One sentence, when a worker had to be left behind.
+    pub fn stop(mut self) -> Result<(), String> {
+        self.running.drain(self.shutdown_timeout);
+        let deadline = Instant::now() + self.shutdown_timeout;
+        let finished =
+            self.runtime.block_on(wait_for_end(&self.running, &mut self.signals, deadline));
+        let unfinished = requests_running(&self.running);
+        if unfinished > 0 {
+            tell(&format!("{unfinished} requests were cut off by the stop"));
+        }
+        match finished {
+            Finished::Yes => self.running.join(),
+            Finished::No => drop(self.running),
+        }
+        if self.log_writer.stop(LOG_FLUSH) == Flushed::Late {
+            tell("the last lines of the access log could not be written in time");
+        }
+        // A lookup that hangs would hold the runtime up.
+        self.runtime.shutdown_background();
+        match finished {
+            Finished::Yes => Ok(()),
+            Finished::No => Err("a worker did not stop; ended without it".to_owned()),
+        }
+    }
+}
+
+/// Whether every worker has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Finished {
+    Yes,
+    No,
+}
+
+/// Waits for the workers of a stop: they watch the deadline themselves.
+async fn wait_for_end(running: &Running, signals: &mut Signals, mut deadline: Instant) -> Finished {
+    let mut poll = interval(STOP_POLL);
+    loop {
+        tokio::select! {
+            order = signals.next() => {
+                if order == Order::Stop {
+                    running.stop_now();
+                    deadline = Instant::now();
+                }
+            }
+            _ = poll.tick() => {
+                if running.is_finished() {
+                    return Finished::Yes;
+                }
+            }
+            () = sleep_until(deadline + STOP_MARGIN) => return Finished::No,
+        }
+    }
+}
+
+fn requests_running(running: &Running) -> usize {
+    running.shared().loads.iter().map(|load| load.busy.load(Ordering::Relaxed)).sum()
+}
+
+/// What the configuration says, or what the limit on open files allows.
+fn connection_cap(config: &Config) -> usize {
+    let limit = open_files::raise_limit();
+    let possible = open_files::connections_below(limit);
+    match config.max_connections {
+        None => possible,
+        Some(wanted) => {
+            if wanted > possible {
+                tell(&format!(
+                    "warning: max_connections is {wanted}, but {limit} open files are enough for {possible} only"
+                ));
+            }
+            wanted
+        }
+    }
+}
+
+fn bind_all(config: &Config) -> Result<Vec<(usize, BoundSocket)>, String> {
+    let mut sockets = Vec::new();
+    for (number, listener) in config.listeners.iter().enumerate() {
+        for address in &listener.addresses {
+            sockets.push((number, bind(address)?));
+        }
+    }
+    Ok(sockets)
+}
+
+fn listening(config: &Config, sockets: &[(usize, BoundSocket)]) -> Vec<Listening> {
+    let listening = |(number, socket): &(usize, BoundSocket)| Listening {
+        address: socket.address.clone(),
+        tls: config.listeners[*number].tls.is_some(),
+    };
+    sockets.iter().map(listening).collect()
+}
+
+/// Keeps endpoint names resolved from now on, and waits a moment for the first answers: who connects as soon as we say that
+/// we listen shall find the endpoints there.
+fn resolve_names(config: &Config, running: &Running, runtime: &Runtime) {
+    let names = resolver::names(config);
+    if names.is_empty() {
+        return;
+    }
+    let (answered, answers) = watch::channel(0);
+    let missing = names.len();
+    let shared = running.shared().clone();
+    let mut seen = HashSet::new();
+    let report = move |pool, endpoint, answer: Result<SocketAddr, String>| {
+        shared.resolved(pool, endpoint, answer.ok());
+        seen.insert((pool, endpoint));
+        answered.send_replace(seen.len());
+    };
+    runtime.spawn(resolver::run(names, resolver::system_lookup, report));
+    runtime.block_on(async move {
+        let mut answers = answers;
+        // What is not answered by then is said by the resolver, now or later.
+        let _ = timeout(FIRST_LOOKUPS, answers.wait_for(|&count| count == missing)).await;
+    });
+}
+
+/// Signals and the resolver run here, on the main thread.
+fn control_runtime() -> std::io::Result<Runtime> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()
+}
+
+/// Says one line to the operator.
+pub(crate) fn tell(sentence: &str) {
+    eprintln!("weir: {sentence}");
+}

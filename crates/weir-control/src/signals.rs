@@ -1,0 +1,53 @@
+//! What the operator tells a running process by signal.
+
+use std::io;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// What a signal asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// TERM, QUIT, INT: finish what runs; a second one: end at once.
+    Stop,
+    /// USR1: open the log files anew.
+    ReopenLogs,
+    /// HUP, USR2: read the configuration anew.
+    Reload,
+}
+
+/// The signals taken from their default effect. Made inside a tokio runtime.
+#[derive(Debug)]
+pub(crate) struct Signals {
+    terminate: Signal,
+    quit: Signal,
+    interrupt: Signal,
+    hangup: Signal,
+    first_user: Signal,
+    second_user: Signal,
+}
+
+impl Signals {
+    /// From now on these signals are [`Order`]s.
+    pub(crate) fn take() -> io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            quit: signal(SignalKind::quit())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hangup: signal(SignalKind::hangup())?,
+            first_user: signal(SignalKind::user_defined1())?,
+            second_user: signal(SignalKind::user_defined2())?,
+        })
+    }
+
+    /// Waits for the next order. Cancelling it loses none.
+    pub(crate) async fn next(&mut self) -> Order {
+        tokio::select! {
+            _ = self.terminate.recv() => Order::Stop,
+            _ = self.quit.recv() => Order::Stop,
+            _ = self.interrupt.recv() => Order::Stop,
+            _ = self.hangup.recv() => Order::Reload,
+            _ = self.first_user.recv() => Order::ReopenLogs,
+            _ = self.second_user.recv() => Order::Reload,
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! Heads and bodies: what a file that was found, or one that was not, looks like as a response.
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
+use std::ffi::OsStr;
+use std::fmt::Write;
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::body::{FileBody, Part, Patience, Pieces, Progress};
+use crate::conditions::{Validators, Verdict};
+use crate::ranges::{Selection, Span, select};
+use crate::root::FileRequest;
+
+/// Bodies up to this size are read together with the head.
+const READ_AT_ONCE: u64 = 64 * 1024;
+
+/// What to send.
+#[derive(Debug)]
+pub enum Answer {
+    /// A status without any of the file's bytes.
+    Status(StatusAnswer),
+    /// The file or parts of it.
+    File(FileAnswer),
+}
+
+/// A status and the headers that belong to it: 301, 304, 400, 403, 404, 412 or 416.
+#[derive(Debug, PartialEq, Eq)]
+pub struct StatusAnswer {
+    /// The status code.
+    pub code: u16,
+    /// `Location`, `Content-Range`, `ETag`, `Last-Modified` as the status asks for.
+    pub headers: Vec<(&'static str, String)>,
+}
+
+/// A file's head and body. `Accept-Ranges: bytes` goes with each.
+#[derive(Debug)]
+pub struct FileAnswer {
+    /// 200 or 206.
+    pub status: u16,
+    /// `Content-Type`.
+    pub content_type: Cow<'static, str>,
+    /// `Content-Length`; of the body that GET would get, for HEAD too.
+    pub content_length: u64,
+    /// `ETag`, quotes included.
+    pub etag: String,
+    /// `Last-Modified`.
+    pub last_modified: Option<String>,
+    /// `Content-Range` of a single range.
+    pub content_range: Option<String>,
+    /// The bytes.
+    pub body: FileBody,
+}
+
+/// A regular file, open.
+pub(crate) struct Found {
+    pub file: OwnedFd,
+    pub size: u64,
+    pub name: Vec<u8>,
+    pub validators: Validators,
+}
+
+impl Answer {
+    pub(crate) fn status(code: u16) -> Self {
+        Self::Status(StatusAnswer { code, headers: Vec::new() })
+    }
+}
+
+/// To the same target with a slash after its path. Leading slashes become one, and so do backslashes, which browsers
+/// read as slashes: `//elsewhere.example` would be another site.
+pub(crate) fn redirect(target: &[u8]) -> Answer {
+    let query = target.iter().position(|byte| *byte == b'?').unwrap_or(target.len());
+    let (path, query) = target.split_at(query);
+    let is_slash = |byte: &u8| matches!(byte, b'/' | b'\\');
+    let name = path.iter().position(|byte| !is_slash(byte)).unwrap_or(path.len());
+    let mut location = String::from("/");
+    let slash: &[u8] = if name == path.len() { b"" } else { b"/" };
+    for byte in path.iter().skip(name).chain(slash).chain(query) {
+        if byte.is_ascii_graphic() {
+            location.push(char::from(*byte));
+        } else {
+            // Writing to a String cannot fail.
+            let _ = write!(location, "%{byte:02X}");
+        }
+    }
+    Answer::Status(StatusAnswer { code: 301, headers: vec![("Location", location)] })
+}
+
+/// A file under the request's conditions and ranges (RFC 9110 section 13.2.2).
+pub(crate) fn for_file(
+    found: Found,
+    request: &FileRequest<'_>,
+    patience: Patience,
+) -> io::Result<Answer> {
+    match found.validators.judge(request) {
+        Verdict::Failed => return Ok(Answer::status(412)),
+        Verdict::NotModified => return Ok(not_modified(&found.validators)),
+        Verdict::Proceed => {}
+    }
+    let selection = match request.range {
+        // Ranges are for GET alone (section 14.2).
+        Some(range)
+            if !request.method_is_head && found.validators.permit_range(request.if_range) =>
+        {
+            select(range, found.size)
+        }
+        _ => Selection::Whole,
+    };
+    let content_type = content_type(&found.name);
+    let layout = match selection {
+        Selection::Unsatisfiable => {
+            let headers = vec![("Content-Range", format!("bytes */{}", found.size))];
+            return Ok(Answer::Status(StatusAnswer { code: 416, headers }));
+        }
+        Selection::Whole => Layout::whole(content_type, found.size),
+        Selection::One(span) => Layout::one(content_type, span, found.size),
+        Selection::Several(spans) => Layout::several(&content_type, &spans, found.size),
+    };
+    let content_length = layout.parts.iter().map(Part::len).sum();
+    Ok(Answer::File(FileAnswer {
+        status: layout.status,
+        content_type: layout.content_type,
+        content_length,
+        etag: found.validators.etag.clone(),
+        last_modified: found.validators.last_modified(),
+        content_range: layout.content_range,
+        body: if request.method_is_head {
+            FileBody::Whole(Vec::new())
+        } else {
+            body(Pieces::new(found.file, layout.parts), content_length, patience)?
+        },
+    }))
+}
+
+fn not_modified(validators: &Validators) -> Answer {
+    let mut headers = vec![("ETag", validators.etag.clone())];
+    headers.extend(validators.last_modified().map(|date| ("Last-Modified", date)));
+    Answer::Status(StatusAnswer { code: 304, headers })
+}
+
+fn body(mut pieces: Pieces, len: u64, patience: Patience) -> io::Result<FileBody> {
+    if len > READ_AT_ONCE {
+        return Ok(FileBody::Pieces(pieces));
+    }
+    let mut bytes = Vec::with_capacity(len as usize);
+    loop {
+        let before = bytes.len();
+        match pieces.read_with(&mut bytes, READ_AT_ONCE as usize, patience)? {
+            Progress::Done => return Ok(FileBody::Whole(bytes)),
+            // Part of it came from the cache and the rest would not.
+            Progress::More if bytes.len() == before => return Err(io::ErrorKind::WouldBlock.into()),
+            Progress::More => {}
+        }
+    }
+}
+
+/// How a selection is laid out on the wire.
+struct Layout {
+    status: u16,
+    content_type: Cow<'static, str>,
+    content_range: Option<String>,
+    parts: VecDeque<Part>,
+}
+
+impl Layout {
+    fn whole(content_type: Cow<'static, str>, size: u64) -> Self {
+        let parts =
+            (size > 0).then_some(Part::Stretch { offset: 0, len: size }).into_iter().collect();
+        Self { status: 200, content_type, content_range: None, parts }
+    }
+
+    fn one(content_type: Cow<'static, str>, span: Span, size: u64) -> Self {
+        let parts = VecDeque::from([Part::Stretch { offset: span.start, len: span.len }]);
+        Self { status: 206, content_type, content_range: Some(span.content_range(size)), parts }
+    }
+
+    /// RFC 9110 section 14.6.
+    fn several(content_type: &str, spans: &[Span], size: u64) -> Self {
+        let boundary = boundary();
+        let mut parts = VecDeque::with_capacity(spans.len() * 2 + 1);
+        for span in spans {
+            let line = if parts.is_empty() { "" } else { "\r\n" };
+            let range = span.content_range(size);
+            let head = format!(
+                "{line}--{boundary}\r\nContent-Type: {content_type}\r\nContent-Range: {range}\r\n\r\n"
+            );
+            parts.push_back(Part::Text(head.into_bytes()));
+            parts.push_back(Part::Stretch { offset: span.start, len: span.len });
+        }
+        parts.push_back(Part::Text(format!("\r\n--{boundary}--\r\n").into_bytes()));
+        let content_type = Cow::Owned(format!("multipart/byteranges; boundary={boundary}"));
+        Self { status: 206, content_type, content_range: None, parts }
+    }
+}
+
+/// A line that no file contains, save by a chance of one in 2^64: keyed by the standard library's random state.
+fn boundary() -> String {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    format!("{:016x}", RandomState::new().hash_one(COUNT.fetch_add(1, Ordering::Relaxed)))
+}
+
+/// By the name's extension; text is taken to be UTF-8.
+fn content_type(name: &[u8]) -> Cow<'static, str> {
+    let guess = mime_guess::from_path(Path::new(OsStr::from_bytes(name))).first_raw();
+    match guess.unwrap_or("application/octet-stream") {
+        "text/html" => Cow::Borrowed("text/html; charset=utf-8"),
+        "text/css" => Cow::Borrowed("text/css; charset=utf-8"),
+        "text/javascript" => Cow::Borrowed("text/javascript; charset=utf-8"),
+        text if text.starts_with("text/") => Cow::Owned(format!("{text}; charset=utf-8")),
+        other => Cow::Borrowed(other),
+    }
+}

@@ -1,0 +1,163 @@
+//! The bytes of an answer: small ones at once, large ones in pieces by offset. It never sends more or fewer bytes
+//! than the head promised; when the file no longer has them, that is an error and the connection must close.
+
+use std::collections::VecDeque;
+use std::io::{self, IoSliceMut};
+use std::os::fd::OwnedFd;
+
+use rustix::io::{Errno, ReadWriteFlags, preadv2};
+
+/// Whether a call may wait for a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Patience {
+    /// From the kernel's caches, else `WouldBlock`.
+    CachedOnly,
+    /// As long as it takes.
+    MayBlock,
+}
+
+/// The body of a file answer.
+#[derive(Debug)]
+pub enum FileBody {
+    /// All of it, read already; empty for HEAD.
+    Whole(Vec<u8>),
+    /// To be read piece by piece.
+    Pieces(Pieces),
+}
+
+/// Whether there is more to read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// Read again.
+    More,
+    /// That was the last of it.
+    Done,
+}
+
+/// A body still in its file.
+#[derive(Debug)]
+pub struct Pieces {
+    file: OwnedFd,
+    parts: VecDeque<Part>,
+}
+
+/// A stretch of the body.
+#[derive(Debug)]
+pub(crate) enum Part {
+    /// Text around the parts of a multipart body.
+    Text(Vec<u8>),
+    /// Bytes of the file.
+    Stretch { offset: u64, len: u64 },
+}
+
+impl Pieces {
+    pub(crate) fn new(file: OwnedFd, parts: VecDeque<Part>) -> Self {
+        Self { file, parts }
+    }
+
+    /// Appends up to `max` bytes to `buf`, waiting for the disk where needed.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` when the file has become shorter than promised; what reading reports.
+    pub fn read(&mut self, buf: &mut Vec<u8>, max: usize) -> io::Result<Progress> {
+        self.read_with(buf, max, Patience::MayBlock)
+    }
+
+    /// Like [`read`](Self::read) from the kernel's caches only.
+    ///
+    /// # Errors
+    /// `WouldBlock` when there is something to wait for; nothing is lost then, [`read`](Self::read) goes on.
+    pub fn read_cached(&mut self, buf: &mut Vec<u8>, max: usize) -> io::Result<Progress> {
+        self.read_with(buf, max, Patience::CachedOnly)
+    }
+
+    pub(crate) fn read_with(
+        &mut self,
+        buf: &mut Vec<u8>,
+        max: usize,
+        patience: Patience,
+    ) -> io::Result<Progress> {
+        let mut room = max;
+        while room > 0 {
+            let Some(part) = self.parts.front_mut() else { break };
+            let read = match part.read(&self.file, buf, room, patience) {
+                // What is there goes out first; the next call meets the same wait and reports it.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock && room < max => break,
+                outcome => outcome?,
+            };
+            room -= read;
+            if part.is_empty() {
+                self.parts.pop_front();
+            }
+        }
+        Ok(if self.parts.is_empty() { Progress::Done } else { Progress::More })
+    }
+}
+
+impl Part {
+    pub(crate) fn len(&self) -> u64 {
+        match self {
+            Self::Text(text) => text.len() as u64,
+            Self::Stretch { len, .. } => *len,
+        }
+    }
+
+    /// Moves up to `room` bytes of this part to `buf`.
+    fn read(
+        &mut self,
+        file: &OwnedFd,
+        buf: &mut Vec<u8>,
+        room: usize,
+        patience: Patience,
+    ) -> io::Result<usize> {
+        match self {
+            Self::Text(text) => {
+                let len = text.len().min(room);
+                buf.extend(text.drain(..len));
+                Ok(len)
+            }
+            Self::Stretch { offset, len } => {
+                let want = usize::try_from(*len).unwrap_or(usize::MAX).min(room);
+                let read = read_at(file, buf, (*offset, want), patience)?;
+                *offset += read as u64;
+                *len -= read as u64;
+                Ok(read)
+            }
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// Appends at least one and at most the wanted number of bytes.
+fn read_at(
+    file: &OwnedFd,
+    buf: &mut Vec<u8>,
+    (offset, want): (u64, usize),
+    patience: Patience,
+) -> io::Result<usize> {
+    let flags = match patience {
+        Patience::CachedOnly => ReadWriteFlags::NOWAIT,
+        Patience::MayBlock => ReadWriteFlags::empty(),
+    };
+    let before = buf.len();
+    buf.resize(before + want, 0);
+    let (_, room) = buf.split_at_mut(before);
+    let outcome =
+        rustix::io::retry_on_intr(|| preadv2(file, &mut [IoSliceMut::new(room)], offset, flags));
+    buf.truncate(before + outcome.unwrap_or(0));
+    match outcome {
+        Ok(0) => Err(io::Error::new(
+            io::ErrorKind::UnexpectedEof,
+            "the file became shorter while it was sent",
+        )),
+        Ok(read) => Ok(read),
+        // A file system that cannot promise not to wait.
+        Err(Errno::OPNOTSUPP) if patience == Patience::CachedOnly => {
+            Err(io::ErrorKind::WouldBlock.into())
+        }
+        Err(errno) => Err(errno.into()),
+    }
+}

@@ -1,0 +1,260 @@
+//! Opening files below a directory and nowhere else, and deciding what to answer for each.
+//!
+//! The directory is looked up again for each request, so that swapping a symbolic link deploys a new site at once,
+//! as with nginx. Below it the kernel resolves: `..` and symbolic links are followed as far as they stay inside.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat, openat2};
+use rustix::io::Errno;
+
+use crate::answer::{self, Answer, Found};
+use crate::body::Patience;
+use crate::conditions::Validators;
+use crate::path::{BadPath, RelativePath};
+
+/// A directory that files are served from.
+#[derive(Clone, Debug)]
+pub struct Root {
+    directory: PathBuf,
+    index: Vec<String>,
+}
+
+/// What is asked of the files; header values as received.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FileRequest<'a> {
+    /// The path below the root, percent-encoded, without query, after any prefix was stripped.
+    pub path: &'a [u8],
+    /// The path and query as the client sent them, for a redirect's `Location`.
+    pub target: &'a [u8],
+    /// HEAD rather than GET.
+    pub method_is_head: bool,
+    /// `If-None-Match`.
+    pub if_none_match: Option<&'a [u8]>,
+    /// `If-Match`.
+    pub if_match: Option<&'a [u8]>,
+    /// `If-Modified-Since`.
+    pub if_modified_since: Option<&'a [u8]>,
+    /// `If-Unmodified-Since`.
+    pub if_unmodified_since: Option<&'a [u8]>,
+    /// `Range`.
+    pub range: Option<&'a [u8]>,
+    /// `If-Range`.
+    pub if_range: Option<&'a [u8]>,
+}
+
+const FILE: OFlags = OFlags::RDONLY
+    .union(OFlags::CLOEXEC)
+    .union(OFlags::NOCTTY)
+    // A FIFO without a writer would hold the thread for ever.
+    .union(OFlags::NONBLOCK);
+const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+impl Root {
+    /// Serves `directory`; `index` are the names tried, in order, for a path that ends in `/`.
+    ///
+    /// # Errors
+    /// When it does not exist, is no directory or may not be searched.
+    pub fn open(directory: &Path, index: Vec<String>) -> io::Result<Self> {
+        let directory = std::path::absolute(directory)?;
+        openat(CWD, &directory, DIRECTORY, Mode::empty())?;
+        Ok(Self { directory, index })
+    }
+
+    /// Answers a GET or HEAD, waiting for the disk where needed. Bodies up to 64 KiB are read at once.
+    ///
+    /// # Errors
+    /// Local failures only (out of file descriptors, a broken disk): 500 and a line in the log.
+    pub fn answer(&self, request: &FileRequest<'_>) -> io::Result<Answer> {
+        self.answer_with(request, Patience::MayBlock)
+    }
+
+    /// Like [`answer`](Self::answer) from the kernel's caches only.
+    ///
+    /// # Errors
+    /// Also `WouldBlock`, when the same call to [`answer`](Self::answer) on a thread that may wait is needed.
+    pub fn answer_cached(&self, request: &FileRequest<'_>) -> io::Result<Answer> {
+        self.answer_with(request, Patience::CachedOnly)
+    }
+
+    fn answer_with(&self, request: &FileRequest<'_>, patience: Patience) -> io::Result<Answer> {
+        let path = match RelativePath::parse(request.path) {
+            Ok(path) => path,
+            Err(BadPath::Malformed) => return Ok(Answer::status(400)),
+            Err(BadPath::Impossible) => return Ok(Answer::status(404)),
+        };
+        let found =
+            self.directory(patience).and_then(|root| self.find(root.as_fd(), &path, patience));
+        match found {
+            Ok(Opened::File { file, stat, name }) => {
+                let (Ok(size), modified) = (u64::try_from(stat.st_size), stat.st_mtime) else {
+                    return Ok(Answer::status(404));
+                };
+                let validators = Validators::new(modified, size, SystemTime::now());
+                answer::for_file(Found { file, size, name, validators }, request, patience)
+            }
+            Ok(Opened::DirectoryWithoutSlash) => Ok(answer::redirect(request.target)),
+            Ok(Opened::NotServable) => Ok(Answer::status(403)),
+            Ok(Opened::Nothing) => Ok(Answer::status(404)),
+            Err(errno) => refusal(errno),
+        }
+    }
+
+    fn directory(&self, patience: Patience) -> Result<OwnedFd, Errno> {
+        match patience {
+            Patience::MayBlock => openat(CWD, &self.directory, DIRECTORY, Mode::empty()),
+            Patience::CachedOnly => {
+                openat2(CWD, &self.directory, DIRECTORY, Mode::empty(), ResolveFlags::CACHED)
+                    .map_err(as_would_block)
+            }
+        }
+    }
+
+    fn find(
+        &self,
+        root: BorrowedFd<'_>,
+        path: &RelativePath,
+        patience: Patience,
+    ) -> Result<Opened, Errno> {
+        let (file, stat) = open(root, &path.bytes, patience)?;
+        match (FileType::from_raw_mode(stat.st_mode), path.names_directory) {
+            (FileType::RegularFile, false) => {
+                Ok(Opened::File { file, stat, name: path.bytes.clone() })
+            }
+            (FileType::RegularFile, true) => Ok(Opened::Nothing),
+            (FileType::Directory, false) => Ok(Opened::DirectoryWithoutSlash),
+            (FileType::Directory, true) => self.find_index(root, path, patience),
+            _ => Ok(Opened::NotServable),
+        }
+    }
+
+    fn find_index(
+        &self,
+        root: BorrowedFd<'_>,
+        path: &RelativePath,
+        patience: Patience,
+    ) -> Result<Opened, Errno> {
+        for index in &self.index {
+            let name = path.join(index);
+            match open(root, &name, patience) {
+                Ok((file, stat))
+                    if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile =>
+                {
+                    return Ok(Opened::File { file, stat, name });
+                }
+                Ok(_) | Err(Errno::NOENT | Errno::NOTDIR) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        Ok(Opened::NotServable)
+    }
+}
+
+enum Opened {
+    File {
+        file: OwnedFd,
+        stat: Stat,
+        name: Vec<u8>,
+    },
+    DirectoryWithoutSlash,
+    /// A directory without index, a FIFO, a device.
+    NotServable,
+    Nothing,
+}
+
+/// The client's mistake, the operator's, or ours.
+fn refusal(errno: Errno) -> io::Result<Answer> {
+    match errno {
+        Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG | Errno::INVAL => Ok(Answer::status(404)),
+        // A symbolic link that leaves the root is the operator's business to see, and nobody's to follow. A socket
+        // or a device without driver cannot be opened.
+        Errno::ACCESS | Errno::PERM | Errno::XDEV | Errno::LOOP | Errno::NXIO | Errno::NODEV => {
+            Ok(Answer::status(403))
+        }
+        errno => Err(errno.into()),
+    }
+}
+
+fn open(root: BorrowedFd<'_>, path: &[u8], patience: Patience) -> Result<(OwnedFd, Stat), Errno> {
+    let file = match open_beneath(root, path, patience) {
+        // An old kernel, a sandbox that does not know the call, or renames without end elsewhere.
+        Err(Errno::NOSYS | Errno::PERM | Errno::AGAIN) if patience == Patience::MayBlock => {
+            open_step_by_step(root, path)
+        }
+        Err(errno) if patience == Patience::CachedOnly => Err(as_would_block(errno)),
+        outcome => outcome,
+    }?;
+    let stat = fstat(&file)?;
+    Ok((file, stat))
+}
+
+/// A kernel that cannot promise not to wait may have to.
+fn as_would_block(errno: Errno) -> Errno {
+    match errno {
+        Errno::NOSYS | Errno::PERM | Errno::INVAL => Errno::AGAIN,
+        errno => errno,
+    }
+}
+
+fn open_beneath(root: BorrowedFd<'_>, path: &[u8], patience: Patience) -> Result<OwnedFd, Errno> {
+    let mut resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    let mut attempts = 4;
+    if patience == Patience::CachedOnly {
+        resolve |= ResolveFlags::CACHED;
+        attempts = 1;
+    }
+    // The kernel gives up when a rename happens anywhere while it checks a `..`; such luck does not last.
+    let mut outcome = Err(Errno::AGAIN);
+    while attempts > 0 && matches!(outcome, Err(Errno::AGAIN | Errno::INTR)) {
+        outcome = openat2(root, path, FILE, Mode::empty(), resolve);
+        attempts -= 1;
+    }
+    outcome
+}
+
+/// Without `openat2`: one directory after the other, no symbolic link at all.
+fn open_step_by_step(root: BorrowedFd<'_>, path: &[u8]) -> Result<OwnedFd, Errno> {
+    let mut directory: Option<OwnedFd> = None;
+    let mut segments = path.split(|byte| *byte == b'/').peekable();
+    while let Some(segment) = segments.next() {
+        if segment == b".." {
+            return Err(Errno::XDEV);
+        }
+        let at = directory.as_ref().map_or(root, AsFd::as_fd);
+        let kind = if segments.peek().is_some() { DIRECTORY } else { FILE };
+        let opened = rustix::io::retry_on_intr(|| {
+            openat(at, segment, kind | OFlags::NOFOLLOW, Mode::empty())
+        })?;
+        directory = Some(opened);
+    }
+    directory.ok_or(Errno::NOENT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn without_openat2_files_open_and_links_do_not() {
+        let place = tempfile::tempdir().unwrap();
+        let site = place.path().join("site");
+        std::fs::create_dir_all(site.join("a/b")).unwrap();
+        std::fs::write(site.join("a/b/file"), "x").unwrap();
+        std::fs::write(place.path().join("canary"), "secret").unwrap();
+        symlink("../canary", site.join("out")).unwrap();
+        symlink("a", site.join("link")).unwrap();
+        let root = openat(CWD, &site, DIRECTORY, Mode::empty()).unwrap();
+        let check = |path: &str| open_step_by_step(root.as_fd(), path.as_bytes()).map(|_| ());
+        assert_eq!(check("a/b/file"), Ok(()));
+        assert_eq!(check("./a/b/file"), Ok(()));
+        assert_eq!(check("."), Ok(()));
+        assert_eq!(check("out"), Err(Errno::LOOP));
+        assert_eq!(check("link/b/file"), Err(Errno::NOTDIR));
+        assert_eq!(check("a/../../canary"), Err(Errno::XDEV));
+        assert_eq!(check("a/none"), Err(Errno::NOENT));
+    }
+}

@@ -1,0 +1,62 @@
+//! Buffers that a worker's connections borrow while they move bytes. Idle connections hold none. It knows no protocol.
+
+use std::cell::RefCell;
+use std::io;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
+
+use std::future::Future;
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+use crate::limits::{LARGE_BUFFER, POOLED_BUFFERS, SMALL_BUFFER};
+
+/// A worker's spare buffers, in two sizes.
+#[derive(Default)]
+pub(crate) struct Buffers {
+    small: RefCell<Vec<Vec<u8>>>,
+    large: RefCell<Vec<Vec<u8>>>,
+}
+
+impl Buffers {
+    /// An empty buffer of [`SMALL_BUFFER`] bytes.
+    pub(crate) fn small(&self) -> Vec<u8> {
+        self.small.borrow_mut().pop().unwrap_or_else(|| Vec::with_capacity(SMALL_BUFFER))
+    }
+
+    /// An empty buffer of [`LARGE_BUFFER`] bytes.
+    pub(crate) fn large(&self) -> Vec<u8> {
+        self.large.borrow_mut().pop().unwrap_or_else(|| Vec::with_capacity(LARGE_BUFFER))
+    }
+
+    /// Takes a buffer back; odd sizes and surplus ones are freed.
+    pub(crate) fn give_back(&self, mut buffer: Vec<u8>) {
+        buffer.clear();
+        let shelf = match buffer.capacity() {
+            SMALL_BUFFER => &self.small,
+            LARGE_BUFFER => &self.large,
+            _ => return,
+        };
+        let mut shelf = shelf.borrow_mut();
+        if shelf.len() < POOLED_BUFFERS {
+            shelf.push(buffer);
+        }
+    }
+}
+
+/// Reads once into the spare capacity of `buffer`; `Ok(0)` is the end of the stream (or a full buffer: callers keep room).
+pub(crate) fn poll_read_into<S: AsyncRead + Unpin>(
+    stream: &mut S,
+    context: &mut Context<'_>,
+    buffer: &mut Vec<u8>,
+    most: usize,
+) -> Poll<io::Result<usize>> {
+    // A Vec reports endless room and would grow; `Limit` keeps it within what the caller wants to hold.
+    let room = buffer.capacity().saturating_sub(buffer.len()).min(most);
+    let mut limited = bytes_limit(buffer, room);
+    let read: Pin<&mut _> = pin!(stream.read_buf(&mut limited));
+    read.poll(context)
+}
+
+fn bytes_limit(buffer: &mut Vec<u8>, room: usize) -> bytes::buf::Limit<&mut Vec<u8>> {
+    bytes::BufMut::limit(buffer, room)
+}

@@ -1,0 +1,277 @@
+//! From a checked configuration to what workers run on: routers, TLS, pools with their live state. Files are read through the
+//! caller's function; every failure is one sentence for the operator.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
+
+use arc_swap::ArcSwapOption;
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+use weir_balance::{Availability, Balancer, EndpointState, Member, PassiveSettings};
+use weir_config::Config;
+use weir_config::model::{self, EndpointAddress};
+use weir_files::Root;
+use weir_stats::{Line, LogSink};
+
+use crate::net::PeerAddress;
+use crate::route::Router;
+use crate::shared::{AccessLog, Listener, Shared};
+use crate::tls::{
+    CertificateMaterial, ClientSettings, ClientTls, PemFile, ProtocolSettings, ServerTls, Tickets,
+    TlsVersion, server_name,
+};
+use crate::upstream::{UpstreamEndpoint, UpstreamPool};
+use crate::worker::WorkerLoad;
+
+/// Reads a file that the configuration names.
+pub type ReadFile<'a> = &'a dyn Fn(&Path) -> io::Result<Vec<u8>>;
+
+/// What compiling needs besides the configuration.
+pub struct Surroundings<'a> {
+    /// Reads certificates, keys and pages.
+    pub read: ReadFile<'a>,
+    /// One per access log of the configuration, in its order.
+    pub sinks: Vec<LogSink>,
+    /// Worker threads.
+    pub workers: usize,
+    /// Client connections open at once, over all listeners.
+    pub connection_cap: usize,
+}
+
+/// What workers run on, and what the operator should know.
+pub struct Compiled {
+    /// Shared by all workers.
+    pub shared: Arc<Shared>,
+    /// Sentences that stop nothing.
+    pub warnings: Vec<String>,
+}
+
+/// Compiles a configuration.
+///
+/// # Errors
+/// One sentence: which file cannot be read, which certificate does not fit, which name is unknown.
+pub fn compile(config: &Config, surroundings: Surroundings<'_>) -> Result<Compiled, String> {
+    let mut warnings = Vec::new();
+    let mut compiler = Compiler { read: surroundings.read, warnings: &mut warnings };
+    let tickets = Tickets::new().map_err(|error| error.to_string())?;
+    let pools =
+        config.pools.iter().map(|pool| compiler.pool(pool)).collect::<Result<Vec<_>, _>>()?;
+    let listeners = config
+        .listeners
+        .iter()
+        .map(|listener| compiler.listener(listener, config, &tickets))
+        .collect::<Result<Vec<_>, _>>()?;
+    let line = |log: &model::AccessLog| match &log.format {
+        model::LogFormat::Combined => Line::combined(),
+        model::LogFormat::Main => Line::main(),
+        model::LogFormat::Haproxy => Line::haproxy(),
+        model::LogFormat::Json => Line::json(),
+        model::LogFormat::Text(template) => Line::text(template.clone()),
+    };
+    let logs = config.logs.iter().zip(surroundings.sinks);
+    let shared = Shared {
+        listeners,
+        pools,
+        logs: logs.map(|(log, sink)| AccessLog { line: line(log), sink }).collect(),
+        loads: (0..surroundings.workers).map(|_| Arc::<WorkerLoad>::default()).collect(),
+        connections: Arc::new(Semaphore::new(surroundings.connection_cap)),
+        connection_cap: surroundings.connection_cap,
+        epoch: Instant::now(),
+        stopping: AtomicBool::new(false),
+    };
+    Ok(Compiled { shared: Arc::new(shared), warnings })
+}
+
+struct Compiler<'a> {
+    read: ReadFile<'a>,
+    warnings: &'a mut Vec<String>,
+}
+
+impl Compiler<'_> {
+    fn pool(&mut self, pool: &model::Pool) -> Result<Arc<UpstreamPool>, String> {
+        let passive = PassiveSettings {
+            errors: pool.passive.errors,
+            window_us: pool.passive.window.as_micros() as u64,
+            eject_us: pool.passive.eject.as_micros() as u64,
+            max_ejected_percent: pool.passive.max_ejected_percent,
+        };
+        let members = pool.endpoints.iter().map(member).collect();
+        let tls = pool.tls.as_ref().map(|tls| self.client_tls(tls)).transpose()?;
+        let endpoints =
+            pool.endpoints.iter().map(|endpoint| upstream_endpoint(endpoint, pool.tls.as_ref()));
+        Ok(Arc::new(UpstreamPool {
+            name: pool.name.as_str().into(),
+            balancer: Balancer::new(pool.policy, members, passive),
+            endpoints: endpoints.collect::<Result<Vec<_>, _>>()?,
+            keepalive: pool.keepalive.clone(),
+            timeouts: pool.timeouts.clone(),
+            redispatch: pool.redispatch.attempts,
+            tls,
+            buffer_request: pool.buffer_request,
+        }))
+    }
+
+    fn client_tls(&mut self, tls: &model::TlsClient) -> Result<ClientTls, String> {
+        let settings = ClientSettings {
+            skip_verification: !tls.verify,
+            ca: tls.ca.as_deref().map(|path| self.pem(path)).transpose()?,
+            certificate: tls
+                .certificate
+                .as_ref()
+                .map(|certificate| self.material(certificate))
+                .transpose()?,
+            protocol: protocol(&tls.protocol),
+        };
+        let built = ClientTls::new(&settings).map_err(|error| error.to_string())?;
+        self.warnings.extend(built.warnings.iter().cloned());
+        Ok(built)
+    }
+
+    fn listener(
+        &mut self,
+        listener: &model::Listener,
+        config: &Config,
+        tickets: &Arc<Tickets>,
+    ) -> Result<Arc<Listener>, String> {
+        let tls = match &listener.tls {
+            None => None,
+            Some(tls) => {
+                let materials = tls
+                    .certificates
+                    .iter()
+                    .map(|certificate| self.material(certificate))
+                    .collect::<Result<Vec<_>, _>>()?;
+                let built = ServerTls::new(&materials, &protocol(&tls.protocol), tickets.clone());
+                let built =
+                    built.map_err(|error| format!("listener {}: {error}", listener.name))?;
+                self.warnings.extend(built.warnings);
+                Some(built.config)
+            }
+        };
+        let router = Router::compile(listener, self.read)
+            .map_err(|error| format!("listener {}: {error}", listener.name))?;
+        let roots = router.files().iter().map(open_root).collect::<Result<Vec<_>, _>>()?;
+        let log_index = |name: &String| config.logs.iter().position(|log| log.name == *name);
+        let logs: Vec<usize> = listener.logs.iter().filter_map(log_index).collect();
+        let shows = |wanted: fn(&model::LogFormat) -> bool| {
+            logs.iter().filter_map(|&index| config.logs.get(index)).any(|log| wanted(&log.format))
+        };
+        Ok(Arc::new(Listener {
+            name: listener.name.as_str().into(),
+            addresses: listener.addresses.clone(),
+            tls,
+            router,
+            roots,
+            timeouts: listener.timeouts.clone(),
+            limits: listener.limits.clone(),
+            forwarded: listener.forwarded.clone(),
+            request_id: listener.request_id.clone(),
+            access: listener.access.clone(),
+            logs_response_headers: shows(shows_response_headers),
+            logs_local_address: shows(|format| {
+                matches!(format, model::LogFormat::Text(_) | model::LogFormat::Json)
+            }),
+            logs,
+            connections: listener.max_connections.map(|cap| Arc::new(Semaphore::new(cap))),
+            open: AtomicUsize::new(0),
+        }))
+    }
+
+    fn pem(&self, path: &Path) -> Result<PemFile, String> {
+        let label = path.display().to_string();
+        let bytes = (self.read)(path).map_err(|error| format!("cannot read {label}: {error}"))?;
+        Ok(PemFile { label, bytes })
+    }
+
+    fn material(&self, certificate: &model::Certificate) -> Result<CertificateMaterial, String> {
+        let key = certificate.key.as_deref().map(|path| self.pem(path)).transpose()?;
+        Ok(CertificateMaterial { chain: self.pem(&certificate.chain)?, key })
+    }
+}
+
+fn shows_response_headers(format: &model::LogFormat) -> bool {
+    matches!(format, model::LogFormat::Text(template) if template.needs_response_headers())
+}
+
+fn open_root(files: &model::Files) -> Result<Arc<Root>, String> {
+    let root = Root::open(&files.root, files.index.clone());
+    root.map(Arc::new)
+        .map_err(|error| format!("cannot open the directory {}: {error}", files.root.display()))
+}
+
+fn member(endpoint: &model::Endpoint) -> Member {
+    let state = EndpointState::default();
+    if matches!(endpoint.address, EndpointAddress::Name(..)) {
+        // Until the resolver has an answer.
+        state.set_availability(Availability::Unavailable);
+    }
+    Member {
+        weight: endpoint.weight,
+        max_conn: endpoint.max_conn,
+        backup: endpoint.backup,
+        state: Arc::new(state),
+    }
+}
+
+fn upstream_endpoint(
+    endpoint: &model::Endpoint,
+    tls: Option<&model::TlsClient>,
+) -> Result<UpstreamEndpoint, String> {
+    let (address, text, host) = match &endpoint.address {
+        EndpointAddress::Socket(address) => {
+            (Some(PeerAddress::Socket(*address)), address.to_string(), address.ip().to_string())
+        }
+        EndpointAddress::Name(name, port) => (None, format!("{name}:{port}"), name.clone()),
+        EndpointAddress::Unix(path) => (
+            Some(PeerAddress::Unix(path.clone())),
+            format!("unix:{}", path.display()),
+            "localhost".to_owned(),
+        ),
+    };
+    let server_name = match tls {
+        None => None,
+        Some(tls) => Some(
+            server_name(tls.server_name.as_deref(), &host).map_err(|error| error.to_string())?,
+        ),
+    };
+    Ok(UpstreamEndpoint {
+        name: endpoint.name.as_str().into(),
+        address: ArcSwapOption::from_pointee(address),
+        address_text: text.into(),
+        server_name,
+        idle: AtomicU32::new(0),
+        opened: AtomicU64::new(0),
+        reused: AtomicU64::new(0),
+    })
+}
+
+fn protocol(protocol: &model::TlsProtocol) -> ProtocolSettings<'_> {
+    let version = |version| match version {
+        model::TlsVersion::Tls12 => TlsVersion::Tls12,
+        model::TlsVersion::Tls13 => TlsVersion::Tls13,
+    };
+    ProtocolSettings {
+        min: version(protocol.min),
+        max: version(protocol.max),
+        ciphers: &protocol.ciphers,
+        curves: &protocol.curves,
+    }
+}
+
+impl Shared {
+    /// Tells where an endpoint whose name was looked up is, or that it is nowhere yet.
+    pub fn resolved(&self, pool: usize, endpoint: usize, address: Option<std::net::SocketAddr>) {
+        let Some(pool) = self.pools.get(pool) else { return };
+        let (Some(place), Some(state)) =
+            (pool.endpoints.get(endpoint), pool.balancer.endpoint(endpoint))
+        else {
+            return;
+        };
+        let availability =
+            if address.is_some() { Availability::Available } else { Availability::Unavailable };
+        place.address.store(address.map(|address| Arc::new(PeerAddress::Socket(address))));
+        state.set_availability(availability);
+    }
+}

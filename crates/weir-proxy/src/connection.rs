@@ -1,0 +1,261 @@
+//! One client connection: TLS handshake, waiting for requests, one exchange after the other, the end. What a request leads to
+//! is `exchange.rs`'s business.
+//!
+//! ```text
+//!  handshake ─▶ cold ──first byte──▶ hot: exchange ─▶ wait ─▶ exchange …
+//!                ▲                        │ nothing for HOT_LINGER
+//!                └────────────────────────┘
+//! ```
+//! A cold connection holds a task, a socket and no buffer; the hot part lives in its own allocation.
+
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll, Waker};
+
+use tokio::io::AsyncWrite;
+use tokio::time::Instant;
+use tokio_rustls::TlsAcceptor;
+use weir_stats::Micros;
+
+use crate::accept::Handoff;
+use crate::alarm::{Alarm, before};
+use crate::buffers::poll_read_into;
+use crate::exchange::{self, Input, Next, Workspace};
+use crate::limits::{HOT_LINGER, LINGERING_BYTES, LINGERING_CLOSE};
+use crate::net::{Net, PeerAddress};
+use crate::shared::Listener;
+use crate::transport::Transport;
+use crate::worker::Worker;
+
+/// A client connection between and during exchanges.
+pub(crate) struct Connection<N: Net> {
+    pub(crate) client: Transport<N::Stream>,
+    pub(crate) alarm: Alarm,
+    /// Who is on the other end; `None` on a Unix socket.
+    pub(crate) peer: Option<SocketAddr>,
+    /// Time the handshake took, told by the first exchange.
+    pub(crate) handshake: Micros,
+    /// End of the handshake or of the previous response.
+    pub(crate) since: Instant,
+    /// When it was accepted, for the first exchange's total; later equal to `since`.
+    pub(crate) began: Instant,
+    /// Exchanges begun on it.
+    pub(crate) served: u64,
+}
+
+/// What a worker knows and the listener asks, for the functions of one connection.
+pub(crate) struct Scope<'a, N: Net> {
+    pub(crate) worker: &'a Rc<Worker<N>>,
+    pub(crate) listener: &'a Listener,
+}
+
+#[expect(
+    clippy::expl_impl_clone_on_copy,
+    reason = "a derived one would ask `N: Clone` of what is only borrowed"
+)]
+impl<N: Net> Clone for Scope<'_, N> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<N: Net> Copy for Scope<'_, N> {}
+
+/// Starts serving a connection on this worker.
+pub(crate) fn spawn<N: Net>(worker: &Rc<Worker<N>>, handoff: Handoff<N>) {
+    tokio::task::spawn_local(serve(worker.clone(), handoff));
+}
+
+async fn serve<N: Net>(worker: Rc<Worker<N>>, handoff: Handoff<N>) {
+    let Handoff { accepted, peer, listener, place } = handoff;
+    let Ok(stream) = worker.net.adopt(accepted) else { return };
+    let peer = match peer {
+        PeerAddress::Socket(address) => Some(address),
+        PeerAddress::Unix(_) => None,
+    };
+    let Some(mut connection) = open(&listener, stream, peer).await else { return };
+    loop {
+        let Some((bytes, first_byte)) = connection.wait_cold(&worker, &listener).await else {
+            break;
+        };
+        let hot = Box::pin(connection.serve_hot(
+            Scope { worker: &worker, listener: &listener },
+            bytes,
+            first_byte,
+        ));
+        if let Hot::Ended = hot.await {
+            break;
+        }
+    }
+    connection.say_goodbye();
+    drop(place);
+}
+
+/// Completes the TLS handshake if the listener speaks TLS.
+async fn open<N: Net>(
+    listener: &Arc<Listener>,
+    stream: N::Stream,
+    peer: Option<SocketAddr>,
+) -> Option<Connection<N>> {
+    let began = Instant::now();
+    let mut alarm = Alarm::default();
+    let client = match &listener.tls {
+        None => Transport::Plain(stream),
+        Some(config) => {
+            let handshake = Box::pin(TlsAcceptor::from(config.clone()).accept(stream));
+            let mut stream = before(&mut alarm, began + listener.timeouts.handshake, handshake)
+                .await
+                .ok()?
+                .ok()?;
+            stream.get_mut().1.set_buffer_limit(Some(crate::limits::LARGE_BUFFER));
+            Transport::Server(Box::new(stream))
+        }
+    };
+    let since = Instant::now();
+    let handshake = if listener.tls.is_some() { Micros::from(since - began) } else { Micros::ZERO };
+    Some(Connection { client, alarm, peer, handshake, since, began, served: 0 })
+}
+
+/// How the hot part of a connection's life ended.
+enum Hot {
+    /// Nothing came for a while.
+    Idle,
+    /// It is over.
+    Ended,
+}
+
+/// What waiting for bytes brought.
+enum Arrival {
+    Bytes,
+    Closed,
+    Elapsed,
+}
+
+impl<N: Net> Connection<N> {
+    /// The client's address, before any trusted hop is followed.
+    pub(crate) fn peer_ip(&self) -> Option<IpAddr> {
+        self.peer.map(|peer| peer.ip())
+    }
+
+    /// Waits without holding a buffer; `None` when the client left or stayed silent too long.
+    async fn wait_cold(
+        &mut self,
+        worker: &Worker<N>,
+        listener: &Listener,
+    ) -> Option<(Vec<u8>, Instant)> {
+        let patience =
+            if self.served == 0 { listener.timeouts.head } else { listener.timeouts.keepalive };
+        let deadline = self.since + patience;
+        std::future::poll_fn(|context| {
+            let mut buffer = worker.buffers.small();
+            match poll_read_into(&mut self.client, context, &mut buffer, usize::MAX) {
+                Poll::Ready(Ok(read)) if read > 0 => Poll::Ready(Some((buffer, Instant::now()))),
+                Poll::Ready(_) => {
+                    worker.buffers.give_back(buffer);
+                    Poll::Ready(None)
+                }
+                Poll::Pending => {
+                    worker.buffers.give_back(buffer);
+                    self.alarm.poll(context, deadline).map(|()| None)
+                }
+            }
+        })
+        .await
+    }
+
+    /// Serves requests until none comes for a while.
+    async fn serve_hot(&mut self, scope: Scope<'_, N>, bytes: Vec<u8>, first_byte: Instant) -> Hot {
+        let mut work = scope.worker.workspace();
+        work.input = Input::of(bytes);
+        let hot = self.serve_requests(scope, &mut work, first_byte).await;
+        scope.worker.give_back_workspace(work);
+        hot
+    }
+
+    async fn serve_requests(
+        &mut self,
+        scope: Scope<'_, N>,
+        work: &mut Workspace,
+        mut first_byte: Instant,
+    ) -> Hot {
+        loop {
+            let load = &scope.worker.load;
+            load.busy.fetch_add(1, Ordering::Relaxed);
+            self.served += 1;
+            let next = exchange::run(scope, self, work, first_byte).await;
+            load.busy.fetch_sub(1, Ordering::Relaxed);
+            match next {
+                Next::KeepAlive => {}
+                Next::Close => return Hot::Ended,
+                Next::Linger => {
+                    self.linger(scope, work).await;
+                    return Hot::Ended;
+                }
+            }
+            self.handshake = Micros::ZERO;
+            self.began = self.since;
+            if !work.input.is_empty() {
+                first_byte = self.since;
+                continue;
+            }
+            let deadline = self.since + HOT_LINGER.min(scope.listener.timeouts.keepalive);
+            match self.read_more(scope, &mut work.input, deadline).await {
+                Arrival::Bytes => first_byte = Instant::now(),
+                Arrival::Closed => return Hot::Ended,
+                Arrival::Elapsed => return Hot::Idle,
+            }
+        }
+    }
+
+    async fn read_more(
+        &mut self,
+        scope: Scope<'_, N>,
+        input: &mut Input,
+        deadline: Instant,
+    ) -> Arrival {
+        std::future::poll_fn(|context| {
+            match input.poll_fill(&mut self.client, context, &scope.worker.buffers) {
+                Poll::Ready(Ok(read)) if read > 0 => Poll::Ready(Arrival::Bytes),
+                Poll::Ready(_) => Poll::Ready(Arrival::Closed),
+                Poll::Pending => self.alarm.poll(context, deadline).map(|()| Arrival::Elapsed),
+            }
+        })
+        .await
+    }
+
+    /// Closes our side, then throws away what the client still sends, for a bounded time: a close with unread bytes would
+    /// reset the connection and could take our answer with it.
+    async fn linger(&mut self, scope: Scope<'_, N>, work: &mut Workspace) {
+        let deadline = Instant::now() + LINGERING_CLOSE;
+        let mut thrown_away = 0;
+        let mut shut = false;
+        work.input.clear();
+        std::future::poll_fn(|context| {
+            if !shut {
+                shut = Pin::new(&mut self.client).poll_shutdown(context).is_ready();
+            }
+            loop {
+                match work.input.poll_fill(&mut self.client, context, &scope.worker.buffers) {
+                    Poll::Ready(Ok(read)) if read > 0 && thrown_away < LINGERING_BYTES => {
+                        thrown_away += read;
+                        work.input.clear();
+                    }
+                    Poll::Ready(_) => return Poll::Ready(()),
+                    Poll::Pending => return self.alarm.poll(context, deadline),
+                }
+            }
+        })
+        .await;
+    }
+
+    /// Tells a TLS client that this is the end, if its socket takes it at once.
+    fn say_goodbye(&mut self) {
+        if matches!(self.client, Transport::Server(_)) {
+            let mut context = Context::from_waker(Waker::noop());
+            let _ = Pin::new(&mut self.client).poll_shutdown(&mut context);
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! The talk with one endpoint over one connection: the request goes out while the response head is awaited, and the client is
+//! watched for leaving. It decides no retry (`attempt.rs`) and sends the client nothing but interim responses.
+
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use weir_stats::Cause;
+use weir_wire::{HeadLimits, Method, ResponseHead, Version};
+
+use crate::alarm::Alarm;
+use crate::attempt::body_failure;
+use crate::buffers::{Buffers, poll_read_into};
+use crate::connection::{Connection, Scope};
+use crate::exchange::{Ended, Input, Workspace};
+use crate::forward;
+use crate::idle::UpstreamConnection;
+use crate::limits::{INTERIM_RESPONSES, RESPONSE_HEAD_BYTES, RESPONSE_HEADERS};
+use crate::local::write_all;
+use crate::net::Net;
+use crate::pump::{Pump, PumpFailure, Waiting};
+use crate::transport::Transport;
+use crate::upstream::UpstreamPool;
+
+/// Why no response head came.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Failure {
+    /// The connection ended before a byte of a response.
+    Silent,
+    /// It ended inside the response head.
+    Cut,
+    /// The response is not HTTP we accept.
+    BadResponse,
+    /// The client's body broke.
+    Body(PumpFailure),
+    /// The client's body did not come in time.
+    BodyTimeout,
+    /// The endpoint did not take the request in time.
+    SendTimeout,
+    /// No response head in time.
+    ResponseTimeout,
+    /// The client left.
+    ClientGone,
+}
+
+impl Failure {
+    /// What it means to the exchange.
+    pub(crate) fn ended(self) -> Ended {
+        match self {
+            Self::Silent | Self::Cut => Cause::UpstreamReset.into(),
+            Self::BadResponse => Cause::BadResponse.into(),
+            Self::Body(failure) => body_failure(failure),
+            Self::BodyTimeout => Cause::BodyTimeout.into(),
+            Self::SendTimeout => Cause::UpstreamSendTimeout.into(),
+            Self::ResponseTimeout => Cause::ResponseTimeout.into(),
+            Self::ClientGone => Ended::Broken(Cause::ClientGone),
+        }
+    }
+}
+
+/// A running talk.
+pub(crate) struct Conversation<S> {
+    pub(crate) upstream: UpstreamConnection<S>,
+    /// The request on its way up.
+    pub(crate) upload: Pump,
+    /// The endpoint stopped taking the request; it may have answered all the same.
+    pub(crate) upload_failed: bool,
+    /// Bytes from the endpoint, the response head first.
+    pub(crate) raw: Vec<u8>,
+    scanned: usize,
+    interim: u32,
+    /// When the request was sent whole, or last made progress.
+    progressed: Instant,
+    progress: u64,
+    /// When the response head was complete.
+    pub(crate) heard: Instant,
+}
+
+/// The client's side of a talk.
+pub(crate) struct ClientSide<'a, S> {
+    pub(crate) stream: &'a mut Transport<S>,
+    pub(crate) input: &'a mut Input,
+    pub(crate) buffers: &'a Buffers,
+}
+
+impl<S> Conversation<S> {
+    pub(crate) fn new(upstream: UpstreamConnection<S>, upload: Pump) -> Self {
+        let now = Instant::now();
+        Self {
+            upstream,
+            upload,
+            upload_failed: false,
+            raw: Vec::new(),
+            scanned: 0,
+            interim: 0,
+            progressed: now,
+            progress: 0,
+            heard: now,
+        }
+    }
+
+    /// Request sent to response head.
+    pub(crate) fn response_time(&self) -> Duration {
+        self.heard.saturating_duration_since(self.progressed)
+    }
+
+    /// Law 7: whether the same request may be sent again, on another connection to an endpoint that left without a word.
+    pub(crate) fn may_repeat(&self, method: Method) -> bool {
+        self.upstream.reused
+            && !self.upload.has_read
+            && (self.upload.written == 0 || method.is_idempotent())
+    }
+
+    pub(crate) fn into_upload(self) -> Pump {
+        self.upload
+    }
+}
+
+impl<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin> Conversation<S> {
+    /// Sends the request and waits for the final response head, which `work.response` then holds.
+    pub(crate) async fn hear<N: Net<Stream = S>>(
+        &mut self,
+        scope: Scope<'_, N>,
+        connection: &mut Connection<N>,
+        work: &mut Workspace,
+        pool: &UpstreamPool,
+    ) -> Result<(), Failure> {
+        loop {
+            let Connection { client, alarm, .. } = connection;
+            let Workspace { input, request, response, .. } = work;
+            let method = request.method;
+            std::future::poll_fn(|context| {
+                let mut side = ClientSide { stream: client, input, buffers: &scope.worker.buffers };
+                if let Poll::Ready(heard) = self.poll_head(context, &mut side, (response, method)) {
+                    return Poll::Ready(heard);
+                }
+                let body = scope.listener.timeouts.body;
+                self.poll_deadline(context, alarm, (pool, body))
+            })
+            .await?;
+            if !is_interim(&work.response) {
+                self.heard = Instant::now();
+                return Ok(());
+            }
+            self.pass_interim(scope, connection, work).await?;
+        }
+    }
+
+    fn poll_head(
+        &mut self,
+        context: &mut Context<'_>,
+        client: &mut ClientSide<'_, S>,
+        (response, method): (&mut ResponseHead, Method),
+    ) -> Poll<Result<(), Failure>> {
+        if let Err(failure) = self.poll_upload(context, client) {
+            return Poll::Ready(Err(Failure::Body(failure)));
+        }
+        if let Poll::Ready(heard) = self.poll_response(context, client.buffers, (response, method))
+        {
+            return Poll::Ready(heard);
+        }
+        if self.upload.is_finished() && poll_client_left(context, client).is_ready() {
+            return Poll::Ready(Err(Failure::ClientGone));
+        }
+        Poll::Pending
+    }
+
+    /// Sends more of the request, if any is left and the endpoint takes it. Fails when the client's body is at fault.
+    pub(crate) fn poll_upload(
+        &mut self,
+        context: &mut Context<'_>,
+        client: &mut ClientSide<'_, S>,
+    ) -> Result<(), PumpFailure> {
+        if self.upload.is_finished() || self.upload_failed {
+            return Ok(());
+        }
+        match self.upload.poll(context, client.stream, &mut self.upstream.transport, client.buffers)
+        {
+            Poll::Ready(Ok(())) => {
+                self.progressed = Instant::now();
+                client.input.append(self.upload.surplus());
+            }
+            Poll::Ready(Err(PumpFailure::Write)) => self.upload_failed = true,
+            Poll::Ready(Err(failure)) => return Err(failure),
+            Poll::Pending if self.progress != self.upload.progress() => {
+                self.progress = self.upload.progress();
+                self.progressed = Instant::now();
+            }
+            Poll::Pending => {}
+        }
+        Ok(())
+    }
+
+    fn poll_response(
+        &mut self,
+        context: &mut Context<'_>,
+        buffers: &Buffers,
+        (response, method): (&mut ResponseHead, Method),
+    ) -> Poll<Result<(), Failure>> {
+        let limits = HeadLimits { head_bytes: RESPONSE_HEAD_BYTES, headers: RESPONSE_HEADERS };
+        loop {
+            if !self.raw.is_empty() {
+                match response.parse(&self.raw, &mut self.scanned, &limits, method) {
+                    Ok(Some(_)) => return Poll::Ready(Ok(())),
+                    Ok(None) => {}
+                    Err(_) => return Poll::Ready(Err(Failure::BadResponse)),
+                }
+            }
+            if self.raw.capacity() == 0 {
+                self.raw = buffers.large();
+            }
+            match poll_read_into(&mut self.upstream.transport, context, &mut self.raw, usize::MAX) {
+                Poll::Ready(Ok(read)) if read > 0 => {}
+                Poll::Ready(_) if self.raw.is_empty() => return Poll::Ready(Err(Failure::Silent)),
+                Poll::Ready(_) => return Poll::Ready(Err(Failure::Cut)),
+                Poll::Pending => {
+                    if self.raw.is_empty() {
+                        buffers.give_back(std::mem::take(&mut self.raw));
+                    }
+                    return Poll::Pending;
+                }
+            }
+        }
+    }
+
+    fn poll_deadline(
+        &self,
+        context: &mut Context<'_>,
+        alarm: &mut Alarm,
+        (pool, body): (&UpstreamPool, Duration),
+    ) -> Poll<Result<(), Failure>> {
+        let (patience, failure) = if self.upload.is_finished() || self.upload_failed {
+            (pool.timeouts.response, Failure::ResponseTimeout)
+        } else if self.upload.waiting == Waiting::Read {
+            (body, Failure::BodyTimeout)
+        } else {
+            (pool.timeouts.send, Failure::SendTimeout)
+        };
+        alarm.poll(context, self.progressed + patience).map(|()| Err(failure))
+    }
+
+    /// Hands a 103 or the like on; a 100 we have given ourselves.
+    async fn pass_interim<N: Net<Stream = S>>(
+        &mut self,
+        scope: Scope<'_, N>,
+        connection: &mut Connection<N>,
+        work: &mut Workspace,
+    ) -> Result<(), Failure> {
+        self.interim += 1;
+        if self.interim > INTERIM_RESPONSES {
+            return Err(Failure::BadResponse);
+        }
+        if work.response.status != 100 && work.request.version == Version::Http11 {
+            work.response_out.clear();
+            forward::write_interim_head(&work.response, &self.raw, &mut work.response_out);
+            let sent = write_all(scope, connection, &work.response_out).await;
+            work.response_out.clear();
+            sent.map_err(|_| Failure::ClientGone)?;
+        }
+        self.raw.drain(..work.response.head_bytes.min(self.raw.len()));
+        self.scanned = 0;
+        Ok(())
+    }
+}
+
+fn is_interim(response: &ResponseHead) -> bool {
+    (100..200).contains(&response.status) && response.status != 101
+}
+
+/// Ready when the client closed or reset its connection. What it sends meanwhile, the next request, is kept as far as there
+/// is room.
+fn poll_client_left<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin>(
+    context: &mut Context<'_>,
+    client: &mut ClientSide<'_, S>,
+) -> Poll<()> {
+    while client.input.has_room() {
+        match client.input.poll_fill(client.stream, context, client.buffers) {
+            Poll::Ready(Ok(read)) if read > 0 => {}
+            Poll::Ready(_) => return Poll::Ready(()),
+            Poll::Pending => return Poll::Pending,
+        }
+    }
+    Poll::Pending
+}

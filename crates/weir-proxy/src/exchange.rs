@@ -1,0 +1,351 @@
+//! One exchange: read a request head, decide where it leads, have it answered, write it down. How a pool answers is in
+//! `attempt.rs` and `response.rs`, how we answer ourselves in `local.rs`.
+
+use std::io;
+use std::net::IpAddr;
+use std::task::{Context, Poll};
+
+use tokio::io::AsyncRead;
+use tokio::time::Instant;
+use weir_balance::Slot;
+use weir_stats::{Cause, Micros, Times};
+use weir_wire::{HeadLimits, RequestHead, ResponseHead};
+
+use crate::alarm::{Elapsed, before};
+use crate::attempt;
+use crate::buffers::{Buffers, poll_read_into};
+use crate::client_address::{PeerTrust, allowed, client_address};
+use crate::connection::{Connection, Scope};
+use crate::files;
+use crate::local;
+use crate::net::Net;
+use crate::record;
+use crate::request_id::RequestId;
+use crate::route::{CompiledAction, CompiledRoute, RequestView};
+
+/// What becomes of the connection after an exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// The next request may come.
+    KeepAlive,
+    /// It is over, and nothing is unread.
+    Close,
+    /// It is over, but the client may still be sending.
+    Linger,
+}
+
+/// Bytes from the client, from the head being served on; later requests may stand behind it.
+#[derive(Default)]
+pub(crate) struct Input {
+    bytes: Vec<u8>,
+    start: usize,
+}
+
+impl Input {
+    pub(crate) fn of(bytes: Vec<u8>) -> Self {
+        Self { bytes, start: 0 }
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.bytes.get(self.start..).unwrap_or_default()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.start == self.bytes.len()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+        self.start = 0;
+    }
+
+    /// Marks bytes as used up.
+    pub(crate) fn consume(&mut self, count: usize) {
+        self.start = (self.start + count).min(self.bytes.len());
+        if self.is_empty() {
+            self.clear();
+        }
+    }
+
+    /// Appends what a body pump read beyond its body.
+    pub(crate) fn append(&mut self, surplus: &[u8]) {
+        self.bytes.extend_from_slice(surplus);
+    }
+
+    /// Whether a read has room without growing the buffer.
+    pub(crate) fn has_room(&self) -> bool {
+        self.bytes.capacity() == 0 || self.bytes.len() < self.bytes.capacity()
+    }
+
+    /// Makes room for a head of up to `limit` bytes.
+    fn make_room(&mut self, limit: usize) {
+        if self.start > 0 {
+            self.bytes.drain(..self.start);
+            self.start = 0;
+        }
+        if self.bytes.len() == self.bytes.capacity() && self.bytes.len() <= limit {
+            self.bytes.reserve_exact(limit + 1 - self.bytes.len());
+        }
+    }
+
+    /// Reads once. Callers make sure that there is room.
+    pub(crate) fn poll_fill<R: AsyncRead + Unpin>(
+        &mut self,
+        source: &mut R,
+        context: &mut Context<'_>,
+        buffers: &Buffers,
+    ) -> Poll<io::Result<usize>> {
+        if self.bytes.capacity() == 0 {
+            self.bytes = buffers.small();
+        }
+        let outcome = poll_read_into(source, context, &mut self.bytes, usize::MAX);
+        if outcome.is_pending() && self.bytes.is_empty() {
+            self.start = 0;
+            buffers.give_back(std::mem::take(&mut self.bytes));
+        }
+        outcome
+    }
+}
+
+/// What one exchange after the other reuses.
+#[derive(Default)]
+pub(crate) struct Workspace {
+    pub(crate) input: Input,
+    pub(crate) request: RequestHead,
+    pub(crate) response: ResponseHead,
+    /// The request head as it goes upstream.
+    pub(crate) request_out: Vec<u8>,
+    /// The response head as it goes downstream.
+    pub(crate) response_out: Vec<u8>,
+    /// The response head as received, when a log wants it.
+    pub(crate) response_bytes: Vec<u8>,
+}
+
+impl Workspace {
+    /// Makes it fit for another connection.
+    pub(crate) fn reset(&mut self, buffers: &Buffers) {
+        buffers.give_back(std::mem::take(&mut self.input.bytes));
+        self.input.start = 0;
+        self.request_out.clear();
+        self.response_out.clear();
+        self.response_bytes.clear();
+    }
+}
+
+/// What is known of the exchange so far.
+pub(crate) struct Facts {
+    pub(crate) first_byte: Instant,
+    /// End of the request head.
+    pub(crate) head_end: Instant,
+    pub(crate) times: Times,
+    pub(crate) cause: Cause,
+    /// Status sent to the client; 0 until one is.
+    pub(crate) status: u16,
+    /// Whether `Workspace::request` holds this exchange's head.
+    pub(crate) has_head: bool,
+    pub(crate) client: Option<IpAddr>,
+    /// Whether the peer's forwarding headers are believed.
+    pub(crate) trust: PeerTrust,
+    pub(crate) request_id: RequestId,
+    /// Index of the pool.
+    pub(crate) pool: Option<usize>,
+    pub(crate) slot: Option<Slot>,
+    pub(crate) endpoint: Option<usize>,
+    pub(crate) attempts: u32,
+    pub(crate) reused: bool,
+    /// Bytes of `Workspace::input` behind the head that belong to this request's body.
+    pub(crate) body_in_input: usize,
+    pub(crate) bytes_received: u64,
+    pub(crate) bytes_sent: u64,
+    pub(crate) body_bytes_sent: u64,
+}
+
+impl Facts {
+    fn new(first_byte: Instant) -> Self {
+        Self {
+            first_byte,
+            head_end: first_byte,
+            times: Times::default(),
+            cause: Cause::Complete,
+            status: 0,
+            has_head: false,
+            client: None,
+            trust: PeerTrust::Untrusted,
+            request_id: RequestId::default(),
+            pool: None,
+            slot: None,
+            endpoint: None,
+            attempts: 0,
+            reused: false,
+            body_in_input: 0,
+            bytes_received: 0,
+            bytes_sent: 0,
+            body_bytes_sent: 0,
+        }
+    }
+}
+
+/// An exchange that ends with an answer of our own.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Refusal {
+    pub(crate) cause: Cause,
+    pub(crate) status: u16,
+}
+
+impl From<Cause> for Refusal {
+    fn from(cause: Cause) -> Self {
+        Self { cause, status: cause.status().unwrap_or(500) }
+    }
+}
+
+/// Why an exchange did not go its way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Ended {
+    /// Nothing was sent to the client yet: it gets this answer.
+    Refused(Refusal),
+    /// The connection is of no more use: it is closed without a word.
+    Broken(Cause),
+    /// The bytes on hand are no request and there was none: an idle connection went away.
+    Silent,
+}
+
+impl From<Cause> for Ended {
+    fn from(cause: Cause) -> Self {
+        Self::Refused(cause.into())
+    }
+}
+
+/// Serves the request whose first bytes are in `work.input`.
+pub(crate) async fn run<N: Net>(
+    scope: Scope<'_, N>,
+    connection: &mut Connection<N>,
+    work: &mut Workspace,
+    first_byte: Instant,
+) -> Next {
+    let mut facts = Facts::new(first_byte);
+    facts.times.handshake = connection.handshake;
+    facts.times.idle = Micros::from(first_byte.saturating_duration_since(connection.since));
+    let mut route = None;
+    let outcome = match read_head(scope, connection, work, &mut facts).await {
+        Ok(()) => match find_route(scope, connection, work, &mut facts) {
+            Ok(found) => {
+                route = Some(found);
+                answer(scope, connection, work, &mut facts, found).await
+            }
+            Err(refusal) => Err(Ended::Refused(refusal)),
+        },
+        Err(ended) => Err(ended),
+    };
+    let next = match outcome {
+        Ok(next) => next,
+        Err(Ended::Refused(refusal)) => {
+            local::refuse(scope, connection, work, &mut facts, (refusal, route)).await
+        }
+        Err(Ended::Broken(cause)) => {
+            facts.cause = cause;
+            Next::Close
+        }
+        Err(Ended::Silent) => return Next::Close,
+    };
+    let now = Instant::now();
+    record::write(scope, connection, work, &mut facts, (route, now));
+    connection.since = now;
+    if facts.has_head {
+        work.input.consume(work.request.head_bytes + facts.body_in_input);
+    }
+    next
+}
+
+/// Reads until the head is complete and sound.
+async fn read_head<N: Net>(
+    scope: Scope<'_, N>,
+    connection: &mut Connection<N>,
+    work: &mut Workspace,
+    facts: &mut Facts,
+) -> Result<(), Ended> {
+    let limits = HeadLimits {
+        head_bytes: scope.listener.limits.head_bytes,
+        headers: scope.listener.limits.headers,
+    };
+    let deadline = facts.first_byte + scope.listener.timeouts.head;
+    let mut scanned = 0;
+    loop {
+        match work.request.parse(work.input.bytes(), &mut scanned, &limits) {
+            Ok(Some(_)) => break,
+            Ok(None) => {}
+            Err(fault) => {
+                facts.bytes_received = work.input.bytes().len() as u64;
+                return Err(Ended::Refused(Refusal {
+                    cause: Cause::BadRequest,
+                    status: fault.status(),
+                }));
+            }
+        }
+        work.input.make_room(limits.head_bytes);
+        let Connection { client, alarm, .. } = connection;
+        let input = &mut work.input;
+        let fill =
+            std::future::poll_fn(|context| input.poll_fill(client, context, &scope.worker.buffers));
+        match before(alarm, deadline, fill).await {
+            Ok(Ok(read)) if read > 0 => facts.head_end = Instant::now(),
+            // A lone line end before leaving is no request.
+            Ok(_) if work.input.bytes().iter().all(u8::is_ascii_whitespace) => {
+                return Err(Ended::Silent);
+            }
+            Ok(_) => return Err(Ended::Broken(Cause::ClientGone)),
+            Err(Elapsed) => return Err(Cause::RequestTimeout.into()),
+        }
+    }
+    facts.has_head = true;
+    facts.bytes_received = work.request.head_bytes as u64;
+    facts.times.request = Micros::from(facts.head_end - facts.first_byte);
+    Ok(())
+}
+
+/// Applies the access rules and finds the route.
+fn find_route<'a, N: Net>(
+    scope: Scope<'a, N>,
+    connection: &Connection<N>,
+    work: &Workspace,
+    facts: &mut Facts,
+) -> Result<&'a CompiledRoute, Refusal> {
+    let listener = scope.listener;
+    let peer = connection.peer_ip();
+    let mut view = RequestView { head: &work.request, bytes: work.input.bytes(), client: peer };
+    view.client = client_address(peer, &listener.forwarded.trusted, &view);
+    facts.client = view.client;
+    facts.trust = PeerTrust::of(peer, &listener.forwarded.trusted);
+    let header = listener.request_id.header.as_deref();
+    facts.request_id = scope.worker.request_ids.borrow_mut().id_of(facts.trust, header, &view);
+    if !allowed(&listener.access, view.client) {
+        return Err(Cause::Denied.into());
+    }
+    let route = listener.router.route(&view).ok_or(Cause::NoRoute)?;
+    if !allowed(&route.access, view.client) {
+        return Err(Cause::Denied.into());
+    }
+    Ok(route)
+}
+
+async fn answer<N: Net>(
+    scope: Scope<'_, N>,
+    connection: &mut Connection<N>,
+    work: &mut Workspace,
+    facts: &mut Facts,
+    route: &CompiledRoute,
+) -> Result<Next, Ended> {
+    match &route.action {
+        CompiledAction::Pool(pool) => {
+            attempt::proxy(scope, connection, work, facts, (route, *pool)).await
+        }
+        CompiledAction::Respond(respond) => {
+            local::respond(scope, connection, work, facts, (route, respond)).await
+        }
+        CompiledAction::Redirect(redirect) => {
+            local::redirect(scope, connection, work, facts, (route, redirect)).await
+        }
+        CompiledAction::Files(root) => {
+            files::serve(scope, connection, work, facts, (route, *root)).await
+        }
+    }
+}

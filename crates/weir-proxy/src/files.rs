@@ -1,0 +1,142 @@
+//! Files, sent without blocking this worker: what the kernel has in memory is read here, everything else on the runtime's blocking
+//! threads. What a path and its conditions mean is `weir-files`' business.
+
+use std::io;
+use std::sync::Arc;
+
+use weir_files::{Answer, FileAnswer, FileBody, FileRequest, Pieces, Progress, Root};
+use weir_stats::{Cause, Micros};
+use weir_wire::{Method, RequestHead};
+
+use crate::connection::{Connection, Scope};
+use crate::exchange::{Ended, Facts, Next, Workspace};
+use crate::limits::LARGE_BUFFER;
+use crate::local::{send, write_all};
+use crate::net::Net;
+use crate::reply::Reply;
+use crate::route::CompiledRoute;
+
+/// Answers from directory number `number` of the listener.
+pub(crate) async fn serve<N: Net>(
+    scope: Scope<'_, N>,
+    connection: &mut Connection<N>,
+    work: &mut Workspace,
+    facts: &mut Facts,
+    (route, number): (&CompiledRoute, usize),
+) -> Result<Next, Ended> {
+    if !matches!(work.request.method, Method::Get | Method::Head) {
+        let reply = Reply::of(405).with_allow("GET, HEAD");
+        return send(scope, connection, work, facts, (reply, 405, Some(route))).await;
+    }
+    let root = scope.listener.roots.get(number).ok_or(Cause::Internal)?;
+    let strip = scope.listener.router.files().get(number).and_then(|files| files.strip.as_deref());
+    let answer = find(root, &work.request, work.input.bytes(), strip).await;
+    match answer.map_err(|_| Ended::from(Cause::Internal))? {
+        Answer::Status(status) => {
+            let reply = Reply::of(status.code).with_headers(&status.headers);
+            send(scope, connection, work, facts, (reply, status.code, Some(route))).await
+        }
+        Answer::File(file) => send_file(scope, connection, work, facts, (route, file)).await,
+    }
+}
+
+async fn find(
+    root: &Arc<Root>,
+    head: &RequestHead,
+    bytes: &[u8],
+    strip: Option<&str>,
+) -> io::Result<Answer> {
+    match root.answer_cached(&question(head, bytes, strip)) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+        answer => return answer,
+    }
+    // The thread that may wait gets a copy of the question.
+    let (root, head, strip) = (root.clone(), head.clone(), strip.map(str::to_owned));
+    let bytes = bytes.get(..head.head_bytes).unwrap_or_default().to_vec();
+    let waiting = tokio::task::spawn_blocking(move || {
+        root.answer(&question(&head, &bytes, strip.as_deref()))
+    });
+    waiting.await.map_err(io::Error::other)?
+}
+
+fn question<'a>(head: &RequestHead, bytes: &'a [u8], strip: Option<&str>) -> FileRequest<'a> {
+    let path = head.path_text(bytes);
+    let value = |name| head.header(bytes, name);
+    FileRequest {
+        path: strip.and_then(|prefix| path.strip_prefix(prefix.as_bytes())).unwrap_or(path),
+        target: head.target.of(bytes),
+        method_is_head: head.method == Method::Head,
+        if_none_match: value("if-none-match"),
+        if_match: value("if-match"),
+        if_modified_since: value("if-modified-since"),
+        if_unmodified_since: value("if-unmodified-since"),
+        range: value("range"),
+        if_range: value("if-range"),
+    }
+}
+
+async fn send_file<N: Net>(
+    scope: Scope<'_, N>,
+    connection: &mut Connection<N>,
+    work: &mut Workspace,
+    facts: &mut Facts,
+    (route, file): (&CompiledRoute, FileAnswer),
+) -> Result<Next, Ended> {
+    let mut headers = vec![("ETag", file.etag), ("Accept-Ranges", "bytes".to_owned())];
+    headers.extend(file.last_modified.map(|date| ("Last-Modified", date)));
+    headers.extend(file.content_range.map(|range| ("Content-Range", range)));
+    let reply = Reply::of(file.status).with_headers(&headers);
+    let (reply, pieces) = match &file.body {
+        FileBody::Whole(body) if body.len() as u64 == file.content_length => {
+            (reply.with_body(&file.content_type, body), None)
+        }
+        // HEAD: the length without the body.
+        FileBody::Whole(_) => {
+            (reply.with_streamed_body(&file.content_type, file.content_length), None)
+        }
+        FileBody::Pieces(_) => {
+            (reply.with_streamed_body(&file.content_type, file.content_length), Some(()))
+        }
+    };
+    let next = send(scope, connection, work, facts, (reply, file.status, Some(route))).await?;
+    if let (Some(()), FileBody::Pieces(pieces)) = (pieces, file.body) {
+        let outcome = send_pieces(scope, connection, facts, pieces).await;
+        facts.times.data = Micros::from(facts.head_end.elapsed());
+        outcome.map_err(Ended::Broken)?;
+    }
+    Ok(next)
+}
+
+/// Sends a body piece by piece. A file that cannot be read to the promised end breaks the connection.
+async fn send_pieces<N: Net>(
+    scope: Scope<'_, N>,
+    connection: &mut Connection<N>,
+    facts: &mut Facts,
+    mut pieces: Pieces,
+) -> Result<(), Cause> {
+    let mut buffer = scope.worker.buffers.large();
+    loop {
+        buffer.clear();
+        let progress = match pieces.read_cached(&mut buffer, LARGE_BUFFER) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                let mut moved = std::mem::take(&mut buffer);
+                let read = tokio::task::spawn_blocking(move || {
+                    let progress = pieces.read(&mut moved, LARGE_BUFFER);
+                    (progress, pieces, moved)
+                });
+                let progress;
+                (progress, pieces, buffer) = read.await.map_err(|_| Cause::Internal)?;
+                progress
+            }
+            progress => progress,
+        };
+        let progress = progress.map_err(|_| Cause::Internal)?;
+        write_all(scope, connection, &buffer).await?;
+        facts.bytes_sent += buffer.len() as u64;
+        facts.body_bytes_sent += buffer.len() as u64;
+        if progress == Progress::Done {
+            scope.worker.buffers.give_back(buffer);
+            return Ok(());
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! A worker's idle keep-alive connections to endpoints. The cap on their number holds over all workers; age, idle time and
+//! requests are checked here. It opens nothing.
+
+use std::cell::RefCell;
+use std::pin::Pin;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Waker};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Instant;
+
+use crate::transport::Transport;
+use crate::upstream::UpstreamPool;
+
+/// A connection to an endpoint with its history.
+pub(crate) struct UpstreamConnection<S> {
+    pub(crate) transport: Transport<S>,
+    opened: Instant,
+    idle_since: Instant,
+    /// Exchanges over it, the running one included.
+    requests: u64,
+    /// Whether the running exchange found it idle.
+    pub(crate) reused: bool,
+}
+
+impl<S> UpstreamConnection<S> {
+    /// A connection just opened, for its first exchange.
+    pub(crate) fn fresh(transport: Transport<S>, now: Instant) -> Self {
+        Self { transport, opened: now, idle_since: now, requests: 1, reused: false }
+    }
+}
+
+/// Idle connections by pool and endpoint, the latest used on top.
+pub(crate) struct IdleConnections<S> {
+    pools: RefCell<Vec<Vec<Vec<UpstreamConnection<S>>>>>,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> IdleConnections<S> {
+    pub(crate) fn new(pools: &[std::sync::Arc<UpstreamPool>]) -> Self {
+        let shelf = |pool: &std::sync::Arc<UpstreamPool>| {
+            pool.endpoints.iter().map(|_| Vec::new()).collect()
+        };
+        Self { pools: RefCell::new(pools.iter().map(shelf).collect()) }
+    }
+
+    /// The most recently used connection that is still open and within its limits.
+    pub(crate) fn take(
+        &self,
+        pool: &UpstreamPool,
+        place: (usize, usize),
+        now: Instant,
+    ) -> Option<UpstreamConnection<S>> {
+        let mut pools = self.pools.borrow_mut();
+        let shelf = pools.get_mut(place.0)?.get_mut(place.1)?;
+        let endpoint = pool.endpoints.get(place.1)?;
+        while let Some(mut connection) = shelf.pop() {
+            endpoint.idle.fetch_sub(1, Ordering::Relaxed);
+            if within_limits(pool, &connection, now) && is_open(&mut connection.transport) {
+                connection.requests += 1;
+                connection.reused = true;
+                endpoint.reused.fetch_add(1, Ordering::Relaxed);
+                return Some(connection);
+            }
+        }
+        None
+    }
+
+    /// Keeps a connection for the next exchange, or closes it when a limit says so.
+    pub(crate) fn keep(
+        &self,
+        pool: &UpstreamPool,
+        place: (usize, usize),
+        mut connection: UpstreamConnection<S>,
+        now: Instant,
+    ) {
+        connection.idle_since = now;
+        let limits = &pool.keepalive;
+        if connection.requests >= limits.max_requests || now - connection.opened >= limits.max_age {
+            return;
+        }
+        let Some(endpoint) = pool.endpoints.get(place.1) else { return };
+        let room = |idle: u32| (idle < limits.idle).then_some(idle + 1);
+        if endpoint.idle.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room).is_err() {
+            return;
+        }
+        if let Some(shelf) =
+            self.pools.borrow_mut().get_mut(place.0).and_then(|pool| pool.get_mut(place.1))
+        {
+            shelf.push(connection);
+        }
+    }
+
+    /// Closes what is too old or was closed by its endpoint.
+    pub(crate) fn sweep(&self, pools: &[std::sync::Arc<UpstreamPool>], now: Instant) {
+        for (pool, shelves) in pools.iter().zip(self.pools.borrow_mut().iter_mut()) {
+            for (endpoint, shelf) in pool.endpoints.iter().zip(shelves) {
+                let before = shelf.len();
+                shelf.retain_mut(|connection| {
+                    within_limits(pool, connection, now) && is_open(&mut connection.transport)
+                });
+                endpoint.idle.fetch_sub((before - shelf.len()) as u32, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+fn within_limits<S>(pool: &UpstreamPool, connection: &UpstreamConnection<S>, now: Instant) -> bool {
+    now - connection.idle_since < pool.keepalive.timeout
+        && now - connection.opened < pool.keepalive.max_age
+}
+
+/// Whether an idle connection has neither been closed nor sent anything unasked. Costs no system call while the reactor
+/// has seen nothing.
+fn is_open<S: AsyncRead + AsyncWrite + Unpin>(transport: &mut Transport<S>) -> bool {
+    let mut byte = [0];
+    let mut buffer = ReadBuf::new(&mut byte);
+    let mut context = Context::from_waker(Waker::noop());
+    Pin::new(transport).poll_read(&mut context, &mut buffer).is_pending()
+}

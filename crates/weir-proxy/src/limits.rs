@@ -1,0 +1,33 @@
+//! Every bound of the data plane that is not configuration, in one place.
+
+use std::time::Duration;
+
+/// First buffer of a relay and of a request head, bytes.
+pub(crate) const SMALL_BUFFER: usize = 16 * 1024;
+/// Buffer of a relay whose body is large, bytes. With the TLS records made from it, what one slow reader can hold.
+pub(crate) const LARGE_BUFFER: usize = 64 * 1024;
+/// Buffers of each size that a worker keeps for reuse.
+pub(crate) const POOLED_BUFFERS: usize = 256;
+/// Workspaces (parsed heads and their vectors) that a worker keeps for reuse.
+pub(crate) const POOLED_WORKSPACES: usize = 256;
+/// A connection that waits longer than this for its next request gives its memory back.
+pub(crate) const HOT_LINGER: Duration = Duration::from_secs(1);
+/// Pause after `accept` failed for want of file descriptors or memory.
+pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// While stopping, an idle client connection gets this long to send one more request.
+pub(crate) const STOP_IDLE_GRACE: Duration = Duration::from_secs(2);
+/// After a response that ends a connection early, how long the client's remaining bytes are read and thrown away,
+/// so that its kernel does not drop the response on a reset.
+pub(crate) const LINGERING_CLOSE: Duration = Duration::from_secs(2);
+/// And how many bytes at most.
+pub(crate) const LINGERING_BYTES: usize = 1024 * 1024;
+/// Response heads from endpoints, bytes.
+pub(crate) const RESPONSE_HEAD_BYTES: usize = 64 * 1024;
+/// Header lines of a response.
+pub(crate) const RESPONSE_HEADERS: usize = 200;
+/// Interim (1xx) responses before one exchange's final one.
+pub(crate) const INTERIM_RESPONSES: u32 = 16;
+/// How often a worker looks for idle endpoint connections that are too old.
+pub(crate) const IDLE_SWEEP: Duration = Duration::from_secs(1);
+/// Log lines wait at most this long in a worker's batch.
+pub(crate) const LOG_FLUSH: Duration = Duration::from_millis(100);

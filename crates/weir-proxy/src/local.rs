@@ -1,0 +1,191 @@
+//! Answers of our own: refusals, fixed responses, redirects. Files are `files.rs`'s.
+
+use std::pin::Pin;
+use std::task::{Poll, ready};
+
+use tokio::io::AsyncWrite;
+use tokio::time::Instant;
+use weir_stats::Cause;
+use weir_wire::{Framing, Method, Version};
+
+use crate::connection::{Connection, Scope};
+use crate::exchange::{Ended, Facts, Next, Refusal, Workspace};
+use crate::forward::ConnectionLine;
+use crate::net::Net;
+use crate::record;
+use crate::reply::{BodyWanted, Reply, ReplySurroundings};
+use crate::route::{CompiledRedirect, CompiledRespond, CompiledRoute};
+
+/// Writes all of `bytes` to the client, as long as it takes some within every send timeout.
+pub(crate) async fn write_all<N: Net>(
+    scope: Scope<'_, N>,
+    connection: &mut Connection<N>,
+    bytes: &[u8],
+) -> Result<(), Cause> {
+    let patience = scope.listener.timeouts.send;
+    let Connection { client, alarm, .. } = connection;
+    let mut sent = 0;
+    let mut deadline = Instant::now() + patience;
+    std::future::poll_fn(|context| {
+        loop {
+            let rest = bytes.get(sent..).unwrap_or_default();
+            let step = if rest.is_empty() {
+                Pin::new(&mut *client).poll_flush(context).map_ok(|()| 0)
+            } else {
+                Pin::new(&mut *client).poll_write(context, rest)
+            };
+            match step {
+                Poll::Ready(Ok(_)) if rest.is_empty() => return Poll::Ready(Ok(())),
+                Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Err(Cause::ClientGone)),
+                Poll::Ready(Ok(count)) => {
+                    sent += count;
+                    deadline = Instant::now() + patience;
+                }
+                Poll::Pending => {
+                    ready!(alarm.poll(context, deadline));
+                    return Poll::Ready(Err(Cause::ClientSendTimeout));
+                }
+            }
+        }
+    })
+    .await
+}
+
+/// Tells the client why its request goes no further.
+pub(crate) async fn refuse<N: Net>(
+    scope: Scope<'_, N>,
+    connection: &mut Connection<N>,
+    work: &mut Workspace,
+    facts: &mut Facts,
+    (refusal, route): (Refusal, Option<&CompiledRoute>),
+) -> Next {
+    facts.cause = refusal.cause;
+    match send(scope, connection, work, facts, (Reply::of(refusal.status), refusal.status, route))
+        .await
+    {
+        Ok(next) => next,
+        Err(_) => Next::Close,
+    }
+}
+
+/// Sends a fixed response.
+pub(crate) async fn respond<N: Net>(
+    scope: Scope<'_, N>,
+    connection: &mut Connection<N>,
+    work: &mut Workspace,
+    facts: &mut Facts,
+    (route, respond): (&CompiledRoute, &CompiledRespond),
+) -> Result<Next, Ended> {
+    let mut scratch = Vec::new();
+    let about = (&*facts, Some(route));
+    let body = record::with_entry(scope, connection, work, about, |entry| {
+        respond.body(entry, &mut scratch)
+    });
+    let reply = match body {
+        Some(body) => Reply::of(respond.status).with_body(&respond.content_type, body),
+        None => Reply::of(respond.status),
+    };
+    send(scope, connection, work, facts, (reply, respond.status, Some(route))).await
+}
+
+/// Sends a redirect.
+pub(crate) async fn redirect<N: Net>(
+    scope: Scope<'_, N>,
+    connection: &mut Connection<N>,
+    work: &mut Workspace,
+    facts: &mut Facts,
+    (route, redirect): (&CompiledRoute, &CompiledRedirect),
+) -> Result<Next, Ended> {
+    let mut scratch = Vec::new();
+    let about = (&*facts, Some(route));
+    let location = record::with_entry(scope, connection, work, about, |entry| {
+        redirect.location(entry, &mut scratch)
+    });
+    let reply = Reply::of(redirect.status).with_location(location);
+    send(scope, connection, work, facts, (reply, redirect.status, Some(route))).await
+}
+
+/// Writes a reply of this status and says what becomes of the connection.
+pub(crate) async fn send<N: Net>(
+    scope: Scope<'_, N>,
+    connection: &mut Connection<N>,
+    work: &mut Workspace,
+    facts: &mut Facts,
+    (reply, status, route): (Reply<'_>, u16, Option<&CompiledRoute>),
+) -> Result<Next, Ended> {
+    let next = next_after(scope, connection, work, facts);
+    facts.status = status;
+    let mut out = std::mem::take(&mut work.response_out);
+    out.clear();
+    let body_bytes = write_reply(scope, connection, work, facts, (reply, route, next), &mut out);
+    let sent = write_all(scope, connection, &out).await;
+    if sent.is_ok() {
+        facts.bytes_sent += out.len() as u64;
+        facts.body_bytes_sent = body_bytes as u64;
+    }
+    work.response_out = out;
+    work.response_out.clear();
+    sent.map_err(Ended::Broken)?;
+    Ok(next)
+}
+
+fn write_reply<N: Net>(
+    scope: Scope<'_, N>,
+    connection: &Connection<N>,
+    work: &Workspace,
+    facts: &Facts,
+    (reply, route, next): (Reply<'_>, Option<&CompiledRoute>, Next),
+    out: &mut Vec<u8>,
+) -> usize {
+    let router = &scope.listener.router;
+    let head_only = facts.has_head && work.request.method == Method::Head;
+    let http10 = facts.has_head && work.request.version == Version::Http10;
+    let reply = reply
+        .with_body_wanted(if head_only { BodyWanted::HeadOnly } else { BodyWanted::Yes })
+        .with_connection(match next {
+            Next::KeepAlive if http10 => ConnectionLine::KeepAlive,
+            Next::KeepAlive => ConnectionLine::None,
+            Next::Close | Next::Linger => ConnectionLine::Close,
+        });
+    let respond = scope.listener.request_id.respond;
+    let date = scope.worker.date(facts.head_end);
+    record::with_entry(scope, connection, work, (facts, route), |entry| {
+        let surroundings = ReplySurroundings {
+            pages: router.pages(),
+            edits: route.map_or(router.response_edits(), |route| &route.response_edits),
+            entry,
+            request_id_header: if respond {
+                scope.listener.request_id.header.as_deref()
+            } else {
+                None
+            },
+            date: &date,
+        };
+        reply.write(&surroundings, out)
+    })
+}
+
+/// What becomes of the connection after an answer of our own: it stays when the next request can be found, that is, when this one's
+/// body is absent or at hand.
+fn next_after<N: Net>(
+    scope: Scope<'_, N>,
+    connection: &Connection<N>,
+    work: &Workspace,
+    facts: &mut Facts,
+) -> Next {
+    if !facts.has_head {
+        return Next::Linger;
+    }
+    let behind = work.input.bytes().len() - work.request.head_bytes;
+    match work.request.framing {
+        Framing::None => {}
+        Framing::Length(length) if facts.pool.is_none() && length <= behind as u64 => {
+            facts.body_in_input = length as usize;
+        }
+        _ => return Next::Linger,
+    }
+    let stays = work.request.keep_alive
+        && connection.served < scope.listener.limits.requests
+        && !scope.worker.is_stopping();
+    if stays { Next::KeepAlive } else { Next::Close }
+}

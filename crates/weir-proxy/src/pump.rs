@@ -1,0 +1,442 @@
+//! Moves one body from where it is read to where it is written: takes its framing apart, puts it together anew, holds at
+//! most one buffer, and never waits to fill it. Deadlines and what a failure means are the caller's.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use smallvec::SmallVec;
+use tokio::io::{AsyncRead, AsyncWrite};
+use weir_wire::{ChunkedDecoder, Framing, Step, encode};
+
+use crate::buffers::{Buffers, poll_read_into};
+use crate::limits::SMALL_BUFFER;
+
+/// Bodies up to this many bytes are copied behind the head so that one plain write sends both.
+const COALESCE_BYTES: usize = 4096;
+
+/// How the source delimits its body.
+enum Decoder {
+    /// Nothing is left to read.
+    Done,
+    /// This many bytes are.
+    Length(u64),
+    Chunked(ChunkedDecoder),
+    UntilClose,
+}
+
+/// How the sink is told where the body ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Encoder {
+    /// By a length or by closing: bytes as they are.
+    Plain,
+    /// By chunks.
+    Chunked,
+}
+
+/// What the pump waits for when it is pending.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Waiting {
+    /// The source.
+    Read,
+    /// The sink.
+    Write,
+}
+
+/// Why a body did not come through.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum PumpFailure {
+    /// The source ended before its body did.
+    Truncated,
+    /// The source failed.
+    Read,
+    /// The sink failed.
+    Write,
+    /// The source's framing is broken.
+    Malformed,
+    /// The body is larger than allowed.
+    TooLarge,
+}
+
+/// One body on its way.
+///
+/// ```text
+///  source ─▶ raw[at..] ─decode─▶ out ++ raw[direct] ++ tail ─▶ sink
+/// ```
+pub(crate) struct Pump {
+    decoder: Decoder,
+    encoder: Encoder,
+    /// Bytes read; those before `at` are decoded.
+    raw: Vec<u8>,
+    at: usize,
+    /// Bytes to send first (a head, a chunk header), from `out_at`.
+    out: Vec<u8>,
+    out_at: usize,
+    /// Body bytes of `raw` to send next.
+    direct: std::ops::Range<usize>,
+    /// Bytes to send after them.
+    tail: SmallVec<[u8; 16]>,
+    tail_at: usize,
+    /// Most body bytes that may come.
+    limit: u64,
+    /// Body bytes decoded so far.
+    pub(crate) body_bytes: u64,
+    /// Bytes handed to the sink so far, framing included.
+    pub(crate) written: u64,
+    /// Whether bytes were read from the source by this pump (and so cannot be had again).
+    pub(crate) has_read: bool,
+    /// What a pending poll waits for.
+    pub(crate) waiting: Waiting,
+    finished: bool,
+}
+
+impl Pump {
+    /// A pump that sends `head`, then the body that `framing` describes, of which `raw[at..]` was already read.
+    pub(crate) fn new(
+        head: Vec<u8>,
+        framing: Framing,
+        encoder: Encoder,
+        raw: Vec<u8>,
+        at: usize,
+    ) -> Self {
+        let decoder = match framing {
+            Framing::None | Framing::Length(0) => Decoder::Done,
+            Framing::Length(length) => Decoder::Length(length),
+            Framing::Chunked => Decoder::Chunked(ChunkedDecoder::new()),
+            Framing::UntilClose => Decoder::UntilClose,
+        };
+        let mut pump = Self {
+            decoder,
+            encoder,
+            raw,
+            at,
+            out: head,
+            out_at: 0,
+            direct: 0..0,
+            tail: SmallVec::new(),
+            tail_at: 0,
+            limit: u64::MAX,
+            body_bytes: 0,
+            written: 0,
+            has_read: false,
+            waiting: Waiting::Write,
+            finished: false,
+        };
+        if matches!(pump.decoder, Decoder::Done) && encoder == Encoder::Chunked {
+            pump.end_chunks(&[]);
+        }
+        pump
+    }
+
+    /// A pump for a body that is already here.
+    pub(crate) fn whole(body: Vec<u8>) -> Self {
+        Self::new(Vec::new(), Framing::Length(body.len() as u64), Encoder::Plain, body, 0)
+    }
+
+    /// The framing of what is left to decode.
+    pub(crate) fn framing_left(&self) -> Framing {
+        match &self.decoder {
+            Decoder::Done => Framing::Length(0),
+            Decoder::Length(left) => Framing::Length(*left),
+            Decoder::Chunked(_) => Framing::Chunked,
+            Decoder::UntilClose => Framing::UntilClose,
+        }
+    }
+
+    /// Most body bytes that may come.
+    pub(crate) fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// Puts a head in front of what is to be sent; nothing was sent yet.
+    pub(crate) fn prepend(&mut self, mut head: Vec<u8>) {
+        head.extend_from_slice(&self.out);
+        self.out = head;
+    }
+
+    /// Refuses a body of more than `limit` bytes.
+    pub(crate) fn with_limit(mut self, limit: Option<u64>) -> Self {
+        self.limit = limit.unwrap_or(u64::MAX);
+        self
+    }
+
+    /// Whether everything was read, sent and flushed.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.finished
+    }
+
+    /// A number that grows whenever a byte moves.
+    pub(crate) fn progress(&self) -> u64 {
+        self.written + self.body_bytes
+    }
+
+    /// Bytes read beyond the end of the body.
+    pub(crate) fn surplus(&self) -> &[u8] {
+        match self.decoder {
+            Decoder::Done => self.raw.get(self.at..).unwrap_or_default(),
+            _ => &[],
+        }
+    }
+
+    /// Gives back its head buffer and its body buffer.
+    pub(crate) fn into_buffers(self) -> (Vec<u8>, Vec<u8>) {
+        (self.out, self.raw)
+    }
+
+    /// Goes on until the body has come through, or neither side can.
+    pub(crate) fn poll<R, W>(
+        &mut self,
+        context: &mut Context<'_>,
+        source: &mut R,
+        sink: &mut W,
+        buffers: &Buffers,
+    ) -> Poll<Result<(), PumpFailure>>
+    where
+        R: AsyncRead + Unpin,
+        W: AsyncWrite + Unpin,
+    {
+        if self.finished {
+            return Poll::Ready(Ok(()));
+        }
+        loop {
+            // Bytes that came with the head travel with it.
+            if self.direct.is_empty() && self.tail.is_empty() {
+                self.decode()?;
+            }
+            self.waiting = Waiting::Write;
+            ready!(self.poll_write_pending(context, sink)).map_err(|_| PumpFailure::Write)?;
+            if matches!(self.decoder, Decoder::Done) {
+                ready!(Pin::new(&mut *sink).poll_flush(context)).map_err(|_| PumpFailure::Write)?;
+                self.finished = true;
+                return Poll::Ready(Ok(()));
+            }
+            if self.at < self.raw.len() {
+                continue;
+            }
+            self.waiting = Waiting::Read;
+            match self.poll_fill(context, source, buffers) {
+                Poll::Ready(outcome) => outcome?,
+                Poll::Pending => {
+                    let _ =
+                        Pin::new(&mut *sink).poll_flush(context).map_err(|_| PumpFailure::Write)?;
+                    return Poll::Pending;
+                }
+            }
+        }
+    }
+
+    /// Takes as much of the body as is at hand apart without sending anything, so that a malformed one is found before an
+    /// endpoint is troubled.
+    pub(crate) fn decode_ahead(&mut self) -> Result<(), PumpFailure> {
+        if self.has_data() {
+            return Ok(());
+        }
+        self.decode()
+    }
+
+    /// Whether decoded bytes wait to be sent.
+    pub(crate) fn has_data(&self) -> bool {
+        !self.direct.is_empty()
+    }
+
+    /// Whether the whole body was decoded.
+    pub(crate) fn is_decoded(&self) -> bool {
+        matches!(self.decoder, Decoder::Done)
+    }
+
+    /// Whether the framing of the body's beginning is known to be sound.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.has_data() || matches!(self.decoder, Decoder::Done | Decoder::Length(_))
+    }
+
+    /// Moves what was decoded to `body` instead of sending it.
+    pub(crate) fn take_decoded(&mut self, body: &mut Vec<u8>) {
+        body.extend_from_slice(self.raw.get(self.direct.clone()).unwrap_or_default());
+        self.direct = 0..0;
+        self.out.clear();
+        self.tail.clear();
+    }
+
+    /// Reads more of the source without sending anything.
+    pub(crate) fn poll_fill<R: AsyncRead + Unpin>(
+        &mut self,
+        context: &mut Context<'_>,
+        source: &mut R,
+        buffers: &Buffers,
+    ) -> Poll<Result<(), PumpFailure>> {
+        // The read may take more than is left: a read that does not fill its buffer tells the reactor that the socket is empty,
+        // and what is beyond the body is kept as surplus.
+        let expected = match self.decoder {
+            Decoder::Length(left) => usize::try_from(left).unwrap_or(usize::MAX),
+            _ => 0,
+        };
+        if self.at == self.raw.len() && self.direct.is_empty() {
+            self.raw.clear();
+            self.at = 0;
+        }
+        if self.raw.capacity() == 0 {
+            self.raw = if expected > SMALL_BUFFER { buffers.large() } else { buffers.small() };
+        } else if self.raw.len() == self.raw.capacity() {
+            // Only a first chunk line that fills a whole buffer gets here.
+            return Poll::Ready(Err(PumpFailure::Malformed));
+        }
+        let read = match poll_read_into(source, context, &mut self.raw, usize::MAX) {
+            Poll::Pending => {
+                if self.raw.is_empty() {
+                    buffers.give_back(std::mem::take(&mut self.raw));
+                }
+                return Poll::Pending;
+            }
+            Poll::Ready(read) => read.map_err(|_| PumpFailure::Read)?,
+        };
+        self.has_read = true;
+        if read == 0 {
+            return Poll::Ready(self.source_ended());
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn source_ended(&mut self) -> Result<(), PumpFailure> {
+        if !matches!(self.decoder, Decoder::UntilClose) {
+            return Err(PumpFailure::Truncated);
+        }
+        self.decoder = Decoder::Done;
+        if self.encoder == Encoder::Chunked {
+            self.end_chunks(&[]);
+        }
+        Ok(())
+    }
+
+    /// Turns what was read into `out`, `direct` and `tail`.
+    fn decode(&mut self) -> Result<(), PumpFailure> {
+        let start = self.at;
+        let available = self.raw.len() - start;
+        if available == 0 {
+            return Ok(());
+        }
+        let mut end = start;
+        let mut trailers = None;
+        match &mut self.decoder {
+            Decoder::Done => return Ok(()),
+            Decoder::UntilClose => {
+                end = self.raw.len();
+                self.at = end;
+            }
+            Decoder::Length(left) => {
+                let take = usize::try_from(*left).unwrap_or(usize::MAX).min(available);
+                *left -= take as u64;
+                end += take;
+                self.at = end;
+                if *left == 0 {
+                    trailers = Some(Vec::new());
+                }
+            }
+            Decoder::Chunked(decoder) => {
+                (end, self.at, trailers) = decode_chunks(decoder, &mut self.raw, start)?;
+            }
+        }
+        self.body_bytes += (end - start) as u64;
+        if self.body_bytes > self.limit {
+            return Err(PumpFailure::TooLarge);
+        }
+        self.direct = start..end;
+        self.encode(trailers);
+        Ok(())
+    }
+
+    /// Frames what `direct` names; `trailers` are there when the body ends with it.
+    fn encode(&mut self, trailers: Option<Vec<u8>>) {
+        if self.encoder == Encoder::Chunked && !self.direct.is_empty() {
+            encode::chunk_header(self.direct.len(), &mut self.out);
+            self.tail.extend_from_slice(encode::CHUNK_END);
+        }
+        if let Some(trailers) = trailers {
+            self.decoder = Decoder::Done;
+            if self.encoder == Encoder::Chunked {
+                self.end_chunks(&trailers);
+            }
+        }
+    }
+
+    fn end_chunks(&mut self, trailers: &[u8]) {
+        self.tail.extend_from_slice(encode::LAST_CHUNK);
+        self.tail.extend_from_slice(trailers);
+        self.tail.extend_from_slice(b"\r\n");
+    }
+
+    fn poll_write_pending<W: AsyncWrite + Unpin>(
+        &mut self,
+        context: &mut Context<'_>,
+        sink: &mut W,
+    ) -> Poll<io::Result<()>> {
+        if !self.out.is_empty() && self.direct.len() + self.tail.len() <= COALESCE_BYTES {
+            self.out.extend_from_slice(self.raw.get(self.direct.clone()).unwrap_or_default());
+            self.out.extend_from_slice(&self.tail);
+            self.tail.clear();
+            self.direct = 0..0;
+        }
+        loop {
+            let out = self.out.get(self.out_at..).unwrap_or_default();
+            let direct = self.raw.get(self.direct.clone()).unwrap_or_default();
+            let tail = self.tail.get(self.tail_at..).unwrap_or_default();
+            let mut sink = Pin::new(&mut *sink);
+            let sent = match (out.is_empty(), direct.is_empty(), tail.is_empty()) {
+                (true, true, true) => break,
+                (false, true, true) => ready!(sink.as_mut().poll_write(context, out))?,
+                (true, false, true) => ready!(sink.as_mut().poll_write(context, direct))?,
+                _ => {
+                    let slices = [IoSlice::new(out), IoSlice::new(direct), IoSlice::new(tail)];
+                    ready!(sink.as_mut().poll_write_vectored(context, &slices))?
+                }
+            };
+            if sent == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.sent(sent);
+        }
+        self.out.clear();
+        self.out_at = 0;
+        self.tail.clear();
+        self.tail_at = 0;
+        self.direct = 0..0;
+        Poll::Ready(Ok(()))
+    }
+
+    fn sent(&mut self, mut sent: usize) {
+        self.written += sent as u64;
+        let from_out = sent.min(self.out.len() - self.out_at);
+        self.out_at += from_out;
+        sent -= from_out;
+        let from_direct = sent.min(self.direct.len());
+        self.direct.start += from_direct;
+        sent -= from_direct;
+        self.tail_at += sent;
+    }
+}
+
+/// Decodes every chunk at hand, moving the data together at `start`. Returns where the data ends, where decoding stopped,
+/// and the trailers if the body ended.
+type Decoded = (usize, usize, Option<Vec<u8>>);
+
+fn decode_chunks(
+    decoder: &mut ChunkedDecoder,
+    raw: &mut [u8],
+    start: usize,
+) -> Result<Decoded, PumpFailure> {
+    let mut read_at = start;
+    let mut data_end = start;
+    loop {
+        let rest = raw.get(read_at..).unwrap_or_default();
+        let (used, step) = decoder.step(rest).map_err(|_| PumpFailure::Malformed)?;
+        match step {
+            Step::Data(range) => {
+                let length = range.len();
+                raw.copy_within(read_at + range.start..read_at + range.end, data_end);
+                data_end += length;
+                read_at += used;
+            }
+            Step::More => return Ok((data_end, read_at + used, None)),
+            Step::End => return Ok((data_end, read_at + used, Some(decoder.trailers().to_vec()))),
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! What an exchange leaves behind: its [`Entry`], for header templates while it runs and for the access logs when it ends.
+
+use std::sync::atomic::Ordering;
+
+use tokio::time::Instant;
+use weir_stats::{Cause, Concurrency, Entry, Headers, Micros, TlsFacts};
+use weir_wire::{ResponseHead, Version};
+
+use crate::connection::{Connection, Scope};
+use crate::exchange::{Facts, Workspace};
+use crate::net::Net;
+use crate::route::{Captures, CompiledRoute, RequestView, bare_host};
+use crate::tls;
+use crate::transport::Transport;
+
+/// Response header lines for `$sent_http_…`: those the endpoint sent.
+pub(crate) struct ResponseView<'a> {
+    pub(crate) head: &'a ResponseHead,
+    pub(crate) bytes: &'a [u8],
+}
+
+impl Headers for ResponseView<'_> {
+    fn value(&self, name: &str) -> Option<&[u8]> {
+        self.head.header(self.bytes, name)
+    }
+}
+
+/// Builds the entry of the exchange as it stands and hands it to `then`.
+pub(crate) fn with_entry<N: Net, R>(
+    scope: Scope<'_, N>,
+    connection: &Connection<N>,
+    work: &Workspace,
+    (facts, route): (&Facts, Option<&CompiledRoute>),
+    then: impl FnOnce(&Entry<'_>) -> R,
+) -> R {
+    let bytes = work.input.bytes();
+    let head = &work.request;
+    let request = RequestView { head, bytes, client: facts.client };
+    let response = ResponseView { head: &work.response, bytes: &work.response_bytes };
+    let part = |span: weir_wire::Span| if facts.has_head { span.of(bytes) } else { &[] };
+    let shared = &scope.worker.shared;
+    let pool = facts.pool.and_then(|number| shared.pools.get(number));
+    let endpoint = pool.zip(facts.endpoint).and_then(|(pool, index)| pool.endpoints.get(index));
+    let captures = route.filter(|_| facts.has_head).and_then(|route| route.captures(&request));
+    let captures = captures.as_ref().map(Captures::groups).unwrap_or_default();
+    let entry = Entry {
+        started: scope.worker.wall(facts.first_byte),
+        times: facts.times,
+        cause: facts.cause,
+        status: facts.status,
+        peer: connection.peer,
+        client: facts.client.or_else(|| connection.peer_ip()),
+        local: local_address(scope, connection),
+        request_line: part(head.request_line),
+        method: part(head.method_span),
+        target: part(head.target),
+        protocol: if head.version == Version::Http10 { "HTTP/1.0" } else { "HTTP/1.1" },
+        host: bare_host(part(head.host)),
+        request_headers: if facts.has_head { &request } else { &() },
+        response_headers: if work.response_bytes.is_empty() { &() } else { &response },
+        bytes_received: facts.bytes_received,
+        bytes_sent: facts.bytes_sent,
+        body_bytes_sent: facts.body_bytes_sent,
+        listener: &scope.listener.name,
+        route: route.map_or("", |route| &route.name),
+        pool: pool.map_or("", |pool| &pool.name),
+        endpoint: endpoint.map_or("", |endpoint| &endpoint.name),
+        endpoint_address: endpoint.map_or("", |endpoint| &endpoint.address_text),
+        attempts: facts.attempts,
+        reused: facts.reused,
+        queue_position: 0,
+        request_id: facts.request_id.as_str(),
+        tls: tls_facts(connection),
+        concurrency: Concurrency::default(),
+        worker: scope.worker.number,
+        connection_requests: connection.served,
+        captures: &captures,
+    };
+    then(&entry)
+}
+
+/// Writes the access-log lines of an exchange that has ended.
+pub(crate) fn write<N: Net>(
+    scope: Scope<'_, N>,
+    connection: &Connection<N>,
+    work: &Workspace,
+    facts: &mut Facts,
+    (route, now): (Option<&CompiledRoute>, Instant),
+) {
+    if scope.listener.logs.is_empty() {
+        return;
+    }
+    facts.times.total = Micros::from(now.saturating_duration_since(connection.began));
+    if facts.cause == Cause::Complete && facts.pool.is_none() {
+        facts.cause = Cause::Local;
+    }
+    let facts = &*facts;
+    with_entry(scope, connection, work, (facts, route), |entry| {
+        let entry = Entry { concurrency: concurrency(scope, facts), ..*entry };
+        for &number in &scope.listener.logs {
+            let Some(log) = scope.worker.shared.logs.get(number) else { continue };
+            let clock = &mut *scope.worker.clock.borrow_mut();
+            scope.worker.log(number, |out| log.line.write_line(&entry, clock, out));
+        }
+    });
+}
+
+fn concurrency<N: Net>(scope: Scope<'_, N>, facts: &Facts) -> Concurrency {
+    let shared = &scope.worker.shared;
+    let balancer =
+        facts.pool.and_then(|number| shared.pools.get(number)).map(|pool| &pool.balancer);
+    let endpoint =
+        balancer.zip(facts.endpoint).and_then(|(balancer, index)| balancer.endpoint(index));
+    Concurrency {
+        process: shared.open_connections() as u32,
+        listener: scope.listener.open.load(Ordering::Relaxed) as u32,
+        pool: balancer.map_or(0, |balancer| balancer.in_flight() as u32),
+        endpoint: endpoint.map_or(0, weir_balance::EndpointState::in_flight),
+    }
+}
+
+/// Asked of the kernel only when somebody looks at it.
+fn local_address<N: Net>(
+    scope: Scope<'_, N>,
+    connection: &Connection<N>,
+) -> Option<std::net::SocketAddr> {
+    let wanted = scope.listener.logs_local_address;
+    wanted.then(|| scope.worker.net.local_address(connection.client.socket())).flatten()
+}
+
+fn tls_facts<N: Net>(connection: &Connection<N>) -> Option<TlsFacts<'_>> {
+    let Transport::Server(stream) = &connection.client else { return None };
+    let facts = tls::facts(stream.get_ref().1);
+    Some(TlsFacts {
+        protocol: facts.version.unwrap_or_default(),
+        cipher: facts.suite.unwrap_or_default(),
+        group: facts.group.unwrap_or_default(),
+        server_name: facts.server_name.unwrap_or_default(),
+        resumed: facts.resumed,
+    })
+}

@@ -1,0 +1,243 @@
+//! Sends an endpoint's response to the client while what is left of the request still goes up, and decides what becomes of both
+//! connections. A broken body breaks the client's connection: a client is never told that half a body was all.
+
+use std::task::{Context, Poll};
+
+use tokio::time::Instant;
+use weir_stats::{Cause, Micros};
+use weir_wire::{Framing, Method, Version};
+
+use crate::connection::{Connection, Scope};
+use crate::conversation::{ClientSide, Conversation};
+use crate::exchange::{Ended, Facts, Next, Workspace};
+use crate::forward::{self, BodyFraming, ConnectionLine, DownstreamHead};
+use crate::net::Net;
+use crate::pump::{Encoder, Pump, PumpFailure, Waiting};
+use crate::record;
+use crate::route::CompiledRoute;
+use crate::tunnel;
+use crate::upstream::UpstreamPool;
+
+/// How the client learns where the body ends, and what follows for the connection.
+struct Plan {
+    framing: BodyFraming,
+    encoder: Encoder,
+    keep_alive: bool,
+}
+
+/// Relays the response whose head is in `work.response`.
+pub(crate) async fn relay<N: Net>(
+    scope: Scope<'_, N>,
+    connection: &mut Connection<N>,
+    work: &mut Workspace,
+    facts: &mut Facts,
+    (route, mut conversation): (&CompiledRoute, Conversation<N::Stream>),
+) -> Result<Next, Ended> {
+    let switching = work.response.status == 101;
+    if switching && !(work.request.upgrade && work.response.upgrade) {
+        return Err(Cause::BadResponse.into());
+    }
+    facts.status = work.response.status;
+    if scope.listener.logs_response_headers {
+        let head = conversation.raw.get(..work.response.head_bytes).unwrap_or_default();
+        work.response_bytes.clear();
+        work.response_bytes.extend_from_slice(head);
+    }
+    let plan = plan(scope, connection, work, &conversation);
+    write_head(scope, connection, work, facts, (route, &plan, &conversation.raw));
+    let raw = std::mem::take(&mut conversation.raw);
+    let head = std::mem::take(&mut work.response_out);
+    let framing = if switching { Framing::None } else { work.response.framing };
+    let mut download = Pump::new(head, framing, plan.encoder, raw, work.response.head_bytes);
+    let Some(pool) = facts.pool.and_then(|number| scope.worker.shared.pools.get(number)) else {
+        return Err(Cause::Internal.into());
+    };
+    let relayed = Relay { conversation: &mut conversation, download: &mut download }
+        .run(scope, connection, work, pool)
+        .await;
+    let now = Instant::now();
+    facts.times.data = Micros::from(now.saturating_duration_since(conversation.heard));
+    facts.bytes_sent += download.written;
+    facts.body_bytes_sent = download.body_bytes;
+    facts.bytes_received += conversation.upload.body_bytes;
+    if let Err(cause) = relayed {
+        // Nothing of the response has left yet: the client can still be told.
+        return Err(if download.written == 0 { cause.into() } else { Ended::Broken(cause) });
+    }
+    if switching {
+        return Ok(
+            tunnel::run(scope, connection, work, facts, (pool, conversation, download)).await
+        );
+    }
+    Ok(finish(scope, work, facts, (pool, conversation, download, plan.keep_alive), now))
+}
+
+fn plan<N: Net>(
+    scope: Scope<'_, N>,
+    connection: &Connection<N>,
+    work: &Workspace,
+    conversation: &Conversation<N::Stream>,
+) -> Plan {
+    let modern = work.request.version == Version::Http11;
+    let mut keep_alive = work.request.keep_alive
+        && conversation.upload.is_finished()
+        && connection.served < scope.listener.limits.requests
+        && !scope.worker.is_stopping();
+    let (framing, encoder) = match work.response.framing {
+        Framing::None if work.request.method == Method::Head || work.response.status == 304 => {
+            (BodyFraming::AsReceived, Encoder::Plain)
+        }
+        Framing::None => (BodyFraming::None, Encoder::Plain),
+        Framing::Length(length) => (BodyFraming::Length(length), Encoder::Plain),
+        Framing::Chunked | Framing::UntilClose if modern => {
+            (BodyFraming::Chunked, Encoder::Chunked)
+        }
+        Framing::Chunked | Framing::UntilClose => {
+            keep_alive = false;
+            (BodyFraming::Close, Encoder::Plain)
+        }
+    };
+    Plan { framing, encoder, keep_alive }
+}
+
+fn write_head<N: Net>(
+    scope: Scope<'_, N>,
+    connection: &Connection<N>,
+    work: &mut Workspace,
+    facts: &Facts,
+    (route, plan, raw): (&CompiledRoute, &Plan, &[u8]),
+) {
+    let mut out = std::mem::take(&mut work.response_out);
+    out.clear();
+    let respond = scope.listener.request_id.respond;
+    let date = scope.worker.date(facts.head_end);
+    record::with_entry(scope, connection, work, (facts, Some(route)), |entry| {
+        let head = DownstreamHead {
+            head: &work.response,
+            bytes: raw,
+            entry,
+            edits: &route.response_edits,
+            request_id_header: if respond {
+                scope.listener.request_id.header.as_deref()
+            } else {
+                None
+            },
+            date: &date,
+            framing: plan.framing,
+            connection: connection_line(work, plan.keep_alive),
+        };
+        forward::write_response_head(&head, &mut out);
+    });
+    work.response_out = out;
+}
+
+fn connection_line(work: &Workspace, keep_alive: bool) -> ConnectionLine {
+    match (work.response.status, keep_alive, work.request.version) {
+        (101, _, _) => ConnectionLine::Upgrade,
+        (_, false, _) => ConnectionLine::Close,
+        (_, true, Version::Http10) => ConnectionLine::KeepAlive,
+        (_, true, Version::Http11) => ConnectionLine::None,
+    }
+}
+
+/// Both bodies on their way.
+struct Relay<'a, S> {
+    conversation: &'a mut Conversation<S>,
+    download: &'a mut Pump,
+}
+
+impl<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin> Relay<'_, S> {
+    async fn run<N: Net<Stream = S>>(
+        &mut self,
+        scope: Scope<'_, N>,
+        connection: &mut Connection<N>,
+        work: &mut Workspace,
+        pool: &UpstreamPool,
+    ) -> Result<(), Cause> {
+        let Connection { client, alarm, .. } = connection;
+        let input = &mut work.input;
+        let mut progress = (0, self.conversation.heard);
+        std::future::poll_fn(|context| {
+            let mut side = ClientSide { stream: client, input, buffers: &scope.worker.buffers };
+            if let Poll::Ready(ended) = self.poll(context, &mut side) {
+                return Poll::Ready(ended);
+            }
+            let moved = self.download.progress() + self.conversation.upload.progress();
+            if progress.0 != moved {
+                progress = (moved, Instant::now());
+            }
+            let (patience, cause) = match self.download.waiting {
+                Waiting::Read => (pool.timeouts.read, Cause::UpstreamReadTimeout),
+                Waiting::Write => (scope.listener.timeouts.send, Cause::ClientSendTimeout),
+            };
+            alarm.poll(context, progress.1 + patience).map(|()| Err(cause))
+        })
+        .await
+    }
+
+    fn poll(
+        &mut self,
+        context: &mut Context<'_>,
+        client: &mut ClientSide<'_, S>,
+    ) -> Poll<Result<(), Cause>> {
+        // The response is complete when it is, whatever of the request was never wanted.
+        let down = self.download.poll(
+            context,
+            &mut self.conversation.upstream.transport,
+            client.stream,
+            client.buffers,
+        );
+        match down {
+            Poll::Ready(Ok(())) => return Poll::Ready(Ok(())),
+            Poll::Ready(Err(failure)) => return Poll::Ready(Err(download_cause(failure))),
+            Poll::Pending => {}
+        }
+        if self.conversation.poll_upload(context, client).is_err() {
+            // The client broke its own request body; the response it was getting ends with it.
+            return Poll::Ready(Err(Cause::BadRequestBody));
+        }
+        Poll::Pending
+    }
+}
+
+fn download_cause(failure: PumpFailure) -> Cause {
+    match failure {
+        PumpFailure::Write => Cause::ClientGone,
+        PumpFailure::Malformed | PumpFailure::TooLarge => Cause::BadResponse,
+        PumpFailure::Truncated | PumpFailure::Read => Cause::UpstreamAborted,
+    }
+}
+
+/// Keeps or closes the endpoint's connection and says what becomes of the client's.
+fn finish<N: Net>(
+    scope: Scope<'_, N>,
+    work: &mut Workspace,
+    facts: &mut Facts,
+    (pool, conversation, download, keep_alive): (
+        &UpstreamPool,
+        Conversation<N::Stream>,
+        Pump,
+        bool,
+    ),
+    now: Instant,
+) -> Next {
+    let whole = conversation.upload.is_finished();
+    let clean = whole && work.response.keep_alive && download.surplus().is_empty();
+    if clean && let (Some(number), Some(endpoint)) = (facts.pool, facts.endpoint) {
+        scope.worker.idle.keep(pool, (number, endpoint), conversation.upstream, now);
+    }
+    let buffers = &scope.worker.buffers;
+    let (head, raw) = conversation.upload.into_buffers();
+    work.request_out = head;
+    buffers.give_back(raw);
+    let (head, raw) = download.into_buffers();
+    work.response_out = head;
+    work.response_out.clear();
+    work.request_out.clear();
+    buffers.give_back(raw);
+    match (keep_alive, whole) {
+        (true, _) => Next::KeepAlive,
+        (false, true) => Next::Close,
+        (false, false) => Next::Linger,
+    }
+}

@@ -1,0 +1,148 @@
+//! Runs the data plane on the operating system: one pinned thread with its own runtime per worker, and the listening sockets
+//! spread over them.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rustix::thread::CpuSet;
+use tokio::sync::{mpsc, watch};
+use tokio::task::LocalSet;
+use tokio::time::Instant;
+
+use crate::accept::{Handoff, accept};
+use crate::bind::BoundSocket;
+use crate::os_net::{OsListener, OsNet};
+use crate::shared::{Shared, Stage};
+use crate::worker::{self, WorkerParts};
+
+/// A running data plane.
+pub struct Running {
+    shared: Arc<Shared>,
+    stage: watch::Sender<Stage>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// A bound socket and the number of the listener it belongs to.
+pub type ListenerSocket = (usize, BoundSocket);
+
+/// Starts the workers and serves.
+///
+/// # Errors
+/// When a thread or its runtime cannot be made; nothing is left running then.
+pub fn start(shared: &Arc<Shared>, sockets: Vec<ListenerSocket>) -> io::Result<Running> {
+    let workers = shared.loads.len();
+    let cores = allowed_cores();
+    let (stage, watcher) = watch::channel(Stage::Running);
+    let (mailboxes, receivers): (Vec<_>, Vec<_>) =
+        (0..workers).map(|_| mpsc::unbounded_channel()).unzip();
+    let mailboxes: Arc<[mpsc::UnboundedSender<Handoff<OsNet>>]> = mailboxes.into();
+    let mut shares: Vec<Vec<ListenerSocket>> = (0..workers).map(|_| Vec::new()).collect();
+    for (turn, socket) in sockets.into_iter().enumerate() {
+        if let Some(share) = shares.get_mut(turn % workers.max(1)) {
+            share.push(socket);
+        }
+    }
+    let mut running = Running { shared: shared.clone(), stage, threads: Vec::new() };
+    for (number, (mailbox, share)) in receivers.into_iter().zip(shares).enumerate() {
+        let parts = WorkerParts {
+            number,
+            net: OsNet,
+            shared: shared.clone(),
+            mailbox,
+            seed: fastrand::u64(..),
+            stage: watcher.clone(),
+        };
+        let core = cores.get(number % cores.len().max(1)).copied();
+        let job = Job { parts, sockets: share, mailboxes: mailboxes.clone(), core };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let thread = std::thread::Builder::new().name(format!("weir-worker-{number}"));
+        running.threads.push(thread.spawn(move || job.run(&runtime))?);
+    }
+    Ok(running)
+}
+
+/// What one worker thread does.
+struct Job {
+    parts: WorkerParts<OsNet>,
+    sockets: Vec<ListenerSocket>,
+    mailboxes: Arc<[mpsc::UnboundedSender<Handoff<OsNet>>]>,
+    core: Option<usize>,
+}
+
+impl Job {
+    fn run(self, runtime: &tokio::runtime::Runtime) {
+        if let Some(core) = self.core {
+            let mut set = CpuSet::new();
+            set.set(core);
+            // A worker that may not be pinned still works.
+            let _ = rustix::thread::sched_setaffinity(None, &set);
+        }
+        let tasks = LocalSet::new();
+        tasks.block_on(runtime, async move {
+            for (number, bound) in self.sockets {
+                let Some(listener) = self.parts.shared.listeners.get(number).cloned() else {
+                    continue;
+                };
+                let unix = bound.is_unix();
+                let Ok(socket) = OsListener::new(bound.socket, unix) else { continue };
+                let (shared, stage) = (self.parts.shared.clone(), self.parts.stage.clone());
+                tokio::task::spawn_local(accept(
+                    OsNet,
+                    socket,
+                    listener,
+                    shared,
+                    self.mailboxes.clone(),
+                    stage,
+                ));
+            }
+            drop(self.mailboxes);
+            worker::run(self.parts).await;
+        });
+    }
+}
+
+impl Running {
+    /// What the workers share.
+    pub fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// Stops accepting and lets what runs finish within `patience`. Returns at once.
+    pub fn drain(&self, patience: Duration) {
+        self.shared.stopping.store(true, Ordering::Relaxed);
+        self.stage.send_replace(Stage::Draining { deadline: Instant::now() + patience });
+    }
+
+    /// Ends what runs.
+    pub fn stop_now(&self) {
+        self.shared.stopping.store(true, Ordering::Relaxed);
+        self.stage.send_replace(Stage::Stopped);
+    }
+
+    /// Whether every worker has ended.
+    pub fn is_finished(&self) -> bool {
+        self.threads.iter().all(JoinHandle::is_finished)
+    }
+
+    /// Waits until every worker has ended. Blocks.
+    pub fn join(mut self) {
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop_now();
+    }
+}
+
+/// The cores this process may run on.
+pub fn allowed_cores() -> Vec<usize> {
+    let Ok(set) = rustix::thread::sched_getaffinity(None) else { return vec![0] };
+    (0..CpuSet::MAX_CPU).filter(|&core| set.is_set(core)).collect()
+}

@@ -1,0 +1,84 @@
+//! A pool as the data plane sees it: the balancer, where its endpoints are, and how to connect to one. It picks nothing
+//! itself (`weir-balance` does) and resolves no name (the control plane sets addresses).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use arc_swap::ArcSwapOption;
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use tokio_rustls::TlsConnector;
+use weir_balance::Balancer;
+use weir_config::model;
+
+use crate::net::{Net, PeerAddress};
+use crate::tls::ClientTls;
+use crate::transport::Transport;
+
+/// A pool with its live state.
+pub struct UpstreamPool {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Who is picked, and how many exchanges each endpoint has.
+    pub balancer: Balancer,
+    /// Its endpoints, in the balancer's order.
+    pub endpoints: Vec<UpstreamEndpoint>,
+    /// Limits on idle connections.
+    pub keepalive: model::Keepalive,
+    /// Waits.
+    pub timeouts: model::UpstreamTimeouts,
+    /// Further attempts after a failed connect.
+    pub redispatch: u32,
+    /// TLS to endpoints; each worker makes its own configuration of it.
+    pub tls: Option<ClientTls>,
+    /// Buffer whole request bodies up to this many bytes before picking.
+    pub buffer_request: Option<u64>,
+}
+
+/// One endpoint's address and connection counts.
+pub struct UpstreamEndpoint {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Where it is; `None` while its name does not resolve.
+    pub address: ArcSwapOption<PeerAddress>,
+    /// Its address as written, for logs.
+    pub address_text: Arc<str>,
+    /// Name for SNI and verification, when the pool speaks TLS.
+    pub server_name: Option<ServerName<'static>>,
+    /// Idle connections over all workers.
+    pub idle: AtomicU32,
+    /// Connections opened.
+    pub opened: AtomicU64,
+    /// Exchanges that went over an idle connection.
+    pub reused: AtomicU64,
+}
+
+/// Why no connection came about.
+#[derive(Debug)]
+pub(crate) enum ConnectFailure {
+    /// Refused, unreachable, reset.
+    Socket,
+    /// The TLS handshake failed.
+    Tls,
+}
+
+impl UpstreamPool {
+    /// Opens a connection to endpoint `index`, with TLS if the worker has a configuration for this pool.
+    pub(crate) async fn connect<N: Net>(
+        &self,
+        net: &N,
+        index: usize,
+        tls: Option<&Arc<ClientConfig>>,
+    ) -> Result<Transport<N::Stream>, ConnectFailure> {
+        let endpoint = self.endpoints.get(index).ok_or(ConnectFailure::Socket)?;
+        let address = endpoint.address.load_full().ok_or(ConnectFailure::Socket)?;
+        let stream = net.connect(&address).await.map_err(|_| ConnectFailure::Socket)?;
+        endpoint.opened.fetch_add(1, Ordering::Relaxed);
+        let (Some(config), Some(name)) = (tls, &endpoint.server_name) else {
+            return Ok(Transport::Plain(stream));
+        };
+        let handshake = TlsConnector::from(config.clone()).connect(name.clone(), stream);
+        let stream = Box::pin(handshake).await.map_err(|_| ConnectFailure::Tls)?;
+        Ok(Transport::Client(Box::new(stream)))
+    }
+}

@@ -1,0 +1,58 @@
+//! `weir check`: says what is wrong with a configuration, or that nothing is, as `weir run` would find it. Opens no sockets.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use weir_config::Config;
+
+use crate::cli::CONFIGURATION_FILE;
+use crate::failure::{self, Failure};
+use crate::terminal;
+
+/// Check a configuration: what it says, its certificates, and the files it names
+#[derive(Args, Debug)]
+pub(crate) struct Arguments {
+    /// Configuration file [default: /etc/weir/weir.conf]
+    #[arg(value_name = "FILE", conflicts_with = "config")]
+    file: Option<PathBuf>,
+    /// The same, for those used to it
+    #[arg(short, long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Print the configuration in its canonical JSON form
+    #[arg(long)]
+    json: bool,
+}
+
+impl Arguments {
+    /// A check of this file.
+    pub(crate) fn of(file: Option<PathBuf>) -> Self {
+        Self { file, config: None, json: false }
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let named = arguments.file.as_deref().or(arguments.config.as_deref());
+    let path = named.unwrap_or(Path::new(CONFIGURATION_FILE));
+    let config = load(path)?;
+    for warning in weir_control::rehearse(&config).map_err(Failure::RunTime)? {
+        eprintln!("weir: warning: {warning}");
+    }
+    if arguments.json {
+        return terminal::print(&format!("{}\n", weir_config::to_json(&config).trim_end()));
+    }
+    terminal::print(&format!("{}: ok\n", path.display()))
+}
+
+/// Reads and checks a file; its warnings go to standard error.
+pub(crate) fn load(path: &Path) -> Result<Config, Failure> {
+    let environment = |name: &str| std::env::var(name).ok();
+    match weir_config::load(path, &environment) {
+        Ok(checked) => {
+            failure::warn(&checked.warnings);
+            Ok(checked.config)
+        }
+        Err(diagnostics) => {
+            Err(Failure::Rejected { name: path.display().to_string(), diagnostics })
+        }
+    }
+}

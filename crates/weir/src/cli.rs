@@ -1,0 +1,49 @@
+//! The command line as a whole: subcommands, and the flags that stand before any of them. A subcommand's own flags are
+//! defined in its file; help and completion are drawn from these definitions.
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+
+use crate::failure::Failure;
+use crate::{check, completion, demo, proxy, run, serve};
+
+/// The configuration file when none is named.
+pub(crate) const CONFIGURATION_FILE: &str = "/etc/weir/weir.conf";
+
+const LONG_VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\nTLS: rustls with aws-lc-rs");
+
+/// Load balancer and reverse proxy for HTTP/1.1 and TLS.
+#[derive(Debug, Parser)]
+#[command(name = "weir", version, long_version = LONG_VERSION, arg_required_else_help = true)]
+#[command(after_help = "Exit codes: 0 ok, 1 run-time failure, 2 usage, 3 configuration rejected.")]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+    /// Check the configuration, as `weir check` does
+    #[arg(short = 't')]
+    test: bool,
+    /// The configuration file that -t checks
+    #[arg(short = 'c', value_name = "FILE", requires = "test")]
+    config: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Run(run::Arguments),
+    Proxy(proxy::Arguments),
+    Serve(serve::Arguments),
+    Check(check::Arguments),
+    Demo(demo::Arguments),
+    Completion(completion::Arguments),
+}
+
+impl Cli {
+    /// `weir -t -c FILE`, for people with nginx in their fingers.
+    pub(crate) fn into_nginx_test(self) -> Result<check::Arguments, Failure> {
+        if !self.test {
+            return Err(Failure::Usage("name a command; `weir --help` lists them".to_owned()));
+        }
+        Ok(check::Arguments::of(self.config))
+    }
+}

@@ -1,0 +1,21 @@
+//! `weir completion`: the completion script of a shell, drawn from the flags' definitions.
+
+use clap::{Args, CommandFactory};
+use clap_complete::Shell;
+
+use crate::cli::Cli;
+use crate::failure::Failure;
+use crate::terminal;
+
+/// Print the completion script for a shell
+#[derive(Args, Debug)]
+pub(crate) struct Arguments {
+    /// The shell
+    shell: Shell,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(arguments.shell, &mut Cli::command(), "weir", &mut script);
+    terminal::print(&String::from_utf8_lossy(&script))
+}

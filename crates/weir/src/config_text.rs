@@ -1,0 +1,66 @@
+//! Commands without a configuration file write one: what the command line says goes through the same checks as a file.
+
+use std::path::{Path, absolute};
+
+use weir_config::Config;
+
+use crate::failure::Failure;
+
+/// A word in the configuration's quotes, with nothing in it meaning anything.
+pub(crate) fn quote(word: &str) -> String {
+    let escaped = word.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+    format!("\"{}\"", escaped.replace("${", "\\${"))
+}
+
+/// The path from the root on, quoted: the text that it goes into has no place of its own.
+pub(crate) fn quote_path(path: &Path) -> Result<String, Failure> {
+    let path =
+        absolute(path).map_err(|error| Failure::Usage(format!("{}: {error}", path.display())))?;
+    match path.to_str() {
+        Some(path) => Ok(quote(path)),
+        None => Err(Failure::Usage(format!("{}: a path has to be UTF-8", path.display()))),
+    }
+}
+
+/// Checks `text`, made from flags. The text is not shown: the operator has never seen it.
+pub(crate) fn check(text: &str) -> Result<Config, Failure> {
+    match weir_config::parse_str("command line", text) {
+        Ok(checked) => Ok(checked.config),
+        Err(diagnostics) => {
+            let messages: Vec<&str> =
+                diagnostics.iter().map(|entry| entry.message.as_str()).collect();
+            Err(Failure::Usage(messages.join("\nweir: ")))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_quoted_comes_out_as_it_went_in() {
+        for word in [
+            "plain",
+            "two words",
+            "a\"b",
+            "back\\slash",
+            "a;b{c}",
+            "${HOME}",
+            "#",
+            "\\${X}",
+            "a\nb",
+        ] {
+            let text = format!("listen 127.0.0.1:1 -> respond 200 {};", quote(word));
+            let config = check(&text).unwrap();
+            let json = weir_config::to_json(&config);
+            let written: serde_json::Value = serde_json::from_str(&json).unwrap();
+            let body = &written["listeners"][0]["default"][0]["action"]["respond"]["body"];
+            assert_eq!(
+                body.as_str().map(|body| body.replace("$$", "$")).as_deref(),
+                Some(word),
+                "{text}"
+            );
+        }
+    }
+}

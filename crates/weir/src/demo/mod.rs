@@ -1,0 +1,176 @@
+//! `weir demo`: three origins, the proxy in front of them on HTTP and HTTPS, a few requests and where their time went;
+//! then it stays up to be tried.
+
+mod client;
+mod home;
+mod origin;
+mod table;
+
+use std::fmt::Write;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use serde_json::Value;
+use weir_control::Server;
+
+use crate::config_text::{self, quote};
+use crate::demo::client::Client;
+use crate::demo::home::Home;
+use crate::demo::origin::Origin;
+use crate::failure::Failure;
+use crate::terminal::print;
+
+/// Log lines come in batches; these many seconds are far more than they take.
+const LOG_PATIENCE: Duration = Duration::from_secs(10);
+const LOG_POLL: Duration = Duration::from_millis(10);
+
+/// What the demonstration asks for, over either protocol.
+const PATHS: [&str; 6] = ["/", "/", "/", "/slow", "/large", "/missing"];
+
+/// See it work: origins, the proxy, some requests and where their time went
+#[derive(Args, Debug)]
+pub(crate) struct Arguments {
+    /// Address for HTTP
+    #[arg(long, value_name = "ADDR", default_value = ":8080")]
+    listen: String,
+    /// Address for HTTPS
+    #[arg(long, value_name = "ADDR", default_value = ":8443")]
+    listen_tls: String,
+    /// End after the table instead of staying up
+    #[arg(long)]
+    once: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let home = Home::create().map_err(Failure::RunTime)?;
+    let origins = ["app1", "app2", "app3"].map(Origin::start);
+    let origins: Vec<Origin> = origins
+        .into_iter()
+        .collect::<Result<_, _>>()
+        .map_err(|error| Failure::RunTime(format!("cannot start an origin: {error}")))?;
+    let text = configuration(arguments, &home, &origins);
+    let server = Server::start(&config_text::check(&text)?).map_err(Failure::RunTime)?;
+    let Some((plain, encrypted)) = addresses(&server) else {
+        return Err(Failure::Usage("the demonstration wants TCP addresses".to_owned()));
+    };
+    print(&format!(
+        "This configuration runs now, in front of three origins in this process:\n\n{}\n",
+        indented(&text)
+    ))?;
+    let asked = ask(plain, encrypted, &home).map_err(Failure::RunTime)?;
+    let entries = read_log(&home, asked)?;
+    print(&format!(
+        "It was asked {asked} times; times in µs, `-` where a phase was not reached:\n\n{}",
+        table::render(&entries)
+    ))?;
+    print(&what_to_see(&entries))?;
+    if arguments.once {
+        return server.stop().map_err(Failure::RunTime);
+    }
+    print(&what_to_try(plain, encrypted, &home))?;
+    server.announce();
+    server.run().map_err(Failure::RunTime)
+}
+
+fn configuration(arguments: &Arguments, home: &Home, origins: &[Origin]) -> String {
+    let servers: String = origins.iter().fold(String::new(), |mut text, origin| {
+        let _ = writeln!(text, "    server {} name={};", origin.address, origin.name);
+        text
+    });
+    let routes = "    log access;\n    \
+        route path /missing -> respond 404 \"There is nothing here.\\n\";\n    \
+        route -> apps;\n";
+    format!(
+        "log access {{ to {log}; format json; }}\n\n\
+        pool apps {{\n    balance least_conn;\n{servers}}}\n\n\
+        listen {listen} {{\n{routes}}}\n\n\
+        listen {listen_tls} tls {{\n    certificate {certificate} key={key};\n{routes}}}\n",
+        log = quote(&home.log),
+        listen = quote(&arguments.listen),
+        listen_tls = quote(&arguments.listen_tls),
+        certificate = quote(&home.certificate),
+        key = quote(&home.key),
+    )
+}
+
+fn indented(text: &str) -> String {
+    text.lines()
+        .map(|line| if line.is_empty() { "\n".to_owned() } else { format!("    {line}\n") })
+        .collect()
+}
+
+/// Where to reach the listener without and the one with TLS from here.
+fn addresses(server: &Server) -> Option<(SocketAddr, SocketAddr)> {
+    let find = |tls| server.listening().iter().find(|listening| listening.tls == tls)?.socket();
+    Some((reachable(find(false)?), reachable(find(true)?)))
+}
+
+/// A wildcard is reached at the loopback address.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        // It takes IPv4 too, and the certificate and every tool know that loopback address.
+        IpAddr::V6(ip) if ip == Ipv6Addr::UNSPECIFIED => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        ip => ip,
+    };
+    SocketAddr::new(ip, address.port())
+}
+
+/// Sends the requests, each protocol's over one connection; says how many.
+fn ask(plain: SocketAddr, encrypted: SocketAddr, home: &Home) -> Result<usize, String> {
+    let mut asked = 0;
+    for mut client in [Client::plain(plain)?, Client::encrypted(encrypted, &home.root)?] {
+        for path in PATHS {
+            client.get(path).map_err(|error| {
+                format!("the demonstration's own request for {path} failed: {error}")
+            })?;
+            asked += 1;
+        }
+    }
+    Ok(asked)
+}
+
+/// The log's entries, as soon as there are `count` of them.
+fn read_log(home: &Home, count: usize) -> Result<Vec<Value>, Failure> {
+    let deadline = Instant::now() + LOG_PATIENCE;
+    loop {
+        let text = std::fs::read_to_string(&home.log).unwrap_or_default();
+        let whole = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+        let entries: Vec<Value> =
+            whole.filter_map(|line| serde_json::from_str(line).ok()).collect();
+        if entries.len() >= count {
+            return Ok(entries);
+        }
+        if Instant::now() > deadline {
+            return Err(Failure::RunTime(format!(
+                "{} of {count} requests are in the access log",
+                entries.len()
+            )));
+        }
+        std::thread::sleep(LOG_POLL);
+    }
+}
+
+fn what_to_see(entries: &[Value]) -> String {
+    let reused = entries.iter().filter(|entry| entry["reused"] == true).count();
+    format!(
+        "\n/slow waits {} ms at its origin: that is t_response. /large sends {} KB: that is t_data. /missing never left \
+        the proxy.\n{reused} requests went over a connection that was open already: their t_connect is 0.\n",
+        origin::SLOW.as_millis(),
+        origin::LARGE_BYTES / 1024,
+    )
+}
+
+fn what_to_try(plain: SocketAddr, encrypted: SocketAddr, home: &Home) -> String {
+    format!(
+        "\nTry it:\n\n    \
+        curl http://{plain}/\n    \
+        curl http://{plain}/slow\n    \
+        curl --cacert {} https://localhost:{}/\n    \
+        tail -f {}\n\nCtrl-C ends it.\n\n",
+        home.certificate,
+        encrypted.port(),
+        home.log,
+    )
+}

@@ -1,0 +1,62 @@
+//! How a command fails: what it says on standard error and its exit code.
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+
+use weir_config::diagnostic::{Diagnostics, Severity};
+
+/// Why a command did not do what it was told.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// Something went wrong while it ran: exit code 1.
+    RunTime(String),
+    /// The command line makes no sense: exit code 2.
+    Usage(String),
+    /// The configuration is wrong; nothing was started: exit code 3.
+    Rejected {
+        /// What it was read from.
+        name: String,
+        /// Everything that is wrong.
+        diagnostics: Diagnostics,
+    },
+}
+
+impl Failure {
+    /// Says what is wrong and gives the exit code.
+    pub(crate) fn report(&self) -> ExitCode {
+        match self {
+            Self::RunTime(sentence) => {
+                eprintln!("weir: {sentence}");
+                ExitCode::from(1)
+            }
+            Self::Usage(sentence) => {
+                eprintln!("weir: {sentence}");
+                ExitCode::from(2)
+            }
+            Self::Rejected { name, diagnostics } => {
+                let is_error = |severity| matches!(severity, Severity::Error);
+                let errors = diagnostics.iter().filter(|entry| is_error(entry.severity)).count();
+                eprintln!("{}\n", diagnostics.render(colour()));
+                eprintln!("weir: {name}: {}", count(errors, "error"));
+                ExitCode::from(3)
+            }
+        }
+    }
+}
+
+/// Shows warnings on standard error.
+pub(crate) fn warn(diagnostics: &Diagnostics) {
+    if !diagnostics.is_empty() {
+        eprintln!("{}\n", diagnostics.render(colour()));
+    }
+}
+
+/// Whether standard error takes colours and nobody asked for none.
+fn colour() -> bool {
+    std::io::stderr().is_terminal()
+        && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
+fn count(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}

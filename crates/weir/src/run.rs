@@ -1,0 +1,53 @@
+//! `weir run`: the proxy in the foreground, from a configuration file. The other commands that serve end in
+//! [`serve_until_stopped`] too.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use weir_config::Config;
+use weir_config::model::Workers;
+use weir_control::Server;
+
+use crate::check;
+use crate::cli::CONFIGURATION_FILE;
+use crate::failure::Failure;
+
+/// Run the proxy in the foreground
+#[derive(Args, Debug)]
+pub(crate) struct Arguments {
+    /// Configuration file
+    #[arg(short, long, value_name = "FILE", default_value = CONFIGURATION_FILE)]
+    config: PathBuf,
+    #[command(flatten)]
+    workers: WorkerCount,
+}
+
+/// The number of worker threads, for every command that serves.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct WorkerCount {
+    /// Worker threads [default: as configured, else one per allowed core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    workers: Option<u16>,
+}
+
+impl WorkerCount {
+    /// Overrides what the configuration says.
+    pub(crate) fn apply(self, config: &mut Config) {
+        if let Some(count) = self.workers {
+            config.workers = Workers::Count(usize::from(count));
+        }
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let mut config = check::load(&arguments.config)?;
+    arguments.workers.apply(&mut config);
+    serve_until_stopped(&config)
+}
+
+/// Starts, says where it listens, serves until a signal ends it.
+pub(crate) fn serve_until_stopped(config: &Config) -> Result<(), Failure> {
+    let server = Server::start(config).map_err(Failure::RunTime)?;
+    server.announce();
+    server.run().map_err(Failure::RunTime)
+}

@@ -1,0 +1,29 @@
+//! `weir serve`: static files from a directory.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::config_text::{self, quote, quote_path};
+use crate::failure::Failure;
+use crate::run::{self, WorkerCount};
+
+/// Serve the files of a directory
+#[derive(Args, Debug)]
+pub(crate) struct Arguments {
+    /// The directory
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+    /// Address to listen on
+    #[arg(long, value_name = "ADDR", default_value = ":8000")]
+    listen: String,
+    #[command(flatten)]
+    workers: WorkerCount,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let (listen, directory) = (quote(&arguments.listen), quote_path(&arguments.directory)?);
+    let mut config = config_text::check(&format!("listen {listen} -> files {directory};"))?;
+    arguments.workers.apply(&mut config);
+    run::serve_until_stopped(&config)
+}

@@ -1,0 +1,441 @@
+//! The commands as a shell sees them: usage, exit codes, what they print, and how they take signals.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc::{Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// No command may take longer; one that does is killed, and the test fails.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn weir(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+    command.args(arguments).env("NO_COLOR", "1").env("COLUMNS", "100");
+    command
+}
+
+/// A command that runs on; killed when the test ends or takes too long.
+struct Running {
+    child: Child,
+    lines: BufReader<std::process::ChildStderr>,
+    done: Sender<()>,
+}
+
+impl Running {
+    fn start(command: &mut Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(child.stderr.take().unwrap());
+        let pid = Pid::from_child(&child);
+        let (done, watch) = channel::<()>();
+        thread::spawn(move || {
+            if watch.recv_timeout(PATIENCE) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+                let _ = kill_process(pid, Signal::KILL);
+            }
+        });
+        Self { child, lines, done }
+    }
+
+    /// The next line on standard error that has `part` in it.
+    fn line_with(&mut self, part: &str) -> String {
+        let mut seen = String::new();
+        loop {
+            let start = seen.len();
+            let read = self.lines.read_line(&mut seen).unwrap();
+            assert!(read > 0, "no line with {part:?} in:\n{seen}");
+            if seen[start..].contains(part) {
+                return seen[start..].trim_end().to_owned();
+            }
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Waits for the end: exit code, standard output, the rest of standard error.
+    fn end(mut self) -> (Option<i32>, String, String) {
+        let mut errors = String::new();
+        let mut output = String::new();
+        self.child.stdout.take().unwrap().read_to_string(&mut output).unwrap();
+        self.lines.read_to_string(&mut errors).unwrap();
+        let status = self.child.wait().unwrap();
+        (status.code(), output, errors)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = self.done.send(());
+    }
+}
+
+#[track_caller]
+fn check_failure(output: &Output, code: i32, parts: &[&str]) {
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{errors}");
+    assert!(output.stdout.is_empty(), "{}", String::from_utf8_lossy(&output.stdout));
+    for part in parts {
+        assert!(errors.contains(part), "no {part:?} in:\n{errors}");
+    }
+}
+
+/// One sentence that begins with the program's name.
+#[track_caller]
+fn check_sentence(output: &Output, code: i32, parts: &[&str]) {
+    check_failure(output, code, parts);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(errors.starts_with("weir: ") && errors.lines().count() == 1, "{errors}");
+}
+
+fn file(directory: &Path, name: &str, text: &str) -> PathBuf {
+    let path = directory.join(name);
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+fn get(address: &str, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    response
+}
+
+/// The address in `weir: listening on ADDRESS (http)`.
+fn address(line: &str) -> String {
+    line.split(' ').nth(3).unwrap().to_owned()
+}
+
+#[test]
+fn wrong_usage_is_exit_code_2() {
+    let check = |arguments: &[&str], parts: &[&str]| {
+        check_failure(&weir(arguments).output().unwrap(), 2, parts);
+    };
+    check(&[], &["Usage: weir"]);
+    check(&["fly"], &["unrecognized subcommand 'fly'"]);
+    check(&["run", "--wokers", "2"], &["'--wokers'", "'--workers'"]);
+    check(&["run", "--workers", "0"], &["0 is not in 1..=1024"]);
+    check(&["-c", "weir.conf"], &["-t"]);
+    check(&["check", "a.conf", "-c", "b.conf"], &["cannot be used with"]);
+    check(&["proxy", "--to", "127.0.0.1:3000"], &["--listen"]);
+    check(&["proxy", "--listen", ":0", "--to", "127.0.0.1:1", "--key", "k.pem"], &["--cert"]);
+    check(
+        &["proxy", "--listen", ":0", "--to", "127.0.0.1:1", "--balance", "lest_conn"],
+        &["least_conn"],
+    );
+    check(&["proxy", "--listen", ":0", "--to", "127.0.0.1:1", "--tls-min", "1.1"], &["1.2"]);
+    check(&["completion", "cmd"], &["bash"]);
+}
+
+#[test]
+fn flags_that_make_no_configuration_are_said_in_a_sentence() {
+    let check = |arguments: &[&str], parts: &[&str]| {
+        check_sentence(&weir(arguments).output().unwrap(), 2, parts);
+    };
+    check(&["proxy", "--listen", "127.0.0.1:0", "--to", "127.0.0.1"], &["127.0.0.1", "port"]);
+    check(&["proxy", "--listen", "127.0.0.1:99999", "--to", "127.0.0.1:1"], &["99999"]);
+    check(&["serve", ".", "--listen", "nonsense;"], &["nonsense;"]);
+    let format = ["--access-log", "-", "--log-format", "combind"];
+    let proxy = ["proxy", "--listen", "127.0.0.1:0", "--to", "127.0.0.1:1"];
+    check(&[&proxy[..], &format].concat(), &["combind"]);
+}
+
+#[test]
+fn help_is_as_recorded() {
+    for command in ["", "run", "proxy", "serve", "check", "demo", "completion"] {
+        let arguments = [command, "--help"];
+        let arguments =
+            arguments.iter().filter(|word| !word.is_empty()).copied().collect::<Vec<_>>();
+        let output = weir(&arguments).output().unwrap();
+        assert!(output.status.success() && output.stderr.is_empty());
+        let name = if command.is_empty() { "weir" } else { command };
+        let path = format!("{}/tests/help/{name}.txt", env!("CARGO_MANIFEST_DIR"));
+        let shown = String::from_utf8(output.stdout).unwrap();
+        if std::env::var_os("WEIR_BLESS").is_some() {
+            std::fs::write(&path, &shown).unwrap();
+        }
+        assert_eq!(
+            shown,
+            std::fs::read_to_string(&path).unwrap(),
+            "WEIR_BLESS=1 records it anew: {path}"
+        );
+    }
+}
+
+#[test]
+fn the_version_names_the_program() {
+    let output = weir(&["-V"]).output().unwrap();
+    assert_eq!(
+        String::from_utf8(output.stdout).unwrap(),
+        format!("weir {}\n", env!("CARGO_PKG_VERSION"))
+    );
+}
+
+#[test]
+fn completion_knows_commands_and_flags() {
+    for shell in ["bash", "zsh", "fish"] {
+        let output = weir(&["completion", shell]).output().unwrap();
+        assert!(output.status.success());
+        let script = String::from_utf8(output.stdout).unwrap();
+        for word in ["proxy", "check", "listen-tls", "log-format", "least_conn"] {
+            assert!(script.contains(word), "{shell}: no {word}");
+        }
+    }
+}
+
+#[test]
+fn check_says_ok_in_every_spelling() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = directory.path().join("access.log");
+    let text = format!(
+        "log access {{ to {}; }}\nlisten 127.0.0.1:8080 {{ log access; route -> 127.0.0.1:3000; }}\n",
+        log.display()
+    );
+    let path = file(directory.path(), "good.conf", &text);
+    let path = path.to_str().unwrap();
+    for arguments in [
+        &["check", path][..],
+        &["check", "-c", path],
+        &["check", "--config", path],
+        &["-t", "-c", path],
+    ] {
+        let output = weir(arguments).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("{path}: ok\n"));
+        assert_eq!(output.status.code(), Some(0));
+    }
+    assert!(!log.exists(), "a check made the log");
+}
+
+#[test]
+fn check_writes_json_that_reads_as_the_same_configuration() {
+    let directory = tempfile::tempdir().unwrap();
+    let text = "pool app { server 127.0.0.1:3000 weight=2; balance least_conn; }\nlisten 127.0.0.1:8080 -> app;\n";
+    let path = file(directory.path(), "good.conf", text);
+    let first = weir(&["check", "--json", path.to_str().unwrap()]).output().unwrap();
+    assert!(first.status.success(), "{}", String::from_utf8_lossy(&first.stderr));
+    let json = String::from_utf8(first.stdout).unwrap();
+    let value: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(value["pools"][0]["policy"], "least_conn");
+    let path = file(directory.path(), "good.json", &json);
+    let second = weir(&["check", "--json", path.to_str().unwrap()]).output().unwrap();
+    assert_eq!(String::from_utf8(second.stdout).unwrap(), json);
+}
+
+#[test]
+fn a_warning_stops_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let text = "pool unused { server 127.0.0.1:1; }\nlisten 127.0.0.1:8080 -> respond 204;\n";
+    let path = file(directory.path(), "weir.conf", text);
+    let output = weir(&["check", path.to_str().unwrap()]).output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        errors.contains("warning") && errors.contains("unused") && errors.contains(":1:"),
+        "{errors}"
+    );
+}
+
+#[test]
+fn every_error_is_shown_and_the_exit_code_is_3() {
+    let directory = tempfile::tempdir().unwrap();
+    let text = "pool app { blance least_conn; server 127.0.0.1:3000; }\nlisten 127.0.0.1:8080 -> ap;\nworkers many;\n";
+    let path = file(directory.path(), "bad.conf", text);
+    let path = path.to_str().unwrap();
+    let places = [":1:12", "did you mean `balance`", ":2:26", "`ap`", ":3:9", "3 errors"];
+    for arguments in [&["check", path][..], &["run", "-c", path], &["-t", "-c", path]] {
+        check_failure(&weir(arguments).output().unwrap(), 3, &places);
+    }
+    let missing = directory.path().join("missing.conf");
+    check_failure(
+        &weir(&["run", "-c", missing.to_str().unwrap()]).output().unwrap(),
+        3,
+        &["missing.conf"],
+    );
+}
+
+#[test]
+fn what_the_configuration_names_and_is_not_there_is_one_sentence_and_exit_code_1() {
+    let directory = tempfile::tempdir().unwrap();
+    let missing = directory.path().join("nowhere");
+    let missing = missing.to_str().unwrap();
+    let garbage = file(directory.path(), "garbage.pem", "no certificate");
+    let garbage = garbage.to_str().unwrap();
+    let check = |text: &str, parts: &[&str]| {
+        let path = file(directory.path(), "weir.conf", text);
+        let path = path.to_str().unwrap();
+        check_sentence(&weir(&["check", path]).output().unwrap(), 1, parts);
+        check_sentence(&weir(&["run", "-c", path]).output().unwrap(), 1, parts);
+    };
+    let tls = |certificate| {
+        format!("listen 127.0.0.1:0 tls {{ certificate {certificate}; route -> respond 204; }}")
+    };
+    check(&tls(missing), &[missing]);
+    check(&tls(garbage), &[garbage]);
+    check(&format!("listen 127.0.0.1:0 -> files {missing};"), &[missing]);
+    let log = format!(
+        "log a {{ to {missing}/access.log; }} listen 127.0.0.1:0 {{ log a; route -> respond 204; }}"
+    );
+    check(&log, &[missing, "access.log"]);
+}
+
+#[test]
+fn a_port_in_use_is_one_sentence_and_exit_code_1() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let check = |arguments: &[&str]| {
+        check_sentence(
+            &weir(arguments).output().unwrap(),
+            1,
+            &[&address, "listening there already"],
+        );
+    };
+    check(&["proxy", "--listen", &address, "--to", "127.0.0.1:1"]);
+    check(&["serve", ".", "--listen", &address]);
+    check(&["demo", "--once", "--listen", &address, "--listen-tls", "127.0.0.1:0"]);
+}
+
+#[test]
+fn serve_serves_a_directory_until_term() {
+    let directory = tempfile::tempdir().unwrap();
+    let odd = directory.path().join("odd; \"name\" ${HOME}");
+    std::fs::create_dir(&odd).unwrap();
+    file(&odd, "hello.txt", "hello\n");
+    let mut server = Running::start(&mut weir(&[
+        "serve",
+        odd.to_str().unwrap(),
+        "--listen",
+        "127.0.0.1:0",
+        "--workers",
+        "1",
+    ]));
+    let address = address(&server.line_with("listening on"));
+    let response = get(&address, "/hello.txt");
+    assert!(
+        response.starts_with("HTTP/1.1 200 OK\r\n") && response.ends_with("\r\n\r\nhello\n"),
+        "{response}"
+    );
+    server.signal(Signal::TERM);
+    assert_eq!(server.end().0, Some(0));
+}
+
+#[test]
+fn proxy_reaches_its_endpoint_and_writes_the_log_to_standard_output() {
+    let directory = tempfile::tempdir().unwrap();
+    file(directory.path(), "a.txt", "from the origin\n");
+    let path = directory.path().to_str().unwrap();
+    let mut origin =
+        Running::start(&mut weir(&["serve", path, "--listen", "127.0.0.1:0", "--workers", "1"]));
+    let to = address(&origin.line_with("listening on"));
+    let log = ["--access-log", "-", "--log-format", "$request_method $uri $status $pool"];
+    let proxy =
+        ["proxy", "--listen", "127.0.0.1:0", "--to", &to, "--balance", "first", "--max-conn", "5"];
+    let mut proxy = Running::start(&mut weir(&[&proxy[..], &log].concat()));
+    let address = address(&proxy.line_with("listening on"));
+    assert!(get(&address, "/a.txt").ends_with("\r\n\r\nfrom the origin\n"));
+    proxy.signal(Signal::INT);
+    let (code, output, _) = proxy.end();
+    assert_eq!((code, output.as_str()), (Some(0), "GET /a.txt 200 endpoints\n"));
+}
+
+#[test]
+fn reload_is_refused_in_words_and_service_goes_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = file(
+        directory.path(),
+        "weir.conf",
+        "workers 1;\nlisten 127.0.0.1:0 -> respond 200 \"still here\";\n",
+    );
+    let mut server = Running::start(&mut weir(&["run", "-c", path.to_str().unwrap()]));
+    let address = address(&server.line_with("listening on"));
+    for signal in [Signal::HUP, Signal::USR2] {
+        server.signal(signal);
+        server.line_with("reload is not there yet; still serving generation 1");
+        assert!(get(&address, "/").ends_with("still here"));
+    }
+    server.signal(Signal::QUIT);
+    assert_eq!(server.end().0, Some(0));
+}
+
+#[test]
+fn a_name_that_does_not_resolve_is_said_and_its_endpoint_is_not_there() {
+    let directory = tempfile::tempdir().unwrap();
+    // Longer than a label may be: no question leaves this machine.
+    let name = format!("{}.invalid", "x".repeat(64));
+    let text = format!("workers 1;\nlisten 127.0.0.1:0 -> {name}:80;\n");
+    let path = file(directory.path(), "weir.conf", &text);
+    let mut server = Running::start(&mut weir(&["run", "-c", path.to_str().unwrap()]));
+    server.line_with(&name);
+    let address = address(&server.line_with("listening on"));
+    assert!(get(&address, "/").starts_with("HTTP/1.1 503 "));
+    server.signal(Signal::TERM);
+    assert_eq!(server.end().0, Some(0));
+}
+
+#[test]
+fn a_name_that_resolves_is_there_from_the_first_request_on() {
+    let directory = tempfile::tempdir().unwrap();
+    file(directory.path(), "a.txt", "by name\n");
+    let path = directory.path().to_str().unwrap();
+    let mut origin =
+        Running::start(&mut weir(&["serve", path, "--listen", "127.0.0.1:0", "--workers", "1"]));
+    let port = address(&origin.line_with("listening on")).rsplit(':').next().unwrap().to_owned();
+    let to = format!("localhost:{port}");
+    let mut proxy = Running::start(&mut weir(&["proxy", "--listen", "127.0.0.1:0", "--to", &to]));
+    let address = address(&proxy.line_with("listening on"));
+    assert!(get(&address, "/a.txt").ends_with("by name\n"));
+}
+
+#[test]
+fn the_demonstration_shows_where_time_went_and_leaves_nothing_behind() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut command =
+        weir(&["demo", "--once", "--listen", "127.0.0.1:0", "--listen-tls", "127.0.0.1:0"]);
+    let (code, output, errors) = Running::start(command.env("TMPDIR", directory.path())).end();
+    assert_eq!(code, Some(0), "{errors}");
+    let rows: Vec<Vec<&str>> = output
+        .lines()
+        .filter(|line| line.starts_with("http"))
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    assert_eq!(rows.len(), 12, "{output}");
+    for (protocol, rows) in ["http", "https"].iter().zip(rows.chunks(6)) {
+        assert!(rows.iter().all(|row| row[0] == *protocol), "{output}");
+        let status: Vec<&str> = rows.iter().map(|row| row[2]).collect();
+        assert_eq!(status, ["200", "200", "200", "200", "200", "404"], "{output}");
+        // The fourth waits at its origin; the last never gets that far.
+        assert!(rows[3][9].parse::<u64>().unwrap() >= 30_000, "{output}");
+        assert_eq!(rows[5][3..=3], ["-"], "{output}");
+    }
+    assert_eq!(
+        std::fs::read_dir(directory.path()).unwrap().count(),
+        0,
+        "something was left behind"
+    );
+}
+
+#[test]
+fn the_demonstration_stays_up_until_it_is_interrupted() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = weir(&["demo", "--listen", "127.0.0.1:0", "--listen-tls", "127.0.0.1:0"]);
+    let mut demo = Running::start(command.env("TMPDIR", directory.path()));
+    let address = address(&demo.line_with("(http)"));
+    assert!(get(&address, "/again").contains("GET /again HTTP/1.1"));
+    demo.signal(Signal::INT);
+    let (code, output, _) = demo.end();
+    assert_eq!(code, Some(0));
+    assert!(output.contains(&format!("curl http://{address}/")), "{output}");
+    assert_eq!(
+        std::fs::read_dir(directory.path()).unwrap().count(),
+        0,
+        "something was left behind"
+    );
+}
