@@ -3,6 +3,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -24,7 +25,7 @@ use crate::stream::SimStream;
 use crate::trace::Event;
 
 /// How long a client waits for the end of a connection that was announced; more than any of the proxy's timeouts.
-const END_PATIENCE: Duration = Duration::from_secs(120);
+const END_PATIENCE: Duration = Duration::from_mins(2);
 
 /// Where the two directions of a connection meet.
 #[derive(Default)]
@@ -81,13 +82,8 @@ async fn converse(world: &World, client: &ClientPlan, plan: &ConnectionPlan, str
     let progress = Progress::default();
     let left = {
         let talk = talk(world, plan, &progress, (read, write), watch.id());
-        match plan.leaves_after_ms {
-            Some(limit) => timeout(Duration::from_millis(limit), talk).await.is_err(),
-            None => {
-                talk.await;
-                false
-            }
-        }
+        let limit = plan.leaves_after_ms.map_or(Duration::MAX, Duration::from_millis);
+        timeout(limit, talk).await.is_err()
     };
     if left {
         world.net.note(Event::ClientLeft { client: client.number });
@@ -195,10 +191,10 @@ fn request_head(request: &RequestPlan) -> String {
     let id = request.id;
     let mut head =
         format!("{} /r/{id} {version}\r\nHost: sim.test\r\nX-Sim-Id: {id}\r\n", request.method);
-    head.push_str(&format!("X-Sim-Plain: plain {id}\r\nX-Hop: private\r\n"));
+    let _ = write!(head, "X-Sim-Plain: plain {id}\r\nX-Hop: private\r\n");
     match request.body {
         BodyPlan::None => {}
-        BodyPlan::Length(bytes) => head.push_str(&format!("Content-Length: {bytes}\r\n")),
+        BodyPlan::Length(bytes) => drop(write!(head, "Content-Length: {bytes}\r\n")),
         BodyPlan::Chunked(_) => head.push_str("Transfer-Encoding: chunked\r\n"),
     }
     if request.expects {
@@ -283,14 +279,13 @@ async fn no_more(
     let extra = incoming.has_unclaimed() || {
         match timeout(patience, incoming.fill()).await {
             Ok(Ok(more)) => more,
-            Ok(Err(_)) => false,
             Err(_) if closing => {
                 world.ledger.violation(format!(
                     "the connection of request {first} was not closed as announced"
                 ));
                 false
             }
-            Err(_) => false,
+            Ok(Err(_)) | Err(_) => false,
         }
     };
     if extra && !world.transparent {
@@ -421,10 +416,10 @@ fn check_head(world: &World, request: &RequestPlan, head: &Head, status: u16) ->
     if sent.status != status {
         complain(&format!("another status than {}", sent.status));
     }
-    if let Framing::Length(length) = sent.framing {
-        if head.value("content-length") != Some(&length.to_string()) {
-            complain("another Content-Length than was sent");
-        }
+    if let Framing::Length(length) = sent.framing
+        && head.value("content-length") != Some(&length.to_string())
+    {
+        complain("another Content-Length than was sent");
     }
     Some(attempt)
 }

@@ -188,17 +188,7 @@ impl<R: AsyncRead + Unpin> Incoming<R> {
         loop {
             let pending = &self.buffer[self.start..];
             if let Some(found) = pending[scanned..].iter().position(|byte| *byte == b'\n') {
-                let line = &pending[..scanned + found];
-                let Some(line) = line.strip_suffix(b"\r") else {
-                    return malformed("line ends in a bare LF");
-                };
-                if line.iter().any(|byte| (*byte < 0x20 && *byte != b'\t') || *byte == 0x7f) {
-                    return malformed(format!(
-                        "control byte in line {:?}",
-                        String::from_utf8_lossy(line)
-                    ));
-                }
-                let text = String::from_utf8_lossy(line).into_owned();
+                let text = clean_line(&pending[..scanned + found])?;
                 self.start += scanned + found + 1;
                 return Ok(Some(text));
             }
@@ -206,10 +196,12 @@ impl<R: AsyncRead + Unpin> Incoming<R> {
             if scanned > 65_536 {
                 return malformed("line longer than 64 KiB");
             }
-            if !self.fill().await? {
-                return if self.has_unclaimed() { Err(Broken::Ended) } else { Ok(None) };
+            // `fill` may move what is pending to the front, but never drops any of it.
+            match self.fill().await? {
+                true => {}
+                false if self.has_unclaimed() => return Err(Broken::Ended),
+                false => return Ok(None),
             }
-            // `fill` may have moved what is pending to the front, but never drops any of it.
         }
     }
 
@@ -298,6 +290,15 @@ impl<R: AsyncRead + Unpin> Incoming<R> {
             }
         }
     }
+}
+
+/// The text of a line that was cut off before its LF.
+fn clean_line(line: &[u8]) -> Result<String, Broken> {
+    let Some(line) = line.strip_suffix(b"\r") else { return malformed("line ends in a bare LF") };
+    if line.iter().any(|byte| (*byte < 0x20 && *byte != b'\t') || *byte == 0x7f) {
+        return malformed(format!("control byte in line {:?}", String::from_utf8_lossy(line)));
+    }
+    Ok(String::from_utf8_lossy(line).into_owned())
 }
 
 /// Writes messages to a connection, as slowly as told.

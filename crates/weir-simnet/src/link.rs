@@ -169,21 +169,16 @@ impl Link {
         }
         let pipe = &mut self.pipes[end.index()];
         let mut count = buf.len().min(room).min(self.random.usize(1..=pipe.transfer));
-        if let Some(offset) = pipe.reset_offset {
-            let left = offset.saturating_sub(pipe.written);
-            if left < count as u64 {
-                count = left as usize;
-                self.carry(end, &buf[..count], now);
-                self.inject_reset(now);
-                return Poll::Ready(if count == 0 {
-                    Err(io::ErrorKind::ConnectionReset.into())
-                } else {
-                    Ok(count)
-                });
-            }
+        let left = pipe.reset_offset.map_or(u64::MAX, |offset| offset.saturating_sub(pipe.written));
+        let breaks = left < count as u64;
+        if breaks {
+            count = left as usize;
         }
         self.carry(end, &buf[..count], now);
-        Poll::Ready(Ok(count))
+        if breaks {
+            self.inject_reset(now);
+        }
+        Poll::Ready(if count == 0 { Err(io::ErrorKind::ConnectionReset.into()) } else { Ok(count) })
     }
 
     /// Puts bytes on their way.

@@ -1,6 +1,7 @@
 //! Strict origins: they take nothing that a proxy must not send, check every body byte, and answer as their
 //! [`Behaviour`] says, badly where it says so. They share no code with the product's parser.
 
+use std::fmt::Write as _;
 use std::io;
 use std::rc::Rc;
 use std::time::Duration;
@@ -238,7 +239,7 @@ async fn respond(world: &World, order: &Order, writer: &mut Writer) -> io::Resul
     match behaviour.misdeed {
         Some(Misdeed::ClosesSilently) => return Ok(Next::Close),
         Some(Misdeed::Hangs) => {
-            sleep(Duration::from_secs(300)).await;
+            sleep(Duration::from_mins(5)).await;
             return Ok(Next::Close);
         }
         Some(Misdeed::ClosesInHead) => {
@@ -281,12 +282,12 @@ fn response_head(order: &Order, old: bool) -> String {
     let (behaviour, id) = (&order.behaviour, order.id);
     let mut head =
         format!("HTTP/1.1 {} Sim\r\nX-Sim-Id: {id}/{}\r\n", behaviour.status, order.attempt);
-    head.push_str(&format!("X-Sim-Plain: plain {id}\r\nX-Hop: private\r\n"));
+    let _ = write!(head, "X-Sim-Plain: plain {id}\r\nX-Hop: private\r\n");
     match framing_for(order, old) {
-        Framing::Length(bytes) => head.push_str(&format!("Content-Length: {bytes}\r\n")),
+        Framing::Length(bytes) => drop(write!(head, "Content-Length: {bytes}\r\n")),
         Framing::Chunked => head.push_str("Transfer-Encoding: chunked\r\n"),
         Framing::Empty if order.method == "HEAD" && behaviour.status != 204 => {
-            head.push_str("Content-Length: 321\r\n")
+            head.push_str("Content-Length: 321\r\n");
         }
         Framing::Empty | Framing::UntilClose => {}
     }
@@ -336,7 +337,7 @@ async fn send_body(
             return Ok(Next::Close);
         }
         Some(Misdeed::HangsInBody(_)) => {
-            sleep(Duration::from_secs(300)).await;
+            sleep(Duration::from_mins(5)).await;
             return Ok(Next::Close);
         }
         _ => {}

@@ -1,8 +1,9 @@
 //! Runs seeds: builds the network, the origins, the device under test and the clients in one runtime whose clock is
 //! virtual, waits until everything is over, and lets the checkers look.
 
-use std::io::Write as _;
+use std::fmt::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,12 +15,12 @@ use tokio::time::{sleep, timeout};
 use weir_proxy::net::PeerAddress;
 
 use crate::check::{Rules, check};
+use crate::client;
 use crate::ledger::{Ledger, Outcome};
 use crate::net::{Side, SimListener, SimNet};
 use crate::origin::{World, serve};
 use crate::plan::Plan;
 use crate::trace::Event;
-use crate::{client, plan};
 
 /// Where a device is to work.
 pub struct Site {
@@ -194,20 +195,14 @@ pub fn run_seeds(
     let next = AtomicU64::new(0);
     let reports = Mutex::new(Vec::new());
     let threads = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                while let Some(seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed) as usize) {
-                    let plan: plan::Plan = draw(*seed);
-                    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-                        run_seed(&plan, device)
-                    }));
-                    let report = result.unwrap_or_else(|_| panicked(*seed));
-                    reports.lock().expect("no holder panics").push(report);
-                }
-            });
+    let work = || {
+        while let Some(seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed) as usize) {
+            let run = AssertUnwindSafe(|| run_seed(&draw(*seed), device));
+            let report = catch_unwind(run).unwrap_or_else(|_| panicked(*seed));
+            reports.lock().expect("no holder panics").push(report);
         }
-    });
+    };
+    std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
     let mut reports = reports.into_inner().expect("no holder panics");
     reports.sort_by_key(|report| report.seed);
     complain(&reports, replay);
@@ -226,16 +221,14 @@ fn complain(reports: &[Report], replay: &str) {
     let Some(easiest) = failed.iter().min_by_key(|report| report.events) else { return };
     let mut text = format!("{} of {} seeds broke a law\n", failed.len(), reports.len());
     for report in failed.iter().take(20) {
-        text.push_str(&format!("seed {} ({} events):\n", report.seed, report.events));
+        let _ = writeln!(text, "seed {} ({} events):", report.seed, report.events);
         for violation in report.violations.iter().take(6) {
-            text.push_str(&format!("    {violation}\n"));
+            let _ = writeln!(text, "    {violation}");
         }
     }
-    text.push_str(&format!("replay the easiest: WEIR_SEED={} {replay}\n", easiest.seed));
-    if let Some(path) = std::env::var_os("WEIR_TRACE")
-        && let Ok(mut file) = std::fs::File::create(path)
-    {
-        let _ = file.write_all(easiest.trace.as_bytes());
+    let _ = writeln!(text, "replay the easiest: WEIR_SEED={} {replay}", easiest.seed);
+    if let Some(path) = std::env::var_os("WEIR_TRACE") {
+        let _ = std::fs::write(path, &easiest.trace);
     }
     panic!("{text}");
 }

@@ -19,6 +19,7 @@ pub enum End {
 
 impl End {
     /// The end at the other side.
+    #[must_use]
     pub fn other(self) -> Self {
         match self {
             Self::Connector => Self::Acceptor,

@@ -69,14 +69,16 @@ impl Device for Relay {
     }
 
     fn start(&self, site: Site) -> Box<dyn Running> {
-        spawn_local(async move {
-            loop {
-                if let Ok((accepted, _)) = site.net.accept(&site.listener).await {
-                    spawn_local(relay(site.net.clone(), accepted, site.endpoints[0]));
-                }
-            }
-        });
+        spawn_local(accept_all(site));
         Box::new(Nothing)
+    }
+}
+
+async fn accept_all(site: Site) {
+    loop {
+        if let Ok((accepted, _)) = site.net.accept(&site.listener).await {
+            spawn_local(relay(site.net.clone(), accepted, site.endpoints[0]));
+        }
     }
 }
 
