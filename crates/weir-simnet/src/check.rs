@@ -7,12 +7,15 @@ use crate::http::Broken;
 use crate::ledger::{Answer, Book, Outcome, Record};
 use crate::malformed::{self, MARKER, Wrong};
 use crate::origin::World;
+use crate::run::LogLine;
 
 /// What the device under test promises.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
     /// It passes bytes on as they are (or is not there at all): it refuses nothing, and answers nothing itself.
     pub transparent: bool,
+    /// It takes a client's half-close before the response for leaving, as nginx does (499).
+    pub half_close_leaves: bool,
     /// Attempts it may make for a request that may be repeated.
     pub attempts: usize,
     /// Body bytes of one request, or of its response, that may be on their way: buffers and both windows.
@@ -27,6 +30,7 @@ impl Default for Rules {
     fn default() -> Self {
         Self {
             transparent: false,
+            half_close_leaves: false,
             attempts: 8,
             held_bytes: 512 * 1024,
             settle_seconds: 1_200,
@@ -93,6 +97,7 @@ fn judge(world: &World, rules: &Rules, record: &Record) -> Option<String> {
             let excused = link_faulted
                 || record.plan.malformed.is_some()
                 || answered_early(record)
+                || (rules.half_close_leaves && record.plan.half_closes)
                 || (rules.transparent && world.plan.profile.upstream_trouble());
             (!excused).then(|| format!("no response and no cause ({broken:?})"))
         }
@@ -228,4 +233,55 @@ fn bytes_upstream(world: &World, rules: &Rules, book: &Book) -> Vec<String> {
         }
     }
     wrong
+}
+
+/// Law 1 from the other side: the device wrote each exchange down once, with what its client got.
+pub(crate) fn check_log(world: &World, log: &[LogLine]) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let book = world.ledger.book();
+    for record in book.records.values() {
+        let id = record.plan.id;
+        let lines: Vec<&LogLine> = log.iter().filter(|line| line.id == Some(id)).collect();
+        let understood =
+            record.plan.malformed.is_none_or(|index| malformed::wrong(index) == Wrong::Body);
+        let (least, most) = match &record.outcome {
+            _ if !understood => (0, 0),
+            Outcome::Unsent => (0, 0),
+            Outcome::Answered(answer) if answer.status != 408 => (1, 1),
+            _ => (usize::from(!record.arrivals.is_empty()), 1),
+        };
+        if !(least..=most).contains(&lines.len()) {
+            wrong.push(format!(
+                "law 1: request {id} is in the log {} times: {lines:?}",
+                lines.len()
+            ));
+        }
+        if let (Outcome::Answered(answer), [line]) = (&record.outcome, lines.as_slice()) {
+            wrong.extend(compare(record, answer, line));
+        }
+    }
+    let internal = log.iter().filter(|line| line.cause == "internal");
+    wrong.extend(internal.map(|line| format!("a bug of the device's own: {line:?}")));
+    wrong
+}
+
+fn compare(record: &Record, answer: &Answer, line: &LogLine) -> Option<String> {
+    let id = record.plan.id;
+    if line.status != answer.status {
+        return Some(format!(
+            "law 1: request {id} was answered with {}, the log says {}",
+            answer.status, line.status
+        ));
+    }
+    let complete = line.cause == "complete";
+    if complete && answer.attempt.is_none() {
+        return Some(format!("law 1: the log calls the proxy's own {} complete", answer.status));
+    }
+    if !complete && answer.attempt.is_some() && answer.broken.is_none() && !record.plan.old {
+        return Some(format!(
+            "law 1: request {id} was answered whole, the log says {}",
+            line.cause
+        ));
+    }
+    None
 }

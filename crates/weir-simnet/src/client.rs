@@ -242,6 +242,8 @@ async fn send_body(
 enum After {
     More,
     Over,
+    /// The connection broke, or is in no state to be read on.
+    Dead,
 }
 
 async fn receive_all(
@@ -253,18 +255,19 @@ async fn receive_all(
     let mut after = After::More;
     for (index, request) in plan.requests.iter().enumerate() {
         after = receive(world, request, index, progress, incoming).await;
-        if after == After::Over {
+        if after != After::More {
             break;
         }
         progress.answered.set(index + 1);
         progress.tell();
     }
-    let closing = after == After::Over;
-    if closing {
+    if after != After::More {
         progress.over.set(true);
         progress.tell();
     }
-    no_more(world, plan, incoming, closing).await;
+    if after != After::Dead {
+        no_more(world, plan, incoming, after == After::Over).await;
+    }
 }
 
 /// Nothing may follow the last response; after one that closes, the end of the connection must.
@@ -309,7 +312,7 @@ async fn receive(
                 if index < progress.started.get() {
                     progress.outcome(request, Outcome::Unanswered(ended.err()));
                 }
-                return After::Over;
+                return After::Dead;
             }
         };
         match head.status() {
@@ -324,7 +327,7 @@ async fn receive(
             Ok(status) => break (head, status),
             Err(broken) => {
                 progress.outcome(request, Outcome::Unanswered(Some(broken)));
-                return After::Over;
+                return After::Dead;
             }
         }
     };
@@ -355,7 +358,7 @@ async fn final_response(
         Ok(framing) => framing,
         Err(broken) => {
             progress.outcome(request, Outcome::Unanswered(Some(broken)));
-            return After::Over;
+            return After::Dead;
         }
     };
     let mut checked = Checked::new(response_tag(id, attempt.unwrap_or(0)));
@@ -373,14 +376,18 @@ async fn final_response(
     }
     let (bytes, until_close) = (checked.bytes, framing == Framing::UntilClose);
     world.net.note(Event::Outcome { id, status, bytes, whole: result.is_ok() });
-    let closes = result.is_err()
-        || until_close
+    let dead = result.is_err();
+    let closes = until_close
         || head.connection_has("close")
         || request.malformed.is_some()
         || (request.old && !head.connection_has("keep-alive"));
     let answer = Answer { status, attempt, bytes, broken: result.err(), until_close };
     progress.outcome(request, Outcome::Answered(answer));
-    if closes { After::Over } else { After::More }
+    match (dead, closes) {
+        (true, _) => After::Dead,
+        (false, true) => After::Over,
+        (false, false) => After::More,
+    }
 }
 
 /// Compares a head with what its origin sent; the attempt that it belongs to, `None` for the proxy's own.

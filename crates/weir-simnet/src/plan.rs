@@ -190,6 +190,8 @@ pub(crate) struct RequestPlan {
     pub(crate) close: bool,
     pub(crate) think_ms: u64,
     pub(crate) chunk: usize,
+    /// Its client closes its direction after the last request of the connection.
+    pub(crate) half_closes: bool,
     /// Index of a malformed vector that is sent instead.
     pub(crate) malformed: Option<usize>,
 }
@@ -256,12 +258,16 @@ fn connection(
             last.method = "POST";
         }
     }
+    let half_closes = happens(random, profile.half_closes);
+    for request in &mut requests {
+        request.half_closes = half_closes;
+    }
     ConnectionPlan {
         pipelines: !old && random.u32(0..4) == 0,
         write_pace: slow(random),
         read_pace: slow(random),
         leaves_after_ms: happens(random, profile.leaves).then(|| log_uniform(random, &(0..=2_000))),
-        half_closes: happens(random, profile.half_closes),
+        half_closes,
         requests,
     }
 }
@@ -287,6 +293,7 @@ fn request(random: &mut Rng, old: bool, scale: Scale, next_id: &mut u64) -> Requ
         close: false,
         think_ms: if random.u32(0..3) == 0 { log_uniform(random, &(0..=4_000)) } else { 0 },
         chunk: 1 + bytes as usize / 100 + log_uniform(random, &(0..=30_000)) as usize,
+        half_closes: false,
         malformed: None,
     }
 }

@@ -14,7 +14,7 @@ use tokio::task::{JoinHandle, spawn_local};
 use tokio::time::{sleep, timeout};
 use weir_proxy::net::PeerAddress;
 
-use crate::check::{Rules, check};
+use crate::check::{Rules, check, check_log};
 use crate::client;
 use crate::ledger::{Ledger, Outcome};
 use crate::net::{Side, SimListener, SimNet};
@@ -52,6 +52,22 @@ pub trait Running {
 
     /// Tasks it has when idle.
     fn tasks(&self) -> usize;
+
+    /// What it wrote down, a line for each exchange; `None` when it keeps no log.
+    fn log(&self) -> Option<Vec<LogLine>> {
+        None
+    }
+}
+
+/// A line of a device's log.
+#[derive(Clone, Debug)]
+pub struct LogLine {
+    /// The request's id, when its head was understood.
+    pub id: Option<u64>,
+    /// Status sent; 0 when none was.
+    pub status: u16,
+    /// Why the exchange ended.
+    pub cause: String,
 }
 
 /// How a run ended.
@@ -120,6 +136,9 @@ async fn scenario(plan: Rc<Plan>, device: Option<&dyn Device>) -> Report {
     sleep(Duration::from_secs(rules.idle_seconds)).await;
     violations.extend(idle_state(&world, running.as_deref()));
     violations.extend(check(&world, &rules));
+    if let Some(log) = running.as_ref().and_then(|running| running.log()) {
+        violations.extend(check_log(&world, &log));
+    }
     report(&world, violations)
 }
 

@@ -38,7 +38,7 @@ fn clients_and_origins_agree_without_a_proxy() {
 
 #[test]
 fn the_same_seed_gives_the_same_trace() {
-    for seed in seeds_wanted(12) {
+    for seed in seeds_wanted(12).into_iter().take(12) {
         let hashes: Vec<(u64, usize)> = (0..2)
             .map(|_| run_seed(&draw(seed), Some(&Relay)))
             .map(|report| (report.hash, report.events))
