@@ -133,14 +133,11 @@ fn judge_relayed(
                 || (rules.transparent && world.plan.profile.upstream_trouble());
             (!excused).then(|| format!("a broken response body without a cause ({broken:?})"))
         }
+        // An HTTP/1.0 client cannot be told that a body of unknown length is short.
+        None if answer.until_close && (rules.transparent || (record.plan.old && failed)) => None,
         None if answer.bytes != arrival.behaviour.bytes => {
-            // An HTTP/1.0 client cannot be told that a body of unknown length is short.
-            let unnoticeable =
-                answer.until_close && (rules.transparent || (record.plan.old && failed));
             let (got, sent) = (answer.bytes, arrival.behaviour.bytes);
-            (!unnoticeable).then(|| {
-                format!("law 8: a body of {sent} bytes ended after {got} as if it were whole")
-            })
+            Some(format!("law 8: a body of {sent} bytes ended after {got} as if it were whole"))
         }
         None if !arrival.response_whole && !answered_early(record) => {
             Some("a whole response that no origin finished".into())

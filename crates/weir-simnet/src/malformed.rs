@@ -29,7 +29,7 @@ pub(crate) fn bytes(index: usize, id: u64) -> Vec<u8> {
         format!("{head}\r\n\r\n{SMUGGLED}")
     } else if let Some(body) = BODIES.get(index - HEADS.len()) {
         format!(
-            "POST /r/{{id}} HTTP/1.1\r\nHost: sim.test\r\nX-Sim-Id: {{id}}\r\nTransfer-Encoding: chunked\r\n\r\n{body}{SMUGGLED}"
+            "POST /r/{{id}} HTTP/1.1\r\nHost: sim.test\r\nX-Sim-Id: {{id}}\r\nX-Sim-Plain: plain {{id}}\r\nTransfer-Encoding: chunked\r\n\r\n{body}{SMUGGLED}"
         )
     } else {
         format!(
