@@ -22,7 +22,7 @@ use weir_simnet::{Device, LogLine, Rules, Running, SimNet, Site};
 use weir_stats::{LogReceiver, Message, Template, log_channel};
 
 /// The data plane.
-pub struct Weir;
+pub(crate) struct Weir;
 
 struct AtWork {
     shared: Arc<Shared>,
@@ -41,32 +41,41 @@ impl Device for Weir {
         let mut random = Rng::with_seed(site.seed ^ 0xc0f1_6000_0000_0000);
         let workers = random.usize(1..=3);
         let config = configuration(&site, &mut random);
-        let (sinks, log) = log_channel(1, 100_000);
-        let read = |path: &std::path::Path| Err(std::io::Error::other(path.display().to_string()));
-        let surroundings =
-            Surroundings { read: &read, sinks, workers, connection_cap: random.usize(1..=8) };
-        let shared =
-            compile(&config, surroundings).expect("the drawn configuration is sound").shared;
-        let (stage, watcher) = watch::channel(Stage::Running);
-        let (mailboxes, receivers): (Vec<_>, Vec<_>) =
-            (0..workers).map(|_| mpsc::unbounded_channel()).unzip();
-        let mailboxes: Arc<[mpsc::UnboundedSender<Handoff<SimNet>>]> = mailboxes.into();
-        for (number, mailbox) in receivers.into_iter().enumerate() {
-            let (shared, stage) = (shared.clone(), watcher.clone());
-            let seed = random.u64(..);
-            spawn_local(worker::run(WorkerParts {
-                number,
-                net: site.net.clone(),
-                shared,
-                mailbox,
-                seed,
-                stage,
-            }));
-        }
-        let listener = shared.listeners[0].clone();
-        spawn_local(accept(site.net, site.listener, listener, shared.clone(), mailboxes, watcher));
-        Box::new(AtWork { shared, workers, log, _stage: stage })
+        let connection_cap = random.usize(1..=8);
+        launch(site, &config, workers, connection_cap)
     }
+}
+
+/// Starts the data plane with this configuration.
+pub(crate) fn launch(
+    site: Site,
+    config: &Config,
+    workers: usize,
+    connection_cap: usize,
+) -> Box<dyn Running> {
+    let (sinks, log) = log_channel(config.logs.len(), 100_000);
+    let read = |path: &std::path::Path| Err(std::io::Error::other(path.display().to_string()));
+    let surroundings = Surroundings { read: &read, sinks, workers, connection_cap };
+    let shared = compile(config, surroundings).expect("the configuration is sound").shared;
+    let (stage, watcher) = watch::channel(Stage::Running);
+    let (mailboxes, receivers): (Vec<_>, Vec<_>) =
+        (0..workers).map(|_| mpsc::unbounded_channel()).unzip();
+    let mailboxes: Arc<[mpsc::UnboundedSender<Handoff<SimNet>>]> = mailboxes.into();
+    for (number, mailbox) in receivers.into_iter().enumerate() {
+        let (shared, stage) = (shared.clone(), watcher.clone());
+        let seed = site.seed.wrapping_mul(31).wrapping_add(number as u64);
+        spawn_local(worker::run(WorkerParts {
+            number,
+            net: site.net.clone(),
+            shared,
+            mailbox,
+            seed,
+            stage,
+        }));
+    }
+    let listener = shared.listeners[0].clone();
+    spawn_local(accept(site.net, site.listener, listener, shared.clone(), mailboxes, watcher));
+    Box::new(AtWork { shared, workers, log, _stage: stage })
 }
 
 impl Running for AtWork {
@@ -119,7 +128,8 @@ fn parse(line: &str) -> LogLine {
     LogLine { id, status, cause: parts.next().unwrap_or_default().to_owned() }
 }
 
-fn configuration(site: &Site, random: &mut Rng) -> Config {
+/// A configuration drawn for a site.
+pub(crate) fn configuration(site: &Site, random: &mut Rng) -> Config {
     let endpoints = site.endpoints.iter().enumerate();
     let endpoints = endpoints.map(|(number, address)| {
         let mut endpoint =
