@@ -7,7 +7,6 @@ use crate::http::Broken;
 use crate::ledger::{Answer, Book, Outcome, Record};
 use crate::malformed::{self, MARKER, Wrong};
 use crate::origin::World;
-use crate::run::LogLine;
 
 /// What the device under test promises.
 #[derive(Clone, Copy, Debug)]
@@ -80,7 +79,7 @@ fn attempt_failed(record: &Record, attempt: Option<u32>) -> bool {
 }
 
 /// An origin answered before it had the body, so that the rest of it may have met a closed connection.
-fn answered_early(record: &Record) -> bool {
+pub(crate) fn answered_early(record: &Record) -> bool {
     record.plan.body.bytes() > 0
         && record.arrivals.iter().any(|arrival| arrival.behaviour.early.is_some())
 }
@@ -230,55 +229,4 @@ fn bytes_upstream(world: &World, rules: &Rules, book: &Book) -> Vec<String> {
         }
     }
     wrong
-}
-
-/// Law 1 from the other side: the device wrote each exchange down once, with what its client got.
-pub(crate) fn check_log(world: &World, log: &[LogLine]) -> Vec<String> {
-    let mut wrong = Vec::new();
-    let book = world.ledger.book();
-    for record in book.records.values() {
-        let id = record.plan.id;
-        let lines: Vec<&LogLine> = log.iter().filter(|line| line.id == Some(id)).collect();
-        let understood =
-            record.plan.malformed.is_none_or(|index| malformed::wrong(index) == Wrong::Body);
-        let (least, most) = match &record.outcome {
-            _ if !understood => (0, 0),
-            Outcome::Unsent => (0, 0),
-            Outcome::Answered(answer) if answer.status != 408 => (1, 1),
-            _ => (usize::from(!record.arrivals.is_empty()), 1),
-        };
-        if !(least..=most).contains(&lines.len()) {
-            wrong.push(format!(
-                "law 1: request {id} is in the log {} times: {lines:?}",
-                lines.len()
-            ));
-        }
-        if let (Outcome::Answered(answer), [line]) = (&record.outcome, lines.as_slice()) {
-            wrong.extend(compare(record, answer, line));
-        }
-    }
-    let internal = log.iter().filter(|line| line.cause == "internal");
-    wrong.extend(internal.map(|line| format!("a bug of the device's own: {line:?}")));
-    wrong
-}
-
-fn compare(record: &Record, answer: &Answer, line: &LogLine) -> Option<String> {
-    let id = record.plan.id;
-    if line.status != answer.status {
-        return Some(format!(
-            "law 1: request {id} was answered with {}, the log says {}",
-            answer.status, line.status
-        ));
-    }
-    let complete = line.cause == "complete";
-    if complete && answer.attempt.is_none() {
-        return Some(format!("law 1: the log calls the proxy's own {} complete", answer.status));
-    }
-    if !complete && answer.attempt.is_some() && answer.broken.is_none() && !record.plan.old {
-        return Some(format!(
-            "law 1: request {id} was answered whole, the log says {}",
-            line.cause
-        ));
-    }
-    None
 }

@@ -376,7 +376,8 @@ async fn final_response(
     }
     let (bytes, until_close) = (checked.bytes, framing == Framing::UntilClose);
     world.net.note(Event::Outcome { id, status, bytes, whole: result.is_ok() });
-    let dead = result.is_err();
+    // Who refuses a head that it never got whole does not know that it was a HEAD, and may send a body.
+    let dead = result.is_err() || (request.method == "HEAD" && matches!(status, 400 | 408));
     let closes = until_close
         || head.connection_has("close")
         || request.malformed.is_some()

@@ -6,6 +6,7 @@
 
 mod behaviour;
 mod check;
+mod check_log;
 mod client;
 mod faults;
 mod http;

@@ -14,7 +14,8 @@ use tokio::task::{JoinHandle, spawn_local};
 use tokio::time::{sleep, timeout};
 use weir_proxy::net::PeerAddress;
 
-use crate::check::{Rules, check, check_log};
+use crate::check::{Rules, check};
+use crate::check_log::check_log;
 use crate::client;
 use crate::ledger::{Ledger, Outcome};
 use crate::net::{Side, SimListener, SimNet};
