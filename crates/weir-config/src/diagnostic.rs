@@ -103,7 +103,7 @@ pub struct Diagnostics {
 impl Diagnostics {
     /// Sorts by place; what has no place comes first.
     pub fn new(mut list: Vec<Diagnostic>, sources: Arc<Sources>) -> Self {
-        list.sort_by_key(|diagnostic| {
+        list.sort_by_cached_key(|diagnostic| {
             diagnostic.span.map(|span| (sources.file(span.file).name.clone(), span.start))
         });
         list.dedup_by(|a, b| a.span == b.span && a.message == b.message);

@@ -33,7 +33,7 @@ pub(crate) fn read(sources: Sources, file: FileId) -> Result<Checked, Diagnostic
         Err(error) => {
             let offset = sources.offset(file, error.line(), error.column());
             let at = offset.saturating_sub(skipped);
-            let (path, range) = places.around(at);
+            let (path, range) = if error.is_data() { places.before(at) } else { places.around(at) };
             let message = message(&error);
             let start = if error.is_data() { range.start } else { at };
             let end = if error.is_data() { range.end } else { (at + 1).min(text.len()) };

@@ -11,6 +11,9 @@ use crate::source::{FileId, Span};
 /// Looks an environment variable up.
 pub type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
 
+/// Said of a quote without an end; what follows it is not what was meant.
+pub(crate) const UNCLOSED_QUOTE: &str = "this quote is never closed";
+
 /// A piece of text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Token {
@@ -46,6 +49,8 @@ pub struct Word {
     pub verbatim: Option<usize>,
     /// Whether a variable was put in.
     pub expanded: bool,
+    /// Whether a variable or quote in it was reported: what it says is not worth a second message.
+    pub broken: bool,
 }
 
 impl Word {
@@ -108,6 +113,7 @@ struct Draft {
     bare: Option<usize>,
     changed: bool,
     expanded: bool,
+    broken: bool,
 }
 
 impl Lexer<'_> {
@@ -142,8 +148,14 @@ impl Lexer<'_> {
 
     fn word(&mut self) {
         let start = self.at;
-        let mut draft =
-            Draft { text: String::new(), start, bare: None, changed: false, expanded: false };
+        let mut draft = Draft {
+            text: String::new(),
+            start,
+            bare: None,
+            changed: false,
+            expanded: false,
+            broken: false,
+        };
         while let Some(character) = self.peek() {
             match character {
                 '"' | '\'' => {
@@ -167,7 +179,14 @@ impl Lexer<'_> {
         };
         let span = self.span(start, self.at);
         let bare = draft.bare.unwrap_or(draft.text.len());
-        let word = Word { text: draft.text, span, bare, verbatim, expanded: draft.expanded };
+        let word = Word {
+            text: draft.text,
+            span,
+            bare,
+            verbatim,
+            expanded: draft.expanded,
+            broken: draft.broken,
+        };
         self.tokens.push(Token { kind: TokenKind::Word(word), span });
     }
 
@@ -187,11 +206,12 @@ impl Lexer<'_> {
                 _ => self.copy(character, draft),
             }
         }
-        let mut error = Diagnostic::error(self.span(open, open + 1), "this quote is never closed")
+        let mut error = Diagnostic::error(self.span(open, open + 1), UNCLOSED_QUOTE)
             .label(format!("the text runs to the end of the file: add a closing {quote}"));
         if quote == '\'' && open > draft.start {
             error = error.help("for an apostrophe inside a word write \\'");
         }
+        draft.broken = true;
         self.errors.push(error);
     }
 
@@ -231,6 +251,7 @@ impl Lexer<'_> {
         let Some(end) = line.find('}') else {
             let error = Diagnostic::error(self.span(start, start + 2), "this `${` is never closed");
             self.errors.push(error.label("a `}` is missing on this line"));
+            draft.broken = true;
             draft.text.push_str("${");
             self.at += 2;
             return;
@@ -251,24 +272,21 @@ impl Lexer<'_> {
         if name.is_empty() || !name.bytes().all(good) || name.as_bytes()[0].is_ascii_digit() {
             let error =
                 Diagnostic::error(span, format!("`{name}` is no name of an environment variable"));
+            draft.broken = true;
             self.errors.push(
                 error.help("write `${NAME}` or `${NAME:-default}`, with the name in capitals"),
             );
             return;
         }
-        match (self.environment)(name).filter(|value| default.is_none() || !value.is_empty()) {
-            Some(value) => draft.text.push_str(&value),
-            None => match default {
-                Some(default) => draft.text.push_str(default),
-                None => self.errors.push(
-                    Diagnostic::error(
-                        span,
-                        format!("the environment variable `{name}` is not set"),
-                    )
-                    .help(format!("set it, or write a default: `${{{name}:-default}}`")),
-                ),
-            },
+        let set = (self.environment)(name).filter(|value| default.is_none() || !value.is_empty());
+        if let Some(value) = set.as_deref().or(default) {
+            draft.text.push_str(value);
+            return;
         }
+        draft.broken = true;
+        let error =
+            Diagnostic::error(span, format!("the environment variable `{name}` is not set"));
+        self.errors.push(error.help(format!("set it, or write a default: `${{{name}:-default}}`")));
     }
 
     fn copy(&mut self, character: char, draft: &mut Draft) {

@@ -48,9 +48,8 @@ fn checked(
     if sources.file(file).text.trim_start_matches('\u{feff}').trim_start().starts_with('{') {
         return json::read(sources, file);
     }
-    let (directives, mut diagnostics) = tree::parse_with_includes(&mut sources, file, environment);
-    let (config, found) = check(&sources, &directives);
-    diagnostics.extend(found);
+    let (directives, read) = tree::parse_with_includes(&mut sources, file, environment);
+    let (config, diagnostics) = check(&sources, &directives, read);
     verdict(config, diagnostics, sources)
 }
 

@@ -6,6 +6,8 @@ use std::ops::Range;
 pub(crate) struct Places {
     /// Paths and bytes; an inner value comes before the one that it is in.
     values: Vec<(String, Range<usize>)>,
+    /// Keys, with the path of the object that they are in.
+    keys: Vec<(String, Range<usize>)>,
     end: usize,
 }
 
@@ -21,12 +23,20 @@ struct Frame {
 
 impl Places {
     pub(crate) fn of(text: &str) -> Self {
-        let mut reader = Reader { text, at: 0, frames: Vec::new(), values: Vec::new() };
+        let mut reader =
+            Reader { text, at: 0, frames: Vec::new(), values: Vec::new(), keys: Vec::new() };
         reader.run();
         while let Some(frame) = reader.frames.pop() {
             reader.values.push((frame.path, frame.start..text.len()));
         }
-        Self { values: reader.values, end: text.len() }
+        Self { values: reader.values, keys: reader.keys, end: text.len() }
+    }
+
+    /// The key or plain value that ends here, where a reader stopped, or else what is around.
+    pub(crate) fn before(&self, at: usize) -> (String, Range<usize>) {
+        let ends = |(_, range): &&(String, Range<usize>)| range.end == at || range.end == at + 1;
+        let found = self.keys.iter().chain(&self.values).find(ends);
+        found.cloned().unwrap_or_else(|| self.around(at))
     }
 
     /// The innermost value that holds this byte.
@@ -61,6 +71,7 @@ struct Reader<'text> {
     at: usize,
     frames: Vec<Frame>,
     values: Vec<(String, Range<usize>)>,
+    keys: Vec<(String, Range<usize>)>,
 }
 
 impl Reader<'_> {
@@ -129,6 +140,7 @@ impl Reader<'_> {
             let text = self.text.get(start..self.at).unwrap_or_default();
             let key = serde_json::from_str(text).unwrap_or_default();
             if let Some(frame) = self.frames.last_mut() {
+                self.keys.push((frame.path.clone(), start..self.at));
                 frame.key = Some(key);
             }
         } else {

@@ -9,7 +9,8 @@ use crate::table::{self, Arrow, BlockRule, Context, Spec};
 const INTRODUCTION: &str = "\
 # Configuration
 
-This page is generated from the directive table (`make docs`): change `crates/weir-config/src/directives.rs`, not this file.
+This page is generated from the directive table: change `crates/weir-config/src/directives.rs`, not this file, and run that crate's
+tests with `WEIR_BLESS=1`.
 
 A file is made of directives: words that end with `;` or with a block in braces. `#` begins a comment. Quotes, single or
 double, hold together what has spaces, `;` or braces; in them `\\\"`, `\\'`, `\\\\`, `\\n`, `\\r` and `\\t` are escapes, and any other backslash
@@ -20,7 +21,7 @@ stays. `->` leads to a target. Options are `key=value` without spaces.
   double quotes. A value is always one word. Names with small letters, such as `${host}`, are variables of a request instead.
 - Relative paths count from the file that names them.
 - Routes are tried from top to bottom, and the first match wins.
-- A file that begins with `{` is the JSON form of the same configuration: `weir check --json FILE` prints it.
+- A file that begins with `{` is the JSON form of the same configuration.
 
 The smallest file: `listen :8080 -> 127.0.0.1:3000;`
 ";

@@ -37,17 +37,17 @@ impl Context {
         Self::Target,
     ];
 
-    /// What it is called in messages.
-    pub fn name(self) -> &'static str {
+    /// Where that is, in messages.
+    pub fn place(self) -> &'static str {
         match self {
-            Self::Top => "the top level",
-            Self::Log => "`log`",
-            Self::Pool => "`pool`",
-            Self::Listen => "`listen`",
-            Self::Host => "`host`",
-            Self::Route => "a route's block",
-            Self::Condition => "a condition",
-            Self::Target => "a target",
+            Self::Top => "at the top level",
+            Self::Log => "in `log`",
+            Self::Pool => "in `pool`",
+            Self::Listen => "in `listen`",
+            Self::Host => "in `host`",
+            Self::Route => "in a route's block",
+            Self::Condition => "in a condition",
+            Self::Target => "in a target",
         }
     }
 }

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::diagnostic::Diagnostic;
-use crate::lexer::{Environment, Token, TokenKind, Word, lex};
+use crate::lexer::{Environment, Token, TokenKind, UNCLOSED_QUOTE, Word, lex};
 use crate::source::{FileId, Sources, Span};
 
 /// Blocks within blocks.
@@ -61,12 +61,18 @@ pub fn parse(
     environment: Environment<'_>,
 ) -> (Vec<Directive>, Vec<Diagnostic>) {
     let (tokens, errors) = lex(&sources.file(file).text, file, environment);
+    let read = errors.len();
     let mut parser =
         Parser { errors, frames: Vec::new(), directives: Vec::new(), words: Vec::new() };
     for token in tokens {
         parser.token(token);
     }
-    parser.finish()
+    let (directives, mut errors) = parser.finish();
+    // After a quote without an end, braces and semicolons are not where they were meant to be.
+    if errors.iter().any(|error| error.message == UNCLOSED_QUOTE) {
+        errors.truncate(read);
+    }
+    (directives, errors)
 }
 
 /// A block that is still open; below the deepest one allowed, only its brace is kept.

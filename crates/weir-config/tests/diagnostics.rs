@@ -45,7 +45,7 @@ fn reports_are_as_written_down() {
         let mut after = String::new();
         for (title, text, expected) in sections(&before) {
             let found = report(&text);
-            after += &format!("=== {title}\n{text}--- report\n{found}");
+            after.extend(["=== ", &title, "\n", &text, "--- report\n", &found]);
             cases += 1;
             if found != expected {
                 wrong.push(format!("{title}\nexpected:\n{expected}\nfound:\n{found}"));

@@ -191,22 +191,34 @@ fn or_binds_less_than_what_stands_side_by_side() {
 
 #[test]
 fn rules_that_grow_without_bound_are_refused() {
-    let mut text = String::from("rule r0 { path /x }\n");
-    for number in 1..40 {
-        text += &format!("rule r{number} {{ rule r{0} or rule r{0} }}\n", number - 1);
-    }
-    text += "listen :80 { route rule r39 -> 10.0.0.1:80; }";
+    let rule = |number: usize| format!("rule r{number} {{ rule r{0} or rule r{0} }}\n", number - 1);
+    let rules: String = (1..40).map(rule).collect();
+    let text =
+        format!("rule r0 {{ path /x }}\n{rules}listen :80 {{ route rule r39 -> 10.0.0.1:80; }}");
     let error = parse_str("x", &text).unwrap_err();
     assert!(error.to_string().contains("more than 10000 conditions"), "{error}");
 }
 
 #[test]
+fn rules_that_name_rules_without_end_are_refused() {
+    let rule = |number: usize| format!("rule r{number} {{ not rule r{} }}\n", number + 1);
+    let chain = |length: usize| {
+        let rules: String = (0..length).map(rule).collect();
+        format!(
+            "{rules}rule r{length} {{ path /x }}\nlisten :80 {{ route rule r0 -> 10.0.0.1:80; }}"
+        )
+    };
+    let deep = config(&chain(49));
+    assert_eq!(from_json(&to_json(&deep)).unwrap(), deep);
+    let error = parse_str("x", &chain(20_000)).unwrap_err();
+    assert!(error.to_string().contains("deeper than 50"), "{error}");
+}
+
+#[test]
 fn ten_thousand_routes_are_read() {
-    let mut text = String::from("pool app { server 10.0.0.1:80; }\nlisten :80 {\n");
-    for number in 0..10_000 {
-        text += &format!("route path /p{number}/* header X-A=b -> app;\n");
-    }
-    text += "}";
+    let route = |number: usize| format!("route path /p{number}/* header X-A=b -> app;\n");
+    let routes: String = (0..10_000).map(route).collect();
+    let text = format!("pool app {{ server 10.0.0.1:80; }}\nlisten :80 {{\n{routes}}}");
     assert_eq!(config(&text).listeners[0].default.len(), 10_000);
 }
 

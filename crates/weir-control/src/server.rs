@@ -150,12 +150,20 @@ impl Server {
     /// One sentence, when a worker had to be left behind.
     pub fn stop(mut self) -> Result<(), String> {
         self.running.drain(self.shutdown_timeout);
+        match requests_running(&self.running) {
+            0 => {}
+            1 => tell("stopping: 1 request is still running; a second signal ends it"),
+            number => tell(&format!(
+                "stopping: {number} requests are still running; a second signal ends them"
+            )),
+        }
         let deadline = Instant::now() + self.shutdown_timeout;
         let finished =
             self.runtime.block_on(wait_for_end(&self.running, &mut self.signals, deadline));
-        let unfinished = requests_running(&self.running);
-        if unfinished > 0 {
-            tell(&format!("{unfinished} requests were cut off by the stop"));
+        match requests_running(&self.running) {
+            0 => {}
+            1 => tell("1 request was cut off"),
+            number => tell(&format!("{number} requests were cut off")),
         }
         match finished {
             Finished::Yes => self.running.join(),

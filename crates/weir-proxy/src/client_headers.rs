@@ -10,7 +10,8 @@ use std::net::IpAddr;
 use weir_wire::{Header, Known, encode};
 
 use crate::client_address::PeerTrust;
-use crate::forward::UpstreamHead;
+use crate::edits::same_name;
+use crate::forward::{UpstreamHead, write_sound};
 
 /// Whether a received line of this name does not go up as it came.
 #[inline]
@@ -21,13 +22,20 @@ pub(crate) fn replaces(input: &UpstreamHead<'_>, header: &Header) -> bool {
         }
         Known::Forwarded => input.trust == PeerTrust::Untrusted || input.forwarded.forwarded,
         Known::XForwardedPort | Known::XRealIp => input.trust == PeerTrust::Untrusted,
-        Known::Other => {
-            let prefix = header.name.of(input.bytes).get(..PREFIX.len());
-            prefix.is_some_and(|prefix| prefix.eq_ignore_ascii_case(PREFIX))
-                && input.trust == PeerTrust::Untrusted
-        }
+        Known::Other => replaces_other(input.trust, header.name.of(input.bytes)),
         _ => false,
     }
+}
+
+/// An `X_Forwarded_For` is dropped whoever sends it: no honest proxy does, and an application behind CGI's naming could not tell it
+/// from the real one.
+fn replaces_other(trust: PeerTrust, name: &[u8]) -> bool {
+    if !matches!(name.first(), Some(b'x' | b'X')) {
+        return false;
+    }
+    let prefix = name.get(..PREFIX.len()).unwrap_or_default();
+    let claims = same_name(prefix, PREFIX) || same_name(name, b"x-real-ip");
+    claims && (trust == PeerTrust::Untrusted || name.contains(&b'_'))
 }
 
 const PREFIX: &[u8] = b"x-forwarded-";
@@ -85,7 +93,7 @@ fn write_kept(
     }
     let value = believed(input, known).next().unwrap_or(ours);
     if !value.is_empty() {
-        encode::header(out, name, value);
+        write_sound(name, value, out);
     }
 }
 

@@ -28,7 +28,7 @@ use crate::limits::{HOT_LINGER, LINGERING_BYTES, LINGERING_CLOSE};
 use crate::net::{Net, PeerAddress};
 use crate::shared::Listener;
 use crate::transport::Transport;
-use crate::worker::Worker;
+use crate::worker::{Worker, WorkerLoad};
 
 /// A client connection between and during exchanges.
 pub(crate) struct Connection<N: Net> {
@@ -119,6 +119,22 @@ async fn open<N: Net>(
     Some(Connection { client, alarm, peer, handshake, since, began, served: 0 })
 }
 
+/// Counts an exchange as running, also when it ends by a panic or with its worker.
+struct Busy<'a>(&'a WorkerLoad);
+
+impl<'a> Busy<'a> {
+    fn new(load: &'a WorkerLoad) -> Self {
+        load.busy.fetch_add(1, Ordering::Relaxed);
+        Self(load)
+    }
+}
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.0.busy.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// How the hot part of a connection's life ended.
 enum Hot {
     /// Nothing came for a while.
@@ -182,11 +198,10 @@ impl<N: Net> Connection<N> {
         mut first_byte: Instant,
     ) -> Hot {
         loop {
-            let load = &scope.worker.load;
-            load.busy.fetch_add(1, Ordering::Relaxed);
             self.served += 1;
+            let busy = Busy::new(&scope.worker.load);
             let next = exchange::run(scope, self, work, first_byte).await;
-            load.busy.fetch_sub(1, Ordering::Relaxed);
+            drop(busy);
             match next {
                 Next::KeepAlive => {}
                 Next::Close => return Hot::Ended,

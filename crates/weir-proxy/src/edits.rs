@@ -78,7 +78,7 @@ impl Edits {
     #[inline]
     pub(crate) fn drops(&self, name: &[u8]) -> bool {
         self.lengths & length_bit(name) != 0
-            && self.dropped.iter().any(|other| other.eq_ignore_ascii_case(name))
+            && self.dropped.iter().any(|other| same_name(other, name))
     }
 
     /// Appends the lines that were set and added.
@@ -149,6 +149,13 @@ fn write_varying(name: &str, template: &Template, entry: &Entry<'_>, out: &mut V
 pub(crate) fn uses_captures(template: &Template) -> bool {
     let is_capture = |name: &str| matches!(name.as_bytes(), [b'$', b'1'..=b'9']);
     template.variables().any(|variable| is_capture(&variable.to_string()))
+}
+
+/// Whether two header names are one to an application: in any case, and with `_` for `-`, because CGI and its heirs see both as
+/// `HTTP_X_USER`. Else a client could slip an `X_User` past a `header set X-User`.
+pub(crate) fn same_name(name: &[u8], other: &[u8]) -> bool {
+    let plain = |byte: &u8| if *byte == b'_' { b'-' } else { byte.to_ascii_lowercase() };
+    name.len() == other.len() && name.iter().map(plain).eq(other.iter().map(plain))
 }
 
 fn length_bit(name: &[u8]) -> u64 {
@@ -242,7 +249,9 @@ mod tests {
             &[set("Server", "x"), remove("X-Powered-By"), add("Via", "y")],
         );
         let edits = edits.unwrap();
-        assert!(edits.drops(b"server") && edits.drops(b"x-powered-BY"));
+        assert!(
+            edits.drops(b"server") && edits.drops(b"x-powered-BY") && edits.drops(b"X_Powered_By")
+        );
         assert!(!edits.drops(b"via") && !edits.drops(b"origin") && !edits.drops(b""));
         assert!(!Edits::default().drops(b"server"));
     }

@@ -9,7 +9,7 @@ use tokio::io::AsyncRead;
 use tokio::time::Instant;
 use weir_balance::Slot;
 use weir_stats::{Cause, Micros, Times};
-use weir_wire::{HeadLimits, RequestHead, ResponseHead};
+use weir_wire::{HeadLimits, Method, RequestHead, ResponseHead};
 
 use crate::alarm::{Elapsed, before};
 use crate::attempt;
@@ -335,6 +335,10 @@ async fn answer<N: Net>(
     route: &CompiledRoute,
 ) -> Result<Next, Ended> {
     match &route.action {
+        // We are nobody's forward proxy: a tunnel to wherever the client says is not ours to open.
+        CompiledAction::Pool(_) if work.request.method == Method::Connect => {
+            Err(Ended::Refused(Refusal { cause: Cause::BadRequest, status: 405 }))
+        }
         CompiledAction::Pool(pool) => {
             attempt::proxy(scope, connection, work, facts, (route, *pool)).await
         }

@@ -10,7 +10,7 @@ use weir_wire::{Header, Known, RequestHead, ResponseHead, TargetForm, Version, e
 
 use crate::client_address::PeerTrust;
 use crate::client_headers;
-use crate::edits::Edits;
+use crate::edits::{Edits, same_name};
 
 /// How the next hop learns where the body ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,14 +76,14 @@ pub fn write_request_head(input: &UpstreamHead<'_>, out: &mut Vec<u8>) {
     for header in head.forwarded(bytes) {
         let name = header.name.of(bytes);
         let stays = client_headers::replaces(input, header) || input.edits.drops(name);
-        if !stays && !name.eq_ignore_ascii_case(id_header.as_bytes()) {
+        if !stays && !same_name(name, id_header.as_bytes()) {
             lines.push(header, out);
         }
     }
     lines.flush(out);
     client_headers::write(input, out);
     if !id_header.is_empty() && !input.edits.drops(id_header.as_bytes()) {
-        encode::header(out, id_header.as_bytes(), input.entry.request_id.as_bytes());
+        write_sound(id_header.as_bytes(), input.entry.request_id.as_bytes(), out);
     }
     input.edits.write(input.entry, out);
     match input.framing {
@@ -132,10 +132,10 @@ pub fn write_response_head(input: &DownstreamHead<'_>, out: &mut Vec<u8>) {
     }
     lines.flush(out);
     if !dated && !input.edits.drops(b"date") && head.status >= 200 {
-        encode::header(out, b"Date", input.date);
+        write_sound(b"Date", input.date, out);
     }
     if !id_header.is_empty() && !input.edits.drops(id_header.as_bytes()) {
-        encode::header(out, id_header.as_bytes(), input.entry.request_id.as_bytes());
+        write_sound(id_header.as_bytes(), input.entry.request_id.as_bytes(), out);
     }
     input.edits.write(input.entry, out);
     match (input.framing, head.content_length) {
@@ -208,10 +208,22 @@ fn write_connection(line: ConnectionLine, (bytes, headers): (&[u8], &[Header]), 
         ConnectionLine::Upgrade => {
             out.extend_from_slice(b"Connection: Upgrade\r\n");
             for header in headers.iter().filter(|header| header.known == Known::Upgrade) {
-                encode::header(out, b"Upgrade", header.value.of(bytes));
+                write_sound(b"Upgrade", header.value.of(bytes), out);
             }
         }
     }
+}
+
+/// A line whose value is ours or from a parsed head, and so can hold no line end.
+pub(crate) fn write_sound(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
+    debug_assert!(
+        !value.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0)),
+        "a value that ends its line"
+    );
+    out.extend_from_slice(name);
+    out.extend_from_slice(b": ");
+    out.extend_from_slice(value);
+    out.extend_from_slice(b"\r\n");
 }
 
 /// Copies lines of a parsed head as they came; neighbours go in one piece.

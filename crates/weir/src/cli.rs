@@ -16,6 +16,7 @@ const LONG_VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\nTLS: rustls wit
 /// Load balancer and reverse proxy for HTTP/1.1 and TLS.
 #[derive(Debug, Parser)]
 #[command(name = "weir", version, long_version = LONG_VERSION, arg_required_else_help = true)]
+#[command(args_conflicts_with_subcommands = true)]
 #[command(after_help = "Exit codes: 0 ok, 1 run-time failure, 2 usage, 3 configuration rejected.")]
 pub(crate) struct Cli {
     #[command(subcommand)]

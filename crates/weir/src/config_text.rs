@@ -50,15 +50,14 @@ mod tests {
             "#",
             "\\${X}",
             "a\nb",
+            "k=v",
         ] {
-            let text = format!("listen 127.0.0.1:1 -> respond 200 {};", quote(word));
-            let config = check(&text).unwrap();
-            let json = weir_config::to_json(&config);
+            let path = format!("/{word}");
+            let text = format!("listen 127.0.0.1:1 -> files {};", quote(&path));
+            let json = weir_config::to_json(&check(&text).unwrap());
             let written: serde_json::Value = serde_json::from_str(&json).unwrap();
-            let body = &written["listeners"][0]["default"][0]["action"]["respond"]["body"];
             assert_eq!(
-                body.as_str().map(|body| body.replace("$$", "$")).as_deref(),
-                Some(word),
+                written["listeners"][0]["default"][0]["action"]["files"]["root"], path,
                 "{text}"
             );
         }

@@ -3,15 +3,15 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::sync::mpsc::{Sender, channel};
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
 /// No command may take longer; one that does is killed, and the test fails.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 fn weir(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
@@ -22,7 +22,8 @@ fn weir(arguments: &[&str]) -> Command {
 /// A command that runs on; killed when the test ends or takes too long.
 struct Running {
     child: Child,
-    lines: BufReader<std::process::ChildStderr>,
+    lines: BufReader<ChildStderr>,
+    seen: Vec<String>,
     done: Sender<()>,
 }
 
@@ -33,23 +34,23 @@ impl Running {
         let pid = Pid::from_child(&child);
         let (done, watch) = channel::<()>();
         thread::spawn(move || {
-            if watch.recv_timeout(PATIENCE) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+            if watch.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
                 let _ = kill_process(pid, Signal::KILL);
             }
         });
-        Self { child, lines, done }
+        Self { child, lines, seen: Vec::new(), done }
     }
 
-    /// The next line on standard error that has `part` in it.
+    /// The first line on standard error that has `part` in it, now or later.
     fn line_with(&mut self, part: &str) -> String {
-        let mut seen = String::new();
         loop {
-            let start = seen.len();
-            let read = self.lines.read_line(&mut seen).unwrap();
-            assert!(read > 0, "no line with {part:?} in:\n{seen}");
-            if seen[start..].contains(part) {
-                return seen[start..].trim_end().to_owned();
+            if let Some(line) = self.seen.iter().find(|line| line.contains(part)) {
+                return line.clone();
             }
+            let mut line = String::new();
+            let read = self.lines.read_line(&mut line).unwrap();
+            assert!(read > 0, "no line with {part:?} in {:#?}", self.seen);
+            self.seen.push(line.trim_end().to_owned());
         }
     }
 
@@ -359,6 +360,7 @@ fn reload_is_refused_in_words_and_service_goes_on() {
     for signal in [Signal::HUP, Signal::USR2] {
         server.signal(signal);
         server.line_with("reload is not there yet; still serving generation 1");
+        server.seen.clear();
         assert!(get(&address, "/").ends_with("still here"));
     }
     server.signal(Signal::QUIT);
@@ -368,12 +370,11 @@ fn reload_is_refused_in_words_and_service_goes_on() {
 #[test]
 fn a_name_that_does_not_resolve_is_said_and_its_endpoint_is_not_there() {
     let directory = tempfile::tempdir().unwrap();
-    // Longer than a label may be: no question leaves this machine.
-    let name = format!("{}.invalid", "x".repeat(64));
-    let text = format!("workers 1;\nlisten 127.0.0.1:0 -> {name}:80;\n");
-    let path = file(directory.path(), "weir.conf", &text);
-    let mut server = Running::start(&mut weir(&["run", "-c", path.to_str().unwrap()]));
-    server.line_with(&name);
+    let text = "workers 1;\nlisten 127.0.0.1:0 -> nowhere.invalid:80;\n";
+    let path = file(directory.path(), "weir.conf", text);
+    let mut command = weir(&["run", "-c", path.to_str().unwrap()]);
+    let mut server = Running::start(command.env("RES_OPTIONS", "attempts:1 timeout:1"));
+    server.line_with("nowhere.invalid does not resolve");
     let address = address(&server.line_with("listening on"));
     assert!(get(&address, "/").starts_with("HTTP/1.1 503 "));
     server.signal(Signal::TERM);
@@ -392,6 +393,44 @@ fn a_name_that_resolves_is_there_from_the_first_request_on() {
     let mut proxy = Running::start(&mut weir(&["proxy", "--listen", "127.0.0.1:0", "--to", &to]));
     let address = address(&proxy.line_with("listening on"));
     assert!(get(&address, "/a.txt").ends_with("by name\n"));
+}
+
+#[test]
+fn a_second_term_ends_what_the_first_one_waits_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let to = silent.local_addr().unwrap();
+    let text = format!("workers 1;\nshutdown_timeout 1d;\nlisten 127.0.0.1:0 -> {to};\n");
+    let path = file(directory.path(), "weir.conf", &text);
+    let mut server = Running::start(&mut weir(&["run", "-c", path.to_str().unwrap()]));
+    let mut client = TcpStream::connect(address(&server.line_with("listening on"))).unwrap();
+    client.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    let _connection = silent.accept().unwrap();
+    server.signal(Signal::TERM);
+    server.line_with("stopping: 1 request is still running");
+    server.signal(Signal::TERM);
+    server.line_with("1 request was cut off");
+    assert_eq!(server.end().0, Some(0));
+}
+
+#[test]
+fn the_readme_shows_configurations_that_are_right() {
+    let directory = tempfile::tempdir().unwrap();
+    let readme =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md")).unwrap();
+    let blocks: Vec<&str> =
+        readme.split("```nginx\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
+    assert_eq!(blocks.len(), 2);
+    for block in blocks {
+        let path = file(directory.path(), "weir.conf", block);
+        let output = weir(&["check", path.to_str().unwrap()]).output().unwrap();
+        // The files that it names are not on this machine, which is found out after the configuration is right.
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert!(
+            matches!(output.status.code(), Some(0 | 1)) && !errors.contains("warning"),
+            "{errors}"
+        );
+    }
 }
 
 #[test]

@@ -112,11 +112,11 @@ impl Checker<'_> {
             return None;
         }
         let elsewhere: Vec<&str> =
-            table::contexts_of(name).iter().map(|context| context.name()).collect();
+            table::contexts_of(name).iter().map(|context| context.place()).collect();
         let known: Vec<&str> = table::of_context(context).map(|spec| spec.name).collect();
         let mut error;
         if elsewhere.is_empty() {
-            error = Diagnostic::error(span, format!("unknown word `{name}` in {}", context.name()));
+            error = Diagnostic::error(span, format!("unknown word `{name}` {}", context.place()));
             error = error.suggest(name, known.iter().copied());
             if let Some(hint) = foreign(name) {
                 error = error.help(hint);
@@ -125,8 +125,8 @@ impl Checker<'_> {
             }
         } else {
             error =
-                Diagnostic::error(span, format!("`{name}` does not belong in {}", context.name()));
-            error = error.help(format!("it belongs in {}", elsewhere.join(" or ")));
+                Diagnostic::error(span, format!("`{name}` does not belong {}", context.place()));
+            error = error.help(format!("it belongs {}", elsewhere.join(" or ")));
         }
         self.report(error);
         None
@@ -155,7 +155,7 @@ impl Checker<'_> {
             }
             _ => {}
         }
-        if directive.end == End::Missing {
+        if directive.end == End::Missing && !last.broken {
             self.report(missing_semicolon(last));
         }
     }

@@ -1,6 +1,7 @@
 //! Conditions and the words between them, and rules that name them.
 
 use super::arguments::{Arguments, Value};
+use super::model::MAX_RULE_DEPTH;
 use super::{Checker, values};
 use crate::diagnostic::Diagnostic;
 use crate::lexer::Word;
@@ -86,10 +87,17 @@ impl<'a> Checker<'a> {
             }
             State::Unread => {}
         }
+        if self.rule_depth == MAX_RULE_DEPTH {
+            let message = format!("rules name rules deeper than {MAX_RULE_DEPTH}");
+            self.report(Diagnostic::error(name.span(), message));
+            return None;
+        }
         rule.state = State::Reading;
+        self.rule_depth += 1;
         let expressions = std::mem::take(&mut rule.expressions);
         let rules: Vec<Rule> =
             expressions.into_iter().map(|words| self.expression(words)).collect();
+        self.rule_depth -= 1;
         let meaning = all(rules);
         if let Some(rule) = self.rules.get_mut(name.text()) {
             rule.state = State::Read(meaning.clone());
@@ -104,6 +112,13 @@ impl<'a> Checker<'a> {
         let rule = parser.any();
         if let Some(word) = parser.peek() {
             self.report(Diagnostic::error(word.span, "this `)` closes nothing"));
+        }
+        if depth(&rule) > MAX_RULE_DEPTH {
+            let message = format!(
+                "this expression is nested deeper than {MAX_RULE_DEPTH}, its rules included"
+            );
+            self.report(Diagnostic::error(first.span, message));
+            return Rule::All(Vec::new());
         }
         if size(&rule) > MAX_CONDITIONS {
             let message = format!("this expression has more than {MAX_CONDITIONS} conditions");
@@ -148,6 +163,12 @@ impl<'a> Parser<'_, 'a, 'a> {
         while let Some(word) = self.peek() {
             if word.is("or") || word.is(")") {
                 break;
+            }
+            if word.is("and") && self.at == 0 {
+                self.at += 1;
+                let error = Diagnostic::error(word.span, "a condition is missing before `and`");
+                self.checker.report(error);
+                continue;
             }
             if word.is("and") && !joined {
                 self.at += 1;
@@ -290,8 +311,11 @@ impl<'a> Checker<'a> {
             "client" => Some(Rule::Client(self.networks(values))),
             "rule" => {
                 let value = *values.first()?;
-                let names = self.rules.iter().map(|(name, rule)| (*name, rule.span)).collect();
-                self.known("rule", value, &names)?;
+                if !self.rules.contains_key(value.text()) {
+                    let names = self.rules.keys().copied().collect();
+                    self.unknown("rule", value, names);
+                    return None;
+                }
                 let rule = self.rule_of(value);
                 if let Some(named) = self.rules.get_mut(value.text()) {
                     named.used = true;
@@ -338,7 +362,7 @@ fn method(text: &str) -> Result<String, String> {
 }
 
 fn is_operator(word: &Word) -> bool {
-    ["and", "or", "not", "(", ")"].iter().any(|operator| word.is(operator))
+    ["and", "or", "not", "(", ")", "&&", "||", "!"].iter().any(|operator| word.is(operator))
 }
 
 fn is_keyword(word: &Word) -> bool {
@@ -355,5 +379,16 @@ fn size(rule: &Rule) -> usize {
         Rule::All(rules) | Rule::Any(rules) => 1 + rules.iter().map(size).sum::<usize>(),
         Rule::Not(rule) => 1 + size(rule),
         _ => 1,
+    }
+}
+
+/// How many levels it has.
+fn depth(rule: &Rule) -> usize {
+    match rule {
+        Rule::All(rules) | Rule::Any(rules) => {
+            1 + rules.iter().map(depth).max().unwrap_or_default()
+        }
+        Rule::Not(rule) => 1 + depth(rule),
+        _ => 0,
     }
 }

@@ -185,10 +185,12 @@ impl<'a> Checker<'a> {
 
     fn use_logs(&mut self, line: &Arguments<'a>, listener: &mut Listener) {
         for value in &line.words {
-            let names = self.log_names.clone();
-            if self.known("log", *value, &names).is_some() {
+            if self.log_names.contains_key(value.text()) {
                 self.used_logs.insert(value.text());
                 listener.logs.push(value.text().to_owned());
+            } else {
+                let names = self.log_names.keys().copied().collect();
+                self.unknown("log", *value, names);
             }
         }
     }

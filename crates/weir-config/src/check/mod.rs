@@ -27,11 +27,15 @@ use crate::units;
 use arguments::{Arguments, Value};
 use expression::NamedRule;
 
-/// Checks a whole file. The configuration is only to be used when no error is among the diagnostics.
-pub(crate) fn check(sources: &Sources, directives: &[Directive]) -> (Config, Vec<Diagnostic>) {
+/// Checks a whole file, of which `read` was reported already. The configuration is only to be used when no error is among the diagnostics.
+pub(crate) fn check(
+    sources: &Sources,
+    directives: &[Directive],
+    read: Vec<Diagnostic>,
+) -> (Config, Vec<Diagnostic>) {
     let mut checker = Checker {
         sources,
-        diagnostics: Vec::new(),
+        diagnostics: read,
         pools: Vec::new(),
         pool_names: HashMap::new(),
         anonymous: HashMap::new(),
@@ -40,6 +44,7 @@ pub(crate) fn check(sources: &Sources, directives: &[Directive]) -> (Config, Vec
         log_names: HashMap::new(),
         used_logs: HashSet::new(),
         rules: HashMap::new(),
+        rule_depth: 0,
         addresses: HashMap::new(),
         trusted: Vec::new(),
     };
@@ -69,6 +74,8 @@ struct Checker<'a> {
     log_names: HashMap<&'a str, Span>,
     used_logs: HashSet<&'a str>,
     rules: HashMap<&'a str, NamedRule<'a>>,
+    /// Rules that are being read, each named by the one before.
+    rule_depth: usize,
     /// Where every address is listened on.
     addresses: HashMap<ListenAddress, Span>,
     trusted: Vec<ipnet::IpNet>,
@@ -162,6 +169,7 @@ impl<'a> Checker<'a> {
     ) -> Option<T> {
         match parse(value.text()) {
             Ok(parsed) => Some(parsed),
+            Err(_) if value.word.broken => None,
             Err(message) => {
                 let mut error = Diagnostic::error(value.span(), message);
                 if value.word.expanded {

@@ -11,8 +11,8 @@ use crate::model::{
     ListenAddress, Listener, LogTarget, Pool, Redirect, Respond, Route, Rule, TlsProtocol, Workers,
 };
 
-/// Rules within rules.
-const MAX_RULE_DEPTH: usize = 100;
+/// Rules within rules; JSON readers stop at 128 levels, of which each takes two.
+pub(super) const MAX_RULE_DEPTH: usize = 50;
 
 /// Something that a configuration may not say.
 #[derive(Debug, PartialEq, Eq)]

@@ -1,7 +1,5 @@
 //! Names given by the file and where they were first given.
 
-use std::collections::HashMap;
-
 use super::Checker;
 use super::arguments::Value;
 use crate::diagnostic::Diagnostic;
@@ -16,25 +14,15 @@ impl Checker<'_> {
         false
     }
 
-    /// Finds a defined name, or suggests one.
-    pub(super) fn known<T: Clone>(
-        &mut self,
-        what: &str,
-        value: Value<'_>,
-        names: &HashMap<&str, T>,
-    ) -> Option<T> {
-        let found = names.get(value.text()).cloned();
-        if found.is_none() {
-            let mut candidates: Vec<&str> = names.keys().copied().collect();
-            candidates.sort_unstable();
-            let message = format!("there is no {what} `{}`", value.text());
-            let mut error = Diagnostic::error(value.span(), message)
-                .suggest(value.text(), candidates.iter().copied());
-            if error.label.is_none() && !candidates.is_empty() && candidates.len() <= 10 {
-                error = error.help(format!("there is {}", candidates.join(", ")));
-            }
-            self.report(error);
+    /// Says that a name is not defined, and which one was meant.
+    pub(super) fn unknown(&mut self, what: &str, value: Value<'_>, mut names: Vec<&str>) {
+        names.sort_unstable();
+        let message = format!("there is no {what} `{}`", value.text());
+        let mut error = Diagnostic::error(value.span(), message);
+        error = error.suggest(value.text(), names.iter().copied());
+        if error.label.is_none() && !names.is_empty() && names.len() <= 10 {
+            error = error.help(format!("there is {}", names.join(", ")));
         }
-        found
+        self.report(error);
     }
 }

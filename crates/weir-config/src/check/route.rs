@@ -34,11 +34,14 @@ impl<'a> Checker<'a> {
     /// Adds `route` or `default` to a list.
     pub(super) fn route(&mut self, arguments: &Arguments<'a>, list: &mut RouteList) {
         let words = arguments.words.iter().map(|value| value.word).collect();
+        let reported = self.diagnostics.len();
         let when = self.expression(words);
+        // What a condition that is wrong takes is not known.
+        let everything = takes_everything(&when) && self.diagnostics.len() == reported;
         let action = self.target(arguments);
         let place = arguments.directive.name.span;
         self.unreachable(place, "route", list.catch_all);
-        if takes_everything(&when) && list.catch_all.is_none() {
+        if everything && list.catch_all.is_none() {
             list.catch_all = Some(arguments.span());
         }
         let Some(action) = action else {
@@ -119,7 +122,9 @@ impl<'a> Checker<'a> {
                     format!("`{other}` is neither `set`, `add` nor `remove`"),
                 );
                 let error = error.suggest(other, ["set", "add", "remove"]);
-                self.report(error.help(format!("write `{} set {} VALUE;`", line.name(), other)));
+                let lone = line.words.len() == 2;
+                let help = || format!("write `{} set {} VALUE;`", line.name(), other);
+                self.report(if lone { error.help(help()) } else { error });
                 None
             }
         }

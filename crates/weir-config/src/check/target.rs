@@ -95,8 +95,8 @@ impl<'a> Checker<'a> {
             self.report(error.help(format!("an address needs host and port: `{example}`")));
             return None;
         }
-        let names = self.pool_names.clone();
-        self.known("pool", value, &names);
+        let names = self.pool_names.keys().copied().collect();
+        self.unknown("pool", value, names);
         None
     }
 

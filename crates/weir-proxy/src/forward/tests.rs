@@ -168,6 +168,20 @@ fn a_trusted_peers_claims_are_continued() {
 }
 
 #[test]
+fn a_name_with_underscores_is_the_same_name_to_an_application() {
+    let claims =
+        "X_Forwarded_For: 6.6.6.6\r\nx-forwarded_proto: https\r\nX_Real_IP: 6.6.6.6\r\nX_Y: 1\r\n";
+    for trust in [PeerTrust::Trusted, PeerTrust::Untrusted] {
+        told(trust, false, false).check_lines(claims, "X_Y: 1\r\n");
+        let setting = Setting { edits: vec![set("X-Y", "2")], ..told(trust, false, false) };
+        setting.check_lines(claims, "X-Y: 2\r\n");
+        let request_id = RequestId { header: Some("X-Id".into()), respond: false };
+        let setting = Setting { request_id, ..Setting::default() };
+        setting.check_lines("X_Id: 1\r\n", "X-Id: 0123456789abcdef0123456789abcdef\r\n");
+    }
+}
+
+#[test]
 fn forwarding_headers_know_every_kind_of_peer() {
     let check = |peer, tls, host: &str, expected: &str| {
         let setting = Setting { tls, peer, ..told(PeerTrust::Untrusted, true, true) };
