@@ -1,7 +1,7 @@
 //! Endpoints that are down, hang, break off or talk nonsense: the client gets a clear answer, the log says why,
 //! and Weir goes on.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use rustix::process::Signal;
@@ -92,6 +92,10 @@ fn a_killed_endpoint_is_survived_by_the_other() {
     let before: Vec<_> = (0..10).map(|_| client.ask("/a").text()).collect();
     assert!(before.contains(&"a".to_owned()) && before.contains(&"ok".to_owned()), "{before:?}");
     first.process.signal(Signal::KILL);
+    // Until the kernel has cleared up, its socket still takes connections that nobody will answer.
+    eventually("the killed endpoint is gone", || {
+        TcpStream::connect(first.address).is_err().then_some(())
+    });
     // Requests without a body are safe to send again: an idle connection that turns out dead costs the client nothing.
     for _ in 0..20 {
         assert_eq!(client.ask("/a").text(), "ok");
@@ -191,7 +195,7 @@ fn a_connect_that_hangs_times_out_or_goes_elsewhere() {
     let (listener, address) = listen();
     rustix::net::listen(&listener, 0).unwrap();
     let fill: Vec<_> = (0..4)
-        .map(|_| std::net::TcpStream::connect_timeout(&address, Duration::from_millis(100)))
+        .map(|_| TcpStream::connect_timeout(&address, Duration::from_millis(100)))
         .take_while(Result::is_ok)
         .collect();
     assert!(fill.len() < 4, "the backlog does not fill");

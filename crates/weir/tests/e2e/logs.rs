@@ -112,12 +112,22 @@ fn masked(line: &str) -> String {
     words[0] = format!("{address}:PORT");
     words[1] =
         words[1].chars().map(|letter| if letter.is_ascii_digit() { '9' } else { letter }).collect();
+    // HAProxy counts bytes in its own form of a message, where a connection header weighs nothing.
+    words[6].parse::<u64>().unwrap();
+    "BYTES".clone_into(&mut words[6]);
     // Durations: a number that was measured, or -1 for what was never reached.
     let durations: Vec<_> = words[4]
         .split('/')
         .map(|duration| if duration.parse::<i64>().unwrap() < 0 { "-1" } else { "ms" })
         .collect();
     words[4] = durations.join("/");
+    // Connections and exchanges beside this one: whether the one before is gone already is chance. Retries stay.
+    let mut counts: Vec<&str> = words[10].split('/').collect();
+    for count in &mut counts[..4] {
+        count.parse::<u32>().unwrap();
+        *count = "N";
+    }
+    words[10] = counts.join("/");
     words.join(" ")
 }
 
@@ -150,6 +160,8 @@ fn haproxy_is_what_haproxy_writes() {
     send_all(haproxy.address);
     send_all(weir.address());
     let written = lines(&directory.text("weir.log"), requests().len());
+    // Nothing was there before the first one.
+    assert!(written[0].contains(" ---- 1/1/0/0/0 0/0 "), "{}", written[0]);
     for ours in &written {
         let theirs = haproxy_line(&sink);
         assert_eq!(masked(ours), masked(&theirs));
