@@ -250,6 +250,9 @@ pub(crate) async fn run<N: Net>(
         }
         Err(Ended::Broken(cause)) => {
             facts.cause = cause;
+            if cause == Cause::ClientGone && facts.status == 0 {
+                facts.status = 499;
+            }
             Next::Close
         }
         Err(Ended::Silent) => return Next::Close,

@@ -111,11 +111,13 @@ fn concurrency<N: Net>(scope: Scope<'_, N>, facts: &Facts) -> Concurrency {
         facts.pool.and_then(|number| shared.pools.get(number)).map(|pool| &pool.balancer);
     let endpoint =
         balancer.zip(facts.endpoint).and_then(|(balancer, index)| balancer.endpoint(index));
+    // HAProxy has given the exchange's own place back when it counts.
+    let own = u32::from(facts.slot.is_some());
     Concurrency {
         process: shared.open_connections() as u32,
         listener: scope.listener.open.load(Ordering::Relaxed) as u32,
-        pool: balancer.map_or(0, |balancer| balancer.in_flight() as u32),
-        endpoint: endpoint.map_or(0, weir_balance::EndpointState::in_flight),
+        pool: balancer.map_or(0, |balancer| (balancer.in_flight() as u32).saturating_sub(own)),
+        endpoint: endpoint.map_or(0, |endpoint| endpoint.in_flight().saturating_sub(own)),
     }
 }
 

@@ -133,7 +133,11 @@ fn judge_relayed(
             (!excused).then(|| format!("a broken response body without a cause ({broken:?})"))
         }
         // An HTTP/1.0 client cannot be told that a body of unknown length is short.
-        None if answer.until_close && (rules.transparent || (record.plan.old && failed)) => None,
+        None if answer.until_close
+            && (rules.transparent || (record.plan.old && (failed || link_faulted))) =>
+        {
+            None
+        }
         None if answer.bytes != arrival.behaviour.bytes => {
             let (got, sent) = (answer.bytes, arrival.behaviour.bytes);
             Some(format!("law 8: a body of {sent} bytes ended after {got} as if it were whole"))

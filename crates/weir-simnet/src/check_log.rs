@@ -2,6 +2,7 @@
 //! cause that something in the run explains.
 
 use crate::behaviour::Misdeed;
+use crate::check::answered_early;
 use crate::ledger::{Answer, Outcome, Record};
 use crate::malformed::{self, Wrong};
 use crate::origin::World;
@@ -65,7 +66,8 @@ fn compare(world: &World, record: &Record, answer: &Answer, line: &LogLine) -> O
 fn unexplained(world: &World, record: &Record, line: &LogLine) -> Option<&'static str> {
     let profile = &world.plan.profile;
     let network = &profile.faults.upstream;
-    let broken_network = network.resets > 0 || network.stalls > 0;
+    // An origin that answers early and closes may reset its own answer away.
+    let broken_network = network.resets > 0 || network.stalls > 0 || answered_early(record);
     let connects = network.refuses > 0 || network.hangs > 0;
     let misdeed = |kind: fn(&Misdeed) -> bool| {
         record.arrivals.iter().any(|arrival| arrival.behaviour.misdeed.as_ref().is_some_and(kind))

@@ -147,3 +147,42 @@ fn the_last_response_arrives_although_more_requests_were_sent() {
         });
     }
 }
+
+/// Seed 1518: when only a part of the bytes behind a large chunk was taken by the client's socket, they were sent again
+/// from their first byte.
+#[test]
+fn the_end_of_a_chunk_is_sent_once_however_little_the_client_takes() {
+    // Somewhere in this range the first write ends inside the end of the chunk.
+    for window in 6_050..6_250 {
+        run(async {
+            let narrow =
+                LinkFaults { window: window..=window, latency_ms: 1..=1, ..LinkFaults::default() };
+            let stage = stage(1, narrow, |_| {});
+            let mut client = stage.client().await;
+            client
+                .write_all(b"GET /a HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+                .await
+                .unwrap();
+            spawn_local(one_chunk(stage.net.clone(), stage.origin));
+            let mut answer = Vec::new();
+            client.read_to_end(&mut answer).await.unwrap();
+            let tail = &answer[answer.len() - 20..];
+            assert!(
+                tail.ends_with(b"xxxx\r\n0\r\n\r\n"),
+                "window {window}: {:?}",
+                String::from_utf8_lossy(tail)
+            );
+        });
+    }
+}
+
+async fn one_chunk(net: SimNet, origin: SimListener) {
+    let (mut stream, _) = net.accept_stream(&origin).await.unwrap();
+    read_head(&mut stream).await;
+    let chunk = "x".repeat(6_000);
+    let answer = format!(
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1770\r\n{chunk}\r\n0\r\n\r\n"
+    );
+    stream.write_all(answer.as_bytes()).await.unwrap();
+    let _ = stream.read(&mut [0]).await;
+}

@@ -39,9 +39,9 @@ pub struct Concurrency {
     pub process: u32,
     /// Client connections of the listener.
     pub listener: u32,
-    /// Exchanges in flight in the pool.
+    /// Other exchanges in flight in the pool.
     pub pool: u32,
-    /// Exchanges in flight at the endpoint.
+    /// Other exchanges in flight at the endpoint.
     pub endpoint: u32,
 }
 

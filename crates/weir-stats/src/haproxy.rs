@@ -13,7 +13,7 @@ pub(crate) fn append(entry: &Entry<'_>, clock: &mut Clock, out: &mut Vec<u8>) {
     append_names(entry, out);
     append_times(entry, out);
     out.push(b' ');
-    append_status(entry.status, out);
+    append_status(entry, out);
     out.push(b' ');
     number::append(entry.bytes_sent, out);
     out.extend_from_slice(b" - - ");
@@ -70,11 +70,13 @@ fn append_times(entry: &Entry<'_>, out: &mut Vec<u8>) {
     number::append(times.elapsed() / 1000, out);
 }
 
-fn append_status(status: u16, out: &mut Vec<u8>) {
-    if status == 0 {
+/// The status that was sent, or -1. The 499 of a client that left is nginx's: nothing was sent.
+fn append_status(entry: &Entry<'_>, out: &mut Vec<u8>) {
+    let nothing_sent = entry.cause == Cause::ClientGone && entry.status == 499;
+    if entry.status == 0 || nothing_sent {
         out.extend_from_slice(b"-1");
     } else {
-        number::append(status, out);
+        number::append(entry.status, out);
     }
 }
 

@@ -1,0 +1,279 @@
+//! Endpoints that are down, hang, break off or talk nonsense: the client gets a clear answer, the log says why,
+//! and Weir goes on.
+
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use crate::support::client::Client;
+use crate::support::origin::Origin;
+use crate::support::programs::{Certificate, Nginx, Refusing, listen};
+use crate::support::weir::Weir;
+use crate::support::{Directory, eventually};
+
+/// Weir with one pool of these endpoints, a log of `status cause attempts`, and extra words for the pool.
+fn weir_with(directory: &Directory, endpoints: &[SocketAddr], extra: &str) -> Weir {
+    let servers: Vec<_> = endpoints.iter().map(|address| format!("server {address};")).collect();
+    let config = format!(
+        "workers 1;
+         log access {{ to {}; format \"$status $cause $attempts\"; }}
+         pool app {{ {} {extra} }}
+         listen 127.0.0.1:0 {{ log access; route -> app; }}",
+        directory.text("access.log"),
+        servers.join(" ")
+    );
+    Weir::start(directory, &config)
+}
+
+/// Waits for a line in the access log.
+fn logged(directory: &Directory, line: &str) {
+    eventually(&format!("the log says `{line}`"), || {
+        let log = std::fs::read_to_string(directory.text("access.log")).ok()?;
+        log.lines().any(|own| own == line).then_some(())
+    });
+}
+
+#[test]
+fn a_refused_connect_gives_502() {
+    let directory = Directory::new();
+    let refusing = Refusing::new();
+    let weir = weir_with(&directory, &[refusing.address], "");
+    let mut client = Client::connect(weir.address());
+    assert_eq!(client.ask("/").status, 502);
+    logged(&directory, "502 connect_failed 1");
+    // The client's connection has done nothing wrong and stays.
+    assert!(matches!(client.ask("/").status, 502 | 503));
+}
+
+#[test]
+fn a_refused_connect_is_redispatched() {
+    let directory = Directory::new();
+    let refusing = Refusing::new();
+    let origin = Origin::echo();
+    let weir = weir_with(&directory, &[refusing.address, origin.address], "");
+    let mut client = Client::connect(weir.address());
+    for _ in 0..20 {
+        assert_eq!(client.ask("/").text(), "ok");
+    }
+    logged(&directory, "200 complete 2");
+    // Five failures within the window have ejected it: the last requests went straight to the other.
+    let log = eventually("all lines are written", || {
+        let log = std::fs::read_to_string(directory.text("access.log")).ok()?;
+        (log.lines().count() == 20).then_some(log)
+    });
+    assert_eq!(log.lines().filter(|line| line.ends_with(" 2")).count(), 5, "{log}");
+}
+
+#[test]
+fn a_frozen_endpoint_gives_504_and_serves_again_when_thawed() {
+    let directory = Directory::new();
+    let origin = Nginx::origin(&directory);
+    directory.file("www/a", "a");
+    let weir = weir_with(&directory, &[origin.address], "timeout response=400ms;");
+    let mut client = Client::connect(weir.address());
+    assert_eq!(client.ask("/a").status, 200);
+    origin.process.signal(Signal::STOP);
+    assert_eq!(client.ask("/a").status, 504);
+    logged(&directory, "504 response_timeout 1");
+    origin.process.signal(Signal::CONT);
+    let mut fresh = Client::connect(weir.address());
+    assert_eq!(fresh.ask("/a").status, 200);
+}
+
+#[test]
+fn a_killed_endpoint_is_survived_by_the_other() {
+    let directory = Directory::new();
+    directory.file("www/a", "a");
+    let first = Nginx::origin(&directory);
+    let second = Origin::echo();
+    let weir = weir_with(&directory, &[first.address, second.address], "");
+    let mut client = Client::connect(weir.address());
+    let before: Vec<_> = (0..10).map(|_| client.ask("/a").text()).collect();
+    assert!(before.contains(&"a".to_owned()) && before.contains(&"ok".to_owned()), "{before:?}");
+    first.process.signal(Signal::KILL);
+    // Until the kernel has cleared up, its socket still takes connections that nobody will answer.
+    eventually("the killed endpoint is gone", || {
+        TcpStream::connect(first.address).is_err().then_some(())
+    });
+    // Requests without a body are safe to send again: an idle connection that turns out dead costs the client nothing.
+    for _ in 0..20 {
+        assert_eq!(client.ask("/a").text(), "ok");
+    }
+}
+
+#[test]
+fn an_idle_connection_that_the_endpoint_closed_is_not_the_clients_problem() {
+    let directory = Directory::new();
+    // Closes after one answer without having said so.
+    let origin = Origin::start(|connection| {
+        if connection.request().is_some() {
+            connection.answer(b"once");
+        }
+    });
+    let weir = weir_with(&directory, &[origin.address], "");
+    let mut client = Client::connect(weir.address());
+    for _ in 0..50 {
+        assert_eq!(client.ask("/").text(), "once");
+    }
+}
+
+#[test]
+fn nonsense_gives_502_and_never_reaches_the_client() {
+    let nonsense = [
+        "garbage\r\n\r\n",
+        "SSH-2.0-OpenSSH_9.2\r\n",
+        "HTTP/1.1 20 OK\r\n\r\n",
+        "HTTP/2.0 200 OK\r\nContent-Length: 0\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello",
+        "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: +5\r\n\r\nhello",
+        "HTTP/1.1 200 OK\r\nBad Header: 1\r\nContent-Length: 0\r\n\r\n",
+        "HTTP/1.1 200 OK\nContent-Length: 0\n\n",
+    ];
+    for bytes in nonsense {
+        let directory = Directory::new();
+        let origin = Origin::start(move |connection| {
+            if connection.head().is_some() {
+                connection.send(bytes);
+                connection.until_closed();
+            }
+        });
+        let weir = weir_with(&directory, &[origin.address], "timeout response=2s;");
+        let mut client = Client::connect(weir.address());
+        let response = client.ask("/");
+        // What is no complete head is waited for: that ends as a timeout.
+        let expected: &[u16] = if bytes.starts_with("SSH") { &[502, 504] } else { &[502] };
+        assert!(expected.contains(&response.status), "{} for {bytes:?}", response.status);
+        assert!(!response.text().contains("garbage"));
+    }
+}
+
+#[test]
+fn an_endpoint_that_hangs_up_before_its_answer_gives_502() {
+    let directory = Directory::new();
+    let origin = Origin::start(|connection| {
+        connection.head();
+    });
+    let weir = weir_with(&directory, &[origin.address], "");
+    let mut client = Client::connect(weir.address());
+    client.send("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\nhi");
+    assert_eq!(client.response().status, 502);
+    logged(&directory, "502 upstream_reset 1");
+    // A POST is not sent twice.
+    assert_eq!(origin.connections(), 1);
+}
+
+#[test]
+fn a_body_broken_off_is_seen_by_the_client() {
+    let heads = ["Content-Length: 1000", "Transfer-Encoding: chunked"];
+    for framing in heads {
+        let directory = Directory::new();
+        let origin = Origin::start(move |connection| {
+            if connection.head().is_some() {
+                connection.send(format!("HTTP/1.1 200 OK\r\n{framing}\r\n\r\n5\r\nhello\r\n"));
+            }
+        });
+        let weir = weir_with(&directory, &[origin.address], "");
+        let mut client = Client::connect(weir.address());
+        client.get("/");
+        let head = client.head();
+        assert_eq!(head.status, 200);
+        let (body, end) = client.rest();
+        // Neither a last chunk nor the promised length: the client cannot take it for whole.
+        assert!(!body.ends_with(b"0\r\n\r\n") && body.len() < 1000, "{end:?} {body:?}");
+        logged(&directory, "200 upstream_aborted 1");
+        let mut again = Client::connect(weir.address());
+        again.get("/");
+        assert_eq!(again.head().status, 200);
+    }
+}
+
+#[test]
+fn a_connect_that_hangs_times_out_or_goes_elsewhere() {
+    // A listening socket whose backlog is full answers no further connect.
+    let (listener, address) = listen();
+    rustix::net::listen(&listener, 0).unwrap();
+    let fill: Vec<_> = (0..4)
+        .map(|_| TcpStream::connect_timeout(&address, Duration::from_millis(100)))
+        .take_while(Result::is_ok)
+        .collect();
+    assert!(fill.len() < 4, "the backlog does not fill");
+    let directory = Directory::new();
+    let weir = weir_with(&directory, &[address], "timeout connect=300ms;");
+    assert_eq!(Client::connect(weir.address()).ask("/").status, 504);
+    logged(&directory, "504 connect_timeout 1");
+
+    let other = Directory::new();
+    let origin = Origin::echo();
+    let both = weir_with(&other, &[address, origin.address], "timeout connect=300ms;");
+    assert_eq!(Client::connect(both.address()).ask("/").text(), "ok");
+    assert_eq!(Client::connect(both.address()).ask("/").text(), "ok");
+}
+
+#[test]
+fn a_client_that_leaves_takes_its_request_with_it() {
+    let directory = Directory::new();
+    let (closed, noticed) = std::sync::mpsc::channel();
+    let origin = Origin::start(move |connection| {
+        if connection.head().is_some() {
+            connection.until_closed();
+            let _ = closed.send(());
+        }
+    });
+    let weir = weir_with(&directory, &[origin.address], "");
+    let mut client = Client::connect(weir.address());
+    client.get("/");
+    eventually("the request is at the origin", || (!origin.received().is_empty()).then_some(()));
+    drop(client);
+    noticed.recv_timeout(crate::support::PATIENCE).unwrap();
+    logged(&directory, "499 client_gone 1");
+}
+
+#[test]
+fn an_endpoint_whose_certificate_does_not_verify_is_not_used() {
+    let directory = Directory::new();
+    let certificate = Certificate::localhost(&directory);
+    let origin = Nginx::start(
+        &directory,
+        "secure",
+        &format!(
+            "access_log off;
+             server {{ listen ADDRESS ssl; ssl_certificate {}; ssl_certificate_key {}; return 200 \"secret\"; }}",
+            certificate.chain.display(),
+            certificate.key.display()
+        ),
+    );
+    let trusted = format!("tls name=localhost ca={};", certificate.chain.display());
+    let verified = weir_with(&directory, &[origin.address], &trusted);
+    assert_eq!(Client::connect(verified.address()).ask("/").text(), "secret");
+    let elsewhere = Directory::new();
+    let wrong_name = format!("tls name=other.example ca={};", certificate.chain.display());
+    let refused = weir_with(&elsewhere, &[origin.address], &wrong_name);
+    assert_eq!(Client::connect(refused.address()).ask("/").status, 502);
+    logged(&elsewhere, "502 upstream_tls 1");
+    let careless = Directory::new();
+    let unverified = weir_with(&careless, &[origin.address], "tls verify=off;");
+    assert_eq!(Client::connect(unverified.address()).ask("/").text(), "secret");
+}
+
+#[test]
+fn a_name_that_does_not_resolve_is_said_and_survived() {
+    let directory = Directory::new();
+    let origin = Origin::echo();
+    // No name ends like this (RFC 6761); whether a resolver says so, or there is none, is the same here.
+    let name = "endpoint.invalid";
+    let config = format!(
+        "pool app {{ server {name}:80; server {}; }}
+         pool lost {{ server {name}:80; }}
+         listen 127.0.0.1:0 {{ route path /lost -> lost; route -> app; }}",
+        origin.address
+    );
+    let weir = Weir::start(&directory, &config);
+    let mut client = Client::connect(weir.address());
+    for _ in 0..4 {
+        assert_eq!(client.ask("/").text(), "ok");
+    }
+    assert_eq!(client.ask("/lost").status, 503);
+    eventually("weir says which name", || weir.process.said().contains(name).then_some(()));
+}

@@ -1,0 +1,192 @@
+//! Starting, refusing to start, and stopping without harm to anybody.
+
+use std::net::TcpListener;
+use std::sync::mpsc;
+use std::sync::{Arc, Mutex};
+
+use rustix::process::Signal;
+
+use crate::support::client::{Client, End};
+use crate::support::origin::Origin;
+use crate::support::process::finish;
+use crate::support::programs::Certificate;
+use crate::support::weir::{Weir, weir_command};
+use crate::support::{Directory, PATIENCE, eventually};
+
+/// Runs a configuration that must not start; returns the exit status and what was said.
+fn refused(directory: &Directory, config: &str) -> (Option<i32>, String) {
+    let path = directory.file("refused.conf", config);
+    let done = finish(weir_command().args(["run", "-c"]).arg(path), b"");
+    (done.status.code(), String::from_utf8_lossy(&done.stderr).into_owned())
+}
+
+#[test]
+fn check_reports_every_error_at_once_and_exits_3() {
+    let directory = Directory::new();
+    let config = "pool app { balence least_conn; server 127.0.0.1; }\nlisten 127.0.0.1:0 -> ap;\n";
+    let path = directory.file("bad.conf", config);
+    let done = finish(weir_command().arg("check").arg(&path), b"");
+    let said = String::from_utf8_lossy(&[done.stdout, done.stderr].concat()).into_owned();
+    assert_eq!(done.status.code(), Some(3), "{said}");
+    for expected in ["bad.conf:1:12", "bad.conf:1:", "bad.conf:2:", "balence", "balance", "app"] {
+        assert!(said.contains(expected), "{expected} is not in {said}");
+    }
+    let (code, said) = refused(&directory, config);
+    assert_eq!(code, Some(3), "{said}");
+    assert!(!said.contains("listening on"), "{said}");
+}
+
+#[test]
+fn a_port_in_use_is_said_in_one_sentence_and_exits_1() {
+    let directory = Directory::new();
+    let holder = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = holder.local_addr().unwrap();
+    let (code, said) = refused(&directory, &format!("listen {address} -> 127.0.0.1:9;"));
+    assert_eq!(code, Some(1), "{said}");
+    assert_eq!(said.lines().filter(|line| !line.contains("warning")).count(), 1, "{said}");
+    assert!(said.contains(&address.to_string()), "{said}");
+}
+
+#[test]
+fn a_key_that_is_absent_or_belongs_elsewhere_exits_1() {
+    let directory = Directory::new();
+    let ours = Certificate::localhost(&directory);
+    let p256 = "ec -pkeyopt ec_paramgen_curve:P-256";
+    let other = Certificate::self_signed(&directory, "other", p256, &["other.example"]);
+    for key in [other.key.display().to_string(), directory.text("absent.key")] {
+        let config = format!(
+            "listen 127.0.0.1:0 tls -> 127.0.0.1:9 {{ certificate {} key={key}; }}",
+            ours.chain.display()
+        );
+        let (code, said) = refused(&directory, &config);
+        assert_eq!(code, Some(1), "{said}");
+        assert!(said.contains(".key") || said.contains(".pem"), "{said}");
+        assert!(!said.contains("listening on"), "{said}");
+    }
+}
+
+/// An origin that answers when the test says so.
+fn slow_origin() -> (Origin, mpsc::Sender<()>) {
+    let (release, wait) = mpsc::channel::<()>();
+    let wait = Arc::new(Mutex::new(wait));
+    let origin = Origin::start(move |connection| {
+        while let Some(request) = connection.request() {
+            if request.head.starts_with("GET /slow") {
+                let _ = wait.lock().unwrap().recv_timeout(PATIENCE);
+            }
+            connection.answer(b"done");
+        }
+    });
+    (origin, release)
+}
+
+#[test]
+fn a_stop_finishes_what_runs_and_answers_idle_connections_once_more() {
+    for signal in [Signal::TERM, Signal::QUIT] {
+        let directory = Directory::new();
+        let (origin, release) = slow_origin();
+        let mut weir =
+            Weir::start(&directory, &format!("listen 127.0.0.1:0 -> {};", origin.address));
+        let mut idle = Client::connect(weir.address());
+        assert_eq!(idle.ask("/").text(), "done");
+        let mut running = Client::connect(weir.address());
+        running.get("/slow");
+        eventually("the slow request is at the origin", || {
+            String::from_utf8_lossy(&origin.received()).contains("GET /slow").then_some(())
+        });
+        weir.process.signal(signal);
+        eventually("nothing new is taken", || {
+            std::net::TcpStream::connect(weir.address()).is_err().then_some(())
+        });
+
+        let last = idle.ask("/");
+        assert_eq!((last.text().as_str(), last.closes()), ("done", true));
+        assert_eq!(idle.rest(), (Vec::new(), End::Closed));
+        assert!(running.is_silent());
+        release.send(()).unwrap();
+        let finished = running.response();
+        assert_eq!((finished.text().as_str(), finished.closes()), ("done", true));
+        assert_eq!(weir.process.wait().code(), Some(0));
+    }
+}
+
+#[test]
+fn a_second_term_stops_at_once() {
+    let directory = Directory::new();
+    let (origin, _release) = slow_origin();
+    let mut weir = Weir::start(&directory, &format!("listen 127.0.0.1:0 -> {};", origin.address));
+    let mut running = Client::connect(weir.address());
+    running.get("/slow");
+    eventually("the slow request is at the origin", || {
+        (!origin.received().is_empty()).then_some(())
+    });
+    weir.process.signal(Signal::TERM);
+    eventually("nothing new is taken", || {
+        std::net::TcpStream::connect(weir.address()).is_err().then_some(())
+    });
+    assert!(weir.process.ended().is_none());
+    weir.process.signal(Signal::TERM);
+    weir.process.wait();
+    assert!(running.rest().0.is_empty());
+}
+
+#[test]
+fn the_deadline_of_a_stop_holds() {
+    let directory = Directory::new();
+    let (origin, _release) = slow_origin();
+    let config = format!("shutdown_timeout 300ms;\nlisten 127.0.0.1:0 -> {};", origin.address);
+    let mut weir = Weir::start(&directory, &config);
+    let mut running = Client::connect(weir.address());
+    running.get("/slow");
+    eventually("the slow request is at the origin", || {
+        (!origin.received().is_empty()).then_some(())
+    });
+    weir.process.signal(Signal::TERM);
+    weir.process.wait();
+    assert!(running.rest().0.is_empty());
+}
+
+#[test]
+fn usr1_reopens_the_log_after_a_rotation() {
+    let directory = Directory::new();
+    let origin = Origin::echo();
+    let log = directory.text("access.log");
+    let config = format!(
+        "log access {{ to {log}; format \"$request_uri\"; }}
+         listen 127.0.0.1:0 {{ log access; route -> {}; }}",
+        origin.address
+    );
+    let weir = Weir::start(&directory, &config);
+    let mut client = Client::connect(weir.address());
+    let has = |file: &str, line: &str| {
+        eventually(&format!("{file} has {line}"), || {
+            std::fs::read_to_string(file).ok()?.lines().any(|own| own == line).then_some(())
+        });
+    };
+    client.ask("/before");
+    has(&log, "/before");
+    let rotated = format!("{log}.1");
+    std::fs::rename(&log, &rotated).unwrap();
+    weir.process.signal(Signal::USR1);
+    eventually("the log is there again", || std::fs::metadata(&log).is_ok().then_some(()));
+    client.ask("/after");
+    has(&log, "/after");
+    assert_eq!(std::fs::read_to_string(&rotated).unwrap(), "/before\n");
+}
+
+#[test]
+fn sockets_in_the_file_system_serve_on_both_sides() {
+    let directory = Directory::new();
+    let origin = Origin::echo();
+    let (inner, outer) = (directory.text("inner.sock"), directory.text("outer.sock"));
+    let config = format!(
+        "listen unix:{inner} -> {};
+         listen unix:{outer} -> unix:{inner};
+         listen 127.0.0.1:0 -> unix:{outer};",
+        origin.address
+    );
+    let weir = Weir::start_with_addresses(&directory, &config, 1);
+    assert_eq!(Client::connect(weir.address()).ask("/").text(), "ok");
+    let over_socket = ["--unix-socket", &outer, "http://localhost/"];
+    assert_eq!(crate::support::programs::curl(over_socket), b"ok");
+}

@@ -1,0 +1,12 @@
+//! End to end: the command `weir` between real clients (curl, wrk, openssl, bare sockets) and real origins (nginx,
+//! scripted ones), on loopback. Every wait has a deadline; every process started here ends with its test.
+
+mod clients;
+mod failures;
+mod http;
+mod lifecycle;
+mod logs;
+mod smuggling;
+mod streams;
+mod support;
+mod tls;

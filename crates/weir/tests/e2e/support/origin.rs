@@ -1,0 +1,180 @@
+//! An origin that does what its test says, byte by byte: a thread for each connection.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use super::PATIENCE;
+
+/// A scripted origin. It stops taking connections when it goes.
+pub(crate) struct Origin {
+    pub(crate) address: SocketAddr,
+    state: Arc<State>,
+}
+
+#[derive(Default)]
+struct State {
+    stopped: AtomicBool,
+    connections: AtomicUsize,
+    received: Mutex<Vec<u8>>,
+}
+
+/// A connection that the origin accepted.
+pub(crate) struct Accepted {
+    stream: TcpStream,
+    buffer: Vec<u8>,
+    state: Arc<State>,
+}
+
+impl Origin {
+    /// Runs the script on each connection; its end closes the connection.
+    pub(crate) fn start(script: impl Fn(&mut Accepted) + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let state = Arc::new(State::default());
+        let (own, script) = (state.clone(), Arc::new(script));
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let Ok(stream) = stream else { break };
+                if own.stopped.load(Ordering::SeqCst) {
+                    break;
+                }
+                own.connections.fetch_add(1, Ordering::SeqCst);
+                let (state, script) = (own.clone(), script.clone());
+                std::thread::spawn(move || {
+                    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+                    stream.set_nodelay(true).unwrap();
+                    script(&mut Accepted { stream, buffer: Vec::new(), state });
+                });
+            }
+        });
+        Self { address, state }
+    }
+
+    /// Answers every request with its own body, or `ok` when it has none.
+    pub(crate) fn echo() -> Self {
+        Self::start(|connection| {
+            while let Some(request) = connection.request() {
+                let body = if request.body.is_empty() { b"ok".to_vec() } else { request.body };
+                connection.answer(&body);
+            }
+        })
+    }
+
+    /// Every byte that came, over all connections.
+    pub(crate) fn received(&self) -> Vec<u8> {
+        self.state.received.lock().unwrap().clone()
+    }
+
+    /// How many connections came.
+    pub(crate) fn connections(&self) -> usize {
+        self.state.connections.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for Origin {
+    fn drop(&mut self) {
+        self.state.stopped.store(true, Ordering::SeqCst);
+        // The accepting thread looks at the flag when a connection comes.
+        let _ = TcpStream::connect(self.address);
+    }
+}
+
+/// A request as the origin got it.
+pub(crate) struct Received {
+    pub(crate) head: String,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Received {
+    /// The value of the first header line with this name.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.head
+            .split("\r\n")
+            .skip(1)
+            .filter_map(|line| line.split_once(':'))
+            .find(|(own, _)| own.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value.trim())
+    }
+}
+
+impl Accepted {
+    /// The next request with its body, or nothing when the connection ends.
+    pub(crate) fn request(&mut self) -> Option<Received> {
+        let head = self.head()?;
+        let mut received = Received { head, body: Vec::new() };
+        if received.header("transfer-encoding").is_some() {
+            loop {
+                let line = self.until(b"\r\n")?;
+                let digits = String::from_utf8_lossy(&line).trim().to_owned();
+                let length = usize::from_str_radix(&digits, 16).ok()?;
+                let chunk = self.exactly(length + 2)?;
+                if length == 0 {
+                    break;
+                }
+                received.body.extend_from_slice(&chunk[..length]);
+            }
+        } else if let Some(length) = received.header("content-length") {
+            received.body = self.exactly(length.parse().ok()?)?;
+        }
+        Some(received)
+    }
+
+    /// The next request's head, its body left unread.
+    pub(crate) fn head(&mut self) -> Option<String> {
+        self.until(b"\r\n\r\n").map(|head| String::from_utf8_lossy(&head).into_owned())
+    }
+
+    /// Answers 200 with this body.
+    pub(crate) fn answer(&mut self, body: &[u8]) {
+        let mut response =
+            format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len()).into_bytes();
+        response.extend_from_slice(body);
+        self.send(response);
+    }
+
+    /// Sends bytes as they are. A reader that has left is no failure here.
+    pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        let _ = self.stream.write_all(bytes.as_ref());
+    }
+
+    /// Waits for more bytes and returns all that are there, or nothing at the end.
+    pub(crate) fn some(&mut self) -> Option<Vec<u8>> {
+        if self.buffer.is_empty() {
+            self.more()?;
+        }
+        Some(std::mem::take(&mut self.buffer))
+    }
+
+    /// Waits for the other side to close.
+    pub(crate) fn until_closed(&mut self) {
+        while self.more().is_some() {
+            self.buffer.clear();
+        }
+    }
+
+    fn until(&mut self, mark: &[u8]) -> Option<Vec<u8>> {
+        loop {
+            if let Some(place) = self.buffer.windows(mark.len()).position(|window| window == mark) {
+                return Some(self.buffer.drain(..place + mark.len()).collect());
+            }
+            self.more()?;
+        }
+    }
+
+    fn exactly(&mut self, length: usize) -> Option<Vec<u8>> {
+        while self.buffer.len() < length {
+            self.more()?;
+        }
+        Some(self.buffer.drain(..length).collect())
+    }
+
+    fn more(&mut self) -> Option<()> {
+        let mut piece = [0; 16384];
+        let count = self.stream.read(&mut piece).ok().filter(|&count| count > 0)?;
+        self.state.received.lock().unwrap().extend_from_slice(&piece[..count]);
+        self.buffer.extend_from_slice(&piece[..count]);
+        Some(())
+    }
+}

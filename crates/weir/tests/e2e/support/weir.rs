@@ -1,0 +1,70 @@
+//! Weir as a user runs it: a configuration file and `weir run`.
+
+use std::net::SocketAddr;
+use std::process::{Command, Stdio};
+
+use super::process::Process;
+use super::{Directory, eventually};
+
+/// The command under test.
+pub(crate) fn weir_command() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+    command.env("NO_COLOR", "1").stdin(Stdio::null());
+    command
+}
+
+/// A running Weir.
+pub(crate) struct Weir {
+    pub(crate) process: Process,
+    /// Where it listens, in the configuration's order; a listener on port 0 got one from the kernel.
+    pub(crate) addresses: Vec<SocketAddr>,
+}
+
+impl Weir {
+    /// Runs it with this configuration and waits until it says that it listens. Every listener stands at the beginning of
+    /// a line.
+    pub(crate) fn start(directory: &Directory, config: &str) -> Self {
+        let expected =
+            config.lines().filter(|line| line.trim_start().starts_with("listen ")).count();
+        assert!(expected > 0, "no listener at the beginning of a line");
+        Self::start_with_addresses(directory, config, expected)
+    }
+
+    /// The same, where only so many of the listeners have an IP address.
+    pub(crate) fn start_with_addresses(
+        directory: &Directory,
+        config: &str,
+        expected: usize,
+    ) -> Self {
+        let path = directory.file("weir.conf", config);
+        let mut process =
+            Process::start(weir_command().args(["run", "-c"]).arg(path).stdout(Stdio::null()));
+        let addresses = eventually("weir listens", || {
+            if let Some(status) = process.ended() {
+                panic!("weir ended with {status}: {}", process.said());
+            }
+            let addresses = listening(&process.said());
+            (addresses.len() >= expected).then_some(addresses)
+        });
+        Self { process, addresses }
+    }
+
+    /// The address of the first listener.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.addresses[0]
+    }
+
+    /// The URL of a path at a listener.
+    pub(crate) fn url(&self, listener: usize, path: &str) -> String {
+        format!("http://{}{path}", self.addresses[listener])
+    }
+}
+
+/// The addresses in `weir: listening on 127.0.0.1:41234 (http)` lines that are whole.
+fn listening(said: &str) -> Vec<SocketAddr> {
+    let whole = said.rfind('\n').map_or("", |end| &said[..end]);
+    whole
+        .lines()
+        .filter_map(|line| line.split_once("listening on ")?.1.split(' ').next()?.parse().ok())
+        .collect()
+}
