@@ -575,6 +575,10 @@ pub fn contains(networks: &[IpNet], address: IpAddr) -> bool {
 
 /// Why a header of this name cannot be edited, if it cannot: framing and connections are Weir's own to write.
 pub fn forbidden_edit(name: &str) -> Option<&'static str> {
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    if name.is_empty() || !name.bytes().all(is_token) {
+        return Some("is not a header name");
+    }
     match name.to_ascii_lowercase().as_str() {
         "content-length" | "transfer-encoding" | "trailer" | "te" => {
             Some("tells where a message ends: only Weir itself writes it")

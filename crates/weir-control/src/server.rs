@@ -160,7 +160,7 @@ impl Server {
         let deadline = Instant::now() + self.shutdown_timeout;
         let finished =
             self.runtime.block_on(wait_for_end(&self.running, &mut self.signals, deadline));
-        match requests_running(&self.running) {
+        match self.running.shared().cut_off.load(Ordering::Relaxed) {
             0 => {}
             1 => tell("1 request was cut off"),
             number => tell(&format!("{number} requests were cut off")),

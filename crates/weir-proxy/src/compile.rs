@@ -79,6 +79,7 @@ pub fn compile(config: &Config, surroundings: Surroundings<'_>) -> Result<Compil
         connections: Arc::new(Semaphore::new(surroundings.connection_cap)),
         connection_cap: surroundings.connection_cap,
         epoch: Instant::now(),
+        cut_off: AtomicUsize::new(0),
         stopping: AtomicBool::new(false),
     };
     Ok(Compiled { shared: Arc::new(shared), warnings })

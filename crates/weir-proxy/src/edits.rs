@@ -245,12 +245,12 @@ mod tests {
             assert!(error.contains(expected), "{error}");
         };
         for name in ["Content-Length", "transfer-encoding", "TE", "Trailer"] {
-            check(Direction::Response, set(name, "1"), "where the message ends");
+            check(Direction::Response, set(name, "1"), "where a message ends");
         }
         for name in ["Connection", "Keep-Alive", "Upgrade", "Proxy-Connection"] {
             check(Direction::Request, remove(name), "belongs to one connection");
         }
-        check(Direction::Request, add("Expect", "x"), "answers it itself");
+        check(Direction::Request, add("Expect", "x"), "answered by Weir itself");
         for name in ["", "A B", "A:", "A\r\nB", "\u{e9}"] {
             check(Direction::Request, set(name, "1"), "not a header name");
         }

@@ -46,6 +46,8 @@ pub struct Shared {
     pub connection_cap: usize,
     /// Start of the balancer's clock.
     pub epoch: Instant,
+    /// Exchanges that were running when their worker ended.
+    pub cut_off: AtomicUsize,
     /// Set when the process begins to stop: answers from then on end their connections.
     pub stopping: AtomicBool,
 }

@@ -110,6 +110,8 @@ pub async fn run<N: Net>(parts: WorkerParts<N>) {
         }
     }
     drain(&worker, &mut mailbox, &mut stage).await;
+    let running = worker.load.busy.load(Ordering::Relaxed);
+    worker.shared.cut_off.fetch_add(running, Ordering::Relaxed);
     worker.flush_logs();
 }
 
