@@ -273,7 +273,7 @@ fn is_interim(response: &ResponseHead) -> bool {
 
 /// Ready when the client closed or reset its connection. What it sends meanwhile, the next request, is kept as far as there
 /// is room.
-fn poll_client_left<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin>(
+pub(crate) fn poll_client_left<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin>(
     context: &mut Context<'_>,
     client: &mut ClientSide<'_, S>,
 ) -> Poll<()> {

@@ -8,7 +8,7 @@ use weir_stats::{Cause, Micros};
 use weir_wire::{Framing, Method, Version};
 
 use crate::connection::{Connection, Scope};
-use crate::conversation::{ClientSide, Conversation};
+use crate::conversation::{ClientSide, Conversation, poll_client_left};
 use crate::exchange::{Ended, Facts, Next, Workspace};
 use crate::forward::{self, BodyFraming, ConnectionLine, DownstreamHead};
 use crate::net::Net;
@@ -195,6 +195,13 @@ impl<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin> Relay<'_, S> {
         if self.conversation.poll_upload(context, client).is_err() {
             // The client broke its own request body; the response it was getting ends with it.
             return Poll::Ready(Err(Cause::BadRequestBody));
+        }
+        // Nothing is being written that would fail: a quiet stream nobody listens to would hold its endpoint for ever.
+        if self.conversation.upload.is_finished()
+            && self.download.waiting == Waiting::Read
+            && poll_client_left(context, client).is_ready()
+        {
+            return Poll::Ready(Err(Cause::ClientGone));
         }
         Poll::Pending
     }
