@@ -572,3 +572,17 @@ pub enum HeaderEdit {
 pub fn contains(networks: &[IpNet], address: IpAddr) -> bool {
     networks.iter().any(|network| network.contains(&address))
 }
+
+/// Why a header of this name cannot be edited, if it cannot: framing and connections are Weir's own to write.
+pub fn forbidden_edit(name: &str) -> Option<&'static str> {
+    match name.to_ascii_lowercase().as_str() {
+        "content-length" | "transfer-encoding" | "trailer" | "te" => {
+            Some("tells where a message ends: only Weir itself writes it")
+        }
+        "connection" | "keep-alive" | "proxy-connection" | "upgrade" => {
+            Some("belongs to one connection: only Weir itself writes it")
+        }
+        "expect" => Some("is answered by Weir itself"),
+        _ => None,
+    }
+}

@@ -53,7 +53,12 @@ pub(crate) async fn proxy<N: Net>(
                 search.fresh = true;
                 upload = match pool.buffer_request {
                     Some(_) => Pump::whole(conversation.into_upload().into_buffers().1),
-                    None => initial_body(scope, work, facts, pool),
+                    None => {
+                        // What stood behind the body was put back for the next request; the body is taken from there anew.
+                        let behind = work.request.head_bytes + facts.body_in_input;
+                        work.input.remove(behind, conversation.returned);
+                        initial_body(scope, work, facts, pool)
+                    }
                 };
             }
             Err(failure) => return Err(failure.ended()),

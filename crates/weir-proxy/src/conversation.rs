@@ -65,6 +65,8 @@ pub(crate) struct Conversation<S> {
     pub(crate) upload: Pump,
     /// The endpoint stopped taking the request; it may have answered all the same.
     pub(crate) upload_failed: bool,
+    /// Bytes beyond the request's body that were put back into the input.
+    pub(crate) returned: usize,
     /// Bytes from the endpoint, the response head first.
     pub(crate) raw: Vec<u8>,
     scanned: usize,
@@ -90,6 +92,7 @@ impl<S> Conversation<S> {
             upstream,
             upload,
             upload_failed: false,
+            returned: 0,
             raw: Vec::new(),
             scanned: 0,
             interim: 0,
@@ -178,6 +181,7 @@ impl<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin> Conversation<S> {
         {
             Poll::Ready(Ok(())) => {
                 self.progressed = Instant::now();
+                self.returned = self.upload.surplus().len();
                 client.input.append(self.upload.surplus());
             }
             Poll::Ready(Err(PumpFailure::Write)) => self.upload_failed = true,

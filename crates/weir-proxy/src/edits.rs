@@ -2,9 +2,9 @@
 //!
 //! Framing and connection headers are not for editing: they say how the message is read, and Weir writes them from what it does.
 
-use weir_config::model::HeaderEdit;
+use weir_config::model::{HeaderEdit, forbidden_edit};
 use weir_stats::{Entry, Escape, Template};
-use weir_wire::{Known, encode};
+use weir_wire::encode;
 
 /// Whose headers are edited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -168,7 +168,7 @@ fn is_request_host(direction: Direction, name: &str) -> bool {
 
 fn check_edit(direction: Direction, edit: &HeaderEdit, name: &str) -> Result<(), String> {
     if let Some(reason) = forbidden_edit(name) {
-        return Err(format!("header `{name}`: {reason}"));
+        return Err(format!("header `{name}` {reason}"));
     }
     match edit {
         HeaderEdit::Add(..) if is_request_host(direction, name) => {
@@ -178,24 +178,6 @@ fn check_edit(direction: Direction, edit: &HeaderEdit, name: &str) -> Result<(),
             Err(format!("header `{name}`: a request needs it; use `set` to change it"))
         }
         _ => Ok(()),
-    }
-}
-
-/// Why a header of this name cannot be edited, if it cannot. The check of a configuration may ask too.
-pub fn forbidden_edit(name: &str) -> Option<&'static str> {
-    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    if name.is_empty() || !name.bytes().all(is_token) {
-        return Some("this is not a header name");
-    }
-    match Known::of(name.as_bytes()) {
-        Known::ContentLength | Known::TransferEncoding | Known::Trailer | Known::Te => {
-            Some("it says where the message ends, and Weir writes it as it sends the body")
-        }
-        Known::Connection | Known::KeepAlive | Known::ProxyConnection | Known::Upgrade => {
-            Some("it belongs to one connection, and Weir writes it as the connection goes on")
-        }
-        Known::Expect => Some("Weir answers it itself"),
-        _ => None,
     }
 }
 

@@ -72,6 +72,13 @@ impl Input {
         self.bytes.extend_from_slice(surplus);
     }
 
+    /// Takes out `count` bytes from offset `at` on.
+    pub(crate) fn remove(&mut self, at: usize, count: usize) {
+        let start = (self.start + at).min(self.bytes.len());
+        let end = (start + count).min(self.bytes.len());
+        self.bytes.drain(start..end);
+    }
+
     /// Whether a read has room without growing the buffer.
     pub(crate) fn has_room(&self) -> bool {
         self.bytes.capacity() == 0 || self.bytes.len() < self.bytes.capacity()

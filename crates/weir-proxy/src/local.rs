@@ -187,5 +187,10 @@ fn next_after<N: Net>(
     let stays = work.request.keep_alive
         && connection.served < scope.listener.limits.requests
         && !scope.worker.is_stopping();
-    if stays { Next::KeepAlive } else { Next::Close }
+    match (stays, work.request.keep_alive) {
+        (true, _) => Next::KeepAlive,
+        (false, false) => Next::Close,
+        // The client does not expect the end and may have sent its next request already.
+        (false, true) => Next::Linger,
+    }
 }

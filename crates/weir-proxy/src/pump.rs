@@ -371,8 +371,9 @@ impl Pump {
     ) -> Poll<io::Result<()>> {
         if !self.out.is_empty() && self.direct.len() + self.tail.len() <= COALESCE_BYTES {
             self.out.extend_from_slice(self.raw.get(self.direct.clone()).unwrap_or_default());
-            self.out.extend_from_slice(&self.tail);
+            self.out.extend_from_slice(self.tail.get(self.tail_at..).unwrap_or_default());
             self.tail.clear();
+            self.tail_at = 0;
             self.direct = 0..0;
         }
         loop {

@@ -237,7 +237,8 @@ fn finish<N: Net>(
     buffers.give_back(raw);
     match (keep_alive, whole) {
         (true, _) => Next::KeepAlive,
-        (false, true) => Next::Close,
-        (false, false) => Next::Linger,
+        // A client that asked for the end sends nothing more; any other may have sent its next request already.
+        (false, true) if !work.request.keep_alive => Next::Close,
+        (false, _) => Next::Linger,
     }
 }

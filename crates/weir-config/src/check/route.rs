@@ -98,6 +98,14 @@ impl<'a> Checker<'a> {
     fn edit(&mut self, line: &Arguments<'a>) -> Option<HeaderEdit> {
         let (verb, name) = (line.word(0)?, line.word(1)?);
         let header = self.value(name, values::header_name);
+        if line.name() == "header"
+            && name.text().eq_ignore_ascii_case("host")
+            && matches!(verb.text(), "add" | "remove")
+        {
+            let error = Diagnostic::error(name.span(), "a request has exactly one `Host`");
+            self.report(error.help("write `header set Host VALUE;` to change it"));
+            return None;
+        }
         match (verb.text(), line.word(2)) {
             ("remove", None) => header.map(HeaderEdit::Remove),
             ("remove", Some(value)) => {
@@ -115,7 +123,7 @@ impl<'a> Checker<'a> {
                 )));
                 None
             }
-            ("set" | "add", Some(value)) => self.edit_with(verb, name, header, value),
+            ("set" | "add", Some(value)) => self.edit_with(verb, header, value),
             (other, _) => {
                 let error = Diagnostic::error(
                     verb.span(),
@@ -133,18 +141,9 @@ impl<'a> Checker<'a> {
     fn edit_with(
         &mut self,
         verb: Value<'a>,
-        name: Value<'a>,
         header: Option<String>,
         value: Value<'a>,
     ) -> Option<HeaderEdit> {
-        if values::is_hop_by_hop(name.text()) {
-            let message =
-                format!("`{}` belongs to one connection: Weir writes it itself", name.text());
-            self.report(
-                Diagnostic::warning(name.span(), message)
-                    .help("this line has no effect and can go"),
-            );
-        }
         self.value(value, values::line_text)?;
         let template = self.template(value)?;
         let header = header?;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 
+use crate::model::forbidden_edit;
 use crate::model::{EndpointAddress, ListenAddress, TlsVersion, Workers};
 use crate::units;
 
@@ -210,18 +211,10 @@ pub(super) fn token(text: &str, what: &str) -> Result<(), String> {
 
 pub(super) fn header_name(text: &str) -> Result<String, String> {
     token(text, "a header")?;
-    match text.to_ascii_lowercase().as_str() {
-        "content-length" | "transfer-encoding" => {
-            Err(format!("`{text}` tells where a message ends: only Weir itself writes it"))
-        }
-        _ => Ok(text.to_owned()),
+    match forbidden_edit(text) {
+        Some(reason) => Err(format!("`{text}` {reason}")),
+        None => Ok(text.to_owned()),
     }
-}
-
-/// Headers of one connection, which a proxy never hands on.
-pub(super) fn is_hop_by_hop(name: &str) -> bool {
-    let names = ["connection", "keep-alive", "proxy-connection", "te", "trailer", "upgrade"];
-    names.iter().any(|hop| hop.eq_ignore_ascii_case(name))
 }
 
 /// A text that may stand in a header line.

@@ -1,0 +1,236 @@
+//! The checkers: after a run, the laws of DESIGN section 9 are held against the books. A failure needs an excuse that is
+//! in the books too: a fault the network injected, a misdeed of an origin, a client that left.
+
+use std::collections::BTreeMap;
+
+use crate::http::Broken;
+use crate::ledger::{Answer, Book, Outcome, Record};
+use crate::malformed::{self, MARKER, Wrong};
+use crate::origin::World;
+
+/// What the device under test promises.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    /// It passes bytes on as they are (or is not there at all): it refuses nothing, and answers nothing itself.
+    pub transparent: bool,
+    /// It takes a client's half-close before the response for leaving, as nginx does (499).
+    pub half_close_leaves: bool,
+    /// Attempts it may make for a request that may be repeated.
+    pub attempts: usize,
+    /// Body bytes of one request, or of its response, that may be on their way: buffers and both windows.
+    pub held_bytes: i64,
+    /// Everything has to be over after this long, in virtual time.
+    pub settle_seconds: u64,
+    /// Nothing may be left open after it was idle this long, in virtual time.
+    pub idle_seconds: u64,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self {
+            transparent: false,
+            half_close_leaves: false,
+            attempts: 8,
+            held_bytes: 512 * 1024,
+            settle_seconds: 1_200,
+            idle_seconds: 400,
+        }
+    }
+}
+
+/// Everything that the run did wrong.
+pub(crate) fn check(world: &World, rules: &Rules) -> Vec<String> {
+    let book = world.ledger.book();
+    let mut wrong = book.violations.clone();
+    for record in book.records.values() {
+        if let Some(what) = judge(world, rules, record) {
+            wrong.push(format!(
+                "law 1: request {} ({}): {what}",
+                record.plan.id, record.plan.method
+            ));
+        }
+        for (what, held) in [("response", record.held_most), ("request", record.request_held_most)]
+        {
+            if held > rules.held_bytes {
+                wrong.push(format!(
+                    "law 9: {held} bytes of the {what} body {} were held at once",
+                    record.plan.id
+                ));
+            }
+        }
+    }
+    if !rules.transparent {
+        wrong.extend(connections(world, &book));
+    }
+    wrong.extend(bytes_upstream(world, rules, &book));
+    wrong
+}
+
+/// Whether what an origin did with an attempt, or what the network did to it, explains a broken exchange.
+fn attempt_failed(record: &Record, attempt: Option<u32>) -> bool {
+    let concerned = record
+        .arrivals
+        .iter()
+        .enumerate()
+        .filter(|(index, _)| attempt.is_none_or(|one| one as usize == *index));
+    concerned
+        .into_iter()
+        .any(|(_, arrival)| arrival.behaviour.misdeed.is_some() || arrival.link.faulted())
+}
+
+/// An origin answered before it had the body, so that the rest of it may have met a closed connection.
+pub(crate) fn answered_early(record: &Record) -> bool {
+    record.plan.body.bytes() > 0
+        && record.arrivals.iter().any(|arrival| arrival.behaviour.early.is_some())
+}
+
+fn judge(world: &World, rules: &Rules, record: &Record) -> Option<String> {
+    let link_faulted = record.link.as_ref().is_some_and(crate::stream::LinkWatch::faulted);
+    match &record.outcome {
+        Outcome::Unsent | Outcome::Left | Outcome::AfterClose => None,
+        Outcome::Unanswered(Some(Broken::Malformed(what))) => {
+            let excused = rules.transparent && attempt_failed(record, None);
+            (!excused).then(|| format!("a malformed response: {what}"))
+        }
+        Outcome::Unanswered(broken) => {
+            let excused = link_faulted
+                || record.plan.malformed.is_some()
+                || answered_early(record)
+                || (rules.half_close_leaves && record.plan.half_closes)
+                || (rules.transparent && world.plan.profile.upstream_trouble());
+            (!excused).then(|| format!("no response and no cause ({broken:?})"))
+        }
+        Outcome::Answered(answer) if answer.attempt.is_some() => {
+            judge_relayed(world, rules, record, answer, link_faulted)
+        }
+        Outcome::Answered(answer) => judge_own(world, record, answer, link_faulted),
+    }
+}
+
+/// A response that an origin sent.
+fn judge_relayed(
+    world: &World,
+    rules: &Rules,
+    record: &Record,
+    answer: &Answer,
+    link_faulted: bool,
+) -> Option<String> {
+    let arrival = record.arrivals.get(answer.attempt? as usize)?;
+    if record.plan.malformed.is_some_and(|index| malformed::wrong(index) == Wrong::Head) {
+        return Some("a malformed head was answered by an origin".into());
+    }
+    let failed = attempt_failed(record, answer.attempt);
+    match &answer.broken {
+        Some(Broken::Malformed(what)) if !(rules.transparent && failed) => {
+            Some(format!("a malformed response body: {what}"))
+        }
+        Some(broken) => {
+            let excused = failed
+                || link_faulted
+                || answered_early(record)
+                || record.plan.malformed.is_some()
+                || (rules.transparent && world.plan.profile.upstream_trouble());
+            (!excused).then(|| format!("a broken response body without a cause ({broken:?})"))
+        }
+        // An HTTP/1.0 client cannot be told that a body of unknown length is short.
+        None if answer.until_close
+            && (rules.transparent || (record.plan.old && (failed || link_faulted))) =>
+        {
+            None
+        }
+        None if answer.bytes != arrival.behaviour.bytes => {
+            let (got, sent) = (answer.bytes, arrival.behaviour.bytes);
+            Some(format!("law 8: a body of {sent} bytes ended after {got} as if it were whole"))
+        }
+        None if !arrival.response_whole && !answered_early(record) => {
+            Some("a whole response that no origin finished".into())
+        }
+        None => None,
+    }
+}
+
+/// A response of the proxy's own.
+fn judge_own(
+    world: &World,
+    record: &Record,
+    answer: &Answer,
+    link_faulted: bool,
+) -> Option<String> {
+    let status = answer.status;
+    let trouble = world.plan.profile.upstream_trouble();
+    let fits = match status {
+        502..=504 => trouble,
+        400 | 414 | 431 | 501 | 505 => record.plan.malformed.is_some(),
+        408 => link_faulted,
+        _ => false,
+    };
+    if !fits {
+        return Some(format!("answered with {status} without a cause"));
+    }
+    let excused = link_faulted || record.plan.malformed.is_some() || record.plan.body.bytes() > 0;
+    match &answer.broken {
+        Some(broken) if !excused => {
+            Some(format!("the proxy's own {status} broke off ({broken:?})"))
+        }
+        _ => None,
+    }
+}
+
+/// A connection may end before its plan does only for a cause.
+fn connections(world: &World, book: &Book) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for connection in world.plan.clients.iter().flat_map(|client| &client.connections) {
+        let records: BTreeMap<u64, &Record> = connection
+            .requests
+            .iter()
+            .filter_map(|plan| Some((plan.id, book.records.get(&plan.id)?)))
+            .collect();
+        let cut = records
+            .values()
+            .find(|record| matches!(record.outcome, Outcome::Unsent | Outcome::AfterClose));
+        let Some(cut) = cut else { continue };
+        let trouble = connection.leaves_after_ms.is_some()
+            || records.values().any(|record| {
+                let relayed_whole =
+                    matches!(&record.outcome, Outcome::Answered(answer) if answer.attempt.is_some() && answer.broken.is_none() && !answer.until_close);
+                let pending = matches!(record.outcome, Outcome::Unsent | Outcome::AfterClose);
+                (!relayed_whole && !pending)
+                    || record.plan.old
+                    || record.plan.expects
+                    || answered_early(record)
+                    || record.link.as_ref().is_some_and(crate::stream::LinkWatch::faulted)
+            });
+        if !trouble {
+            wrong.push(format!(
+                "law 1: the connection ended before request {} without a cause",
+                cut.plan.id
+            ));
+        }
+    }
+    wrong
+}
+
+fn count(haystack: &[u8], needle: &[u8]) -> usize {
+    haystack.windows(needle.len()).filter(|window| *window == needle).count()
+}
+
+/// What went to endpoints, byte by byte, whether or not an origin was there to read it.
+fn bytes_upstream(world: &World, rules: &Rules, book: &Book) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let all: Vec<u8> = world.net.taps().join(&b'\n');
+    if count(&all, MARKER) > 0 {
+        let at = all.windows(MARKER.len()).position(|window| window == MARKER).unwrap_or(0);
+        let near = String::from_utf8_lossy(&all[at.saturating_sub(200)..(at + 60).min(all.len())])
+            .into_owned();
+        wrong.push(format!("law 8: bytes of a malformed request went to an endpoint: {near:?}"));
+    }
+    for record in book.records.values() {
+        let line = format!("{} /r/{} HTTP/", record.plan.method, record.plan.id);
+        let sent = count(&all, line.as_bytes()).max(record.arrivals.len());
+        let most = if record.plan.is_idempotent() { rules.attempts } else { 1 };
+        if sent > most {
+            wrong.push(format!("law 7: {line} was sent {sent} times"));
+        }
+    }
+    wrong
+}

@@ -1,0 +1,115 @@
+//! The log held against the books: every exchange is written down once, with the status that its client got, and with a
+//! cause that something in the run explains.
+
+use crate::behaviour::Misdeed;
+use crate::check::answered_early;
+use crate::ledger::{Answer, Outcome, Record};
+use crate::malformed::{self, Wrong};
+use crate::origin::World;
+use crate::run::LogLine;
+
+/// Law 1 from the other side: the device wrote each exchange down once, with what its client got.
+pub(crate) fn check_log(world: &World, log: &[LogLine]) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let book = world.ledger.book();
+    for record in book.records.values() {
+        let id = record.plan.id;
+        let lines: Vec<&LogLine> = log.iter().filter(|line| line.id == Some(id)).collect();
+        let understood =
+            record.plan.malformed.is_none_or(|index| malformed::wrong(index) == Wrong::Body);
+        let (least, most) = match &record.outcome {
+            _ if !understood => (0, 0),
+            Outcome::Unsent => (0, 0),
+            Outcome::Answered(answer) if answer.status != 408 => (1, 1),
+            _ => (usize::from(!record.arrivals.is_empty()), 1),
+        };
+        if !(least..=most).contains(&lines.len()) {
+            wrong.push(format!(
+                "law 1: request {id} is in the log {} times: {lines:?}",
+                lines.len()
+            ));
+        }
+        if let (Outcome::Answered(answer), [line]) = (&record.outcome, lines.as_slice()) {
+            wrong.extend(compare(world, record, answer, line));
+        }
+    }
+    let internal = log.iter().filter(|line| line.cause == "internal");
+    wrong.extend(internal.map(|line| format!("a bug of the device's own: {line:?}")));
+    wrong
+}
+
+fn compare(world: &World, record: &Record, answer: &Answer, line: &LogLine) -> Option<String> {
+    let id = record.plan.id;
+    if let Some(missing) = unexplained(world, record, line) {
+        return Some(format!("law 1: request {id} failed for {}, but {missing}", line.cause));
+    }
+    if line.status != answer.status {
+        return Some(format!(
+            "law 1: request {id} was answered with {}, the log says {}",
+            answer.status, line.status
+        ));
+    }
+    let complete = line.cause == "complete";
+    if complete && answer.attempt.is_none() {
+        return Some(format!("law 1: the log calls the proxy's own {} complete", answer.status));
+    }
+    if !complete && answer.attempt.is_some() && answer.broken.is_none() && !record.plan.old {
+        return Some(format!(
+            "law 1: request {id} was answered whole, the log says {}",
+            line.cause
+        ));
+    }
+    None
+}
+
+/// What speaks against the cause that the device gives for a failure.
+fn unexplained(world: &World, record: &Record, line: &LogLine) -> Option<&'static str> {
+    let profile = &world.plan.profile;
+    let network = &profile.faults.upstream;
+    // An origin that answers early and closes may reset its own answer away.
+    let broken_network = network.resets > 0 || network.stalls > 0 || answered_early(record);
+    let connects = network.refuses > 0 || network.hangs > 0;
+    let misdeed = |kind: fn(&Misdeed) -> bool| {
+        record.arrivals.iter().any(|arrival| arrival.behaviour.misdeed.as_ref().is_some_and(kind))
+    };
+    // Whoever cannot be asked twice meets a connection that is closed under it.
+    let not_repeatable = !record.plan.is_idempotent() || record.plan.body.bytes() > 0;
+    let (explained, missing) = match line.cause.as_str() {
+        "connect_failed" => (network.refuses > 0, "no connect is refused"),
+        "connect_timeout" => (network.hangs > 0, "no connect hangs"),
+        "no_endpoint" => (connects, "every connect succeeds"),
+        "upstream_reset" => (
+            broken_network
+                || network.closes_at_once > 0
+                || misdeed(|one| {
+                    matches!(
+                        one,
+                        Misdeed::ClosesSilently | Misdeed::ClosesInHead | Misdeed::Garbage(_)
+                    )
+                })
+                || (profile.origin_idle_close && not_repeatable),
+            "no connection was broken, and an idle one could be replaced",
+        ),
+        "response_timeout" => {
+            (broken_network || misdeed(|one| *one == Misdeed::Hangs), "its origin did not hang")
+        }
+        "bad_response" => (
+            misdeed(|one| matches!(one, Misdeed::Garbage(_) | Misdeed::BadChunk(_))),
+            "its origin sent no garbage",
+        ),
+        "upstream_aborted" => (
+            broken_network || misdeed(|one| matches!(one, Misdeed::Truncates(_))),
+            "its origin sent the whole body",
+        ),
+        "upstream_read_timeout" => (
+            broken_network || misdeed(|one| matches!(one, Misdeed::HangsInBody(_))),
+            "its origin did not hang",
+        ),
+        "upstream_send_timeout" => (broken_network, "its origin reads"),
+        "pool_full" | "denied" | "no_route" | "body_too_large" | "upstream_tls" | "shutdown" => {
+            (false, "nothing was configured that could be the cause")
+        }
+        _ => (true, ""),
+    };
+    (!explained).then_some(missing)
+}

@@ -1,0 +1,273 @@
+//! The simulated network: addresses, backlogs, connects that fail, links. It carries bytes and knows no protocol.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::future::{pending, poll_fn};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+
+use fastrand::Rng;
+use tokio::time::{Instant, sleep};
+use weir_proxy::net::{Net, PeerAddress};
+
+use crate::faults::{Faults, LinkFaults, Tamper, happens};
+use crate::link::Link;
+use crate::stream::SimStream;
+use crate::trace::{End, Event, Trace};
+
+/// Whose links a listener takes: clients' or ours to endpoints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Side {
+    /// From clients.
+    Downstream,
+    /// To endpoints.
+    Upstream,
+}
+
+/// A connection between accept and adoption; the stream itself waits in the network.
+#[derive(Debug)]
+pub struct Ticket(u64);
+
+/// A listening address.
+pub struct SimListener(usize);
+
+struct Bound {
+    address: PeerAddress,
+    side: Side,
+    backlog: VecDeque<(SimStream, PeerAddress)>,
+    wakers: Vec<Waker>,
+}
+
+struct Shared {
+    random: Rng,
+    bound: Vec<Bound>,
+    tickets: BTreeMap<u64, SimStream>,
+    next_ticket: u64,
+    links: Vec<Rc<RefCell<Link>>>,
+    next_port: u16,
+}
+
+/// A seeded network in virtual time. Clones are the same network.
+#[derive(Clone)]
+pub struct SimNet {
+    shared: Rc<RefCell<Shared>>,
+    faults: Rc<RefCell<Faults>>,
+    trace: Rc<RefCell<Trace>>,
+    open_links: Rc<RefCell<u32>>,
+    fault_seen: Rc<Cell<bool>>,
+}
+
+impl SimNet {
+    /// A network that does what `seed` and `faults` say. Call it inside a runtime whose clock is paused.
+    pub fn new(seed: u64, faults: Faults) -> Self {
+        let shared = Shared {
+            random: Rng::with_seed(seed),
+            bound: Vec::new(),
+            tickets: BTreeMap::new(),
+            next_ticket: 0,
+            links: Vec::new(),
+            next_port: 1024,
+        };
+        Self {
+            shared: Rc::new(RefCell::new(shared)),
+            faults: Rc::new(RefCell::new(faults)),
+            trace: Rc::new(RefCell::new(Trace::new(Instant::now()))),
+            open_links: Rc::default(),
+            fault_seen: Rc::default(),
+        }
+    }
+
+    /// Listens on an address; links to it are of this side.
+    pub fn bind(&self, address: PeerAddress, side: Side) -> SimListener {
+        let mut shared = self.shared.borrow_mut();
+        shared.bound.push(Bound { address, side, backlog: VecDeque::new(), wakers: Vec::new() });
+        SimListener(shared.bound.len() - 1)
+    }
+
+    /// The trace so far.
+    pub fn trace(&self) -> std::cell::Ref<'_, Trace> {
+        self.trace.borrow()
+    }
+
+    /// Writes an event into the trace.
+    pub fn note(&self, event: Event) {
+        self.trace.borrow_mut().note(event);
+    }
+
+    /// Links with at least one end open.
+    pub fn open_links(&self) -> u32 {
+        *self.open_links.borrow()
+    }
+
+    /// From now on nothing new goes wrong; what already did is not mended.
+    pub fn calm(&self) {
+        let tamper = self.tamper();
+        *self.faults.borrow_mut() = Faults { tamper, ..Faults::default() };
+    }
+
+    /// Whether a connect to an endpoint failed, or an established link was broken or stalled by the network.
+    pub fn upstream_faulted(&self) -> bool {
+        let links = &self.shared.borrow().links;
+        self.fault_seen.get()
+            || links
+                .iter()
+                .any(|link| link.borrow().side == Side::Upstream && link.borrow().faulted)
+    }
+
+    pub(crate) fn tamper(&self) -> Tamper {
+        self.faults.borrow().tamper
+    }
+
+    /// Everything that was written to endpoints, one buffer a link.
+    pub(crate) fn taps(&self) -> Vec<Vec<u8>> {
+        let links = &self.shared.borrow().links;
+        links.iter().filter_map(|link| link.borrow().tap.clone()).collect()
+    }
+
+    /// Connects from a given source address; `Net::connect` uses one of our own.
+    pub async fn connect_from(
+        &self,
+        source: SocketAddr,
+        target: &PeerAddress,
+    ) -> io::Result<SimStream> {
+        let found = self.shared.borrow().bound.iter().position(|bound| bound.address == *target);
+        let Some(listener) = found else {
+            return Err(io::ErrorKind::ConnectionRefused.into());
+        };
+        let side = self.shared.borrow().bound[listener].side;
+        let faults = self.link_faults(side);
+        let (refuses, hangs, closes, round_trip) = {
+            let random = &mut self.shared.borrow_mut().random;
+            let refuses = happens(random, faults.refuses);
+            let hangs = happens(random, faults.hangs);
+            let closes = happens(random, faults.closes_at_once);
+            (refuses, hangs, closes, 2 * random.u64(faults.latency_ms.clone()))
+        };
+        if (refuses || hangs || closes) && side == Side::Upstream {
+            self.fault_seen.set(true);
+        }
+        if hangs {
+            self.note(Event::ConnectHangs { side });
+            pending::<()>().await;
+        }
+        if round_trip > 0 {
+            sleep(std::time::Duration::from_millis(round_trip)).await;
+        }
+        if refuses {
+            self.note(Event::ConnectRefused { side });
+            return Err(io::ErrorKind::ConnectionRefused.into());
+        }
+        let (near, far) = self.link(side, source, target, &faults);
+        if closes {
+            self.note(Event::ClosedAtOnce { link: near.link() });
+            drop(far);
+            return Ok(near);
+        }
+        let mut shared = self.shared.borrow_mut();
+        let bound = &mut shared.bound[listener];
+        bound.backlog.push_back((far, PeerAddress::Socket(source)));
+        bound.wakers.drain(..).for_each(Waker::wake);
+        Ok(near)
+    }
+
+    fn link_faults(&self, side: Side) -> LinkFaults {
+        let faults = self.faults.borrow();
+        match side {
+            Side::Downstream => faults.downstream.clone(),
+            Side::Upstream => faults.upstream.clone(),
+        }
+    }
+
+    fn link(
+        &self,
+        side: Side,
+        source: SocketAddr,
+        target: &PeerAddress,
+        faults: &LinkFaults,
+    ) -> (SimStream, SimStream) {
+        let mut shared = self.shared.borrow_mut();
+        let id = shared.links.len() as u32;
+        let random = shared.random.fork();
+        let mut link = Link::new(id, side, faults, random, Rc::clone(&self.trace));
+        // The third client is the canary's victim: earlier ones may leave before anything is answered.
+        let clients =
+            shared.links.iter().filter(|link| link.borrow().side == Side::Downstream).count();
+        link.swallow =
+            side == Side::Downstream && clients == 2 && self.tamper() == Tamper::SwallowResponses;
+        let link = Rc::new(RefCell::new(link));
+        shared.links.push(Rc::clone(&link));
+        *self.open_links.borrow_mut() += 1;
+        self.note(Event::Connected { link: id, side });
+        let local = match target {
+            PeerAddress::Socket(address) => Some(*address),
+            PeerAddress::Unix(_) => None,
+        };
+        let near = SimStream::new(
+            Rc::clone(&link),
+            End::Connector,
+            Some(source),
+            Rc::clone(&self.open_links),
+        );
+        let far = SimStream::new(link, End::Acceptor, local, Rc::clone(&self.open_links));
+        (near, far)
+    }
+
+    /// The next connection of a listener's backlog, as a stream.
+    pub async fn accept_stream(
+        &self,
+        listener: &SimListener,
+    ) -> io::Result<(SimStream, PeerAddress)> {
+        let fails = self.faults.borrow().accept_fails;
+        poll_fn(|context| {
+            let mut shared = self.shared.borrow_mut();
+            let side = shared.bound[listener.0].side;
+            if shared.bound[listener.0].backlog.is_empty() {
+                shared.bound[listener.0].wakers.push(context.waker().clone());
+                return Poll::Pending;
+            }
+            if side == Side::Downstream && happens(&mut shared.random, fails) {
+                self.note(Event::AcceptFailed { side });
+                return Poll::Ready(Err(io::Error::from_raw_os_error(24)));
+            }
+            let accepted = shared.bound[listener.0].backlog.pop_front();
+            Poll::Ready(accepted.ok_or_else(|| io::ErrorKind::WouldBlock.into()))
+        })
+        .await
+        .inspect(|(stream, _)| self.note(Event::Accepted { link: stream.link() }))
+    }
+}
+
+impl Net for SimNet {
+    type Stream = SimStream;
+    type Accepted = Ticket;
+    type Listener = SimListener;
+
+    async fn accept(&self, listener: &SimListener) -> io::Result<(Ticket, PeerAddress)> {
+        let (stream, peer) = self.accept_stream(listener).await?;
+        let mut shared = self.shared.borrow_mut();
+        let ticket = shared.next_ticket;
+        shared.next_ticket += 1;
+        shared.tickets.insert(ticket, stream);
+        Ok((Ticket(ticket), peer))
+    }
+
+    fn adopt(&self, accepted: Ticket) -> io::Result<SimStream> {
+        let stream = self.shared.borrow_mut().tickets.remove(&accepted.0);
+        stream.ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    async fn connect(&self, address: &PeerAddress) -> io::Result<SimStream> {
+        let port = {
+            let mut shared = self.shared.borrow_mut();
+            shared.next_port = shared.next_port.checked_add(1).unwrap_or(1024);
+            shared.next_port
+        };
+        self.connect_from(SocketAddr::from((Ipv4Addr::new(10, 0, 0, 1), port)), address).await
+    }
+
+    fn local_address(&self, stream: &SimStream) -> Option<SocketAddr> {
+        stream.local()
+    }
+}

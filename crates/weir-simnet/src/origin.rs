@@ -1,0 +1,355 @@
+//! Strict origins: they take nothing that a proxy must not send, check every body byte, and answer as their
+//! [`Behaviour`] says, badly where it says so. They share no code with the product's parser.
+
+use std::fmt::Write as _;
+use std::io;
+use std::rc::Rc;
+use std::time::Duration;
+
+use tokio::io::{ReadHalf, WriteHalf, split};
+use tokio::time::sleep;
+
+use crate::behaviour::{Behaviour, GARBAGE, Misdeed};
+use crate::faults::Tamper;
+use crate::http::{Broken, Framing, Head, Incoming, Outgoing, Pace};
+use crate::ledger::{Arrival, Ledger};
+use crate::net::{SimListener, SimNet};
+use crate::pattern::{Checked, fill, request_tag, response_tag};
+use crate::plan::{Plan, Profile};
+use crate::stream::{LinkWatch, SimStream};
+use crate::trace::Event;
+
+/// What origins and clients share.
+#[derive(Clone)]
+pub(crate) struct World {
+    pub(crate) net: SimNet,
+    pub(crate) ledger: Ledger,
+    pub(crate) plan: Rc<Plan>,
+    /// The device passes bytes on as they are: no head of its own, no refusals of its own.
+    pub(crate) transparent: bool,
+}
+
+impl World {
+    fn profile(&self) -> &Profile {
+        &self.plan.profile
+    }
+}
+
+type Reader = Incoming<ReadHalf<SimStream>>;
+type Writer = Outgoing<WriteHalf<SimStream>>;
+
+/// Serves every connection of a listener, for ever.
+pub(crate) async fn serve(world: World, listener: SimListener) {
+    loop {
+        if let Ok((stream, _)) = world.net.accept_stream(&listener).await {
+            tokio::task::spawn_local(connection(world.clone(), stream));
+        }
+    }
+}
+
+/// One request as it came in.
+struct Order {
+    id: u64,
+    attempt: u32,
+    framing: Framing,
+    head: Head,
+    method: String,
+    behaviour: Behaviour,
+}
+
+/// What becomes of the connection after an exchange.
+#[derive(PartialEq)]
+enum Next {
+    Keep,
+    Close,
+}
+
+async fn connection(world: World, stream: SimStream) {
+    let watch = stream.watch();
+    let (read, write) = split(stream);
+    let (mut reader, mut writer) =
+        (Incoming::new(read, Pace::FULL), Outgoing::new(write, Pace::FULL));
+    let mut idle_close_ms = None;
+    loop {
+        let head = tokio::select! {
+            biased;
+            head = reader.head() => head,
+            () = idle(idle_close_ms) => return,
+        };
+        match head {
+            Ok(Some(head)) => {
+                let Some(order) = take_order(&world, head, &watch) else {
+                    let refusal = "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+                    let _ = writer.send(refusal.as_bytes()).await;
+                    return;
+                };
+                idle_close_ms = order.behaviour.idle_close_ms;
+                if exchange(&world, &order, &mut reader, &mut writer).await == Next::Close {
+                    return;
+                }
+            }
+            Ok(None) | Err(Broken::Ended | Broken::Reset(_)) => return,
+            Err(Broken::Malformed(what)) => {
+                if !world.transparent {
+                    world.ledger.violation(format!("an origin got a malformed head: {what}"));
+                }
+                return;
+            }
+        }
+    }
+}
+
+async fn idle(limit_ms: Option<u64>) {
+    match limit_ms {
+        Some(limit_ms) => sleep(Duration::from_millis(limit_ms)).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Checks a head and enters it in the books; `None` refuses it.
+fn take_order(world: &World, head: Head, watch: &LinkWatch) -> Option<Order> {
+    let complain = |what: String| {
+        if !world.transparent {
+            world.ledger.violation(format!("an origin got {what}: {head:?}"));
+        }
+    };
+    let id: u64 = head.value("x-sim-id").and_then(|value| value.parse().ok()).unwrap_or(0);
+    let mut parts = head.first.split(' ');
+    let (method, target, version) = (parts.next()?.to_owned(), parts.next()?, parts.next()?);
+    if target != format!("/r/{id}")
+        || parts.next().is_some()
+        || !matches!(version, "HTTP/1.1" | "HTTP/1.0")
+    {
+        complain("a request nobody sent".into());
+        return None;
+    }
+    if head.all("host").count() != 1 {
+        complain("not one Host".into());
+    }
+    let hops = ["x-hop", "keep-alive", "proxy-connection", "te"];
+    if let Some(hop) = hops.iter().find(|hop| head.value(hop).is_some()) {
+        complain(format!("the hop-by-hop header {hop}"));
+    }
+    if !world.transparent && head.value("x-sim-plain") != Some(&format!("plain {id}")) {
+        complain("a request that lost its end-to-end header".into());
+    }
+    let framing = match head.request_framing() {
+        Ok(framing) => framing,
+        Err(what) => {
+            complain(format!("{what:?}"));
+            return None;
+        }
+    };
+    let planned =
+        world.ledger.with(id, |record| (record.plan.method, record.arrivals.len() as u32))?;
+    if planned.0 != method {
+        complain(format!("another method than {}", planned.0));
+    }
+    let behaviour = Behaviour::draw(world.plan.seed, id, planned.1, world.profile(), &method);
+    world.net.note(Event::RequestArrived { id, attempt: planned.1 });
+    world.ledger.with(id, |record| {
+        let behaviour = behaviour.clone();
+        record.arrivals.push(Arrival {
+            behaviour,
+            link: watch.clone(),
+            body_whole: false,
+            response_whole: false,
+        });
+    });
+    Some(Order { id, attempt: planned.1, framing, method, behaviour, head })
+}
+
+async fn exchange(world: &World, order: &Order, reader: &mut Reader, writer: &mut Writer) -> Next {
+    if order.head.value("expect").is_some_and(|value| value.eq_ignore_ascii_case("100-continue"))
+        && writer.send(b"HTTP/1.1 100 Continue\r\n\r\n").await.is_err()
+    {
+        return Next::Close;
+    }
+    let (body, answer) = match order.behaviour.early {
+        // An early answer: what follows of the body is read beside it, or never if the answer closes.
+        Some(_) if order.framing != Framing::Empty => {
+            let mut body = std::pin::pin!(take_body(world, order, reader));
+            let mut answer = std::pin::pin!(respond(world, order, writer));
+            let mut body_end = None;
+            let answer_end = loop {
+                tokio::select! {
+                    biased;
+                    end = &mut answer => break end,
+                    end = &mut body, if body_end.is_none() => body_end = Some(end),
+                }
+            };
+            if answer_end.as_ref().is_ok_and(|next| *next == Next::Keep) && body_end.is_none() {
+                body_end = Some(body.await);
+            }
+            (body_end.unwrap_or(Ok(())), answer_end)
+        }
+        _ => match take_body(world, order, reader).await {
+            Ok(()) => (Ok(()), respond(world, order, writer).await),
+            Err(broken) => (Err(broken), Ok(Next::Close)),
+        },
+    };
+    if let (Err(Broken::Malformed(what)), false) = (&body, world.transparent) {
+        world.ledger.violation(format!("an origin got a malformed body of {}: {what}", order.id));
+    }
+    let whole = matches!(answer, Ok(Next::Keep | Next::Close));
+    world.net.note(Event::ResponseDone { id: order.id, attempt: order.attempt, whole });
+    let last = order.head.connection_has("close") || order.head.first.ends_with("1.0");
+    match (body, answer) {
+        (Ok(()), Ok(Next::Keep)) if !last => Next::Keep,
+        _ => Next::Close,
+    }
+}
+
+async fn take_body(world: &World, order: &Order, reader: &mut Reader) -> Result<(), Broken> {
+    let (id, attempt) = (order.id, order.attempt);
+    let mut checked = Checked::new(request_tag(id));
+    let ledger = &world.ledger;
+    let result = reader
+        .body(order.framing, &mut |bytes| {
+            checked.take(bytes);
+            ledger.request_moved(id, -(bytes.len() as i64));
+        })
+        .await;
+    world.net.note(Event::RequestBody { id, attempt, bytes: checked.bytes, whole: result.is_ok() });
+    let Some(plan) = ledger.with(id, |record| record.plan.clone()) else { return result };
+    if plan.malformed.is_some() {
+        if result.is_ok() && !world.transparent {
+            ledger
+                .violation(format!("the malformed body of {id} reached an origin as a whole one"));
+        }
+        return result;
+    }
+    if let Some(offset) = checked.wrong_at {
+        ledger.violation(format!("law 8: request body {id} is wrong from byte {offset} on"));
+    }
+    if result.is_ok() {
+        if checked.bytes != plan.body.bytes() {
+            let (got, sent) = (checked.bytes, plan.body.bytes());
+            ledger.violation(format!("law 8: request body {id} ended after {got} of {sent} bytes"));
+        }
+        ledger.with(id, |record| record.arrivals[attempt as usize].body_whole = true);
+    }
+    result
+}
+
+/// Sends the answer; `Err` when the connection did not take it whole.
+async fn respond(world: &World, order: &Order, writer: &mut Writer) -> io::Result<Next> {
+    let behaviour = &order.behaviour;
+    sleep(Duration::from_millis(behaviour.delay_ms)).await;
+    match behaviour.misdeed {
+        Some(Misdeed::ClosesSilently) => return Ok(Next::Close),
+        Some(Misdeed::Hangs) => {
+            sleep(Duration::from_mins(5)).await;
+            return Ok(Next::Close);
+        }
+        Some(Misdeed::ClosesInHead) => {
+            writer.send(b"HTTP/1.1 200 OK\r\nX-Sim-Garbage: 1\r\nX-Sim").await?;
+            return Ok(Next::Close);
+        }
+        Some(Misdeed::Garbage(index)) => {
+            writer.send(GARBAGE[index].as_bytes()).await?;
+            return Ok(Next::Close);
+        }
+        _ => {}
+    }
+    if let Some(interim) = behaviour.interim.filter(|_| order.head.first.ends_with("1.1")) {
+        writer
+            .send(format!("HTTP/1.1 {interim} Interim\r\nX-Sim-Interim: 1\r\n\r\n").as_bytes())
+            .await?;
+    }
+    writer.pace = behaviour.pace;
+    let old = order.head.first.ends_with("1.0");
+    writer.send(response_head(order, old).as_bytes()).await?;
+    let next = send_body(world, order, writer, old).await;
+    writer.pace = Pace::FULL;
+    let next = next?;
+    world
+        .ledger
+        .with(order.id, |record| record.arrivals[order.attempt as usize].response_whole = true);
+    Ok(next)
+}
+
+/// An HTTP/1.0 peer knows no chunks.
+fn framing_for(order: &Order, old: bool) -> Framing {
+    if old && order.behaviour.framing == Framing::Chunked {
+        Framing::UntilClose
+    } else {
+        order.behaviour.framing
+    }
+}
+
+fn response_head(order: &Order, old: bool) -> String {
+    let (behaviour, id) = (&order.behaviour, order.id);
+    let mut head =
+        format!("HTTP/1.1 {} Sim\r\nX-Sim-Id: {id}/{}\r\n", behaviour.status, order.attempt);
+    let _ = write!(head, "X-Sim-Plain: plain {id}\r\nX-Hop: private\r\n");
+    match framing_for(order, old) {
+        Framing::Length(bytes) => drop(write!(head, "Content-Length: {bytes}\r\n")),
+        Framing::Chunked => head.push_str("Transfer-Encoding: chunked\r\n"),
+        Framing::Empty if order.method == "HEAD" && behaviour.status != 204 => {
+            head.push_str("Content-Length: 321\r\n");
+        }
+        Framing::Empty | Framing::UntilClose => {}
+    }
+    let close = behaviour.close || old || framing_for(order, old) == Framing::UntilClose;
+    head.push_str(if close {
+        "Connection: close, X-Hop\r\n\r\n"
+    } else {
+        "Connection: X-Hop\r\n\r\n"
+    });
+    head
+}
+
+async fn send_body(
+    world: &World,
+    order: &Order,
+    writer: &mut Writer,
+    old: bool,
+) -> io::Result<Next> {
+    let behaviour = &order.behaviour;
+    let framing = framing_for(order, old);
+    let limit = match behaviour.misdeed {
+        Some(Misdeed::Truncates(at) | Misdeed::HangsInBody(at) | Misdeed::BadChunk(at)) => at,
+        _ if world.net.tamper() == Tamper::ShortenResponse && framing == Framing::Chunked => {
+            behaviour.bytes / 2
+        }
+        _ => behaviour.bytes,
+    };
+    let mut sent = 0;
+    while sent < limit {
+        let count = (limit - sent).min(behaviour.chunk as u64) as usize;
+        let mut data = fill(response_tag(order.id, order.attempt), sent, count);
+        if world.net.tamper() == Tamper::FlipResponseByte && sent == 0 {
+            data[0] ^= 16;
+        }
+        if framing == Framing::Chunked {
+            data.splice(0..0, format!("{count:x}\r\n").bytes());
+            data.extend_from_slice(b"\r\n");
+        }
+        world.ledger.response_moved(order.id, count as i64);
+        writer.send(&data).await?;
+        sent += count as u64;
+    }
+    match behaviour.misdeed {
+        Some(Misdeed::Truncates(_)) => return Ok(Next::Close),
+        Some(Misdeed::BadChunk(_)) => {
+            writer.send(b"zz\r\nX-Sim-Garbage\r\n0\r\n\r\n").await?;
+            return Ok(Next::Close);
+        }
+        Some(Misdeed::HangsInBody(_)) => {
+            sleep(Duration::from_mins(5)).await;
+            return Ok(Next::Close);
+        }
+        _ => {}
+    }
+    if framing == Framing::Chunked {
+        writer
+            .send(if behaviour.trailer { b"0\r\nX-Sim-Trailer: 1\r\n\r\n" } else { b"0\r\n\r\n" })
+            .await?;
+    }
+    Ok(if behaviour.close || old || framing == Framing::UntilClose {
+        Next::Close
+    } else {
+        Next::Keep
+    })
+}

@@ -1,0 +1,299 @@
+//! What a seed makes everybody do: the network's faults, the origins' habits, each client's connections and requests. It
+//! is drawn before the run starts, so that timing cannot change it.
+
+use fastrand::Rng;
+
+use crate::faults::{Faults, LinkFaults, Tamper, happens, log_uniform};
+use crate::http::Pace;
+use crate::malformed;
+
+/// How many clients, connections and requests a run has at most.
+#[derive(Clone, Copy, Debug)]
+pub struct Scale {
+    /// Clients that run side by side.
+    pub clients: usize,
+    /// Connections of a client, one after the other.
+    pub connections: usize,
+    /// Requests of a connection.
+    pub requests: usize,
+    /// Largest body in bytes.
+    pub body: u64,
+}
+
+impl Default for Scale {
+    fn default() -> Self {
+        Self { clients: 6, connections: 3, requests: 5, body: 120_000 }
+    }
+}
+
+/// Which kinds of trouble a run has; each is drawn on or off, so that rare combinations come up.
+#[derive(Clone, Debug, Default)]
+pub struct Profile {
+    /// The network.
+    pub faults: Faults,
+    /// Chance in 1000 that an origin misbehaves on a response.
+    pub origin_faults: u32,
+    /// Chance in 1000 that an origin is slow.
+    pub origin_slow: u32,
+    /// Chance in 1000 that an origin answers before the request's body has ended.
+    pub origin_early: u32,
+    /// Chance in 1000 that an origin closes after a response although it need not.
+    pub origin_closes: u32,
+    /// Origins close idle connections at random moments.
+    pub origin_idle_close: bool,
+    /// Chance in 1000 that a connection ends with a malformed request.
+    pub malformed: u32,
+    /// Chance in 1000 that a client leaves half-way.
+    pub leaves: u32,
+    /// Chance in 1000 that a client sends or reads slowly.
+    pub client_slow: u32,
+    /// Chance in 1000 that a client closes its direction after its last request.
+    pub half_closes: u32,
+}
+
+impl Profile {
+    /// Nothing goes wrong but one deliberate defect; a canary must not be excused by trouble of another kind.
+    pub fn tampered(tamper: Tamper) -> Self {
+        Self { faults: Faults { tamper, ..Faults::default() }, ..Self::default() }
+    }
+
+    /// Nothing goes wrong anywhere; delays and short transfers only.
+    pub fn is_calm(&self) -> bool {
+        !self.upstream_trouble() && !self.downstream_trouble()
+    }
+
+    /// Whether an endpoint, or the way to it, may fail.
+    pub fn upstream_trouble(&self) -> bool {
+        let link = &self.faults.upstream;
+        let chances = [
+            link.resets,
+            link.stalls,
+            link.refuses,
+            link.hangs,
+            link.closes_at_once,
+            self.origin_faults,
+        ];
+        chances.iter().any(|chance| *chance > 0) || self.origin_idle_close
+    }
+
+    /// Whether a client, or the way from it, may fail.
+    pub fn downstream_trouble(&self) -> bool {
+        let link = &self.faults.downstream;
+        let chances = [link.resets, link.stalls, link.refuses, link.hangs, link.closes_at_once];
+        chances.iter().any(|chance| *chance > 0) || self.leaves > 0 || self.malformed > 0
+    }
+
+    fn draw(random: &mut Rng) -> Self {
+        let calm = random.u32(0..6) == 0;
+        let mut maybe = |chance: u32| if !calm && random.bool() { chance } else { 0 };
+        let (resets_down, resets_up) = (maybe(120), maybe(120));
+        let (stalls_down, stalls_up) = (maybe(80), maybe(80));
+        let (refuses, hangs, closes_at_once) = (maybe(80), maybe(40), maybe(60));
+        let mut profile = Self {
+            origin_faults: maybe(120),
+            origin_slow: maybe(200),
+            origin_early: maybe(150),
+            origin_closes: maybe(150),
+            origin_idle_close: maybe(1) > 0,
+            malformed: maybe(200),
+            leaves: maybe(120),
+            client_slow: maybe(150),
+            half_closes: maybe(150),
+            faults: Faults { accept_fails: maybe(50), ..Faults::default() },
+        };
+        profile.faults.downstream =
+            LinkFaults { resets: resets_down, stalls: stalls_down, ..shape(random) };
+        profile.faults.upstream = LinkFaults {
+            resets: resets_up,
+            stalls: stalls_up,
+            refuses,
+            hangs,
+            closes_at_once,
+            ..shape(random)
+        };
+        profile
+    }
+}
+
+/// Delays, windows and transfer sizes of one side.
+fn shape(random: &mut Rng) -> LinkFaults {
+    let latency = [0, 1, 5, 40][random.usize(0..4)];
+    let jitter = [0, 0, 3, 25][random.usize(0..4)];
+    let (least, most) =
+        [(1, 200), (64, 1460), (1460, 16_384), (65_536, 65_536)][random.usize(0..4)];
+    LinkFaults {
+        latency_ms: latency / 2..=latency,
+        jitter_ms: 0..=jitter,
+        transfer: least..=most,
+        window: [500..=4_000, 4_096..=16_384, 65_536..=65_536][random.usize(0..3)].clone(),
+        hesitates: [0, 0, 60, 200][random.usize(0..4)],
+        stall_ms: 100..=if random.bool() { 3_000 } else { 40_000 },
+        ..LinkFaults::default()
+    }
+}
+
+/// A whole run.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// What it was drawn from.
+    pub seed: u64,
+    /// Trouble.
+    pub profile: Profile,
+    /// Origins that serve.
+    pub origins: usize,
+    pub(crate) clients: Vec<ClientPlan>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct ClientPlan {
+    pub(crate) number: u32,
+    pub(crate) start_ms: u64,
+    pub(crate) connections: Vec<ConnectionPlan>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct ConnectionPlan {
+    pub(crate) requests: Vec<RequestPlan>,
+    /// Requests are sent without waiting for responses.
+    pub(crate) pipelines: bool,
+    pub(crate) write_pace: Pace,
+    pub(crate) read_pace: Pace,
+    /// Drops the connection this long after it was made.
+    pub(crate) leaves_after_ms: Option<u64>,
+    pub(crate) half_closes: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BodyPlan {
+    None,
+    Length(u64),
+    Chunked(u64),
+}
+
+impl BodyPlan {
+    pub(crate) fn bytes(self) -> u64 {
+        match self {
+            Self::None => 0,
+            Self::Length(bytes) | Self::Chunked(bytes) => bytes,
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct RequestPlan {
+    pub(crate) id: u64,
+    pub(crate) method: &'static str,
+    pub(crate) body: BodyPlan,
+    pub(crate) expects: bool,
+    /// HTTP/1.0.
+    pub(crate) old: bool,
+    pub(crate) close: bool,
+    pub(crate) think_ms: u64,
+    pub(crate) chunk: usize,
+    /// Its client closes its direction after the last request of the connection.
+    pub(crate) half_closes: bool,
+    /// Index of a malformed vector that is sent instead.
+    pub(crate) malformed: Option<usize>,
+}
+
+impl RequestPlan {
+    /// Whether the request may be sent again after bytes of it went upstream (RFC 9110 section 9.2.2).
+    pub(crate) fn is_idempotent(&self) -> bool {
+        !matches!(self.method, "POST" | "PATCH")
+    }
+}
+
+impl Plan {
+    /// The run of a seed.
+    pub fn draw(seed: u64, scale: Scale) -> Self {
+        Self::draw_with(seed, scale, |profile| profile)
+    }
+
+    /// The run of a seed with its profile changed.
+    pub fn draw_with(seed: u64, scale: Scale, change: impl FnOnce(Profile) -> Profile) -> Self {
+        let mut random = Rng::with_seed(seed ^ 0x5eed_0000_0000_0000);
+        let profile = change(Profile::draw(&mut random));
+        let mut next_id = 1;
+        let clients = (0..random.usize(1..=scale.clients))
+            .map(|number| ClientPlan {
+                number: number as u32,
+                start_ms: random.u64(0..300),
+                connections: (0..random.usize(1..=scale.connections))
+                    .map(|_| connection(&mut random, &profile, scale, &mut next_id))
+                    .collect(),
+            })
+            .collect();
+        Self { seed, origins: random.usize(1..=3), profile, clients }
+    }
+
+    pub(crate) fn requests(&self) -> impl Iterator<Item = &RequestPlan> {
+        self.clients
+            .iter()
+            .flat_map(|client| &client.connections)
+            .flat_map(|connection| &connection.requests)
+    }
+}
+
+fn connection(
+    random: &mut Rng,
+    profile: &Profile,
+    scale: Scale,
+    next_id: &mut u64,
+) -> ConnectionPlan {
+    let slow = |random: &mut Rng| {
+        if happens(random, profile.client_slow) {
+            Pace { bytes: random.usize(200..8_000), pause_ms: random.u64(1..=80) }
+        } else {
+            Pace::FULL
+        }
+    };
+    let old = random.u32(0..12) == 0;
+    let count = random.usize(1..=scale.requests);
+    let mut requests: Vec<RequestPlan> =
+        (0..count).map(|_| request(random, old, scale, next_id)).collect();
+    if let Some(last) = requests.last_mut() {
+        last.close = random.u32(0..3) == 0;
+        if happens(random, profile.malformed) {
+            last.malformed = Some(random.usize(0..malformed::count()));
+            last.method = "POST";
+        }
+    }
+    let half_closes = happens(random, profile.half_closes);
+    for request in &mut requests {
+        request.half_closes = half_closes;
+    }
+    ConnectionPlan {
+        pipelines: !old && random.u32(0..4) == 0,
+        write_pace: slow(random),
+        read_pace: slow(random),
+        leaves_after_ms: happens(random, profile.leaves).then(|| log_uniform(random, &(0..=2_000))),
+        half_closes,
+        requests,
+    }
+}
+
+fn request(random: &mut Rng, old: bool, scale: Scale, next_id: &mut u64) -> RequestPlan {
+    let id = *next_id;
+    *next_id += 1;
+    let method = ["GET", "GET", "GET", "HEAD", "POST", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"]
+        [random.usize(0..10)];
+    let bytes = log_uniform(random, &(0..=scale.body));
+    let body = match method {
+        "POST" | "PUT" | "PATCH" if !old && random.bool() => BodyPlan::Chunked(bytes),
+        "POST" | "PUT" | "PATCH" => BodyPlan::Length(bytes),
+        "DELETE" if random.u32(0..4) == 0 => BodyPlan::Length(bytes),
+        _ => BodyPlan::None,
+    };
+    RequestPlan {
+        id,
+        method,
+        body,
+        expects: !old && body.bytes() > 0 && random.u32(0..4) == 0,
+        old,
+        close: false,
+        think_ms: if random.u32(0..3) == 0 { log_uniform(random, &(0..=4_000)) } else { 0 },
+        chunk: 1 + bytes as usize / 100 + log_uniform(random, &(0..=30_000)) as usize,
+        half_closes: false,
+        malformed: None,
+    }
+}

@@ -1,0 +1,254 @@
+//! Runs seeds: builds the network, the origins, the device under test and the clients in one runtime whose clock is
+//! virtual, waits until everything is over, and lets the checkers look.
+
+use std::fmt::Write as _;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::runtime::{Builder, LocalOptions};
+use tokio::task::{JoinHandle, spawn_local};
+use tokio::time::{sleep, timeout};
+use weir_proxy::net::PeerAddress;
+
+use crate::check::{Rules, check};
+use crate::check_log::check_log;
+use crate::client;
+use crate::ledger::{Ledger, Outcome};
+use crate::net::{Side, SimListener, SimNet};
+use crate::origin::{World, serve};
+use crate::plan::Plan;
+use crate::trace::Event;
+
+/// Where a device is to work.
+pub struct Site {
+    /// The network.
+    pub net: SimNet,
+    /// What clients connect to.
+    pub listener: SimListener,
+    /// The address of `listener`.
+    pub address: SocketAddr,
+    /// The origins.
+    pub endpoints: Vec<SocketAddr>,
+    /// For whatever the device draws itself.
+    pub seed: u64,
+}
+
+/// Something between clients and origins.
+pub trait Device: Sync {
+    /// What it promises.
+    fn rules(&self) -> Rules;
+
+    /// Starts it on the current runtime (`spawn_local`).
+    fn start(&self, site: Site) -> Box<dyn Running>;
+}
+
+/// A device at work.
+pub trait Running {
+    /// Called when everything has been idle for a while: what is wrong about it (slots not at zero, counts that differ).
+    fn settled(&self) -> Vec<String>;
+
+    /// Tasks it has when idle.
+    fn tasks(&self) -> usize;
+
+    /// What it wrote down, a line for each exchange; `None` when it keeps no log.
+    fn log(&self) -> Option<Vec<LogLine>> {
+        None
+    }
+}
+
+/// A line of a device's log.
+#[derive(Clone, Debug)]
+pub struct LogLine {
+    /// The request's id, when its head was understood.
+    pub id: Option<u64>,
+    /// Status sent; 0 when none was.
+    pub status: u16,
+    /// Why the exchange ended.
+    pub cause: String,
+}
+
+/// How a run ended.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The seed.
+    pub seed: u64,
+    /// Hash of the trace.
+    pub hash: u64,
+    /// Events in the trace.
+    pub events: usize,
+    /// Requests answered whole by an origin.
+    pub relayed: usize,
+    /// Requests of the plan.
+    pub requests: usize,
+    /// What the checkers found.
+    pub violations: Vec<String>,
+    /// The trace as text; only of a run with violations, or when asked for with `WEIR_TRACE`.
+    pub trace: String,
+}
+
+/// Runs one plan; without a device clients talk to an origin directly.
+pub fn run_seed(plan: &Plan, device: Option<&dyn Device>) -> Report {
+    let runtime = Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build_local(LocalOptions::default());
+    let runtime = runtime.expect("a runtime without I/O can always be built");
+    runtime.block_on(scenario(Rc::new(plan.clone()), device))
+}
+
+async fn scenario(plan: Rc<Plan>, device: Option<&dyn Device>) -> Report {
+    let rules = device.map_or_else(direct_rules, Device::rules);
+    let net = SimNet::new(plan.seed, plan.profile.faults.clone());
+    let ledger = Ledger::new(&plan);
+    let world =
+        World { net: net.clone(), ledger, plan: Rc::clone(&plan), transparent: rules.transparent };
+    let side = if device.is_some() { Side::Upstream } else { Side::Downstream };
+    let endpoints: Vec<SocketAddr> = (0..plan.origins)
+        .map(|number| SocketAddr::from((Ipv4Addr::new(10, 0, 1, number as u8 + 1), 80)))
+        .collect();
+    for endpoint in &endpoints {
+        let listener = net.bind(PeerAddress::Socket(*endpoint), side);
+        spawn_local(serve(world.clone(), listener));
+    }
+    let address = SocketAddr::from((Ipv4Addr::new(203, 0, 113, 1), 80));
+    let running = device.map(|device| {
+        let listener = net.bind(PeerAddress::Socket(address), Side::Downstream);
+        device.start(Site {
+            net: net.clone(),
+            listener,
+            address,
+            endpoints: endpoints.clone(),
+            seed: plan.seed,
+        })
+    });
+    let target = PeerAddress::Socket(if running.is_some() { address } else { endpoints[0] });
+    let clients = plan
+        .clients
+        .iter()
+        .map(|plan| spawn_local(client::run(world.clone(), target.clone(), plan.clone())));
+    let clients: Vec<JoinHandle<()>> = clients.collect();
+    let mut violations = join_all(&rules, clients).await;
+    net.calm();
+    net.note(Event::Settled);
+    sleep(Duration::from_secs(rules.idle_seconds)).await;
+    violations.extend(idle_state(&world, running.as_deref()));
+    violations.extend(check(&world, &rules));
+    if let Some(log) = running.as_ref().and_then(|running| running.log()) {
+        violations.extend(check_log(&world, &log));
+    }
+    report(&world, violations)
+}
+
+/// What holds when there is no device: origins answer themselves, and do it as badly as they like.
+fn direct_rules() -> Rules {
+    Rules { transparent: true, ..Rules::default() }
+}
+
+async fn join_all(rules: &Rules, clients: Vec<JoinHandle<()>>) -> Vec<String> {
+    let mut violations = Vec::new();
+    let everybody = async {
+        for client in clients {
+            if client.await.is_err() {
+                violations.push("a client panicked".to_owned());
+            }
+        }
+    };
+    if timeout(Duration::from_secs(rules.settle_seconds), everybody).await.is_err() {
+        violations.push(format!("law 11: clients still wait after {} s", rules.settle_seconds));
+    }
+    violations
+}
+
+/// Law 5 and law 11: nothing is left of what ran.
+fn idle_state(world: &World, running: Option<&dyn Running>) -> Vec<String> {
+    let mut wrong = running.map(Running::settled).unwrap_or_default();
+    let open = world.net.open_links();
+    if open > 0 {
+        wrong.push(format!("law 11: {open} connections are open when idle"));
+    }
+    let tasks = tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    let expected = world.plan.origins + running.map_or(0, Running::tasks);
+    if tasks != expected {
+        wrong.push(format!("law 5: {tasks} tasks when idle instead of {expected}"));
+    }
+    wrong
+}
+
+fn report(world: &World, violations: Vec<String>) -> Report {
+    let trace = world.net.trace();
+    let book = world.ledger.book();
+    let whole = |outcome: &Outcome| matches!(outcome, Outcome::Answered(answer) if answer.attempt.is_some() && answer.broken.is_none());
+    let wanted = !violations.is_empty() || std::env::var_os("WEIR_TRACE").is_some();
+    Report {
+        seed: world.plan.seed,
+        hash: trace.hash(),
+        events: trace.len(),
+        relayed: book.records.values().filter(|record| whole(&record.outcome)).count(),
+        requests: book.records.len(),
+        violations,
+        trace: if wanted { trace.render() } else { String::new() },
+    }
+}
+
+/// The seeds to run: `WEIR_SEED=n` is that one alone, `WEIR_SEEDS=n` the first n, else the first `usual`.
+pub fn seeds_wanted(usual: u64) -> Vec<u64> {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    match (number("WEIR_SEED"), number("WEIR_SEEDS")) {
+        (Some(seed), _) => vec![seed],
+        (None, count) => (0..count.unwrap_or(usual)).collect(),
+    }
+}
+
+/// Runs many seeds on all cores, each twice when `twice` says so, and panics with what went wrong and how to replay it.
+///
+/// `replay` is the command that runs the same test; `WEIR_SEED=n` is put before it.
+pub fn run_seeds(
+    seeds: &[u64],
+    replay: &str,
+    device: Option<&dyn Device>,
+    draw: &(dyn Fn(u64) -> Plan + Sync),
+) -> Vec<Report> {
+    let next = AtomicU64::new(0);
+    let reports = Mutex::new(Vec::new());
+    let threads = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
+    let work = || {
+        while let Some(seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed) as usize) {
+            let run = AssertUnwindSafe(|| run_seed(&draw(*seed), device));
+            let report = catch_unwind(run).unwrap_or_else(|_| panicked(*seed));
+            reports.lock().expect("no holder panics").push(report);
+        }
+    };
+    std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
+    let mut reports = reports.into_inner().expect("no holder panics");
+    reports.sort_by_key(|report| report.seed);
+    complain(&reports, replay);
+    reports
+}
+
+fn panicked(seed: u64) -> Report {
+    let violations = vec!["the run panicked".to_owned()];
+    Report { seed, hash: 0, events: 0, relayed: 0, requests: 0, violations, trace: String::new() }
+}
+
+/// Panics when a run went wrong; the shortest trace is the one to look at first.
+fn complain(reports: &[Report], replay: &str) {
+    let failed: Vec<&Report> =
+        reports.iter().filter(|report| !report.violations.is_empty()).collect();
+    let Some(easiest) = failed.iter().min_by_key(|report| report.events) else { return };
+    let mut text = format!("{} of {} seeds broke a law\n", failed.len(), reports.len());
+    for report in failed.iter().take(20) {
+        let _ = writeln!(text, "seed {} ({} events):", report.seed, report.events);
+        for violation in report.violations.iter().take(6) {
+            let _ = writeln!(text, "    {violation}");
+        }
+    }
+    let _ = writeln!(text, "replay the easiest: WEIR_SEED={} {replay}", easiest.seed);
+    if let Some(path) = std::env::var_os("WEIR_TRACE") {
+        let _ = std::fs::write(path, &easiest.trace);
+    }
+    panic!("{text}");
+}

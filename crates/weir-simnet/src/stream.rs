@@ -1,0 +1,155 @@
+//! One end of a link as tokio sees it: `AsyncRead` and `AsyncWrite`, with timers for what is still on its way.
+
+use std::cell::RefCell;
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep};
+
+use crate::link::{Link, Wait};
+use crate::trace::End;
+
+/// A connection of the simulated network.
+pub struct SimStream {
+    link: Rc<RefCell<Link>>,
+    end: End,
+    local: Option<SocketAddr>,
+    read_timer: Option<Pin<Box<Sleep>>>,
+    write_timer: Option<Pin<Box<Sleep>>>,
+    open_links: Rc<RefCell<u32>>,
+}
+
+impl SimStream {
+    pub(crate) fn new(
+        link: Rc<RefCell<Link>>,
+        end: End,
+        local: Option<SocketAddr>,
+        open_links: Rc<RefCell<u32>>,
+    ) -> Self {
+        Self { link, end, local, read_timer: None, write_timer: None, open_links }
+    }
+
+    /// The number of its link in the trace.
+    pub fn link(&self) -> u32 {
+        self.link.borrow().id
+    }
+
+    /// Our own address, when it has one.
+    pub fn local(&self) -> Option<SocketAddr> {
+        self.local
+    }
+
+    pub(crate) fn watch(&self) -> LinkWatch {
+        LinkWatch(Rc::clone(&self.link))
+    }
+}
+
+/// Looks at a link after its stream has gone.
+#[derive(Clone)]
+pub(crate) struct LinkWatch(Rc<RefCell<Link>>);
+
+impl LinkWatch {
+    /// Whether an injected fault hit the link.
+    pub(crate) fn faulted(&self) -> bool {
+        self.0.borrow().faulted
+    }
+
+    /// The number of the link in the trace.
+    pub(crate) fn id(&self) -> u32 {
+        self.0.borrow().id
+    }
+}
+
+/// Arms the timer for `wait`; `Ready` when that time has come.
+fn arm(timer: &mut Option<Pin<Box<Sleep>>>, wait: Wait, context: &mut Context<'_>) -> Poll<()> {
+    let Some(at) = wait else {
+        *timer = None;
+        return Poll::Pending;
+    };
+    if at <= Instant::now() {
+        // The link hesitated; it has woken us already.
+        return Poll::Pending;
+    }
+    let sleep = timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(at)));
+    if sleep.deadline() != at {
+        sleep.as_mut().reset(at);
+    }
+    sleep.as_mut().poll(context)
+}
+
+impl AsyncRead for SimStream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        loop {
+            let mut link = this.link.borrow_mut();
+            if let Poll::Ready(result) = link.read(this.end, buf.initialize_unfilled(), context) {
+                return Poll::Ready(result.map(|count| buf.advance(count)));
+            }
+            let wait = link.next_read_at(this.end);
+            drop(link);
+            if arm(&mut this.read_timer, wait, context).is_pending() {
+                return Poll::Pending;
+            }
+        }
+    }
+}
+
+impl AsyncWrite for SimStream {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        loop {
+            let mut link = this.link.borrow_mut();
+            if let Poll::Ready(result) = link.write(this.end, buf, context) {
+                return Poll::Ready(result);
+            }
+            let wait = link.next_write_at(this.end);
+            drop(link);
+            if arm(&mut this.write_timer, wait, context).is_pending() {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let joined: Vec<u8> = slices.iter().flat_map(|slice| slice.iter().copied()).collect();
+        self.poll_write(context, &joined)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.link.borrow_mut().finish(self.end);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Drop for SimStream {
+    fn drop(&mut self) {
+        if self.link.borrow_mut().close(self.end) {
+            *self.open_links.borrow_mut() -= 1;
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! What happened, in order, with virtual time, and a hash of it: two runs of a seed are the same run if and only if
+//! their hashes agree. Byte contents are left out (dates and random ids may differ), byte counts are not.
+
+use std::fmt::Write as _;
+use std::hash::{Hash, Hasher};
+
+use tokio::time::Instant;
+
+use crate::net::Side;
+
+/// An end of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum End {
+    /// The side that connected.
+    Connector,
+    /// The side that accepted.
+    Acceptor,
+}
+
+impl End {
+    /// The end at the other side.
+    #[must_use]
+    pub fn other(self) -> Self {
+        match self {
+            Self::Connector => Self::Acceptor,
+            Self::Acceptor => Self::Connector,
+        }
+    }
+
+    pub(crate) fn index(self) -> usize {
+        match self {
+            Self::Connector => 0,
+            Self::Acceptor => 1,
+        }
+    }
+}
+
+/// One thing that happened on the network, at an origin or at a client.
+#[derive(Clone, Copy, Debug, Hash)]
+#[expect(
+    missing_docs,
+    reason = "the field names say it: link number, end, bytes, request id, attempt"
+)]
+pub enum Event {
+    Connected { link: u32, side: Side },
+    ConnectRefused { side: Side },
+    ConnectHangs { side: Side },
+    ClosedAtOnce { link: u32 },
+    AcceptFailed { side: Side },
+    Accepted { link: u32 },
+    Wrote { link: u32, end: End, bytes: usize },
+    Read { link: u32, end: End, bytes: usize },
+    Finished { link: u32, end: End },
+    Dropped { link: u32, end: End },
+    ResetInjected { link: u32 },
+    ResetSent { link: u32, to: End },
+    Stalled { link: u32, end: End, ms: u64 },
+    RequestArrived { id: u64, attempt: u32 },
+    RequestBody { id: u64, attempt: u32, bytes: u64, whole: bool },
+    ResponseDone { id: u64, attempt: u32, whole: bool },
+    RequestSent { id: u64, link: u32 },
+    Outcome { id: u64, status: u16, bytes: u64, whole: bool },
+    ClientLeft { client: u32 },
+    Settled,
+}
+
+/// The events of one run.
+#[derive(Debug)]
+pub struct Trace {
+    start: Instant,
+    events: Vec<(u64, Event)>,
+    hash: Fnv,
+}
+
+impl Trace {
+    /// An empty trace that counts time from `start`.
+    pub(crate) fn new(start: Instant) -> Self {
+        Self { start, events: Vec::new(), hash: Fnv::default() }
+    }
+
+    pub(crate) fn note(&mut self, event: Event) {
+        let micros = self.start.elapsed().as_micros() as u64;
+        micros.hash(&mut self.hash);
+        event.hash(&mut self.hash);
+        self.events.push((micros, event));
+    }
+
+    /// FNV-1a over every event and its time.
+    pub fn hash(&self) -> u64 {
+        self.hash.0
+    }
+
+    /// How many events there were.
+    pub fn len(&self) -> usize {
+        self.events.len()
+    }
+
+    /// Whether nothing happened.
+    pub fn is_empty(&self) -> bool {
+        self.events.is_empty()
+    }
+
+    /// The events, one a line, time in milliseconds.
+    pub fn render(&self) -> String {
+        let mut text = String::new();
+        for (micros, event) in &self.events {
+            let _ = writeln!(text, "{:>10}.{:03} {event:?}", micros / 1000, micros % 1000);
+        }
+        text
+    }
+}
+
+/// FNV-1a: fixed, so that a hash can be compared between runs and processes.
+#[derive(Debug)]
+pub(crate) struct Fnv(u64);
+
+impl Default for Fnv {
+    fn default() -> Self {
+        Self(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl Hasher for Fnv {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+}

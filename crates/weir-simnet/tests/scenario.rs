@@ -1,0 +1,35 @@
+//! The real data plane on a seeded network in virtual time, with every law checked after every run.
+//!
+//! `WEIR_SEED=n` replays one seed, `WEIR_SEEDS=n` runs the first n, `WEIR_TRACE=file` keeps the trace of a failure.
+
+mod weir;
+
+use weir::Weir;
+use weir_simnet::{Plan, Scale, run_seed, run_seeds, seeds_wanted};
+
+const REPLAY: &str = "cargo test -p weir-simnet --test scenario laws_hold";
+
+fn draw(seed: u64) -> Plan {
+    Plan::draw(seed, Scale::default())
+}
+
+#[test]
+fn laws_hold_for_every_seed() {
+    let reports = run_seeds(&seeds_wanted(200), REPLAY, Some(&Weir), &draw);
+    if reports.len() >= 100 {
+        let total: usize = reports.iter().map(|report| report.requests).sum();
+        let relayed: usize = reports.iter().map(|report| report.relayed).sum();
+        assert!(relayed * 2 > total, "only {relayed} of {total} requests were answered");
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_trace() {
+    for seed in seeds_wanted(20).into_iter().take(20) {
+        let runs: Vec<(u64, usize)> = (0..2)
+            .map(|_| run_seed(&draw(seed), Some(&Weir)))
+            .map(|report| (report.hash, report.events))
+            .collect();
+        assert_eq!(runs[0], runs[1], "seed {seed}");
+    }
+}

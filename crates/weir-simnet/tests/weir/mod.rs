@@ -1,0 +1,202 @@
+//! The real data plane as the device under test: its workers, its accept loop, its pools, its access log, on the simulated
+//! network. Configurations are drawn from the seed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fastrand::Rng;
+use tokio::sync::{mpsc, watch};
+use tokio::task::spawn_local;
+use weir_balance::PolicyKind;
+use weir_config::Config;
+use weir_config::model::{
+    AccessLog, Action, ClientTimeouts, Endpoint, EndpointAddress, Keepalive, ListenAddress,
+    Listener, LogFormat, LogTarget, MessageLimits, Passive, Pool, Redispatch, Route, Rule,
+    UpstreamTimeouts,
+};
+use weir_proxy::compile::{Surroundings, compile};
+use weir_proxy::shared::{Shared, Stage};
+use weir_proxy::worker::{self, WorkerParts};
+use weir_proxy::{Handoff, accept};
+use weir_simnet::{Device, LogLine, Rules, Running, SimNet, Site};
+use weir_stats::{LogReceiver, Message, Template, log_channel};
+
+/// The data plane.
+pub(crate) struct Weir;
+
+struct AtWork {
+    shared: Arc<Shared>,
+    workers: usize,
+    log: LogReceiver,
+    /// Kept, because a dropped sender would stop the workers.
+    _stage: watch::Sender<Stage>,
+}
+
+impl Device for Weir {
+    fn rules(&self) -> Rules {
+        Rules { half_close_leaves: true, ..Rules::default() }
+    }
+
+    fn start(&self, site: Site) -> Box<dyn Running> {
+        let mut random = Rng::with_seed(site.seed ^ 0xc0f1_6000_0000_0000);
+        let workers = random.usize(1..=3);
+        let config = configuration(&site, &mut random);
+        let connection_cap = random.usize(1..=8);
+        launch(site, &config, workers, connection_cap)
+    }
+}
+
+/// Starts the data plane with this configuration.
+pub(crate) fn launch(
+    site: Site,
+    config: &Config,
+    workers: usize,
+    connection_cap: usize,
+) -> Box<dyn Running> {
+    let (sinks, log) = log_channel(config.logs.len(), 100_000);
+    let read = |path: &std::path::Path| Err(std::io::Error::other(path.display().to_string()));
+    let surroundings = Surroundings { read: &read, sinks, workers, connection_cap };
+    let shared = compile(config, surroundings).expect("the configuration is sound").shared;
+    let (stage, watcher) = watch::channel(Stage::Running);
+    let (mailboxes, receivers): (Vec<_>, Vec<_>) =
+        (0..workers).map(|_| mpsc::unbounded_channel()).unzip();
+    let mailboxes: Arc<[mpsc::UnboundedSender<Handoff<SimNet>>]> = mailboxes.into();
+    for (number, mailbox) in receivers.into_iter().enumerate() {
+        let (shared, stage) = (shared.clone(), watcher.clone());
+        let seed = site.seed.wrapping_mul(31).wrapping_add(number as u64);
+        spawn_local(worker::run(WorkerParts {
+            number,
+            net: site.net.clone(),
+            shared,
+            mailbox,
+            seed,
+            stage,
+        }));
+    }
+    let listener = shared.listeners[0].clone();
+    spawn_local(accept(site.net, site.listener, listener, shared.clone(), mailboxes, watcher));
+    Box::new(AtWork { shared, workers, log, _stage: stage })
+}
+
+impl Running for AtWork {
+    fn settled(&self) -> Vec<String> {
+        let mut wrong = Vec::new();
+        for pool in &self.shared.pools {
+            let in_flight = pool.balancer.in_flight();
+            if in_flight != 0 {
+                wrong
+                    .push(format!("law 5: {in_flight} slots of {} are taken when idle", pool.name));
+            }
+            for endpoint in &pool.endpoints {
+                let idle = endpoint.idle.load(std::sync::atomic::Ordering::Relaxed);
+                if idle != 0 {
+                    wrong.push(format!(
+                        "law 5: {idle} idle connections to {} are counted",
+                        endpoint.name
+                    ));
+                }
+            }
+        }
+        let open = self.shared.open_connections();
+        let room = self.shared.connections.available_permits();
+        if open != 0 || room != self.shared.connection_cap {
+            wrong.push(format!("law 5: {open} client connections counted, room for {room}"));
+        }
+        wrong
+    }
+
+    /// A worker and its sweep each, and the accept loop.
+    fn tasks(&self) -> usize {
+        2 * self.workers + 1
+    }
+
+    fn log(&self) -> Option<Vec<LogLine>> {
+        let mut lines = Vec::new();
+        while let Ok(message) = self.log.try_receive() {
+            if let Message::Lines(batch) = message {
+                lines.extend(String::from_utf8_lossy(&batch.lines).lines().map(parse));
+            }
+        }
+        Some(lines)
+    }
+}
+
+fn parse(line: &str) -> LogLine {
+    let mut parts = line.split(' ');
+    let id = parts.next().and_then(|id| id.parse().ok());
+    let status = parts.next().and_then(|status| status.parse().ok()).unwrap_or(0);
+    LogLine { id, status, cause: parts.next().unwrap_or_default().to_owned() }
+}
+
+/// A configuration drawn for a site.
+pub(crate) fn configuration(site: &Site, random: &mut Rng) -> Config {
+    let endpoints = site.endpoints.iter().enumerate();
+    let endpoints = endpoints.map(|(number, address)| {
+        let mut endpoint =
+            Endpoint::new(&format!("origin{number}"), EndpointAddress::Socket(*address));
+        endpoint.weight = random.u32(1..=3);
+        endpoint
+    });
+    let mut pool = Pool::new("origins", endpoints.collect());
+    let policies = PolicyKind::all();
+    pool.policy = policies[random.usize(0..policies.len())];
+    pool.keepalive = Keepalive {
+        idle: [0, 1, 2, 100][random.usize(0..4)],
+        timeout: Duration::from_secs(random.u64(1..=60)),
+        max_requests: [1, 3, 100_000][random.usize(0..3)],
+        max_age: Duration::from_secs([5, 3_600][random.usize(0..2)]),
+    };
+    pool.passive = Passive { errors: [0, 1, 5][random.usize(0..3)], ..Passive::default() };
+    pool.redispatch = Redispatch { attempts: random.u32(0..=3) };
+    pool.timeouts = UpstreamTimeouts {
+        connect: Duration::from_secs(2),
+        send: Duration::from_secs(10),
+        response: Duration::from_secs(10),
+        read: Duration::from_secs(10),
+        tunnel: Duration::from_secs(60),
+    };
+    pool.buffer_request = (random.u32(0..4) == 0).then_some(1 << 20);
+    let template = Template::parse("$http_x_sim_id $status $cause").expect("a sound template");
+    let log =
+        AccessLog { name: "sim".into(), to: LogTarget::Stdout, format: LogFormat::Text(template) };
+    Config {
+        pools: vec![pool],
+        listeners: vec![listener(site, random)],
+        logs: vec![log],
+        ..Config::default()
+    }
+}
+
+fn listener(site: &Site, random: &mut Rng) -> Listener {
+    let route = Route {
+        name: "all".into(),
+        when: Rule::All(Vec::new()),
+        action: Action::Pool(0),
+        access: Vec::new(),
+        request_headers: Vec::new(),
+        response_headers: Vec::new(),
+    };
+    Listener {
+        name: "sim".into(),
+        addresses: vec![ListenAddress::Socket(site.address)],
+        tls: None,
+        max_connections: [None, Some(2), Some(5)][random.usize(0..3)],
+        timeouts: ClientTimeouts {
+            handshake: Duration::from_secs(10),
+            head: Duration::from_secs(10),
+            body: Duration::from_secs(10),
+            keepalive: Duration::from_secs(30),
+            send: Duration::from_secs(10),
+        },
+        limits: MessageLimits::default(),
+        logs: vec!["sim".into()],
+        forwarded: weir_config::model::Forwarded::default(),
+        request_id: weir_config::model::RequestId::default(),
+        access: Vec::new(),
+        request_headers: Vec::new(),
+        response_headers: Vec::new(),
+        error_pages: Vec::new(),
+        sites: Vec::new(),
+        default: vec![route],
+    }
+}
