@@ -5,13 +5,22 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// Files that are neither client nor endpoint connections: listening sockets, logs, runtimes, what libraries open.
 const RESERVE: u64 = 128;
 
-/// Raises the soft limit to the hard one and says how many files may be open then.
+/// Open files to ask for when the hard limit may be raised too, which takes `CAP_SYS_RESOURCE`: as many as the kernel grants
+/// one process unless `fs.nr_open` was changed.
+const PLENTY: u64 = 1 << 20;
+
+/// Raises the limits as far as this process may and says how many files may be open then.
 pub(crate) fn raise_limit() -> u64 {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    let raised = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+    let hard = maximum.unwrap_or(u64::MAX);
+    for wanted in [PLENTY.max(hard), hard] {
+        let limit = Rlimit { current: Some(wanted), maximum: Some(wanted) };
+        if setrlimit(Resource::Nofile, limit).is_ok() {
+            return wanted;
+        }
+    }
     // An unlimited hard limit may be more than the kernel grants; what was there before still holds then.
-    let granted = if raised.is_ok() { maximum } else { current };
-    granted.unwrap_or(u64::MAX)
+    current.unwrap_or(u64::MAX)
 }
 
 /// Client connections that fit below `limit` files, each with a connection to an endpoint beside it.

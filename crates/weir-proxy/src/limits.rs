@@ -7,11 +7,11 @@ pub(crate) const SMALL_BUFFER: usize = 16 * 1024;
 /// Buffer of a relay whose body is large, bytes. With the TLS records made from it, what one slow reader can hold.
 pub(crate) const LARGE_BUFFER: usize = 64 * 1024;
 /// Buffers of each size that a worker keeps for reuse.
-pub(crate) const POOLED_BUFFERS: usize = 256;
+pub(crate) const POOLED_BUFFERS: usize = 64;
 /// Workspaces (parsed heads and their vectors) that a worker keeps for reuse.
-pub(crate) const POOLED_WORKSPACES: usize = 256;
+pub(crate) const POOLED_WORKSPACES: usize = 64;
 /// A connection that waits longer than this for its next request gives its memory back.
-pub(crate) const HOT_LINGER: Duration = Duration::from_secs(1);
+pub(crate) const HOT_LINGER: Duration = Duration::from_millis(100);
 /// Pause after `accept` failed for want of file descriptors or memory.
 pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// While stopping, an idle client connection gets this long to send one more request.
