@@ -111,6 +111,8 @@ def main():
     log_options = f" buffer={options.nginx_log_buffer} flush=1s" if options.nginx_log_buffer else ""
     with tempfile.TemporaryDirectory(prefix="weir-bench-", dir=memory_directory()) as directory:
         bench = candidates.Bench(directory, options.weir.resolve() if options.weir else None, log_options)
+        # Every program wants two files for a client; without the right to raise the limit there are fewer clients.
+        options.idle = min(options.idle, bench.open_files // 2 - 300)
         try:
             bench.prepare()
             points = run_cases(bench, options)

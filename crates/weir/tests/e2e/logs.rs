@@ -34,12 +34,14 @@ fn requests() -> Vec<String> {
     ]
 }
 
-/// Sends the requests one after the other, each on its own connection.
-fn send_all(address: SocketAddr) {
-    for request in requests() {
+/// Sends the requests one after the other, each on its own connection, and looks at the log after each: a line may be
+/// written after the connection has ended.
+fn send_all(address: SocketAddr, mut after: impl FnMut(usize)) {
+    for (number, request) in requests().into_iter().enumerate() {
         let mut client = Client::connect(address);
         client.send(request);
         client.rest();
+        after(number);
     }
 }
 
@@ -91,8 +93,9 @@ fn main_and_combined_are_what_nginx_writes() {
         origin.address
     );
     let weir = Weir::start(&directory, &config);
-    send_all(nginx.address);
-    send_all(weir.address());
+    let main_of = |name: &str| directory.text(&format!("{name}.main"));
+    send_all(nginx.address, |number| drop(lines(&main_of("nginx"), number + 1)));
+    send_all(weir.address(), |number| drop(lines(&main_of("weir"), number + 1)));
     for format in ["main", "combined"] {
         let count = requests().len();
         let expected = lines(&directory.text(&format!("nginx.{format}")), count);
@@ -157,15 +160,17 @@ fn haproxy_is_what_haproxy_writes() {
         origin.address
     );
     let weir = Weir::start(&directory, &config);
-    send_all(haproxy.address);
-    send_all(weir.address());
-    let written = lines(&directory.text("weir.log"), requests().len());
+    let mut expected = Vec::new();
+    send_all(haproxy.address, |_| expected.push(haproxy_line(&sink)));
+    let log = directory.text("weir.log");
+    send_all(weir.address(), |number| drop(lines(&log, number + 1)));
+    let written = lines(&log, requests().len());
     // Nothing was there before the first one.
     assert!(written[0].contains(" ---- 1/1/0/0/0 0/0 "), "{}", written[0]);
-    for ours in &written {
-        let theirs = haproxy_line(&sink);
-        assert_eq!(masked(ours), masked(&theirs));
+    for (ours, theirs) in written.iter().zip(&expected) {
+        assert_eq!(masked(ours), masked(theirs));
     }
+    assert_eq!(written.len(), expected.len());
 }
 
 /// The next request's line; haproxy also says there when it starts.
