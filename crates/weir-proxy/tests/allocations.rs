@@ -1,0 +1,119 @@
+//! Steady keep-alive traffic allocates nothing per request: heads, buffers, log lines and the exchange itself reuse what the
+//! requests before them left. Everything else in this process, client and origin included, is written to allocate nothing while
+//! the counting goes on.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+use weir_proxy::bind::bind;
+use weir_proxy::compile::{Surroundings, compile};
+use weir_proxy::shared::BoundAddress;
+use weir_proxy::start::start;
+use weir_stats::{Message, log_channel};
+
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+
+struct Counting;
+
+// SAFETY: every call goes to the system allocator with the arguments it came with.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: as above.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: as above.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: as above.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+const REQUEST: &[u8] =
+    b"GET /a/page?x=1 HTTP/1.1\r\nHost: shop.example.com\r\nUser-Agent: test\r\nAccept: */*\r\n\
+    Cookie: a=b; c=d\r\n\r\n";
+const RESPONSE: &[u8] =
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n\r\nhello";
+const WARM_UP: u64 = 500;
+const COUNTED: u64 = 2_000;
+
+/// Answers every request on every connection, from fixed buffers.
+fn origin() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            thread::spawn(move || {
+                let mut buffer = [0; 4096];
+                while stream.read(&mut buffer).is_ok_and(|read| read > 0) {
+                    stream.write_all(RESPONSE).unwrap();
+                }
+            });
+        }
+    });
+    address
+}
+
+fn proxy(origin: SocketAddr) -> (SocketAddr, weir_proxy::start::Running) {
+    let text = format!(
+        "log access {{ to stdout; format main; }}
+         pool app {{ server {origin}; }}
+         listen 127.0.0.1:0 {{ log access; host shop.example.com {{ route path /a/* -> app; route -> respond 404; }} }}"
+    );
+    let config = weir_config::parse_str("test", &text).unwrap().config;
+    let (sinks, receiver) = log_channel(1, 64);
+    thread::spawn(move || {
+        while let Ok(message) = receiver.receive() {
+            if let Message::Lines(batch) = message {
+                batch.recycle();
+            }
+        }
+    });
+    let surroundings =
+        Surroundings { read: &|path| std::fs::read(path), sinks, workers: 1, connection_cap: 100 };
+    let shared = compile(&config, surroundings).unwrap().shared;
+    let socket = bind(&config.listeners[0].addresses[0]).unwrap();
+    let BoundAddress::Socket(address) = socket.address.clone() else { panic!("a TCP address") };
+    (address, start(&shared, vec![(0, socket)]).unwrap())
+}
+
+fn exchange(client: &mut TcpStream, buffer: &mut [u8]) {
+    client.write_all(REQUEST).unwrap();
+    let mut filled = 0;
+    while !buffer[..filled].ends_with(b"hello") {
+        let read = client.read(&mut buffer[filled..]).unwrap();
+        assert!(read > 0, "the connection ended");
+        filled += read;
+    }
+}
+
+#[test]
+fn steady_keep_alive_traffic_allocates_nothing_per_request() {
+    let (address, running) = proxy(origin());
+    let mut client = TcpStream::connect(address).unwrap();
+    let mut buffer = [0; 4096];
+    for _ in 0..WARM_UP {
+        exchange(&mut client, &mut buffer);
+    }
+    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    for _ in 0..COUNTED {
+        exchange(&mut client, &mut buffer);
+    }
+    let made = ALLOCATIONS.load(Ordering::Relaxed) - before;
+    drop(running);
+    // Timers that flush the log and sweep idle connections allocate by the clock, not by the request.
+    assert!(made < COUNTED / 10, "{made} allocations in {COUNTED} requests");
+}
