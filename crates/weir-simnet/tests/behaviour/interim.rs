@@ -1,0 +1,230 @@
+//! `Expect: 100-continue`, interim responses, and `Upgrade`.
+
+use std::time::Duration;
+
+use crate::peer::{End, Peer};
+use crate::world::{World, app, play};
+use crate::{GET, OK};
+
+const ONE: &str = "server 10.0.1.1:80;";
+const EXPECTING: &str =
+    "PUT / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n";
+
+#[test]
+fn a_client_that_expects_100_gets_it_from_us_at_once() {
+    for pool in [ONE, "server 10.0.1.1:80; buffer_request 1m;"] {
+        play(&app(pool, ""), async |world| {
+            let origin = world.origin(1);
+            let mut client = world.client().await;
+            client.send(EXPECTING).await;
+            assert_eq!(client.head().await.first, "HTTP/1.1 100 Continue");
+            client.send("hello").await;
+            let mut upstream = origin.accept().await;
+            let request = upstream.message().await;
+            assert_eq!((request.header("expect"), request.text()), (None, "hello"));
+            upstream.send(OK).await;
+            assert_eq!(client.message().await.status(), 200);
+        });
+    }
+}
+
+#[test]
+fn a_100_of_the_origin_is_not_passed_on_a_second_time() {
+    play(&app(ONE, ""), async |world| {
+        let origin = world.origin(1);
+        let mut client = world.client().await;
+        client.send(EXPECTING).await;
+        client.head().await;
+        client.send("hello").await;
+        let mut upstream = origin.accept().await;
+        upstream.message().await;
+        upstream.send(format!("HTTP/1.1 100 Continue\r\n\r\n{OK}")).await;
+        assert_eq!(client.message().await.status(), 200);
+    });
+}
+
+#[test]
+fn a_client_that_does_not_wait_for_its_100_is_served_all_the_same() {
+    play(&app(ONE, ""), async |world| {
+        world.origin(1).answers(OK);
+        let mut client = world.client().await;
+        client.send(format!("{EXPECTING}hello")).await;
+        let mut response = client.message().await;
+        if response.status() == 100 {
+            response = client.message().await;
+        }
+        assert_eq!(response.status(), 200);
+        client.send(GET).await;
+        assert_eq!(client.message().await.status(), 200);
+    });
+}
+
+#[test]
+fn a_request_that_is_refused_is_not_told_to_go_on() {
+    let refusals = [
+        (app(ONE, "limits body=4b;"), 413),
+        (app(ONE, "deny all;"), 403),
+        (app("server 10.0.1.1:80; buffer_request 4b;", ""), 413),
+        ("listen 10.0.0.1:80 { route path /x -> respond 200; }".to_owned(), 404),
+    ];
+    for (text, status) in refusals {
+        play(&text, async |world| {
+            let mut client = world.client().await;
+            client.send(EXPECTING).await;
+            let response = client.message().await;
+            assert_eq!((response.status(), response.header("connection")), (status, Some("close")));
+            client.expect_closed().await;
+        });
+    }
+}
+
+#[test]
+fn an_unknown_expectation_is_417() {
+    play(&app(ONE, ""), async |world| {
+        let mut client = world.client().await;
+        client.send("PUT / HTTP/1.1\r\nHost: a\r\nExpect: cake\r\nContent-Length: 5\r\n\r\n").await;
+        assert_eq!(client.message().await.status(), 417);
+    });
+}
+
+#[test]
+fn early_hints_reach_a_new_client_before_the_answer_and_an_old_one_never() {
+    for (version, interim) in [("1.1", true), ("1.0", false)] {
+        play(&app(ONE, ""), async |world| {
+            let origin = world.origin(1);
+            let mut client = world.client().await;
+            client.send(format!("GET / HTTP/{version}\r\nHost: a\r\n\r\n")).await;
+            let mut upstream = origin.accept().await;
+            upstream.message().await;
+            upstream.send("HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\n\r\n").await;
+            if interim {
+                let hints = client.head().await;
+                assert_eq!((hints.status(), hints.header("link")), (103, Some("</a.css>")));
+            } else {
+                client.expect_silence(Duration::from_secs(1)).await;
+            }
+            upstream.send(OK).await;
+            assert_eq!(client.message().await.status(), 200);
+            world.expect_logged("complete", Some(200)).await;
+        });
+    }
+}
+
+#[test]
+fn interim_responses_without_end_are_a_bad_response() {
+    play(&app(ONE, ""), async |world| {
+        let origin = world.origin(1);
+        let mut client = world.client().await;
+        client.send("GET / HTTP/1.0\r\nHost: a\r\n\r\n").await;
+        let mut upstream = origin.accept().await;
+        upstream.message().await;
+        upstream.send("HTTP/1.1 103 Early Hints\r\n\r\n".repeat(100)).await;
+        assert_eq!(client.message().await.status(), 502);
+        upstream.expect_end().await;
+        world.expect_logged("bad_response", Some(502)).await;
+    });
+}
+
+const UPGRADE: &str =
+    "GET /ws HTTP/1.1\r\nHost: a\r\nConnection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n\r\n";
+const SWITCHING: &str =
+    "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
+
+/// Both ends of a tunnel, whose client said `early` with its request and whose origin said `late` with its answer.
+async fn tunnel(world: &World, early: &str, late: &str) -> (Peer, Peer) {
+    let origin = world.origin(1);
+    let mut client = world.client().await;
+    client.send(format!("{UPGRADE}{early}")).await;
+    let mut upstream = origin.accept().await;
+    let request = upstream.head().await;
+    assert_eq!(
+        (request.header("connection"), request.header("upgrade")),
+        (Some("Upgrade"), Some("websocket"))
+    );
+    upstream.send(format!("{SWITCHING}{late}")).await;
+    let response = client.head().await;
+    assert_eq!(
+        (response.header("connection"), response.header("upgrade")),
+        (Some("Upgrade"), Some("websocket"))
+    );
+    (client, upstream)
+}
+
+#[test]
+fn an_upgraded_connection_carries_bytes_both_ways() {
+    play(&app(ONE, ""), async |world| {
+        let (mut client, mut upstream) = tunnel(world, "", "").await;
+        for turn in 0..3 {
+            client.send(format!("\0ping {turn}\r\n\r\n")).await;
+            upstream.expect(&format!("\0ping {turn}\r\n\r\n")).await;
+            upstream.send("pong").await;
+            client.expect("pong").await;
+        }
+        drop(client);
+        upstream.expect_end().await;
+        drop(upstream);
+        let line = world.log_line().await;
+        assert_eq!(
+            (line.text("cause").as_str(), line.number("status")),
+            ("tunnel_closed", Some(101))
+        );
+    });
+}
+
+#[test]
+fn bytes_sent_early_belong_to_the_tunnel() {
+    play(&app(ONE, ""), async |world| {
+        let (mut client, mut upstream) = tunnel(world, "early", "late").await;
+        upstream.expect("early").await;
+        client.expect("late").await;
+        client.send("more").await;
+        upstream.expect("more").await;
+    });
+}
+
+#[test]
+fn each_direction_of_a_tunnel_ends_by_itself() {
+    play(&app(ONE, ""), async |world| {
+        let (mut client, mut upstream) = tunnel(world, "", "").await;
+        client.send("last").await;
+        client.finish().await;
+        assert_eq!(upstream.rest().await, (b"last".to_vec(), End::Closed));
+        upstream.send("answer").await;
+        client.expect("answer").await;
+        drop(upstream);
+        client.expect_closed().await;
+    });
+}
+
+#[test]
+fn an_upgrade_that_the_origin_does_not_take_is_an_ordinary_exchange() {
+    play(&app(ONE, ""), async |world| {
+        let origin = world.origin(1);
+        let mut client = world.client().await;
+        client.send(UPGRADE).await;
+        let mut upstream = origin.accept().await;
+        upstream.message().await;
+        upstream.send(OK).await;
+        let response = client.message().await;
+        assert_eq!((response.status(), response.header("upgrade")), (200, None));
+        client.send(GET).await;
+        assert_eq!(upstream.message().await.first, "GET / HTTP/1.1");
+        upstream.send(OK).await;
+        assert_eq!(client.message().await.status(), 200);
+    });
+}
+
+#[test]
+fn a_switch_that_nobody_asked_for_is_a_bad_response() {
+    play(&app(ONE, ""), async |world| {
+        let origin = world.origin(1);
+        let mut client = world.client().await;
+        client.send(GET).await;
+        let mut upstream = origin.accept().await;
+        upstream.message().await;
+        upstream.send(SWITCHING).await;
+        assert_eq!(client.message().await.status(), 502);
+        upstream.expect_end().await;
+        world.expect_logged("bad_response", Some(502)).await;
+    });
+}

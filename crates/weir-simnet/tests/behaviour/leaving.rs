@@ -1,0 +1,134 @@
+//! Clients that leave: what runs for them ends at once, and its slot is free.
+
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use crate::world::{Connects, app, play};
+use crate::{GET, OK};
+
+const ONE: &str = "server 10.0.1.1:80 max_conn=1;";
+
+#[test]
+fn a_client_that_leaves_while_it_waits_frees_its_slot_at_once() {
+    play(&app(ONE, ""), async |world| {
+        let origin = world.origin(1);
+        let mut client = world.client().await;
+        client.send(GET).await;
+        let mut upstream = origin.accept().await;
+        upstream.message().await;
+        assert_eq!(world.in_flight(), 1);
+        drop(client);
+        sleep(Duration::from_millis(1)).await;
+        assert_eq!(world.in_flight(), 0);
+        upstream.expect_end().await;
+        world.expect_logged("client_gone", Some(499)).await;
+        let mut next = world.client().await;
+        next.send(GET).await;
+        let mut upstream = origin.accept().await;
+        upstream.message().await;
+        upstream.send(OK).await;
+        assert_eq!(next.message().await.status(), 200);
+    });
+}
+
+#[test]
+fn a_client_that_leaves_inside_its_upload_ends_the_upload_unfinished() {
+    for framing in
+        ["Content-Length: 10\r\n\r\nhello", "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"]
+    {
+        play(&app(ONE, ""), async |world| {
+            let origin = world.origin(1);
+            let mut client = world.client().await;
+            client.send(format!("POST / HTTP/1.1\r\nHost: a\r\n{framing}")).await;
+            let mut upstream = origin.accept().await;
+            upstream.head().await;
+            drop(client);
+            let (body, _) = upstream.rest().await;
+            let body = String::from_utf8(body).unwrap();
+            assert!(body.contains("hello") && !body.contains("0\r\n\r\n"), "{body:?}");
+            assert_eq!(world.in_flight(), 0);
+            world.expect_logged("client_gone", Some(499)).await;
+        });
+    }
+}
+
+#[test]
+fn a_client_that_leaves_inside_its_response_ends_the_response() {
+    play(&app(ONE, ""), async |world| {
+        let origin = world.origin(1);
+        let mut client = world.client().await;
+        client.send(GET).await;
+        let mut upstream = origin.accept().await;
+        upstream.message().await;
+        upstream.send("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nhello").await;
+        client.head().await;
+        drop(client);
+        upstream.send("more").await;
+        sleep(Duration::from_millis(1)).await;
+        upstream.send("more").await;
+        upstream.expect_end().await;
+        assert_eq!(world.in_flight(), 0);
+        world.expect_logged("client_gone", Some(200)).await;
+    });
+}
+
+#[test]
+fn a_client_that_leaves_a_quiet_stream_ends_it_at_once() {
+    play(&app("server 10.0.1.1:80 max_conn=1; timeout read=1h;", ""), async |world| {
+        let origin = world.origin(1);
+        let mut client = world.client().await;
+        client.send(GET).await;
+        let mut upstream = origin.accept().await;
+        upstream.message().await;
+        upstream
+            .send("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: 1\n\n")
+            .await;
+        client.head().await;
+        assert_eq!(client.chunk().await.as_deref(), Some("data: 1\n\n"));
+        drop(client);
+        sleep(Duration::from_secs(1)).await;
+        assert_eq!(world.in_flight(), 0, "a stream that nobody reads holds no slot");
+        upstream.expect_end().await;
+        world.expect_logged("client_gone", Some(200)).await;
+    });
+}
+
+#[test]
+fn a_client_that_leaves_during_the_connect_ends_it_at_once() {
+    play(&app(ONE, ""), async |world| {
+        world.connects(1, Some(Connects::Never));
+        let mut client = world.client().await;
+        client.send(GET).await;
+        sleep(Duration::from_secs(1)).await;
+        assert_eq!(world.in_flight(), 1);
+        drop(client);
+        sleep(Duration::from_secs(1)).await;
+        assert_eq!(world.in_flight(), 0);
+        world.expect_logged("client_gone", Some(499)).await;
+    });
+}
+
+#[test]
+fn a_client_that_leaves_inside_its_head_is_logged_and_one_that_said_nothing_is_not() {
+    play(&app(ONE, ""), async |world| {
+        drop(world.client().await);
+        assert!(world.log().await.is_empty());
+        let mut client = world.client().await;
+        client.send("GET / HT").await;
+        drop(client);
+        world.expect_logged("client_gone", Some(499)).await;
+    });
+}
+
+#[test]
+fn a_buffered_request_whose_client_leaves_troubles_no_origin() {
+    play(&app("server 10.0.1.1:80; buffer_request 1m;", ""), async |world| {
+        let origin = world.origin(1);
+        let mut client = world.client().await;
+        client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhello").await;
+        drop(client);
+        origin.expect_nobody().await;
+        world.expect_logged("client_gone", Some(499)).await;
+    });
+}

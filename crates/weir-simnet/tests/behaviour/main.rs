@@ -1,0 +1,28 @@
+//! What the data plane promises, one short scenario a promise: the real workers, accept loop, pools and log on the simulated
+//! network without faults, in virtual time. A scenario drives clients and origins by hand, step by step; nothing here
+//! shares protocol code with Weir.
+
+mod accepting;
+mod access_log;
+mod balancing;
+mod framing;
+mod headers;
+mod interim;
+mod leaving;
+mod origin;
+mod origin_faults;
+mod peer;
+mod redispatch;
+mod reuse;
+mod routing;
+mod smuggling;
+mod stopping;
+mod streaming;
+mod time_split;
+mod timeouts;
+mod world;
+
+/// A request of no consequence.
+const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+/// A response of no consequence.
+const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";

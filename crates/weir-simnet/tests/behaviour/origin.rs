@@ -1,0 +1,65 @@
+//! Origins: driven by hand connection by connection, or answering by themselves and remembering what they saw.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use tokio::task::spawn_local;
+use tokio::time::timeout;
+use weir_simnet::{SimListener, SimNet};
+
+use crate::peer::{Message, Peer};
+
+/// A listening origin.
+pub(crate) struct Origin {
+    net: SimNet,
+    listener: SimListener,
+}
+
+/// What an origin that answers by itself saw.
+#[derive(Default)]
+pub(crate) struct Seen {
+    pub(crate) connections: usize,
+    pub(crate) requests: Vec<Message>,
+}
+
+impl Origin {
+    pub(crate) fn new(net: SimNet, listener: SimListener) -> Self {
+        Self { net, listener }
+    }
+
+    /// Waits for the next connection.
+    pub(crate) async fn accept(&self) -> Peer {
+        let accepted =
+            timeout(Duration::from_mins(5), self.net.accept_stream(&self.listener)).await;
+        Peer::new(accepted.expect("somebody connects to the origin").unwrap().0)
+    }
+
+    /// Nobody connects for a second.
+    pub(crate) async fn expect_nobody(&self) {
+        let accepted =
+            timeout(Duration::from_secs(1), self.net.accept_stream(&self.listener)).await;
+        assert!(accepted.is_err(), "somebody connected to the origin");
+    }
+
+    /// Gives every request this answer, on connections that stay open.
+    pub(crate) fn answers(self, response: &str) -> Rc<RefCell<Seen>> {
+        let seen = Rc::new(RefCell::new(Seen::default()));
+        let (told, response) = (seen.clone(), response.to_owned());
+        spawn_local(async move {
+            loop {
+                let (stream, _) = self.net.accept_stream(&self.listener).await.unwrap();
+                told.borrow_mut().connections += 1;
+                spawn_local(answer(Peer::new(stream), told.clone(), response.clone()));
+            }
+        });
+        seen
+    }
+}
+
+async fn answer(mut connection: Peer, seen: Rc<RefCell<Seen>>, response: String) {
+    while let Some(request) = connection.next_message().await {
+        seen.borrow_mut().requests.push(request);
+        connection.send(&response).await;
+    }
+}

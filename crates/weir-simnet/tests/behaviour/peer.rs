@@ -1,0 +1,270 @@
+//! One end of a connection, client or origin, driven step by step. Every wait is bounded in virtual time and says in its
+//! panic what it waited for.
+
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::timeout;
+use weir_simnet::SimStream;
+
+/// Longer than any timeout that a scenario configures or a default that it relies on.
+const PATIENCE: Duration = Duration::from_mins(5);
+
+/// A client, or an origin's end of a connection.
+pub(crate) struct Peer {
+    stream: SimStream,
+    buffer: Vec<u8>,
+}
+
+/// A request or a response as received.
+#[derive(Debug)]
+pub(crate) struct Message {
+    /// The first line.
+    pub(crate) first: String,
+    /// Names in lower case, in order.
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
+    /// Bodies of the chunks, when it was chunked.
+    pub(crate) chunks: Vec<String>,
+    /// Trailer lines of a chunked body.
+    pub(crate) trailers: Vec<String>,
+    /// The head as it came.
+    pub(crate) raw_head: String,
+}
+
+/// How a connection ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    Closed,
+    Reset,
+}
+
+impl Message {
+    /// The status of a response.
+    pub(crate) fn status(&self) -> u16 {
+        let status = self.first.split(' ').nth(1).and_then(|status| status.parse().ok());
+        status.unwrap_or_else(|| panic!("no status in {:?}", self.first))
+    }
+
+    /// The values of a header, in order.
+    pub(crate) fn all(&self, name: &str) -> Vec<&str> {
+        let lines = self.headers.iter().filter(|(other, _)| other == name);
+        lines.map(|(_, value)| value.as_str()).collect()
+    }
+
+    /// The only value of a header.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        let values = self.all(name);
+        assert!(values.len() < 2, "{name} is there {} times", values.len());
+        values.first().copied()
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).unwrap()
+    }
+}
+
+impl Peer {
+    pub(crate) fn new(stream: SimStream) -> Self {
+        Self { stream, buffer: Vec::new() }
+    }
+
+    /// Sends all of it.
+    pub(crate) async fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        let sent = timeout(PATIENCE, self.stream.write_all(bytes.as_ref())).await;
+        sent.expect("the other side takes what is sent").expect("the connection carries it");
+    }
+
+    /// Sends all of it, unless the other side has had enough.
+    pub(crate) async fn try_send(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        self.stream.write_all(bytes).await
+    }
+
+    /// Sends as much as the other side takes, `most` bytes at most, until it has taken nothing for a second.
+    pub(crate) async fn send_what_fits(&mut self, most: usize) -> usize {
+        let block = [b'x'; 4096];
+        let mut sent = 0;
+        while sent < most {
+            let part = &block[..block.len().min(most - sent)];
+            match timeout(Duration::from_secs(1), self.stream.write(part)).await {
+                Ok(Ok(count)) => sent += count,
+                Ok(Err(error)) => panic!("the connection broke after {sent} bytes: {error}"),
+                Err(_) => break,
+            }
+        }
+        sent
+    }
+
+    /// Says that nothing more will be sent.
+    pub(crate) async fn finish(&mut self) {
+        self.stream.shutdown().await.unwrap();
+    }
+
+    /// Reads once: a count, or how the connection ended.
+    async fn fill(&mut self, what: &str) -> Result<usize, End> {
+        let read = timeout(PATIENCE, self.stream.read_buf(&mut self.buffer)).await;
+        match read.unwrap_or_else(|_| panic!("{what} did not come; there is {}", self.shown())) {
+            Ok(0) => Err(End::Closed),
+            Ok(count) => Ok(count),
+            Err(_) => Err(End::Reset),
+        }
+    }
+
+    async fn more(&mut self, what: &str) {
+        if let Err(end) = self.fill(what).await {
+            panic!("{end:?} before {what} came; there is {}", self.shown());
+        }
+    }
+
+    fn shown(&self) -> String {
+        String::from_utf8_lossy(&self.buffer)
+            .chars()
+            .take(400)
+            .collect::<String>()
+            .escape_debug()
+            .to_string()
+    }
+
+    fn take(&mut self, count: usize) -> Vec<u8> {
+        self.buffer.drain(..count).collect()
+    }
+
+    /// Reads a head, and nothing of a body.
+    pub(crate) async fn head(&mut self) -> Message {
+        let end = loop {
+            if let Some(at) = find(&self.buffer, b"\r\n\r\n") {
+                break at;
+            }
+            self.more("the end of a head").await;
+        };
+        let raw_head = String::from_utf8(self.take(end + 4)).unwrap();
+        let mut lines = raw_head.trim_end_matches("\r\n").split("\r\n");
+        let first = lines.next().unwrap().to_owned();
+        let headers = lines.map(|line| {
+            let (name, value) = line.split_once(':').unwrap_or_else(|| panic!("line {line:?}"));
+            (name.to_ascii_lowercase(), value.trim().to_owned())
+        });
+        let headers = headers.collect();
+        let (body, chunks, trailers) = (Vec::new(), Vec::new(), Vec::new());
+        Message { first, headers, body, chunks, trailers, raw_head }
+    }
+
+    /// Reads a whole message; not an answer to HEAD.
+    pub(crate) async fn message(&mut self) -> Message {
+        let mut message = self.head().await;
+        let response = message.first.starts_with("HTTP/");
+        if response && matches!(message.status(), 100..200 | 204 | 304) {
+            return message;
+        }
+        if message.header("transfer-encoding").is_some() {
+            assert_eq!(message.header("content-length"), None);
+            while let Some(chunk) = self.chunk().await {
+                message.body.extend_from_slice(chunk.as_bytes());
+                message.chunks.push(chunk);
+            }
+            message.trailers = self.trailers().await;
+        } else if let Some(length) = message.header("content-length") {
+            let length = length.parse().unwrap();
+            message.body = self.exactly(length).await;
+        } else if response {
+            let (body, end) = self.rest().await;
+            assert_eq!(end, End::Closed, "a body until close ends cleanly");
+            message.body = body;
+        }
+        message
+    }
+
+    /// Waits as long as it takes for a message; `None` when the connection ends first.
+    pub(crate) async fn next_message(&mut self) -> Option<Message> {
+        if self.buffer.is_empty()
+            && !matches!(self.stream.read_buf(&mut self.buffer).await, Ok(1..))
+        {
+            return None;
+        }
+        Some(self.message().await)
+    }
+
+    /// Reads a chunk; `None` is the last one, whose trailers follow.
+    pub(crate) async fn chunk(&mut self) -> Option<String> {
+        let line = self.line().await;
+        let length = usize::from_str_radix(&line, 16).unwrap_or_else(|_| panic!("chunk {line:?}"));
+        if length == 0 {
+            return None;
+        }
+        let chunk = self.exactly(length).await;
+        assert_eq!(self.exactly(2).await, b"\r\n");
+        Some(String::from_utf8(chunk).unwrap())
+    }
+
+    /// Reads trailer lines to the empty one.
+    pub(crate) async fn trailers(&mut self) -> Vec<String> {
+        let mut trailers = Vec::new();
+        loop {
+            let line = self.line().await;
+            if line.is_empty() {
+                return trailers;
+            }
+            trailers.push(line);
+        }
+    }
+
+    async fn line(&mut self) -> String {
+        loop {
+            if let Some(at) = find(&self.buffer, b"\r\n") {
+                let line = self.take(at + 2);
+                return String::from_utf8(line[..at].to_vec()).unwrap();
+            }
+            self.more("the end of a line").await;
+        }
+    }
+
+    /// Reads this many bytes.
+    pub(crate) async fn exactly(&mut self, count: usize) -> Vec<u8> {
+        while self.buffer.len() < count {
+            self.more("a body").await;
+        }
+        self.take(count)
+    }
+
+    /// Reads these bytes.
+    pub(crate) async fn expect(&mut self, text: &str) {
+        let bytes = self.exactly(text.len()).await;
+        assert_eq!(String::from_utf8_lossy(&bytes), text);
+    }
+
+    /// Reads everything up to the end, and says how it ended.
+    pub(crate) async fn rest(&mut self) -> (Vec<u8>, End) {
+        loop {
+            if let Err(end) = self.fill("the end of the connection").await {
+                return (std::mem::take(&mut self.buffer), end);
+            }
+        }
+    }
+
+    /// The other side ends the connection in order and sends nothing more.
+    pub(crate) async fn expect_closed(&mut self) {
+        let (rest, end) = self.rest().await;
+        assert_eq!((String::from_utf8_lossy(&rest).as_ref(), end), ("", End::Closed));
+    }
+
+    /// The connection ends, whichever way, and nothing more comes.
+    pub(crate) async fn expect_end(&mut self) {
+        assert_eq!(String::from_utf8_lossy(&self.rest().await.0), "");
+    }
+
+    /// Nothing comes for this long, not even the end.
+    pub(crate) async fn expect_silence(&mut self, duration: Duration) {
+        assert_eq!(self.shown(), "");
+        let read = timeout(duration, self.stream.read_buf(&mut self.buffer)).await;
+        assert!(read.is_err(), "{read:?}: {}", self.shown());
+    }
+
+    /// Whether the connection is still open and nothing unread came; looked at for a millisecond.
+    pub(crate) async fn is_open(&mut self) -> bool {
+        timeout(Duration::from_millis(1), self.stream.read_buf(&mut self.buffer)).await.is_err()
+    }
+}
+
+fn find(bytes: &[u8], sought: &[u8]) -> Option<usize> {
+    bytes.windows(sought.len()).position(|window| window == sought)
+}

@@ -1,0 +1,148 @@
+//! a request whose connect fails goes to another server, a bounded number of times. Passive removal of servers that cannot be
+//! connected to. Backups.
+
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use crate::peer::Peer;
+use crate::world::{Connects, app, play};
+use crate::{GET, OK};
+
+const TWO: &str = "server 10.0.1.1:80; server 10.0.1.2:80;";
+
+async fn get(client: &mut Peer) -> u16 {
+    client.send(GET).await;
+    client.message().await.status()
+}
+
+#[test]
+fn a_refused_connect_goes_to_another_server_with_the_body() {
+    play(&app(TWO, ""), async |world| {
+        world.connects(1, Some(Connects::Refused));
+        let seen = world.origin(2).answers(OK);
+        let mut client = world.client().await;
+        client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi").await;
+        assert_eq!(client.message().await.status(), 200);
+        assert_eq!(seen.borrow().requests[0].text(), "hi");
+        let line = world.log_line().await;
+        assert_eq!(
+            (line.text("endpoint").as_str(), line.number("attempts")),
+            ("10.0.1.2:80", Some(2))
+        );
+    });
+}
+
+#[test]
+fn refused_everywhere_is_502_and_no_server_is_asked_twice() {
+    play(&app(TWO, ""), async |world| {
+        let mut client = world.client().await;
+        assert_eq!(get(&mut client).await, 502);
+        assert_eq!((world.connect_count(1), world.connect_count(2)), (1, 1));
+        let line = world.log_line().await;
+        assert_eq!(
+            (line.text("cause").as_str(), line.number("attempts")),
+            ("connect_failed", Some(2))
+        );
+        assert!(client.is_open().await, "the client's connection has done nothing wrong");
+    });
+}
+
+#[test]
+fn attempts_are_bounded() {
+    let servers: String = (1..=6).map(|number| format!("server 10.0.1.{number}:80;")).collect();
+    for (redispatch, attempts) in [(0, 1), (1, 2), (3, 4)] {
+        play(&app(&format!("{servers} redispatch {redispatch};"), ""), async |world| {
+            assert_eq!(get(&mut world.client().await).await, 502);
+            assert_eq!(world.log_line().await.number("attempts"), Some(attempts));
+            let connects: usize = (1..=6).map(|number| world.connect_count(number)).sum();
+            assert_eq!(connects as u64, attempts);
+        });
+    }
+}
+
+#[test]
+fn a_server_that_cannot_be_connected_to_is_left_out_and_comes_back() {
+    let pool = format!("{TWO} passive errors=3 window=10s eject=20s;");
+    play(&app(&pool, ""), async |world| {
+        world.connects(1, Some(Connects::Refused));
+        world.origin(2).answers(OK);
+        let mut client = world.client().await;
+        for _ in 0..20 {
+            assert_eq!(get(&mut client).await, 200);
+        }
+        assert_eq!(world.connect_count(1), 3);
+        sleep(Duration::from_secs(19)).await;
+        assert_eq!((get(&mut client).await, get(&mut client).await), (200, 200));
+        assert_eq!(world.connect_count(1), 3);
+        sleep(Duration::from_secs(2)).await;
+        let seen = world.origin(1).answers(OK);
+        world.connects(1, None);
+        for _ in 0..4 {
+            assert_eq!(get(&mut client).await, 200);
+        }
+        assert_eq!(seen.borrow().requests.len(), 2);
+    });
+}
+
+#[test]
+fn failures_further_apart_than_the_window_do_not_remove() {
+    let pool = format!("{TWO} passive errors=2 window=10s eject=1h;");
+    play(&app(&pool, "timeout keepalive=1h;"), async |world| {
+        world.connects(1, Some(Connects::Refused));
+        world.origin(2).answers(OK);
+        let mut client = world.client().await;
+        for _ in 0..10 {
+            assert_eq!(get(&mut client).await, 200);
+            sleep(Duration::from_secs(11)).await;
+        }
+        let tried = world.connect_count(1);
+        assert!(tried >= 5, "{tried}");
+    });
+}
+
+#[test]
+fn no_more_servers_are_left_out_than_may_be() {
+    let servers: String = (1..=4).map(|number| format!("server 10.0.1.{number}:80;")).collect();
+    let pool = format!("{servers} redispatch 0; passive errors=1 eject=1h max_ejected=50%;");
+    play(&app(&pool, ""), async |world| {
+        let mut client = world.client().await;
+        for _ in 0..20 {
+            assert_eq!(get(&mut client).await, 502);
+        }
+        let mut counts: Vec<usize> = (1..=4).map(|number| world.connect_count(number)).collect();
+        counts.sort_unstable();
+        assert_eq!(counts, [1, 1, 9, 9]);
+    });
+}
+
+#[test]
+fn a_backup_serves_only_while_no_other_can() {
+    let pool = "server 10.0.1.1:80; server 10.0.1.2:80; server 10.0.1.3:80 backup;";
+    play(&app(pool, ""), async |world| {
+        let main = world.origin(1).answers(OK);
+        let other = world.origin(2).answers(OK);
+        let backup = world.origin(3).answers(OK);
+        let mut client = world.client().await;
+        for _ in 0..10 {
+            assert_eq!(get(&mut client).await, 200);
+        }
+        assert_eq!((main.borrow().requests.len(), other.borrow().requests.len()), (5, 5));
+        assert_eq!(backup.borrow().connections, 0);
+    });
+    play(&app(&format!("{pool} keepalive off;"), ""), async |world| {
+        let main = world.origin(1).answers(OK);
+        let other = world.origin(2).answers(OK);
+        let backup = world.origin(3).answers(OK);
+        world.connects(1, Some(Connects::Refused));
+        world.connects(2, Some(Connects::Refused));
+        let mut client = world.client().await;
+        assert_eq!(get(&mut client).await, 200);
+        assert_eq!(backup.borrow().requests.len(), 1);
+        world.connects(1, None);
+        world.connects(2, None);
+        assert_eq!((get(&mut client).await, get(&mut client).await), (200, 200));
+        assert_eq!((main.borrow().requests.len(), other.borrow().requests.len()), (1, 1));
+        assert_eq!(backup.borrow().requests.len(), 1);
+    });
+}

@@ -1,0 +1,297 @@
+//! C-01, C-03: connections to origins are kept and used again, within their four limits. C-07: one that turns out closed is
+//! replaced without the client noticing, where that is safe.
+
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use crate::peer::Peer;
+use crate::world::{Connects, World, app, play};
+use crate::{GET, OK};
+
+const ONE: &str = "server 10.0.1.1:80;";
+
+async fn get(client: &mut Peer) -> u16 {
+    client.send(GET).await;
+    client.message().await.status()
+}
+
+#[test]
+fn a_connection_is_used_again_by_the_same_client_and_by_others() {
+    play(&app(ONE, ""), async |world| {
+        let seen = world.origin(1).answers(OK);
+        let mut first = world.client().await;
+        let mut second = world.client().await;
+        for client in [&mut first, &mut second] {
+            assert_eq!((get(client).await, get(client).await), (200, 200));
+        }
+        assert_eq!(seen.borrow().connections, 1);
+        let reused: Vec<String> =
+            world.log().await.iter().map(|line| line.text("reused")).collect();
+        assert_eq!(reused, ["false", "true", "true", "true"]);
+    });
+}
+
+#[test]
+fn the_cap_on_idle_connections_is_exact_over_all_workers() {
+    let text = format!("workers 3; {}", app("server 10.0.1.1:80; keepalive idle=4;", ""));
+    play(&text, async |world| {
+        let origin = world.origin(1);
+        let (mut clients, mut upstreams) = (Vec::new(), Vec::new());
+        for _ in 0..9 {
+            let mut client = world.client().await;
+            client.send(GET).await;
+            let mut upstream = origin.accept().await;
+            upstream.message().await;
+            clients.push(client);
+            upstreams.push(upstream);
+        }
+        assert_eq!(world.open_by_worker(), [3, 3, 3]);
+        for (client, upstream) in clients.iter_mut().zip(&mut upstreams) {
+            upstream.send(OK).await;
+            assert_eq!(client.message().await.status(), 200);
+        }
+        let mut open = 0;
+        for upstream in &mut upstreams {
+            open += usize::from(upstream.is_open().await);
+        }
+        assert_eq!(open, 4);
+    });
+}
+
+#[test]
+fn an_idle_connection_is_closed_after_its_time() {
+    play(&app("server 10.0.1.1:80; keepalive timeout=5s;", ""), async |world| {
+        let origin = world.origin(1);
+        let mut client = world.client().await;
+        client.send(GET).await;
+        let mut upstream = origin.accept().await;
+        upstream.message().await;
+        upstream.send(OK).await;
+        client.message().await;
+        sleep(Duration::from_millis(4_900)).await;
+        assert!(upstream.is_open().await);
+        sleep(Duration::from_millis(1_200)).await;
+        upstream.expect_closed().await;
+    });
+}
+
+#[test]
+fn a_connection_serves_as_many_requests_as_it_may() {
+    play(&app("server 10.0.1.1:80; keepalive max_requests=3;", ""), async |world| {
+        let seen = world.origin(1).answers(OK);
+        let mut client = world.client().await;
+        for _ in 0..7 {
+            assert_eq!(get(&mut client).await, 200);
+        }
+        assert_eq!(seen.borrow().connections, 3);
+    });
+}
+
+#[test]
+fn a_connection_is_closed_at_its_age_however_busy() {
+    play(&app("server 10.0.1.1:80; keepalive max_age=10s;", ""), async |world| {
+        let seen = world.origin(1).answers(OK);
+        let mut client = world.client().await;
+        for _ in 0..30 {
+            assert_eq!(get(&mut client).await, 200);
+            sleep(Duration::from_millis(900)).await;
+        }
+        assert_eq!(seen.borrow().connections, 3);
+    });
+}
+
+#[test]
+fn no_connection_is_kept_when_keepalive_is_off() {
+    play(&app("server 10.0.1.1:80; keepalive off;", ""), async |world| {
+        let seen = world.origin(1).answers(OK);
+        let mut client = world.client().await;
+        assert_eq!((get(&mut client).await, get(&mut client).await), (200, 200));
+        assert_eq!(seen.borrow().connections, 2);
+    });
+}
+
+#[test]
+fn a_connection_that_the_origin_ends_is_not_kept() {
+    let ending = [
+        "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok",
+        "HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok",
+        "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok surplus",
+    ];
+    for response in ending {
+        play(&app(ONE, ""), async |world| {
+            let seen = world.origin(1).answers(response);
+            let mut client = world.client().await;
+            assert_eq!((get(&mut client).await, get(&mut client).await), (200, 200));
+            assert_eq!(seen.borrow().connections, 2, "{response:?}");
+        });
+    }
+}
+
+/// A client whose next request goes over a used connection, and the origin's end of that.
+async fn used_connection(world: &World, origin: &crate::origin::Origin) -> (Peer, Peer) {
+    let mut client = world.client().await;
+    client.send(GET).await;
+    let mut upstream = origin.accept().await;
+    upstream.message().await;
+    upstream.send(OK).await;
+    assert_eq!(client.message().await.status(), 200);
+    world.expect_logged("complete", Some(200)).await;
+    (client, upstream)
+}
+
+#[test]
+fn an_idempotent_request_is_repeated_once_when_a_used_connection_closes_without_a_byte() {
+    let requests = [
+        GET,
+        "DELETE /x HTTP/1.1\r\nHost: a\r\n\r\n",
+        "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello",
+        "PUT / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+    ];
+    for request in requests {
+        play(&app(ONE, ""), async |world| {
+            let origin = world.origin(1);
+            let (mut client, mut upstream) = used_connection(world, &origin).await;
+            client.send(request).await;
+            let before = upstream.message().await;
+            drop(upstream);
+            let mut upstream = origin.accept().await;
+            let again = upstream.message().await;
+            assert_eq!((&again.first, &again.body), (&before.first, &before.body));
+            upstream.send(OK).await;
+            assert_eq!(client.message().await.status(), 200);
+            let line = world.log_line().await;
+            assert_eq!(line.text("cause"), "complete");
+            assert_eq!((line.text("reused").as_str(), line.number("attempts")), ("false", Some(2)));
+        });
+    }
+}
+
+#[test]
+fn a_buffered_request_is_repeated_with_its_whole_body() {
+    play(&app("server 10.0.1.1:80; buffer_request 1m;", ""), async |world| {
+        let origin = world.origin(1);
+        let (mut client, mut upstream) = used_connection(world, &origin).await;
+        client.send("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhello").await;
+        sleep(Duration::from_secs(1)).await;
+        client.send("world").await;
+        assert_eq!(upstream.message().await.text(), "helloworld");
+        drop(upstream);
+        let mut upstream = origin.accept().await;
+        assert_eq!(upstream.message().await.text(), "helloworld");
+        upstream.send(OK).await;
+        assert_eq!(client.message().await.status(), 200);
+    });
+}
+
+#[test]
+fn a_request_is_not_repeated_a_second_time() {
+    play(&app(ONE, ""), async |world| {
+        let origin = world.origin(1);
+        let (mut client, mut upstream) = used_connection(world, &origin).await;
+        client.send(GET).await;
+        upstream.message().await;
+        drop(upstream);
+        let mut upstream = origin.accept().await;
+        upstream.message().await;
+        drop(upstream);
+        assert_eq!(client.message().await.status(), 502);
+        origin.expect_nobody().await;
+        world.expect_logged("upstream_reset", Some(502)).await;
+    });
+}
+
+#[test]
+fn a_request_that_may_not_be_repeated_gets_502() {
+    play(&app(ONE, ""), async |world| {
+        let origin = world.origin(1);
+        let (mut client, mut upstream) = used_connection(world, &origin).await;
+        client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi").await;
+        upstream.message().await;
+        drop(upstream);
+        assert_eq!(client.message().await.status(), 502);
+        origin.expect_nobody().await;
+        world.expect_logged("upstream_reset", Some(502)).await;
+    });
+}
+
+#[test]
+fn a_request_whose_answer_began_is_not_repeated() {
+    play(&app(ONE, ""), async |world| {
+        let origin = world.origin(1);
+        let (mut client, mut upstream) = used_connection(world, &origin).await;
+        client.send(GET).await;
+        upstream.message().await;
+        upstream.send("HTTP/1.1 2").await;
+        drop(upstream);
+        assert_eq!(client.message().await.status(), 502);
+        origin.expect_nobody().await;
+        world.expect_logged("upstream_reset", Some(502)).await;
+    });
+}
+
+#[test]
+fn a_streamed_body_that_is_gone_is_not_repeated() {
+    play(&app(ONE, ""), async |world| {
+        let origin = world.origin(1);
+        let (mut client, mut upstream) = used_connection(world, &origin).await;
+        client.send("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhello").await;
+        upstream.head().await;
+        upstream.expect("hello").await;
+        client.send("world").await;
+        upstream.expect("world").await;
+        drop(upstream);
+        assert_eq!(client.message().await.status(), 502);
+        origin.expect_nobody().await;
+    });
+}
+
+#[test]
+fn a_request_that_found_a_closed_connection_before_it_was_sent_goes_over_a_fresh_one() {
+    play(&app(ONE, ""), async |world| {
+        let origin = world.origin(1);
+        let (mut client, upstream) = used_connection(world, &origin).await;
+        drop(upstream);
+        client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi").await;
+        let mut upstream = origin.accept().await;
+        assert_eq!(upstream.message().await.text(), "hi");
+        upstream.send(OK).await;
+        assert_eq!(client.message().await.status(), 200);
+    });
+}
+
+#[test]
+fn a_reset_on_a_fresh_connection_gets_502() {
+    for method in ["GET", "POST"] {
+        play(&app(ONE, ""), async |world| {
+            let origin = world.origin(1);
+            let mut client = world.client().await;
+            client
+                .send(format!("{method} / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi"))
+                .await;
+            drop(origin.accept().await);
+            assert_eq!(client.message().await.status(), 502);
+            origin.expect_nobody().await;
+            world.expect_logged("upstream_reset", Some(502)).await;
+        });
+    }
+}
+
+#[test]
+fn a_repeated_request_whose_server_has_gone_goes_to_another() {
+    play(&app("server 10.0.1.1:80; server 10.0.1.2:80 backup;", ""), async |world| {
+        let origin = world.origin(1);
+        let (mut client, mut upstream) = used_connection(world, &origin).await;
+        world.origin(2).answers("HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n");
+        client.send(GET).await;
+        upstream.message().await;
+        world.connects(1, Some(Connects::Refused));
+        drop(upstream);
+        assert_eq!(client.message().await.status(), 201);
+        let line = world.log_line().await;
+        assert_eq!(
+            (line.text("endpoint").as_str(), line.number("attempts")),
+            ("10.0.1.2:80", Some(3))
+        );
+    });
+}

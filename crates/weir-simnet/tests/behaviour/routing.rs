@@ -1,0 +1,229 @@
+//! R-01 to R-04: hosts, paths, headers and clients decide where a request leads; the first match wins. R-08, R-09: redirects and
+//! fixed answers. A-01: who is let in.
+
+use crate::OK;
+use crate::peer::{Message, Peer};
+use crate::world::{World, play};
+
+async fn ask(client: &mut Peer, request: &str) -> Message {
+    client.send(request).await;
+    client.message().await
+}
+
+/// Asks each of these (host, target, header lines) and compares the body.
+async fn check(world: &World, cases: &[(&str, &str, &str, &str)]) {
+    let mut client = world.client().await;
+    for (host, target, lines, expected) in cases {
+        let request = format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n{lines}\r\n");
+        assert_eq!(ask(&mut client, &request).await.text(), *expected, "{request}");
+    }
+}
+
+#[test]
+fn hosts_lead_to_their_sites_and_the_rest_to_the_default() {
+    let text = r#"listen 10.0.0.1:80 {
+        host shop.example.com { route -> respond 200 exact; }
+        host *.example.com { route -> respond 200 wildcard; }
+        host ~^app[0-9]+\.test$ { route -> respond 200 regex; }
+        default -> respond 200 default;
+    }"#;
+    play(text, async |world| {
+        check(
+            world,
+            &[
+                ("shop.example.com", "/", "", "exact"),
+                ("SHOP.Example.com:8080", "/", "", "exact"),
+                ("a.b.example.com", "/", "", "wildcard"),
+                ("example.com", "/", "", "default"),
+                ("app12.test", "/", "", "regex"),
+                ("app.test", "/", "", "default"),
+                ("10.0.0.1", "/", "", "default"),
+                ("other", "http://shop.example.com/", "", "exact"),
+            ],
+        )
+        .await;
+    });
+}
+
+#[test]
+fn the_first_route_that_matches_wins() {
+    let text = r#"listen 10.0.0.1:80 {
+        route path /exact -> respond 200 exact;
+        route path /a/*/b -> respond 200 glob;
+        route path /a/* -> respond 200 prefix;
+        route path *.css -> respond 200 suffix;
+        route path ~^/n/([0-9]+)$ -> respond 200 "number $1";
+        route path /x method POST PUT -> respond 200 method;
+        route header X-Channel=canary -> respond 200 header;
+        route cookie beta=1 -> respond 200 cookie;
+        route query debug -> respond 200 query;
+        default -> respond 200 default;
+    }"#;
+    play(text, async |world| {
+        check(
+            world,
+            &[
+                ("a", "/exact", "", "exact"),
+                ("a", "/exact?x", "", "exact"),
+                ("a", "/exact/", "", "default"),
+                ("a", "/a/1/b", "", "glob"),
+                ("a", "/a/1/c", "", "prefix"),
+                ("a", "/x/y.css", "", "suffix"),
+                ("a", "/n/42", "", "number 42"),
+                ("a", "/n/x", "", "default"),
+                ("a", "/x", "", "default"),
+                ("a", "/", "X-Channel: canary\r\n", "header"),
+                ("a", "/", "X-Channel: none\r\n", "default"),
+                ("a", "/", "Cookie: a=b; beta=1\r\n", "cookie"),
+                ("a", "/", "Cookie: beta=2\r\n", "default"),
+                ("a", "/?a=b&debug=1", "", "query"),
+                ("a", "/exact?debug", "X-Channel: canary\r\n", "exact"),
+            ],
+        )
+        .await;
+        let mut client = world.client().await;
+        assert_eq!(ask(&mut client, "PUT /x HTTP/1.1\r\nHost: a\r\n\r\n").await.text(), "method");
+    });
+}
+
+#[test]
+fn expressions_and_named_rules_hold_together() {
+    let text = r#"rule staff { client 192.0.2.0/24 or header X-Staff=yes }
+        listen 10.0.0.1:80 {
+        route path /admin/* not rule staff -> respond 403;
+        route path /admin/* -> respond 200 admin;
+        route ( path /a or path /b ) header X -> respond 200 both;
+        default -> respond 200 default;
+    }"#;
+    play(text, async |world| {
+        let get = |path: &str, line: &str| format!("GET {path} HTTP/1.1\r\nHost: a\r\n{line}\r\n");
+        let mut inside = world.client_from("192.0.2.9", "10.0.0.1:80").await;
+        let mut outside = world.client_from("198.51.100.9", "10.0.0.1:80").await;
+        assert_eq!(ask(&mut inside, &get("/admin/x", "")).await.text(), "admin");
+        assert_eq!(ask(&mut outside, &get("/admin/x", "X-Staff: yes\r\n")).await.text(), "admin");
+        assert_eq!(ask(&mut outside, &get("/b", "X: 1\r\n")).await.text(), "both");
+        assert_eq!(ask(&mut outside, &get("/b", "")).await.text(), "default");
+        assert_eq!(ask(&mut outside, &get("/admin/x", "")).await.status(), 403);
+    });
+}
+
+#[test]
+fn routes_lead_to_their_pools() {
+    let text = "pool one { server 10.0.1.1:80; } pool two { server 10.0.1.2:80; }
+        listen 10.0.0.1:80 { route path /two/* -> two; default -> one; }";
+    play(text, async |world| {
+        world.origin(1).answers("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\none");
+        world.origin(2).answers("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\ntwo");
+        check(
+            world,
+            &[("a", "/two/x", "", "two"), ("a", "/", "", "one"), ("a", "/two/y", "", "two")],
+        )
+        .await;
+        let pools: Vec<String> = world.log().await.iter().map(|line| line.text("pool")).collect();
+        assert_eq!(pools, ["two", "one", "two"]);
+    });
+}
+
+#[test]
+fn what_no_route_takes_is_404_on_a_connection_that_stays() {
+    let text = "listen 10.0.0.1:80 { host a { route path /x -> respond 200 x; } }";
+    play(text, async |world| {
+        let mut client = world.client().await;
+        for request in ["GET / HTTP/1.1\r\nHost: a\r\n\r\n", "GET /x HTTP/1.1\r\nHost: b\r\n\r\n"] {
+            assert_eq!(ask(&mut client, request).await.status(), 404);
+            world.expect_logged("no_route", Some(404)).await;
+        }
+        assert_eq!(ask(&mut client, "GET /x HTTP/1.1\r\nHost: a\r\n\r\n").await.text(), "x");
+        world.expect_logged("local", Some(200)).await;
+    });
+}
+
+#[test]
+fn redirects_keep_what_they_should() {
+    let text = r#"listen 10.0.0.1:80 {
+        route path ~^/old/(.*)$ -> redirect 308 https://new.test/$1?$args;
+        route path /see -> redirect 303 /seen;
+        default -> redirect https 301;
+    }"#;
+    play(text, async |world| {
+        let cases = [
+            ("/a/b?c=d", 301, "https://shop.test/a/b?c=d"),
+            ("/see", 303, "/seen"),
+            ("/old/x/y?z", 308, "https://new.test/x/y?z"),
+        ];
+        let mut client = world.client().await;
+        for (target, status, location) in cases {
+            let request = format!("GET {target} HTTP/1.1\r\nHost: shop.test:80\r\n\r\n");
+            let response = ask(&mut client, &request).await;
+            assert_eq!((response.status(), response.header("location")), (status, Some(location)));
+        }
+    });
+}
+
+#[test]
+fn a_fixed_answer_takes_a_body_out_of_the_way_or_closes() {
+    let text =
+        r#"listen 10.0.0.1:80 { default -> respond 200 "for $remote_addr" type=text/html; }"#;
+    play(text, async |world| {
+        let mut client = world.client().await;
+        let post = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello";
+        let response = ask(&mut client, post).await;
+        assert_eq!(
+            (response.text(), response.header("content-type")),
+            ("for 192.0.2.1", Some("text/html"))
+        );
+        assert_eq!(ask(&mut client, post).await.status(), 200);
+        let rest = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 50\r\n\r\nhello";
+        assert_eq!(ask(&mut client, rest).await.header("connection"), Some("close"));
+        client.expect_closed().await;
+        let mut client = world.client().await;
+        client.send("HEAD / HTTP/1.1\r\nHost: a\r\n\r\n").await;
+        assert_eq!(client.head().await.header("content-length"), Some("13"));
+        assert!(client.is_open().await);
+    });
+}
+
+#[test]
+fn own_pages_stand_for_our_own_errors_and_not_for_an_origins() {
+    let text = "pool app { server 10.0.1.1:80; } pool none { server 10.0.1.9:80; }
+        listen 10.0.0.1:80 { error_page 404 502 sorry.html; route path /a -> app; route path /none -> none; }";
+    play(text, async |world| {
+        world.origin(1).answers(
+            "HTTP/1.1 404 Not Found\r\nContent-Length: 4\r\n\r\ntheirs".get(..50).unwrap(),
+        );
+        let mut client = world.client().await;
+        for (path, status, ours) in [("/none", 502, true), ("/b", 404, true), ("/a", 404, false)] {
+            let response =
+                ask(&mut client, &format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n")).await;
+            assert_eq!(response.status(), status);
+            assert_eq!(response.text().contains("the page"), ours, "{}", response.text());
+        }
+    });
+}
+
+#[test]
+fn who_is_denied_gets_403_and_reaches_no_origin() {
+    let text = "pool app { server 10.0.1.1:80; }
+        listen 10.0.0.1:80 {
+            deny 198.51.100.7; allow 198.51.100.0/24 192.0.2.0/24; deny all;
+            route path /inner -> app { allow 192.0.2.0/24; deny all; };
+            default -> app;
+        }";
+    play(text, async |world| {
+        let origin = world.origin(1);
+        let get = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n");
+        for (source, path) in
+            [("198.51.100.7", "/"), ("203.0.113.1", "/"), ("198.51.100.8", "/inner")]
+        {
+            let mut client = world.client_from(source, "10.0.0.1:80").await;
+            assert_eq!(ask(&mut client, &get(path)).await.status(), 403, "{source} {path}");
+            world.expect_logged("denied", Some(403)).await;
+        }
+        origin.expect_nobody().await;
+        origin.answers(OK);
+        for (source, path) in [("198.51.100.8", "/"), ("192.0.2.1", "/inner")] {
+            let mut client = world.client_from(source, "10.0.0.1:80").await;
+            assert_eq!(ask(&mut client, &get(path)).await.status(), 200, "{source} {path}");
+        }
+    });
+}

@@ -1,0 +1,113 @@
+//! A graceful stop: nothing new is accepted, what runs finishes, idle connections get one more answer, and the deadline cuts.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use crate::peer::Peer;
+use crate::world::{World, app, play};
+use crate::{GET, OK};
+
+const ONE: &str = "server 10.0.1.1:80;";
+
+/// A client whose request the origin holds.
+async fn held(world: &World, origin: &crate::origin::Origin) -> (Peer, Peer) {
+    let mut client = world.client().await;
+    client.send(GET).await;
+    let mut upstream = origin.accept().await;
+    upstream.message().await;
+    (client, upstream)
+}
+
+#[test]
+fn an_exchange_that_runs_is_finished_and_ends_its_connection() {
+    play(&app(ONE, ""), async |world| {
+        let origin = world.origin(1);
+        let (mut client, mut upstream) = held(world, &origin).await;
+        world.drain(Duration::from_secs(30));
+        sleep(Duration::from_secs(20)).await;
+        upstream.send("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nhe").await;
+        let head = client.head().await;
+        assert_eq!(head.header("connection"), Some("close"));
+        sleep(Duration::from_secs(5)).await;
+        upstream.send("re").await;
+        client.expect("here").await;
+        client.expect_closed().await;
+        world.expect_logged("complete", Some(200)).await;
+        world.expect_stopped(Duration::from_secs(1)).await;
+    });
+}
+
+#[test]
+fn an_idle_connection_gets_one_more_answer_that_says_close() {
+    play(&app(ONE, ""), async |world| {
+        world.origin(1).answers(OK);
+        let mut client = world.client().await;
+        client.send(GET).await;
+        assert_eq!(client.message().await.header("connection"), None);
+        sleep(Duration::from_secs(5)).await;
+        world.drain(Duration::from_secs(30));
+        sleep(Duration::from_millis(500)).await;
+        assert!(client.is_open().await, "a close now could cross the client's next request");
+        client.send(GET).await;
+        let response = client.message().await;
+        assert_eq!((response.status(), response.header("connection")), (200, Some("close")));
+        client.expect_closed().await;
+        world.expect_stopped(Duration::from_secs(3)).await;
+    });
+}
+
+#[test]
+fn an_idle_connection_that_stays_idle_does_not_hold_the_stop_up() {
+    play(&app(ONE, ""), async |world| {
+        world.origin(1).answers(OK);
+        let mut client = world.client().await;
+        client.send(GET).await;
+        client.message().await;
+        world.drain(Duration::from_secs(30));
+        world.expect_stopped(Duration::from_secs(3)).await;
+    });
+}
+
+#[test]
+fn nothing_new_is_accepted() {
+    play(&app(ONE, ""), async |world| {
+        let origin = world.origin(1);
+        let (mut client, mut upstream) = held(world, &origin).await;
+        world.drain(Duration::from_secs(30));
+        sleep(Duration::from_millis(1)).await;
+        let mut late = world.client().await;
+        late.send(GET).await;
+        late.expect_silence(Duration::from_secs(5)).await;
+        assert_eq!(world.open_by_worker(), [1]);
+        upstream.send(OK).await;
+        assert_eq!(client.message().await.status(), 200);
+    });
+}
+
+#[test]
+fn what_was_accepted_before_is_served() {
+    play(&app(ONE, ""), async |world| {
+        world.origin(1).answers(OK);
+        let mut client = world.client().await;
+        sleep(Duration::from_millis(1)).await;
+        world.drain(Duration::from_secs(30));
+        client.send(GET).await;
+        let response = client.message().await;
+        assert_eq!((response.status(), response.header("connection")), (200, Some("close")));
+    });
+}
+
+#[test]
+fn the_deadline_cuts_what_still_runs() {
+    play(&app("server 10.0.1.1:80; timeout response=1h;", ""), async |world| {
+        let origin = world.origin(1);
+        let (mut client, _upstream) = held(world, &origin).await;
+        let start = Instant::now();
+        world.drain(Duration::from_secs(30));
+        world.expect_stopped(Duration::from_secs(31)).await;
+        assert!(start.elapsed() >= Duration::from_secs(30));
+        client.expect_closed().await;
+        world.expect_logged("shutdown", None).await;
+    });
+}

@@ -1,0 +1,260 @@
+//! WG-04: what an origin sends reaches the client at once, and what a client sends the origin; nothing is held back to fill a
+//! buffer, and a side that does not read holds the other up. Q-20: unless the configuration asks for whole requests first.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use crate::peer::Peer;
+use crate::world::{World, app, play};
+use crate::{GET, OK};
+
+const ONE: &str = "server 10.0.1.1:80;";
+
+/// A client whose GET has reached the origin.
+async fn asked(world: &World, request: &str) -> (Peer, Peer) {
+    let origin = world.origin(1);
+    let mut client = world.client().await;
+    client.send(request).await;
+    let mut upstream = origin.accept().await;
+    upstream.message().await;
+    (client, upstream)
+}
+
+#[test]
+fn each_event_of_a_chunked_stream_reaches_the_client_before_the_next_is_sent() {
+    play(&app(ONE, ""), async |world| {
+        let (mut client, mut upstream) = asked(world, GET).await;
+        let start = Instant::now();
+        upstream.send("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n").await;
+        assert_eq!(client.head().await.header("content-type"), Some("text/event-stream"));
+        for event in ["data: 1\n\n", "data: 22\n\n", "data: 333\n\n"] {
+            upstream.send(format!("{:x}\r\n{event}\r\n", event.len())).await;
+            assert_eq!(client.chunk().await.as_deref(), Some(event));
+        }
+        assert_eq!(start.elapsed(), Duration::ZERO);
+        upstream.send("0\r\n\r\n").await;
+        assert_eq!((client.chunk().await, client.trailers().await.len()), (None, 0));
+    });
+}
+
+#[test]
+fn each_event_of_a_stream_until_close_reaches_the_client_before_the_next_is_sent() {
+    for version in ["1.0", "1.1"] {
+        play(&app(ONE, ""), async |world| {
+            let (mut client, mut upstream) = asked(world, GET).await;
+            upstream
+                .send(format!("HTTP/{version} 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"))
+                .await;
+            assert_eq!(client.head().await.header("transfer-encoding"), Some("chunked"));
+            for event in ["data: 1\n\n", "data: 22\n\n"] {
+                upstream.send(event).await;
+                assert_eq!(client.chunk().await.as_deref(), Some(event));
+            }
+            drop(upstream);
+            assert_eq!(client.chunk().await, None);
+        });
+    }
+}
+
+#[test]
+fn each_event_reaches_an_old_client_before_the_next_is_sent() {
+    play(&app(ONE, ""), async |world| {
+        let (mut client, mut upstream) = asked(world, "GET / HTTP/1.0\r\nHost: a\r\n\r\n").await;
+        upstream.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").await;
+        client.head().await;
+        for event in ["data: 1\n\n", "data: 22\n\n"] {
+            upstream.send(format!("{:x}\r\n{event}\r\n", event.len())).await;
+            client.expect(event).await;
+        }
+        upstream.send("0\r\n\r\n").await;
+        client.expect_closed().await;
+    });
+}
+
+#[test]
+fn part_of_a_chunk_reaches_the_client_before_the_rest_is_sent() {
+    play(&app(ONE, ""), async |world| {
+        let (mut client, mut upstream) = asked(world, GET).await;
+        upstream.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\na\r\nhello").await;
+        client.head().await;
+        assert_eq!(client.chunk().await.as_deref(), Some("hello"));
+        upstream.send("world\r\n0\r\n\r\n").await;
+        assert_eq!(client.chunk().await.as_deref(), Some("world"));
+        assert_eq!(client.chunk().await, None);
+    });
+}
+
+#[test]
+fn an_upload_reaches_the_origin_part_by_part() {
+    play(&app(ONE, ""), async |world| {
+        let origin = world.origin(1);
+        let mut client = world.client().await;
+        client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n").await;
+        let mut upstream = origin.accept().await;
+        assert_eq!(upstream.head().await.header("content-length"), Some("10"));
+        for part in ["he", "llo", "world"] {
+            client.send(part).await;
+            upstream.expect(part).await;
+        }
+        upstream.send(OK).await;
+        assert_eq!(client.message().await.status(), 200);
+    });
+}
+
+#[test]
+fn a_chunked_upload_reaches_the_origin_chunk_by_chunk() {
+    play(&app(ONE, ""), async |world| {
+        let origin = world.origin(1);
+        let mut client = world.client().await;
+        client
+            .send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n")
+            .await;
+        let mut upstream = origin.accept().await;
+        assert_eq!(upstream.head().await.header("transfer-encoding"), Some("chunked"));
+        assert_eq!(upstream.chunk().await.as_deref(), Some("a"));
+        client.send("2\r\nbc\r\n").await;
+        assert_eq!(upstream.chunk().await.as_deref(), Some("bc"));
+        client.send("0\r\n\r\n").await;
+        assert_eq!((upstream.chunk().await, upstream.trailers().await.len()), (None, 0));
+        upstream.send(OK).await;
+        assert_eq!(client.message().await.status(), 200);
+    });
+}
+
+#[test]
+fn both_directions_stream_at_once() {
+    play(&app(ONE, ""), async |world| {
+        let origin = world.origin(1);
+        let mut client = world.client().await;
+        client
+            .send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n")
+            .await;
+        let mut upstream = origin.accept().await;
+        upstream.head().await;
+        assert_eq!(upstream.chunk().await.as_deref(), Some("a"));
+        upstream.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").await;
+        client.head().await;
+        for part in ["b", "cc", "ddd"] {
+            client.send(format!("{:x}\r\n{part}\r\n", part.len())).await;
+            assert_eq!(upstream.chunk().await.as_deref(), Some(part));
+            upstream.send(format!("{:x}\r\n{part}\r\n", part.len())).await;
+            assert_eq!(client.chunk().await.as_deref(), Some(part));
+        }
+        client.send("0\r\n\r\n").await;
+        assert_eq!(upstream.chunk().await, None);
+        upstream.trailers().await;
+        upstream.send("0\r\n\r\n").await;
+        assert_eq!(client.chunk().await, None);
+        world.expect_logged("complete", Some(200)).await;
+    });
+}
+
+#[test]
+fn a_client_that_does_not_read_holds_the_origin_up_and_loses_nothing() {
+    play(&app("server 10.0.1.1:80;", "timeout send=1h;"), async |world| {
+        let (mut client, mut upstream) = asked(world, GET).await;
+        upstream.send("HTTP/1.1 200 OK\r\nContent-Length: 5000000\r\n\r\n").await;
+        let taken = upstream.send_what_fits(5_000_000).await;
+        assert!(taken < 300_000, "{taken} bytes were taken from the origin");
+        sleep(Duration::from_secs(30)).await;
+        let (_, body) = tokio::join!(upstream.send("x".repeat(5_000_000 - taken)), async {
+            client.head().await;
+            client.exactly(5_000_000).await
+        });
+        assert!(body.iter().all(|byte| *byte == b'x'));
+        world.expect_logged("complete", Some(200)).await;
+    });
+}
+
+#[test]
+fn an_origin_that_does_not_read_holds_the_client_up_and_loses_nothing() {
+    play(&app("server 10.0.1.1:80; timeout send=1h;", ""), async |world| {
+        let origin = world.origin(1);
+        let mut client = world.client().await;
+        client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5000000\r\n\r\n").await;
+        let mut upstream = origin.accept().await;
+        let taken = client.send_what_fits(5_000_000).await;
+        assert!(taken < 300_000, "{taken} bytes were taken from the client");
+        sleep(Duration::from_secs(30)).await;
+        let (_, body) = tokio::join!(client.send("x".repeat(5_000_000 - taken)), async {
+            upstream.head().await;
+            upstream.exactly(5_000_000).await
+        });
+        assert!(body.iter().all(|byte| *byte == b'x'));
+        upstream.send(OK).await;
+        assert_eq!(client.message().await.status(), 200);
+    });
+}
+
+const BUFFERED: &str = "server 10.0.1.1:80; buffer_request 10b;";
+
+#[test]
+fn a_buffered_request_troubles_no_origin_before_it_is_whole() {
+    let bodies = [
+        ("Content-Length: 10", vec!["he", "llowor", "ld"]),
+        ("Transfer-Encoding: chunked", vec!["5\r\nhel", "lo\r\n5\r\nworld\r\n", "0\r\n\r\n"]),
+    ];
+    for (framing, parts) in bodies {
+        play(&app(BUFFERED, ""), async |world| {
+            let origin = world.origin(1);
+            let mut client = world.client().await;
+            client.send(format!("POST / HTTP/1.1\r\nHost: a\r\n{framing}\r\n\r\n")).await;
+            for part in parts {
+                origin.expect_nobody().await;
+                client.send(part).await;
+            }
+            let mut upstream = origin.accept().await;
+            assert_eq!(upstream.message().await.text(), "helloworld");
+            upstream.send(OK).await;
+            assert_eq!(client.message().await.status(), 200);
+            client.send(GET).await;
+            upstream.message().await;
+            upstream.send(OK).await;
+            assert_eq!(client.message().await.status(), 200);
+        });
+    }
+}
+
+#[test]
+fn a_buffered_request_that_is_too_large_gets_413_and_troubles_no_origin() {
+    let bodies = [
+        "Content-Length: 11\r\n\r\n",
+        "Transfer-Encoding: chunked\r\n\r\n6\r\nhello \r\n5\r\nworld\r\n",
+    ];
+    for rest in bodies {
+        play(&app(BUFFERED, ""), async |world| {
+            let origin = world.origin(1);
+            let mut client = world.client().await;
+            client.send(format!("POST / HTTP/1.1\r\nHost: a\r\n{rest}")).await;
+            let response = client.message().await;
+            assert_eq!((response.status(), response.header("connection")), (413, Some("close")));
+            client.expect_closed().await;
+            origin.expect_nobody().await;
+            world.expect_logged("body_too_large", Some(413)).await;
+        });
+    }
+}
+
+#[test]
+fn a_body_over_the_listeners_limit_gets_413() {
+    play(&app(ONE, "limits body=10b;"), async |world| {
+        let origin = world.origin(1);
+        let mut client = world.client().await;
+        client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 11\r\n\r\nhello").await;
+        assert_eq!(client.message().await.status(), 413);
+        origin.expect_nobody().await;
+        world.expect_logged("body_too_large", Some(413)).await;
+        let mut client = world.client().await;
+        client
+            .send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n6\r\nhello \r\n")
+            .await;
+        let mut upstream = origin.accept().await;
+        upstream.head().await;
+        client.send("5\r\nworld\r\n").await;
+        assert_eq!(client.message().await.status(), 413);
+        let (body, _) = upstream.rest().await;
+        assert_eq!(String::from_utf8(body).unwrap(), "6\r\nhello \r\n", "the origin sees no end");
+        world.expect_logged("body_too_large", Some(413)).await;
+    });
+}

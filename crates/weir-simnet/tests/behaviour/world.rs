@@ -1,0 +1,273 @@
+//! Starts the data plane from a configuration's text on a simulated network without faults, and gives scenarios their clients,
+//! origins and log lines. After each scenario nothing may be left behind.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::future::pending;
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, watch};
+use tokio::task::{JoinHandle, LocalSet, spawn_local};
+use tokio::time::{Instant, sleep, timeout};
+use weir_config::model::{AccessLog, Config, ListenAddress, LogFormat, LogTarget, Workers};
+use weir_proxy::compile::{Surroundings, compile};
+use weir_proxy::net::{Net, PeerAddress};
+use weir_proxy::shared::{Shared, Stage};
+use weir_proxy::worker::{self, WorkerParts};
+use weir_proxy::{Handoff, accept};
+use weir_simnet::{Faults, Side, SimListener, SimNet, SimStream, Ticket};
+use weir_stats::{LogReceiver, Message as LogMessage, log_channel};
+
+use crate::access_log::Line;
+use crate::origin::Origin;
+use crate::peer::Peer;
+
+/// Where Weir listens in most scenarios.
+const FRONT: &str = "10.0.0.1:80";
+
+/// A configuration with one pool and one listener that leads to it.
+pub(crate) fn app(pool: &str, listener: &str) -> String {
+    format!("pool app {{ {pool} }} listen {FRONT} {{ {listener} default -> app; }}")
+}
+
+/// How connects to an address go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Connects {
+    Refused,
+    Never,
+    After(Duration),
+}
+
+/// The simulated network with connects that go as a scenario says.
+#[derive(Clone)]
+pub(crate) struct ScriptedNet {
+    inner: SimNet,
+    manners: Rc<RefCell<BTreeMap<SocketAddr, Connects>>>,
+    counts: Rc<RefCell<BTreeMap<SocketAddr, usize>>>,
+}
+
+impl Net for ScriptedNet {
+    type Stream = SimStream;
+    type Accepted = Ticket;
+    type Listener = SimListener;
+
+    async fn accept(&self, listener: &SimListener) -> io::Result<(Ticket, PeerAddress)> {
+        self.inner.accept(listener).await
+    }
+
+    fn adopt(&self, accepted: Ticket) -> io::Result<SimStream> {
+        self.inner.adopt(accepted)
+    }
+
+    async fn connect(&self, address: &PeerAddress) -> io::Result<SimStream> {
+        let mut manner = None;
+        if let PeerAddress::Socket(socket) = address {
+            *self.counts.borrow_mut().entry(*socket).or_default() += 1;
+            manner = self.manners.borrow().get(socket).copied();
+        }
+        match manner {
+            None => {}
+            Some(Connects::Refused) => return Err(io::ErrorKind::ConnectionRefused.into()),
+            Some(Connects::Never) => pending().await,
+            Some(Connects::After(duration)) => sleep(duration).await,
+        }
+        self.inner.connect(address).await
+    }
+
+    fn local_address(&self, stream: &SimStream) -> Option<SocketAddr> {
+        self.inner.local_address(stream)
+    }
+}
+
+/// Weir at work, and everybody around it.
+pub(crate) struct World {
+    net: ScriptedNet,
+    pub(crate) shared: Arc<Shared>,
+    stage: watch::Sender<Stage>,
+    workers: RefCell<Vec<JoinHandle<()>>>,
+    log: LogReceiver,
+    next_port: Cell<u16>,
+}
+
+/// Plays a scenario on the configuration `text`; afterwards everything has to settle.
+pub(crate) fn play(text: &str, scene: impl AsyncFnOnce(&World)) {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let runtime = builder.enable_time().start_paused(true).build().unwrap();
+    LocalSet::new().block_on(&runtime, async {
+        let world = World::start(text);
+        timeout(Duration::from_hours(4), scene(&world)).await.expect("the scenario ends");
+        world.expect_settled().await;
+    });
+}
+
+impl World {
+    fn start(text: &str) -> Self {
+        let checked = weir_config::parse_str("test.conf", text);
+        let mut config = checked.unwrap_or_else(|wrong| panic!("{wrong}")).config;
+        let name = "test".to_owned();
+        config.listeners.iter_mut().for_each(|listener| listener.logs = vec![name.clone()]);
+        config.logs = vec![AccessLog { name, to: LogTarget::Stdout, format: LogFormat::Json }];
+        let workers = match config.workers {
+            Workers::Auto => 1,
+            Workers::Count(count) => count,
+        };
+        let (sinks, log) = log_channel(1, 100_000);
+        let read = |path: &Path| Ok(format!("the page {}", path.display()).into_bytes());
+        let connection_cap = config.max_connections.unwrap_or(10_000);
+        let surroundings = Surroundings { read: &read, sinks, workers, connection_cap };
+        let shared = compile(&config, surroundings).unwrap().shared;
+        let net = ScriptedNet {
+            inner: SimNet::new(1, Faults::default()),
+            manners: Rc::default(),
+            counts: Rc::default(),
+        };
+        let (stage, workers) = start_workers(&net, &shared, &config);
+        let workers = RefCell::new(workers);
+        Self { net, shared, stage, workers, log, next_port: Cell::new(1024) }
+    }
+
+    /// A client at the first listener.
+    pub(crate) async fn client(&self) -> Peer {
+        self.client_from("192.0.2.1", FRONT).await
+    }
+
+    /// A client of this address at this listener.
+    pub(crate) async fn client_from(&self, source: &str, listener: &str) -> Peer {
+        self.next_port.set(self.next_port.get() + 1);
+        let source = SocketAddr::new(source.parse().unwrap(), self.next_port.get());
+        let target = PeerAddress::Socket(listener.parse().unwrap());
+        Peer::new(self.net.inner.connect_from(source, &target).await.unwrap())
+    }
+
+    /// The origin at 10.0.1.`number`:80, from now on listening.
+    pub(crate) fn origin(&self, number: u8) -> Origin {
+        let address = PeerAddress::Socket(endpoint(number));
+        Origin::new(self.net.inner.clone(), self.net.inner.bind(address, Side::Upstream))
+    }
+
+    /// From now on, connects to 10.0.1.`number`:80 go like this; `None` is at once.
+    pub(crate) fn connects(&self, number: u8, manner: Option<Connects>) {
+        let mut manners = self.net.manners.borrow_mut();
+        match manner {
+            Some(manner) => manners.insert(endpoint(number), manner),
+            None => manners.remove(&endpoint(number)),
+        };
+    }
+
+    /// How many connects to 10.0.1.`number`:80 were begun.
+    pub(crate) fn connect_count(&self, number: u8) -> usize {
+        self.net.counts.borrow().get(&endpoint(number)).copied().unwrap_or(0)
+    }
+
+    /// Client connections that each worker holds.
+    pub(crate) fn open_by_worker(&self) -> Vec<usize> {
+        self.shared.loads.iter().map(|load| load.open.load(Ordering::Relaxed)).collect()
+    }
+
+    /// Exchanges in flight in the first pool.
+    pub(crate) fn in_flight(&self) -> u64 {
+        self.shared.pools[0].balancer.in_flight()
+    }
+
+    /// Begins a graceful stop.
+    pub(crate) fn drain(&self, patience: Duration) {
+        self.shared.stopping.store(true, Ordering::Relaxed);
+        self.stage.send_replace(Stage::Draining { deadline: Instant::now() + patience });
+    }
+
+    /// The workers end within this time.
+    pub(crate) async fn expect_stopped(&self, within: Duration) {
+        let workers = self.workers.take();
+        let ended = async {
+            for worker in workers {
+                worker.await.unwrap();
+            }
+        };
+        timeout(within, ended).await.expect("the workers end");
+    }
+
+    /// The log lines since the last call, after the workers have had time to hand them over.
+    pub(crate) async fn log(&self) -> Vec<Line> {
+        sleep(Duration::from_millis(150)).await;
+        let mut lines = Vec::new();
+        while let Ok(message) = self.log.try_receive() {
+            if let LogMessage::Lines(batch) = message {
+                let text = String::from_utf8(batch.lines).unwrap();
+                lines.extend(text.lines().map(Line::new));
+            }
+        }
+        lines
+    }
+
+    /// The only log line since the last call.
+    pub(crate) async fn log_line(&self) -> Line {
+        let mut lines = self.log().await;
+        assert_eq!(lines.len(), 1, "{lines:#?}");
+        lines.remove(0)
+    }
+
+    /// The cause and status of the only log line since the last call.
+    pub(crate) async fn expect_logged(&self, cause: &str, status: Option<u64>) {
+        let line = self.log_line().await;
+        assert_eq!(
+            (line.text("cause").as_str(), line.number("status")),
+            (cause, status),
+            "{line:?}"
+        );
+    }
+
+    async fn expect_settled(&self) {
+        let wrong = || {
+            let slots = self.shared.pools.iter().map(|pool| pool.balancer.in_flight());
+            let room = self.shared.connections.available_permits();
+            let taken = self.shared.connection_cap - room;
+            (slots.sum::<u64>(), self.shared.open_connections(), taken)
+        };
+        for _ in 0..300 {
+            if wrong() == (0, 0, 0) {
+                return;
+            }
+            sleep(Duration::from_secs(1)).await;
+        }
+        panic!("left behind (slots, connections, places): {:?}", wrong());
+    }
+}
+
+fn endpoint(number: u8) -> SocketAddr {
+    SocketAddr::from(([10, 0, 1, number], 80))
+}
+
+fn start_workers(
+    net: &ScriptedNet,
+    shared: &Arc<Shared>,
+    config: &Config,
+) -> (watch::Sender<Stage>, Vec<JoinHandle<()>>) {
+    let (stage, watcher) = watch::channel(Stage::Running);
+    let (mailboxes, receivers): (Vec<_>, Vec<_>) =
+        shared.loads.iter().map(|_| mpsc::unbounded_channel()).unzip();
+    let mailboxes: Arc<[mpsc::UnboundedSender<Handoff<ScriptedNet>>]> = mailboxes.into();
+    let workers = receivers.into_iter().enumerate().map(|(number, mailbox)| {
+        let (net, shared, stage) = (net.clone(), shared.clone(), watcher.clone());
+        let seed = number as u64;
+        let parts = WorkerParts { number, net, shared, mailbox, seed, stage };
+        // A set of its own, as a worker's thread has: what still runs when the worker ends is dropped with it.
+        spawn_local(async move { LocalSet::new().run_until(worker::run(parts)).await })
+    });
+    let workers = workers.collect();
+    for (listener, model) in shared.listeners.iter().zip(&config.listeners) {
+        for address in &model.addresses {
+            let ListenAddress::Socket(address) = address else { panic!("{address:?}") };
+            let socket = net.inner.bind(PeerAddress::Socket(*address), Side::Downstream);
+            let (net, mailboxes) = (net.clone(), mailboxes.clone());
+            let (listener, shared) = (listener.clone(), shared.clone());
+            spawn_local(accept(net, socket, listener, shared, mailboxes, watcher.clone()));
+        }
+    }
+    (stage, workers)
+}
