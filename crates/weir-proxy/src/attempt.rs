@@ -1,6 +1,8 @@
 //! Has a pool answer a request: body prepared, endpoint picked, connection found or opened, request sent, response head read;
 //! another endpoint after a failed connect, another connection after a stale one. What the client gets is `response.rs`.
 
+use std::task::Poll;
+
 use tokio::time::Instant;
 use weir_balance::{NoEndpoint, Tried};
 use weir_stats::{Cause, Micros};
@@ -8,7 +10,7 @@ use weir_wire::{Framing, Version};
 
 use crate::alarm::{Elapsed, before};
 use crate::connection::{Connection, Scope};
-use crate::conversation::{Conversation, Failure};
+use crate::conversation::{ClientSide, Conversation, Failure, poll_client_left};
 use crate::exchange::{Ended, Facts, Next, Workspace};
 use crate::forward::{self, BodyFraming, ConnectionLine, UpstreamHead};
 use crate::idle::UpstreamConnection;
@@ -18,6 +20,7 @@ use crate::pump::{Encoder, Pump, PumpFailure};
 use crate::record;
 use crate::response;
 use crate::route::CompiledRoute;
+use crate::transport::Transport;
 use crate::upstream::{ConnectFailure, UpstreamPool};
 
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
@@ -35,10 +38,21 @@ pub(crate) async fn proxy<N: Net>(
     let mut upload = prepare_body(scope, connection, work, facts, pool).await?;
     let framing =
         if pool.buffer_request.is_some() { upload.framing_left() } else { work.request.framing };
-    let mut search =
-        Search { pool, number, tried: Tried::default(), fresh: false, last: Cause::NoEndpoint };
+    let mut search = Search {
+        pool,
+        number,
+        tried: Tried::default(),
+        fresh: false,
+        at_hand: pool.buffer_request.is_some()
+            || upload.is_decoded() && upload.surplus().is_empty(),
+        began: match work.request.framing {
+            Framing::None => facts.head_end,
+            _ => Instant::now(),
+        },
+        last: Cause::NoEndpoint,
+    };
     loop {
-        let upstream = search.connection(scope, connection, facts).await?;
+        let upstream = search.connection(scope, connection, work, facts).await?;
         write_head(scope, connection, work, facts, (route, framing));
         upload.prepend(std::mem::take(&mut work.request_out));
         let mut conversation = Conversation::new(upstream, upload);
@@ -51,6 +65,7 @@ pub(crate) async fn proxy<N: Net>(
             Err(Failure::Silent) if conversation.may_repeat(work.request.method) => {
                 // The endpoint closed an idle connection while our request was on its way to it (row C-07).
                 search.fresh = true;
+                search.began = Instant::now();
                 upload = match pool.buffer_request {
                     Some(_) => Pump::whole(conversation.into_upload().into_buffers().1),
                     None => {
@@ -73,6 +88,10 @@ struct Search<'a> {
     tried: Tried,
     /// Whether idle connections are passed over, because one turned out closed.
     fresh: bool,
+    /// Whether the client owes nothing of this request, so that it may be watched for leaving.
+    at_hand: bool,
+    /// When it began: after a body was waited for, and anew after a stale connection.
+    began: Instant,
     /// Why the latest attempt failed.
     last: Cause,
 }
@@ -82,44 +101,35 @@ impl Search<'_> {
         &mut self,
         scope: Scope<'_, N>,
         connection: &mut Connection<N>,
+        work: &mut Workspace,
         facts: &mut Facts,
     ) -> Result<UpstreamConnection<N::Stream>, Ended> {
         loop {
-            let mut now = facts.head_end;
             if facts.slot.is_none() {
-                facts.slot = Some(self.pick(scope, facts)?);
+                facts.slot = Some(self.pick(scope)?);
                 facts.times.queue = Micros::ZERO;
             }
             let index = facts.slot.as_ref().map_or(0, weir_balance::Slot::index);
             facts.endpoint = Some(index);
             facts.attempts += 1;
             if !self.fresh
-                && let Some(idle) = scope.worker.idle.take(self.pool, (self.number, index), now)
+                && let Some(idle) =
+                    scope.worker.idle.take(self.pool, (self.number, index), self.began)
             {
                 facts.times.connect = Micros::ZERO;
                 facts.reused = true;
                 return Ok(idle);
             }
-            now = Instant::now();
-            let tls = scope.worker.upstream_tls.get(self.number).and_then(Option::as_ref);
-            let attempt = self.pool.connect(&scope.worker.net, index, tls);
-            let cause = match before(
-                &mut connection.alarm,
-                now + self.pool.timeouts.connect,
-                attempt,
-            )
-            .await
-            {
-                Ok(Ok(transport)) => {
+            let cause = match self.open(scope, connection, work, index).await {
+                Ok(transport) => {
                     let connected = Instant::now();
                     self.pool.balancer.connect_succeeded(index);
-                    facts.times.connect = Micros::from(connected - facts.head_end);
+                    facts.times.connect = Micros::from(connected - self.began);
                     facts.reused = false;
                     return Ok(UpstreamConnection::fresh(transport, connected));
                 }
-                Ok(Err(ConnectFailure::Socket)) => Cause::ConnectFailed,
-                Ok(Err(ConnectFailure::Tls)) => Cause::UpstreamTls,
-                Err(Elapsed) => Cause::ConnectTimeout,
+                Err(Cause::ClientGone) => return Err(Ended::Broken(Cause::ClientGone)),
+                Err(cause) => cause,
             };
             self.pool.balancer.connect_failed(index, scope.worker.balance_clock(Instant::now()));
             self.tried.insert(index);
@@ -131,12 +141,37 @@ impl Search<'_> {
         }
     }
 
-    fn pick<N: Net>(
+    /// Opens a connection, unless the client leaves first.
+    async fn open<N: Net>(
         &self,
         scope: Scope<'_, N>,
-        facts: &Facts,
-    ) -> Result<weir_balance::Slot, Ended> {
-        let now = scope.worker.balance_clock(facts.head_end);
+        connection: &mut Connection<N>,
+        work: &mut Workspace,
+        index: usize,
+    ) -> Result<Transport<N::Stream>, Cause> {
+        let deadline = Instant::now() + self.pool.timeouts.connect;
+        let tls = scope.worker.upstream_tls.get(self.number).and_then(Option::as_ref);
+        let mut attempt = std::pin::pin!(self.pool.connect(&scope.worker.net, index, tls));
+        let Connection { client: stream, alarm, .. } = connection;
+        let (input, buffers) = (&mut work.input, &scope.worker.buffers);
+        let opened = std::future::poll_fn(|context| {
+            if let Poll::Ready(opened) = attempt.as_mut().poll(context) {
+                return Poll::Ready(opened.map_err(|failure| match failure {
+                    ConnectFailure::Socket => Cause::ConnectFailed,
+                    ConnectFailure::Tls => Cause::UpstreamTls,
+                }));
+            }
+            let mut side = ClientSide { stream, input, buffers };
+            if self.at_hand && poll_client_left(context, &mut side).is_ready() {
+                return Poll::Ready(Err(Cause::ClientGone));
+            }
+            Poll::Pending
+        });
+        before(alarm, deadline, opened).await.unwrap_or(Err(Cause::ConnectTimeout))
+    }
+
+    fn pick<N: Net>(&self, scope: Scope<'_, N>) -> Result<weir_balance::Slot, Ended> {
+        let now = scope.worker.balance_clock(self.began);
         let random = scope.worker.random.borrow_mut().u64(..);
         self.pool.balancer.pick(now, random, &self.tried).map_err(|none| match none {
             // When others were tried before, what happened there says more than that none is left.
