@@ -50,7 +50,8 @@ impl Behaviour {
         let random = &mut Rng::with_seed(mixed);
         let status = [200, 200, 200, 200, 200, 201, 404, 500, 204, 304][random.usize(0..10)];
         let bodiless = method == "HEAD" || status == 204 || status == 304;
-        let bytes = if bodiless { 0 } else { log_uniform(random, &(0..=150_000)) };
+        let most = if profile.bulk { 2_000_000 } else { 150_000 };
+        let bytes = if bodiless { 0 } else { log_uniform(random, &(0..=most)) };
         let framing = match random.u32(0..10) {
             _ if bodiless => Framing::Empty,
             0 => Framing::UntilClose,

@@ -2,6 +2,7 @@
 //! in the books too: a fault the network injected, a misdeed of an origin, a client that left.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use crate::http::Broken;
 use crate::ledger::{Answer, Book, Outcome, Record};
@@ -17,6 +18,8 @@ pub struct Rules {
     pub half_close_leaves: bool,
     /// Attempts it may make for a request that may be repeated.
     pub attempts: usize,
+    /// After it was told to stop, an idle connection still gets this long to send one more request.
+    pub stop_grace: Duration,
     /// Body bytes of one request, or of its response, that may be on their way: buffers and both windows.
     pub held_bytes: i64,
     /// Everything has to be over after this long, in virtual time.
@@ -31,6 +34,7 @@ impl Default for Rules {
             transparent: false,
             half_close_leaves: false,
             attempts: 8,
+            stop_grace: Duration::from_millis(1_900),
             held_bytes: 512 * 1024,
             settle_seconds: 1_200,
             idle_seconds: 400,
@@ -84,6 +88,14 @@ pub(crate) fn answered_early(record: &Record) -> bool {
         && record.arrivals.iter().any(|arrival| arrival.behaviour.early.is_some())
 }
 
+/// The device was told to stop before the request came, or soon enough before it that an idle connection may be closed.
+fn stopped(world: &World, rules: &Rules, record: &Record) -> bool {
+    let Some(stop_ms) = world.plan.profile.stop_ms else { return false };
+    let last = world.start + Duration::from_millis(stop_ms) + rules.stop_grace;
+    let accepted = record.link.as_ref().is_some_and(crate::stream::LinkWatch::accepted);
+    !accepted || record.sent_at.is_none_or(|sent_at| sent_at >= last)
+}
+
 fn judge(world: &World, rules: &Rules, record: &Record) -> Option<String> {
     let link_faulted = record.link.as_ref().is_some_and(crate::stream::LinkWatch::faulted);
     match &record.outcome {
@@ -97,11 +109,13 @@ fn judge(world: &World, rules: &Rules, record: &Record) -> Option<String> {
                 || record.plan.malformed.is_some()
                 || answered_early(record)
                 || (rules.half_close_leaves && record.plan.half_closes)
-                || (rules.transparent && world.plan.profile.upstream_trouble());
+                || stopped(world, rules, record)
+                // Origins by themselves close as they like and do not linger.
+                || rules.transparent;
             (!excused).then(|| format!("no response and no cause ({broken:?})"))
         }
         Outcome::Answered(answer) if answer.attempt.is_some() => {
-            judge_relayed(world, rules, record, answer, link_faulted)
+            judge_relayed(rules, record, answer, link_faulted)
         }
         Outcome::Answered(answer) => judge_own(world, record, answer, link_faulted),
     }
@@ -109,7 +123,6 @@ fn judge(world: &World, rules: &Rules, record: &Record) -> Option<String> {
 
 /// A response that an origin sent.
 fn judge_relayed(
-    world: &World,
     rules: &Rules,
     record: &Record,
     answer: &Answer,
@@ -129,7 +142,8 @@ fn judge_relayed(
                 || link_faulted
                 || answered_early(record)
                 || record.plan.malformed.is_some()
-                || (rules.transparent && world.plan.profile.upstream_trouble());
+                // Origins by themselves close as they like and do not linger.
+                || rules.transparent;
             (!excused).then(|| format!("a broken response body without a cause ({broken:?})"))
         }
         // An HTTP/1.0 client cannot be told that a body of unknown length is short.
@@ -190,6 +204,7 @@ fn connections(world: &World, book: &Book) -> Vec<String> {
             .find(|record| matches!(record.outcome, Outcome::Unsent | Outcome::AfterClose));
         let Some(cut) = cut else { continue };
         let trouble = connection.leaves_after_ms.is_some()
+            || world.plan.profile.stop_ms.is_some()
             || records.values().any(|record| {
                 let relayed_whole =
                     matches!(&record.outcome, Outcome::Answered(answer) if answer.attempt.is_some() && answer.broken.is_none() && !answer.until_close);

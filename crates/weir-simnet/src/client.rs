@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::io::{ReadHalf, WriteHalf, split};
 use tokio::sync::Notify;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use weir_proxy::net::PeerAddress;
 
 use crate::behaviour::{Behaviour, GARBAGE_MARKER};
@@ -158,6 +158,7 @@ async fn send_all(
         progress.started.set(index + 1);
         progress.tell();
         world.net.note(Event::RequestSent { id: request.id, link });
+        world.ledger.with(request.id, |record| record.sent_at = Some(Instant::now()));
         if let Some(vector) = request.malformed {
             outgoing.send(&malformed::bytes(vector, request.id)).await?;
             continue;

@@ -5,6 +5,8 @@ use std::cell::{RefCell, RefMut};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use tokio::time::Instant;
+
 use crate::behaviour::Behaviour;
 use crate::http::Broken;
 use crate::plan::{Plan, RequestPlan};
@@ -51,6 +53,8 @@ pub(crate) struct Arrival {
 pub(crate) struct Record {
     pub(crate) plan: RequestPlan,
     pub(crate) link: Option<LinkWatch>,
+    /// When its client began to send it.
+    pub(crate) sent_at: Option<Instant>,
     pub(crate) arrivals: Vec<Arrival>,
     pub(crate) outcome: Outcome,
     /// Response body bytes the origin has written, less those the client has read.
@@ -75,6 +79,7 @@ impl Ledger {
         let record = |request: &RequestPlan| Record {
             plan: request.clone(),
             link: None,
+            sent_at: None,
             arrivals: Vec::new(),
             outcome: Outcome::Unsent,
             held: 0,

@@ -97,6 +97,8 @@ pub(crate) struct Link {
     /// Everything the connector wrote, when somebody wants to search it later.
     pub(crate) tap: Option<Vec<u8>>,
     pub(crate) swallow: bool,
+    /// The acceptor has taken it from the backlog.
+    pub(crate) accepted: bool,
     pipes: [Pipe; 2],
     open: [bool; 2],
     latency: Duration,
@@ -123,6 +125,7 @@ impl Link {
             faulted: false,
             tap: (side == Side::Upstream).then(Vec::new),
             swallow: false,
+            accepted: false,
             pipes,
             open: [true, true],
             latency,
@@ -206,11 +209,11 @@ impl Link {
         }
         let pipe = &mut self.pipes[end.index()];
         pipe.last_delivery = deliver_at;
+        pipe.on_the_way += bytes.len();
         if pipe.reader_gone {
             self.reset_end(end, deliver_at + self.latency);
             return;
         }
-        pipe.on_the_way += bytes.len();
         pipe.segments.push_back(Segment { deliver_at, bytes: bytes.iter().copied().collect() });
         if let Some(waker) = pipe.read_waker.take() {
             waker.wake();

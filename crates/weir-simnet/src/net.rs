@@ -30,11 +30,26 @@ pub enum Side {
 #[derive(Debug)]
 pub struct Ticket(u64);
 
-/// A listening address.
-pub struct SimListener(usize);
+/// A listening address; dropping it resets what waits in its backlog and refuses what comes later.
+pub struct SimListener {
+    index: usize,
+    shared: Rc<RefCell<Shared>>,
+}
+
+impl Drop for SimListener {
+    fn drop(&mut self) {
+        let mut shared = self.shared.borrow_mut();
+        let bound = &mut shared.bound[self.index];
+        bound.open = false;
+        let backlog = std::mem::take(&mut bound.backlog);
+        drop(shared);
+        drop(backlog);
+    }
+}
 
 struct Bound {
     address: PeerAddress,
+    open: bool,
     side: Side,
     backlog: VecDeque<(SimStream, PeerAddress)>,
     wakers: Vec<Waker>,
@@ -82,8 +97,14 @@ impl SimNet {
     /// Listens on an address; links to it are of this side.
     pub fn bind(&self, address: PeerAddress, side: Side) -> SimListener {
         let mut shared = self.shared.borrow_mut();
-        shared.bound.push(Bound { address, side, backlog: VecDeque::new(), wakers: Vec::new() });
-        SimListener(shared.bound.len() - 1)
+        shared.bound.push(Bound {
+            address,
+            open: true,
+            side,
+            backlog: VecDeque::new(),
+            wakers: Vec::new(),
+        });
+        SimListener { index: shared.bound.len() - 1, shared: Rc::clone(&self.shared) }
     }
 
     /// The trace so far.
@@ -132,7 +153,12 @@ impl SimNet {
         source: SocketAddr,
         target: &PeerAddress,
     ) -> io::Result<SimStream> {
-        let found = self.shared.borrow().bound.iter().position(|bound| bound.address == *target);
+        let found = self
+            .shared
+            .borrow()
+            .bound
+            .iter()
+            .position(|bound| bound.open && bound.address == *target);
         let Some(listener) = found else {
             return Err(io::ErrorKind::ConnectionRefused.into());
         };
@@ -155,7 +181,7 @@ impl SimNet {
         if round_trip > 0 {
             sleep(std::time::Duration::from_millis(round_trip)).await;
         }
-        if refuses {
+        if refuses || !self.shared.borrow().bound[listener].open {
             self.note(Event::ConnectRefused { side });
             return Err(io::ErrorKind::ConnectionRefused.into());
         }
@@ -222,20 +248,23 @@ impl SimNet {
         let fails = self.faults.borrow().accept_fails;
         poll_fn(|context| {
             let mut shared = self.shared.borrow_mut();
-            let side = shared.bound[listener.0].side;
-            if shared.bound[listener.0].backlog.is_empty() {
-                shared.bound[listener.0].wakers.push(context.waker().clone());
+            let side = shared.bound[listener.index].side;
+            if shared.bound[listener.index].backlog.is_empty() {
+                shared.bound[listener.index].wakers.push(context.waker().clone());
                 return Poll::Pending;
             }
             if side == Side::Downstream && happens(&mut shared.random, fails) {
                 self.note(Event::AcceptFailed { side });
                 return Poll::Ready(Err(io::Error::from_raw_os_error(24)));
             }
-            let accepted = shared.bound[listener.0].backlog.pop_front();
+            let accepted = shared.bound[listener.index].backlog.pop_front();
             Poll::Ready(accepted.ok_or_else(|| io::ErrorKind::WouldBlock.into()))
         })
         .await
-        .inspect(|(stream, _)| self.note(Event::Accepted { link: stream.link() }))
+        .inspect(|(stream, _)| {
+            stream.accept();
+            self.note(Event::Accepted { link: stream.link() });
+        })
     }
 }
 

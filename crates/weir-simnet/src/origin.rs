@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use tokio::io::{ReadHalf, WriteHalf, split};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::behaviour::{Behaviour, GARBAGE, Misdeed};
 use crate::faults::Tamper;
@@ -27,6 +27,8 @@ pub(crate) struct World {
     pub(crate) plan: Rc<Plan>,
     /// The device passes bytes on as they are: no head of its own, no refusals of its own.
     pub(crate) transparent: bool,
+    /// When the run began.
+    pub(crate) start: Instant,
 }
 
 impl World {

@@ -49,6 +49,10 @@ pub struct Profile {
     pub client_slow: u32,
     /// Chance in 1000 that a client closes its direction after its last request.
     pub half_closes: u32,
+    /// Few and large bodies, which do not fit into any buffer.
+    pub bulk: bool,
+    /// The device is told to stop this long after the start: it finishes what runs and takes nothing new.
+    pub stop_ms: Option<u64>,
 }
 
 impl Profile {
@@ -85,6 +89,7 @@ impl Profile {
 
     fn draw(random: &mut Rng) -> Self {
         let calm = random.u32(0..6) == 0;
+        let stop_ms = (random.u32(0..8) == 0).then(|| log_uniform(random, &(0..=8_000)));
         let mut maybe = |chance: u32| if !calm && random.bool() { chance } else { 0 };
         let (resets_down, resets_up) = (maybe(120), maybe(120));
         let (stalls_down, stalls_up) = (maybe(80), maybe(80));
@@ -99,6 +104,8 @@ impl Profile {
             leaves: maybe(120),
             client_slow: maybe(150),
             half_closes: maybe(150),
+            bulk: false,
+            stop_ms,
             faults: Faults { accept_fails: maybe(50), ..Faults::default() },
         };
         profile.faults.downstream =
@@ -180,6 +187,7 @@ impl BodyPlan {
 }
 
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is drawn for itself")]
 pub(crate) struct RequestPlan {
     pub(crate) id: u64,
     pub(crate) method: &'static str,
@@ -212,7 +220,17 @@ impl Plan {
     /// The run of a seed with its profile changed.
     pub fn draw_with(seed: u64, scale: Scale, change: impl FnOnce(Profile) -> Profile) -> Self {
         let mut random = Rng::with_seed(seed ^ 0x5eed_0000_0000_0000);
-        let profile = change(Profile::draw(&mut random));
+        let mut profile = Profile::draw(&mut random);
+        let mut scale = scale;
+        if Self::is_bulk(seed) {
+            profile.bulk = true;
+            for side in [&mut profile.faults.downstream, &mut profile.faults.upstream] {
+                side.transfer = 8_192..=65_536;
+                side.window = 16_384..=65_536;
+            }
+            scale = Scale { clients: 2, connections: 1, requests: 2, body: 2_000_000 };
+        }
+        let profile = change(profile);
         let mut next_id = 1;
         let clients = (0..random.usize(1..=scale.clients))
             .map(|number| ClientPlan {
@@ -224,6 +242,11 @@ impl Plan {
             })
             .collect();
         Self { seed, origins: random.usize(1..=3), profile, clients }
+    }
+
+    /// Whether the seed moves bodies larger than every buffer.
+    pub fn is_bulk(seed: u64) -> bool {
+        seed % 20 == 19
     }
 
     pub(crate) fn requests(&self) -> impl Iterator<Item = &RequestPlan> {
@@ -242,7 +265,8 @@ fn connection(
 ) -> ConnectionPlan {
     let slow = |random: &mut Rng| {
         if happens(random, profile.client_slow) {
-            Pace { bytes: random.usize(200..8_000), pause_ms: random.u64(1..=80) }
+            let least = if profile.bulk { 4_000 } else { 200 };
+            Pace { bytes: random.usize(least..8_000), pause_ms: random.u64(1..=80) }
         } else {
             Pace::FULL
         }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::task::{JoinHandle, spawn_local};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use weir_proxy::net::PeerAddress;
 
 use crate::check::{Rules, check};
@@ -51,7 +51,10 @@ pub trait Running {
     /// Called when everything has been idle for a while: what is wrong about it (slots not at zero, counts that differ).
     fn settled(&self) -> Vec<String>;
 
-    /// Tasks it has when idle.
+    /// Told to stop: it finishes what runs and takes nothing new.
+    fn stop(&self);
+
+    /// Tasks it has when idle; after a stop none.
     fn tasks(&self) -> usize;
 
     /// What it wrote down, a line for each exchange; `None` when it keeps no log.
@@ -104,8 +107,13 @@ async fn scenario(plan: Rc<Plan>, device: Option<&dyn Device>) -> Report {
     let rules = device.map_or_else(direct_rules, Device::rules);
     let net = SimNet::new(plan.seed, plan.profile.faults.clone());
     let ledger = Ledger::new(&plan);
-    let world =
-        World { net: net.clone(), ledger, plan: Rc::clone(&plan), transparent: rules.transparent };
+    let world = World {
+        net: net.clone(),
+        ledger,
+        plan: Rc::clone(&plan),
+        transparent: rules.transparent,
+        start: Instant::now(),
+    };
     let side = if device.is_some() { Side::Upstream } else { Side::Downstream };
     let endpoints: Vec<SocketAddr> = (0..plan.origins)
         .map(|number| SocketAddr::from((Ipv4Addr::new(10, 0, 1, number as u8 + 1), 80)))
@@ -114,17 +122,8 @@ async fn scenario(plan: Rc<Plan>, device: Option<&dyn Device>) -> Report {
         let listener = net.bind(PeerAddress::Socket(*endpoint), side);
         spawn_local(serve(world.clone(), listener));
     }
-    let address = SocketAddr::from((Ipv4Addr::new(203, 0, 113, 1), 80));
-    let running = device.map(|device| {
-        let listener = net.bind(PeerAddress::Socket(address), Side::Downstream);
-        device.start(Site {
-            net: net.clone(),
-            listener,
-            address,
-            endpoints: endpoints.clone(),
-            seed: plan.seed,
-        })
-    });
+    let address = listener_address();
+    let running = device.map(|device| start(&world, device, (address, &endpoints)));
     let target = PeerAddress::Socket(if running.is_some() { address } else { endpoints[0] });
     let clients = plan
         .clients
@@ -140,7 +139,36 @@ async fn scenario(plan: Rc<Plan>, device: Option<&dyn Device>) -> Report {
     if let Some(log) = running.as_ref().and_then(|running| running.log()) {
         violations.extend(check_log(&world, &log));
     }
+    if world.net.trace().spun() {
+        violations.push("law 11: something spins".to_owned());
+    }
     report(&world, violations)
+}
+
+/// Where clients find the device.
+fn listener_address() -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::new(203, 0, 113, 1), 80))
+}
+
+/// Starts the device, and has it stopped when the plan says so.
+fn start(
+    world: &World,
+    device: &dyn Device,
+    (address, endpoints): (SocketAddr, &[SocketAddr]),
+) -> Rc<dyn Running> {
+    let net = world.net.clone();
+    let listener = net.bind(PeerAddress::Socket(address), Side::Downstream);
+    let site =
+        Site { net, listener, address, endpoints: endpoints.to_vec(), seed: world.plan.seed };
+    let running: Rc<dyn Running> = Rc::from(device.start(site));
+    if let Some(stop_ms) = world.plan.profile.stop_ms {
+        let running = Rc::clone(&running);
+        spawn_local(async move {
+            sleep(Duration::from_millis(stop_ms)).await;
+            running.stop();
+        });
+    }
+    running
 }
 
 /// What holds when there is no device: origins answer themselves, and do it as badly as they like.

@@ -44,6 +44,10 @@ impl SimStream {
         self.local
     }
 
+    pub(crate) fn accept(&self) {
+        self.link.borrow_mut().accepted = true;
+    }
+
     pub(crate) fn watch(&self) -> LinkWatch {
         LinkWatch(Rc::clone(&self.link))
     }
@@ -57,6 +61,11 @@ impl LinkWatch {
     /// Whether an injected fault hit the link.
     pub(crate) fn faulted(&self) -> bool {
         self.0.borrow().faulted
+    }
+
+    /// Whether the connection ever left the backlog.
+    pub(crate) fn accepted(&self) -> bool {
+        self.0.borrow().accepted
     }
 
     /// The number of the link in the trace.

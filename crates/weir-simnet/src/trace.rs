@@ -64,6 +64,9 @@ pub enum Event {
     Settled,
 }
 
+/// No run has this many events unless something spins.
+const MOST_EVENTS: usize = 5_000_000;
+
 /// The events of one run.
 #[derive(Debug)]
 pub struct Trace {
@@ -82,12 +85,25 @@ impl Trace {
         let micros = self.start.elapsed().as_micros() as u64;
         micros.hash(&mut self.hash);
         event.hash(&mut self.hash);
-        self.events.push((micros, event));
+        if self.events.len() < MOST_EVENTS {
+            self.events.push((micros, event));
+        } else if matches!(
+            event,
+            Event::Read { .. } | Event::Wrote { .. } | Event::Connected { .. }
+        ) {
+            // Ends the task that spins; the run is reported as spinning.
+            assert!(std::thread::panicking(), "more than {MOST_EVENTS} events");
+        }
     }
 
     /// FNV-1a over every event and its time.
     pub fn hash(&self) -> u64 {
         self.hash.0
+    }
+
+    /// Whether the run was cut off because something spun.
+    pub fn spun(&self) -> bool {
+        self.events.len() >= MOST_EVENTS
     }
 
     /// How many events there were.

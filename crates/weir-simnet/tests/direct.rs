@@ -58,6 +58,8 @@ impl Running for Nothing {
         Vec::new()
     }
 
+    fn stop(&self) {}
+
     fn tasks(&self) -> usize {
         1
     }

@@ -4,10 +4,27 @@
 
 mod weir;
 
-use weir::Weir;
-use weir_simnet::{Plan, Scale, run_seed, run_seeds, seeds_wanted};
+use fastrand::Rng;
+use weir_simnet::{Device, Plan, Rules, Running, Scale, Site, run_seed, run_seeds, seeds_wanted};
 
 const REPLAY: &str = "cargo test -p weir-simnet --test scenario laws_hold";
+
+/// The data plane, configured by the seed.
+struct Weir;
+
+impl Device for Weir {
+    fn rules(&self) -> Rules {
+        Rules { half_close_leaves: true, ..Rules::default() }
+    }
+
+    fn start(&self, site: Site) -> Box<dyn Running> {
+        let mut random = Rng::with_seed(site.seed ^ 0xc0f1_6000_0000_0000);
+        let workers = random.usize(1..=3);
+        let config = weir::configuration(&site, &mut random);
+        let connection_cap = random.usize(1..=8);
+        weir::launch(site, &config, workers, connection_cap)
+    }
+}
 
 fn draw(seed: u64) -> Plan {
     Plan::draw(seed, Scale::default())

@@ -7,6 +7,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use tokio::sync::{mpsc, watch};
 use tokio::task::spawn_local;
+use tokio::time::Instant;
 use weir_balance::PolicyKind;
 use weir_config::Config;
 use weir_config::model::{
@@ -18,32 +19,14 @@ use weir_proxy::compile::{Surroundings, compile};
 use weir_proxy::shared::{Shared, Stage};
 use weir_proxy::worker::{self, WorkerParts};
 use weir_proxy::{Handoff, accept};
-use weir_simnet::{Device, LogLine, Rules, Running, SimNet, Site};
+use weir_simnet::{LogLine, Plan, Running, SimNet, Site};
 use weir_stats::{LogReceiver, Message, Template, log_channel};
-
-/// The data plane.
-pub(crate) struct Weir;
 
 struct AtWork {
     shared: Arc<Shared>,
     workers: usize,
     log: LogReceiver,
-    /// Kept, because a dropped sender would stop the workers.
-    _stage: watch::Sender<Stage>,
-}
-
-impl Device for Weir {
-    fn rules(&self) -> Rules {
-        Rules { half_close_leaves: true, ..Rules::default() }
-    }
-
-    fn start(&self, site: Site) -> Box<dyn Running> {
-        let mut random = Rng::with_seed(site.seed ^ 0xc0f1_6000_0000_0000);
-        let workers = random.usize(1..=3);
-        let config = configuration(&site, &mut random);
-        let connection_cap = random.usize(1..=8);
-        launch(site, &config, workers, connection_cap)
-    }
+    stage: watch::Sender<Stage>,
 }
 
 /// Starts the data plane with this configuration.
@@ -75,7 +58,14 @@ pub(crate) fn launch(
     }
     let listener = shared.listeners[0].clone();
     spawn_local(accept(site.net, site.listener, listener, shared.clone(), mailboxes, watcher));
-    Box::new(AtWork { shared, workers, log, _stage: stage })
+    Box::new(AtWork { shared, workers, log, stage })
+}
+
+impl AtWork {
+    /// A worker that ended took its idle connections with it and counts them no more.
+    fn is_running(&self) -> bool {
+        matches!(*self.stage.borrow(), Stage::Running)
+    }
 }
 
 impl Running for AtWork {
@@ -89,7 +79,7 @@ impl Running for AtWork {
             }
             for endpoint in &pool.endpoints {
                 let idle = endpoint.idle.load(std::sync::atomic::Ordering::Relaxed);
-                if idle != 0 {
+                if idle != 0 && self.is_running() {
                     wrong.push(format!(
                         "law 5: {idle} idle connections to {} are counted",
                         endpoint.name
@@ -105,9 +95,15 @@ impl Running for AtWork {
         wrong
     }
 
+    fn stop(&self) {
+        self.shared.stopping.store(true, std::sync::atomic::Ordering::Relaxed);
+        let deadline = Instant::now() + Duration::from_mins(5);
+        self.stage.send_replace(Stage::Draining { deadline });
+    }
+
     /// A worker and its sweep each, and the accept loop.
     fn tasks(&self) -> usize {
-        2 * self.workers + 1
+        if self.is_running() { 2 * self.workers + 1 } else { 0 }
     }
 
     fn log(&self) -> Option<Vec<LogLine>> {
@@ -133,7 +129,7 @@ pub(crate) fn configuration(site: &Site, random: &mut Rng) -> Config {
     let endpoints = site.endpoints.iter().enumerate();
     let endpoints = endpoints.map(|(number, address)| {
         let mut endpoint =
-            Endpoint::new(&format!("origin{number}"), EndpointAddress::Socket(*address));
+            Endpoint::new(format!("origin{number}"), EndpointAddress::Socket(*address));
         endpoint.weight = random.u32(1..=3);
         endpoint
     });
@@ -153,9 +149,9 @@ pub(crate) fn configuration(site: &Site, random: &mut Rng) -> Config {
         send: Duration::from_secs(10),
         response: Duration::from_secs(10),
         read: Duration::from_secs(10),
-        tunnel: Duration::from_secs(60),
+        tunnel: Duration::from_mins(1),
     };
-    pool.buffer_request = (random.u32(0..4) == 0).then_some(1 << 20);
+    pool.buffer_request = (random.u32(0..4) == 0 && !Plan::is_bulk(site.seed)).then_some(1 << 20);
     let template = Template::parse("$http_x_sim_id $status $cause").expect("a sound template");
     let log =
         AccessLog { name: "sim".into(), to: LogTarget::Stdout, format: LogFormat::Text(template) };
