@@ -36,8 +36,11 @@ pub(crate) async fn proxy<N: Net>(
     let pool = scope.worker.shared.pools.get(number).ok_or(Cause::Internal)?;
     facts.pool = Some(number);
     let mut upload = prepare_body(scope, connection, work, facts, pool).await?;
-    let framing =
-        if pool.buffer_request.is_some() { upload.framing_left() } else { work.request.framing };
+    let framing = match (work.request.framing, pool.buffer_request) {
+        (Framing::None, _) => Framing::None,
+        (_, Some(_)) => upload.framing_left(),
+        (framing, None) => framing,
+    };
     let mut search = Search {
         pool,
         number,
@@ -66,14 +69,13 @@ pub(crate) async fn proxy<N: Net>(
                 // The endpoint closed an idle connection while our request was on its way to it (row C-07).
                 search.fresh = true;
                 search.began = Instant::now();
-                upload = match pool.buffer_request {
-                    Some(_) => Pump::whole(conversation.into_upload().into_buffers().1),
-                    None => {
-                        // What stood behind the body was put back for the next request; the body is taken from there anew.
-                        let behind = work.request.head_bytes + facts.body_in_input;
-                        work.input.remove(behind, conversation.returned);
-                        initial_body(scope, work, facts, pool)
-                    }
+                upload = if pool.buffer_request.is_some() {
+                    Pump::whole(conversation.into_upload().into_buffers().1)
+                } else {
+                    // What stood behind the body was put back for the next request; the body is taken from there anew.
+                    let behind = work.request.head_bytes + facts.body_in_input;
+                    work.input.remove(behind, conversation.returned);
+                    initial_body(scope, work, facts, pool)
                 };
             }
             Err(failure) => return Err(failure.ended()),
