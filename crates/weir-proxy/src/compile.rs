@@ -163,6 +163,7 @@ impl Compiler<'_> {
             name: listener.name.as_str().into(),
             addresses: listener.addresses.clone(),
             tls,
+            keeps_response_head: shows(shows_response_headers) || router.uses_response_headers(),
             router,
             roots,
             timeouts: listener.timeouts.clone(),
@@ -170,7 +171,6 @@ impl Compiler<'_> {
             forwarded: listener.forwarded.clone(),
             request_id: listener.request_id.clone(),
             access: listener.access.clone(),
-            logs_response_headers: shows(shows_response_headers),
             logs_local_address: shows(|format| {
                 matches!(format, model::LogFormat::Text(_) | model::LogFormat::Json)
             }),

@@ -184,6 +184,9 @@ impl<N: Net> Connection<N> {
 
     /// Serves requests until none comes for a while.
     async fn serve_hot(&mut self, scope: Scope<'_, N>, bytes: Vec<u8>, first_byte: Instant) -> Hot {
+        // Polled once, so that a stop wakes this task; exchanges look at the flag behind it.
+        let mut cut = std::pin::pin!(scope.worker.cut());
+        std::future::poll_fn(|context| Poll::Ready(cut.as_mut().poll(context).is_ready())).await;
         let mut work = scope.worker.workspace();
         work.input = Input::of(bytes);
         let hot = self.serve_requests(scope, &mut work, first_byte).await;

@@ -102,11 +102,20 @@ impl Edits {
 
     /// Whether a line shows a group of the route's path regex.
     pub(crate) fn uses_captures(&self) -> bool {
+        self.templates().any(uses_captures)
+    }
+
+    /// Whether a line shows what the endpoint answered.
+    pub(crate) fn uses_response_headers(&self) -> bool {
+        self.templates().any(Template::needs_response_headers)
+    }
+
+    fn templates(&self) -> impl Iterator<Item = &Template> {
         let varying = self.lines.iter().filter_map(|line| match &line.value {
             EditValue::Varying(template) => Some(template),
             EditValue::Fixed(_) => None,
         });
-        varying.chain(&self.host).any(uses_captures)
+        varying.chain(&self.host)
     }
 }
 

@@ -22,6 +22,7 @@ use crate::net::Net;
 use crate::record;
 use crate::request_id::RequestId;
 use crate::route::{CompiledAction, CompiledRoute, RequestView};
+use crate::worker::Worker;
 
 /// What becomes of the connection after an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -233,15 +234,11 @@ pub(crate) async fn run<N: Net>(
     facts.times.handshake = connection.handshake;
     facts.times.idle = Micros::from(first_byte.saturating_duration_since(connection.since));
     let mut route = None;
-    let outcome = match read_head(scope, connection, work, &mut facts).await {
-        Ok(()) => match find_route(scope, connection, work, &mut facts) {
-            Ok(found) => {
-                route = Some(found);
-                answer(scope, connection, work, &mut facts, found).await
-            }
-            Err(refusal) => Err(Ended::Refused(refusal)),
-        },
-        Err(ended) => Err(ended),
+    let serving = serve(scope, connection, work, &mut facts, &mut route);
+    let outcome = match unless_cut(scope.worker, serving).await {
+        Some(outcome) => outcome,
+        None if facts.status == 0 => Err(Cause::Shutdown.into()),
+        None => Err(Ended::Broken(Cause::Shutdown)),
     };
     let next = match outcome {
         Ok(next) => next,
@@ -264,6 +261,31 @@ pub(crate) async fn run<N: Net>(
         work.input.consume(work.request.head_bytes + facts.body_in_input);
     }
     next
+}
+
+async fn serve<'a, N: Net>(
+    scope: Scope<'a, N>,
+    connection: &mut Connection<N>,
+    work: &mut Workspace,
+    facts: &mut Facts,
+    route: &mut Option<&'a CompiledRoute>,
+) -> Result<Next, Ended> {
+    read_head(scope, connection, work, facts).await?;
+    let found = find_route(scope, connection, work, facts).map_err(Ended::Refused)?;
+    *route = Some(found);
+    answer(scope, connection, work, facts, found).await
+}
+
+/// Runs `exchange` to its end, or to that of the worker: `None`.
+async fn unless_cut<N: Net, F: Future>(worker: &Worker<N>, exchange: F) -> Option<F::Output> {
+    let mut exchange = std::pin::pin!(exchange);
+    std::future::poll_fn(|context| {
+        if worker.is_cut() {
+            return Poll::Ready(None);
+        }
+        exchange.as_mut().poll(context).map(Some)
+    })
+    .await
 }
 
 /// Reads until the head is complete and sound.

@@ -38,7 +38,7 @@ pub(crate) async fn relay<N: Net>(
         return Err(Cause::BadResponse.into());
     }
     facts.status = work.response.status;
-    if scope.listener.logs_response_headers {
+    if scope.listener.keeps_response_head {
         let head = conversation.raw.get(..work.response.head_bytes).unwrap_or_default();
         work.response_bytes.clear();
         work.response_bytes.extend_from_slice(head);

@@ -197,6 +197,12 @@ impl Router {
         &self.response_edits
     }
 
+    /// Whether a header that some route puts on responses shows what the endpoint answered.
+    pub(crate) fn uses_response_headers(&self) -> bool {
+        let mut routes = self.sites.iter().flatten().chain(&self.default);
+        routes.any(|route| route.response_edits.uses_response_headers())
+    }
+
     /// The routes of the first host block that serves `host`, else the default ones.
     fn routes_for(&self, host: &[u8]) -> &[CompiledRoute] {
         if self.sites.is_empty() {

@@ -91,8 +91,8 @@ pub struct Listener {
     pub access: Vec<model::AccessRule>,
     /// Indexes into `Shared::logs`.
     pub logs: Vec<usize>,
-    /// Whether one of them shows response headers.
-    pub logs_response_headers: bool,
+    /// Whether a log or a response header shows what the endpoint answered.
+    pub keeps_response_head: bool,
     /// Whether one of them shows our own address.
     pub logs_local_address: bool,
     /// Room for client connections here; `None` is without a cap of its own.

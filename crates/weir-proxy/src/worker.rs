@@ -5,10 +5,11 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use rustls::ClientConfig;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::futures::Notified;
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 use weir_stats::{Clock, LogBatch};
 
@@ -17,7 +18,7 @@ use crate::buffers::Buffers;
 use crate::connection;
 use crate::exchange::Workspace;
 use crate::idle::IdleConnections;
-use crate::limits::{IDLE_SWEEP, LOG_FLUSH, POOLED_WORKSPACES, STOP_IDLE_GRACE};
+use crate::limits::{CUT_PATIENCE, IDLE_SWEEP, LOG_FLUSH, POOLED_WORKSPACES, STOP_IDLE_GRACE};
 use crate::net::Net;
 use crate::reply::HttpDate;
 use crate::request_id::RequestIdSource;
@@ -47,6 +48,10 @@ pub(crate) struct Worker<N: Net> {
     pub(crate) clock: RefCell<Clock>,
     pub(crate) request_ids: RefCell<RequestIdSource>,
     pub(crate) random: RefCell<fastrand::Rng>,
+    /// Set when what still runs has to end.
+    cut: Cell<bool>,
+    /// Wakes what runs to look at that.
+    cut_wakes: Notify,
     logs: RefCell<Vec<LogBatch>>,
     flush_due: Cell<bool>,
     wall: Cell<(Instant, SystemTime)>,
@@ -92,6 +97,8 @@ pub async fn run<N: Net>(parts: WorkerParts<N>) {
         clock: RefCell::new(Clock::new()),
         request_ids: RefCell::new(RequestIdSource::new(seed)),
         random: RefCell::new(fastrand::Rng::with_seed(seed)),
+        cut: Cell::new(false),
+        cut_wakes: Notify::new(),
         logs: RefCell::new(shared.logs.iter().map(|log| log.sink.batch()).collect()),
         flush_due: Cell::new(false),
         wall: Cell::new((Instant::now(), SystemTime::now())),
@@ -110,8 +117,7 @@ pub async fn run<N: Net>(parts: WorkerParts<N>) {
         }
     }
     drain(&worker, &mut mailbox, &mut stage).await;
-    let running = worker.load.busy.load(Ordering::Relaxed);
-    worker.shared.cut_off.fetch_add(running, Ordering::Relaxed);
+    cut_off(&worker).await;
     worker.flush_logs();
 }
 
@@ -139,8 +145,20 @@ async fn drain<N: Net>(
         tokio::select! {
             biased;
             _ = stage.wait_for(|stage| matches!(stage, Stage::Stopped)) => return,
-            () = sleep_until((now + std::time::Duration::from_millis(10)).min(deadline)) => {}
+            () = sleep_until((now + Duration::from_millis(10)).min(deadline)) => {}
         }
+    }
+}
+
+/// Ends what still runs: whoever has no answer yet gets one, every exchange is logged with its cause.
+async fn cut_off<N: Net>(worker: &Worker<N>) {
+    let running = || worker.load.busy.load(Ordering::Relaxed);
+    worker.shared.cut_off.fetch_add(running(), Ordering::Relaxed);
+    worker.cut.set(true);
+    worker.cut_wakes.notify_waiters();
+    let deadline = Instant::now() + CUT_PATIENCE;
+    while running() > 0 && Instant::now() < deadline {
+        sleep(Duration::from_millis(1)).await;
     }
 }
 
@@ -174,6 +192,16 @@ impl<N: Net> Worker<N> {
     /// The `Date` header's value at `now`.
     pub(crate) fn date(&self, now: Instant) -> [u8; 29] {
         *self.date.borrow_mut().at(self.wall(now))
+    }
+
+    /// Whether what runs has to end now.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.cut.get()
+    }
+
+    /// Ready when [`Worker::is_cut`] has become true.
+    pub(crate) fn cut(&self) -> Notified<'_> {
+        self.cut_wakes.notified()
     }
 
     /// Whether answers should end their connections.

@@ -181,6 +181,11 @@ impl World {
         self.stage.send_replace(Stage::Draining { deadline: Instant::now() + patience });
     }
 
+    /// Orders a stop at once.
+    pub(crate) fn stop_now(&self) {
+        self.stage.send_replace(Stage::Stopped);
+    }
+
     /// The workers end within this time.
     pub(crate) async fn expect_stopped(&self, within: Duration) {
         let workers = self.workers.take();
