@@ -61,8 +61,7 @@ pub(crate) async fn relay<N: Net>(
     facts.body_bytes_sent = download.body_bytes;
     facts.bytes_received += conversation.upload.body_bytes;
     if let Err(cause) = relayed {
-        // Nothing of the response has left yet: the client can still be told.
-        return Err(if download.written == 0 { cause.into() } else { Ended::Broken(cause) });
+        return Err(broken(facts, cause, download.written));
     }
     if switching {
         return Ok(
@@ -70,6 +69,18 @@ pub(crate) async fn relay<N: Net>(
         );
     }
     Ok(finish(scope, work, facts, (pool, conversation, download, plan.keep_alive), now))
+}
+
+/// What a broken relay means: a client that has seen nothing of the response can still be told, unless it is the one at fault.
+fn broken(facts: &mut Facts, cause: Cause, written: u64) -> Ended {
+    if written > 0 {
+        return Ended::Broken(cause);
+    }
+    facts.status = 0;
+    match cause {
+        Cause::ClientGone | Cause::ClientSendTimeout => Ended::Broken(cause),
+        _ => cause.into(),
+    }
 }
 
 fn plan<N: Net>(

@@ -229,7 +229,7 @@ fn a_request_that_comes_byte_by_byte_is_the_same_request() {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         };
-        let (_, mut upstream) = tokio::join!(drip, origin.accept());
+        let ((), mut upstream) = tokio::join!(drip, origin.accept());
         let seen = upstream.message().await;
         assert_eq!((seen.text(), &seen.trailers[..]), ("hello", &["T: u".to_owned()][..]));
         for byte in OK.as_bytes() {

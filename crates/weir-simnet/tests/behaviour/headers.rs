@@ -186,11 +186,11 @@ fn every_request_has_an_id_of_its_own_and_keeps_it_over_attempts() {
             client.send(crate::GET).await;
             assert_eq!(client.message().await.status(), 200);
         }
+        let lines = world.log().await;
         let seen = seen.borrow();
         let sent: Vec<&str> =
             seen.requests.iter().map(|request| request.header("x-request-id").unwrap()).collect();
-        let logged: Vec<String> =
-            world.log().await.iter().map(|line| line.text("request_id")).collect();
+        let logged: Vec<String> = lines.iter().map(|line| line.text("request_id")).collect();
         assert_eq!(sent, logged);
         let distinct: std::collections::BTreeSet<&str> = sent.iter().copied().collect();
         assert_eq!(distinct.len(), 20);

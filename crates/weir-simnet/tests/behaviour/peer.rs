@@ -226,6 +226,12 @@ impl Peer {
         self.take(count)
     }
 
+    /// Takes this many bytes off the network, not one more, and forgets them.
+    pub(crate) async fn discard(&mut self, count: usize) {
+        let read = timeout(PATIENCE, self.stream.read_exact(&mut vec![0; count])).await;
+        read.expect("something comes").expect("the connection carries it");
+    }
+
     /// Reads these bytes.
     pub(crate) async fn expect(&mut self, text: &str) {
         let bytes = self.exactly(text.len()).await;

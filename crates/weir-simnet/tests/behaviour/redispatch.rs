@@ -11,6 +11,12 @@ use crate::{GET, OK};
 
 const TWO: &str = "server 10.0.1.1:80; server 10.0.1.2:80;";
 
+fn servers(count: u8) -> String {
+    let servers: Vec<String> =
+        (1..=count).map(|number| format!("server 10.0.1.{number}:80;")).collect();
+    servers.concat()
+}
+
 async fn get(client: &mut Peer) -> u16 {
     client.send(GET).await;
     client.message().await.status()
@@ -50,7 +56,7 @@ fn refused_everywhere_is_502_and_no_server_is_asked_twice() {
 
 #[test]
 fn attempts_are_bounded() {
-    let servers: String = (1..=6).map(|number| format!("server 10.0.1.{number}:80;")).collect();
+    let servers = servers(6);
     for (redispatch, attempts) in [(0, 1), (1, 2), (3, 4)] {
         play(&app(&format!("{servers} redispatch {redispatch};"), ""), async |world| {
             assert_eq!(get(&mut world.client().await).await, 502);
@@ -103,7 +109,7 @@ fn failures_further_apart_than_the_window_do_not_remove() {
 
 #[test]
 fn no_more_servers_are_left_out_than_may_be() {
-    let servers: String = (1..=4).map(|number| format!("server 10.0.1.{number}:80;")).collect();
+    let servers = servers(4);
     let pool = format!("{servers} redispatch 0; passive errors=1 eject=1h max_ejected=50%;");
     play(&app(&pool, ""), async |world| {
         let mut client = world.client().await;

@@ -21,12 +21,12 @@ async fn check(world: &World, cases: &[(&str, &str, &str, &str)]) {
 
 #[test]
 fn hosts_lead_to_their_sites_and_the_rest_to_the_default() {
-    let text = r#"listen 10.0.0.1:80 {
+    let text = r"listen 10.0.0.1:80 {
         host shop.example.com { route -> respond 200 exact; }
         host *.example.com { route -> respond 200 wildcard; }
         host ~^app[0-9]+\.test$ { route -> respond 200 regex; }
         default -> respond 200 default;
-    }"#;
+    }";
     play(text, async |world| {
         check(
             world,
@@ -88,13 +88,13 @@ fn the_first_route_that_matches_wins() {
 
 #[test]
 fn expressions_and_named_rules_hold_together() {
-    let text = r#"rule staff { client 192.0.2.0/24 or header X-Staff=yes }
+    let text = r"rule staff { client 192.0.2.0/24 or header X-Staff=yes }
         listen 10.0.0.1:80 {
         route path /admin/* not rule staff -> respond 403;
         route path /admin/* -> respond 200 admin;
         route ( path /a or path /b ) header X -> respond 200 both;
         default -> respond 200 default;
-    }"#;
+    }";
     play(text, async |world| {
         let get = |path: &str, line: &str| format!("GET {path} HTTP/1.1\r\nHost: a\r\n{line}\r\n");
         let mut inside = world.client_from("192.0.2.9", "10.0.0.1:80").await;
@@ -140,11 +140,11 @@ fn what_no_route_takes_is_404_on_a_connection_that_stays() {
 
 #[test]
 fn redirects_keep_what_they_should() {
-    let text = r#"listen 10.0.0.1:80 {
+    let text = r"listen 10.0.0.1:80 {
         route path ~^/old/(.*)$ -> redirect 308 https://new.test/$1?$args;
         route path /see -> redirect 303 /seen;
         default -> redirect https 301;
-    }"#;
+    }";
     play(text, async |world| {
         let cases = [
             ("/a/b?c=d", 301, "https://shop.test/a/b?c=d"),

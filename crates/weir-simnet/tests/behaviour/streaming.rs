@@ -158,7 +158,7 @@ fn a_client_that_does_not_read_holds_the_origin_up_and_loses_nothing() {
         let taken = upstream.send_what_fits(5_000_000).await;
         assert!(taken < 300_000, "{taken} bytes were taken from the origin");
         sleep(Duration::from_secs(30)).await;
-        let (_, body) = tokio::join!(upstream.send("x".repeat(5_000_000 - taken)), async {
+        let ((), body) = tokio::join!(upstream.send("x".repeat(5_000_000 - taken)), async {
             client.head().await;
             client.exactly(5_000_000).await
         });
@@ -177,7 +177,7 @@ fn an_origin_that_does_not_read_holds_the_client_up_and_loses_nothing() {
         let taken = client.send_what_fits(5_000_000).await;
         assert!(taken < 300_000, "{taken} bytes were taken from the client");
         sleep(Duration::from_secs(30)).await;
-        let (_, body) = tokio::join!(client.send("x".repeat(5_000_000 - taken)), async {
+        let ((), body) = tokio::join!(client.send("x".repeat(5_000_000 - taken)), async {
             upstream.head().await;
             upstream.exactly(5_000_000).await
         });

@@ -271,3 +271,34 @@ fn a_tunnel_in_which_nothing_moves_is_closed() {
         world.expect_logged("tunnel_closed", Some(101)).await;
     });
 }
+
+#[test]
+fn a_second_answer_that_finds_no_room_at_all_is_given_up_in_one_timeout() {
+    play(&app("server 10.0.1.1:80; timeout read=1h;", "timeout send=9s;"), async |world| {
+        let filling = 65_600;
+        let body = "x".repeat(filling);
+        world
+            .origin(1)
+            .answers(&format!("HTTP/1.1 200 OK\r\nContent-Length: {filling}\r\n\r\n{body}"));
+        let mut client = world.client().await;
+        client.send([GET, GET].concat()).await;
+        sleep(seconds(1)).await;
+        // Byte by byte, so that the first answer ends with the way to the client full.
+        let first = loop {
+            client.discard(1).await;
+            if let [line] = &world.log().await[..] {
+                break line.text("cause");
+            }
+        };
+        assert_eq!(first, "complete");
+        let start = Instant::now();
+        sleep(seconds(10)).await;
+        let line = world.log_line().await;
+        assert_eq!(
+            (line.text("cause").as_str(), line.number("status")),
+            ("client_send_timeout", None)
+        );
+        assert!(start.elapsed() < seconds(11));
+        client.rest().await;
+    });
+}
