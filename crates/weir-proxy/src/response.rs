@@ -34,7 +34,9 @@ pub(crate) async fn relay<N: Net>(
     (route, mut conversation): (&CompiledRoute, Conversation<N::Stream>),
 ) -> Result<Next, Ended> {
     let switching = work.response.status == 101;
-    if switching && !(work.request.upgrade && work.response.upgrade) {
+    let may_switch =
+        work.request.upgrade && work.response.upgrade && conversation.upload.is_finished();
+    if switching && !may_switch {
         return Err(Cause::BadResponse.into());
     }
     facts.status = work.response.status;

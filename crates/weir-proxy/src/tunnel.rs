@@ -29,9 +29,10 @@ pub(crate) async fn run<N: Net>(
     facts: &mut Facts,
     (pool, conversation, switched): (&UpstreamPool, Conversation<N::Stream>, Pump),
 ) -> Next {
-    // Bytes that came behind the two heads already belong to the tunnel.
-    let early = work.input.bytes().get(work.request.head_bytes..).unwrap_or_default().to_vec();
-    facts.body_in_input = early.len();
+    // Bytes that came behind the two heads already, and behind the request's body if it had one, belong to the tunnel.
+    let behind = work.request.head_bytes + facts.body_in_input;
+    let early = work.input.bytes().get(behind..).unwrap_or_default().to_vec();
+    facts.body_in_input += early.len();
     let mut up = Direction {
         pump: Pump::new(Vec::new(), Framing::UntilClose, Encoder::Plain, early, 0),
         ended: false,
