@@ -78,7 +78,10 @@ pub(crate) async fn proxy<N: Net>(
                     initial_body(scope, work, facts, pool)
                 };
             }
-            Err(failure) => return Err(failure.ended()),
+            Err(failure) => {
+                facts.bytes_received += conversation.upload.body_bytes;
+                return Err(failure.ended());
+            }
         }
     }
 }
