@@ -344,3 +344,116 @@ fn a_connection_serves_as_many_requests_as_the_listener_allows() {
         assert_eq!(world.log().await.len(), 2);
     });
 }
+
+#[test]
+fn a_body_that_head_or_304_must_not_have_is_not_taken_for_the_next_answer() {
+    let head = "HEAD / HTTP/1.1\r\nHost: a\r\n\r\n";
+    for (request, first, rest) in [
+        (
+            head,
+            "HTTP/1.1 200 OK\r\nContent-Length: 38\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+            "",
+        ),
+        (
+            head,
+            "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+        ),
+        (GET, "HTTP/1.1 304 Not Modified\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"),
+        (GET, OK, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"),
+    ] {
+        play(&app(ONE, ""), async |world| {
+            let origin = world.origin(1);
+            let mut client = world.client().await;
+            client.send(request).await;
+            let mut upstream = origin.accept().await;
+            upstream.message().await;
+            upstream.send(first).await;
+            let response = client.head().await;
+            if response.header("content-length").is_some() && request == GET {
+                client.expect("ok").await;
+            }
+            upstream.send(rest).await;
+            client.send("GET /next HTTP/1.1\r\nHost: a\r\n\r\n").await;
+            let mut upstream = origin.accept().await;
+            assert_eq!(upstream.message().await.first, "GET /next HTTP/1.1");
+            upstream.send("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nnext").await;
+            assert_eq!(client.message().await.text(), "next");
+        });
+    }
+}
+
+#[test]
+fn an_origin_is_always_told_a_host() {
+    for (request, host) in [
+        ("GET / HTTP/1.0\r\n\r\n", None),
+        ("GET / HTTP/1.0\r\nHost: b\r\n\r\n", Some("b")),
+        ("GET http://b:81/ HTTP/1.1\r\nHost: c\r\n\r\n", Some("b:81")),
+        ("GET http://b/ HTTP/1.0\r\n\r\n", Some("b")),
+    ] {
+        play(&app(ONE, ""), async |world| {
+            let (mut client, _upstream, seen) = answered(world, request, OK).await;
+            let told = seen.header("host");
+            assert!(told.is_some(), "{}", seen.raw_head);
+            assert!(host.is_none() || told == host, "{}", seen.raw_head);
+            assert_eq!(client.message().await.status(), 200);
+        });
+    }
+}
+
+#[test]
+fn options_of_the_server_itself_pass() {
+    play(&app(ONE, ""), async |world| {
+        let (mut client, _upstream, seen) =
+            answered(world, "OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n", OK).await;
+        assert_eq!(seen.first, "OPTIONS * HTTP/1.1");
+        assert_eq!(client.message().await.status(), 200);
+    });
+}
+
+#[test]
+fn a_large_request_head_passes_whole() {
+    play(&app(ONE, ""), async |world| {
+        let value = "y".repeat(30_000);
+        let request = format!("GET / HTTP/1.1\r\nHost: a\r\nX: {value}\r\n\r\n");
+        let (mut client, mut upstream, seen) = answered(world, &request, OK).await;
+        assert_eq!(seen.header("x"), Some(value.as_str()));
+        assert_eq!(client.message().await.status(), 200);
+        both_go_on(&mut client, &mut upstream).await;
+    });
+}
+
+#[test]
+fn requests_that_come_during_a_long_answer_are_kept_for_later() {
+    play(&app(ONE, ""), async |world| {
+        let response = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n";
+        let (mut client, mut upstream, _) = answered(world, GET, response).await;
+        client.head().await;
+        assert_eq!(client.chunk().await.as_deref(), Some("a"));
+        let filler = "y".repeat(8_000);
+        for number in 0..6 {
+            client.send(format!("GET /{number} HTTP/1.1\r\nHost: a\r\nX: {filler}\r\n\r\n")).await;
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            upstream.send("1\r\nb\r\n").await;
+            assert_eq!(client.chunk().await.as_deref(), Some("b"));
+        }
+        upstream.send("0\r\n\r\n").await;
+        assert_eq!(client.chunk().await, None);
+        client.trailers().await;
+        for number in 0..6 {
+            assert_eq!(upstream.message().await.first, format!("GET /{number} HTTP/1.1"));
+            upstream.send(OK).await;
+            assert_eq!(client.message().await.text(), "ok");
+        }
+    });
+}
+
+#[test]
+fn a_refused_head_request_has_no_body() {
+    play("listen 10.0.0.1:80 { route path /x -> respond 200 x; }", async |world| {
+        let mut client = world.client().await;
+        client.send("HEAD / HTTP/1.1\r\nHost: a\r\n\r\nGET /x HTTP/1.1\r\nHost: a\r\n\r\n").await;
+        assert_eq!(client.head().await.status(), 404);
+        assert_eq!(client.message().await.text(), "x");
+    });
+}

@@ -228,3 +228,60 @@ fn a_switch_that_nobody_asked_for_is_a_bad_response() {
         world.expect_logged("bad_response", Some(502)).await;
     });
 }
+
+#[test]
+fn an_upgrade_with_a_body_says_the_body_once() {
+    for framing in [
+        "Content-Length: 5\r\n\r\nhello",
+        "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+    ] {
+        play(&app(ONE, ""), async |world| {
+            let origin = world.origin(1);
+            let mut client = world.client().await;
+            let head = "POST / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: x\r\n";
+            client.send(format!("{head}{framing}early")).await;
+            let mut upstream = origin.accept().await;
+            assert_eq!(upstream.message().await.text(), "hello");
+            upstream
+                .send("HTTP/1.1 101 Switching\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n")
+                .await;
+            assert_eq!(client.head().await.status(), 101);
+            upstream.expect("early").await;
+            client.send("more").await;
+            upstream.expect("more").await;
+            assert!(upstream.is_open().await);
+        });
+    }
+}
+
+#[test]
+fn a_switch_before_the_end_of_the_body_is_a_bad_response() {
+    play(&app(ONE, ""), async |world| {
+        let origin = world.origin(1);
+        let mut client = world.client().await;
+        client.send("POST / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: x\r\nContent-Length: 9\r\n\r\nhello").await;
+        let mut upstream = origin.accept().await;
+        upstream.head().await;
+        upstream.send("HTTP/1.1 101 Switching\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n").await;
+        let response = client.message().await;
+        assert_eq!((response.status(), response.header("connection")), (502, Some("close")));
+        upstream.rest().await;
+        world.expect_logged("bad_response", Some(502)).await;
+    });
+}
+
+#[test]
+fn a_direction_of_a_tunnel_that_is_held_up_does_not_hold_the_other_up() {
+    play(&app(ONE, ""), async |world| {
+        let (mut client, mut upstream) = tunnel(world, "", "").await;
+        let taken = upstream.send_what_fits(5_000_000).await;
+        assert!(taken < 300_000, "{taken} bytes were taken from the origin");
+        for _ in 0..3 {
+            client.send("ping").await;
+            upstream.expect("ping").await;
+        }
+        assert_eq!(client.exactly(taken).await.len(), taken);
+        upstream.send("end").await;
+        client.expect("end").await;
+    });
+}

@@ -132,3 +132,16 @@ fn a_buffered_request_whose_client_leaves_troubles_no_origin() {
         world.expect_logged("client_gone", Some(499)).await;
     });
 }
+
+#[test]
+fn a_client_that_leaves_behind_a_pipelined_request_is_served_what_it_asked_before() {
+    play(&app("server 10.0.1.1:80;", ""), async |world| {
+        let seen = world.origin(1).answers(OK);
+        let mut client = world.client().await;
+        client.send([GET, GET].concat()).await;
+        assert_eq!((client.message().await.status(), client.message().await.status()), (200, 200));
+        drop(client);
+        assert_eq!(seen.borrow().requests.len(), 2);
+        assert!(world.log().await.iter().all(|line| line.text("cause") == "complete"));
+    });
+}

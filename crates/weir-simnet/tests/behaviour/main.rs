@@ -4,6 +4,7 @@
 
 mod accepting;
 mod access_log;
+mod accounting;
 mod balancing;
 mod framing;
 mod headers;

@@ -265,6 +265,15 @@ impl Peer {
         assert!(read.is_err(), "{read:?}: {}", self.shown());
     }
 
+    /// Takes what has come, and says how many bytes.
+    pub(crate) async fn waiting(&mut self) -> u64 {
+        while let Ok(Ok(1..)) =
+            timeout(Duration::from_millis(1), self.stream.read_buf(&mut self.buffer)).await
+        {
+        }
+        std::mem::take(&mut self.buffer).len() as u64
+    }
+
     /// Whether the connection is still open and nothing unread came; looked at for a millisecond.
     pub(crate) async fn is_open(&mut self) -> bool {
         timeout(Duration::from_millis(1), self.stream.read_buf(&mut self.buffer)).await.is_err()

@@ -152,3 +152,34 @@ fn a_backup_serves_only_while_no_other_can() {
         assert_eq!(backup.borrow().requests.len(), 1);
     });
 }
+
+#[test]
+fn a_server_whose_connects_hang_is_left_out_too() {
+    let pool = format!("{TWO} timeout connect=1s; passive errors=2 eject=1h;");
+    play(&app(&pool, ""), async |world| {
+        world.connects(1, Some(Connects::Never));
+        world.origin(2).answers(OK);
+        let mut client = world.client().await;
+        for _ in 0..10 {
+            assert_eq!(get(&mut client).await, 200);
+        }
+        assert_eq!(world.connect_count(1), 2);
+    });
+}
+
+#[test]
+fn when_all_may_be_left_out_and_are_the_answer_is_503() {
+    let pool = "server 10.0.1.1:80; passive errors=1 eject=30s max_ejected=100%;";
+    play(&app(pool, "timeout keepalive=1h;"), async |world| {
+        world.connects(1, Some(Connects::Refused));
+        let mut client = world.client().await;
+        assert_eq!(get(&mut client).await, 502);
+        world.expect_logged("connect_failed", Some(502)).await;
+        assert_eq!(get(&mut client).await, 503);
+        world.expect_logged("no_endpoint", Some(503)).await;
+        world.connects(1, None);
+        world.origin(1).answers(OK);
+        sleep(Duration::from_secs(30)).await;
+        assert_eq!(get(&mut client).await, 200);
+    });
+}

@@ -258,3 +258,19 @@ fn a_body_over_the_listeners_limit_gets_413() {
         world.expect_logged("body_too_large", Some(413)).await;
     });
 }
+
+#[test]
+fn a_slow_sender_holds_a_slot_only_while_it_streams() {
+    for (pool, held) in [
+        ("server 10.0.1.1:80 max_conn=1; buffer_request 1m;", 0),
+        ("server 10.0.1.1:80 max_conn=1;", 1),
+    ] {
+        play(&app(pool, ""), async |world| {
+            let _origin = world.origin(1);
+            let mut client = world.client().await;
+            client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhello").await;
+            sleep(Duration::from_secs(1)).await;
+            assert_eq!(world.in_flight(), held);
+        });
+    }
+}

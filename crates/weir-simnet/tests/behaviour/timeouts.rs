@@ -302,3 +302,26 @@ fn a_second_answer_that_finds_no_room_at_all_is_given_up_in_one_timeout() {
         client.rest().await;
     });
 }
+
+#[test]
+fn the_next_head_on_a_connection_has_its_own_time() {
+    play(&app(ONE, "timeout head=3s;"), async |world| {
+        world.origin(1).answers(OK);
+        for behind in [true, false] {
+            let mut client = world.client().await;
+            client.send(GET).await;
+            if !behind {
+                client.message().await;
+                sleep(seconds(20)).await;
+            }
+            let start = Instant::now();
+            client.send("GET / HT").await;
+            if behind {
+                client.message().await;
+            }
+            let response = client.message().await;
+            assert_eq!((response.status(), start.elapsed()), (408, seconds(3)));
+            assert_eq!(world.log().await.len(), 2);
+        }
+    });
+}
