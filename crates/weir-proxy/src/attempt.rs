@@ -51,14 +51,13 @@ pub(crate) async fn proxy<N: Net>(
             Err(Failure::Silent) if conversation.may_repeat(work.request.method) => {
                 // The endpoint closed an idle connection while our request was on its way to it (row C-07).
                 search.fresh = true;
-                upload = match pool.buffer_request {
-                    Some(_) => Pump::whole(conversation.into_upload().into_buffers().1),
-                    None => {
-                        // What stood behind the body was put back for the next request; the body is taken from there anew.
-                        let behind = work.request.head_bytes + facts.body_in_input;
-                        work.input.remove(behind, conversation.returned);
-                        initial_body(scope, work, facts, pool)
-                    }
+                upload = if pool.buffer_request.is_some() {
+                    Pump::whole(conversation.into_upload().into_buffers().1)
+                } else {
+                    // What stood behind the body was put back for the next request; the body is taken from there anew.
+                    let behind = work.request.head_bytes + facts.body_in_input;
+                    work.input.remove(behind, conversation.returned);
+                    initial_body(scope, work, facts, pool)
                 };
             }
             Err(failure) => return Err(failure.ended()),
