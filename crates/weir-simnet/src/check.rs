@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use crate::behaviour::Misdeed;
 use crate::http::Broken;
 use crate::ledger::{Answer, Book, Outcome, Record};
 use crate::malformed::{self, MARKER, Wrong};
@@ -82,6 +83,20 @@ fn attempt_failed(record: &Record, attempt: Option<u32>) -> bool {
         .any(|(_, arrival)| arrival.behaviour.misdeed.is_some() || arrival.link.faulted())
 }
 
+/// An origin or the network broke off a response in its body.
+fn body_broke(record: &Record) -> bool {
+    record.arrivals.iter().any(|arrival| {
+        let misdeed = arrival.behaviour.misdeed.as_ref();
+        arrival.link.faulted()
+            || misdeed.is_some_and(|one| {
+                matches!(
+                    one,
+                    Misdeed::Truncates(_) | Misdeed::BadChunk(_) | Misdeed::HangsInBody(_)
+                )
+            })
+    })
+}
+
 /// An origin answered before it had the body, so that the rest of it may have met a closed connection.
 pub(crate) fn answered_early(record: &Record) -> bool {
     record.plan.body.bytes() > 0
@@ -109,6 +124,8 @@ fn judge(world: &World, rules: &Rules, record: &Record) -> Option<String> {
                 || record.plan.malformed.is_some()
                 || answered_early(record)
                 || (rules.half_close_leaves && record.plan.half_closes)
+                // A body that breaks off closes at once, and with requests unread even its beginning may be lost.
+                || body_broke(record)
                 || stopped(world, rules, record)
                 // Origins by themselves close as they like and do not linger.
                 || rules.transparent;
@@ -148,7 +165,8 @@ fn judge_relayed(
         }
         // An HTTP/1.0 client cannot be told that a body of unknown length is short.
         None if answer.until_close
-            && (rules.transparent || (record.plan.old && (failed || link_faulted))) =>
+            && (rules.transparent
+                || (record.plan.old && (failed || link_faulted || answered_early(record)))) =>
         {
             None
         }

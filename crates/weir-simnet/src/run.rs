@@ -89,7 +89,7 @@ pub struct Report {
     pub requests: usize,
     /// What the checkers found.
     pub violations: Vec<String>,
-    /// The trace as text; only of a run with violations, or when asked for with `WEIR_TRACE`.
+    /// The trace and the device's log as text; only of a run with violations.
     pub trace: String,
 }
 
@@ -136,13 +136,12 @@ async fn scenario(plan: Rc<Plan>, device: Option<&dyn Device>) -> Report {
     sleep(Duration::from_secs(rules.idle_seconds)).await;
     violations.extend(idle_state(&world, running.as_deref()));
     violations.extend(check(&world, &rules));
-    if let Some(log) = running.as_ref().and_then(|running| running.log()) {
-        violations.extend(check_log(&world, &log));
-    }
+    let log = running.as_ref().and_then(|running| running.log());
+    violations.extend(log.iter().flat_map(|log| check_log(&world, log)));
     if world.net.trace().spun() {
         violations.push("law 11: something spins".to_owned());
     }
-    report(&world, violations)
+    report(&world, violations, &log.unwrap_or_default())
 }
 
 /// Where clients find the device.
@@ -206,19 +205,26 @@ fn idle_state(world: &World, running: Option<&dyn Running>) -> Vec<String> {
     wrong
 }
 
-fn report(world: &World, violations: Vec<String>) -> Report {
+fn report(world: &World, violations: Vec<String>, log: &[LogLine]) -> Report {
     let trace = world.net.trace();
     let book = world.ledger.book();
     let whole = |outcome: &Outcome| matches!(outcome, Outcome::Answered(answer) if answer.attempt.is_some() && answer.broken.is_none());
-    let wanted = !violations.is_empty() || std::env::var_os("WEIR_TRACE").is_some();
+    let text = || {
+        log.iter().fold(trace.render(), |text, line| {
+            text + &format!(
+                "{line:?}
+"
+            )
+        })
+    };
     Report {
         seed: world.plan.seed,
         hash: trace.hash(),
         events: trace.len(),
         relayed: book.records.values().filter(|record| whole(&record.outcome)).count(),
         requests: book.records.len(),
+        trace: if violations.is_empty() { String::new() } else { text() },
         violations,
-        trace: if wanted { trace.render() } else { String::new() },
     }
 }
 
@@ -245,6 +251,9 @@ pub fn run_seeds(
     let threads = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
     let work = || {
         while let Some(seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed) as usize) {
+            if std::env::var_os("WEIR_VERBOSE").is_some() {
+                eprintln!("seed {seed}");
+            }
             let run = AssertUnwindSafe(|| run_seed(&draw(*seed), device));
             let report = catch_unwind(run).unwrap_or_else(|_| panicked(*seed));
             reports.lock().expect("no holder panics").push(report);

@@ -5,7 +5,9 @@
 mod weir;
 
 use fastrand::Rng;
-use weir_simnet::{Device, Plan, Rules, Running, Scale, Site, run_seed, run_seeds, seeds_wanted};
+use weir_simnet::{
+    Device, Plan, Profile, Rules, Running, Scale, Site, Tamper, run_seed, run_seeds, seeds_wanted,
+};
 
 const REPLAY: &str = "cargo test -p weir-simnet --test scenario laws_hold";
 
@@ -48,5 +50,26 @@ fn the_same_seed_gives_the_same_trace() {
             .map(|report| (report.hash, report.events))
             .collect();
         assert_eq!(runs[0], runs[1], "seed {seed}");
+    }
+}
+
+/// The checkers see through the proxy too: a defect behind it is found at its clients, one before it at its origins.
+#[test]
+fn canaries_are_found_through_the_proxy() {
+    for (tamper, expected) in [
+        (Tamper::FlipResponseByte, "law 8: response body"),
+        (Tamper::FlipRequestByte, "law 8: request body"),
+        (Tamper::ShortenResponse, "as if it were whole"),
+        (Tamper::SwallowResponses, "no response and no cause"),
+        (Tamper::RepeatRequest, "law 7: POST"),
+    ] {
+        let found = (0..10).any(|seed| {
+            let plan = Plan::draw_with(seed, Scale::default(), |_| Profile::tampered(tamper));
+            run_seed(&plan, Some(&Weir))
+                .violations
+                .iter()
+                .any(|violation| violation.contains(expected))
+        });
+        assert!(found, "{tamper:?} was not found");
     }
 }
