@@ -151,7 +151,7 @@ impl Balancer {
 
     /// Picks by the policy among the endpoints that are available, not ejected, not tried and below their limit;
     /// among the backups when there is no other. `now_us` is on the clock of [`Balancer::connect_failed`], `random` has 64
-    /// random bits (used by `random2`, and by `round_robin` when much of the weight is out).
+    /// random bits (used by `random` and `random2`, and by `round_robin` when much of the weight is out).
     pub fn pick(&self, now_us: u64, random: u64, tried: &Tried) -> Result<Slot, NoEndpoint> {
         let query = Query { now_us, random, tried };
         self.pick_in(&self.ordinary, query).or_else(|ordinary| {
@@ -219,6 +219,7 @@ impl Balancer {
         match self.policy {
             PolicyKind::RoundRobin => self.in_turn(tier, query, |_| true),
             PolicyKind::LeastConn => self.least_loaded(tier, query),
+            PolicyKind::Random => self.draw(tier, query, |_| true).map(|candidate| candidate.index),
             PolicyKind::Random2 => self.better_of_two(tier, query),
             PolicyKind::First => {
                 self.candidates(tier, query).next().map(|candidate| candidate.index)

@@ -11,6 +11,8 @@ pub enum PolicyKind {
     RoundRobin,
     /// Fewest exchanges in flight for its weight; ties in turn (HAProxy's `leastconn`).
     LeastConn,
+    /// One drawn by weight (nginx's `random`).
+    Random,
     /// Two drawn by weight, the one with fewer in flight (HAProxy's `random(2)`).
     Random2,
     /// The first in file order that is below its `max_conn` (HAProxy's `first`).
@@ -20,7 +22,7 @@ pub enum PolicyKind {
 impl PolicyKind {
     /// Every policy, in the order in which the reference lists them.
     pub fn all() -> &'static [Self] {
-        &[Self::RoundRobin, Self::LeastConn, Self::Random2, Self::First]
+        &[Self::RoundRobin, Self::LeastConn, Self::Random, Self::Random2, Self::First]
     }
 
     /// The word that a configuration uses.
@@ -28,6 +30,7 @@ impl PolicyKind {
         match self {
             Self::RoundRobin => "round_robin",
             Self::LeastConn => "least_conn",
+            Self::Random => "random",
             Self::Random2 => "random2",
             Self::First => "first",
         }
@@ -81,7 +84,7 @@ mod tests {
         let error = "leastconn".parse::<PolicyKind>().unwrap_err();
         assert_eq!(
             error.to_string(),
-            "unknown balancing policy; there are round_robin, least_conn, random2, first"
+            "unknown balancing policy; there are round_robin, least_conn, random, random2, first"
         );
     }
 }

@@ -62,7 +62,7 @@ pub(crate) const DIRECTIVES: &[Spec] = &[
         .block(BlockRule::Required(Context::Pool))
         .many()
         .example("pool app { server 10.0.0.11:8000; server 10.0.0.12:8000; }"),
-    directive("balance", POOL, "round_robin | least_conn | random2 | first", "How the pool picks a server: in turn by weight (smoothly interleaved), the one with the fewest exchanges in flight for its weight, the better of two drawn at random, or the first below its `max_conn`.")
+    directive("balance", POOL, "round_robin | least_conn | random | random2 | first", "How the pool picks a server: in turn by weight (smoothly interleaved), the one with the fewest exchanges in flight for its weight, one drawn at random by weight, the better of two drawn at random, or the first below its `max_conn`.")
         .default("round_robin")
         .example("balance least_conn;"),
     directive("server", POOL, "ADDRESS", "A server: `10.0.0.1:80`, `[::1]:80`, `name:80` or `unix:/path`.")

@@ -78,8 +78,7 @@ impl<'a> Checker<'a> {
         }
         let names: Vec<&str> = PolicyKind::all().iter().map(|policy| policy.as_str()).collect();
         let error = Diagnostic::error(value.span(), format!("there is no policy `{text}`"));
-        let foreign =
-            [("leastconn", "least_conn"), ("roundrobin", "round_robin"), ("random", "random2")];
+        let foreign = [("leastconn", "least_conn"), ("roundrobin", "round_robin")];
         let error = match foreign.iter().find(|(name, _)| *name == text) {
             Some((_, ours)) => error.label(format!("did you mean `{ours}`?")),
             None => error.suggest(text, names.iter().copied()),

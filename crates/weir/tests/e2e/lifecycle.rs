@@ -127,7 +127,9 @@ fn a_second_term_stops_at_once() {
     assert!(weir.process.ended().is_none());
     weir.process.signal(Signal::TERM);
     weir.process.wait();
-    assert!(running.rest().0.is_empty());
+    let answer = running.response();
+    assert_eq!(answer.status, 503);
+    assert!(answer.closes());
 }
 
 #[test]
@@ -143,7 +145,9 @@ fn the_deadline_of_a_stop_holds() {
     });
     weir.process.signal(Signal::TERM);
     weir.process.wait();
-    assert!(running.rest().0.is_empty());
+    let answer = running.response();
+    assert_eq!(answer.status, 503);
+    assert!(answer.closes());
 }
 
 #[test]
