@@ -139,10 +139,19 @@ impl World {
 
     /// A client of this address at this listener.
     pub(crate) async fn client_from(&self, source: &str, listener: &str) -> Peer {
+        Peer::new(self.connect(source, listener).await.expect("somebody listens"))
+    }
+
+    /// Nobody listens any more.
+    pub(crate) async fn expect_no_listener(&self) {
+        assert!(self.connect("192.0.2.1", FRONT).await.is_err());
+    }
+
+    async fn connect(&self, source: &str, listener: &str) -> io::Result<SimStream> {
         self.next_port.set(self.next_port.get() + 1);
         let source = SocketAddr::new(source.parse().unwrap(), self.next_port.get());
         let target = PeerAddress::Socket(listener.parse().unwrap());
-        Peer::new(self.net.inner.connect_from(source, &target).await.unwrap())
+        self.net.inner.connect_from(source, &target).await
     }
 
     /// The origin at 10.0.1.`number`:80, from now on listening.
