@@ -101,6 +101,7 @@ pub(crate) async fn redirect<N: Net>(
     let location = record::with_entry(scope, connection, work, about, |entry| {
         redirect.location(entry, &mut scratch)
     });
+    let location = location.ok_or(Cause::BadRequest)?;
     let reply = Reply::of(redirect.status).with_location(location);
     send(scope, connection, work, facts, (reply, redirect.status, Some(route))).await
 }

@@ -98,12 +98,24 @@ pub struct CompiledRedirect {
 }
 
 impl CompiledRedirect {
-    /// Its `Location`, made in `scratch`.
-    pub fn location<'a>(&self, entry: &Entry<'_>, scratch: &'a mut Vec<u8>) -> &'a [u8] {
+    /// Its `Location`, made in `scratch`; `None` when that would be a URL without a host, as `https://$host/` is for a request
+    /// that names none (RFC 9110 section 4.2.2 has recipients reject it).
+    pub fn location<'a>(&self, entry: &Entry<'_>, scratch: &'a mut Vec<u8>) -> Option<&'a [u8]> {
         scratch.clear();
         self.to.append(entry, Escape::Header, scratch);
-        scratch
+        let location = &*scratch;
+        (!lacks_host(location)).then_some(location)
     }
+}
+
+/// Whether this is an `http` or `https` URL whose host is empty.
+fn lacks_host(location: &[u8]) -> bool {
+    let after = |scheme: &[u8]| {
+        let (start, rest) = location.split_at_checked(scheme.len())?;
+        start.eq_ignore_ascii_case(scheme).then_some(rest)
+    };
+    let rest = after(b"https://").or_else(|| after(b"http://"));
+    rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'/' | b'?' | b'#' | b':')))
 }
 
 /// A listener's routes.
@@ -436,7 +448,9 @@ mod tests {
             let entry = Entry { captures: &groups, ..request.entry(&view, &()) };
             let mut scratch = b"used before".to_vec();
             let text = match &found.action {
-                CompiledAction::Redirect(redirect) => redirect.location(&entry, &mut scratch),
+                CompiledAction::Redirect(redirect) => {
+                    redirect.location(&entry, &mut scratch).unwrap()
+                }
                 CompiledAction::Respond(respond) => respond.body(&entry, &mut scratch).unwrap(),
                 other => panic!("{other:?}"),
             };
@@ -450,6 +464,29 @@ mod tests {
             ("/new/a%0D%0ASet-Cookie:%20x".into(), true)
         );
         assert_eq!(text("//old//evil"), ("/new/evil".into(), true));
+    }
+
+    #[test]
+    fn a_redirect_to_a_url_without_host_is_none() {
+        let check = |to: &str, head: &str, expected: Option<&str>| {
+            let to = Template::parse(to).unwrap();
+            let redirect = CompiledRedirect { status: 301, to };
+            let request = Request::new(head);
+            let view = request.view();
+            let mut scratch = Vec::new();
+            let location = redirect.location(&request.entry(&view, &()), &mut scratch);
+            assert_eq!(location, expected.map(str::as_bytes), "{head:?}");
+        };
+        let (with, without) = ("GET /x HTTP/1.0\r\nHost: a\r\n\r\n", "GET /x HTTP/1.0\r\n\r\n");
+        check("https://$host$request_uri", with, Some("https://a/x"));
+        for to in
+            ["https://$host$request_uri", "HTTP://$host:8443/", "http://$host", "https://$host?"]
+        {
+            check(to, without, None);
+        }
+        check("https://a/$host", without, Some("https://a/"));
+        check("$request_uri", without, Some("/x"));
+        check("/go?to=https://$host", without, Some("/go?to=https://"));
     }
 
     #[test]

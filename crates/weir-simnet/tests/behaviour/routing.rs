@@ -161,6 +161,19 @@ fn redirects_keep_what_they_should() {
 }
 
 #[test]
+fn a_redirect_to_the_host_that_a_request_does_not_name_is_400() {
+    play("listen 10.0.0.1:80 { redirect https; }", async |world| {
+        let mut client = world.client().await;
+        let response = ask(&mut client, "GET /a HTTP/1.0\r\n\r\n").await;
+        assert_eq!((response.status(), response.header("location")), (400, None));
+        world.expect_logged("bad_request", Some(400)).await;
+        let mut client = world.client().await;
+        let response = ask(&mut client, "GET http://shop.test/a HTTP/1.0\r\n\r\n").await;
+        assert_eq!(response.header("location"), Some("https://shop.test/a"));
+    });
+}
+
+#[test]
 fn a_fixed_answer_takes_a_body_out_of_the_way_or_closes() {
     let text =
         r#"listen 10.0.0.1:80 { default -> respond 200 "for $remote_addr" type=text/html; }"#;
