@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 use std::io::{self, IoSliceMut};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
@@ -41,6 +41,17 @@ pub struct Pieces {
     parts: VecDeque<Part>,
 }
 
+/// Bytes of a file that come next, for a caller that sends them without reading them.
+#[derive(Clone, Copy, Debug)]
+pub struct Stretch<'a> {
+    /// The file.
+    pub file: BorrowedFd<'a>,
+    /// Where they begin.
+    pub offset: u64,
+    /// How many there are, at least one.
+    pub bytes: usize,
+}
+
 /// A stretch of the body.
 #[derive(Debug)]
 pub(crate) enum Part {
@@ -71,6 +82,28 @@ impl Pieces {
         self.read_with(buf, max, Patience::CachedOnly)
     }
 
+    /// What comes next, at most `max` bytes of it, if that is bytes of the file.
+    pub fn next_stretch(&self, max: usize) -> Option<Stretch<'_>> {
+        let Some(&Part::Stretch { offset, len }) = self.parts.front() else { return None };
+        let bytes = usize::try_from(len).unwrap_or(usize::MAX).min(max);
+        (bytes > 0).then(|| Stretch { file: self.file.as_fd(), offset, bytes })
+    }
+
+    /// Notes that so many bytes of [`next_stretch`](Self::next_stretch) were sent.
+    pub fn skip(&mut self, bytes: usize) -> Progress {
+        if let Some(part) = self.parts.front_mut() {
+            if let Part::Stretch { offset, len } = part {
+                let bytes = (bytes as u64).min(*len);
+                *offset += bytes;
+                *len -= bytes;
+            }
+            if part.is_empty() {
+                self.parts.pop_front();
+            }
+        }
+        self.progress()
+    }
+
     pub(crate) fn read_with(
         &mut self,
         buf: &mut Vec<u8>,
@@ -90,7 +123,11 @@ impl Pieces {
                 self.parts.pop_front();
             }
         }
-        Ok(if self.parts.is_empty() { Progress::Done } else { Progress::More })
+        Ok(self.progress())
+    }
+
+    fn progress(&self) -> Progress {
+        if self.parts.is_empty() { Progress::Done } else { Progress::More }
     }
 }
 

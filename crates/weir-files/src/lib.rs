@@ -17,5 +17,5 @@ mod ranges;
 mod root;
 
 pub use self::answer::{Answer, FileAnswer, StatusAnswer};
-pub use self::body::{FileBody, Pieces, Progress};
+pub use self::body::{FileBody, Pieces, Progress, Stretch};
 pub use self::root::{FileRequest, Root};

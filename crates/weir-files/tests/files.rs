@@ -413,6 +413,59 @@ fn from_the_cache_it_answers_the_same_or_says_that_it_would_wait() {
     assert!(read == numbers(200_000));
 }
 
+/// The boundary of a multipart answer: another one for each.
+fn boundary_of(answer: &FileAnswer) -> String {
+    answer.content_type.split_once("boundary=").map_or("-", |(_, boundary)| boundary).to_owned()
+}
+
+/// Text and numbers as one, the boundary left out.
+fn without(boundary: &str, body: &[u8]) -> String {
+    body.iter().map(|byte| char::from(*byte)).collect::<String>().replace(boundary, "")
+}
+
+#[test]
+fn stretches_and_what_is_read_make_up_the_same_bytes() {
+    let site = Site::new();
+    site.write("f", numbers(300_000));
+    let check = |range: Option<&[u8]>, stretches_first: bool| {
+        let request = || FileRequest { path: b"/f", range, ..FileRequest::default() };
+        let patient = file(site.ask(request()));
+        let boundary = boundary_of(&patient);
+        let whole = without(&boundary, &bytes(patient.body, 64 * 1024).unwrap());
+        let answer = file(site.ask(request()));
+        let boundary = boundary_of(&answer);
+        let FileBody::Pieces(mut pieces) = answer.body else { panic!("large") };
+        let (mut together, mut skipped) = (Vec::new(), 0);
+        for turn in 0.. {
+            let stretch = pieces.next_stretch(20_000);
+            let progress = match stretch.filter(|_| (turn % 2 == 0) == stretches_first) {
+                Some(stretch) => {
+                    assert!((1..=20_000).contains(&stretch.bytes));
+                    // What is taken of a stretch may be less than what was offered.
+                    let taken = stretch.bytes.min(15_000);
+                    let mut part = vec![0; taken];
+                    let read = rustix::io::pread(stretch.file, &mut part, stretch.offset);
+                    assert_eq!(read, Ok(taken));
+                    together.extend(part);
+                    skipped += taken;
+                    pieces.skip(taken)
+                }
+                None => pieces.read(&mut together, 7_000).unwrap(),
+            };
+            if progress == Progress::Done {
+                break;
+            }
+        }
+        assert!(without(&boundary, &together) == whole, "{range:?}");
+        assert!(skipped > 100_000, "{skipped}");
+    };
+    for stretches_first in [true, false] {
+        check(None, stretches_first);
+        check(Some(b"bytes=1000-250000"), stretches_first);
+        check(Some(b"bytes=0-99999,150000-249999"), stretches_first);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 

@@ -1,20 +1,24 @@
-//! Files, sent without blocking this worker: what the kernel has in memory is read here, everything else on the runtime's blocking
-//! threads. What a path and its conditions mean is `weir-files`' business.
+//! Files, sent without blocking this worker: what the kernel has in memory is read here, or not read at all where the network
+//! can send it by itself; everything else is read on the runtime's blocking threads. What a path and its conditions mean is
+//! `weir-files`' business.
 
 use std::io;
 use std::sync::Arc;
+use std::task::{Poll, ready};
 
+use tokio::time::Instant;
 use weir_files::{Answer, FileAnswer, FileBody, FileRequest, Pieces, Progress, Root};
 use weir_stats::{Cause, Micros};
 use weir_wire::{Method, RequestHead};
 
 use crate::connection::{Connection, Scope};
 use crate::exchange::{Ended, Facts, Next, Workspace};
-use crate::limits::LARGE_BUFFER;
+use crate::limits::{LARGE_BUFFER, SENDFILE_BYTES};
 use crate::local::{send, write_all};
 use crate::net::Net;
 use crate::reply::Reply;
 use crate::route::CompiledRoute;
+use crate::transport::Transport;
 
 /// Answers from directory number `number` of the listener.
 pub(crate) async fn serve<N: Net>(
@@ -114,29 +118,76 @@ async fn send_pieces<N: Net>(
     facts: &mut Facts,
     mut pieces: Pieces,
 ) -> Result<(), Cause> {
-    let mut buffer = scope.worker.buffers.large();
     loop {
-        buffer.clear();
-        let progress = match pieces.read_cached(&mut buffer, LARGE_BUFFER) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                let mut moved = std::mem::take(&mut buffer);
-                let read = tokio::task::spawn_blocking(move || {
-                    let progress = pieces.read(&mut moved, LARGE_BUFFER);
-                    (progress, pieces, moved)
-                });
-                let progress;
-                (progress, pieces, buffer) = read.await.map_err(|_| Cause::Internal)?;
-                progress
-            }
-            progress => progress,
-        };
-        let progress = progress.map_err(|_| Cause::Internal)?;
-        write_all(scope, connection, &buffer).await?;
-        facts.bytes_sent += buffer.len() as u64;
-        facts.body_bytes_sent += buffer.len() as u64;
+        let progress;
+        if let Some(sent) = send_from_file(scope, connection, &pieces).await? {
+            count(facts, sent);
+            progress = pieces.skip(sent);
+        } else {
+            (progress, pieces) = read_and_send(scope, connection, facts, pieces).await?;
+        }
         if progress == Progress::Done {
-            scope.worker.buffers.give_back(buffer);
             return Ok(());
         }
     }
+}
+
+async fn read_and_send<N: Net>(
+    scope: Scope<'_, N>,
+    connection: &mut Connection<N>,
+    facts: &mut Facts,
+    mut pieces: Pieces,
+) -> Result<(Progress, Pieces), Cause> {
+    let mut buffer = scope.worker.buffers.large();
+    let progress = match pieces.read_cached(&mut buffer, LARGE_BUFFER) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            let read = tokio::task::spawn_blocking(move || {
+                let progress = pieces.read(&mut buffer, LARGE_BUFFER);
+                (progress, pieces, buffer)
+            });
+            let progress;
+            (progress, pieces, buffer) = read.await.map_err(|_| Cause::Internal)?;
+            progress
+        }
+        progress => progress,
+    };
+    let progress = progress.map_err(|_| Cause::Internal)?;
+    write_all(scope, connection, &buffer).await?;
+    count(facts, buffer.len());
+    scope.worker.buffers.give_back(buffer);
+    Ok((progress, pieces))
+}
+
+fn count(facts: &mut Facts, bytes: usize) {
+    facts.bytes_sent += bytes as u64;
+    facts.body_bytes_sent += bytes as u64;
+}
+
+/// Lets the network send what comes next straight from the file, and says how much it took; `None` when it has to be read.
+async fn send_from_file<N: Net>(
+    scope: Scope<'_, N>,
+    connection: &mut Connection<N>,
+    pieces: &Pieces,
+) -> Result<Option<usize>, Cause> {
+    let Connection { client: Transport::Plain(stream), alarm, .. } = connection else {
+        return Ok(None);
+    };
+    let Some(stretch) = pieces.next_stretch(SENDFILE_BYTES) else { return Ok(None) };
+    let deadline = Instant::now() + scope.listener.timeouts.send;
+    std::future::poll_fn(|context| {
+        let Some(step) = scope.worker.net.poll_send_file(stream, context, stretch) else {
+            return Poll::Ready(Ok(None));
+        };
+        Poll::Ready(match step {
+            // The file has become shorter than what its head promised.
+            Poll::Ready(Ok(0)) => Err(Cause::Internal),
+            Poll::Ready(Ok(sent)) => Ok(Some(sent)),
+            Poll::Ready(Err(_)) => Err(Cause::ClientGone),
+            Poll::Pending => {
+                ready!(alarm.poll(context, deadline));
+                Err(Cause::ClientSendTimeout)
+            }
+        })
+    })
+    .await
 }

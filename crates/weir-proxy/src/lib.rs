@@ -26,6 +26,7 @@ mod limits;
 mod local;
 pub mod net;
 pub mod os_net;
+mod page_cache;
 mod percent;
 mod pump;
 mod record;

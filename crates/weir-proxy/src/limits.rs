@@ -6,6 +6,8 @@ use std::time::Duration;
 pub(crate) const SMALL_BUFFER: usize = 16 * 1024;
 /// Buffer of a relay whose body is large, bytes. With the TLS records made from it, what one slow reader can hold.
 pub(crate) const LARGE_BUFFER: usize = 64 * 1024;
+/// Bytes of a file that one `sendfile` is asked to send: one system call for many pages, and other connections get their turn soon.
+pub(crate) const SENDFILE_BYTES: usize = 256 * 1024;
 /// Buffers of each size that a worker keeps for reuse.
 pub(crate) const POOLED_BUFFERS: usize = 64;
 /// Workspaces (parsed heads and their vectors) that a worker keeps for reuse.

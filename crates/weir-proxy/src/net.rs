@@ -5,8 +5,10 @@ use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite};
+use weir_files::Stretch;
 
 /// Where an attempt connects to, resolved.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -49,4 +51,15 @@ pub trait Net: Clone + 'static {
 
     /// The address clients reached us at.
     fn local_address(&self, stream: &Self::Stream) -> Option<SocketAddr>;
+
+    /// Sends bytes of a file without reading them into this process, and says how many; 0 means that the file ends before them.
+    /// `None` when this stretch has to be read and written instead: the network cannot, or it might wait for a disk.
+    fn poll_send_file(
+        &self,
+        _stream: &Self::Stream,
+        _context: &mut Context<'_>,
+        _stretch: Stretch<'_>,
+    ) -> Option<Poll<io::Result<usize>>> {
+        None
+    }
 }

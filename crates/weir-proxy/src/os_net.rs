@@ -7,12 +7,16 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use rustix::fs::sendfile;
+use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{SocketFlags, acceptfrom_with};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
+use weir_files::Stretch;
 
 use crate::net::{Net, PeerAddress};
+use crate::page_cache;
 
 /// The real network.
 #[derive(Clone, Copy, Debug, Default)]
@@ -90,6 +94,44 @@ impl Net for OsNet {
             OsStream::Unix(_) => None,
         }
     }
+
+    fn poll_send_file(
+        &self,
+        stream: &OsStream,
+        context: &mut Context<'_>,
+        stretch: Stretch<'_>,
+    ) -> Option<Poll<io::Result<usize>>> {
+        let OsStream::Tcp(stream) = stream else { return None };
+        let send = || {
+            let mut offset = stretch.offset;
+            let sent =
+                retry_on_intr(|| sendfile(stream, stretch.file, Some(&mut offset), stretch.bytes));
+            sent.map_err(io::Error::from)
+        };
+        loop {
+            match stream.poll_write_ready(context) {
+                Poll::Ready(Ok(())) => {}
+                other => return Some(other.map_ok(|()| 0)),
+            }
+            // Asked for anew after each wait: what was in memory before it may be gone.
+            if !page_cache::holds(stretch) {
+                return None;
+            }
+            match stream.try_io(Interest::WRITABLE, send) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) if is_of_the_file(&error) => return None,
+                outcome => return Some(Poll::Ready(outcome)),
+            }
+        }
+    }
+}
+
+/// Whether the file is why `sendfile` failed; reading it works or says what is wrong with it.
+fn is_of_the_file(error: &io::Error) -> bool {
+    let errno = Errno::from_io_error(error);
+    errno.is_some_and(|errno| {
+        matches!(errno, Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP | Errno::IO)
+    })
 }
 
 /// An IPv4 client of a dual-stack socket is an IPv4 client, in rules and logs.
@@ -143,5 +185,67 @@ impl AsyncWrite for OsStream {
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         each!(self, stream => Pin::new(stream).poll_shutdown(cx))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::os::fd::AsFd;
+
+    use super::*;
+    use crate::page_cache::tests::memory_file;
+
+    #[tokio::test]
+    async fn sends_what_is_in_memory_and_leaves_the_rest_to_reading() {
+        let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (mut client, _) = listener.accept().unwrap();
+        let stream = OsStream::Tcp(stream);
+        let content: Vec<u8> = (0..100_000_u32).map(|number| (number % 251) as u8).collect();
+        let file = memory_file(&content, 300_000);
+        let stretch = |offset, bytes| Stretch { file: file.as_fd(), offset, bytes };
+
+        let send = |context: &mut Context<'_>| {
+            OsNet.poll_send_file(&stream, context, stretch(5, 20_000)).unwrap()
+        };
+        let sent = std::future::poll_fn(send).await.unwrap();
+        assert!((1..=20_000).contains(&sent), "{sent}");
+        let mut arrived = vec![0; sent];
+        client.read_exact(&mut arrived).unwrap();
+        assert_eq!(arrived, content[5..5 + sent]);
+
+        let beyond = |context: &mut Context<'_>| {
+            Poll::Ready(OsNet.poll_send_file(&stream, context, stretch(90_000, 100_000)).is_none())
+        };
+        assert!(std::future::poll_fn(beyond).await, "a page that is not there was not missed");
+    }
+
+    #[tokio::test]
+    async fn waits_for_a_client_that_does_not_read() {
+        let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (mut client, _) = listener.accept().unwrap();
+        let stream = OsStream::Tcp(stream);
+        let file = memory_file(&vec![7; 1 << 20], 1 << 20);
+        let stretch = Stretch { file: file.as_fd(), offset: 0, bytes: 1 << 20 };
+        let mut sent = 0_usize;
+        let full = std::future::poll_fn(|context| {
+            Poll::Ready(loop {
+                match OsNet.poll_send_file(&stream, context, stretch).unwrap() {
+                    Poll::Ready(count) => sent += count.unwrap(),
+                    Poll::Pending => break sent,
+                }
+            })
+        })
+        .await;
+        let mut arrived = vec![0; full];
+        client.read_exact(&mut arrived).unwrap();
+        assert!(arrived.iter().all(|byte| *byte == 7));
+        let again = std::future::poll_fn(|context| {
+            OsNet.poll_send_file(&stream, context, stretch).unwrap()
+        });
+        assert!(again.await.unwrap() > 0);
+        drop(client);
     }
 }

@@ -3,6 +3,7 @@
 
 mod clients;
 mod failures;
+mod files;
 mod flood;
 mod http;
 mod lifecycle;

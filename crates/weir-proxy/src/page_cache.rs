@@ -1,0 +1,124 @@
+//! What of a file the kernel has in memory, so that `sendfile` can be asked for no more than that: it has no flag not to wait
+//! for a disk. It reads no contents and changes nothing.
+//!
+//! It is a snapshot. A page can be evicted between the question and the sending; that costs one read of one page, as rarely
+//! as memory is that short.
+
+use std::io::IoSliceMut;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use rustix::io::{ReadWriteFlags, preadv2};
+use weir_files::Stretch;
+
+/// `cachestat(2)`, Linux 6.5; the same number on every architecture that we build for.
+const CACHESTAT: libc::c_long = 451;
+
+/// Bytes between two probes: the smallest read ahead of a file that is read in order.
+const PROBE_EVERY: usize = 64 * 1024;
+
+/// `struct cachestat_range`.
+#[repr(C)]
+struct Range {
+    offset: u64,
+    bytes: u64,
+}
+
+/// `struct cachestat`, in pages.
+#[repr(C)]
+#[derive(Default)]
+struct Statistics {
+    cached: u64,
+    dirty: u64,
+    writeback: u64,
+    evicted: u64,
+    recently_evicted: u64,
+}
+
+/// Whether all pages of a stretch are in memory and filled. `false` too where that cannot be known: an older kernel, a file system
+/// without a page cache of its own, and from Linux 6.14 on a file that this user neither owns nor may write.
+pub(crate) fn holds(stretch: Stretch<'_>) -> bool {
+    let Some(last) =
+        stretch.offset.checked_add(stretch.bytes as u64).and_then(|end| end.checked_sub(1))
+    else {
+        return false;
+    };
+    let Some(page) = page_bytes() else { return false };
+    let pages = last / page - stretch.offset / page + 1;
+    cached_pages(stretch) == Some(pages) && are_filled(stretch, last)
+}
+
+fn cached_pages(stretch: Stretch<'_>) -> Option<u64> {
+    let range = Range { offset: stretch.offset, bytes: stretch.bytes as u64 };
+    let mut statistics = Statistics::default();
+    // SAFETY: both pointers are to live values laid out as the kernel's structures of these names; it writes only the second.
+    let outcome = unsafe {
+        libc::syscall(
+            CACHESTAT,
+            stretch.file.as_raw_fd(),
+            &raw const range,
+            &raw mut statistics,
+            0 as libc::c_uint,
+        )
+    };
+    (outcome == 0).then_some(statistics.cached)
+}
+
+/// Whether no page is still being read: `cachestat` counts those as well, and a read ahead brings many at once. A page of each
+/// of its batches tells.
+fn are_filled(stretch: Stretch<'_>, last: u64) -> bool {
+    let first = stretch.offset + (PROBE_EVERY as u64 - 1);
+    (first..last).step_by(PROBE_EVERY).chain([last]).all(|offset| is_filled(stretch.file, offset))
+}
+
+fn is_filled(file: BorrowedFd<'_>, offset: u64) -> bool {
+    let mut byte = [0];
+    let mut slices = [IoSliceMut::new(&mut byte)];
+    preadv2(file, &mut slices, offset, ReadWriteFlags::NOWAIT) == Ok(1)
+}
+
+fn page_bytes() -> Option<u64> {
+    // SAFETY: it takes no pointer.
+    u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).ok().filter(|bytes| *bytes > 0)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::os::fd::{AsFd, OwnedFd};
+
+    use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+
+    use super::*;
+
+    /// A file that lives in the page cache and nowhere else; it has pages only where it was written.
+    pub(crate) fn memory_file(content: &[u8], size: u64) -> OwnedFd {
+        let file = memfd_create("weir-test", MemfdFlags::CLOEXEC).unwrap();
+        ftruncate(&file, size).unwrap();
+        assert_eq!(rustix::io::pwrite(&file, content, 0), Ok(content.len()));
+        file
+    }
+
+    #[test]
+    fn tells_what_is_in_memory() {
+        let file = memory_file(&vec![1; 200_000], 1_000_000);
+        let check = |offset, bytes, expected| {
+            let stretch = Stretch { file: file.as_fd(), offset, bytes };
+            assert_eq!(holds(stretch), expected, "{bytes} at {offset}");
+        };
+        check(0, 200_000, true);
+        check(0, 1, true);
+        check(4095, 2, true);
+        check(199_999, 1, true);
+        check(0, 300_000, false);
+        check(400_000, 1, false);
+        check(0, 2_000_000, false);
+        check(2_000_000, 1, false);
+        check(0, 0, false);
+        check(u64::MAX, 2, false);
+    }
+
+    #[test]
+    fn what_has_no_page_cache_holds_nothing() {
+        let (socket, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+        assert!(!holds(Stretch { file: socket.as_fd(), offset: 0, bytes: 1 }));
+    }
+}
