@@ -76,6 +76,9 @@ async fn serve<N: Net>(worker: Rc<Worker<N>>, handoff: Handoff<N>) {
         PeerAddress::Socket(address) => Some(address),
         PeerAddress::Unix(_) => None,
     };
+    // Polled once, so that the end of the worker wakes this task, which then looks at the flag behind it.
+    let mut cut = std::pin::pin!(worker.cut());
+    std::future::poll_fn(|context| Poll::Ready(cut.as_mut().poll(context).is_ready())).await;
     let Some(mut connection) = open(&listener, stream, peer).await else { return };
     loop {
         let Some((bytes, first_byte)) = connection.wait_cold(&worker, &listener).await else {
@@ -175,6 +178,9 @@ impl<N: Net> Connection<N> {
                 }
                 Poll::Pending => {
                     worker.buffers.give_back(buffer);
+                    if worker.is_cut() {
+                        return Poll::Ready(None);
+                    }
                     self.alarm.poll(context, deadline).map(|()| None)
                 }
             }
@@ -184,9 +190,6 @@ impl<N: Net> Connection<N> {
 
     /// Serves requests until none comes for a while.
     async fn serve_hot(&mut self, scope: Scope<'_, N>, bytes: Vec<u8>, first_byte: Instant) -> Hot {
-        // Polled once, so that a stop wakes this task; exchanges look at the flag behind it.
-        let mut cut = std::pin::pin!(scope.worker.cut());
-        std::future::poll_fn(|context| Poll::Ready(cut.as_mut().poll(context).is_ready())).await;
         let mut work = scope.worker.workspace();
         work.input = Input::of(bytes);
         let hot = self.serve_requests(scope, &mut work, first_byte).await;
@@ -238,6 +241,7 @@ impl<N: Net> Connection<N> {
             match input.poll_fill(&mut self.client, context, &scope.worker.buffers) {
                 Poll::Ready(Ok(read)) if read > 0 => Poll::Ready(Arrival::Bytes),
                 Poll::Ready(_) => Poll::Ready(Arrival::Closed),
+                Poll::Pending if scope.worker.is_cut() => Poll::Ready(Arrival::Closed),
                 Poll::Pending => self.alarm.poll(context, deadline).map(|()| Arrival::Elapsed),
             }
         })

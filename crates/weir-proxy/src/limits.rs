@@ -18,7 +18,7 @@ pub(crate) const HOT_LINGER: Duration = Duration::from_millis(100);
 pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// While stopping, an idle client connection gets this long to send one more request.
 pub(crate) const STOP_IDLE_GRACE: Duration = Duration::from_secs(2);
-/// When a stop's deadline cuts exchanges off, they get this long to say so.
+/// When a worker ends, its connections get this long to say so to their clients.
 pub(crate) const CUT_PATIENCE: Duration = Duration::from_millis(100);
 /// After a response that ends a connection early, how long the client's remaining bytes are read and thrown away,
 /// so that its kernel does not drop the response on a reset.

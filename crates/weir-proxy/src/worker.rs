@@ -48,9 +48,9 @@ pub(crate) struct Worker<N: Net> {
     pub(crate) clock: RefCell<Clock>,
     pub(crate) request_ids: RefCell<RequestIdSource>,
     pub(crate) random: RefCell<fastrand::Rng>,
-    /// Set when what still runs has to end.
+    /// Set when what is still open has to end.
     cut: Cell<bool>,
-    /// Wakes what runs to look at that.
+    /// Wakes connections to look at that.
     cut_wakes: Notify,
     logs: RefCell<Vec<LogBatch>>,
     flush_due: Cell<bool>,
@@ -150,14 +150,15 @@ async fn drain<N: Net>(
     }
 }
 
-/// Ends what still runs: whoever has no answer yet gets one, every exchange is logged with its cause.
+/// Ends what is still open: whoever has no answer yet gets one, every exchange is logged with its cause, idle connections are
+/// closed in order.
 async fn cut_off<N: Net>(worker: &Worker<N>) {
-    let running = || worker.load.busy.load(Ordering::Relaxed);
-    worker.shared.cut_off.fetch_add(running(), Ordering::Relaxed);
+    let running = worker.load.busy.load(Ordering::Relaxed);
+    worker.shared.cut_off.fetch_add(running, Ordering::Relaxed);
     worker.cut.set(true);
     worker.cut_wakes.notify_waiters();
     let deadline = Instant::now() + CUT_PATIENCE;
-    while running() > 0 && Instant::now() < deadline {
+    while worker.load.open.load(Ordering::Relaxed) > 0 && Instant::now() < deadline {
         sleep(Duration::from_millis(1)).await;
     }
 }
@@ -194,7 +195,7 @@ impl<N: Net> Worker<N> {
         *self.date.borrow_mut().at(self.wall(now))
     }
 
-    /// Whether what runs has to end now.
+    /// Whether what is open has to end now.
     pub(crate) fn is_cut(&self) -> bool {
         self.cut.get()
     }

@@ -67,6 +67,7 @@ fn an_idle_connection_that_stays_idle_does_not_hold_the_stop_up() {
         client.message().await;
         world.drain(Duration::from_secs(30));
         world.expect_stopped(Duration::from_secs(3)).await;
+        client.expect_closed().await;
     });
 }
 
