@@ -1,6 +1,7 @@
 //! One exchange: read a request head, decide where it leads, have it answered, write it down. How a pool answers is in
 //! `attempt.rs` and `response.rs`, how we answer ourselves in `local.rs`.
 
+use std::future::Future;
 use std::io;
 use std::net::IpAddr;
 use std::task::{Context, Poll};
@@ -22,7 +23,6 @@ use crate::net::Net;
 use crate::record;
 use crate::request_id::RequestId;
 use crate::route::{CompiledAction, CompiledRoute, RequestView};
-use crate::worker::Worker;
 
 /// What becomes of the connection after an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -234,8 +234,18 @@ pub(crate) async fn run<N: Net>(
     facts.times.handshake = connection.handshake;
     facts.times.idle = Micros::from(first_byte.saturating_duration_since(connection.since));
     let mut route = None;
-    let serving = serve(scope, connection, work, &mut facts, &mut route);
-    let outcome = match unless_cut(scope.worker, serving).await {
+    let served = {
+        // Pinned where it is made: it is large, and moving it would copy it for every request.
+        let mut serving = std::pin::pin!(serve(scope, connection, work, &mut facts, &mut route));
+        std::future::poll_fn(|context| {
+            if scope.worker.is_cut() {
+                return Poll::Ready(None);
+            }
+            serving.as_mut().poll(context).map(Some)
+        })
+        .await
+    };
+    let outcome = match served {
         Some(outcome) => outcome,
         None if facts.status == 0 => Err(Cause::Shutdown.into()),
         None => Err(Ended::Broken(Cause::Shutdown)),
@@ -274,18 +284,6 @@ async fn serve<'a, N: Net>(
     let found = find_route(scope, connection, work, facts).map_err(Ended::Refused)?;
     *route = Some(found);
     answer(scope, connection, work, facts, found).await
-}
-
-/// Runs `exchange` to its end, or to that of the worker: `None`.
-async fn unless_cut<N: Net, F: Future>(worker: &Worker<N>, exchange: F) -> Option<F::Output> {
-    let mut exchange = std::pin::pin!(exchange);
-    std::future::poll_fn(|context| {
-        if worker.is_cut() {
-            return Poll::Ready(None);
-        }
-        exchange.as_mut().poll(context).map(Some)
-    })
-    .await
 }
 
 /// Reads until the head is complete and sound.
