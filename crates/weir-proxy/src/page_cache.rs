@@ -35,7 +35,7 @@ struct Statistics {
 }
 
 /// Whether all pages of a stretch are in memory and filled. `false` too where that cannot be known: an older kernel, a file system
-/// without a page cache of its own, and from Linux 6.14 on a file that this user neither owns nor may write.
+/// that does not tell (tmpfs, overlays, most network ones), and from Linux 6.14 on a file that this user neither owns nor may write.
 pub(crate) fn holds(stretch: Stretch<'_>) -> bool {
     let Some(last) =
         stretch.offset.checked_add(stretch.bytes as u64).and_then(|end| end.checked_sub(1))
@@ -83,26 +83,29 @@ fn page_bytes() -> Option<u64> {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use std::os::fd::{AsFd, OwnedFd};
-
-    use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+    use std::fs::File;
+    use std::io::Write;
+    use std::os::fd::AsFd;
 
     use super::*;
 
-    /// A file that lives in the page cache and nowhere else; it has pages only where it was written.
-    pub(crate) fn memory_file(content: &[u8], size: u64) -> OwnedFd {
-        let file = memfd_create("weir-test", MemfdFlags::CLOEXEC).unwrap();
-        ftruncate(&file, size).unwrap();
-        assert_eq!(rustix::io::pwrite(&file, content, 0), Ok(content.len()));
-        file
+    /// A file of `size` bytes, of which the kernel has in memory what was written, and whether the kernel and the file system
+    /// under the temporary directory tell so.
+    pub(crate) fn fresh_file(content: &[u8], size: u64) -> (File, bool) {
+        let mut file = tempfile::tempfile().unwrap();
+        file.set_len(size).unwrap();
+        file.write_all(content).unwrap();
+        let first = Stretch { file: file.as_fd(), offset: 0, bytes: 1 };
+        let tells = cached_pages(first) == Some(1) && is_filled(file.as_fd(), 0);
+        (file, tells)
     }
 
     #[test]
     fn tells_what_is_in_memory() {
-        let file = memory_file(&vec![1; 200_000], 1_000_000);
+        let (file, tells) = fresh_file(&vec![1; 200_000], 1_000_000);
         let check = |offset, bytes, expected| {
             let stretch = Stretch { file: file.as_fd(), offset, bytes };
-            assert_eq!(holds(stretch), expected, "{bytes} at {offset}");
+            assert_eq!(holds(stretch), expected && tells, "{bytes} at {offset}");
         };
         check(0, 200_000, true);
         check(0, 1, true);
