@@ -15,7 +15,7 @@ use crate::origin::World;
 pub struct Rules {
     /// It passes bytes on as they are (or is not there at all): it refuses nothing, and answers nothing itself.
     pub transparent: bool,
-    /// It takes a client's half-close before the response for leaving, as nginx does (499).
+    /// It takes a client's half-close before the end of the response for leaving, as nginx does (499).
     pub half_close_leaves: bool,
     /// Attempts it may make for a request that may be repeated.
     pub attempts: usize,
@@ -159,6 +159,7 @@ fn judge_relayed(
                 || link_faulted
                 || answered_early(record)
                 || record.plan.malformed.is_some()
+                || (rules.half_close_leaves && record.plan.half_closes)
                 // Origins by themselves close as they like and do not linger.
                 || rules.transparent;
             (!excused).then(|| format!("a broken response body without a cause ({broken:?})"))
