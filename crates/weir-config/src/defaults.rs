@@ -2,20 +2,22 @@
 
 use std::time::Duration;
 
-use weir_balance::PolicyKind;
+use weir_balance::Order;
 
 use crate::model::{
     ClientTimeouts, Config, Endpoint, EndpointAddress, Forwarded, Keepalive, MessageLimits,
-    Passive, Pool, Redispatch, RequestId, Rule, TlsClient, TlsProtocol, TlsVersion,
+    Passive, Policy, Pool, Redispatch, RequestId, Rule, TlsClient, TlsProtocol, TlsVersion,
     UpstreamTimeouts, Workers,
 };
 
 /// How long a graceful stop waits.
 pub const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(30);
 /// The policy of a pool that names none.
-pub const POLICY: PolicyKind = PolicyKind::RoundRobin;
+pub const POLICY: Policy = Policy::RoundRobin;
 /// An endpoint's share.
 pub const WEIGHT: u32 = 1;
+/// Lowest tier of a server that is no backup; backups are below it.
+pub const MAX_PRIORITY: u8 = 254;
 /// Largest share of an endpoint.
 pub const MAX_WEIGHT: u32 = 65_535;
 /// Header the request id travels in.
@@ -157,12 +159,20 @@ impl Pool {
 impl Endpoint {
     /// An endpoint with every default.
     pub fn new(name: impl Into<String>, address: EndpointAddress) -> Self {
-        Self { name: name.into(), address, weight: WEIGHT, max_conn: None, backup: false }
+        Self {
+            name: name.into(),
+            address,
+            weight: WEIGHT,
+            max_conn: None,
+            priority: 0,
+            backup: false,
+            order: Order::Ready,
+        }
     }
 }
 
 /// [`POLICY`], where serde wants a function; so are the next ones.
-pub(crate) fn policy() -> PolicyKind {
+pub(crate) fn policy() -> Policy {
     POLICY
 }
 

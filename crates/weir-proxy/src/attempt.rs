@@ -16,6 +16,7 @@ use crate::forward::{self, BodyFraming, ConnectionLine, UpstreamHead};
 use crate::idle::UpstreamConnection;
 use crate::local::write_all;
 use crate::net::Net;
+use crate::pool_key;
 use crate::pump::{Encoder, Pump, PumpFailure};
 use crate::record;
 use crate::response;
@@ -44,6 +45,7 @@ pub(crate) async fn proxy<N: Net>(
     let mut search = Search {
         pool,
         number,
+        key: pool_key::of(scope, connection, work, (facts, route), pool),
         tried: Tried::default(),
         fresh: false,
         at_hand: pool.buffer_request.is_some()
@@ -90,6 +92,8 @@ pub(crate) async fn proxy<N: Net>(
 struct Search<'a> {
     pool: &'a UpstreamPool,
     number: usize,
+    /// The hashed key, for the policies that go by one.
+    key: u64,
     tried: Tried,
     /// Whether idle connections are passed over, because one turned out closed.
     fresh: bool,
@@ -178,7 +182,8 @@ impl Search<'_> {
     fn pick<N: Net>(&self, scope: Scope<'_, N>) -> Result<weir_balance::Slot, Ended> {
         let now = scope.worker.balance_clock(self.began);
         let random = scope.worker.random.borrow_mut().u64(..);
-        match self.pool.balancer.arrive(&Request::new(now, random, &self.tried)) {
+        let request = Request { key: self.key, ..Request::new(now, random, &self.tried) };
+        match self.pool.balancer.arrive(&request) {
             Arrival::Dispatched(slot) => Ok(slot),
             // When others were tried before, what happened there says more than that none is left.
             Arrival::Rejected(_) if self.last != Cause::NoEndpoint => Err(self.last.into()),

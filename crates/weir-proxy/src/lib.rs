@@ -28,6 +28,7 @@ pub mod net;
 pub mod os_net;
 mod page_cache;
 mod percent;
+mod pool_key;
 mod pump;
 mod record;
 pub mod reply;

@@ -126,7 +126,7 @@ fn local_address<N: Net>(
     scope: Scope<'_, N>,
     connection: &Connection<N>,
 ) -> Option<std::net::SocketAddr> {
-    let wanted = scope.listener.logs_local_address;
+    let wanted = scope.listener.shows_local_address;
     wanted.then(|| scope.worker.net.local_address(connection.client.socket())).flatten()
 }
 

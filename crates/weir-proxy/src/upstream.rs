@@ -10,6 +10,7 @@ use rustls::pki_types::ServerName;
 use tokio_rustls::TlsConnector;
 use weir_balance::Balancer;
 use weir_config::model;
+use weir_stats::Template;
 
 use crate::net::{Net, PeerAddress};
 use crate::tls::ClientTls;
@@ -21,6 +22,8 @@ pub struct UpstreamPool {
     pub name: Arc<str>,
     /// Who is picked, and how many exchanges each endpoint has.
     pub balancer: Arc<Balancer>,
+    /// What the policy hashes, if it does.
+    pub key: Option<Template>,
     /// Its endpoints, in the balancer's order.
     pub endpoints: Vec<UpstreamEndpoint>,
     /// Limits on idle connections.

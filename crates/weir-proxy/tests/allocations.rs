@@ -67,10 +67,10 @@ fn origin() -> SocketAddr {
     address
 }
 
-fn proxy(origin: SocketAddr) -> (SocketAddr, weir_proxy::start::Running) {
+fn proxy(origin: SocketAddr, balance: &str) -> (SocketAddr, weir_proxy::start::Running) {
     let text = format!(
         "log access {{ to stdout; format main; }}
-         pool app {{ server {origin}; }}
+         pool app {{ balance {balance}; server {origin}; }}
          listen 127.0.0.1:0 {{ log access; host shop.example.com {{ route path /a/* -> app; route -> respond 404; }} }}"
     );
     let config = weir_config::parse_str("test", &text).unwrap().config;
@@ -100,9 +100,8 @@ fn exchange(client: &mut TcpStream, buffer: &mut [u8]) {
     }
 }
 
-#[test]
-fn steady_keep_alive_traffic_allocates_nothing_per_request() {
-    let (address, running) = proxy(origin());
+fn made_by_steady_traffic(balance: &str) -> u64 {
+    let (address, running) = proxy(origin(), balance);
     let mut client = TcpStream::connect(address).unwrap();
     let mut buffer = [0; 4096];
     for _ in 0..WARM_UP {
@@ -114,6 +113,15 @@ fn steady_keep_alive_traffic_allocates_nothing_per_request() {
     }
     let made = ALLOCATIONS.load(Ordering::Relaxed) - before;
     drop(running);
-    // Timers that flush the log and sweep idle connections allocate by the clock, not by the request.
-    assert!(made < COUNTED / 10, "{made} allocations in {COUNTED} requests");
+    made
+}
+
+#[test]
+fn steady_keep_alive_traffic_allocates_nothing_per_request() {
+    // One after the other: the counter is of the whole process.
+    for balance in ["least_conn", "fair", "hash $request_uri$remote_addr balance_factor=125%"] {
+        let made = made_by_steady_traffic(balance);
+        // Timers that flush the log and sweep idle connections allocate by the clock, not by the request.
+        assert!(made < COUNTED / 10, "{balance}: {made} allocations in {COUNTED} requests");
+    }
 }

@@ -9,6 +9,7 @@ mod balancing;
 mod framing;
 mod headers;
 mod interim;
+mod keys;
 mod leaving;
 mod origin;
 mod origin_faults;
