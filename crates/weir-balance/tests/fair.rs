@@ -127,11 +127,9 @@ impl Model {
     fn score(&self, index: usize, now_us: u64) -> u64 {
         let age = self.requests - self.chosen_at[index];
         let score = self.in_flight[index] * (1 << 20) + (1 << 20) - 1 - age;
-        let left = if self.errors == 0 {
-            self.turns[index]
-        } else {
-            self.turns[index] * (self.errors - self.fails(index, now_us)) / self.errors
-        };
+        let sound = self.errors.saturating_sub(self.fails(index, now_us));
+        let left = (self.turns[index] * sound).checked_div(self.errors);
+        let left = left.unwrap_or(self.turns[index]);
         match self.settings.weight_mode {
             WeightMode::Default if left > 0 => score / left,
             _ => score,
@@ -207,12 +205,16 @@ fn run(settings: FairSettings, errors: u32, weights: &[u32], steps: &[Step]) {
                     _ => None,
                 };
                 let mut tried = Tried::new();
-                failed.into_iter().for_each(|index| tried.insert(index));
+                if let Some(index) = failed {
+                    tried.insert(index);
+                }
                 model.requests += u64::from(failed.is_none());
                 let expected = model.choose(failed, now_us);
                 let picked = pick(&pool, now_us, 0, &tried);
                 assert_eq!(picked.as_ref().ok().map(Slot::index), expected);
-                expected.into_iter().for_each(|index| model.take(index));
+                if let Some(index) = expected {
+                    model.take(index);
+                }
                 slots.extend(picked);
             }
             Step::Leave(at) if !slots.is_empty() => {
