@@ -6,11 +6,13 @@
 
 mod balancer;
 mod cycle;
+mod health;
 mod kind;
 mod passive;
 mod state;
 
 pub use balancer::{Balancer, Member, NoEndpoint, Tried};
+pub use health::{Alarm, Health, HealthSettings, Outcome, Standing, Standings, Status, Verdict};
 pub use kind::{PolicyKind, UnknownPolicy};
 pub use passive::{AfterFailure, PassiveSettings};
 pub use state::{Availability, EndpointState, Slot};

@@ -1,0 +1,233 @@
+//! What probes find out about an endpoint: from results to verdicts, and when the next probe is due. It probes nothing and reads
+//! no clock: results, times and randomness are arguments. What traffic finds out is in `passive.rs` and `stall.rs`.
+
+use crate::Availability;
+
+/// When probes of an endpoint go out, and how many results turn the verdict.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HealthSettings {
+    /// Passed probes in a row that bring an endpoint back, from 1.
+    pub rise: u32,
+    /// Failed probes in a row that take an endpoint out, from 1.
+    pub fall: u32,
+    /// From the start of one probe to the start of the next, µs.
+    pub interval_us: u64,
+    /// The same while the latest results contradict the verdict.
+    pub fast_us: u64,
+    /// The same while the endpoint is down and nothing says otherwise.
+    pub down_us: u64,
+    /// By how much of the interval each wait is drawn shorter or longer, percent, at most 50.
+    pub spread_percent: u8,
+}
+
+/// What probes say of an endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// It may take exchanges.
+    Up,
+    /// It may not.
+    Down,
+}
+
+/// What one probe found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The endpoint answered as expected.
+    Passed,
+    /// It did not.
+    Failed,
+}
+
+/// What a result led to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It confirms what is held.
+    Confirmed,
+    /// It contradicts what is held: `seen` of the `needed` results that would turn it.
+    Wavering {
+        /// Such results in a row, from 1.
+        seen: u32,
+        /// How many turn the verdict.
+        needed: u32,
+    },
+    /// The verdict turned to `to`, having been the other for `lasted_us`.
+    Turned {
+        /// What holds from now on.
+        to: Status,
+        /// How long the opposite held, µs.
+        lasted_us: u64,
+    },
+}
+
+/// The health of one endpoint, as HAProxy has it: up until proven otherwise, and at the start one failed probe is proof enough,
+/// because nothing is known yet that speaks for the endpoint.
+///
+/// ```text
+///          first result: failed
+///       ┌──────────────────────────┐
+///       │  `fall` failed in a row  ▼
+/// ─────▶ Up ────────────────────▶ Down
+///       ▲   `rise` passed in a row │
+///       └──────────────────────────┘
+/// ```
+#[derive(Clone, Debug)]
+pub struct Health {
+    settings: HealthSettings,
+    status: Status,
+    /// Results in a row that contradict `status`.
+    contrary: u32,
+    /// Whether a result came in yet.
+    known: bool,
+    since_us: u64,
+}
+
+impl Health {
+    /// Up, as of `now_us`.
+    pub fn new(settings: HealthSettings, now_us: u64) -> Self {
+        Self { settings, status: Status::Up, contrary: 0, known: false, since_us: now_us }
+    }
+
+    /// What holds.
+    pub fn status(&self) -> Status {
+        self.status
+    }
+
+    /// Takes a result in.
+    pub fn take(&mut self, outcome: Outcome, now_us: u64) -> Verdict {
+        let (confirming, needed) = match self.status {
+            Status::Up => (Outcome::Passed, if self.known { self.settings.fall } else { 1 }),
+            Status::Down => (Outcome::Failed, self.settings.rise),
+        };
+        self.known = true;
+        if outcome == confirming {
+            self.contrary = 0;
+            return Verdict::Confirmed;
+        }
+        self.contrary = self.contrary.saturating_add(1);
+        if self.contrary < needed {
+            return Verdict::Wavering { seen: self.contrary, needed };
+        }
+        self.contrary = 0;
+        self.status = match self.status {
+            Status::Up => Status::Down,
+            Status::Down => Status::Up,
+        };
+        let lasted_us = now_us.saturating_sub(self.since_us);
+        self.since_us = now_us;
+        Verdict::Turned { to: self.status, lasted_us }
+    }
+
+    /// When the first probe of endpoint number `position` of the `count` that are probed is due: they are spread evenly over the interval in
+    /// their order, each somewhat later by chance, none past the next one's turn. `random` has 64 random bits.
+    pub fn first_probe_us(&self, now_us: u64, (position, count): (u64, u64), random: u64) -> u64 {
+        let interval = u128::from(self.settings.interval_us);
+        let count = u128::from(count.max(1));
+        let turn = interval * u128::from(position) / count;
+        let room = interval / count * u128::from(self.spread()) / 100;
+        let later = turn.saturating_add(drawn(room, random));
+        now_us.saturating_add(u64::try_from(later).unwrap_or(u64::MAX))
+    }
+
+    /// When the probe after the one begun at `began_us` is due, seen from `now_us`: one wait after the beginning, drawn by `random` (64 random
+    /// bits) around the interval that holds now, but never in the past. However far the clock jumped, it is at most one wait from now.
+    pub fn next_probe_us(&self, began_us: u64, now_us: u64, random: u64) -> u64 {
+        let interval = self.interval_us();
+        let room = u128::from(interval) * u128::from(self.spread()) / 100;
+        let wait = u128::from(interval) - room + drawn(room * 2, random);
+        let wait = u64::try_from(wait).unwrap_or(u64::MAX);
+        began_us.min(now_us).saturating_add(wait).max(now_us)
+    }
+
+    fn interval_us(&self) -> u64 {
+        match (self.contrary, self.status) {
+            (0, Status::Up) => self.settings.interval_us,
+            (0, Status::Down) => self.settings.down_us,
+            _ => self.settings.fast_us,
+        }
+    }
+
+    fn spread(&self) -> u8 {
+        self.settings.spread_percent.min(50)
+    }
+}
+
+/// A number of 0 to `room`, as `random` says.
+fn drawn(room: u128, random: u64) -> u128 {
+    (room * u128::from(random)) >> 64
+}
+
+/// What is known of the endpoints of a pool apart from its traffic, and which of them may be picked by that: an endpoint has to have an address
+/// and to be up. When too few are up, the probes are rather wrong than right, and what they say does not count (the panic threshold).
+#[derive(Clone, Debug)]
+pub struct Standings {
+    members: Vec<Standing>,
+    panic_percent: u8,
+}
+
+/// What is known of one endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// Whether it has an address.
+    pub resolved: bool,
+    /// What probes say; up where none are sent.
+    pub status: Status,
+    /// Whether it is a backup.
+    pub backup: bool,
+}
+
+/// How a pool stands as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Alarm {
+    /// What probes say counts.
+    Calm,
+    /// Too few are up: what probes say does not count.
+    Panic,
+}
+
+impl Standings {
+    /// Standings of a pool's endpoints, in their order. With fewer than `panic_percent` of the ordinary endpoints up and no
+    /// backup up, probes do not count; 0 is never.
+    pub fn new(members: Vec<Standing>, panic_percent: u8) -> Self {
+        Self { members, panic_percent }
+    }
+
+    /// What is known of endpoint `index`, to be changed.
+    pub fn member(&mut self, index: usize) -> Option<&mut Standing> {
+        self.members.get_mut(index)
+    }
+
+    /// Endpoints that have an address and are up, and all.
+    pub fn up(&self) -> (usize, usize) {
+        let up = self.members.iter().filter(|member| is_up(member)).count();
+        (up, self.members.len())
+    }
+
+    /// Whether probes count. Endpoints without an address are not up; a pool in which none has one is not in panic, because that
+    /// would help nobody.
+    pub fn alarm(&self) -> Alarm {
+        let ordinary = || self.members.iter().filter(|member| !member.backup);
+        let up = ordinary().filter(|member| is_up(member)).count();
+        let backup_up = self.members.iter().any(|member| member.backup && is_up(member));
+        if !backup_up && up * 100 < ordinary().count() * usize::from(self.panic_percent) {
+            Alarm::Panic
+        } else {
+            Alarm::Calm
+        }
+    }
+
+    /// Which endpoints may be picked, in their order.
+    pub fn availabilities(&self) -> impl Iterator<Item = Availability> + '_ {
+        let panic = self.alarm() == Alarm::Panic;
+        self.members.iter().map(move |member| {
+            if member.resolved && (panic || member.status == Status::Up) {
+                Availability::Available
+            } else {
+                Availability::Unavailable
+            }
+        })
+    }
+}
+
+fn is_up(member: &Standing) -> bool {
+    member.resolved && member.status == Status::Up
+}
