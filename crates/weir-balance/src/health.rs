@@ -184,6 +184,12 @@ pub enum Alarm {
     Panic,
 }
 
+impl Standing {
+    fn is_up(self) -> bool {
+        self.resolved && self.status == Status::Up
+    }
+}
+
 impl Standings {
     /// Standings of a pool's endpoints, in their order. With fewer than `panic_percent` of the ordinary endpoints up and no
     /// backup up, probes do not count; 0 is never.
@@ -198,7 +204,7 @@ impl Standings {
 
     /// Endpoints that have an address and are up, and all.
     pub fn up(&self) -> (usize, usize) {
-        let up = self.members.iter().filter(|member| is_up(member)).count();
+        let up = self.members.iter().filter(|member| member.is_up()).count();
         (up, self.members.len())
     }
 
@@ -206,8 +212,8 @@ impl Standings {
     /// would help nobody.
     pub fn alarm(&self) -> Alarm {
         let ordinary = || self.members.iter().filter(|member| !member.backup);
-        let up = ordinary().filter(|member| is_up(member)).count();
-        let backup_up = self.members.iter().any(|member| member.backup && is_up(member));
+        let up = ordinary().filter(|member| member.is_up()).count();
+        let backup_up = self.members.iter().any(|member| member.backup && member.is_up());
         if !backup_up && up * 100 < ordinary().count() * usize::from(self.panic_percent) {
             Alarm::Panic
         } else {
@@ -226,8 +232,4 @@ impl Standings {
             }
         })
     }
-}
-
-fn is_up(member: &Standing) -> bool {
-    member.resolved && member.status == Status::Up
 }
