@@ -6,13 +6,9 @@
 
 mod balancer;
 mod cycle;
-mod health;
+mod probe;
 mod kind;
 mod passive;
 mod state;
 
 pub use balancer::{Balancer, Member, NoEndpoint, Tried};
-pub use health::{Alarm, Health, HealthSettings, Outcome, Standing, Standings, Status, Verdict};
-pub use kind::{PolicyKind, UnknownPolicy};
-pub use passive::{AfterFailure, PassiveSettings};
-pub use state::{Availability, EndpointState, Slot};

@@ -1,11 +1,11 @@
 //! What probes find out about an endpoint: from results to verdicts, and when the next probe is due. It probes nothing and reads
 //! no clock: results, times and randomness are arguments. What traffic finds out is in `passive.rs` and `stall.rs`.
 
-use crate::Availability;
+use crate::Health;
 
 /// When probes of an endpoint go out, and how many results turn the verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HealthSettings {
+pub struct ProbeSettings {
     /// Passed probes in a row that bring an endpoint back, from 1.
     pub rise: u32,
     /// Failed probes in a row that take an endpoint out, from 1.
@@ -20,18 +20,9 @@ pub struct HealthSettings {
     pub spread_percent: u8,
 }
 
-/// What probes say of an endpoint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Status {
-    /// It may take exchanges.
-    Up,
-    /// It may not.
-    Down,
-}
-
 /// What one probe found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum ProbeOutcome {
     /// The endpoint answered as expected.
     Passed,
     /// It did not.
@@ -40,7 +31,7 @@ pub enum Outcome {
 
 /// What a result led to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum ProbeVerdict {
     /// It confirms what is held.
     Confirmed,
     /// It contradicts what is held: `seen` of the `needed` results that would turn it.
@@ -53,13 +44,13 @@ pub enum Verdict {
     /// The verdict turned to `to`, having been the other for `lasted_us`.
     Turned {
         /// What holds from now on.
-        to: Status,
+        to: Health,
         /// How long the opposite held, µs.
         lasted_us: u64,
     },
 }
 
-/// The health of one endpoint, as HAProxy has it: up until proven otherwise, and at the start one failed probe is proof enough,
+/// What the probes of one endpoint found so far, read as HAProxy reads it: up until proven otherwise, and at the start one failed probe is proof enough,
 /// because nothing is known yet that speaks for the endpoint.
 ///
 /// ```text
@@ -71,50 +62,50 @@ pub enum Verdict {
 ///       └──────────────────────────┘
 /// ```
 #[derive(Clone, Debug)]
-pub struct Health {
-    settings: HealthSettings,
-    status: Status,
-    /// Results in a row that contradict `status`.
+pub struct ProbeHistory {
+    settings: ProbeSettings,
+    health: Health,
+    /// Results in a row that contradict `health`.
     contrary: u32,
     /// Whether a result came in yet.
     known: bool,
     since_us: u64,
 }
 
-impl Health {
+impl ProbeHistory {
     /// Up, as of `now_us`.
-    pub fn new(settings: HealthSettings, now_us: u64) -> Self {
-        Self { settings, status: Status::Up, contrary: 0, known: false, since_us: now_us }
+    pub fn new(settings: ProbeSettings, now_us: u64) -> Self {
+        Self { settings, health: Health::Healthy, contrary: 0, known: false, since_us: now_us }
     }
 
     /// What holds.
-    pub fn status(&self) -> Status {
-        self.status
+    pub fn health(&self) -> Health {
+        self.health
     }
 
     /// Takes a result in.
-    pub fn take(&mut self, outcome: Outcome, now_us: u64) -> Verdict {
-        let (confirming, needed) = match self.status {
-            Status::Up => (Outcome::Passed, if self.known { self.settings.fall } else { 1 }),
-            Status::Down => (Outcome::Failed, self.settings.rise),
+    pub fn take(&mut self, outcome: ProbeOutcome, now_us: u64) -> ProbeVerdict {
+        let (confirming, needed) = match self.health {
+            Health::Healthy => (ProbeOutcome::Passed, if self.known { self.settings.fall } else { 1 }),
+            Health::Unhealthy => (ProbeOutcome::Failed, self.settings.rise),
         };
         self.known = true;
         if outcome == confirming {
             self.contrary = 0;
-            return Verdict::Confirmed;
+            return ProbeVerdict::Confirmed;
         }
         self.contrary = self.contrary.saturating_add(1);
         if self.contrary < needed {
-            return Verdict::Wavering { seen: self.contrary, needed };
+            return ProbeVerdict::Wavering { seen: self.contrary, needed };
         }
         self.contrary = 0;
-        self.status = match self.status {
-            Status::Up => Status::Down,
-            Status::Down => Status::Up,
+        self.health = match self.health {
+            Health::Healthy => Health::Unhealthy,
+            Health::Unhealthy => Health::Healthy,
         };
         let lasted_us = now_us.saturating_sub(self.since_us);
         self.since_us = now_us;
-        Verdict::Turned { to: self.status, lasted_us }
+        ProbeVerdict::Turned { to: self.health, lasted_us }
     }
 
     /// When the first probe of endpoint number `position` of the `count` that are probed is due: they are spread evenly over the interval in
@@ -139,9 +130,9 @@ impl Health {
     }
 
     fn interval_us(&self) -> u64 {
-        match (self.contrary, self.status) {
-            (0, Status::Up) => self.settings.interval_us,
-            (0, Status::Down) => self.settings.down_us,
+        match (self.contrary, self.health) {
+            (0, Health::Healthy) => self.settings.interval_us,
+            (0, Health::Unhealthy) => self.settings.down_us,
             _ => self.settings.fast_us,
         }
     }
@@ -154,82 +145,4 @@ impl Health {
 /// A number of 0 to `room`, as `random` says.
 fn drawn(room: u128, random: u64) -> u128 {
     (room * u128::from(random)) >> 64
-}
-
-/// What is known of the endpoints of a pool apart from its traffic, and which of them may be picked by that: an endpoint has to have an address
-/// and to be up. When too few are up, the probes are rather wrong than right, and what they say does not count (the panic threshold).
-#[derive(Clone, Debug)]
-pub struct Standings {
-    members: Vec<Standing>,
-    panic_percent: u8,
-}
-
-/// What is known of one endpoint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing {
-    /// Whether it has an address.
-    pub resolved: bool,
-    /// What probes say; up where none are sent.
-    pub status: Status,
-    /// Whether it is a backup.
-    pub backup: bool,
-}
-
-/// How a pool stands as a whole.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Alarm {
-    /// What probes say counts.
-    Calm,
-    /// Too few are up: what probes say does not count.
-    Panic,
-}
-
-impl Standing {
-    fn is_up(self) -> bool {
-        self.resolved && self.status == Status::Up
-    }
-}
-
-impl Standings {
-    /// Standings of a pool's endpoints, in their order. With fewer than `panic_percent` of the ordinary endpoints up and no
-    /// backup up, probes do not count; 0 is never.
-    pub fn new(members: Vec<Standing>, panic_percent: u8) -> Self {
-        Self { members, panic_percent }
-    }
-
-    /// What is known of endpoint `index`, to be changed.
-    pub fn member(&mut self, index: usize) -> Option<&mut Standing> {
-        self.members.get_mut(index)
-    }
-
-    /// Endpoints that have an address and are up, and all.
-    pub fn up(&self) -> (usize, usize) {
-        let up = self.members.iter().filter(|member| member.is_up()).count();
-        (up, self.members.len())
-    }
-
-    /// Whether probes count. Endpoints without an address are not up; a pool in which none has one is not in panic, because that
-    /// would help nobody.
-    pub fn alarm(&self) -> Alarm {
-        let ordinary = || self.members.iter().filter(|member| !member.backup);
-        let up = ordinary().filter(|member| member.is_up()).count();
-        let backup_up = self.members.iter().any(|member| member.backup && member.is_up());
-        if !backup_up && up * 100 < ordinary().count() * usize::from(self.panic_percent) {
-            Alarm::Panic
-        } else {
-            Alarm::Calm
-        }
-    }
-
-    /// Which endpoints may be picked, in their order.
-    pub fn availabilities(&self) -> impl Iterator<Item = Availability> + '_ {
-        let panic = self.alarm() == Alarm::Panic;
-        self.members.iter().map(move |member| {
-            if member.resolved && (panic || member.status == Status::Up) {
-                Availability::Available
-            } else {
-                Availability::Unavailable
-            }
-        })
-    }
 }
