@@ -86,7 +86,9 @@ impl ProbeHistory {
     /// Takes a result in.
     pub fn take(&mut self, outcome: ProbeOutcome, now_us: u64) -> ProbeVerdict {
         let (confirming, needed) = match self.health {
-            Health::Healthy => (ProbeOutcome::Passed, if self.known { self.settings.fall } else { 1 }),
+            Health::Healthy => {
+                (ProbeOutcome::Passed, if self.known { self.settings.fall } else { 1 })
+            }
             Health::Unhealthy => (ProbeOutcome::Failed, self.settings.rise),
         };
         self.known = true;

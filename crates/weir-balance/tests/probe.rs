@@ -57,7 +57,9 @@ fn a_change_says_how_long_the_state_before_lasted() {
 fn the_wait_follows_the_state() {
     let mut history = ProbeHistory::new(SETTINGS, 0);
     let mut waits = Vec::new();
-    for outcome in [ProbeOutcome::Passed, ProbeOutcome::Failed, ProbeOutcome::Failed, ProbeOutcome::Failed] {
+    for outcome in
+        [ProbeOutcome::Passed, ProbeOutcome::Failed, ProbeOutcome::Failed, ProbeOutcome::Failed]
+    {
         history.take(outcome, 0);
         waits.push(history.next_probe_us(0, 0, 0));
     }

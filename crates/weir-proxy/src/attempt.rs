@@ -4,7 +4,7 @@
 use std::task::Poll;
 
 use tokio::time::Instant;
-use weir_balance::{NoEndpoint, Tried};
+use weir_balance::{Arrival, Rejection, Request, Tried};
 use weir_stats::{Cause, Micros};
 use weir_wire::{Framing, Version};
 
@@ -178,12 +178,16 @@ impl Search<'_> {
     fn pick<N: Net>(&self, scope: Scope<'_, N>) -> Result<weir_balance::Slot, Ended> {
         let now = scope.worker.balance_clock(self.began);
         let random = scope.worker.random.borrow_mut().u64(..);
-        self.pool.balancer.pick(now, random, &self.tried).map_err(|none| match none {
+        match self.pool.balancer.arrive(&Request::new(now, random, &self.tried)) {
+            Arrival::Dispatched(slot) => Ok(slot),
             // When others were tried before, what happened there says more than that none is left.
-            _ if self.last != Cause::NoEndpoint => self.last.into(),
-            NoEndpoint::Full => Cause::PoolFull.into(),
-            NoEndpoint::Unavailable => Cause::NoEndpoint.into(),
-        })
+            Arrival::Rejected(_) if self.last != Cause::NoEndpoint => Err(self.last.into()),
+            Arrival::Rejected(Rejection::Unavailable) => Err(Cause::NoEndpoint.into()),
+            // Pools are made without a queue yet.
+            Arrival::Rejected(Rejection::Full | Rejection::QueueFull) | Arrival::Queued(_) => {
+                Err(Cause::PoolFull.into())
+            }
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
 use arc_swap::ArcSwapOption;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
-use weir_balance::{Availability, Balancer, EndpointState, Member, PassiveSettings};
+use weir_balance::{Availability, Balancer, EndpointState, Member, PassiveSettings, Settings};
 use weir_config::Config;
 use weir_config::model::{self, EndpointAddress};
 use weir_files::Root;
@@ -98,13 +98,14 @@ impl Compiler<'_> {
             eject_us: pool.passive.eject.as_micros() as u64,
             max_ejected_percent: pool.passive.max_ejected_percent,
         };
+        let settings = Settings { passive, ..Settings::new(pool.policy) };
         let members = pool.endpoints.iter().map(member).collect();
         let tls = pool.tls.as_ref().map(|tls| self.client_tls(tls)).transpose()?;
         let endpoints =
             pool.endpoints.iter().map(|endpoint| upstream_endpoint(endpoint, pool.tls.as_ref()));
         Ok(Arc::new(UpstreamPool {
             name: pool.name.as_str().into(),
-            balancer: Balancer::new(pool.policy, members, passive),
+            balancer: Balancer::new(settings, members),
             endpoints: endpoints.collect::<Result<Vec<_>, _>>()?,
             keepalive: pool.keepalive.clone(),
             timeouts: pool.timeouts.clone(),
@@ -203,16 +204,16 @@ fn open_root(files: &model::Files) -> Result<Arc<Root>, String> {
 }
 
 fn member(endpoint: &model::Endpoint) -> Member {
-    let state = EndpointState::default();
-    if matches!(endpoint.address, EndpointAddress::Name(..)) {
+    let availability = match endpoint.address {
         // Until the resolver has an answer.
-        state.set_availability(Availability::Unavailable);
-    }
+        EndpointAddress::Name(..) => Availability::Unavailable,
+        EndpointAddress::Socket(_) | EndpointAddress::Unix(_) => Availability::Available,
+    };
     Member {
         weight: endpoint.weight,
         max_conn: endpoint.max_conn,
-        backup: endpoint.backup,
-        state: Arc::new(state),
+        tier: u8::from(endpoint.backup),
+        state: Arc::new(EndpointState::new(availability)),
     }
 }
 
@@ -265,14 +266,11 @@ impl Shared {
     /// Tells where an endpoint whose name was looked up is, or that it is nowhere yet.
     pub fn resolved(&self, pool: usize, endpoint: usize, address: Option<std::net::SocketAddr>) {
         let Some(pool) = self.pools.get(pool) else { return };
-        let (Some(place), Some(state)) =
-            (pool.endpoints.get(endpoint), pool.balancer.endpoint(endpoint))
-        else {
-            return;
-        };
+        let Some(place) = pool.endpoints.get(endpoint) else { return };
         let availability =
             if address.is_some() { Availability::Available } else { Availability::Unavailable };
         place.address.store(address.map(|address| Arc::new(PeerAddress::Socket(address))));
-        state.set_availability(availability);
+        let now_us = self.balance_clock(Instant::now());
+        pool.balancer.set_availability(endpoint, availability, now_us);
     }
 }

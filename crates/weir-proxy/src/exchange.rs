@@ -10,7 +10,7 @@ use tokio::io::AsyncRead;
 use tokio::time::Instant;
 use weir_balance::Slot;
 use weir_stats::{Cause, Micros, Times};
-use weir_wire::{HeadLimits, Method, RequestHead, ResponseHead};
+use weir_wire::{HeadLimits, Method, RequestHead, ResponseHead, Version};
 
 use crate::alarm::{Elapsed, before};
 use crate::attempt;
@@ -260,7 +260,7 @@ pub(crate) async fn run<N: Net>(
             if cause == Cause::ClientGone && facts.status == 0 {
                 facts.status = 499;
             }
-            Next::Close
+            after_break(work.request.version, cause)
         }
         Err(Ended::Silent) => return Next::Close,
     };
@@ -271,6 +271,16 @@ pub(crate) async fn run<N: Net>(
         work.input.consume(work.request.head_bytes + facts.body_in_input);
     }
     next
+}
+
+/// How to close after an exchange that broke off. With bytes of the client's unread, closing at once resets the connection, and
+/// earlier responses still on their way would be lost. The framing tells a client of HTTP/1.1 that this one is short.
+fn after_break(version: Version, cause: Cause) -> Next {
+    match (version, cause) {
+        (_, Cause::ClientGone | Cause::ClientSendTimeout | Cause::Shutdown)
+        | (Version::Http10, _) => Next::Close,
+        (Version::Http11, _) => Next::Linger,
+    }
 }
 
 async fn serve<'a, N: Net>(

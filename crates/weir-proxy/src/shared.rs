@@ -57,6 +57,11 @@ impl Shared {
     pub fn open_connections(&self) -> usize {
         self.loads.iter().map(|load| load.open.load(Ordering::Relaxed)).sum()
     }
+
+    /// An instant on the clock of the balancers, in microseconds since the process started.
+    pub fn balance_clock(&self, now: Instant) -> u64 {
+        now.saturating_duration_since(self.epoch).as_micros() as u64
+    }
 }
 
 /// An access log's format and where its batches go.

@@ -20,7 +20,7 @@ pub struct UpstreamPool {
     /// Its name.
     pub name: Arc<str>,
     /// Who is picked, and how many exchanges each endpoint has.
-    pub balancer: Balancer,
+    pub balancer: Arc<Balancer>,
     /// Its endpoints, in the balancer's order.
     pub endpoints: Vec<UpstreamEndpoint>,
     /// Limits on idle connections.

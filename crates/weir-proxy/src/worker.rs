@@ -187,7 +187,7 @@ impl<N: Net> Worker<N> {
 
     /// Microseconds since the process started, the balancer's clock.
     pub(crate) fn balance_clock(&self, now: Instant) -> u64 {
-        now.saturating_duration_since(self.shared.epoch).as_micros() as u64
+        self.shared.balance_clock(now)
     }
 
     /// The `Date` header's value at `now`.

@@ -186,3 +186,37 @@ async fn one_chunk(net: SimNet, origin: SimListener) {
     stream.write_all(answer.as_bytes()).await.unwrap();
     let _ = stream.read(&mut [0]).await;
 }
+
+/// Seed 9016: a response that broke off closed the connection at once, and with requests unread the reset took along the
+/// whole response before it.
+#[test]
+fn a_response_that_breaks_off_spares_the_one_before_it() {
+    for seed in 0..20 {
+        run(async {
+            let slow = LinkFaults { latency_ms: 10..=10, ..LinkFaults::default() };
+            let stage = stage(seed, slow, |_| {});
+            let mut client = stage.client().await;
+            spawn_local(whole_then_short(stage.net.clone(), stage.origin));
+            let request = b"GET /a HTTP/1.1\r\nHost: h\r\n\r\n";
+            client.write_all(&request.repeat(1000)).await.unwrap();
+            let mut answers = Vec::new();
+            let end = timeout(Duration::from_secs(30), client.read_to_end(&mut answers)).await;
+            let answers = String::from_utf8(answers).unwrap();
+            let answers: Vec<&str> = answers.split_inclusive("HTTP/1.1 ").skip(1).collect();
+            assert_eq!(answers.len(), 2, "seed {seed}: {answers:?}");
+            assert!(answers[0].contains("whole"), "seed {seed}: {answers:?}");
+            assert!(answers[1].ends_with("sho"), "seed {seed}: {answers:?}");
+            assert!(matches!(end, Ok(Ok(_))), "seed {seed}: {end:?}");
+        });
+    }
+}
+
+/// Answers the first request and breaks off in the answer to the second.
+async fn whole_then_short(net: SimNet, origin: SimListener) {
+    let (mut stream, _) = net.accept_stream(&origin).await.unwrap();
+    for answer in ["whole", "sho"] {
+        read_head(&mut stream).await;
+        let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n{answer}");
+        stream.write_all(answer.as_bytes()).await.unwrap();
+    }
+}

@@ -1,0 +1,1 @@
+//! `weir sim`: the balancer's own code in virtual time.

@@ -1,0 +1,91 @@
+//! Times and sizes as people type them on a laboratory's command line: fractions are allowed, and a size may be a bare
+//! number of bytes.
+
+/// Units of time from small to large, each in nanoseconds.
+const TIMES: [(&str, f64); 6] =
+    [("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9), ("m", 60e9), ("h", 3600e9)];
+/// Units of size, each in bytes.
+const SIZES: [(&str, u64); 5] = [("", 1), ("b", 1), ("k", 1 << 10), ("m", 1 << 20), ("g", 1 << 30)];
+/// No time is longer: 2^53 ns (104 days) is the last one of which every nanosecond is a number.
+const MAX_TIME_NS: f64 = 9_007_199_254_740_992.0;
+
+/// A time in nanoseconds: `250us`, `20ms`, `1.5s`, `2m`, `1h`.
+///
+/// # Errors
+/// One sentence that says what is wrong with `text`.
+pub fn time_ns(text: &str) -> Result<u64, String> {
+    let (number, unit) = split(text);
+    let Some(value) = number.parse::<f64>().ok().filter(|value| value.is_finite()) else {
+        return Err(format!(
+            "`{text}` is not a time: write a number and a unit, as in `250us`, `20ms`, `1.5s`"
+        ));
+    };
+    if unit.is_empty() {
+        return Err(format!("a time needs a unit: did you mean `{text}ms`?"));
+    }
+    let Some((_, nanoseconds)) = TIMES.iter().find(|(name, _)| *name == unit) else {
+        return Err(format!(
+            "`{unit}` is not a unit of time: use `ns`, `us`, `ms`, `s`, `m` or `h`"
+        ));
+    };
+    let time = (value * nanoseconds).round();
+    if time > MAX_TIME_NS { Err(format!("`{text}` is too long")) } else { Ok(time as u64) }
+}
+
+/// A size in bytes: `100`, `1k`, `8m`; 1k is 1024 bytes.
+///
+/// # Errors
+/// One sentence that says what is wrong with `text`.
+pub fn size_bytes(text: &str) -> Result<u64, String> {
+    let (number, unit) = split(text);
+    let lower = unit.to_ascii_lowercase();
+    let factor = SIZES.iter().find(|(name, _)| *name == lower);
+    let (Ok(value), Some((_, factor))) = (number.parse::<u64>(), factor) else {
+        return Err(format!(
+            "`{text}` is not a size: write whole bytes or a unit, as in `100`, `1k`, `8m`"
+        ));
+    };
+    value.checked_mul(*factor).ok_or_else(|| format!("`{text}` is too large"))
+}
+
+/// The number at the start, and what follows it.
+fn split(text: &str) -> (&str, &str) {
+    let end = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.');
+    text.split_at(end.unwrap_or(text.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{size_bytes, time_ns};
+
+    #[test]
+    fn times_need_a_unit_and_may_be_fractions() {
+        let check = |text, expected| assert_eq!(time_ns(text).ok(), expected, "{text}");
+        check("20ms", Some(20_000_000));
+        check("1.5s", Some(1_500_000_000));
+        check("250us", Some(250_000));
+        check("0ms", Some(0));
+        check("2h", Some(7_200_000_000_000));
+        check("7ns", Some(7));
+        for wrong in
+            ["", "20", "ms", "20 ms", "-1s", "1.2.3s", "1e3s", "20MS", "999999999h", "NaNs"]
+        {
+            check(wrong, None);
+        }
+        assert_eq!(time_ns("20").unwrap_err(), "a time needs a unit: did you mean `20ms`?");
+    }
+
+    #[test]
+    fn sizes_are_whole_bytes_in_units_of_1024() {
+        let check = |text, expected| assert_eq!(size_bytes(text).ok(), expected, "{text}");
+        check("0", Some(0));
+        check("1000", Some(1000));
+        check("1k", Some(1024));
+        check("2M", Some(2 << 20));
+        check("3b", Some(3));
+        for wrong in ["", "k", "1.5k", "1kb", "-1", "99999999999999999999", "18446744073709551615k"]
+        {
+            check(wrong, None);
+        }
+    }
+}
