@@ -98,7 +98,8 @@ impl Compiler<'_> {
             eject_us: pool.passive.eject.as_micros() as u64,
             max_ejected_percent: pool.passive.max_ejected_percent,
         };
-        let settings = Settings { passive, ..Settings::new(pool.policy) };
+        let panic_percent = pool.check.as_ref().map_or(0, |check| check.panic_percent);
+        let settings = Settings { passive, panic_percent, ..Settings::new(pool.policy) };
         let members = pool.endpoints.iter().map(member).collect();
         let tls = pool.tls.as_ref().map(|tls| self.client_tls(tls)).transpose()?;
         let endpoints =
