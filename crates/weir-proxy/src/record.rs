@@ -44,7 +44,7 @@ pub(crate) fn with_entry<N: Net, R>(
     let captures = route.filter(|_| facts.has_head).and_then(|route| route.captures(&request));
     let captures = captures.as_ref().map(Captures::groups).unwrap_or_default();
     let entry = Entry {
-        started: scope.worker.wall(facts.first_byte),
+        started: facts.started,
         times: facts.times,
         cause: facts.cause,
         status: facts.status,
@@ -69,7 +69,7 @@ pub(crate) fn with_entry<N: Net, R>(
         attempts: facts.attempts,
         reused: facts.reused,
         queue_position: 0,
-        request_id: facts.request_id.as_str(),
+        request_id: facts.request_id.as_bytes(),
         tls: tls_facts(connection),
         concurrency: Concurrency::default(),
         worker: scope.worker.number,
