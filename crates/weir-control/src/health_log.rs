@@ -1,7 +1,7 @@
 //! What happened to the health of endpoints (row H-15): each change is said once on standard error and kept in a bounded list for
 //! whoever asks later. It decides nothing.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -38,19 +38,25 @@ impl HealthState {
     }
 }
 
+/// Whether a pool ignores its probes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Panic {
+    /// From now on.
+    Begins,
+    /// No longer.
+    Ends,
+}
+
 /// A change, as whoever saw it tells it.
 #[derive(Clone, Debug)]
 pub(crate) struct Change {
     pub(crate) pool: usize,
     pub(crate) endpoint: usize,
-    pub(crate) from: HealthState,
     pub(crate) to: HealthState,
     /// One clause.
     pub(crate) reason: String,
     /// How the reply began; empty when there was none.
     pub(crate) excerpt: String,
-    /// How long it was `from`.
-    pub(crate) lasted: Duration,
 }
 
 /// A change that was noted.
@@ -114,6 +120,7 @@ impl fmt::Display for Span {
 
 /// The changes of this process.
 pub struct HealthLog {
+    start: Instant,
     kept: Mutex<Kept>,
     say: fn(&str),
 }
@@ -122,12 +129,14 @@ pub struct HealthLog {
 struct Kept {
     events: VecDeque<HealthEvent>,
     count: u64,
+    /// By pool and endpoint, what it is and since when; those missing are up since the start.
+    states: HashMap<(usize, usize), (HealthState, Instant)>,
 }
 
 impl HealthLog {
     /// An empty log that tells `say` of each change.
     pub fn new(say: fn(&str)) -> Self {
-        Self { kept: Mutex::default(), say }
+        Self { start: Instant::now(), kept: Mutex::default(), say }
     }
 
     /// Changes after number `after`, the oldest first, as far as they are kept.
@@ -136,10 +145,19 @@ impl HealthLog {
         kept.events.iter().filter(|event| event.number > after).cloned().collect()
     }
 
-    /// Notes a change that has taken effect.
+    /// What an endpoint was last noted to be.
+    pub(crate) fn state(&self, place: (usize, usize)) -> HealthState {
+        self.turn(place, None).0
+    }
+
+    /// Notes a change that has taken effect; nothing when the endpoint was noted to be that already.
     pub(crate) fn change(&self, shared: &Shared, change: Change) {
         let Some(pool) = shared.pools.get(change.pool) else { return };
         let Some(endpoint) = pool.endpoints.get(change.endpoint) else { return };
+        let (from, lasted) = self.turn((change.pool, change.endpoint), Some(change.to));
+        if from == change.to {
+            return;
+        }
         let now_us = shared.balance_clock(Instant::now());
         let states = (0..pool.balancer.len()).filter_map(|index| pool.balancer.endpoint(index));
         let up = states.filter(|state| {
@@ -153,13 +171,36 @@ impl HealthLog {
             at: SystemTime::now(),
             pool: pool.name.clone(),
             endpoint: endpoint.name.clone(),
-            from: change.from,
+            from,
             to: change.to,
             reason: change.reason,
             excerpt: change.excerpt,
-            lasted: change.lasted,
+            lasted,
             left: (up.count(), pool.balancer.len()),
         });
+    }
+
+    /// Says that a pool ignores its probes from now on, or no longer.
+    pub(crate) fn panic(&self, pool: &str, panic: Panic) {
+        (self.say)(&match panic {
+            Panic::Begins => {
+                format!("health: {pool}: so few servers are up that what probes say does not count")
+            }
+            Panic::Ends => {
+                format!("health: {pool}: enough servers are up again: what probes say counts")
+            }
+        });
+    }
+
+    /// What an endpoint was and for how long; from now on it is `to`, if anything.
+    fn turn(&self, place: (usize, usize), to: Option<HealthState>) -> (HealthState, Duration) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = kept.states.get(&place).copied();
+        let (from, since) = before.unwrap_or((HealthState::Up, self.start));
+        if let Some(to) = to.filter(|to| *to != from) {
+            kept.states.insert(place, (to, Instant::now()));
+        }
+        (from, since.elapsed())
     }
 
     fn note(&self, mut event: HealthEvent) {

@@ -10,6 +10,7 @@ mod rehearse;
 pub mod resolver;
 mod server;
 mod signals;
+mod traffic;
 
 pub use rehearse::rehearse;
 pub use server::{Listening, Server};

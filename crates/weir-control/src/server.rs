@@ -30,6 +30,7 @@ use crate::open_files;
 use crate::probe;
 use crate::resolver;
 use crate::signals::{Order, Signals};
+use crate::traffic;
 
 /// How often a stop looks whether the workers have ended.
 const STOP_POLL: Duration = Duration::from_millis(5);
@@ -113,6 +114,7 @@ impl Server {
         resolve_names(config, &running, &runtime);
         let health = Arc::new(HealthLog::new(tell));
         probe::start(config, running.shared(), &health, runtime.handle());
+        runtime.spawn(traffic::listen(compiled.notices, running.shared().clone(), health.clone()));
         Ok(Self {
             running,
             listening,

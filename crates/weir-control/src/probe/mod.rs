@@ -21,7 +21,7 @@ use weir_proxy::shared::Shared;
 use self::connect::{Tls, connect};
 use self::http::HttpQuestion;
 use self::reply::{Failure, Heard};
-use crate::health_log::{Change, HealthLog, HealthState};
+use crate::health_log::{Change, HealthLog, HealthState, Panic};
 
 /// Starts probing every endpoint that a check asks for; returns how many those are.
 pub(crate) fn start(
@@ -189,25 +189,28 @@ async fn watch(target: Target, turn: (u64, u64), shared: Arc<Shared>, log: Arc<H
             let answer = target.ask(&address).await;
             let outcome = if answer.is_ok() { ProbeOutcome::Passed } else { ProbeOutcome::Failed };
             let verdict = history.take(outcome, clock());
-            if let ProbeVerdict::Turned { to, lasted_us } = verdict {
-                turned(&target, &shared, to, clock());
-                log.change(&shared, change(&target, (to, lasted_us), answer));
+            if let ProbeVerdict::Turned { to, .. } = verdict {
+                turned(&target, &shared, &log, to);
+                log.change(&shared, change(&target, to, answer));
             }
         }
         due_us = history.next_probe_us(began_us, clock(), fastrand::u64(..));
     }
 }
 
-fn turned(target: &Target, shared: &Shared, to: Health, now_us: u64) {
-    if let Some(pool) = shared.pools.get(target.pool) {
-        pool.balancer.set_health(target.endpoint, to, now_us);
+fn turned(target: &Target, shared: &Shared, log: &HealthLog, to: Health) {
+    let Some(pool) = shared.pools.get(target.pool) else { return };
+    let before = pool.balancer.is_panicking();
+    pool.balancer.set_health(target.endpoint, to, shared.balance_clock(Instant::now()));
+    if pool.balancer.is_panicking() != before {
+        log.panic(&pool.name, if before { Panic::Ends } else { Panic::Begins });
     }
 }
 
-fn change(target: &Target, (to, lasted_us): (Health, u64), answer: Result<(), Failure>) -> Change {
-    let (from, to) = match to {
-        Health::Healthy => (HealthState::Down, HealthState::Up),
-        Health::Unhealthy => (HealthState::Up, HealthState::Down),
+fn change(target: &Target, to: Health, answer: Result<(), Failure>) -> Change {
+    let to = match to {
+        Health::Healthy => HealthState::Up,
+        Health::Unhealthy => HealthState::Down,
     };
     let passed = |()| match target.settings.rise {
         1 => "the probe passed".to_owned(),
@@ -217,15 +220,7 @@ fn change(target: &Target, (to, lasted_us): (Health, u64), answer: Result<(), Fa
         Ok(reason) => (reason, String::new()),
         Err(failure) => (failure.reason, failure.excerpt),
     };
-    Change {
-        pool: target.pool,
-        endpoint: target.endpoint,
-        from,
-        to,
-        reason,
-        excerpt,
-        lasted: Duration::from_micros(lasted_us),
-    }
+    Change { pool: target.pool, endpoint: target.endpoint, to, reason, excerpt }
 }
 
 #[cfg(test)]

@@ -224,3 +224,17 @@ fn a_tls_check_verifies_as_the_pool_says() {
     let said = weir.process.said();
     assert!(!said.contains("health: good/") && !said.contains("health: web/"), "{said}");
 }
+
+#[test]
+fn the_operator_hears_of_failures_in_traffic_too() {
+    let directory = Directory::new();
+    let (refusing, good) = (Refusing::new(), Checked::new("good"));
+    let servers = [refusing.address, good.origin.address];
+    let weir = weir_with(&directory, 2, &servers, "passive errors=2 eject=300ms;");
+    assert_eq!(who_answers(&weir), ["good"]);
+    let line = told(&weir, &format!("health: app/{} up -> ejected: ", refusing.address));
+    assert!(line.contains("too many failures in traffic, the last: no connection; was up for "));
+    assert!(line.ends_with("; 1 of 2 left"), "{line}");
+    let line = told(&weir, "ejected -> up: its time out is over; was ejected for ");
+    assert!(line.ends_with("; 2 of 2 left"), "{line}");
+}
