@@ -38,7 +38,7 @@ pub(super) fn config(certificate: Option<&Certificate>) -> Result<Arc<ServerConf
         .with_no_client_auth()
         .with_single_cert(chain, key)
         .map_err(failed)?;
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    config.alpn_protocols = vec![b"http/1.1".to_vec(), b"http/1.0".to_vec()];
     // Sessions live in tickets: a store would be a lock that all workers share.
     config.ticketer = aws_lc_rs::Ticketer::new().map_err(failed)?;
     config.session_storage = Arc::new(NoServerSessionStorage {});

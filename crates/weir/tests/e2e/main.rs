@@ -11,4 +11,5 @@ mod logs;
 mod smuggling;
 mod streams;
 mod support;
+mod test_origin;
 mod tls;
