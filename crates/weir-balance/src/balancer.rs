@@ -1,27 +1,76 @@
-//! Who takes the next exchange. Every worker asks the same `Balancer`; nothing here waits or locks.
+//! A pool: its endpoints, its policy and its queue behind one type, and what may happen to it. `choose.rs` says who is
+//! picked, `floor.rs` who is next; nothing here does I/O or reads a clock.
 
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::cycle::Cycle;
-use crate::passive::{AfterFailure, PassiveSettings, Turnstile, Window};
-use crate::{EndpointState, PolicyKind, Slot};
-
-/// Rounds of choosing before a pick takes any free endpoint: a chosen one may fill up under our hands.
-const ROUNDS: usize = 4;
+use crate::choose::{Query, Tier};
+use crate::figures::{Counters, Figures};
+use crate::floor::{Answer, Books, Floor};
+use crate::passive::{AfterFailure, PassiveSettings, Window};
+use crate::regret::Regret;
+use crate::slot::Taken;
+use crate::sync::{AtomicBool, Mutex, Ordering};
+use crate::{Availability, EndpointState, Health, Order, PolicyKind, Slot, Ticket};
 
 /// An endpoint as the configuration gives it, with its live state.
 #[derive(Clone, Debug)]
 pub struct Member {
     /// Its share, from 1.
     pub weight: u32,
-    /// Most exchanges in flight at once, over all workers.
+    /// Most exchanges in flight at once, over all workers. 0 takes none.
     pub max_conn: Option<u32>,
-    /// Picked only when no other can be.
-    pub backup: bool,
+    /// Its priority: endpoints of a higher number take part only when none of a lower one may be had.
+    pub tier: u8,
     /// What is live about it; kept over reloads.
     pub state: Arc<EndpointState>,
+}
+
+/// What a pool is made with.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// How it picks.
+    pub policy: PolicyKind,
+    /// When failed connects eject.
+    pub passive: PassiveSettings,
+    /// How many may wait; `None`: nobody, and full is an answer.
+    pub queue: Option<QueueSettings>,
+    /// Below this share of endpoints of the first tier that are healthy by their probes, percent of those that the operator lets
+    /// take requests, probes are ignored, unless one of a later tier is healthy; 0 never.
+    pub panic_percent: u8,
+    /// A mistake to be made on purpose.
+    #[doc(hidden)]
+    pub fault: Fault,
+}
+
+impl Settings {
+    /// A pool that picks by `policy`, never ejects, has no queue and never panics.
+    pub fn new(policy: PolicyKind) -> Self {
+        let passive =
+            PassiveSettings { errors: 0, window_us: 0, eject_us: 0, max_ejected_percent: 100 };
+        Self { policy, passive, queue: None, panic_percent: 0, fault: Fault::None }
+    }
+}
+
+/// How many may wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueSettings {
+    /// Over the whole pool.
+    pub max: u32,
+    /// For one endpoint, of those bound to it; who comes later waits for any endpoint. `None`: only `max` counts.
+    pub max_per_endpoint: Option<u32>,
+}
+
+/// A canary: a mistake that the checkers must find, and that `weir sim` shows the cost of.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fault {
+    /// None.
+    #[default]
+    None,
+    /// The bug of 2008 (HAProxy before 1.3.15.2): a slot that is given back does not wake the pool's queue.
+    ForgetsPoolQueue,
 }
 
 /// Endpoints that this exchange was at already.
@@ -45,83 +94,100 @@ impl Tried {
     }
 }
 
-/// Why there is no endpoint.
+/// What one exchange asks with.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// Now, on the clock of all calls, µs.
+    pub now_us: u64,
+    /// 64 random bits.
+    pub random: u64,
+    /// The hashed key, for policies that take one; else 0.
+    pub key: u64,
+    /// The endpoint that affinity names: it is taken if it may be had, draining included. If it may not, any is.
+    pub bound: Option<usize>,
+    /// Where the exchange was already.
+    pub tried: &'a Tried,
+    /// The caller's number of the exchange, for [`Balancer::waiting`].
+    pub tag: u64,
+}
+
+impl<'a> Request<'a> {
+    /// A request without affinity, key and tag.
+    pub fn new(now_us: u64, random: u64, tried: &'a Tried) -> Self {
+        Self { now_us, random, key: 0, bound: None, tried, tag: 0 }
+    }
+}
+
+/// What becomes of an exchange that arrives.
+#[derive(Debug)]
+#[must_use = "dropping it gives up the slot or the place in the queue"]
+pub enum Arrival {
+    /// It goes on at once.
+    Dispatched(Slot),
+    /// It waits.
+    Queued(Ticket),
+    /// It is turned away.
+    Rejected(Rejection),
+}
+
+/// Why an exchange gets no slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NoEndpoint {
-    /// All are unavailable, ejected or tried.
+pub enum Rejection {
+    /// All endpoints are unavailable, unhealthy, ejected, taken out or tried.
     Unavailable,
-    /// Those that could be are at their `max_conn`.
+    /// As many wait as may.
+    QueueFull,
+    /// Those that could be had are at their limit, and there is no queue.
     Full,
 }
 
-/// A pool's policy over its endpoints.
+/// A pool: endpoints, policy, queue.
 #[derive(Debug)]
 pub struct Balancer {
-    policy: PolicyKind,
-    members: Box<[Member]>,
+    pub(crate) policy: PolicyKind,
+    pub(crate) members: Box<[Member]>,
+    pub(crate) tiers: Box<[Tier]>,
+    pub(crate) queue: Option<QueueSettings>,
+    pub(crate) fault: Fault,
+    pub(crate) regret: Regret,
+    pub(crate) figures: Figures,
     windows: Box<[Window]>,
     passive: PassiveSettings,
-    turnstile: Turnstile,
-    ordinary: Tier,
-    backup: Tier,
-}
-
-/// Endpoints of one rank: the ordinary ones or the backups.
-#[derive(Debug)]
-struct Tier {
-    /// Numbers in the pool, in file order.
-    indexes: Box<[usize]>,
-    cycle: Cycle,
-}
-
-impl Tier {
-    fn new(members: &[Member], backup: bool) -> Self {
-        let own = |(index, member): (usize, &Member)| {
-            (member.backup == backup).then_some((index, member.weight))
-        };
-        let (indexes, weights): (Vec<_>, Vec<_>) =
-            members.iter().enumerate().filter_map(own).unzip();
-        Self { indexes: indexes.into(), cycle: Cycle::new(&weights) }
-    }
-
-    /// Entries of the cycle that a pick may pass over before it draws instead: the usual handful of ineligible
-    /// endpoints keeps the smooth order, and one that is down with a share of a thousand does not cost a thousand steps.
-    fn max_skips(&self) -> usize {
-        self.indexes.len() * 4 + 16
-    }
-}
-
-/// An endpoint that may be picked, with its load when it was looked at.
-#[derive(Clone, Copy)]
-struct Candidate {
-    index: usize,
-    in_flight: u64,
-    weight: u64,
-}
-
-impl Candidate {
-    /// In flight for its weight, compared without dividing.
-    fn is_less_loaded_than(&self, other: &Self) -> bool {
-        self.in_flight * other.weight < other.in_flight * self.weight
-    }
-}
-
-/// What a pick is asked with.
-#[derive(Clone, Copy)]
-struct Query<'a> {
-    now_us: u64,
-    random: u64,
-    tried: &'a Tried,
+    panic_percent: u8,
+    /// Whether anybody may ever have to wait: there is a queue, and a limit was set. Never cleared again. While it is
+    /// not set, nobody takes the lock to be dispatched or to leave.
+    gated: AtomicBool,
+    /// Whether so few endpoints are healthy that probes are ignored.
+    panicking: AtomicBool,
+    books: Mutex<Books>,
 }
 
 impl Balancer {
-    /// A balancer; endpoints are known by their position in `members` from then on.
-    pub fn new(policy: PolicyKind, members: Vec<Member>, passive: PassiveSettings) -> Self {
-        let ordinary = Tier::new(&members, false);
-        let backup = Tier::new(&members, true);
-        let windows = members.iter().map(|_| Window::new(passive.errors)).collect();
-        let turnstile = Turnstile::default();
-        Self { policy, members: members.into(), windows, passive, turnstile, ordinary, backup }
+    /// A pool; endpoints are known by their position in `members` from then on. Their limits hold from now on for
+    /// everybody who has the same states.
+    pub fn new(settings: Settings, members: Vec<Member>) -> Arc<Self> {
+        for member in &members {
+            member.state.set_max_conn(member.max_conn);
+        }
+        let limited = members.iter().any(|member| member.max_conn.is_some());
+        let errors = settings.passive.errors;
+        let pool = Self {
+            policy: settings.policy,
+            tiers: Tier::all(&members),
+            queue: settings.queue,
+            fault: settings.fault,
+            regret: Regret::new(),
+            figures: Figures::new(),
+            windows: members.iter().map(|_| Window::new(errors)).collect(),
+            passive: settings.passive,
+            panic_percent: settings.panic_percent,
+            gated: AtomicBool::new(limited && settings.queue.is_some()),
+            panicking: AtomicBool::new(false),
+            books: Mutex::new(Books::new(&members)),
+            members: members.into(),
+        };
+        pool.refresh_panic();
+        Arc::new(pool)
     }
 
     /// The policy.
@@ -149,17 +215,80 @@ impl Balancer {
         self.members.iter().map(|member| u64::from(member.state.in_flight())).sum()
     }
 
-    /// Picks by the policy among the endpoints that are available, not ejected, not tried and below their limit;
-    /// among the backups when there is no other. `now_us` is on the clock of [`Balancer::connect_failed`], `random` has 64
-    /// random bits (used by `random` and `random2`, and by `round_robin` when much of the weight is out).
-    pub fn pick(&self, now_us: u64, random: u64, tried: &Tried) -> Result<Slot, NoEndpoint> {
-        let query = Query { now_us, random, tried };
-        self.pick_in(&self.ordinary, query).or_else(|ordinary| {
-            self.pick_in(&self.backup, query).map_err(|backup| match (ordinary, backup) {
-                (NoEndpoint::Unavailable, NoEndpoint::Unavailable) => NoEndpoint::Unavailable,
-                _ => NoEndpoint::Full,
-            })
-        })
+    /// Whether probes are ignored because too few endpoints are healthy.
+    pub fn is_panicking(&self) -> bool {
+        self.panicking.load(Ordering::Relaxed)
+    }
+
+    /// What was counted.
+    pub fn counters(&self) -> Counters {
+        let figures = &self.figures;
+        Counters {
+            dispatched: self.members.iter().map(|member| member.state.picks()).sum(),
+            waiting: u64::from(self.floor().books.queue.waiting()),
+            queued: figures.queued.read(),
+            longest_queue: figures.longest.read(),
+            queue_full: figures.queue_full.read(),
+            full: figures.full.read(),
+            unavailable: figures.unavailable.read(),
+            gave_up: figures.gave_up.read(),
+            cancelled: figures.cancelled.read(),
+            timed_out: figures.timed_out.read(),
+            inversions: self.regret.inversions(),
+            regret_us: self.regret.lost_us(),
+            violations: figures.violations.read(),
+        }
+    }
+
+    /// An exchange wants an endpoint. It is dispatched by the policy if one may be had and nobody waits who might
+    /// have had that one; it waits if there is a queue with room; else it is turned away.
+    pub fn arrive(self: &Arc<Self>, request: &Request<'_>) -> Arrival {
+        if !self.is_gated() {
+            match self.arrive_freely(request) {
+                Ok(taken) => return self.dispatched(taken),
+                // A limit came while we looked.
+                Err(Rejection::Full) if self.queue.is_some() => {}
+                Err(rejection) => return self.rejected(rejection),
+            }
+        }
+        let Some(queue) = self.queue else { return self.rejected(Rejection::Full) };
+        let answer = self.floor_at(request.now_us).arrive(request, queue);
+        match answer {
+            Answer::Dispatched(taken) => self.dispatched(taken),
+            Answer::Queued { id, seq, position } => {
+                self.figures.queued.add();
+                Arrival::Queued(Ticket::new(self, id, seq, position))
+            }
+            Answer::Rejected(rejection) => self.rejected(rejection),
+        }
+    }
+
+    /// The address of an endpoint is known, or not.
+    pub fn set_availability(&self, index: usize, availability: Availability, now_us: u64) {
+        self.change(index, now_us, |state| state.set_availability(availability));
+    }
+
+    /// What the probes of an endpoint say.
+    pub fn set_health(&self, index: usize, health: Health, now_us: u64) {
+        self.change(index, now_us, |state| state.set_health(health));
+    }
+
+    /// What the operator ordered of an endpoint.
+    pub fn set_order(&self, index: usize, order: Order, now_us: u64) {
+        self.change(index, now_us, |state| state.set_order(order));
+    }
+
+    /// Most exchanges in flight at an endpoint from now on. Those above a lower limit finish.
+    pub fn set_max_conn(&self, index: usize, max_conn: Option<u32>, now_us: u64) {
+        let Some(member) = self.members.get(index) else { return };
+        let mut floor = self.floor_at(now_us);
+        if max_conn.is_some() && self.queue.is_some() {
+            // Before the limit: whoever leaves and finds the limit set has to see that somebody may wait.
+            self.gated.store(true, Ordering::SeqCst);
+        }
+        member.state.set_max_conn(max_conn);
+        floor.note_ceiling(index);
+        floor.settle();
     }
 
     /// Notes that a connect failed at `now_us`. Failures of exchanges that were under way when the endpoint was
@@ -177,7 +306,13 @@ impl Balancer {
         if !full && !member.state.is_on_probation() {
             return AfterFailure::Counted;
         }
-        self.turnstile.pass(|| self.eject(member, now_us)).unwrap_or(AfterFailure::Counted)
+        // Under the lock, so that two ejections never pass the cap together.
+        let mut floor = self.floor_at(now_us);
+        let outcome = self.eject(member, now_us);
+        if matches!(outcome, AfterFailure::Ejected { .. }) {
+            floor.settle();
+        }
+        outcome
     }
 
     /// Notes that a connect succeeded: an endpoint back from an ejection has its full number of errors again.
@@ -192,6 +327,108 @@ impl Balancer {
         }
     }
 
+    /// Something that was to last until now may have ended: an ejection.
+    pub fn tick(&self, now_us: u64) {
+        drop(self.floor_at(now_us));
+    }
+
+    /// When [`Balancer::tick`] is to be called next, µs: the end of the first ejection after `now_us`.
+    pub fn next_change_us(&self, now_us: u64) -> Option<u64> {
+        let ends = self.members.iter().map(|member| member.state.ejected_until());
+        ends.filter(|end| *end > now_us).min()
+    }
+
+    /// The lock, at the time of the latest call that knew one.
+    pub(crate) fn floor(&self) -> Floor<'_> {
+        // A panic under the lock is a bug that some exchange already paid for; the books are kept whole by order of writes.
+        let books = self.books.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        Floor::new(self, books)
+    }
+
+    /// The lock; what was due until now has happened.
+    fn floor_at(&self, now_us: u64) -> Floor<'_> {
+        let mut floor = self.floor();
+        floor.advance(now_us);
+        floor
+    }
+
+    pub(crate) fn is_gated(&self) -> bool {
+        self.gated.load(Ordering::SeqCst)
+    }
+
+    /// A slot was dropped.
+    pub(crate) fn release(&self, state: &EndpointState, taken: Taken) {
+        if self.is_gated() {
+            self.floor().release(state, taken);
+            return;
+        }
+        state.leave();
+        // Whoever set the first limit in the meantime may have made somebody wait for this place: `leave` and the
+        // limit are changes of one word, so either that one saw us gone, or we see the gate.
+        if self.is_gated() {
+            self.floor().hand_on(taken.index);
+        }
+    }
+
+    /// Whether probes are ignored, from what they and the operator say now: too few of the first tier are healthy, and none of
+    /// a later one is, which is what that one is there for.
+    pub(crate) fn refresh_panic(&self) {
+        let first = self.members.iter().map(|member| member.tier).min();
+        let ready = self.members.iter().filter(|member| member.state.order() == Order::Ready);
+        let (mut all, mut healthy, mut spare) = (0, 0, 0);
+        for member in ready {
+            let own = usize::from(member.state.health() == Health::Healthy);
+            if Some(member.tier) == first {
+                all += 1;
+                healthy += own;
+            } else {
+                spare += own;
+            }
+        }
+        let panicking = spare == 0 && healthy * 100 < all * usize::from(self.panic_percent);
+        self.panicking.store(panicking, Ordering::Relaxed);
+    }
+
+    fn change(&self, index: usize, now_us: u64, set: impl FnOnce(&EndpointState) -> bool) {
+        let Some(member) = self.members.get(index) else { return };
+        let mut floor = self.floor_at(now_us);
+        if set(&member.state) {
+            floor.settle();
+        }
+    }
+
+    fn arrive_freely(&self, request: &Request<'_>) -> Result<Taken, Rejection> {
+        let query = Query {
+            now_us: request.now_us,
+            random: request.random,
+            key: request.key,
+            bound: request.bound,
+            overflowed: false,
+            tried: request.tried,
+            panic: self.is_panicking(),
+        };
+        // Without a queue a bound exchange whose endpoint is full goes elsewhere rather than nowhere.
+        let bound = query.bound.filter(|index| self.is_usable_if_bound(*index, query));
+        let taken = bound.and_then(|index| self.take_bound(index));
+        taken.map_or_else(|| self.pick_in_any_tier(query), Ok)
+    }
+
+    fn dispatched(self: &Arc<Self>, taken: Taken) -> Arrival {
+        let Some(member) = self.members.get(taken.index) else {
+            return self.rejected(Rejection::Unavailable);
+        };
+        Arrival::Dispatched(Slot::new(self, &member.state, taken))
+    }
+
+    fn rejected(&self, rejection: Rejection) -> Arrival {
+        match rejection {
+            Rejection::Unavailable => self.figures.unavailable.add(),
+            Rejection::QueueFull => self.figures.queue_full.add(),
+            Rejection::Full => self.figures.full.add(),
+        }
+        Arrival::Rejected(rejection)
+    }
+
     fn eject(&self, member: &Member, now_us: u64) -> AfterFailure {
         if member.state.is_ejected(now_us) {
             return AfterFailure::Counted;
@@ -201,155 +438,8 @@ impl Balancer {
             member.state.refuse_ejection();
             return AfterFailure::Refused;
         }
-        member.state.eject(now_us.saturating_add(self.passive.eject_us));
-        AfterFailure::Ejected
+        let until_us = now_us.saturating_add(self.passive.eject_us);
+        member.state.eject(until_us);
+        AfterFailure::Ejected { until_us }
     }
-
-    fn pick_in(&self, tier: &Tier, query: Query<'_>) -> Result<Slot, NoEndpoint> {
-        for _ in 0..ROUNDS {
-            let Some(index) = self.choose(tier, query) else { break };
-            if let Some(slot) = self.take(index) {
-                return Ok(slot);
-            }
-        }
-        self.take_any(tier, query)
-    }
-
-    fn choose(&self, tier: &Tier, query: Query<'_>) -> Option<usize> {
-        match self.policy {
-            PolicyKind::RoundRobin => self.in_turn(tier, query, |_| true),
-            PolicyKind::LeastConn => self.least_loaded(tier, query),
-            PolicyKind::Random => self.draw(tier, query, |_| true).map(|candidate| candidate.index),
-            PolicyKind::Random2 => self.better_of_two(tier, query),
-            PolicyKind::First => {
-                self.candidates(tier, query).next().map(|candidate| candidate.index)
-            }
-        }
-    }
-
-    fn take(&self, index: usize) -> Option<Slot> {
-        let member = self.members.get(index)?;
-        Slot::take(&member.state, index, member.max_conn)
-    }
-
-    /// The first free one, or why there is none: the last word, after choosing found nothing or lost its races.
-    fn take_any(&self, tier: &Tier, query: Query<'_>) -> Result<Slot, NoEndpoint> {
-        let mut reason = NoEndpoint::Unavailable;
-        for &index in &tier.indexes {
-            if !self.is_usable(index, query) {
-                continue;
-            }
-            reason = NoEndpoint::Full;
-            if let Some(slot) = self.take(index) {
-                return Ok(slot);
-            }
-        }
-        Err(reason)
-    }
-
-    fn is_usable(&self, index: usize, query: Query<'_>) -> bool {
-        let usable =
-            self.members.get(index).is_some_and(|member| member.state.is_usable(query.now_us));
-        usable && !query.tried.contains(index)
-    }
-
-    /// The endpoint as a candidate, if it may be picked now.
-    fn candidate(&self, index: usize, query: Query<'_>) -> Option<Candidate> {
-        let member = self.members.get(index)?;
-        let in_flight = member.state.in_flight();
-        let free = member.max_conn.is_none_or(|limit| in_flight < limit);
-        let candidate = Candidate {
-            index,
-            in_flight: u64::from(in_flight),
-            weight: u64::from(member.weight.max(1)),
-        };
-        (free && self.is_usable(index, query)).then_some(candidate)
-    }
-
-    fn candidates<'a>(
-        &'a self,
-        tier: &'a Tier,
-        query: Query<'a>,
-    ) -> impl Iterator<Item = Candidate> + 'a {
-        tier.indexes.iter().filter_map(move |&index| self.candidate(index, query))
-    }
-
-    /// The next of the smooth cycle that may be picked and that `accept` takes.
-    fn in_turn(
-        &self,
-        tier: &Tier,
-        query: Query<'_>,
-        accept: impl Fn(&Candidate) -> bool,
-    ) -> Option<usize> {
-        for skips in 0..tier.max_skips() {
-            let index = *tier.indexes.get(tier.cycle.next()?)?;
-            if self.candidate(index, query).is_some_and(|candidate| accept(&candidate)) {
-                return Some(index);
-            }
-            // A full pool is found out at once, not by walking the cycle.
-            if skips == 0 && !self.candidates(tier, query).any(|candidate| accept(&candidate)) {
-                return None;
-            }
-        }
-        self.draw(tier, query, accept).map(|candidate| candidate.index)
-    }
-
-    /// Fewest in flight for its weight; several that tie go in turn, as often as their weights say.
-    fn least_loaded(&self, tier: &Tier, query: Query<'_>) -> Option<usize> {
-        let mut candidates = self.candidates(tier, query);
-        let mut best = candidates.next()?;
-        let mut tied = false;
-        for candidate in candidates {
-            if candidate.is_less_loaded_than(&best) {
-                best = candidate;
-                tied = false;
-            } else if !best.is_less_loaded_than(&candidate) {
-                tied = true;
-            }
-        }
-        if !tied {
-            return Some(best.index);
-        }
-        self.in_turn(tier, query, |candidate| !best.is_less_loaded_than(candidate))
-            .or(Some(best.index))
-    }
-
-    /// Two different ones drawn by weight, the less loaded of them; a tie goes to the first drawn.
-    fn better_of_two(&self, tier: &Tier, query: Query<'_>) -> Option<usize> {
-        let first = self.draw(tier, query, |_| true)?;
-        let query = Query { random: mix(query.random), ..query };
-        let second =
-            self.draw(tier, query, |candidate| candidate.index != first.index).unwrap_or(first);
-        Some(if second.is_less_loaded_than(&first) { second.index } else { first.index })
-    }
-
-    /// One drawn by weight among those that may be picked and that `accept` takes.
-    fn draw(
-        &self,
-        tier: &Tier,
-        query: Query<'_>,
-        accept: impl Fn(&Candidate) -> bool,
-    ) -> Option<Candidate> {
-        let sum: u64 =
-            self.candidates(tier, query).filter(&accept).map(|candidate| candidate.weight).sum();
-        let mut left = ((u128::from(query.random) * u128::from(sum)) >> 64) as u64;
-        let mut last = None;
-        for candidate in self.candidates(tier, query).filter(&accept) {
-            if left < candidate.weight {
-                return Some(candidate);
-            }
-            left -= candidate.weight;
-            last = Some(candidate);
-        }
-        // Somebody became ineligible between the two passes.
-        last
-    }
-}
-
-/// Other random bits from random bits (the finaliser of SplitMix64), for a second draw.
-fn mix(random: u64) -> u64 {
-    let random = random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let random = (random ^ (random >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let random = (random ^ (random >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    random ^ (random >> 31)
 }

@@ -1,16 +1,33 @@
-//! Who takes the next exchange: policies, slots and passive ejection over truly shared atomics. No I/O and
-//! no clocks: time and randomness are arguments.
+//! Who takes the next exchange, and who waits for it: policies, slots, the queue and passive ejection over truly shared
+//! state. No I/O and no clocks: time and randomness are arguments.
 
 #![forbid(unsafe_code)]
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+mod audit;
 mod balancer;
+mod choose;
 mod cycle;
+mod figures;
+mod floor;
 mod kind;
 mod passive;
+mod probe;
+mod queue;
+mod regret;
+mod slot;
 mod state;
+mod sync;
+mod ticket;
 
-pub use balancer::{Balancer, Member, NoEndpoint, Tried};
+pub use audit::Waiting;
+#[doc(hidden)]
+pub use balancer::Fault;
+pub use balancer::{Arrival, Balancer, Member, QueueSettings, Rejection, Request, Settings, Tried};
+pub use figures::Counters;
 pub use kind::{PolicyKind, UnknownPolicy};
 pub use passive::{AfterFailure, PassiveSettings};
-pub use state::{Availability, EndpointState, Slot};
+pub use probe::{ProbeHistory, ProbeOutcome, ProbeSettings, ProbeVerdict};
+pub use slot::Slot;
+pub use state::{Availability, EndpointState, Health, Order};
+pub use ticket::Ticket;

@@ -1,6 +1,6 @@
 //! When failures seen in traffic eject an endpoint.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Failures kept at most; a larger `errors` counts as this.
 const MAX_ERRORS: u32 = 4096;
@@ -24,7 +24,10 @@ pub enum AfterFailure {
     /// It was counted.
     Counted,
     /// The endpoint is out from now on.
-    Ejected,
+    Ejected {
+        /// When it may be picked again, µs. The caller sees to it that `Balancer::tick` is called then.
+        until_us: u64,
+    },
     /// It would be out, but too many others are.
     Refused,
 }
@@ -63,26 +66,6 @@ impl Window {
     }
 }
 
-/// Lets one ejection at a time look at who is out and add to it, so that two never pass the cap together. Nobody
-/// waits: who finds it taken leaves the ejection to the next failure.
-#[derive(Debug, Default)]
-pub(crate) struct Turnstile(AtomicBool);
-
-impl Turnstile {
-    /// Runs `step` unless somebody else is inside.
-    pub(crate) fn pass<T>(&self, step: impl FnOnce() -> T) -> Option<T> {
-        struct Leave<'a>(&'a AtomicBool);
-        impl Drop for Leave<'_> {
-            fn drop(&mut self) {
-                self.0.store(false, Ordering::Release);
-            }
-        }
-        self.0.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).ok()?;
-        let _leave = Leave(&self.0);
-        Some(step())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -107,13 +90,5 @@ mod tests {
     #[test]
     fn no_errors_never_fill() {
         assert!(!Window::new(0).note(0, 100));
-    }
-
-    #[test]
-    fn one_passes_at_a_time() {
-        let turnstile = Turnstile::default();
-        let inner = turnstile.pass(|| turnstile.pass(|| ()));
-        assert_eq!(inner, Some(None));
-        assert_eq!(turnstile.pass(|| ()), Some(()));
     }
 }

@@ -1,54 +1,112 @@
-//! What is live about one endpoint, in atomics that all workers share, and the slot that counts an exchange in.
+//! What is live about one endpoint, in atomics that all workers share: places in use, what was observed and what was
+//! ordered. It decides nothing; `Balancer` changes it, so that whoever waits hears of it.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+/// Its address is not known.
+const UNRESOLVED: u32 = 1;
+/// Its probes fail.
+const UNHEALTHY: u32 = 2;
+/// The operator lets it take only what is bound to it.
+const DRAINING: u32 = 4;
+/// The operator lets it take nothing.
+const MAINTENANCE: u32 = 8;
+
+/// The limit that stands for none.
+const NO_LIMIT: u32 = u32::MAX;
 
 /// The live state of one endpoint. It outlives a configuration: a reload hands the same `Arc` to the next
-/// balancer. It knows no limits; those are the configuration's and come with each call.
+/// balancer, whose limit then holds for both.
 #[derive(Debug)]
 // Two endpoints must not share a cache line, or a busy one slows its neighbour.
 #[repr(align(64))]
 pub struct EndpointState {
-    in_flight: AtomicU32,
-    available: AtomicBool,
-    /// Set by an ejection, cleared by the first connect that succeeds: until then one failure ejects again.
-    on_probation: AtomicBool,
+    /// The limit in the upper half, exchanges in flight in the lower: one word, so that no exchange is ever counted
+    /// in against a limit that was just lowered.
+    places: AtomicU64,
+    /// What keeps it from being picked; 0 when nothing does.
+    flags: AtomicU32,
+    /// Exchanges that wait for this endpoint and no other.
+    queued: AtomicU32,
     /// On the caller's clock, µs; 0 when never ejected.
     ejected_until: AtomicU64,
     picks: AtomicU64,
+    /// Set by an ejection, cleared by the first connect that succeeds: until then one failure ejects again.
+    on_probation: AtomicBool,
     connect_failures: AtomicU64,
     ejections: AtomicU64,
     ejections_refused: AtomicU64,
 }
 
-/// Whether an endpoint may be picked at all, apart from limits and ejection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Whether anything can be sent to an endpoint at all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Availability {
-    /// Its address is known and the operator lets it take requests.
+    /// Its address is known.
+    #[default]
     Available,
-    /// Its name does not resolve, or the operator took it out.
+    /// Its name does not resolve.
     Unavailable,
+}
+
+/// What the probes say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Health {
+    /// They succeed, or there are none.
+    #[default]
+    Healthy,
+    /// They fail. Ignored while too few of a pool are healthy (`Settings::panic_percent`).
+    Unhealthy,
+}
+
+/// What the operator ordered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// Take what comes.
+    #[default]
+    Ready,
+    /// Take only what is bound to it.
+    Draining,
+    /// Take nothing.
+    Maintenance,
 }
 
 impl Default for EndpointState {
     fn default() -> Self {
+        Self::new(Availability::Available)
+    }
+}
+
+impl EndpointState {
+    /// An endpoint of which nothing is known but whether its address is.
+    pub fn new(availability: Availability) -> Self {
+        let flags = if availability == Availability::Available { 0 } else { UNRESOLVED };
         Self {
-            in_flight: AtomicU32::new(0),
-            available: AtomicBool::new(true),
-            on_probation: AtomicBool::new(false),
+            places: AtomicU64::new(u64::from(NO_LIMIT) << 32),
+            flags: AtomicU32::new(flags),
+            queued: AtomicU32::new(0),
             ejected_until: AtomicU64::new(0),
             picks: AtomicU64::new(0),
+            on_probation: AtomicBool::new(false),
             connect_failures: AtomicU64::new(0),
             ejections: AtomicU64::new(0),
             ejections_refused: AtomicU64::new(0),
         }
     }
-}
 
-impl EndpointState {
     /// Exchanges in flight.
     pub fn in_flight(&self) -> u32 {
-        self.in_flight.load(Ordering::Relaxed)
+        self.places.load(Ordering::Acquire) as u32
+    }
+
+    /// Most exchanges in flight at once; `None` when there is no limit.
+    pub fn max_conn(&self) -> Option<u32> {
+        let limit = (self.places.load(Ordering::Acquire) >> 32) as u32;
+        (limit != NO_LIMIT).then_some(limit)
+    }
+
+    /// Exchanges that wait for this endpoint and would take no other.
+    pub fn queued(&self) -> u32 {
+        self.queued.load(Ordering::Relaxed)
     }
 
     /// Times it was picked.
@@ -71,28 +129,96 @@ impl EndpointState {
         self.ejections_refused.load(Ordering::Relaxed)
     }
 
-    /// Whether it may be picked, apart from limits and ejection.
+    /// Whether its address is known.
     pub fn availability(&self) -> Availability {
-        if self.available.load(Ordering::Relaxed) {
-            Availability::Available
-        } else {
-            Availability::Unavailable
-        }
+        if self.has(UNRESOLVED) { Availability::Unavailable } else { Availability::Available }
     }
 
-    /// Lets it be picked or not. Exchanges in flight are not touched.
-    pub fn set_availability(&self, availability: Availability) {
-        self.available.store(availability == Availability::Available, Ordering::Relaxed);
+    /// What its probes say.
+    pub fn health(&self) -> Health {
+        if self.has(UNHEALTHY) { Health::Unhealthy } else { Health::Healthy }
+    }
+
+    /// What the operator ordered.
+    pub fn order(&self) -> Order {
+        let flags = self.flags.load(Ordering::Relaxed);
+        if flags & MAINTENANCE != 0 {
+            Order::Maintenance
+        } else if flags & DRAINING != 0 {
+            Order::Draining
+        } else {
+            Order::Ready
+        }
     }
 
     /// Whether it is out for failures at `now_us`.
     pub fn is_ejected(&self, now_us: u64) -> bool {
-        now_us < self.ejected_until.load(Ordering::Relaxed)
+        now_us < self.ejected_until()
     }
 
-    /// Available and not ejected.
-    pub(crate) fn is_usable(&self, now_us: u64) -> bool {
-        self.available.load(Ordering::Relaxed) && !self.is_ejected(now_us)
+    /// When its latest ejection ends or ended, µs; 0 when it was never ejected.
+    pub fn ejected_until(&self) -> u64 {
+        self.ejected_until.load(Ordering::Relaxed)
+    }
+
+    fn has(&self, flag: u32) -> bool {
+        self.flags.load(Ordering::Relaxed) & flag != 0
+    }
+
+    /// Whether any exchange may be sent to it, limits apart. `panic`: what probes say is ignored.
+    pub(crate) fn is_usable(&self, now_us: u64, panic: bool) -> bool {
+        self.is_clear_of(UNRESOLVED | DRAINING | MAINTENANCE, now_us, panic)
+    }
+
+    /// Whether an exchange that is bound to it may be sent to it, limits apart.
+    pub(crate) fn is_usable_if_bound(&self, now_us: u64, panic: bool) -> bool {
+        self.is_clear_of(UNRESOLVED | MAINTENANCE, now_us, panic)
+    }
+
+    fn is_clear_of(&self, flags: u32, now_us: u64, panic: bool) -> bool {
+        let flags = if panic { flags } else { flags | UNHEALTHY };
+        !self.has(flags) && !self.is_ejected(now_us)
+    }
+
+    /// True when that is news.
+    pub(crate) fn set_availability(&self, availability: Availability) -> bool {
+        self.set(UNRESOLVED, if availability == Availability::Available { 0 } else { UNRESOLVED })
+    }
+
+    /// True when that is news.
+    pub(crate) fn set_health(&self, health: Health) -> bool {
+        self.set(UNHEALTHY, if health == Health::Healthy { 0 } else { UNHEALTHY })
+    }
+
+    /// True when that is news.
+    pub(crate) fn set_order(&self, order: Order) -> bool {
+        let flag = match order {
+            Order::Ready => 0,
+            Order::Draining => DRAINING,
+            Order::Maintenance => MAINTENANCE,
+        };
+        self.set(DRAINING | MAINTENANCE, flag)
+    }
+
+    /// Puts `flags` in place of those under `mask`; true when that changed any.
+    fn set(&self, mask: u32, flags: u32) -> bool {
+        let change = |current: u32| Some(current & !mask | flags);
+        let before = self.flags.fetch_update(Ordering::AcqRel, Ordering::Relaxed, change);
+        before.is_ok_and(|before| before & mask != flags)
+    }
+
+    pub(crate) fn set_max_conn(&self, limit: Option<u32>) {
+        let limit = u64::from(limit.unwrap_or(NO_LIMIT)) << 32;
+        let change = |places: u64| Some(places & u64::from(u32::MAX) | limit);
+        let _ = self.places.fetch_update(Ordering::AcqRel, Ordering::Relaxed, change);
+    }
+
+    pub(crate) fn add_queued(&self) {
+        self.queued.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn remove_queued(&self) {
+        self.queued.fetch_sub(1, Ordering::Relaxed);
     }
 
     pub(crate) fn count_failure(&self) {
@@ -120,58 +246,23 @@ impl EndpointState {
         self.ejections_refused.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts one more exchange in, unless `limit` are in flight: exact at every instant, because the check and
-    /// the count are one compare-and-swap.
-    fn enter(&self, limit: Option<u32>) -> bool {
-        let Some(limit) = limit else {
-            self.in_flight.fetch_add(1, Ordering::Acquire);
-            return true;
-        };
-        let below = |current: u32| (current < limit).then(|| current + 1);
-        self.in_flight.fetch_update(Ordering::Acquire, Ordering::Relaxed, below).is_ok()
+    /// Whether one more may be counted in, as far as the limit goes.
+    pub(crate) fn is_free(&self) -> bool {
+        let places = self.places.load(Ordering::Acquire);
+        (places as u32) < (places >> 32) as u32
     }
 
-    fn leave(&self) {
-        let before = self.in_flight.fetch_sub(1, Ordering::Release);
-        debug_assert!(before > 0, "a slot was given back twice");
-    }
-}
-
-/// Permission to have one exchange in flight at an endpoint, given back when dropped.
-#[derive(Debug)]
-#[must_use = "dropping a slot gives it back at once"]
-pub struct Slot {
-    state: Arc<EndpointState>,
-    index: usize,
-}
-
-impl Slot {
-    /// A slot at `state`, or `None` when `limit` exchanges are in flight there.
-    pub(crate) fn take(
-        state: &Arc<EndpointState>,
-        index: usize,
-        limit: Option<u32>,
-    ) -> Option<Self> {
-        if !state.enter(limit) {
-            return None;
-        }
-        state.picks.fetch_add(1, Ordering::Relaxed);
-        Some(Self { state: Arc::clone(state), index })
+    /// Counts one more exchange in, unless as many as the limit are in flight, and returns how many were before. Exact
+    /// at every instant, because the check and the count are one compare-and-swap.
+    pub(crate) fn enter(&self) -> Option<u32> {
+        let below = |places: u64| ((places as u32) < (places >> 32) as u32).then(|| places + 1);
+        let before = self.places.fetch_update(Ordering::AcqRel, Ordering::Relaxed, below).ok()?;
+        self.picks.fetch_add(1, Ordering::Relaxed);
+        Some(before as u32)
     }
 
-    /// The endpoint's number in its pool.
-    pub fn index(&self) -> usize {
-        self.index
-    }
-
-    /// The endpoint's live state.
-    pub fn endpoint(&self) -> &EndpointState {
-        &self.state
-    }
-}
-
-impl Drop for Slot {
-    fn drop(&mut self) {
-        self.state.leave();
+    pub(crate) fn leave(&self) {
+        let before = self.places.fetch_sub(1, Ordering::AcqRel);
+        debug_assert!(before as u32 > 0, "a slot was given back twice");
     }
 }

@@ -3,28 +3,26 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use weir_balance::{
-    Availability, Balancer, Member, NoEndpoint, PassiveSettings, PolicyKind, Slot, Tried,
-};
+mod pool;
 
-const NEVER_EJECT: PassiveSettings =
-    PassiveSettings { errors: 0, window_us: 0, eject_us: 0, max_ejected_percent: 100 };
+use pool::pick;
+use weir_balance::{Availability, Balancer, Member, PolicyKind, Rejection, Settings, Slot, Tried};
 
 fn member(weight: u32, max_conn: Option<u32>, backup: bool) -> Member {
-    Member { weight, max_conn, backup, state: Arc::default() }
+    Member { weight, max_conn, tier: u8::from(backup), state: Arc::default() }
 }
 
-fn balancer(policy: PolicyKind, weights: &[u32]) -> Balancer {
+fn balancer(policy: PolicyKind, weights: &[u32]) -> Arc<Balancer> {
     let members = weights.iter().map(|weight| member(*weight, None, false)).collect();
-    Balancer::new(policy, members, NEVER_EJECT)
+    Balancer::new(Settings::new(policy), members)
 }
 
-fn picks(balancer: &Balancer, count: u64) -> Vec<usize> {
+fn picks(pool: &Arc<Balancer>, count: u64) -> Vec<usize> {
     let mut random = fastrand::Rng::with_seed(count);
-    (0..count).map(|_| balancer.pick(0, random.u64(..), &Tried::new()).unwrap().index()).collect()
+    (0..count).map(|_| pick(pool, 0, random.u64(..), &Tried::new()).unwrap().index()).collect()
 }
 
-fn shares(balancer: &Balancer, count: u64) -> Vec<u64> {
+fn shares(balancer: &Arc<Balancer>, count: u64) -> Vec<u64> {
     let mut shares = vec![0; balancer.len()];
     for index in picks(balancer, count) {
         shares[index] += 1;
@@ -35,18 +33,18 @@ fn shares(balancer: &Balancer, count: u64) -> Vec<u64> {
 #[test]
 fn round_robin_without_an_ineligible_neighbour_stays_fair() {
     let pool = balancer(PolicyKind::RoundRobin, &[1, 1, 1]);
-    pool.endpoint(1).unwrap().set_availability(Availability::Unavailable);
+    pool.set_availability(1, Availability::Unavailable, 0);
     assert_eq!(picks(&pool, 6), [0, 2, 0, 2, 0, 2]);
     let pool = balancer(PolicyKind::RoundRobin, &[5, 1, 1]);
     assert_eq!(picks(&pool, 7), [0, 0, 1, 0, 2, 0, 0]);
-    pool.endpoint(0).unwrap().set_availability(Availability::Unavailable);
+    pool.set_availability(0, Availability::Unavailable, 0);
     assert_eq!(picks(&pool, 4), [1, 2, 1, 2]);
 }
 
 #[test]
 fn round_robin_shares_the_rest_when_most_of_the_weight_is_out() {
     let pool = balancer(PolicyKind::RoundRobin, &[60_000, 2, 1]);
-    pool.endpoint(0).unwrap().set_availability(Availability::Unavailable);
+    pool.set_availability(0, Availability::Unavailable, 0);
     let shares = shares(&pool, 30_000);
     assert_eq!(shares[0], 0);
     assert!((18_500..21_500).contains(&shares[1]), "{shares:?}");
@@ -61,7 +59,7 @@ fn least_conn_of_an_idle_pool_goes_by_weight() {
 #[test]
 fn least_conn_fills_in_proportion() {
     let pool = balancer(PolicyKind::LeastConn, &[3, 1]);
-    let slots: Vec<Slot> = (0..40).map(|_| pool.pick(0, 0, &Tried::new()).unwrap()).collect();
+    let slots: Vec<Slot> = (0..40).map(|_| pick(&pool, 0, 0, &Tried::new()).unwrap()).collect();
     assert_eq!(
         (pool.endpoint(0).unwrap().in_flight(), pool.endpoint(1).unwrap().in_flight()),
         (30, 10)
@@ -76,11 +74,11 @@ fn random_draws_by_weight_whatever_is_in_flight() {
     let mut others = Tried::new();
     others.insert(1);
     others.insert(2);
-    let _busy: Vec<Slot> = (0..50).map(|_| pool.pick(0, 0, &others).unwrap()).collect();
+    let _busy: Vec<Slot> = (0..50).map(|_| pick(&pool, 0, 0, &others).unwrap()).collect();
     let three_to_one = shares(&pool, 30_000);
     assert!((17_000..19_000).contains(&three_to_one[0]), "{three_to_one:?}");
     assert!((5_500..6_500).contains(&three_to_one[1]), "{three_to_one:?}");
-    pool.endpoint(0).unwrap().set_availability(Availability::Unavailable);
+    pool.set_availability(0, Availability::Unavailable, 0);
     let one_to_one = shares(&pool, 30_000);
     assert_eq!(one_to_one[0], 0);
     assert!((14_000..16_000).contains(&one_to_one[1]), "{one_to_one:?}");
@@ -94,7 +92,7 @@ fn random2_draws_by_weight_and_never_takes_the_busiest() {
     let mut others = Tried::new();
     others.insert(1);
     others.insert(2);
-    let _busy = pool.pick(0, 0, &others).unwrap();
+    let _busy = pick(&pool, 0, 0, &others).unwrap();
     assert_eq!(shares(&pool, 1_000)[0], 0);
 }
 
@@ -102,11 +100,11 @@ fn random2_draws_by_weight_and_never_takes_the_busiest() {
 fn first_overflows_in_order_and_then_to_the_backup() {
     let members =
         vec![member(1, Some(1), true), member(1, Some(2), false), member(1, Some(1), false)];
-    let pool = Balancer::new(PolicyKind::First, members, NEVER_EJECT);
-    let pick = || pool.pick(0, 0, &Tried::new());
+    let pool = Balancer::new(Settings::new(PolicyKind::First), members);
+    let pick = || pick(&pool, 0, 0, &Tried::new());
     let mut slots: Vec<Slot> = (0..4).map(|_| pick().unwrap()).collect();
     assert_eq!(slots.iter().map(Slot::index).collect::<Vec<_>>(), [1, 1, 2, 0]);
-    assert_eq!(pick().unwrap_err(), NoEndpoint::Full);
+    assert_eq!(pick().unwrap_err(), Rejection::Full);
     drop(slots.remove(1));
     assert_eq!(pick().unwrap().index(), 1);
 }
@@ -116,16 +114,16 @@ fn what_was_tried_is_left_out() {
     let pool = balancer(PolicyKind::RoundRobin, &[1, 1]);
     let mut tried = Tried::new();
     tried.insert(0);
-    assert!((0..4).all(|_| pool.pick(0, 0, &tried).unwrap().index() == 1));
+    assert!((0..4).all(|_| pick(&pool, 0, 0, &tried).unwrap().index() == 1));
     tried.insert(1);
-    assert_eq!(pool.pick(0, 0, &tried).unwrap_err(), NoEndpoint::Unavailable);
+    assert_eq!(pick(&pool, 0, 0, &tried).unwrap_err(), Rejection::Unavailable);
 }
 
 #[test]
 fn an_empty_pool_has_nothing() {
     for &policy in PolicyKind::all() {
-        let pool = Balancer::new(policy, Vec::new(), NEVER_EJECT);
-        assert_eq!(pool.pick(0, 0, &Tried::new()).unwrap_err(), NoEndpoint::Unavailable);
+        let pool = Balancer::new(Settings::new(policy), Vec::new());
+        assert_eq!(pick(&pool, 0, 0, &Tried::new()).unwrap_err(), Rejection::Unavailable);
     }
 }
 
@@ -133,18 +131,18 @@ fn an_empty_pool_has_nothing() {
 fn a_reload_keeps_the_count_of_what_is_in_flight() {
     let state = Arc::default();
     let members = |limit| {
-        vec![Member { weight: 1, max_conn: Some(limit), backup: false, state: Arc::clone(&state) }]
+        vec![Member { weight: 1, max_conn: Some(limit), tier: 0, state: Arc::clone(&state) }]
     };
-    let before = Balancer::new(PolicyKind::First, members(2), NEVER_EJECT);
-    let slots = [(); 2].map(|()| before.pick(0, 0, &Tried::new()).unwrap());
-    let after = Balancer::new(PolicyKind::First, members(1), NEVER_EJECT);
+    let before = Balancer::new(Settings::new(PolicyKind::First), members(2));
+    let slots = [(); 2].map(|()| pick(&before, 0, 0, &Tried::new()).unwrap());
+    let after = Balancer::new(Settings::new(PolicyKind::First), members(1));
     drop(before);
-    assert_eq!(after.pick(0, 0, &Tried::new()).unwrap_err(), NoEndpoint::Full);
+    assert_eq!(pick(&after, 0, 0, &Tried::new()).unwrap_err(), Rejection::Full);
     let [one, two] = slots;
     drop(one);
-    assert_eq!(after.pick(0, 0, &Tried::new()).unwrap_err(), NoEndpoint::Full);
+    assert_eq!(pick(&after, 0, 0, &Tried::new()).unwrap_err(), Rejection::Full);
     drop(two);
-    assert!(after.pick(0, 0, &Tried::new()).is_ok());
+    assert!(pick(&after, 0, 0, &Tried::new()).is_ok());
 }
 
 /// One thing that happens to a pool.
@@ -224,12 +222,7 @@ impl Reference {
         }
     }
 
-    fn pick(
-        &mut self,
-        policy: PolicyKind,
-        tried: Option<usize>,
-        picked: Result<usize, NoEndpoint>,
-    ) {
+    fn pick(&mut self, policy: PolicyKind, tried: Option<usize>, picked: Result<usize, Rejection>) {
         for backup in [false, true] {
             let eligible = self.eligible(backup, tried);
             if let (false, Ok(index)) = (eligible.is_empty(), picked) {
@@ -245,7 +238,7 @@ impl Reference {
         }
         let usable =
             (0..self.members.len()).any(|index| self.available[index] && tried != Some(index));
-        let reason = if usable { NoEndpoint::Full } else { NoEndpoint::Unavailable };
+        let reason = if usable { Rejection::Full } else { Rejection::Unavailable };
         assert_eq!(picked, Err(reason));
     }
 }
@@ -254,7 +247,7 @@ fn run(policy: PolicyKind, members: Vec<(u32, Option<u32>, bool)>, steps: Vec<St
     let len = members.len();
     let own =
         members.iter().map(|(weight, limit, backup)| member(*weight, *limit, *backup)).collect();
-    let pool = Balancer::new(policy, own, NEVER_EJECT);
+    let pool = Balancer::new(Settings::new(policy), own);
     let mut reference = Reference {
         members,
         in_flight: vec![0; len],
@@ -269,7 +262,7 @@ fn run(policy: PolicyKind, members: Vec<(u32, Option<u32>, bool)>, steps: Vec<St
                 if let Some(index) = tried {
                     set.insert(index);
                 }
-                let picked = pool.pick(0, random, &set);
+                let picked = pick(&pool, 0, random, &set);
                 reference.pick(
                     policy,
                     tried,
@@ -288,7 +281,7 @@ fn run(policy: PolicyKind, members: Vec<(u32, Option<u32>, bool)>, steps: Vec<St
                 } else {
                     Availability::Unavailable
                 };
-                pool.endpoint(index).unwrap().set_availability(now);
+                pool.set_availability(index, now, 0);
             }
             Step::Return(_) | Step::Toggle(_) => {}
         }

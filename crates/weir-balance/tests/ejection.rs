@@ -2,30 +2,38 @@
 
 use std::sync::Arc;
 
+mod pool;
+
+use pool::pick;
 use weir_balance::{
-    AfterFailure, Balancer, Member, NoEndpoint, PassiveSettings, PolicyKind, Tried,
+    AfterFailure, Balancer, Member, PassiveSettings, PolicyKind, Rejection, Settings, Tried,
 };
 
 const SECOND: u64 = 1_000_000;
 
-fn pool(endpoints: usize, errors: u32, max_ejected_percent: u8) -> Balancer {
+fn pool(endpoints: usize, errors: u32, max_ejected_percent: u8) -> Arc<Balancer> {
     let passive = PassiveSettings {
         errors,
         window_us: 10 * SECOND,
         eject_us: 30 * SECOND,
         max_ejected_percent,
     };
-    let member = |_| Member { weight: 1, max_conn: None, backup: false, state: Arc::default() };
-    Balancer::new(PolicyKind::RoundRobin, (0..endpoints).map(member).collect(), passive)
+    let member = |_| Member { weight: 1, max_conn: None, tier: 0, state: Arc::default() };
+    let settings = Settings { passive, ..Settings::new(PolicyKind::RoundRobin) };
+    Balancer::new(settings, (0..endpoints).map(member).collect())
 }
 
-fn fail(pool: &Balancer, index: usize, times: u32, now_us: u64) -> AfterFailure {
-    (0..times).map(|_| pool.connect_failed(index, now_us)).last().unwrap()
+fn ejected_at(now_us: u64) -> AfterFailure {
+    AfterFailure::Ejected { until_us: now_us + 30 * SECOND }
 }
 
-fn picked(pool: &Balancer, now_us: u64) -> Vec<usize> {
+fn fail(pool: &Arc<Balancer>, index: usize, times: u32, now_us: u64) -> AfterFailure {
+    (0..times).fold(AfterFailure::Counted, |_, _| pool.connect_failed(index, now_us))
+}
+
+fn picked(pool: &Arc<Balancer>, now_us: u64) -> Vec<usize> {
     let mut seen: Vec<usize> =
-        (0..8).filter_map(|_| Some(pool.pick(now_us, 0, &Tried::new()).ok()?.index())).collect();
+        (0..8).filter_map(|_| Some(pick(pool, now_us, 0, &Tried::new()).ok()?.index())).collect();
     seen.sort_unstable();
     seen.dedup();
     seen
@@ -37,7 +45,7 @@ fn errors_within_the_window_eject_for_the_time_set() {
     assert_eq!(fail(&pool, 0, 2, SECOND), AfterFailure::Counted);
     assert_eq!(fail(&pool, 0, 1, 12 * SECOND), AfterFailure::Counted);
     assert_eq!(fail(&pool, 0, 1, 13 * SECOND), AfterFailure::Counted);
-    assert_eq!(fail(&pool, 0, 1, 14 * SECOND), AfterFailure::Ejected);
+    assert_eq!(fail(&pool, 0, 1, 14 * SECOND), ejected_at(14 * SECOND));
     assert_eq!(picked(&pool, 14 * SECOND), [1]);
     assert_eq!(picked(&pool, 44 * SECOND - 1), [1]);
     assert_eq!(picked(&pool, 44 * SECOND), [0, 1]);
@@ -48,7 +56,7 @@ fn errors_within_the_window_eject_for_the_time_set() {
 #[test]
 fn failures_that_were_under_way_do_not_prolong_an_ejection() {
     let pool = pool(2, 1, 50);
-    assert_eq!(fail(&pool, 0, 1, 0), AfterFailure::Ejected);
+    assert_eq!(fail(&pool, 0, 1, 0), ejected_at(0));
     assert_eq!(fail(&pool, 0, 5, 29 * SECOND), AfterFailure::Counted);
     assert_eq!(picked(&pool, 30 * SECOND), [0, 1]);
 }
@@ -56,11 +64,11 @@ fn failures_that_were_under_way_do_not_prolong_an_ejection() {
 #[test]
 fn the_first_failure_after_an_ejection_ejects_again_and_a_success_ends_that() {
     let pool = pool(2, 3, 50);
-    assert_eq!(fail(&pool, 0, 3, 0), AfterFailure::Ejected);
-    assert_eq!(fail(&pool, 0, 1, 100 * SECOND), AfterFailure::Ejected);
+    assert_eq!(fail(&pool, 0, 3, 0), ejected_at(0));
+    assert_eq!(fail(&pool, 0, 1, 100 * SECOND), ejected_at(100 * SECOND));
     pool.connect_succeeded(0);
     assert_eq!(fail(&pool, 0, 2, 200 * SECOND), AfterFailure::Counted);
-    assert_eq!(fail(&pool, 0, 1, 200 * SECOND), AfterFailure::Ejected);
+    assert_eq!(fail(&pool, 0, 1, 200 * SECOND), ejected_at(200 * SECOND));
 }
 
 #[test]
@@ -68,7 +76,7 @@ fn a_success_between_does_not_forget_failures() {
     let pool = pool(2, 3, 50);
     fail(&pool, 0, 2, 0);
     pool.connect_succeeded(0);
-    assert_eq!(fail(&pool, 0, 1, 0), AfterFailure::Ejected);
+    assert_eq!(fail(&pool, 0, 1, 0), ejected_at(0));
 }
 
 #[test]
@@ -77,25 +85,20 @@ fn no_more_are_out_than_the_cap_allows() {
     let outcomes: Vec<_> = (0..4).map(|index| fail(&pool, index, 1, 0)).collect();
     assert_eq!(
         outcomes,
-        [
-            AfterFailure::Ejected,
-            AfterFailure::Ejected,
-            AfterFailure::Refused,
-            AfterFailure::Refused
-        ]
+        [ejected_at(0), ejected_at(0), AfterFailure::Refused, AfterFailure::Refused]
     );
     assert_eq!(picked(&pool, 0), [2, 3]);
     assert_eq!(pool.endpoint(3).unwrap().ejections_refused(), 1);
     // Those out come back, and with them room under the cap.
-    assert_eq!(fail(&pool, 2, 1, 30 * SECOND), AfterFailure::Ejected);
+    assert_eq!(fail(&pool, 2, 1, 30 * SECOND), ejected_at(30 * SECOND));
 }
 
 #[test]
 fn the_only_endpoint_stays_at_fifty_percent_and_goes_at_a_hundred() {
     assert_eq!(fail(&pool(1, 1, 50), 0, 3, 0), AfterFailure::Refused);
     let all = pool(1, 1, 100);
-    assert_eq!(fail(&all, 0, 1, 0), AfterFailure::Ejected);
-    assert_eq!(all.pick(0, 0, &Tried::new()).unwrap_err(), NoEndpoint::Unavailable);
+    assert_eq!(fail(&all, 0, 1, 0), ejected_at(0));
+    assert_eq!(pick(&all, 0, 0, &Tried::new()).unwrap_err(), Rejection::Unavailable);
 }
 
 #[test]

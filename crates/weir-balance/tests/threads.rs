@@ -4,8 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 
+mod pool;
+
+use pool::pick;
 use weir_balance::{
-    Availability, Balancer, Member, NoEndpoint, PassiveSettings, PolicyKind, Slot, Tried,
+    Availability, Balancer, Member, PassiveSettings, PolicyKind, Rejection, Settings, Slot, Tried,
 };
 
 const THREADS: u64 = 16;
@@ -15,14 +18,11 @@ const LIMITS: [u32; 3] = [1, 3, 7];
 const PASSIVE: PassiveSettings =
     PassiveSettings { errors: 2, window_us: 1_000, eject_us: 50, max_ejected_percent: 50 };
 
-fn pool(policy: PolicyKind) -> Balancer {
-    let member = |limit| Member {
-        weight: limit,
-        max_conn: Some(limit),
-        backup: false,
-        state: Arc::default(),
-    };
-    Balancer::new(policy, LIMITS.map(member).to_vec(), PASSIVE)
+fn pool(policy: PolicyKind) -> Arc<Balancer> {
+    let member =
+        |limit| Member { weight: limit, max_conn: Some(limit), tier: 0, state: Arc::default() };
+    let settings = Settings { passive: PASSIVE, ..Settings::new(policy) };
+    Balancer::new(settings, LIMITS.map(member).to_vec())
 }
 
 /// What each endpoint would see: its own count of exchanges, and whether it ever passed the limit.
@@ -32,7 +32,7 @@ struct Seen {
     over: AtomicBool,
 }
 
-fn work(pool: &Balancer, seen: &Seen, seed: u64) {
+fn work(pool: &Arc<Balancer>, seen: &Seen, seed: u64) {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut held: Vec<Slot> = Vec::new();
     let leave = |slot: Slot| {
@@ -40,7 +40,7 @@ fn work(pool: &Balancer, seen: &Seen, seed: u64) {
         drop(slot);
     };
     for now_us in 0..PICKS {
-        match pool.pick(now_us, random.u64(..), &Tried::new()) {
+        match pick(pool, now_us, random.u64(..), &Tried::new()) {
             Ok(slot) => {
                 let now = seen.now[slot.index()].fetch_add(1, Ordering::SeqCst) + 1;
                 if now > LIMITS[slot.index()] {
@@ -81,7 +81,7 @@ fn all_threads_together_get_exactly_the_slots_there_are() {
             let take = |seed: u64| {
                 let mut random = fastrand::Rng::with_seed(seed);
                 (0..4)
-                    .filter_map(|_| pool.pick(0, random.u64(..), &Tried::new()).ok())
+                    .filter_map(|_| pick(&pool, 0, random.u64(..), &Tried::new()).ok())
                     .collect::<Vec<_>>()
             };
             let threads: Vec<_> =
@@ -93,22 +93,19 @@ fn all_threads_together_get_exactly_the_slots_there_are() {
             LIMITS.iter().sum::<u32>(),
             "{policy} left a free slot unused"
         );
-        assert_eq!(pool.pick(0, 0, &Tried::new()).unwrap_err(), NoEndpoint::Full);
+        assert_eq!(pick(&pool, 0, 0, &Tried::new()).unwrap_err(), Rejection::Full);
     }
 }
 
 #[test]
 fn round_robin_gives_exact_shares_over_all_threads() {
-    let member = |weight| Member { weight, max_conn: None, backup: false, state: Arc::default() };
-    let pool = Balancer::new(
-        PolicyKind::RoundRobin,
-        vec![member(5), member(1), member(2), member(9)],
-        PASSIVE,
-    );
-    pool.endpoint(3).unwrap().set_availability(Availability::Unavailable);
+    let member = |weight| Member { weight, max_conn: None, tier: 0, state: Arc::default() };
+    let members = vec![member(5), member(1), member(2), member(9)];
+    let pool = Balancer::new(Settings::new(PolicyKind::RoundRobin), members);
+    pool.set_availability(3, Availability::Unavailable, 0);
     on_threads(THREADS, |_| {
         for _ in 0..1_000 {
-            drop(pool.pick(0, 0, &Tried::new()).unwrap());
+            drop(pick(&pool, 0, 0, &Tried::new()).unwrap());
         }
     });
     let picks: Vec<u64> = (0..4).map(|index| pool.endpoint(index).unwrap().picks()).collect();
@@ -117,11 +114,12 @@ fn round_robin_gives_exact_shares_over_all_threads() {
 
 #[test]
 fn threads_that_eject_at_once_never_pass_the_cap() {
-    let member = |_| Member { weight: 1, max_conn: None, backup: false, state: Arc::default() };
+    let member = |_| Member { weight: 1, max_conn: None, tier: 0, state: Arc::default() };
     let passive =
         PassiveSettings { errors: 1, window_us: 1, eject_us: 1_000, max_ejected_percent: 50 };
+    let settings = Settings { passive, ..Settings::new(PolicyKind::RoundRobin) };
     for _ in 0..200 {
-        let pool = Balancer::new(PolicyKind::RoundRobin, (0..4).map(member).collect(), passive);
+        let pool = Balancer::new(settings, (0..4).map(member).collect());
         on_threads(4, |index| {
             for _ in 0..3 {
                 pool.connect_failed(index as usize, 0);

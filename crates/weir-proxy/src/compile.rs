@@ -7,15 +7,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
 
 use arc_swap::ArcSwapOption;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
-use weir_balance::{Availability, Balancer, EndpointState, Member, PassiveSettings};
+use weir_balance::{Availability, Balancer, EndpointState, Member, PassiveSettings, Settings};
 use weir_config::Config;
 use weir_config::model::{self, EndpointAddress};
 use weir_files::Root;
 use weir_stats::{Line, LogSink};
 
 use crate::net::PeerAddress;
+use crate::notice::{Notice, Notices};
 use crate::route::Router;
 use crate::shared::{AccessLog, Listener, Shared};
 use crate::tls::{
@@ -46,6 +47,8 @@ pub struct Compiled {
     pub shared: Arc<Shared>,
     /// Sentences that stop nothing.
     pub warnings: Vec<String>,
+    /// What workers will tell of endpoints.
+    pub notices: mpsc::Receiver<Notice>,
 }
 
 /// Compiles a configuration.
@@ -71,6 +74,7 @@ pub fn compile(config: &Config, surroundings: Surroundings<'_>) -> Result<Compil
         model::LogFormat::Text(template) => Line::text(template.clone()),
     };
     let logs = config.logs.iter().zip(surroundings.sinks);
+    let (notices, heard) = Notices::new();
     let shared = Shared {
         listeners,
         pools,
@@ -78,11 +82,12 @@ pub fn compile(config: &Config, surroundings: Surroundings<'_>) -> Result<Compil
         loads: (0..surroundings.workers).map(|_| Arc::<WorkerLoad>::default()).collect(),
         connections: Arc::new(Semaphore::new(surroundings.connection_cap)),
         connection_cap: surroundings.connection_cap,
+        notices,
         epoch: Instant::now(),
         cut_off: AtomicUsize::new(0),
         stopping: AtomicBool::new(false),
     };
-    Ok(Compiled { shared: Arc::new(shared), warnings })
+    Ok(Compiled { shared: Arc::new(shared), warnings, notices: heard })
 }
 
 struct Compiler<'a> {
@@ -98,16 +103,19 @@ impl Compiler<'_> {
             eject_us: pool.passive.eject.as_micros() as u64,
             max_ejected_percent: pool.passive.max_ejected_percent,
         };
+        let panic_percent = pool.check.as_ref().map_or(0, |check| check.panic_percent);
+        let settings = Settings { passive, panic_percent, ..Settings::new(pool.policy) };
         let members = pool.endpoints.iter().map(member).collect();
         let tls = pool.tls.as_ref().map(|tls| self.client_tls(tls)).transpose()?;
         let endpoints =
             pool.endpoints.iter().map(|endpoint| upstream_endpoint(endpoint, pool.tls.as_ref()));
         Ok(Arc::new(UpstreamPool {
             name: pool.name.as_str().into(),
-            balancer: Balancer::new(pool.policy, members, passive),
+            balancer: Balancer::new(settings, members),
             endpoints: endpoints.collect::<Result<Vec<_>, _>>()?,
             keepalive: pool.keepalive.clone(),
             timeouts: pool.timeouts.clone(),
+            passive_on: pool.passive.on.as_slice().into(),
             redispatch: pool.redispatch.attempts,
             tls,
             buffer_request: pool.buffer_request,
@@ -203,16 +211,16 @@ fn open_root(files: &model::Files) -> Result<Arc<Root>, String> {
 }
 
 fn member(endpoint: &model::Endpoint) -> Member {
-    let state = EndpointState::default();
-    if matches!(endpoint.address, EndpointAddress::Name(..)) {
+    let availability = match endpoint.address {
         // Until the resolver has an answer.
-        state.set_availability(Availability::Unavailable);
-    }
+        EndpointAddress::Name(..) => Availability::Unavailable,
+        EndpointAddress::Socket(_) | EndpointAddress::Unix(_) => Availability::Available,
+    };
     Member {
         weight: endpoint.weight,
         max_conn: endpoint.max_conn,
-        backup: endpoint.backup,
-        state: Arc::new(state),
+        tier: u8::from(endpoint.backup),
+        state: Arc::new(EndpointState::new(availability)),
     }
 }
 
@@ -265,14 +273,11 @@ impl Shared {
     /// Tells where an endpoint whose name was looked up is, or that it is nowhere yet.
     pub fn resolved(&self, pool: usize, endpoint: usize, address: Option<std::net::SocketAddr>) {
         let Some(pool) = self.pools.get(pool) else { return };
-        let (Some(place), Some(state)) =
-            (pool.endpoints.get(endpoint), pool.balancer.endpoint(endpoint))
-        else {
-            return;
-        };
+        let Some(place) = pool.endpoints.get(endpoint) else { return };
         let availability =
             if address.is_some() { Availability::Available } else { Availability::Unavailable };
         place.address.store(address.map(|address| Arc::new(PeerAddress::Socket(address))));
-        state.set_availability(availability);
+        let now_us = self.balance_clock(Instant::now());
+        pool.balancer.set_availability(endpoint, availability, now_us);
     }
 }

@@ -12,6 +12,7 @@ use weir_config::model;
 use weir_files::Root;
 use weir_stats::{Line, LogSink};
 
+use crate::notice::Notices;
 use crate::route::Router;
 use crate::upstream::UpstreamPool;
 use crate::worker::WorkerLoad;
@@ -44,6 +45,8 @@ pub struct Shared {
     pub connections: Arc<Semaphore>,
     /// The number of permits `connections` started with.
     pub connection_cap: usize,
+    /// What workers tell the operator of endpoints.
+    pub notices: Notices,
     /// Start of the balancer's clock.
     pub epoch: Instant,
     /// Exchanges that were running when their worker ended.
@@ -56,6 +59,11 @@ impl Shared {
     /// Client connections open now.
     pub fn open_connections(&self) -> usize {
         self.loads.iter().map(|load| load.open.load(Ordering::Relaxed)).sum()
+    }
+
+    /// An instant on the clock of the balancers, in microseconds since the process started.
+    pub fn balance_clock(&self, now: Instant) -> u64 {
+        now.saturating_duration_since(self.epoch).as_micros() as u64
     }
 }
 

@@ -20,13 +20,15 @@ pub struct UpstreamPool {
     /// Its name.
     pub name: Arc<str>,
     /// Who is picked, and how many exchanges each endpoint has.
-    pub balancer: Balancer,
+    pub balancer: Arc<Balancer>,
     /// Its endpoints, in the balancer's order.
     pub endpoints: Vec<UpstreamEndpoint>,
     /// Limits on idle connections.
     pub keepalive: model::Keepalive,
     /// Waits.
     pub timeouts: model::UpstreamTimeouts,
+    /// What counts as a failure of an endpoint.
+    pub passive_on: Box<[model::PassiveCause]>,
     /// Further attempts after a failed connect.
     pub redispatch: u32,
     /// TLS to endpoints; each worker makes its own configuration of it.

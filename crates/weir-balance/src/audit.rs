@@ -1,0 +1,60 @@
+//! The watchdog: looks whether the laws hold, counts where they do not, and puts that right. And the list of those who wait.
+
+use crate::Balancer;
+
+/// An end of an ejection that nobody announced by `tick` for so long is a violation; timers are not exact.
+const GRACE_US: u64 = 100_000;
+
+/// One who waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// His number in the order of arrival.
+    pub seq: u64,
+    /// The caller's number of the exchange.
+    pub tag: u64,
+    /// When he came, µs.
+    pub since_us: u64,
+    /// The endpoint he waits for, if no other will do.
+    pub bound: Option<usize>,
+    /// How many are before him, over all lines.
+    pub position: u32,
+}
+
+impl Balancer {
+    /// Everybody who waits, the oldest first.
+    pub fn waiting(&self) -> Vec<Waiting> {
+        let floor = self.floor();
+        let queue = &floor.books.queue;
+        let one = |(position, id)| {
+            let waiter = queue.get(id)?;
+            Some(Waiting {
+                seq: waiter.seq,
+                tag: waiter.wish.tag,
+                since_us: waiter.wish.since_us,
+                bound: waiter.home,
+                position,
+            })
+        };
+        (0..).zip(queue.order()).filter_map(one).collect()
+    }
+
+    /// Counts where laws 2 (a free place and somebody who waits for it), 3 (more in flight than the limit) and 5 (the books
+    /// of slots and waiters disagree) do not hold now, adds that to [`crate::Counters::violations`], and dispatches whoever was
+    /// forgotten. To be called now and then; the answer has to be 0.
+    pub fn audit(&self, now_us: u64) -> u64 {
+        let mut floor = self.floor();
+        floor.books.clock_us = floor.books.clock_us.max(now_us.saturating_sub(GRACE_US));
+        let awaited = |index: usize| {
+            let free = self.members.get(index).is_some_and(|member| member.state.is_free());
+            free && floor.is_awaited(index)
+        };
+        let mut found = (0..self.members.len()).filter(|index| awaited(*index)).count() as u64;
+        found += floor.excesses();
+        found += u64::from(!floor.books.queue.is_sound());
+        found += u64::from(floor.books.slots > self.in_flight());
+        floor.books.clock_us = floor.books.clock_us.max(now_us);
+        floor.settle();
+        self.figures.violations.add_many(found);
+        found
+    }
+}

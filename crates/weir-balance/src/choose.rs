@@ -1,0 +1,310 @@
+//! The policies: which of the endpoints that may be had is taken. Here is no queue: `floor.rs` asks when it is somebody's turn.
+
+use crate::balancer::{Balancer, Tried};
+use crate::cycle::Cycle;
+use crate::slot::{Choice, Taken};
+use crate::{Member, PolicyKind, Rejection};
+
+/// Rounds of choosing before a pick takes any free endpoint: a chosen one may fill up under our hands.
+const ROUNDS: usize = 4;
+
+/// Endpoints of a tier that the regret meter looks at to find an idle one: a pool of thousands is sampled.
+const REGRET_SAMPLE: usize = 64;
+
+/// Endpoints of one priority.
+#[derive(Debug)]
+pub(crate) struct Tier {
+    /// Its number in the configuration; lower goes first.
+    rank: u8,
+    /// Numbers in the pool, in file order.
+    indexes: Box<[usize]>,
+    cycle: Cycle,
+}
+
+impl Tier {
+    /// The tiers of `members`, the first to be used first.
+    pub(crate) fn all(members: &[Member]) -> Box<[Self]> {
+        let mut ranks: Vec<u8> = members.iter().map(|member| member.tier).collect();
+        ranks.sort_unstable();
+        ranks.dedup();
+        ranks.into_iter().map(|rank| Self::new(members, rank)).collect()
+    }
+
+    fn new(members: &[Member], rank: u8) -> Self {
+        let own = |(index, member): (usize, &Member)| {
+            (member.tier == rank).then_some((index, member.weight))
+        };
+        let (indexes, weights): (Vec<_>, Vec<_>) =
+            members.iter().enumerate().filter_map(own).unzip();
+        Self { rank, indexes: indexes.into(), cycle: Cycle::new(&weights) }
+    }
+
+    /// Entries of the cycle that a pick may pass over before it draws instead: the usual handful of ineligible
+    /// endpoints keeps the smooth order, and one that is down with a share of a thousand does not cost a thousand steps.
+    fn max_skips(&self) -> usize {
+        self.indexes.len() * 4 + 16
+    }
+}
+
+/// An endpoint that may be picked, with its load when it was looked at.
+#[derive(Clone, Copy)]
+struct Candidate {
+    index: usize,
+    /// In flight and waiting for it.
+    load: u64,
+    weight: u64,
+}
+
+impl Candidate {
+    /// Load for its weight, compared without dividing.
+    fn is_less_loaded_than(&self, other: &Self) -> bool {
+        self.load * other.weight < other.load * self.weight
+    }
+}
+
+/// What a pick is asked with.
+#[derive(Clone, Copy)]
+pub(crate) struct Query<'a> {
+    pub(crate) now_us: u64,
+    pub(crate) random: u64,
+    /// For policies that hash.
+    #[expect(dead_code, reason = "no policy hashes yet")]
+    pub(crate) key: u64,
+    /// The endpoint that affinity names.
+    pub(crate) bound: Option<usize>,
+    /// Whether it waits for any endpoint although a line of its own would be there: that line was full.
+    pub(crate) overflowed: bool,
+    pub(crate) tried: &'a Tried,
+    /// Whether verdicts of probes are ignored.
+    pub(crate) panic: bool,
+}
+
+impl Balancer {
+    /// The one endpoint for which this exchange would wait, if there is one: the bound one if it may be had, or
+    /// the one that a hashing policy chooses whether it is full or not. `None`: any will do.
+    pub(crate) fn home(&self, query: Query<'_>) -> Option<usize> {
+        if query.overflowed {
+            return None;
+        }
+        query.bound.filter(|index| self.is_usable_if_bound(*index, query))
+    }
+
+    /// A place at a free endpoint of the tier whose turn it is: the first that has a usable, untried endpoint,
+    /// be it full or not.
+    pub(crate) fn pick_in_active_tier(&self, query: Query<'_>) -> Option<Taken> {
+        self.pick_in(self.active_tier(query)?, query).ok()
+    }
+
+    /// A place at a free endpoint of any tier: who is full overflows to the next tier.
+    pub(crate) fn pick_in_any_tier(&self, query: Query<'_>) -> Result<Taken, Rejection> {
+        let mut reason = Rejection::Unavailable;
+        for tier in &self.tiers {
+            match self.pick_in(tier, query) {
+                Err(Rejection::Unavailable) => {}
+                Err(other) => reason = other,
+                Ok(taken) => return Ok(taken),
+            }
+        }
+        Err(reason)
+    }
+
+    /// The tier whose turn it is; `None` when nobody may serve this exchange.
+    pub(crate) fn active_tier(&self, query: Query<'_>) -> Option<&Tier> {
+        self.tiers
+            .iter()
+            .find(|tier| tier.indexes.iter().any(|index| self.is_usable(*index, query)))
+    }
+
+    /// Whether an exchange that any endpoint may serve would be sent to this one if it were free.
+    pub(crate) fn is_eligible(&self, index: usize, query: Query<'_>) -> bool {
+        let Some(member) = self.members.get(index) else { return false };
+        self.is_usable(index, query)
+            && self.active_tier(query).is_some_and(|tier| tier.rank == member.tier)
+    }
+
+    pub(crate) fn is_usable(&self, index: usize, query: Query<'_>) -> bool {
+        let usable = self
+            .members
+            .get(index)
+            .is_some_and(|member| member.state.is_usable(query.now_us, query.panic));
+        usable && !query.tried.contains(index)
+    }
+
+    pub(crate) fn is_usable_if_bound(&self, index: usize, query: Query<'_>) -> bool {
+        let usable = self
+            .members
+            .get(index)
+            .is_some_and(|member| member.state.is_usable_if_bound(query.now_us, query.panic));
+        usable && !query.tried.contains(index)
+    }
+
+    /// A place at this endpoint, for an exchange that takes no other.
+    pub(crate) fn take_bound(&self, index: usize) -> Option<Taken> {
+        let before = self.members.get(index)?.state.enter()?;
+        let choice = if before == 0 { Choice::Idle } else { Choice::Busy };
+        Some(Taken { index, choice, booked: false })
+    }
+
+    /// A place at this endpoint, chosen among those of its tier.
+    pub(crate) fn take_chosen(&self, index: usize, query: Query<'_>) -> Option<Taken> {
+        let member = self.members.get(index)?;
+        let before = member.state.enter()?;
+        let tier = || self.tiers.iter().find(|tier| tier.rank == member.tier);
+        let choice = if before == 0 {
+            Choice::Idle
+        } else if tier().is_some_and(|tier| self.has_idle(tier, query)) {
+            Choice::Inversion
+        } else {
+            Choice::Busy
+        };
+        self.regret.count(choice);
+        Some(Taken { index, choice, booked: false })
+    }
+
+    fn has_idle(&self, tier: &Tier, query: Query<'_>) -> bool {
+        let start = if tier.indexes.len() > REGRET_SAMPLE { query.random as usize } else { 0 };
+        let start = start.checked_rem(tier.indexes.len()).unwrap_or(0);
+        let sample = tier.indexes.iter().cycle().skip(start);
+        sample.take(tier.indexes.len().min(REGRET_SAMPLE)).any(|&index| {
+            let idle = self.members.get(index).is_some_and(|member| {
+                member.state.in_flight() == 0 && member.state.max_conn() != Some(0)
+            });
+            idle && self.is_usable(index, query)
+        })
+    }
+
+    fn pick_in(&self, tier: &Tier, query: Query<'_>) -> Result<Taken, Rejection> {
+        for _ in 0..ROUNDS {
+            let Some(index) = self.choose(tier, query) else { break };
+            if let Some(taken) = self.take_chosen(index, query) {
+                return Ok(taken);
+            }
+        }
+        self.take_any(tier, query)
+    }
+
+    fn choose(&self, tier: &Tier, query: Query<'_>) -> Option<usize> {
+        match self.policy {
+            PolicyKind::RoundRobin => self.in_turn(tier, query, |_| true),
+            PolicyKind::LeastConn => self.least_loaded(tier, query),
+            PolicyKind::Random => self.draw(tier, query, |_| true).map(|candidate| candidate.index),
+            PolicyKind::Random2 => self.better_of_two(tier, query),
+            PolicyKind::First => {
+                self.candidates(tier, query).next().map(|candidate| candidate.index)
+            }
+        }
+    }
+
+    /// The first free one, or why there is none: the last word, after choosing found nothing or lost its races.
+    fn take_any(&self, tier: &Tier, query: Query<'_>) -> Result<Taken, Rejection> {
+        let mut reason = Rejection::Unavailable;
+        for &index in &tier.indexes {
+            if !self.is_usable(index, query) {
+                continue;
+            }
+            reason = Rejection::Full;
+            if let Some(taken) = self.take_chosen(index, query) {
+                return Ok(taken);
+            }
+        }
+        Err(reason)
+    }
+
+    /// The endpoint as a candidate, if it may be picked now.
+    fn candidate(&self, index: usize, query: Query<'_>) -> Option<Candidate> {
+        let member = self.members.get(index)?;
+        let candidate = Candidate {
+            index,
+            load: u64::from(member.state.in_flight()) + u64::from(member.state.queued()),
+            weight: u64::from(member.weight.max(1)),
+        };
+        (member.state.is_free() && self.is_usable(index, query)).then_some(candidate)
+    }
+
+    fn candidates<'a>(
+        &'a self,
+        tier: &'a Tier,
+        query: Query<'a>,
+    ) -> impl Iterator<Item = Candidate> + 'a {
+        tier.indexes.iter().filter_map(move |&index| self.candidate(index, query))
+    }
+
+    /// The next of the smooth cycle that may be picked and that `accept` takes.
+    fn in_turn(
+        &self,
+        tier: &Tier,
+        query: Query<'_>,
+        accept: impl Fn(&Candidate) -> bool,
+    ) -> Option<usize> {
+        for skips in 0..tier.max_skips() {
+            let index = *tier.indexes.get(tier.cycle.next()?)?;
+            if self.candidate(index, query).is_some_and(|candidate| accept(&candidate)) {
+                return Some(index);
+            }
+            // A full pool is found out at once, not by walking the cycle.
+            if skips == 0 && !self.candidates(tier, query).any(|candidate| accept(&candidate)) {
+                return None;
+            }
+        }
+        self.draw(tier, query, accept).map(|candidate| candidate.index)
+    }
+
+    /// Fewest in flight for its weight; several that tie go in turn, as often as their weights say.
+    fn least_loaded(&self, tier: &Tier, query: Query<'_>) -> Option<usize> {
+        let mut candidates = self.candidates(tier, query);
+        let mut best = candidates.next()?;
+        let mut tied = false;
+        for candidate in candidates {
+            if candidate.is_less_loaded_than(&best) {
+                best = candidate;
+                tied = false;
+            } else if !best.is_less_loaded_than(&candidate) {
+                tied = true;
+            }
+        }
+        if !tied {
+            return Some(best.index);
+        }
+        self.in_turn(tier, query, |candidate| !best.is_less_loaded_than(candidate))
+            .or(Some(best.index))
+    }
+
+    /// Two different ones drawn by weight, the less loaded of them; a tie goes to the first drawn.
+    fn better_of_two(&self, tier: &Tier, query: Query<'_>) -> Option<usize> {
+        let first = self.draw(tier, query, |_| true)?;
+        let query = Query { random: mix(query.random), ..query };
+        let second =
+            self.draw(tier, query, |candidate| candidate.index != first.index).unwrap_or(first);
+        Some(if second.is_less_loaded_than(&first) { second.index } else { first.index })
+    }
+
+    /// One drawn by weight among those that may be picked and that `accept` takes.
+    fn draw(
+        &self,
+        tier: &Tier,
+        query: Query<'_>,
+        accept: impl Fn(&Candidate) -> bool,
+    ) -> Option<Candidate> {
+        let sum: u64 =
+            self.candidates(tier, query).filter(&accept).map(|candidate| candidate.weight).sum();
+        let mut left = ((u128::from(query.random) * u128::from(sum)) >> 64) as u64;
+        let mut last = None;
+        for candidate in self.candidates(tier, query).filter(&accept) {
+            if left < candidate.weight {
+                return Some(candidate);
+            }
+            left -= candidate.weight;
+            last = Some(candidate);
+        }
+        // Somebody became ineligible between the two passes.
+        last
+    }
+}
+
+/// Other random bits from random bits (the finaliser of SplitMix64), for a second draw.
+fn mix(random: u64) -> u64 {
+    let random = random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let random = (random ^ (random >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let random = (random ^ (random >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    random ^ (random >> 31)
+}

@@ -1,0 +1,90 @@
+//! What a pool counts besides what its endpoints count.
+
+use crate::sync::{AtomicU64, Ordering};
+
+/// One counter.
+#[derive(Debug)]
+pub(crate) struct Figure(AtomicU64);
+
+impl Figure {
+    fn new() -> Self {
+        Self(AtomicU64::new(0))
+    }
+
+    pub(crate) fn add(&self) {
+        self.add_many(1);
+    }
+
+    pub(crate) fn add_many(&self, count: u64) {
+        self.0.fetch_add(count, Ordering::Relaxed);
+    }
+
+    pub(crate) fn raise_to(&self, value: u64) {
+        self.0.fetch_max(value, Ordering::Relaxed);
+    }
+
+    pub(crate) fn read(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// The counters of a pool. None is touched when an exchange is dispatched at once.
+#[derive(Debug)]
+pub(crate) struct Figures {
+    pub(crate) queued: Figure,
+    pub(crate) longest: Figure,
+    pub(crate) queue_full: Figure,
+    pub(crate) full: Figure,
+    pub(crate) unavailable: Figure,
+    pub(crate) gave_up: Figure,
+    pub(crate) cancelled: Figure,
+    pub(crate) timed_out: Figure,
+    pub(crate) violations: Figure,
+}
+
+impl Figures {
+    pub(crate) fn new() -> Self {
+        Self {
+            queued: Figure::new(),
+            longest: Figure::new(),
+            queue_full: Figure::new(),
+            full: Figure::new(),
+            unavailable: Figure::new(),
+            gave_up: Figure::new(),
+            cancelled: Figure::new(),
+            timed_out: Figure::new(),
+            violations: Figure::new(),
+        }
+    }
+}
+
+/// What a pool counted since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Slots given, over the life of the endpoints.
+    pub dispatched: u64,
+    /// Exchanges that wait now.
+    pub waiting: u64,
+    /// Exchanges that had to wait.
+    pub queued: u64,
+    /// Most that ever waited at once.
+    pub longest_queue: u64,
+    /// Rejected because the queue was full.
+    pub queue_full: u64,
+    /// Rejected because all were at their limit and there is no queue.
+    pub full: u64,
+    /// Rejected because no endpoint could be had.
+    pub unavailable: u64,
+    /// Rejected for that reason after they had waited.
+    pub gave_up: u64,
+    /// Left the queue of their own accord, those with a slot just handed over included.
+    pub cancelled: u64,
+    /// Left the queue because their deadline came.
+    pub timed_out: u64,
+    /// Sent to a busy endpoint while an idle one could be had.
+    pub inversions: u64,
+    /// Time that those lost, µs: what they took beyond the running mean of exchanges at idle endpoints.
+    pub regret_us: u64,
+    /// Violations of laws 2, 3 and 5 that audits found; must stay 0.
+    pub violations: u64,
+}

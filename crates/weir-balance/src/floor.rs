@@ -1,0 +1,313 @@
+//! The queue's state machine, under the pool's lock: who arrives, who is next, who may not wait any longer. After each
+//! step law 2 holds: nobody waits who might have a free place.
+
+use core::task::Waker;
+
+use smallvec::SmallVec;
+
+use crate::balancer::{Balancer, Fault, QueueSettings, Request};
+use crate::choose::Query;
+use crate::queue::{Id, Left, Queue, Standing, Waiter, Wish};
+use crate::slot::Taken;
+use crate::sync::MutexGuard;
+use crate::{EndpointState, Member, Rejection};
+
+/// What the lock guards.
+#[derive(Debug)]
+pub(crate) struct Books {
+    pub(crate) queue: Queue,
+    /// The latest time that anybody told, µs. It never goes back.
+    pub(crate) clock_us: u64,
+    /// When something timed ends next, µs.
+    due_us: u64,
+    /// Slots taken under the lock and not given back.
+    pub(crate) slots: u64,
+    /// How many were in flight at each endpoint when its limit was changed last: more than the limit is sound until then.
+    pub(crate) ceilings: Box<[u32]>,
+}
+
+impl Books {
+    pub(crate) fn new(members: &[Member]) -> Self {
+        Self {
+            queue: Queue::new(members.len()),
+            clock_us: 0,
+            due_us: u64::MAX,
+            slots: 0,
+            ceilings: members.iter().map(|member| member.state.in_flight()).collect(),
+        }
+    }
+}
+
+/// The pool's lock while it is held. Whoever was served is woken when it is given up, and not before.
+pub(crate) struct Floor<'a> {
+    pool: &'a Balancer,
+    // Fields are dropped in this order: first the lock, then the wakers.
+    pub(crate) books: MutexGuard<'a, Books>,
+    woken: Woken,
+}
+
+/// Wakes when dropped.
+#[derive(Default)]
+struct Woken(SmallVec<[Waker; 4]>);
+
+impl Drop for Woken {
+    fn drop(&mut self) {
+        for waker in self.0.drain(..) {
+            waker.wake();
+        }
+    }
+}
+
+/// What becomes of an arrival.
+pub(crate) enum Answer {
+    Dispatched(Taken),
+    Queued { id: Id, seq: u64, position: u32 },
+    Rejected(Rejection),
+}
+
+impl<'a> Floor<'a> {
+    pub(crate) fn new(pool: &'a Balancer, books: MutexGuard<'a, Books>) -> Self {
+        Self { pool, books, woken: Woken::default() }
+    }
+
+    /// Time passes: what was due has happened.
+    pub(crate) fn advance(&mut self, now_us: u64) {
+        self.books.clock_us = self.books.clock_us.max(now_us);
+        if self.books.due_us <= self.books.clock_us {
+            self.settle();
+        }
+    }
+
+    /// Somebody arrives.
+    pub(crate) fn arrive(&mut self, request: &Request<'_>, settings: QueueSettings) -> Answer {
+        let pool = self.pool;
+        let mut query = Query {
+            now_us: self.books.clock_us,
+            random: request.random,
+            key: request.key,
+            bound: request.bound,
+            overflowed: false,
+            tried: request.tried,
+            panic: pool.is_panicking(),
+        };
+        let mut home = pool.home(query);
+        let taken = home.and_then(|index| pool.take_bound(index));
+        if taken.is_none()
+            && home.is_some()
+            && settings.max_per_endpoint.is_some_and(|max| self.books.queue.len(home) >= max)
+        {
+            query.overflowed = true;
+            home = None;
+        }
+        // Nobody is passed over: who waits could have none of the places that are free (law 2).
+        let taken =
+            taken.or_else(|| if home.is_none() { pool.pick_in_active_tier(query) } else { None });
+        if let Some(taken) = taken {
+            return Answer::Dispatched(self.book(taken));
+        }
+        if home.is_none() && pool.active_tier(query).is_none() {
+            return Answer::Rejected(Rejection::Unavailable);
+        }
+        if self.books.queue.waiting() >= settings.max {
+            return Answer::Rejected(Rejection::QueueFull);
+        }
+        self.enqueue(request, home, query.overflowed)
+    }
+
+    /// A slot comes back.
+    pub(crate) fn release(&mut self, state: &EndpointState, taken: Taken) {
+        state.leave();
+        if taken.booked {
+            self.books.slots = self.books.slots.saturating_sub(1);
+        }
+        self.hand_on(taken.index);
+    }
+
+    /// Hands what is free at an endpoint to those next in line for it.
+    pub(crate) fn hand_on(&mut self, index: usize) {
+        while self.books.queue.waiting() > 0
+            && self.pool.members.get(index).is_some_and(|member| member.state.is_free())
+        {
+            let Some((id, bound)) = self.next_for(index) else { return };
+            let pool = self.pool;
+            let clock_us = self.books.clock_us;
+            let taken = if bound {
+                pool.take_bound(index)
+            } else {
+                let waiter = self.books.queue.get(id);
+                waiter.and_then(|waiter| pool.take_chosen(index, query(pool, waiter, clock_us)))
+            };
+            let Some(taken) = taken else { return };
+            self.hand(id, taken);
+        }
+    }
+
+    /// After anything that changes who may be had: everybody stands in the line where he belongs, who may be served by
+    /// nobody is told so, and what is free goes to the oldest.
+    pub(crate) fn settle(&mut self) {
+        let pool = self.pool;
+        pool.refresh_panic();
+        self.books.due_us = pool.next_change_us(self.books.clock_us).unwrap_or(u64::MAX);
+        if self.books.queue.waiting() == 0 {
+            return;
+        }
+        self.form_lines();
+        for id in self.books.queue.order() {
+            let Some(waiter) = self.books.queue.waiter(id) else { continue };
+            let query = query(pool, waiter, self.books.clock_us);
+            let taken = match waiter.home {
+                Some(index) => pool.take_bound(index),
+                None if pool.active_tier(query).is_none() => {
+                    self.reject(id, Rejection::Unavailable);
+                    continue;
+                }
+                None => pool.pick_in_active_tier(query),
+            };
+            if let Some(taken) = taken {
+                self.hand(id, taken);
+            }
+        }
+    }
+
+    /// Takes somebody out of his line; `None` when he stood in none.
+    pub(crate) fn leave_line(&mut self, id: Id, standing: Standing) -> Option<Left> {
+        let left = self.books.queue.leave(id, standing)?;
+        if let Some(member) = left.home.and_then(|index| self.pool.members.get(index)) {
+            member.state.remove_queued();
+        }
+        Some(left)
+    }
+
+    /// Remembers how many are in flight at an endpoint whose limit was just changed.
+    pub(crate) fn note_ceiling(&mut self, index: usize) {
+        let in_flight = self.pool.members.get(index).map(|member| member.state.in_flight());
+        if let (Some(in_flight), Some(ceiling)) = (in_flight, self.books.ceilings.get_mut(index)) {
+            *ceiling = in_flight;
+        }
+    }
+
+    /// Endpoints with more in flight than their limit, those aside that had as many when the limit was lowered.
+    pub(crate) fn excesses(&mut self) -> u64 {
+        let mut found = 0;
+        for (member, ceiling) in self.pool.members.iter().zip(&mut self.books.ceilings) {
+            let in_flight = member.state.in_flight();
+            let limit = member.state.max_conn().unwrap_or(u32::MAX);
+            found += u64::from(in_flight > limit.max(*ceiling));
+            // Above the limit it can only fall.
+            *ceiling = (*ceiling).min(in_flight);
+        }
+        found
+    }
+
+    /// Whether somebody waits who might have a place at this endpoint, at the time of the books.
+    pub(crate) fn is_awaited(&self, index: usize) -> bool {
+        self.own_next(index).or_else(|| self.pool_next(index)).is_some()
+    }
+
+    /// The older of those next in line for an endpoint (law 4), and whether he stands in the endpoint's own line.
+    fn next_for(&self, index: usize) -> Option<(Id, bool)> {
+        let own = self.own_next(index);
+        if self.pool.fault == Fault::ForgetsPoolQueue {
+            return own.map(|(id, _)| (id, true));
+        }
+        match (own, self.pool_next(index)) {
+            (Some((id, seq)), Some((_, other))) if seq < other => Some((id, true)),
+            (_, Some((id, _))) => Some((id, false)),
+            (own, None) => own.map(|(id, _)| (id, true)),
+        }
+    }
+
+    /// The oldest bound to an endpoint, with his number.
+    fn own_next(&self, index: usize) -> Option<(Id, u64)> {
+        let (id, waiter) = self.books.queue.line(Some(index)).next()?;
+        let query = query(self.pool, waiter, self.books.clock_us);
+        (self.pool.home(query) == Some(index)).then_some((id, waiter.seq))
+    }
+
+    /// The oldest of the pool's line that may have a place at an endpoint, with his number.
+    fn pool_next(&self, index: usize) -> Option<(Id, u64)> {
+        let member = self.pool.members.get(index)?;
+        if !member.state.is_usable(self.books.clock_us, self.pool.is_panicking()) {
+            return None;
+        }
+        let mut line = self.books.queue.line(None);
+        let fits = |waiter: &Waiter| {
+            self.pool.is_eligible(index, query(self.pool, waiter, self.books.clock_us))
+        };
+        line.find(|(_, waiter)| fits(waiter)).map(|(id, waiter)| (id, waiter.seq))
+    }
+
+    fn enqueue(&mut self, request: &Request<'_>, home: Option<usize>, overflowed: bool) -> Answer {
+        let queue = &mut self.books.queue;
+        let position = match home {
+            Some(_) => queue.len(home) + queue.len(None),
+            None => queue.waiting(),
+        };
+        let wish = Wish {
+            tag: request.tag,
+            since_us: request.now_us,
+            random: request.random,
+            key: request.key,
+            bound: request.bound,
+            overflowed,
+            tried: request.tried.clone(),
+        };
+        let id = queue.push(wish, home);
+        let seq = queue.get(id).map_or(0, |waiter| waiter.seq);
+        self.pool.figures.longest.raise_to(u64::from(queue.waiting()));
+        if let Some(member) = home.and_then(|index| self.pool.members.get(index)) {
+            member.state.add_queued();
+        }
+        Answer::Queued { id, seq, position }
+    }
+
+    /// Everybody into the line where he belongs now.
+    fn form_lines(&mut self) {
+        let pool = self.pool;
+        let clock_us = self.books.clock_us;
+        let queue = &mut self.books.queue;
+        let lens = |queue: &Queue| -> Vec<u32> {
+            (0..pool.members.len()).map(|index| queue.len(Some(index))).collect()
+        };
+        let before = lens(queue);
+        let max = pool.queue.and_then(|settings| settings.max_per_endpoint);
+        queue.form(|waiter, lens| {
+            let home = pool.home(query(pool, waiter, clock_us))?;
+            if max.is_some_and(|max| lens.get(home).is_some_and(|len| *len >= max)) {
+                waiter.wish.overflowed = true;
+                return None;
+            }
+            Some(home)
+        });
+        let after = lens(queue);
+        for ((member, before), after) in pool.members.iter().zip(before).zip(after) {
+            (before..after).for_each(|_| member.state.add_queued());
+            (after..before).for_each(|_| member.state.remove_queued());
+        }
+    }
+
+    fn book(&mut self, taken: Taken) -> Taken {
+        self.books.slots += 1;
+        Taken { booked: true, ..taken }
+    }
+
+    fn hand(&mut self, id: Id, taken: Taken) {
+        let taken = self.book(taken);
+        if let Some(left) = self.leave_line(id, Standing::Handed(taken)) {
+            self.woken.0.extend(left.waker);
+        }
+    }
+
+    fn reject(&mut self, id: Id, rejection: Rejection) {
+        if let Some(left) = self.leave_line(id, Standing::Rejected(rejection)) {
+            self.pool.figures.gave_up.add();
+            self.woken.0.extend(left.waker);
+        }
+    }
+}
+
+/// What a waiter asks, now.
+fn query<'a>(pool: &Balancer, waiter: &'a Waiter, now_us: u64) -> Query<'a> {
+    let Wish { random, key, bound, overflowed, ref tried, .. } = waiter.wish;
+    Query { now_us, random, key, bound, overflowed, tried, panic: pool.is_panicking() }
+}

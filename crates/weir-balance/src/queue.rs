@@ -1,0 +1,309 @@
+//! Those who wait, in the order in which they came: one line for the pool and one for each endpoint, in a slab that keeps its
+//! memory. It knows nothing of limits and endpoints' states; `floor.rs` says who stands in which line.
+
+use core::task::Waker;
+
+use crate::slot::Taken;
+use crate::{Rejection, Tried};
+
+/// A waiter's place in the slab, his until his ticket is gone.
+pub(crate) type Id = u32;
+
+/// No waiter.
+const NOBODY: Id = Id::MAX;
+
+/// One who waits, or who waited and was not told yet.
+#[derive(Debug)]
+pub(crate) struct Waiter {
+    /// His number in the order of arrival.
+    pub(crate) seq: u64,
+    /// What he asks with.
+    pub(crate) wish: Wish,
+    /// How he stands.
+    pub(crate) standing: Standing,
+    /// Whom to wake when that changes.
+    pub(crate) waker: Option<Waker>,
+    /// Which line that is.
+    pub(crate) home: Option<usize>,
+    previous: Id,
+    next: Id,
+}
+
+/// What a waiter asks with: a request that outlives its call.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Wish {
+    pub(crate) tag: u64,
+    pub(crate) since_us: u64,
+    pub(crate) random: u64,
+    pub(crate) key: u64,
+    pub(crate) bound: Option<usize>,
+    /// His endpoint's line was full when he came: he waits for any endpoint from then on.
+    pub(crate) overflowed: bool,
+    pub(crate) tried: Tried,
+}
+
+/// How a waiter stands.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Standing {
+    /// In a line.
+    Waiting,
+    /// A place was counted in for him; his ticket makes the slot of it.
+    Handed(Taken),
+    /// Nobody may serve him any more.
+    Rejected(Rejection),
+    /// Nobody has this place of the slab.
+    Vacant,
+}
+
+/// Who left a line.
+#[derive(Debug)]
+pub(crate) struct Left {
+    /// Whom to wake, if anybody asked.
+    pub(crate) waker: Option<Waker>,
+    /// The line.
+    pub(crate) home: Option<usize>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Line {
+    first: Id,
+    last: Id,
+    len: u32,
+}
+
+const EMPTY: Line = Line { first: NOBODY, last: NOBODY, len: 0 };
+
+/// The lines. A home of `None` is the pool's line, `Some(index)` that of an endpoint.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    waiters: Vec<Waiter>,
+    vacant: Vec<Id>,
+    lines: Box<[Line]>,
+    waiting: u32,
+    next_seq: u64,
+}
+
+impl Queue {
+    pub(crate) fn new(endpoints: usize) -> Self {
+        let lines = vec![EMPTY; endpoints + 1].into();
+        Self { waiters: Vec::new(), vacant: Vec::new(), lines, waiting: 0, next_seq: 0 }
+    }
+
+    /// How many are in lines.
+    pub(crate) fn waiting(&self) -> u32 {
+        self.waiting
+    }
+
+    /// How many are in one line.
+    pub(crate) fn len(&self, home: Option<usize>) -> u32 {
+        self.lines.get(line(home)).map_or(0, |line| line.len)
+    }
+
+    pub(crate) fn get(&self, id: Id) -> Option<&Waiter> {
+        self.waiters.get(id as usize)
+    }
+
+    pub(crate) fn get_mut(&mut self, id: Id) -> Option<&mut Waiter> {
+        self.waiters.get_mut(id as usize)
+    }
+
+    /// Somebody, if he stands in a line.
+    pub(crate) fn waiter(&self, id: Id) -> Option<&Waiter> {
+        self.get(id).filter(|waiter| matches!(waiter.standing, Standing::Waiting))
+    }
+
+    /// Those of a line, the oldest first.
+    pub(crate) fn line(&self, home: Option<usize>) -> impl Iterator<Item = (Id, &Waiter)> {
+        let first = self.lines.get(line(home)).map_or(NOBODY, |line| line.first);
+        let at = |id: Id| self.get(id).map(|waiter| (id, waiter));
+        std::iter::successors(at(first), move |(_, waiter)| at(waiter.next))
+    }
+
+    /// Puts somebody at the end of a line, with the next number.
+    pub(crate) fn push(&mut self, wish: Wish, home: Option<usize>) -> Id {
+        let waiter = Waiter {
+            seq: self.next_seq,
+            wish,
+            standing: Standing::Waiting,
+            waker: None,
+            home,
+            previous: NOBODY,
+            next: NOBODY,
+        };
+        self.next_seq += 1;
+        self.waiting += 1;
+        let id = self.vacant.pop().unwrap_or(self.waiters.len() as Id);
+        if let Some(place) = self.get_mut(id) {
+            *place = waiter;
+        } else {
+            self.waiters.push(waiter);
+        }
+        self.append(id, home);
+        id
+    }
+
+    /// Takes somebody out of his line; he keeps his place in the slab, with his new standing. `None` when he stood in
+    /// none.
+    pub(crate) fn leave(&mut self, id: Id, standing: Standing) -> Option<Left> {
+        let home = self.waiter(id)?.home;
+        self.unlink(id);
+        self.waiting -= 1;
+        let waiter = self.get_mut(id)?;
+        waiter.standing = standing;
+        Some(Left { waker: waiter.waker.take(), home })
+    }
+
+    /// Frees a place in the slab; whoever has it must be in no line.
+    pub(crate) fn vacate(&mut self, id: Id) {
+        debug_assert!(self.waiter(id).is_none(), "somebody was thrown out while he waited");
+        if let Some(waiter) = self.get_mut(id) {
+            waiter.standing = Standing::Vacant;
+            waiter.wish.tried = Tried::new();
+            self.vacant.push(id);
+        }
+    }
+
+    /// All in lines, the oldest first.
+    pub(crate) fn order(&self) -> Vec<Id> {
+        let mut ids: Vec<(u64, Id)> = (0..self.lines.len())
+            .flat_map(|number| self.line(number.checked_sub(1)))
+            .map(|(id, waiter)| (waiter.seq, id))
+            .collect();
+        ids.sort_unstable();
+        ids.into_iter().map(|(_, id)| id).collect()
+    }
+
+    /// Forms all lines anew, the oldest first; `home` says where each stands. It sees the lines as they grow.
+    pub(crate) fn form(&mut self, mut home: impl FnMut(&mut Waiter, &[u32]) -> Option<usize>) {
+        let order = self.order();
+        self.lines.fill(EMPTY);
+        let mut lens = vec![0; self.lines.len() - 1];
+        for id in order {
+            let Some(waiter) = self.get_mut(id) else { continue };
+            let home = home(waiter, &lens);
+            waiter.home = home;
+            if let Some(len) = home.and_then(|home| lens.get_mut(home)) {
+                *len += 1;
+            }
+            self.append(id, home);
+        }
+    }
+
+    /// Whether lines, lengths and the count of those who wait agree, and each line is in order of arrival.
+    pub(crate) fn is_sound(&self) -> bool {
+        let mut total = 0;
+        let sound = (0..self.lines.len()).all(|number| {
+            let home = number.checked_sub(1);
+            let seqs: Vec<u64> = self.line(home).map(|(_, waiter)| waiter.seq).collect();
+            total += seqs.len();
+            seqs.is_sorted() && seqs.len() == self.len(home) as usize
+        });
+        sound && total == self.waiting as usize
+    }
+
+    fn append(&mut self, id: Id, home: Option<usize>) {
+        let Some(line) = self.lines.get_mut(line(home)) else { return };
+        let last = line.last;
+        line.last = id;
+        line.len += 1;
+        if last == NOBODY {
+            line.first = id;
+        }
+        if let Some(before) = self.get_mut(last) {
+            before.next = id;
+        }
+        if let Some(waiter) = self.get_mut(id) {
+            waiter.previous = last;
+            waiter.next = NOBODY;
+        }
+    }
+
+    fn unlink(&mut self, id: Id) {
+        let Some(waiter) = self.get(id) else { return };
+        let (previous, next, home) = (waiter.previous, waiter.next, waiter.home);
+        if let Some(before) = self.get_mut(previous) {
+            before.next = next;
+        }
+        if let Some(after) = self.get_mut(next) {
+            after.previous = previous;
+        }
+        let Some(line) = self.lines.get_mut(line(home)) else { return };
+        line.len -= 1;
+        if line.first == id {
+            line.first = next;
+        }
+        if line.last == id {
+            line.last = previous;
+        }
+    }
+}
+
+fn line(home: Option<usize>) -> usize {
+    home.map_or(0, |index| index + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Push(Option<usize>),
+        Leave(usize),
+        Form(Vec<Option<usize>>),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let home = || proptest::option::of(0_usize..3);
+        prop_oneof![
+            4 => home().prop_map(Step::Push),
+            3 => any::<usize>().prop_map(Step::Leave),
+            1 => proptest::collection::vec(home(), 8).prop_map(Step::Form),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn the_lines_are_those_of_sorted_lists(steps in proptest::collection::vec(step(), 1..120)) {
+            let mut queue = Queue::new(3);
+            let mut model: BTreeMap<u64, (Id, Option<usize>)> = BTreeMap::new();
+            let mut seq = 0;
+            for step in steps {
+                match step {
+                    Step::Push(home) => {
+                        model.insert(seq, (queue.push(Wish::default(), home), home));
+                        seq += 1;
+                    }
+                    Step::Leave(at) if !model.is_empty() => {
+                        let key = *model.keys().nth(at % model.len()).unwrap();
+                        let (id, home) = model.remove(&key).unwrap();
+                        let left = queue.leave(id, Standing::Rejected(Rejection::Full)).unwrap();
+                        prop_assert_eq!(left.home, home);
+                        prop_assert!(queue.leave(id, Standing::Vacant).is_none());
+                        queue.vacate(id);
+                    }
+                    Step::Leave(_) => {}
+                    Step::Form(homes) => {
+                        let home = |seq: u64| homes[seq as usize % homes.len()];
+                        queue.form(|waiter, _| home(waiter.seq));
+                        for (seq, (_, place)) in &mut model {
+                            *place = home(*seq);
+                        }
+                    }
+                }
+                prop_assert!(queue.is_sound());
+                prop_assert_eq!(queue.waiting() as usize, model.len());
+                for home in [None, Some(0), Some(1), Some(2)] {
+                    let own = model.values().filter(|(_, place)| *place == home).map(|(id, _)| *id);
+                    let line: Vec<Id> = queue.line(home).map(|(id, _)| id).collect();
+                    prop_assert_eq!(line, own.collect::<Vec<_>>());
+                }
+                prop_assert_eq!(queue.order(), model.values().map(|(id, _)| *id).collect::<Vec<_>>());
+            }
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! The regret meter (row NEW-17): how often the policy sent an exchange to a busy endpoint while an idle one could
+//! be had, and what that cost.
+
+use crate::slot::Choice;
+use crate::sync::{AtomicU64, Ordering};
+
+/// The mean is kept in these parts of a microsecond, and each new sample weighs as one of so many.
+const PARTS: u64 = 64;
+
+/// Its counters have a cache line of their own: what stands beside them is only read.
+#[derive(Debug)]
+#[repr(align(64))]
+pub(crate) struct Regret {
+    /// Running mean of what exchanges at idle endpoints took, in `PARTS` of a µs; 0 before the first.
+    mean: AtomicU64,
+    inversions: AtomicU64,
+    lost_us: AtomicU64,
+}
+
+impl Regret {
+    pub(crate) fn new() -> Self {
+        Self { mean: AtomicU64::new(0), inversions: AtomicU64::new(0), lost_us: AtomicU64::new(0) }
+    }
+
+    /// Exchanges that were sent to a busy endpoint while an idle one could be had.
+    pub(crate) fn inversions(&self) -> u64 {
+        self.inversions.load(Ordering::Relaxed)
+    }
+
+    /// Time that those took beyond the mean of exchanges at idle endpoints, µs.
+    pub(crate) fn lost_us(&self) -> u64 {
+        self.lost_us.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn count(&self, choice: Choice) {
+        if choice == Choice::Inversion {
+            self.inversions.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Notes how long an exchange had its slot.
+    pub(crate) fn note(&self, choice: Choice, held_us: u64) {
+        let mean = self.mean.load(Ordering::Relaxed);
+        match choice {
+            Choice::Busy => {}
+            Choice::Idle => {
+                let sample = held_us.saturating_mul(PARTS).max(1);
+                let next = if mean == 0 { sample } else { mean - mean / PARTS + held_us };
+                // Two workers at once may lose a sample: it is a mean, and a plain store keeps them from waiting
+                // for each other.
+                self.mean.store(next, Ordering::Relaxed);
+            }
+            Choice::Inversion => {
+                let lost = if mean == 0 { 0 } else { held_us.saturating_sub(mean / PARTS) };
+                self.lost_us.fetch_add(lost, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_inversion_costs_what_it_took_beyond_the_mean_of_idle_ones() {
+        let regret = Regret::new();
+        regret.note(Choice::Inversion, 900);
+        assert_eq!(regret.lost_us(), 0, "nothing to compare with yet");
+        for _ in 0..10 {
+            regret.note(Choice::Idle, 200);
+        }
+        regret.note(Choice::Busy, 5_000);
+        regret.note(Choice::Inversion, 900);
+        assert_eq!(regret.lost_us(), 700);
+        regret.note(Choice::Inversion, 100);
+        assert_eq!(regret.lost_us(), 700, "a lucky one earns nothing");
+    }
+
+    #[test]
+    fn the_mean_follows_a_change() {
+        let regret = Regret::new();
+        regret.note(Choice::Idle, 1_000);
+        for _ in 0..1_000 {
+            regret.note(Choice::Idle, 100);
+        }
+        regret.note(Choice::Inversion, 1_100);
+        assert!((995..=1_000).contains(&regret.lost_us()), "{}", regret.lost_us());
+    }
+}

@@ -1,0 +1,71 @@
+//! Permission to have one exchange in flight at an endpoint. It cannot leak: it is counted in when it is made and
+//! counted out when it is dropped, and the next in line gets its place in the same moment.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::{Balancer, EndpointState};
+
+/// Permission to have one exchange in flight at an endpoint; dropping it gives the place to the next in line.
+#[must_use = "dropping a slot gives it back at once"]
+pub struct Slot {
+    pool: Arc<Balancer>,
+    state: Arc<EndpointState>,
+    taken: Taken,
+}
+
+/// A place that was counted in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Taken {
+    /// The endpoint.
+    pub(crate) index: usize,
+    /// How good the choice was.
+    pub(crate) choice: Choice,
+    /// Whether it was taken under the pool's lock, and so is in its books.
+    pub(crate) booked: bool,
+}
+
+/// What the regret meter says of a choice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Choice {
+    /// The endpoint was idle.
+    Idle,
+    /// It was busy, as all others were that could be had.
+    Busy,
+    /// It was busy, and another was idle.
+    Inversion,
+}
+
+impl Slot {
+    pub(crate) fn new(pool: &Arc<Balancer>, state: &Arc<EndpointState>, taken: Taken) -> Self {
+        Self { pool: Arc::clone(pool), state: Arc::clone(state), taken }
+    }
+
+    /// The endpoint's number in its pool.
+    pub fn index(&self) -> usize {
+        self.taken.index
+    }
+
+    /// The endpoint's live state.
+    pub fn endpoint(&self) -> &EndpointState {
+        &self.state
+    }
+
+    /// Gives the place back and tells the regret meter how long the exchange had it, µs. Plain dropping tells it nothing,
+    /// which is right when the endpoint was not what ended the exchange.
+    pub fn finish(self, held_us: u64) {
+        self.pool.regret.note(self.taken.choice, held_us);
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.pool.release(&self.state, self.taken);
+    }
+}
+
+impl fmt::Debug for Slot {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Slot").field("index", &self.index()).finish_non_exhaustive()
+    }
+}

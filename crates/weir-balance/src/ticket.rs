@@ -1,0 +1,140 @@
+//! A place in the queue, as the exchange that waits holds it.
+
+use core::pin::Pin;
+use core::task::{Context, Poll};
+use std::fmt;
+use std::sync::Arc;
+
+use crate::queue::{Id, Standing};
+use crate::slot::{Slot, Taken};
+use crate::{Balancer, Rejection};
+
+/// A place in the queue. As a future it ends with the slot that was handed over, or with the reason why nobody may
+/// serve the exchange any more. Dropping it leaves the queue at once; a slot that was handed over and not taken
+/// goes to the next in line. It knows no deadline: whoever has one calls [`Ticket::time_out`] then.
+#[must_use = "dropping a ticket leaves the queue"]
+pub struct Ticket {
+    pool: Arc<Balancer>,
+    id: Id,
+    seq: u64,
+    position: u32,
+    /// Whether its place in the slab is still its own.
+    open: bool,
+}
+
+/// How a ticket stopped waiting.
+#[derive(Clone, Copy)]
+enum Leaving {
+    /// Its holder went away.
+    Cancelled,
+    /// Its deadline came.
+    TimedOut,
+}
+
+impl Ticket {
+    pub(crate) fn new(pool: &Arc<Balancer>, id: Id, seq: u64, position: u32) -> Self {
+        Self { pool: Arc::clone(pool), id, seq, position, open: true }
+    }
+
+    /// How many were ahead at arrival: everybody who waited, or, for an exchange bound to an endpoint, those who waited
+    /// for that endpoint or for any.
+    pub fn position(&self) -> u32 {
+        self.position
+    }
+
+    /// Its number in the pool's order of arrival, as in [`crate::Waiting`].
+    pub fn seq(&self) -> u64 {
+        self.seq
+    }
+
+    /// Leaves the queue because the deadline came. A slot that was handed over in the same moment is returned:
+    /// nobody has to be turned away who was just served.
+    pub fn time_out(mut self) -> Option<Slot> {
+        match self.close(Leaving::TimedOut) {
+            Standing::Handed(taken) => self.slot(taken),
+            Standing::Waiting | Standing::Rejected(_) | Standing::Vacant => None,
+        }
+    }
+
+    /// Frees its place and says how it stood.
+    fn close(&mut self, leaving: Leaving) -> Standing {
+        self.open = false;
+        let mut floor = self.pool.floor();
+        let left = floor.leave_line(self.id, Standing::Vacant);
+        let waiter = floor.books.queue.get(self.id);
+        let standing = waiter.map_or(Standing::Vacant, |waiter| waiter.standing);
+        floor.books.queue.vacate(self.id);
+        // What a waker drops may hold tickets of this pool: not under its lock.
+        drop(floor);
+        match (left, leaving) {
+            (None, _) => {}
+            (Some(_), Leaving::Cancelled) => self.pool.figures.cancelled.add(),
+            (Some(_), Leaving::TimedOut) => self.pool.figures.timed_out.add(),
+        }
+        standing
+    }
+
+    fn slot(&self, taken: Taken) -> Option<Slot> {
+        let member = self.pool.members.get(taken.index)?;
+        Some(Slot::new(&self.pool, &member.state, taken))
+    }
+}
+
+impl Future for Ticket {
+    type Output = Result<Slot, Rejection>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        if !self.open {
+            return Poll::Pending;
+        }
+        // Cloned before the lock and the old one dropped after it: what a waker does is not ours to know.
+        let mut waker = Some(context.waker().clone());
+        let standing = {
+            let mut floor = self.pool.floor();
+            let Some(waiter) = floor.books.queue.get_mut(self.id) else { return Poll::Pending };
+            if matches!(waiter.standing, Standing::Waiting) {
+                std::mem::swap(&mut waiter.waker, &mut waker);
+                Standing::Waiting
+            } else {
+                let standing = waiter.standing;
+                floor.books.queue.vacate(self.id);
+                standing
+            }
+        };
+        drop(waker);
+        match standing {
+            Standing::Waiting | Standing::Vacant => Poll::Pending,
+            Standing::Handed(taken) => {
+                self.open = false;
+                let slot = self.slot(taken);
+                slot.map_or(Poll::Pending, |slot| Poll::Ready(Ok(slot)))
+            }
+            Standing::Rejected(rejection) => {
+                self.open = false;
+                Poll::Ready(Err(rejection))
+            }
+        }
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        if self.open
+            && let Standing::Handed(taken) = self.close(Leaving::Cancelled)
+        {
+            self.pool.figures.cancelled.add();
+            // As a slot it goes the way of all slots: to the next in line.
+            drop(self.slot(taken));
+        }
+    }
+}
+
+impl fmt::Debug for Ticket {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Ticket")
+            .field("seq", &self.seq)
+            .field("position", &self.position)
+            .finish_non_exhaustive()
+    }
+}
