@@ -16,6 +16,7 @@ use weir_files::Root;
 use weir_stats::{Line, LogSink};
 
 use crate::net::PeerAddress;
+use crate::retry::RetryPolicy;
 use crate::route::Router;
 use crate::shared::{AccessLog, Listener, Shared};
 use crate::tls::{
@@ -109,7 +110,7 @@ impl Compiler<'_> {
             endpoints: endpoints.collect::<Result<Vec<_>, _>>()?,
             keepalive: pool.keepalive.clone(),
             timeouts: pool.timeouts.clone(),
-            redispatch: pool.redispatch.attempts,
+            retry: RetryPolicy::new(&pool.retry),
             tls,
             buffer_request: pool.buffer_request,
         }))
