@@ -68,7 +68,7 @@ pub(crate) const DIRECTIVES: &[Spec] = &[
         .words(0, 1)
         .options(KEEPALIVE)
         .example("keepalive idle=200 timeout=30s;"),
-    directive("check", POOL, "http [METHOD] [PATH] | tcp | tls", "Probes every server on its own: an HTTP request, a TCP connection, or a TLS handshake by the pool's `tls`. A server is up until proven otherwise: after `fall` failed probes in a row, at the start after the first one; `rise` passed ones bring it back. Each server is probed once an interval, however many workers there are; the first probes of all pools are spread over the interval. HTTP probes speak TLS when the pool does.")
+    directive("check", POOL, "http [METHOD] [PATH] | tcp | tls", "Probes every server on its own: an HTTP request, a TCP connection, or a TLS handshake by the pool's `tls`. A server is up until proven otherwise: after `fall` failed probes in a row, at the start after the first one; `rise` passed ones bring it back. Each server is probed once an interval, however many workers there are; the first probes of all pools are spread over the interval, in the order of the file. HTTP probes speak TLS when the pool does.")
         .words(1, 3)
         .options(CHECK)
         .example("check http GET /healthz expect=200-399 interval=2s timeout=1s rise=2 fall=3 spread=50%;"),

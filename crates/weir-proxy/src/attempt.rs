@@ -10,6 +10,7 @@ use crate::conversation::{Conversation, Failure};
 use crate::exchange::{Ended, Facts, Next, Workspace};
 use crate::forward::{self, BodyFraming, ConnectionLine, UpstreamHead};
 use crate::net::Net;
+use crate::passive;
 use crate::pump::Pump;
 use crate::record;
 use crate::response;
@@ -43,10 +44,12 @@ pub(crate) async fn proxy<N: Net>(
         upload.prepend(std::mem::take(&mut work.request_out));
         let mut conversation = Conversation::new(upstream, upload);
         let heard = conversation.hear(scope, connection, work, pool).await;
+        let place = (number, facts.endpoint.unwrap_or_default());
         let repeatable = conversation.may_repeat(work.request.method, &pool.retry);
         let trouble = match heard {
             Ok(()) => {
                 let status = work.response.status;
+                scope.worker.endpoint_answered(place, status);
                 pool.retry.minds_status(status).then_some(Trouble::Status(status))
             }
             // The endpoint closed an idle connection while our request was on its way to it (row C-07).
@@ -56,7 +59,12 @@ pub(crate) async fn proxy<N: Net>(
                 upload = rewind(scope, work, facts, pool, (sent, returned));
                 continue;
             }
-            Err(failure) => failure.trouble(),
+            Err(failure) => {
+                if let Some(cause) = passive::cause_of(failure) {
+                    scope.worker.endpoint_failed(place, cause);
+                }
+                failure.trouble()
+            }
         };
         let trouble =
             trouble.filter(|trouble| repeatable && search.may_go_on(scope, facts, *trouble));

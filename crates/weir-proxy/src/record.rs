@@ -11,7 +11,6 @@ use crate::connection::{Connection, Scope};
 use crate::exchange::{Facts, Workspace};
 use crate::net::Net;
 use crate::route::{Captures, CompiledRoute, RequestView, bare_host};
-use crate::tls;
 use crate::transport::Transport;
 
 /// Response header lines for `$sent_http_…`: those the endpoint sent.
@@ -50,7 +49,7 @@ pub(crate) fn with_entry<N: Net, R>(
     let captures = route.filter(|_| facts.has_head).and_then(|route| route.captures(&request));
     let captures = captures.as_ref().map(Captures::groups).unwrap_or_default();
     let entry = Entry {
-        started: scope.worker.wall(facts.first_byte),
+        started: facts.started,
         times: facts.times,
         cause: facts.cause,
         status: facts.status,
@@ -76,7 +75,7 @@ pub(crate) fn with_entry<N: Net, R>(
         failed_attempts: &failed,
         reused: facts.reused,
         queue_position: 0,
-        request_id: facts.request_id.as_str(),
+        request_id: facts.request_id.as_bytes(),
         tls: tls_facts(connection),
         concurrency: Concurrency::default(),
         worker: scope.worker.number,
@@ -139,12 +138,12 @@ fn local_address<N: Net>(
 
 fn tls_facts<N: Net>(connection: &Connection<N>) -> Option<TlsFacts<'_>> {
     let Transport::Server(stream) = &connection.client else { return None };
-    let facts = tls::facts(stream.get_ref().1);
+    let facts = connection.agreed?;
     Some(TlsFacts {
         protocol: facts.version.unwrap_or_default(),
         cipher: facts.suite.unwrap_or_default(),
         group: facts.group.unwrap_or_default(),
-        server_name: facts.server_name.unwrap_or_default(),
+        server_name: stream.get_ref().1.server_name().unwrap_or_default(),
         resumed: facts.resumed,
     })
 }

@@ -5,7 +5,8 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;
-use weir_balance::{AfterFailure, Arrival, Permit, Rejection, Request, Slot, Tried};
+use weir_balance::{Arrival, Permit, Rejection, Request, Slot, Tried};
+use weir_config::model::PassiveCause;
 use weir_stats::{Cause, Micros};
 use weir_wire::Framing;
 
@@ -103,7 +104,7 @@ impl<'a> Search<'a> {
             self.now = Instant::now();
             let trouble = match opened {
                 Ok(transport) => {
-                    self.pool.balancer.connect_succeeded(index);
+                    self.pool.endpoint_connected(index);
                     facts.times.connect = self.connect_time(self.now);
                     facts.reused = false;
                     return Ok(UpstreamConnection::fresh(transport, self.now));
@@ -111,7 +112,7 @@ impl<'a> Search<'a> {
                 Err(Unopened::ClientGone) => return Err(Ended::Broken(Cause::ClientGone)),
                 Err(Unopened::Trouble(trouble)) => trouble,
             };
-            self.connect_failed(scope, index);
+            scope.worker.endpoint_failed((self.number, index), PassiveCause::Connect);
             if !self.may_go_on(scope, facts, trouble) {
                 return Err(trouble.cause().into());
             }
@@ -229,15 +230,6 @@ impl<'a> Search<'a> {
             Arrival::Rejected(Rejection::Full | Rejection::QueueFull) | Arrival::Queued(_) => {
                 Err(Cause::PoolFull.into())
             }
-        }
-    }
-
-    /// Notes a failed connect; whoever waits for the end of an ejection is told of it then.
-    fn connect_failed<N: Net>(&self, scope: Scope<'_, N>, index: usize) {
-        let now_us = scope.worker.balance_clock(self.now);
-        let balancer = &self.pool.balancer;
-        if let AfterFailure::Ejected { until_us } = balancer.connect_failed(index, now_us) {
-            scope.worker.tick_at(balancer, until_us);
         }
     }
 

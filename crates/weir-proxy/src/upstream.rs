@@ -29,6 +29,8 @@ pub struct UpstreamPool {
     pub keepalive: model::Keepalive,
     /// Waits.
     pub timeouts: model::UpstreamTimeouts,
+    /// What counts as a failure of an endpoint.
+    pub passive_on: Box<[model::PassiveCause]>,
     /// When an attempt that failed is followed by another.
     pub retry: RetryPolicy,
     /// TLS to endpoints; each worker makes its own configuration of it.
