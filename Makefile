@@ -5,7 +5,7 @@ SHELL := /bin/sh
 # rustup puts cargo here; a shell that never sourced ~/.cargo/env does not know.
 export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
 
-.PHONY: help run test test-long schedules lint fmt doc-config deny bench-core
+.PHONY: help run test test-long schedules lint fmt doc-config deny bench-core bench-balance
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -51,3 +51,7 @@ bench-core: ## CPU per request and memory against nginx and haproxy; writes benc
 	@scripts/packages cc nginx haproxy wrk ab openssl python3
 	cargo build --profile bench-release -p weir
 	python3 benches/core.py --weir "$$(scripts/target-directory)/bench-release/weir" $(ARGS)
+
+# benches/balance.md has the figures of one run.
+bench-balance: ## what it costs to be dispatched, to wait and to leave: criterion
+	cargo bench -p weir-balance --bench dispatch -- $(ARGS)
