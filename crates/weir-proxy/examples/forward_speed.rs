@@ -70,7 +70,7 @@ fn measure(name: &str, listener: &Listener) -> Result<(), Box<dyn Error>> {
                 .route(&view)
                 .filter(|route| allowed(&route.access, view.client))
                 .ok_or("no route")?;
-            let entry = entry(&view, peer, id.as_str());
+            let entry = entry(&view, peer, id.as_bytes());
             write_heads(
                 (listener, trust, route),
                 &entry,
@@ -149,7 +149,7 @@ fn route(name: &str, when: Rule) -> Route {
     }
 }
 
-fn entry<'a>(view: &'a RequestView<'a>, peer: SocketAddr, request_id: &'a str) -> Entry<'a> {
+fn entry<'a>(view: &'a RequestView<'a>, peer: SocketAddr, request_id: &'a [u8]) -> Entry<'a> {
     Entry {
         started: SystemTime::UNIX_EPOCH,
         times: Times::default(),

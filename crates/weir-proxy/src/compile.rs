@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
 
 use arc_swap::ArcSwapOption;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
 use weir_balance::{Availability, Balancer, EndpointState, Member, PassiveSettings, Settings};
 use weir_config::Config;
@@ -16,6 +16,7 @@ use weir_files::Root;
 use weir_stats::{Line, LogSink};
 
 use crate::net::PeerAddress;
+use crate::notice::{Notice, Notices};
 use crate::route::Router;
 use crate::shared::{AccessLog, Listener, Shared};
 use crate::tls::{
@@ -46,6 +47,8 @@ pub struct Compiled {
     pub shared: Arc<Shared>,
     /// Sentences that stop nothing.
     pub warnings: Vec<String>,
+    /// What workers will tell of endpoints.
+    pub notices: mpsc::Receiver<Notice>,
 }
 
 /// Compiles a configuration.
@@ -71,6 +74,7 @@ pub fn compile(config: &Config, surroundings: Surroundings<'_>) -> Result<Compil
         model::LogFormat::Text(template) => Line::text(template.clone()),
     };
     let logs = config.logs.iter().zip(surroundings.sinks);
+    let (notices, heard) = Notices::new();
     let shared = Shared {
         listeners,
         pools,
@@ -78,11 +82,12 @@ pub fn compile(config: &Config, surroundings: Surroundings<'_>) -> Result<Compil
         loads: (0..surroundings.workers).map(|_| Arc::<WorkerLoad>::default()).collect(),
         connections: Arc::new(Semaphore::new(surroundings.connection_cap)),
         connection_cap: surroundings.connection_cap,
+        notices,
         epoch: Instant::now(),
         cut_off: AtomicUsize::new(0),
         stopping: AtomicBool::new(false),
     };
-    Ok(Compiled { shared: Arc::new(shared), warnings })
+    Ok(Compiled { shared: Arc::new(shared), warnings, notices: heard })
 }
 
 struct Compiler<'a> {
@@ -98,7 +103,8 @@ impl Compiler<'_> {
             eject_us: pool.passive.eject.as_micros() as u64,
             max_ejected_percent: pool.passive.max_ejected_percent,
         };
-        let settings = Settings { passive, ..Settings::new(pool.policy) };
+        let panic_percent = pool.check.as_ref().map_or(0, |check| check.panic_percent);
+        let settings = Settings { passive, panic_percent, ..Settings::new(pool.policy) };
         let members = pool.endpoints.iter().map(member).collect();
         let tls = pool.tls.as_ref().map(|tls| self.client_tls(tls)).transpose()?;
         let endpoints =
@@ -109,6 +115,7 @@ impl Compiler<'_> {
             endpoints: endpoints.collect::<Result<Vec<_>, _>>()?,
             keepalive: pool.keepalive.clone(),
             timeouts: pool.timeouts.clone(),
+            passive_on: pool.passive.on.as_slice().into(),
             redispatch: pool.redispatch.attempts,
             tls,
             buffer_request: pool.buffer_request,

@@ -27,6 +27,7 @@ use crate::exchange::{self, Input, Next, Workspace};
 use crate::limits::{HOT_LINGER, LINGERING_BYTES, LINGERING_CLOSE};
 use crate::net::{Net, PeerAddress};
 use crate::shared::Listener;
+use crate::tls::{self, TlsFacts};
 use crate::transport::Transport;
 use crate::worker::{Worker, WorkerLoad};
 
@@ -44,6 +45,8 @@ pub(crate) struct Connection<N: Net> {
     pub(crate) began: Instant,
     /// Exchanges begun on it.
     pub(crate) served: u64,
+    /// What the handshake agreed on, looked up once; `None` without TLS.
+    pub(crate) agreed: Option<TlsFacts<'static>>,
 }
 
 /// What a worker knows and the listener asks, for the functions of one connection.
@@ -119,7 +122,11 @@ async fn open<N: Net>(
     };
     let since = Instant::now();
     let handshake = if listener.tls.is_some() { Micros::from(since - began) } else { Micros::ZERO };
-    Some(Connection { client, alarm, peer, handshake, since, began, served: 0 })
+    let agreed = match &client {
+        Transport::Server(stream) => Some(tls::facts(stream.get_ref().1).without_name()),
+        Transport::Plain(_) | Transport::Client(_) => None,
+    };
+    Some(Connection { client, alarm, peer, handshake, since, began, served: 0, agreed })
 }
 
 /// Counts an exchange as running, also when it ends by a panic or with its worker.

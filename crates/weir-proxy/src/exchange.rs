@@ -5,6 +5,7 @@ use std::future::Future;
 use std::io;
 use std::net::IpAddr;
 use std::task::{Context, Poll};
+use std::time::SystemTime;
 
 use tokio::io::AsyncRead;
 use tokio::time::Instant;
@@ -143,6 +144,8 @@ impl Workspace {
 /// What is known of the exchange so far.
 pub(crate) struct Facts {
     pub(crate) first_byte: Instant,
+    /// The same on the wall clock.
+    pub(crate) started: SystemTime,
     /// End of the request head.
     pub(crate) head_end: Instant,
     pub(crate) times: Times,
@@ -169,9 +172,10 @@ pub(crate) struct Facts {
 }
 
 impl Facts {
-    fn new(first_byte: Instant) -> Self {
+    fn new(first_byte: Instant, started: SystemTime) -> Self {
         Self {
             first_byte,
+            started,
             head_end: first_byte,
             times: Times::default(),
             cause: Cause::Complete,
@@ -230,7 +234,7 @@ pub(crate) async fn run<N: Net>(
     work: &mut Workspace,
     first_byte: Instant,
 ) -> Next {
-    let mut facts = Facts::new(first_byte);
+    let mut facts = Facts::new(first_byte, scope.worker.wall(first_byte));
     facts.times.handshake = connection.handshake;
     facts.times.idle = Micros::from(first_byte.saturating_duration_since(connection.since));
     let mut route = None;

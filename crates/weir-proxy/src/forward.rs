@@ -83,7 +83,7 @@ pub fn write_request_head(input: &UpstreamHead<'_>, out: &mut Vec<u8>) {
     lines.flush(out);
     client_headers::write(input, out);
     if !id_header.is_empty() && !input.edits.drops(id_header.as_bytes()) {
-        write_sound(id_header.as_bytes(), input.entry.request_id.as_bytes(), out);
+        write_sound(id_header.as_bytes(), input.entry.request_id, out);
     }
     input.edits.write(input.entry, out);
     match input.framing {
@@ -135,7 +135,7 @@ pub fn write_response_head(input: &DownstreamHead<'_>, out: &mut Vec<u8>) {
         write_sound(b"Date", input.date, out);
     }
     if !id_header.is_empty() && !input.edits.drops(id_header.as_bytes()) {
-        write_sound(id_header.as_bytes(), input.entry.request_id.as_bytes(), out);
+        write_sound(id_header.as_bytes(), input.entry.request_id, out);
     }
     input.edits.write(input.entry, out);
     match (input.framing, head.content_length) {

@@ -10,7 +10,6 @@ use crate::connection::{Connection, Scope};
 use crate::exchange::{Facts, Workspace};
 use crate::net::Net;
 use crate::route::{Captures, CompiledRoute, RequestView, bare_host};
-use crate::tls;
 use crate::transport::Transport;
 
 /// Response header lines for `$sent_http_…`: those the endpoint sent.
@@ -44,7 +43,7 @@ pub(crate) fn with_entry<N: Net, R>(
     let captures = route.filter(|_| facts.has_head).and_then(|route| route.captures(&request));
     let captures = captures.as_ref().map(Captures::groups).unwrap_or_default();
     let entry = Entry {
-        started: scope.worker.wall(facts.first_byte),
+        started: facts.started,
         times: facts.times,
         cause: facts.cause,
         status: facts.status,
@@ -69,7 +68,7 @@ pub(crate) fn with_entry<N: Net, R>(
         attempts: facts.attempts,
         reused: facts.reused,
         queue_position: 0,
-        request_id: facts.request_id.as_str(),
+        request_id: facts.request_id.as_bytes(),
         tls: tls_facts(connection),
         concurrency: Concurrency::default(),
         worker: scope.worker.number,
@@ -132,12 +131,12 @@ fn local_address<N: Net>(
 
 fn tls_facts<N: Net>(connection: &Connection<N>) -> Option<TlsFacts<'_>> {
     let Transport::Server(stream) = &connection.client else { return None };
-    let facts = tls::facts(stream.get_ref().1);
+    let facts = connection.agreed?;
     Some(TlsFacts {
         protocol: facts.version.unwrap_or_default(),
         cipher: facts.suite.unwrap_or_default(),
         group: facts.group.unwrap_or_default(),
-        server_name: facts.server_name.unwrap_or_default(),
+        server_name: stream.get_ref().1.server_name().unwrap_or_default(),
         resumed: facts.resumed,
     })
 }

@@ -171,7 +171,7 @@ impl<'a> Reply<'a> {
             out.extend_from_slice(b"\r\n");
         }
         if let Some(name) = surroundings.request_id_header {
-            write_line(edits, name.as_bytes(), surroundings.entry.request_id.as_bytes(), out);
+            write_line(edits, name.as_bytes(), surroundings.entry.request_id, out);
         }
         if let Some(body) = &body {
             write_line(edits, b"Content-Type", body.content_type().as_bytes(), out);

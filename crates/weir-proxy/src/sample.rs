@@ -88,7 +88,7 @@ pub(crate) fn blank_entry() -> Entry<'static> {
         attempts: 1,
         reused: false,
         queue_position: 0,
-        request_id: "0123456789abcdef0123456789abcdef",
+        request_id: b"0123456789abcdef0123456789abcdef",
         tls: None,
         concurrency: weir_stats::Concurrency::default(),
         worker: 0,

@@ -8,8 +8,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rustix::thread::CpuSet;
+use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 use tokio::sync::{mpsc, watch};
-use tokio::task::LocalSet;
 use tokio::time::Instant;
 
 use crate::accept::{Handoff, accept};
@@ -57,9 +57,21 @@ pub fn start(shared: &Arc<Shared>, sockets: Vec<ListenerSocket>) -> io::Result<R
         };
         let core = cores.get(number % cores.len().max(1)).copied();
         let job = Job { parts, sockets: share, mailboxes: mailboxes.clone(), core };
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        // A worker's runtime cannot leave the thread that made it.
+        let (report, reported) = std::sync::mpsc::channel();
         let thread = std::thread::Builder::new().name(format!("weir-worker-{number}"));
-        running.threads.push(thread.spawn(move || job.run(&runtime))?);
+        running.threads.push(thread.spawn(move || {
+            match Builder::new_current_thread().enable_all().build_local(LocalOptions::default()) {
+                Ok(runtime) => {
+                    let _ = report.send(Ok(()));
+                    job.run(&runtime);
+                }
+                Err(error) => {
+                    let _ = report.send(Err(error));
+                }
+            }
+        })?);
+        reported.recv().map_err(|_| io::Error::other("a worker thread ended at its start"))??;
     }
     Ok(running)
 }
@@ -73,15 +85,14 @@ struct Job {
 }
 
 impl Job {
-    fn run(self, runtime: &tokio::runtime::Runtime) {
+    fn run(self, runtime: &LocalRuntime) {
         if let Some(core) = self.core {
             let mut set = CpuSet::new();
             set.set(core);
             // A worker that may not be pinned still works.
             let _ = rustix::thread::sched_setaffinity(None, &set);
         }
-        let tasks = LocalSet::new();
-        tasks.block_on(runtime, async move {
+        runtime.block_on(async move {
             for (number, bound) in self.sockets {
                 let Some(listener) = self.parts.shared.listeners.get(number).cloned() else {
                     continue;

@@ -78,7 +78,7 @@ pub struct WorkerParts<N: Net> {
     pub stage: watch::Receiver<Stage>,
 }
 
-/// Runs a worker on the current thread's `LocalSet` until it is told to stop and its connections have ended.
+/// Runs a worker on the current thread's `LocalRuntime` until it is told to stop and its connections have ended.
 pub async fn run<N: Net>(parts: WorkerParts<N>) {
     let WorkerParts { number, net, shared, mut mailbox, seed, mut stage } = parts;
     let Some(load) = shared.loads.get(number).cloned() else { return };
@@ -174,13 +174,14 @@ async fn sweep<N: Net>(worker: std::rc::Weak<Worker<N>>) {
 impl<N: Net> Worker<N> {
     /// The wall-clock time of `instant`, set right once a second, without a system call in between.
     pub(crate) fn wall(&self, instant: Instant) -> SystemTime {
-        let (mut anchor, mut time) = self.wall.get();
-        if instant.saturating_duration_since(anchor).as_secs() >= 1 {
-            (anchor, time) = (Instant::now(), SystemTime::now());
-            self.wall.set((anchor, time));
-        }
+        let (anchor, time) = self.wall.get();
         match instant.checked_duration_since(anchor) {
-            Some(later) => time + later,
+            Some(later) if later.as_secs() == 0 => time + later,
+            Some(_) => {
+                let (anchor, time) = (Instant::now(), SystemTime::now());
+                self.wall.set((anchor, time));
+                time - anchor.saturating_duration_since(instant)
+            }
             None => time - anchor.saturating_duration_since(instant),
         }
     }

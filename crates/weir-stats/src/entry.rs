@@ -99,8 +99,8 @@ pub struct Entry<'a> {
     pub reused: bool,
     /// Position in the pool's queue at arrival; 0 is straight through.
     pub queue_position: u32,
-    /// The request id.
-    pub request_id: &'a str,
+    /// The request id, visible ASCII.
+    pub request_id: &'a [u8],
     /// TLS of the client connection.
     pub tls: Option<TlsFacts<'a>>,
     /// Counters for HAProxy's format.

@@ -38,7 +38,7 @@ fn append_tls(facts: Option<TlsFacts<'_>>, out: &mut Vec<u8>) {
 }
 
 fn append_request(entry: &Entry<'_>, out: &mut Vec<u8>) {
-    text("request_id", entry.request_id, out);
+    bytes("request_id", entry.request_id, out);
     bytes("request", entry.request_line, out);
     bytes("method", entry.method, out);
     bytes("target", entry.target, out);

@@ -60,7 +60,7 @@ pub(crate) fn entry() -> Entry<'static> {
         attempts: 1,
         reused: false,
         queue_position: 0,
-        request_id: "id-1",
+        request_id: b"id-1",
         tls: Some(TlsFacts {
             protocol: "TLSv1.3",
             cipher: "C",

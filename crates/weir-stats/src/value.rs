@@ -122,7 +122,7 @@ fn of_plain<'a>(plain: Plain, entry: &Entry<'a>) -> Value<'a> {
             entry.local.map_or(Value::Absent, |local| Value::Number(u64::from(local.port())))
         }
         Plain::ServerAddr => entry.local.map_or(Value::Absent, |local| Value::Address(local.ip())),
-        Plain::RequestId => text(entry.request_id),
+        Plain::RequestId => filled(entry.request_id),
         Plain::ConnectionRequests => Value::Number(entry.connection_requests),
         Plain::Pid => Value::Number(u64::from(std::process::id())),
         Plain::Hostname => text(hostname()),

@@ -71,11 +71,7 @@ impl Known {
     pub fn of(name: &[u8]) -> Self {
         let Some(first) = name.first() else { return Self::Other };
         let (text, known) = Self::candidate(name.len(), first | 0x20, name);
-        if text.len() == name.len() && text.eq_ignore_ascii_case(name) {
-            known
-        } else {
-            Self::Other
-        }
+        if spells(name, text) { known } else { Self::Other }
     }
 
     /// The one known name that has this length and this first letter; a third byte decides where there are two.
@@ -174,6 +170,27 @@ pub(crate) fn collect(headers: &mut Vec<Header>, bytes: &[u8], found: &[httparse
         value: Span::within(bytes, header.value),
         known: Known::of(header.name.as_bytes()),
     }));
+}
+
+/// Whether `name` is `text`, which is lower case, in any case; eight bytes at a time.
+#[inline]
+fn spells(name: &[u8], text: &[u8]) -> bool {
+    if name.len() != text.len() {
+        return false;
+    }
+    let (Some(name_end), Some(text_end)) = (name.last_chunk::<8>(), text.last_chunk::<8>()) else {
+        return text.eq_ignore_ascii_case(name);
+    };
+    let (names, _) = name.as_chunks::<8>();
+    let (texts, _) = text.as_chunks::<8>();
+    names.iter().zip(texts).chain([(name_end, text_end)]).all(|(name, text)| lower(*name) == *text)
+}
+
+/// Eight bytes with the letters among them in lower case.
+#[inline]
+fn lower(mut bytes: [u8; 8]) -> [u8; 8] {
+    bytes.make_ascii_lowercase();
+    bytes
 }
 
 /// The byte there in lower case, 0 past the end.

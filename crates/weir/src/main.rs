@@ -18,9 +18,6 @@ use clap::Parser;
 use crate::cli::{Cli, Command};
 use crate::failure::Failure;
 
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> ExitCode {
     // Wrong usage ends in here, with exit code 2.
     match command(Cli::parse()) {

@@ -21,6 +21,14 @@ pub struct TlsFacts<'a> {
     pub resumed: bool,
 }
 
+impl TlsFacts<'_> {
+    /// What can be kept beside the connection: all but the name, which is the connection's own.
+    pub fn without_name(self) -> TlsFacts<'static> {
+        let Self { version, suite, suite_openssl, group, resumed, .. } = self;
+        TlsFacts { version, suite, suite_openssl, group, server_name: None, resumed }
+    }
+}
+
 /// Reads the facts off a connection; allocates nothing.
 pub fn facts(connection: &ServerConnection) -> TlsFacts<'_> {
     let names =

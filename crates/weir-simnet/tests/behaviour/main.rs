@@ -8,6 +8,7 @@ mod accounting;
 mod balancing;
 mod framing;
 mod headers;
+mod health;
 mod interim;
 mod leaving;
 mod origin;

@@ -5,6 +5,7 @@ mod clients;
 mod failures;
 mod files;
 mod flood;
+mod health;
 mod http;
 mod lifecycle;
 mod logs;
