@@ -48,9 +48,13 @@ pub(crate) struct Reference {
 
 impl Reference {
     fn panics(&self) -> bool {
-        let ready = || self.endpoints.iter().filter(|endpoint| endpoint.order == Order::Ready);
-        ready().filter(|endpoint| endpoint.healthy).count() * 100
-            < ready().count() * self.panic_percent
+        let first = self.tiers().next();
+        let ready = self.endpoints.iter().filter(|endpoint| endpoint.order == Order::Ready);
+        let (own, later): (Vec<_>, Vec<_>) =
+            ready.partition(|endpoint| Some(endpoint.tier) == first);
+        let healthy = own.iter().filter(|endpoint| endpoint.healthy).count();
+        healthy * 100 < own.len() * self.panic_percent
+            && later.iter().all(|endpoint| !endpoint.healthy)
     }
 
     fn is_up(&self, index: usize) -> bool {
