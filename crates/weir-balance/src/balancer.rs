@@ -423,7 +423,10 @@ impl Balancer {
         // Without a queue a bound exchange whose endpoint is full goes elsewhere rather than nowhere.
         let bound = query.bound.filter(|index| self.is_usable_if_bound(*index, query));
         let taken = bound.and_then(|index| self.take_bound(index));
-        taken.map_or_else(|| self.pick_in_any_tier(query), Ok)
+        taken.map_or_else(|| self.pick_in_any_tier(query), Ok).map_err(|rejection| match bound {
+            Some(_) => Rejection::Full,
+            None => rejection,
+        })
     }
 
     fn dispatched(self: &Arc<Self>, taken: Taken) -> Arrival {
