@@ -7,6 +7,7 @@
 mod audit;
 mod balancer;
 mod bounded;
+mod budget;
 mod by_key;
 mod choose;
 mod cycle;
@@ -32,6 +33,7 @@ pub use audit::Waiting;
 pub use balancer::Fault;
 pub use balancer::{Arrival, Balancer, Member, QueueSettings, Rejection, Request, Settings, Tried};
 pub use bounded::BalanceFactor;
+pub use budget::{Permit, RetryBudget};
 pub use fair::{FairSettings, WeightMode};
 pub use figures::Counters;
 pub use hash::hash_key;
