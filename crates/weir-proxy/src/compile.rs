@@ -15,6 +15,7 @@ use weir_config::model::{self, EndpointAddress};
 use weir_files::Root;
 use weir_stats::{Line, LogSink};
 
+use crate::edits::uses_captures;
 use crate::net::PeerAddress;
 use crate::route::Router;
 use crate::shared::{AccessLog, Listener, Shared};
@@ -174,6 +175,13 @@ impl Compiler<'_> {
             access: listener.access.clone(),
             logs_local_address: shows(|format| {
                 matches!(format, model::LogFormat::Text(_) | model::LogFormat::Json)
+            }),
+            logs_captures: shows(|format| match format {
+                model::LogFormat::Text(template) => uses_captures(template),
+                model::LogFormat::Json => true,
+                model::LogFormat::Combined
+                | model::LogFormat::Main
+                | model::LogFormat::Haproxy => false,
             }),
             logs,
             connections: listener.max_connections.map(|cap| Arc::new(Semaphore::new(cap))),

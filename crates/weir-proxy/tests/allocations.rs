@@ -6,6 +6,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use weir_proxy::bind::bind;
@@ -67,11 +68,12 @@ fn origin() -> SocketAddr {
     address
 }
 
-fn proxy(origin: SocketAddr) -> (SocketAddr, weir_proxy::start::Running) {
+/// Weir with this route to the origin.
+fn proxy(origin: SocketAddr, route: &str) -> (SocketAddr, weir_proxy::start::Running) {
     let text = format!(
         "log access {{ to stdout; format main; }}
          pool app {{ server {origin}; }}
-         listen 127.0.0.1:0 {{ log access; host shop.example.com {{ route path /a/* -> app; route -> respond 404; }} }}"
+         listen 127.0.0.1:0 {{ log access; host shop.example.com {{ route {route} -> app; route -> respond 404; }} }}"
     );
     let config = weir_config::parse_str("test", &text).unwrap().config;
     let (sinks, receiver) = log_channel(1, 64);
@@ -100,9 +102,13 @@ fn exchange(client: &mut TcpStream, buffer: &mut [u8]) {
     }
 }
 
-#[test]
-fn steady_keep_alive_traffic_allocates_nothing_per_request() {
-    let (address, running) = proxy(origin());
+/// One at a time: everything in this process is counted.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// Steady traffic over this route allocates nothing.
+fn check(route: &str) {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let (address, running) = proxy(origin(), route);
     let mut client = TcpStream::connect(address).unwrap();
     let mut buffer = [0; 4096];
     for _ in 0..WARM_UP {
@@ -116,4 +122,14 @@ fn steady_keep_alive_traffic_allocates_nothing_per_request() {
     drop(running);
     // Timers that flush the log and sweep idle connections allocate by the clock, not by the request.
     assert!(made < COUNTED / 10, "{made} allocations in {COUNTED} requests");
+}
+
+#[test]
+fn steady_keep_alive_traffic_allocates_nothing_per_request() {
+    check("path /a/*");
+}
+
+#[test]
+fn groups_of_a_path_regex_that_nobody_shows_cost_nothing() {
+    check("path ~^/(a)/(.*)$");
 }
