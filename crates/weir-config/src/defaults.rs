@@ -5,7 +5,7 @@ use std::time::Duration;
 use weir_balance::PolicyKind;
 
 use crate::model::{
-    ClientTimeouts, Config, Endpoint, EndpointAddress, Forwarded, Keepalive, MessageLimits,
+    ClientTimeouts, Config, Endpoint, EndpointAddress, Forwarded, Keepalive, MessageLimits, Order,
     Passive, Pool, Redispatch, RequestId, Rule, TlsClient, TlsProtocol, TlsVersion,
     UpstreamTimeouts, Workers,
 };
@@ -26,6 +26,8 @@ pub const SYSLOG_FACILITY: u8 = 16;
 pub const RESPOND_TYPE: &str = "text/plain; charset=utf-8";
 /// Status of `redirect https`.
 pub const REDIRECT_STATUS: u16 = 301;
+/// Paths that a sticky cookie is sent for.
+pub const STICKY_PATH: &str = "/";
 /// File looked for in a directory.
 pub const INDEX: &str = "index.html";
 /// `requests=` and `max_requests=` without a bound.
@@ -149,6 +151,7 @@ impl Pool {
             redispatch: Redispatch::default(),
             timeouts: UpstreamTimeouts::default(),
             tls: None,
+            sticky: None,
             buffer_request: None,
         }
     }
@@ -157,7 +160,14 @@ impl Pool {
 impl Endpoint {
     /// An endpoint with every default.
     pub fn new(name: impl Into<String>, address: EndpointAddress) -> Self {
-        Self { name: name.into(), address, weight: WEIGHT, max_conn: None, backup: false }
+        Self {
+            name: name.into(),
+            address,
+            weight: WEIGHT,
+            max_conn: None,
+            backup: false,
+            order: Order::Ready,
+        }
     }
 }
 
@@ -168,6 +178,10 @@ pub(crate) fn policy() -> PolicyKind {
 
 pub(crate) fn weight() -> u32 {
     WEIGHT
+}
+
+pub(crate) fn sticky_path() -> String {
+    STICKY_PATH.to_owned()
 }
 
 pub(crate) fn always() -> Rule {

@@ -67,6 +67,29 @@ pub mod duration {
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
         parse(&String::deserialize(deserializer)?).map_err(de::Error::custom)
     }
+
+    /// A duration that may be absent.
+    pub mod option {
+        use std::time::Duration;
+
+        use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+        /// Writes it as `format` does, or null.
+        pub fn serialize<S: Serializer>(
+            duration: &Option<Duration>,
+            serializer: S,
+        ) -> Result<S::Ok, S::Error> {
+            duration.map(super::format).serialize(serializer)
+        }
+
+        /// Reads what `parse` reads, or null.
+        pub fn deserialize<'de, D: Deserializer<'de>>(
+            deserializer: D,
+        ) -> Result<Option<Duration>, D::Error> {
+            let text = Option::<String>::deserialize(deserializer)?;
+            text.map(|text| super::parse(&text).map_err(de::Error::custom)).transpose()
+        }
+    }
 }
 
 /// `512`, `1k`, `8m`, `1g`: bytes, 1024-based.
