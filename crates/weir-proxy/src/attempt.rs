@@ -8,6 +8,7 @@ use weir_balance::{Arrival, Rejection, Request, Tried};
 use weir_stats::{Cause, Micros};
 use weir_wire::{Framing, Version};
 
+use crate::affinity::Affinity;
 use crate::alarm::{Elapsed, before};
 use crate::connection::{Connection, Scope};
 use crate::conversation::{ClientSide, Conversation, Failure, poll_client_left};
@@ -35,6 +36,10 @@ pub(crate) async fn proxy<N: Net>(
 ) -> Result<Next, Ended> {
     let pool = scope.worker.shared.pools.get(number).ok_or(Cause::Internal)?;
     facts.pool = Some(number);
+    facts.bound = pool
+        .affinity
+        .as_ref()
+        .and_then(|affinity| affinity.bound(&work.request, work.input.bytes()));
     let mut upload = prepare_body(scope, connection, work, facts, pool).await?;
     let framing = match (work.request.framing, pool.buffer_request) {
         (Framing::None, _) => Framing::None,
@@ -111,7 +116,7 @@ impl Search<'_> {
     ) -> Result<UpstreamConnection<N::Stream>, Ended> {
         loop {
             if facts.slot.is_none() {
-                facts.slot = Some(self.pick(scope)?);
+                facts.slot = Some(self.pick(scope, facts.bound)?);
                 facts.times.queue = Micros::ZERO;
             }
             let index = facts.slot.as_ref().map_or(0, weir_balance::Slot::index);
@@ -175,10 +180,15 @@ impl Search<'_> {
         before(alarm, deadline, opened).await.unwrap_or(Err(Cause::ConnectTimeout))
     }
 
-    fn pick<N: Net>(&self, scope: Scope<'_, N>) -> Result<weir_balance::Slot, Ended> {
+    fn pick<N: Net>(
+        &self,
+        scope: Scope<'_, N>,
+        bound: Option<usize>,
+    ) -> Result<weir_balance::Slot, Ended> {
         let now = scope.worker.balance_clock(self.began);
         let random = scope.worker.random.borrow_mut().u64(..);
-        match self.pool.balancer.arrive(&Request::new(now, random, &self.tried)) {
+        let request = Request { bound, ..Request::new(now, random, &self.tried) };
+        match self.pool.balancer.arrive(&request) {
             Arrival::Dispatched(slot) => Ok(slot),
             // When others were tried before, what happened there says more than that none is left.
             Arrival::Rejected(_) if self.last != Cause::NoEndpoint => Err(self.last.into()),
@@ -303,6 +313,8 @@ fn write_head<N: Net>(
 ) {
     let mut out = std::mem::take(&mut work.request_out);
     out.clear();
+    let pool = facts.pool.and_then(|number| scope.worker.shared.pools.get(number));
+    let affinity = pool.and_then(|pool| pool.affinity.as_ref());
     record::with_entry(scope, connection, work, (facts, Some(route)), |entry| {
         let head = UpstreamHead {
             head: &work.request,
@@ -312,6 +324,7 @@ fn write_head<N: Net>(
             request_id: &scope.listener.request_id,
             edits: &route.request_edits,
             trust: facts.trust,
+            hidden_cookie: affinity.map(Affinity::name),
             framing: match framing {
                 Framing::None | Framing::UntilClose => BodyFraming::None,
                 Framing::Length(length) => BodyFraming::Length(length),

@@ -1,5 +1,5 @@
-//! Steady keep-alive traffic allocates nothing per request: heads, buffers, log lines and the exchange itself reuse what the
-//! requests before them left. Everything else in this process, client and origin included, is written to allocate nothing while
+//! Steady keep-alive traffic allocates nothing per request: heads, buffers, log lines, the sticky cookie and the exchange itself reuse
+//! what the requests before them left. Everything else in this process, client and origin included, is written to allocate nothing while
 //! the counting goes on.
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -44,7 +44,7 @@ static COUNTING: Counting = Counting;
 
 const REQUEST: &[u8] =
     b"GET /a/page?x=1 HTTP/1.1\r\nHost: shop.example.com\r\nUser-Agent: test\r\nAccept: */*\r\n\
-    Cookie: a=b; c=d\r\n\r\n";
+    Cookie: a=b; c=unknown-0123456789abcd\r\n\r\n";
 const RESPONSE: &[u8] =
     b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n\r\nhello";
 const WARM_UP: u64 = 500;
@@ -72,7 +72,7 @@ fn origin() -> SocketAddr {
 fn proxy(origin: SocketAddr, route: &str) -> (SocketAddr, weir_proxy::start::Running) {
     let text = format!(
         "log access {{ to stdout; format main; }}
-         pool app {{ server {origin}; }}
+         pool app {{ server {origin}; sticky cookie c insert; }}
          listen 127.0.0.1:0 {{ log access; host shop.example.com {{ route {route} -> app; route -> respond 404; }} }}"
     );
     let config = weir_config::parse_str("test", &text).unwrap().config;
