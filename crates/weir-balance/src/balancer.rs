@@ -36,8 +36,8 @@ pub struct Settings {
     pub passive: PassiveSettings,
     /// How many may wait; `None`: nobody, and full is an answer.
     pub queue: Option<QueueSettings>,
-    /// Below this share of endpoints that are healthy by their probes, percent of those that the operator lets take
-    /// requests, probes are ignored; 0 never.
+    /// Below this share of endpoints of the first tier that are healthy by their probes, percent of those that the operator lets
+    /// take requests, probes are ignored, unless one of a later tier is healthy; 0 never.
     pub panic_percent: u8,
     /// A mistake to be made on purpose.
     #[doc(hidden)]
@@ -370,15 +370,22 @@ impl Balancer {
         }
     }
 
-    /// Whether probes are ignored, from what they and the operator say now.
+    /// Whether probes are ignored, from what they and the operator say now: too few of the first tier are healthy, and none of
+    /// a later one is, which is what that one is there for.
     pub(crate) fn refresh_panic(&self) {
+        let first = self.members.iter().map(|member| member.tier).min();
         let ready = self.members.iter().filter(|member| member.state.order() == Order::Ready);
-        let (mut all, mut healthy) = (0, 0);
+        let (mut all, mut healthy, mut spare) = (0, 0, 0);
         for member in ready {
-            all += 1;
-            healthy += usize::from(member.state.health() == Health::Healthy);
+            let own = usize::from(member.state.health() == Health::Healthy);
+            if Some(member.tier) == first {
+                all += 1;
+                healthy += own;
+            } else {
+                spare += own;
+            }
         }
-        let panicking = healthy * 100 < all * usize::from(self.panic_percent);
+        let panicking = spare == 0 && healthy * 100 < all * usize::from(self.panic_percent);
         self.panicking.store(panicking, Ordering::Relaxed);
     }
 
@@ -403,7 +410,10 @@ impl Balancer {
         // Without a queue a bound exchange whose endpoint is full goes elsewhere rather than nowhere.
         let bound = query.bound.filter(|index| self.is_usable_if_bound(*index, query));
         let taken = bound.and_then(|index| self.take_bound(index));
-        taken.map_or_else(|| self.pick_in_any_tier(query), Ok)
+        taken.map_or_else(|| self.pick_in_any_tier(query), Ok).map_err(|rejection| match bound {
+            Some(_) => Rejection::Full,
+            None => rejection,
+        })
     }
 
     fn dispatched(self: &Arc<Self>, taken: Taken) -> Arrival {

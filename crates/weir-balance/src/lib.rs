@@ -12,6 +12,7 @@ mod figures;
 mod floor;
 mod kind;
 mod passive;
+mod probe;
 mod queue;
 mod regret;
 mod slot;
@@ -26,6 +27,7 @@ pub use balancer::{Arrival, Balancer, Member, QueueSettings, Rejection, Request,
 pub use figures::Counters;
 pub use kind::{PolicyKind, UnknownPolicy};
 pub use passive::{AfterFailure, PassiveSettings};
+pub use probe::{ProbeHistory, ProbeOutcome, ProbeSettings, ProbeVerdict};
 pub use slot::Slot;
 pub use state::{Availability, EndpointState, Health, Order};
 pub use ticket::Ticket;

@@ -5,9 +5,9 @@ use std::time::Duration;
 use weir_balance::PolicyKind;
 
 use crate::model::{
-    ClientTimeouts, Config, Endpoint, EndpointAddress, Forwarded, Keepalive, MessageLimits, Order,
-    Passive, Pool, Redispatch, RequestId, Rule, TlsClient, TlsProtocol, TlsVersion,
-    UpstreamTimeouts, Workers,
+    Check, ClientTimeouts, Config, Endpoint, EndpointAddress, EndpointCheck, Forwarded, HttpProbe,
+    Keepalive, MessageLimits, Order, Passive, PassiveCause, Pool, Probe, Redispatch, RequestId,
+    Rule, Statuses, TcpProbe, TlsClient, TlsProtocol, TlsVersion, UpstreamTimeouts, Workers,
 };
 
 /// How long a graceful stop waits.
@@ -30,6 +30,8 @@ pub const REDIRECT_STATUS: u16 = 301;
 pub const STICKY_PATH: &str = "/";
 /// File looked for in a directory.
 pub const INDEX: &str = "index.html";
+/// How long a probe may take when the file does not say; half the interval where that is shorter.
+pub const CHECK_TIMEOUT: Duration = Duration::from_secs(1);
 /// `requests=` and `max_requests=` without a bound.
 pub const UNLIMITED: u64 = u64::MAX;
 
@@ -91,9 +93,41 @@ impl Default for Passive {
     fn default() -> Self {
         Self {
             errors: 5,
+            on: vec![PassiveCause::Connect],
             window: Duration::from_secs(10),
             eject: Duration::from_secs(10),
             max_ejected_percent: 50,
+        }
+    }
+}
+
+impl Default for Check {
+    fn default() -> Self {
+        Self {
+            probe: Probe::Tcp(TcpProbe::default()),
+            interval: Duration::from_secs(2),
+            timeout: CHECK_TIMEOUT,
+            rise: 2,
+            fall: 3,
+            fast: None,
+            down: None,
+            spread_percent: 10,
+            panic_percent: 0,
+            port: None,
+        }
+    }
+}
+
+impl Default for HttpProbe {
+    fn default() -> Self {
+        Self {
+            method: "GET".to_owned(),
+            path: "/".to_owned(),
+            host: None,
+            expect: Statuses::default(),
+            header: None,
+            body: None,
+            tls: None,
         }
     }
 }
@@ -147,6 +181,7 @@ impl Pool {
             policy: POLICY,
             endpoints,
             keepalive: Keepalive::default(),
+            check: None,
             passive: Passive::default(),
             redispatch: Redispatch::default(),
             timeouts: UpstreamTimeouts::default(),
@@ -167,6 +202,7 @@ impl Endpoint {
             max_conn: None,
             backup: false,
             order: Order::Ready,
+            check: EndpointCheck::Own,
         }
     }
 }

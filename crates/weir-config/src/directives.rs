@@ -14,12 +14,8 @@ const EDITS: &[Context] = &[Context::Listen, Context::Route];
 const ROUTES: &[Context] = &[Context::Listen, Context::Host];
 
 /// Words that are planned but do nothing yet: an error says so, so that nobody counts on them.
-pub(crate) const LATER: &[(Context, &str)] = &[
-    (Context::Top, "admin"),
-    (Context::Pool, "queue"),
-    (Context::Pool, "check"),
-    (Context::Pool, "retry"),
-];
+pub(crate) const LATER: &[(Context, &str)] =
+    &[(Context::Top, "admin"), (Context::Pool, "queue"), (Context::Pool, "retry")];
 
 /// Policies that are planned.
 pub(crate) const LATER_POLICIES: &[&str] = &["fair", "peak_ewma", "hash", "ring_hash", "maglev"];
@@ -72,7 +68,11 @@ pub(crate) const DIRECTIVES: &[Spec] = &[
         .words(0, 1)
         .options(KEEPALIVE)
         .example("keepalive idle=200 timeout=30s;"),
-    directive("passive", POOL, "[off]", "When a server is left out for failed connects seen in traffic.")
+    directive("check", POOL, "http [METHOD] [PATH] | tcp | tls", "Probes every server on its own: an HTTP request, a TCP connection, or a TLS handshake by the pool's `tls`. A server is up until proven otherwise: after `fall` failed probes in a row, at the start after the first one; `rise` passed ones bring it back. Each server is probed once an interval, however many workers there are; the first probes of all pools are spread over the interval, in the order of the file. HTTP probes speak TLS when the pool does.")
+        .words(1, 3)
+        .options(CHECK)
+        .example("check http GET /healthz expect=200-399 interval=2s timeout=1s rise=2 fall=3 spread=50%;"),
+    directive("passive", POOL, "[off]", "When a server is left out for failures seen in traffic. When it may come back, its first exchange decides: another failure leaves it out again.")
         .words(0, 1)
         .options(PASSIVE)
         .example("passive errors=3 window=5s eject=30s;"),
@@ -203,6 +203,65 @@ const SERVER: &[OptionSpec] = &[
     flag("backup", "Used only when no other server can be."),
     flag("down", "Takes nothing: maintenance."),
     flag("drain", "Takes only clients that a sticky cookie binds to it."),
+    option(
+        "check",
+        "ADDRESS | off",
+        "",
+        "Where it is probed when not at its own address (an IP address and port, or `unix:/path`), or that it is not.",
+    ),
+];
+
+const CHECK: &[OptionSpec] = &[
+    option("interval", "TIME", "2s", "From the start of one probe to the start of the next."),
+    option(
+        "timeout",
+        "TIME",
+        "1s",
+        "For the whole probe; by default half the interval when that is shorter.",
+    ),
+    option("rise", "NUMBER", "2", "Passed probes in a row that bring a server back."),
+    option("fall", "NUMBER", "3", "Failed probes in a row that take it out."),
+    option("fast", "TIME", "", "The interval while the latest results contradict the verdict."),
+    option("down", "TIME", "", "The interval while the server is down."),
+    option(
+        "spread",
+        "PERCENT",
+        "10%",
+        "By how much of the interval each wait is drawn shorter or longer, at most `50%`.",
+    ),
+    option(
+        "panic",
+        "PERCENT | off",
+        "off",
+        "With a smaller share of the servers up, and no backup up, probes do not count: the probes are rather wrong than right.",
+    ),
+    option("port", "PORT", "", "Port to probe, when it is not the server's own."),
+    option(
+        "expect",
+        "STATUS,… | TEXT",
+        "200-399",
+        "`http`: statuses that pass, as `200` or `200-299,301`. `tcp`: what has to come back, a text or `~regex`; without it, the connection is enough.",
+    ),
+    option(
+        "host",
+        "NAME",
+        "",
+        "`http`: the `Host` header; without it, the server's own name or address.",
+    ),
+    option(
+        "header",
+        "NAME[=PATTERN]",
+        "",
+        "`http`: a header that the response has to have, with this value if there is one: exact, with `*` for anything, `~regex` or `~*regex`.",
+    ),
+    option(
+        "body",
+        "TEXT",
+        "",
+        "`http`: what the body has to hold within its first 64k, a text, `~regex` or `~*regex`.",
+    ),
+    option("tls", "on | off", "", "`http`: whether TLS is spoken; without it, as the pool does."),
+    option("send", "TEXT", "", "`tcp`: sent once connected."),
 ];
 
 const KEEPALIVE: &[OptionSpec] = &[
@@ -213,7 +272,13 @@ const KEEPALIVE: &[OptionSpec] = &[
 ];
 
 const PASSIVE: &[OptionSpec] = &[
-    option("errors", "NUMBER", "5", "Failed connects within the window."),
+    option("errors", "NUMBER", "5", "Failures within the window."),
+    option(
+        "on",
+        "CAUSE,…",
+        "connect",
+        "What is a failure: `connect` (no connection, or no TLS on it), `reset` (the connection ended before the head of a response), `timeout` (no head in time), `status` (a 502, 503 or 504).",
+    ),
     option("window", "TIME", "10s", "The window they are counted in."),
     option("eject", "TIME", "10s", "How long the server stays out."),
     option("max_ejected", "PERCENT", "50%", "Share of the pool that may be out at once."),

@@ -18,6 +18,9 @@ use crate::words;
 pub mod sticky;
 
 pub use sticky::{SameSite, Secret, Secure, Sticky};
+pub mod check;
+
+pub use check::{Check, EndpointCheck, HeaderExpectation, HttpProbe, Probe, Statuses, TcpProbe};
 
 /// One checked configuration and its number, immutable once published.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -124,6 +127,9 @@ pub struct Pool {
     /// Idle connections kept to its endpoints.
     #[serde(default)]
     pub keepalive: Keepalive,
+    /// How its endpoints are probed; `None`: not at all.
+    #[serde(default)]
+    pub check: Option<Check>,
     /// When an endpoint is ejected for failures seen in traffic.
     #[serde(default)]
     pub passive: Passive,
@@ -164,6 +170,9 @@ pub struct Endpoint {
     /// What the operator lets it take.
     #[serde(default)]
     pub order: Order,
+    /// Whether and where it is probed.
+    #[serde(default)]
+    pub check: EndpointCheck,
 }
 
 /// What an endpoint may take, whatever its health.
@@ -211,8 +220,10 @@ pub struct Keepalive {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Passive {
-    /// Failed connects within `window` that eject; 0 never ejects.
+    /// Failures within `window` that eject; 0 never ejects.
     pub errors: u32,
+    /// What is a failure.
+    pub on: Vec<PassiveCause>,
     /// The window they are counted in.
     #[serde(with = "duration")]
     pub window: Duration,
@@ -222,6 +233,20 @@ pub struct Passive {
     /// Share of the pool's endpoints that may be out at once, percent.
     #[serde(rename = "max_ejected", with = "percent")]
     pub max_ejected_percent: u8,
+}
+
+/// A failure seen in traffic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PassiveCause {
+    /// No connection, or no TLS on it.
+    Connect,
+    /// The connection ended before the head of a response.
+    Reset,
+    /// No head of a response in time.
+    Timeout,
+    /// A response that speaks of a broken server: 502, 503 or 504.
+    Status,
 }
 
 /// Another endpoint after a failed connect.

@@ -7,6 +7,8 @@ use std::str::FromStr;
 use regex::bytes::{Regex, RegexBuilder};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
+use crate::model::check::REPLY_BYTES;
+
 /// Groups a path regex can hand on as `$1`…`$9`, and `$0` for the whole match.
 pub const PATH_GROUPS: usize = 10;
 
@@ -212,6 +214,42 @@ impl FromStr for TextPattern {
     }
 }
 
+/// What a reply has to hold somewhere: a text as it is, `~regex` or `~*regex`.
+#[derive(Clone)]
+pub struct ContentPattern {
+    text: String,
+    expression: Regex,
+}
+
+impl ContentPattern {
+    /// Whether it is in there.
+    pub fn is_in(&self, content: &[u8]) -> bool {
+        self.expression.is_match(content)
+    }
+}
+
+impl FromStr for ContentPattern {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text.is_empty() {
+            return Err("an empty text is in every reply".into());
+        }
+        let expression = if let Some(pattern) = text.strip_prefix("~*") {
+            compile(pattern, Case::Insensitive)?
+        } else if let Some(pattern) = text.strip_prefix('~') {
+            compile(pattern, Case::Sensitive)?
+        } else if text.len() > REPLY_BYTES {
+            return Err(format!(
+                "this check could never pass: a reply is read to {REPLY_BYTES} bytes, and this text is longer"
+            ));
+        } else {
+            compile(&regex::escape(text), Case::Sensitive)?
+        };
+        Ok(Self { text: text.to_owned(), expression })
+    }
+}
+
 #[derive(Clone)]
 enum TextKind {
     Exact,
@@ -340,7 +378,7 @@ macro_rules! written_as_text {
     )*};
 }
 
-written_as_text!(HostPattern, PathPattern, TextPattern);
+written_as_text!(HostPattern, PathPattern, TextPattern, ContentPattern);
 
 #[cfg(test)]
 mod tests {

@@ -36,6 +36,20 @@ fn defaults_written_out_are_the_defaults() {
 }
 
 #[test]
+fn defaults_of_a_check_written_out_are_the_defaults() {
+    let pool = |check: &str| {
+        let text = format!("pool app {{ server 10.0.0.1:80; check {check}; }} listen :80 -> app;");
+        config(&text).pools[0].check.clone()
+    };
+    let rest = "interval=2s timeout=1s rise=2 fall=3 spread=10% panic=off";
+    assert_eq!(pool(&format!("http GET / expect=200-399 {rest}")), pool("http"));
+    assert_eq!(pool("http /up"), pool("http GET /up"));
+    assert_eq!(pool(&format!("tcp {rest}")), pool("tcp"));
+    // A short interval shortens the timeout with it.
+    assert_eq!(pool("tcp interval=1s timeout=500ms"), pool("tcp interval=1s"));
+}
+
+#[test]
 fn json_goes_there_and_back() {
     for name in ["smallest.conf", "shop.conf", "defaults.conf"] {
         let config = good(name);

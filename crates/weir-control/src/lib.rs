@@ -1,12 +1,16 @@
-//! What stands beside the data plane: it starts and stops it, writes the access logs and resolves endpoint names. It is
+//! What stands beside the data plane: it starts and stops it, writes the access logs, resolves endpoint names and
+//! probes endpoints. It is
 //! never on a request's way.
 
+pub mod health_log;
 pub mod log_writer;
 mod open_files;
+mod probe;
 mod rehearse;
 pub mod resolver;
 mod server;
 mod signals;
+mod traffic;
 
 pub use rehearse::rehearse;
 pub use server::{Listening, Server};

@@ -10,6 +10,7 @@
 use std::collections::HashSet;
 use std::fmt;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -23,10 +24,13 @@ use weir_proxy::compile::{Surroundings, compile};
 use weir_proxy::shared::BoundAddress;
 use weir_proxy::start::{Running, allowed_cores, start};
 
+use crate::health_log::HealthLog;
 use crate::log_writer::{Flushed, LogWriter};
 use crate::open_files;
+use crate::probe;
 use crate::resolver;
 use crate::signals::{Order, Signals};
+use crate::traffic;
 
 /// How often a stop looks whether the workers have ended.
 const STOP_POLL: Duration = Duration::from_millis(5);
@@ -71,6 +75,7 @@ impl fmt::Display for Listening {
 pub struct Server {
     running: Running,
     listening: Vec<Listening>,
+    health: Arc<HealthLog>,
     log_writer: LogWriter,
     shutdown_timeout: Duration,
     runtime: Runtime,
@@ -107,9 +112,13 @@ impl Server {
         let running = start(&compiled.shared, sockets)
             .map_err(|error| format!("cannot start {workers} workers: {error}"))?;
         resolve_names(config, &running, &runtime);
+        let health = Arc::new(HealthLog::new(tell));
+        probe::start(config, running.shared(), &health, runtime.handle());
+        runtime.spawn(traffic::listen(compiled.notices, running.shared().clone(), health.clone()));
         Ok(Self {
             running,
             listening,
+            health,
             log_writer,
             shutdown_timeout: config.shutdown_timeout,
             runtime,
@@ -120,6 +129,11 @@ impl Server {
     /// Every address served, in the configuration's order.
     pub fn listening(&self) -> &[Listening] {
         &self.listening
+    }
+
+    /// What happened to the health of endpoints.
+    pub fn health(&self) -> &Arc<HealthLog> {
+        &self.health
     }
 
     /// Says on standard error where it listens: it serves by then.

@@ -5,6 +5,7 @@ use std::task::Poll;
 
 use tokio::time::Instant;
 use weir_balance::{Arrival, Rejection, Request, Tried};
+use weir_config::model::PassiveCause;
 use weir_stats::{Cause, Micros};
 use weir_wire::{Framing, Version};
 
@@ -17,6 +18,7 @@ use crate::forward::{self, BodyFraming, ConnectionLine, UpstreamHead};
 use crate::idle::UpstreamConnection;
 use crate::local::write_all;
 use crate::net::Net;
+use crate::passive;
 use crate::pump::{Encoder, Pump, PumpFailure};
 use crate::record;
 use crate::response;
@@ -67,6 +69,8 @@ pub(crate) async fn proxy<N: Net>(
         match conversation.hear(scope, connection, work, pool).await {
             Ok(()) => {
                 facts.times.response = Micros::from(conversation.response_time());
+                let place = (number, facts.endpoint.unwrap_or_default());
+                scope.worker.shared.endpoint_answered(place, work.response.status);
                 return response::relay(scope, connection, work, facts, (route, conversation))
                     .await;
             }
@@ -84,6 +88,10 @@ pub(crate) async fn proxy<N: Net>(
                 };
             }
             Err(failure) => {
+                if let Some(cause) = passive::cause_of(failure) {
+                    let place = (number, facts.endpoint.unwrap_or_default());
+                    scope.worker.shared.endpoint_failed(place, cause);
+                }
                 facts.bytes_received += conversation.upload.body_bytes;
                 return Err(failure.ended());
             }
@@ -133,7 +141,7 @@ impl Search<'_> {
             let cause = match self.open(scope, connection, work, index).await {
                 Ok(transport) => {
                     let connected = Instant::now();
-                    self.pool.balancer.connect_succeeded(index);
+                    self.pool.endpoint_connected(index);
                     facts.times.connect = Micros::from(connected - self.began);
                     facts.reused = false;
                     return Ok(UpstreamConnection::fresh(transport, connected));
@@ -141,7 +149,7 @@ impl Search<'_> {
                 Err(Cause::ClientGone) => return Err(Ended::Broken(Cause::ClientGone)),
                 Err(cause) => cause,
             };
-            self.pool.balancer.connect_failed(index, scope.worker.balance_clock(Instant::now()));
+            scope.worker.shared.endpoint_failed((self.number, index), PassiveCause::Connect);
             self.tried.insert(index);
             self.last = cause;
             facts.slot = None;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
 
 use arc_swap::ArcSwapOption;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
 use weir_balance::{
     Availability, Balancer, EndpointState, Member, Order, PassiveSettings, Settings,
@@ -20,6 +20,7 @@ use weir_stats::{Line, LogSink};
 use crate::affinity::Affinity;
 use crate::edits::uses_captures;
 use crate::net::PeerAddress;
+use crate::notice::{Notice, Notices};
 use crate::route::Router;
 use crate::shared::{AccessLog, Listener, Shared};
 use crate::tls::{
@@ -50,6 +51,8 @@ pub struct Compiled {
     pub shared: Arc<Shared>,
     /// Sentences that stop nothing.
     pub warnings: Vec<String>,
+    /// What workers will tell of endpoints.
+    pub notices: mpsc::Receiver<Notice>,
 }
 
 /// Compiles a configuration.
@@ -75,6 +78,7 @@ pub fn compile(config: &Config, surroundings: Surroundings<'_>) -> Result<Compil
         model::LogFormat::Text(template) => Line::text(template.clone()),
     };
     let logs = config.logs.iter().zip(surroundings.sinks);
+    let (notices, heard) = Notices::new();
     let shared = Shared {
         listeners,
         pools,
@@ -82,11 +86,12 @@ pub fn compile(config: &Config, surroundings: Surroundings<'_>) -> Result<Compil
         loads: (0..surroundings.workers).map(|_| Arc::<WorkerLoad>::default()).collect(),
         connections: Arc::new(Semaphore::new(surroundings.connection_cap)),
         connection_cap: surroundings.connection_cap,
+        notices,
         epoch: Instant::now(),
         cut_off: AtomicUsize::new(0),
         stopping: AtomicBool::new(false),
     };
-    Ok(Compiled { shared: Arc::new(shared), warnings })
+    Ok(Compiled { shared: Arc::new(shared), warnings, notices: heard })
 }
 
 struct Compiler<'a> {
@@ -102,7 +107,8 @@ impl Compiler<'_> {
             eject_us: pool.passive.eject.as_micros() as u64,
             max_ejected_percent: pool.passive.max_ejected_percent,
         };
-        let settings = Settings { passive, ..Settings::new(pool.policy) };
+        let panic_percent = pool.check.as_ref().map_or(0, |check| check.panic_percent);
+        let settings = Settings { passive, panic_percent, ..Settings::new(pool.policy) };
         let members = pool.endpoints.iter().map(member).collect();
         let tls = pool.tls.as_ref().map(|tls| self.client_tls(tls)).transpose()?;
         let endpoints =
@@ -119,6 +125,7 @@ impl Compiler<'_> {
             endpoints: endpoints.collect::<Result<Vec<_>, _>>()?,
             keepalive: pool.keepalive.clone(),
             timeouts: pool.timeouts.clone(),
+            passive_on: pool.passive.on.as_slice().into(),
             redispatch: pool.redispatch.attempts,
             tls,
             affinity,

@@ -12,6 +12,7 @@ use weir_config::model;
 use weir_files::Root;
 use weir_stats::{Line, LogSink};
 
+use crate::notice::Notices;
 use crate::route::Router;
 use crate::upstream::UpstreamPool;
 use crate::worker::WorkerLoad;
@@ -44,6 +45,8 @@ pub struct Shared {
     pub connections: Arc<Semaphore>,
     /// The number of permits `connections` started with.
     pub connection_cap: usize,
+    /// What workers tell the operator of endpoints.
+    pub notices: Notices,
     /// Start of the balancer's clock.
     pub epoch: Instant,
     /// Exchanges that were running when their worker ended.

@@ -28,6 +28,8 @@ pub struct UpstreamPool {
     pub keepalive: model::Keepalive,
     /// Waits.
     pub timeouts: model::UpstreamTimeouts,
+    /// What counts as a failure of an endpoint.
+    pub passive_on: Box<[model::PassiveCause]>,
     /// Further attempts after a failed connect.
     pub redispatch: u32,
     /// TLS to endpoints; each worker makes its own configuration of it.

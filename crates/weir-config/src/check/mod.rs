@@ -8,6 +8,7 @@ mod log;
 pub(crate) mod model;
 mod place;
 mod pool;
+mod probe;
 mod route;
 mod sticky;
 mod target;

@@ -4,11 +4,12 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use super::{sticky, values};
+use super::{probe, sticky, values};
 use crate::defaults;
 use crate::model::{
-    AccessLog, Action, Config, Endpoint, EndpointAddress, ErrorPage, Files, HeaderEdit,
-    ListenAddress, Listener, LogTarget, Pool, Redirect, Respond, Route, Rule, TlsProtocol, Workers,
+    AccessLog, Action, Config, Endpoint, EndpointAddress, EndpointCheck, ErrorPage, Files,
+    HeaderEdit, ListenAddress, Listener, LogTarget, Pool, Redirect, Respond, Route, Rule,
+    TlsProtocol, Workers,
 };
 
 /// Rules within rules; JSON readers stop at 128 levels, of which each takes two.
@@ -114,6 +115,9 @@ impl<'a> Validator<'a> {
             &[("timeout", keepalive.timeout), ("max_age", keepalive.max_age)],
         );
         self.range(format!("{path}.keepalive.max_requests"), keepalive.max_requests, 1, u64::MAX);
+        for objection in pool.check.iter().flat_map(|check| probe::objections(check, pool)) {
+            self.problem(format!("{path}.check{}", objection.path), objection.message);
+        }
         let passive = &pool.passive;
         self.waits(
             &format!("{path}.passive"),
@@ -163,19 +167,24 @@ impl<'a> Validator<'a> {
         if let Some(limit) = endpoint.max_conn {
             self.range(format!("{path}.max_conn"), u64::from(limit), 1, u64::from(u32::MAX));
         }
-        match &endpoint.address {
+        self.address(&format!("{path}.address"), &endpoint.address);
+        if let EndpointCheck::At(address) = &endpoint.check {
+            self.address(&format!("{path}.check.at"), address);
+            self.held(format!("{path}.check.at"), values::probed_address(address));
+        }
+    }
+
+    fn address(&mut self, path: &str, address: &EndpointAddress) {
+        match address {
             EndpointAddress::Socket(address) => {
-                self.held(format!("{path}.address"), values::port(address.port()));
+                self.held(path, values::port(address.port()));
             }
             EndpointAddress::Name(name, port) => {
-                self.held(format!("{path}.address"), values::host_name(name));
-                self.held(format!("{path}.address"), values::port(*port));
+                self.held(path, values::host_name(name));
+                self.held(path, values::port(*port));
             }
             EndpointAddress::Unix(socket) => {
-                self.held(
-                    format!("{path}.address"),
-                    values::endpoint_address(&format!("unix:{}", socket.display())),
-                );
+                self.held(path, values::endpoint_address(&format!("unix:{}", socket.display())));
             }
         }
     }

@@ -10,7 +10,8 @@ use crate::defaults;
 use crate::diagnostic::Diagnostic;
 use crate::directives::LATER_POLICIES;
 use crate::model::{
-    Certificate, Endpoint, Keepalive, Passive, Pool, Redispatch, TlsClient, TlsProtocol,
+    Certificate, Endpoint, Keepalive, Passive, PassiveCause, Pool, Redispatch, TlsClient,
+    TlsProtocol,
 };
 use crate::source::Span;
 use crate::table::Context;
@@ -38,6 +39,7 @@ impl<'a> Checker<'a> {
             }
         }
         self.orders_fit(name.span(), &lines, &pool);
+        self.check_fits(&lines, &pool);
         let written = arguments.block().iter().any(|line| line.name.text == "server");
         if arguments.directive.block.is_some() && !written {
             let error = Diagnostic::error(
@@ -55,6 +57,7 @@ impl<'a> Checker<'a> {
                 pool.policy = self.policy(value).unwrap_or(defaults::POLICY);
             }
             ("keepalive", off) => self.keepalive(line, off, &mut pool.keepalive),
+            ("check", Some(kind)) => pool.check = self.check(line, kind),
             ("passive", off) => self.passive(line, off, &mut pool.passive),
             ("redispatch", Some(value)) => {
                 let attempts = self.value(value, |text| values::whole(text, 0, 100));
@@ -105,6 +108,7 @@ impl<'a> Checker<'a> {
         });
         let max_conn = line.option("max_conn").and_then(|value| self.count(value, 1));
         let order = self.order(line);
+        let check = self.setting(line, "check", values::endpoint_check).unwrap_or_default();
         if let Some(address) = address {
             pool.endpoints.push(Endpoint {
                 name: name.unwrap_or_else(|| value.text().to_owned()),
@@ -113,6 +117,7 @@ impl<'a> Checker<'a> {
                 max_conn,
                 backup: line.flag("backup"),
                 order,
+                check,
             });
         }
     }
@@ -153,6 +158,7 @@ impl<'a> Checker<'a> {
             passive.errors = 0;
         }
         self.set(line, "errors", &mut passive.errors, |text| number(text, 1));
+        self.set(line, "on", &mut passive.on, causes);
         self.set(line, "window", &mut passive.window, values::wait);
         self.set(line, "eject", &mut passive.eject, values::wait);
         self.set(line, "max_ejected", &mut passive.max_ejected_percent, percent::parse);
@@ -218,6 +224,29 @@ fn pool_name(text: &str) -> Result<(), String> {
         return Err(format!("a pool cannot be called `{text}`: that is a target of its own"));
     }
     Ok(())
+}
+
+/// What counts as a failure, with commas between.
+fn causes(text: &str) -> Result<Vec<PassiveCause>, String> {
+    let mut causes = Vec::new();
+    for word in text.split(',') {
+        let cause = match word {
+            "connect" => PassiveCause::Connect,
+            "reset" => PassiveCause::Reset,
+            "timeout" => PassiveCause::Timeout,
+            "status" => PassiveCause::Status,
+            _ => {
+                return Err(format!(
+                    "`{word}` is no failure: `connect`, `reset`, `timeout` or `status`, with commas between"
+                ));
+            }
+        };
+        if causes.contains(&cause) {
+            return Err(format!("`{word}` is there twice"));
+        }
+        causes.push(cause);
+    }
+    Ok(causes)
 }
 
 fn number(text: &str, least: u64) -> Result<u32, String> {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 
 use crate::model::forbidden_edit;
-use crate::model::{EndpointAddress, ListenAddress, TlsVersion, Workers};
+use crate::model::{EndpointAddress, EndpointCheck, ListenAddress, TlsVersion, Workers};
 use crate::units;
 
 /// Most threads, servers' limits and the like that are not a typing mistake.
@@ -112,6 +112,25 @@ pub(super) fn endpoint_address(text: &str) -> Result<EndpointAddress, String> {
     port(number)?;
     host_name(name)?;
     Ok(EndpointAddress::Name(name.to_owned(), number))
+}
+
+/// Where a server is probed, or that it is not.
+pub(super) fn endpoint_check(text: &str) -> Result<EndpointCheck, String> {
+    if text == "off" {
+        return Ok(EndpointCheck::Off);
+    }
+    let address = endpoint_address(text)?;
+    probed_address(&address).map(|()| EndpointCheck::At(address))
+}
+
+/// Names are looked up for the servers themselves only.
+pub(super) fn probed_address(address: &EndpointAddress) -> Result<(), String> {
+    match address {
+        EndpointAddress::Name(name, port) => Err(format!(
+            "a server is probed at an IP address or `unix:/path`, not at the name `{name}`; for another port alone, give the check `port={port}`"
+        )),
+        EndpointAddress::Socket(_) | EndpointAddress::Unix(_) => Ok(()),
+    }
 }
 
 pub(super) fn port(number: u16) -> Result<(), String> {

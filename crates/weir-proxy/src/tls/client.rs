@@ -75,6 +75,11 @@ impl ClientTls {
         Ok(Self { config, warnings })
     }
 
+    /// A configuration without a session cache, so that every handshake verifies the certificate.
+    pub fn for_probes(&self) -> Arc<ClientConfig> {
+        Arc::new(self.config.clone())
+    }
+
     /// A configuration with a session cache of its own, for one worker: the cache is behind a mutex, and workers
     /// must not meet at it.
     pub fn for_worker(&self) -> Arc<ClientConfig> {

@@ -9,6 +9,7 @@ mod affinity;
 mod balancing;
 mod framing;
 mod headers;
+mod health;
 mod interim;
 mod leaving;
 mod origin;

@@ -1,0 +1,275 @@
+//! What happened to the health of endpoints (row H-15): each change is said once on standard error and kept in a bounded list for
+//! whoever asks later. It decides nothing.
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use tokio::time::Instant;
+use weir_balance::{Availability, Health, Order};
+use weir_proxy::shared::Shared;
+
+/// Most changes kept; the oldest go first.
+pub const KEPT: usize = 1000;
+
+/// What an endpoint is observed to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HealthState {
+    /// It takes exchanges.
+    Up,
+    /// Its probes fail.
+    Down,
+    /// It is out for failures seen in traffic.
+    Ejected,
+    /// It does not answer, while others do.
+    Stalled,
+}
+
+impl HealthState {
+    /// Its word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Up => "up",
+            Self::Down => "down",
+            Self::Ejected => "ejected",
+            Self::Stalled => "stalled",
+        }
+    }
+}
+
+/// Whether a pool ignores its probes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Panic {
+    /// From now on.
+    Begins,
+    /// No longer.
+    Ends,
+}
+
+/// A change, as whoever saw it tells it.
+#[derive(Clone, Debug)]
+pub(crate) struct Change {
+    pub(crate) pool: usize,
+    pub(crate) endpoint: usize,
+    pub(crate) to: HealthState,
+    /// One clause.
+    pub(crate) reason: String,
+    /// How the reply began; empty when there was none.
+    pub(crate) excerpt: String,
+}
+
+/// A change that was noted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HealthEvent {
+    /// Its number, from 1.
+    pub number: u64,
+    /// When.
+    pub at: SystemTime,
+    /// The pool's name.
+    pub pool: Arc<str>,
+    /// The endpoint's name.
+    pub endpoint: Arc<str>,
+    /// What it was.
+    pub from: HealthState,
+    /// What it is.
+    pub to: HealthState,
+    /// Why, in one clause.
+    pub reason: String,
+    /// How the reply began, printable; empty when there was none.
+    pub excerpt: String,
+    /// How long it was `from`.
+    pub lasted: Duration,
+    /// Endpoints of the pool that take exchanges now, and all.
+    pub left: (usize, usize),
+}
+
+impl fmt::Display for HealthEvent {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { pool, endpoint, from, to, reason, left: (up, all), .. } = self;
+        write!(
+            formatter,
+            "health: {pool}/{endpoint} {} -> {}: {reason}; was {} for {}; {up} of {all} left",
+            from.as_str(),
+            to.as_str(),
+            from.as_str(),
+            Span(self.lasted)
+        )?;
+        if !self.excerpt.is_empty() {
+            write!(formatter, "; reply: {}", self.excerpt)?;
+        }
+        Ok(())
+    }
+}
+
+/// A span of time in its two largest units.
+struct Span(Duration);
+
+impl fmt::Display for Span {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = self.0.as_secs();
+        match seconds {
+            0 => write!(formatter, "{}ms", self.0.as_millis()),
+            1..60 => write!(formatter, "{seconds}.{}s", self.0.subsec_millis() / 100),
+            60..3600 => write!(formatter, "{}m {}s", seconds / 60, seconds % 60),
+            3600..86_400 => write!(formatter, "{}h {}m", seconds / 3600, seconds % 3600 / 60),
+            _ => write!(formatter, "{}d {}h", seconds / 86_400, seconds % 86_400 / 3600),
+        }
+    }
+}
+
+/// The changes of this process.
+pub struct HealthLog {
+    start: Instant,
+    kept: Mutex<Kept>,
+    say: fn(&str),
+}
+
+#[derive(Default)]
+struct Kept {
+    events: VecDeque<HealthEvent>,
+    count: u64,
+    /// By pool and endpoint, what it is and since when; those missing are up since the start.
+    states: HashMap<(usize, usize), (HealthState, Instant)>,
+}
+
+impl HealthLog {
+    /// An empty log that tells `say` of each change.
+    pub fn new(say: fn(&str)) -> Self {
+        Self { start: Instant::now(), kept: Mutex::default(), say }
+    }
+
+    /// Changes after number `after`, the oldest first, as far as they are kept.
+    pub fn since(&self, after: u64) -> Vec<HealthEvent> {
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.events.iter().filter(|event| event.number > after).cloned().collect()
+    }
+
+    /// What an endpoint was last noted to be.
+    pub(crate) fn state(&self, place: (usize, usize)) -> HealthState {
+        self.turn(place, None).0
+    }
+
+    /// Notes a change that has taken effect; nothing when the endpoint was noted to be that already.
+    pub(crate) fn change(&self, shared: &Shared, change: Change) {
+        let Some(pool) = shared.pools.get(change.pool) else { return };
+        let Some(endpoint) = pool.endpoints.get(change.endpoint) else { return };
+        let (from, lasted) = self.turn((change.pool, change.endpoint), Some(change.to));
+        if from == change.to {
+            return;
+        }
+        let now_us = shared.balance_clock(Instant::now());
+        let states = (0..pool.balancer.len()).filter_map(|index| pool.balancer.endpoint(index));
+        let up = states.filter(|state| {
+            state.availability() == Availability::Available
+                && state.health() == Health::Healthy
+                && state.order() == Order::Ready
+                && !state.is_ejected(now_us)
+        });
+        self.note(HealthEvent {
+            number: 0,
+            at: SystemTime::now(),
+            pool: pool.name.clone(),
+            endpoint: endpoint.name.clone(),
+            from,
+            to: change.to,
+            reason: change.reason,
+            excerpt: change.excerpt,
+            lasted,
+            left: (up.count(), pool.balancer.len()),
+        });
+    }
+
+    /// Says that a pool ignores its probes from now on, or no longer.
+    pub(crate) fn panic(&self, pool: &str, panic: Panic) {
+        (self.say)(&match panic {
+            Panic::Begins => {
+                format!("health: {pool}: so few servers are up that what probes say does not count")
+            }
+            Panic::Ends => {
+                format!("health: {pool}: enough servers are up again: what probes say counts")
+            }
+        });
+    }
+
+    /// What an endpoint was and for how long; from now on it is `to`, if anything.
+    fn turn(&self, place: (usize, usize), to: Option<HealthState>) -> (HealthState, Duration) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = kept.states.get(&place).copied();
+        let (from, since) = before.unwrap_or((HealthState::Up, self.start));
+        if let Some(to) = to.filter(|to| *to != from) {
+            kept.states.insert(place, (to, Instant::now()));
+        }
+        (from, since.elapsed())
+    }
+
+    fn note(&self, mut event: HealthEvent) {
+        (self.say)(&event.to_string());
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.count += 1;
+        event.number = kept.count;
+        if kept.events.len() == KEPT {
+            kept.events.pop_front();
+        }
+        kept.events.push_back(event);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(reason: &str, excerpt: &str, lasted: Duration) -> HealthEvent {
+        HealthEvent {
+            number: 0,
+            at: SystemTime::UNIX_EPOCH,
+            pool: "app".into(),
+            endpoint: "app2".into(),
+            from: HealthState::Up,
+            to: HealthState::Down,
+            reason: reason.to_owned(),
+            excerpt: excerpt.to_owned(),
+            lasted,
+            left: (1, 2),
+        }
+    }
+
+    #[test]
+    fn an_event_is_one_line_that_says_why() {
+        let reply = "HTTP/1.1 503 Service Unavailable | no database";
+        let lasted = Duration::from_millis(75_900);
+        assert_eq!(
+            event("status 503, expected 200-399", reply, lasted).to_string(),
+            "health: app/app2 up -> down: status 503, expected 200-399; was up for 1m 15s; 1 of 2 left; \
+             reply: HTTP/1.1 503 Service Unavailable | no database"
+        );
+        let lasted = Duration::from_millis(2345);
+        assert_eq!(
+            event("connect refused", "", lasted).to_string(),
+            "health: app/app2 up -> down: connect refused; was up for 2.3s; 1 of 2 left"
+        );
+    }
+
+    #[test]
+    fn spans_have_two_units() {
+        let check = |seconds, expected| {
+            assert_eq!(Span(Duration::from_secs(seconds)).to_string(), expected);
+        };
+        check(0, "0ms");
+        check(59, "59.0s");
+        check(3600, "1h 0m");
+        check(90_000, "1d 1h");
+    }
+
+    #[test]
+    fn the_oldest_go_first_and_numbers_go_on() {
+        let log = HealthLog::new(|_| {});
+        for _ in 0..KEPT + 3 {
+            log.note(event("x", "", Duration::ZERO));
+        }
+        let kept = log.since(0);
+        assert_eq!(kept.len(), KEPT);
+        assert_eq!((kept[0].number, kept[KEPT - 1].number), (4, KEPT as u64 + 3));
+        assert_eq!(log.since(KEPT as u64 + 1).len(), 2);
+    }
+}

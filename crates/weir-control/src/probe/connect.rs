@@ -1,0 +1,56 @@
+//! Connections of probes: TCP or Unix, with TLS as the pool says. Every probe opens its own; a session is never resumed, so that each
+//! handshake verifies the certificate anew.
+
+use std::io;
+use std::sync::Arc;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::ClientConfig;
+use tokio_rustls::rustls::pki_types::ServerName;
+use weir_proxy::net::PeerAddress;
+
+use super::reply::{Failure, Heard, Phase};
+
+/// What probes read and write.
+pub(super) trait Transport: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Transport for T {}
+
+/// An open connection.
+pub(super) type Stream = Box<dyn Transport>;
+
+/// How TLS is spoken to one endpoint.
+#[derive(Clone, Debug)]
+pub(super) struct Tls {
+    /// The pool's settings.
+    pub(super) config: Arc<ClientConfig>,
+    /// Name asked for and verified.
+    pub(super) name: ServerName<'static>,
+}
+
+/// Connects, and shakes hands if `tls` says so.
+pub(super) async fn connect(
+    address: &PeerAddress,
+    tls: Option<&Tls>,
+    heard: &mut Heard,
+) -> Result<Stream, Failure> {
+    let stream = open(address).await.map_err(|error| heard.broken(&error))?;
+    let Some(Tls { config, name }) = tls else { return Ok(stream) };
+    heard.phase = Phase::Handshake;
+    let handshake = TlsConnector::from(Arc::clone(config)).connect(name.clone(), stream);
+    let stream = handshake.await.map_err(|error| heard.broken(&error))?;
+    Ok(Box::new(stream))
+}
+
+async fn open(address: &PeerAddress) -> io::Result<Stream> {
+    Ok(match address {
+        PeerAddress::Socket(address) => {
+            let stream = TcpStream::connect(*address).await?;
+            stream.set_nodelay(true)?;
+            Box::new(stream)
+        }
+        PeerAddress::Unix(path) => Box::new(UnixStream::connect(path).await?),
+    })
+}

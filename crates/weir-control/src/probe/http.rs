@@ -1,0 +1,191 @@
+//! The HTTP probe: one request on a connection of its own, read by the same strict parser as traffic.
+
+use tokio::io::AsyncWriteExt;
+use weir_config::model::HttpProbe;
+use weir_config::model::check::REPLY_BYTES;
+use weir_wire::{ChunkedDecoder, Framing, HeadLimits, Method, ResponseHead, Step};
+
+use super::connect::Stream;
+use super::reply::{Failure, Heard, Phase};
+
+const LIMITS: HeadLimits = HeadLimits { head_bytes: 32 * 1024, headers: 200 };
+/// Bytes of a body that are read to be shown when the probe has failed already.
+const SHOWN_BYTES: usize = 1024;
+
+/// A request that is the same each time, and what its response has to be.
+#[derive(Debug)]
+pub(super) struct HttpQuestion {
+    request: Vec<u8>,
+    method: Method,
+    probe: HttpProbe,
+}
+
+impl HttpQuestion {
+    /// The question to an endpoint that goes by `host` when the probe names no other.
+    pub(super) fn new(probe: &HttpProbe, host: &str) -> Self {
+        let HttpProbe { method, path, .. } = probe;
+        let host = probe.host.as_deref().unwrap_or(host);
+        let version = env!("CARGO_PKG_VERSION");
+        let length = if matches!(method.as_str(), "POST" | "PUT" | "PATCH") {
+            "Content-Length: 0\r\n"
+        } else {
+            ""
+        };
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: weir-check/{version}\r\nAccept: */*\r\n{length}Connection: close\r\n\r\n"
+        );
+        Self {
+            request: request.into_bytes(),
+            method: Method::of(method.as_bytes()),
+            probe: probe.clone(),
+        }
+    }
+
+    /// Asks, and holds the response against what is expected.
+    pub(super) async fn ask(&self, stream: &mut Stream, heard: &mut Heard) -> Result<(), Failure> {
+        heard.phase = Phase::Sending;
+        stream.write_all(&self.request).await.map_err(|error| heard.broken(&error))?;
+        stream.flush().await.map_err(|error| heard.broken(&error))?;
+        heard.phase = Phase::Reading;
+        let head = self.head(stream, heard).await?;
+        let Err(reason) = self.judge_head(&head, &heard.bytes) else {
+            return self.judge_body(&head, stream, heard).await;
+        };
+        heard.failed = Some(reason.clone());
+        let body = heard.bytes.len().min(head.head_bytes);
+        while head.framing != Framing::None && heard.bytes.len() < body + SHOWN_BYTES {
+            if is_whole(&head, &heard.bytes) || heard.read(stream).await.unwrap_or(0) == 0 {
+                break;
+            }
+        }
+        Err(heard.failure(reason))
+    }
+
+    /// Reads to the end of the final response's head; interim ones before it are cut away.
+    async fn head(&self, stream: &mut Stream, heard: &mut Heard) -> Result<ResponseHead, Failure> {
+        let mut head = ResponseHead::default();
+        let mut scanned = 0;
+        loop {
+            let parsed = head.parse(&heard.bytes, &mut scanned, &LIMITS, self.method);
+            match parsed.map_err(|_| heard.failure("the reply is not HTTP/1"))? {
+                Some(length) if head.status < 200 && !head.upgrade => {
+                    heard.bytes.drain(..length);
+                    scanned = 0;
+                    continue;
+                }
+                Some(length) => {
+                    heard.body = Some(length);
+                    return Ok(head);
+                }
+                None => {}
+            }
+            if heard.read(stream).await.map_err(|error| heard.broken(&error))? == 0 {
+                let reason = if heard.bytes.is_empty() {
+                    "connection closed without a reply"
+                } else {
+                    "the reply's head never ended"
+                };
+                return Err(heard.failure(reason));
+            }
+        }
+    }
+
+    fn judge_head(&self, head: &ResponseHead, bytes: &[u8]) -> Result<(), String> {
+        let HttpProbe { expect, header, .. } = &self.probe;
+        if !expect.contains(head.status) {
+            return Err(format!("status {}, expected {expect}", head.status));
+        }
+        let Some(expected) = header else { return Ok(()) };
+        let named = |header: &&weir_wire::Header| {
+            header.name.of(bytes).eq_ignore_ascii_case(expected.name.as_bytes())
+        };
+        let mut values = head.headers.iter().filter(named).map(|header| header.value.of(bytes));
+        match &expected.value {
+            None => values.next().map(|_| ()).ok_or_else(|| format!("no header {}", expected.name)),
+            Some(pattern) => {
+                let mut values = values.peekable();
+                if values.peek().is_none() {
+                    return Err(format!("no header {}", expected.name));
+                }
+                let held = values.any(|value| pattern.matches(value));
+                held.then_some(())
+                    .ok_or_else(|| format!("header {} is not `{pattern}`", expected.name))
+            }
+        }
+    }
+
+    async fn judge_body(
+        &self,
+        head: &ResponseHead,
+        stream: &mut Stream,
+        heard: &mut Heard,
+    ) -> Result<(), Failure> {
+        let Some(expected) = &self.probe.body else { return Ok(()) };
+        while !is_whole(head, &heard.bytes) {
+            match heard.read(stream).await {
+                Ok(0) if head.framing != Framing::UntilClose && heard.bytes.len() < REPLY_BYTES => {
+                    return Err(heard.failure("connection closed inside the body"));
+                }
+                Ok(0) => break,
+                Ok(_) => {}
+                Err(error) => return Err(heard.broken(&error)),
+            }
+        }
+        let body = decoded(head, &heard.bytes).map_err(|reason| heard.failure(reason))?;
+        if expected.is_in(&body) {
+            return Ok(());
+        }
+        Err(heard.failure(format!("the body does not have `{expected}`")))
+    }
+}
+
+/// Whether nothing is to be waited for: the body is there to its end.
+fn is_whole(head: &ResponseHead, bytes: &[u8]) -> bool {
+    let body = bytes.get(head.head_bytes..).unwrap_or_default();
+    match head.framing {
+        Framing::None => true,
+        Framing::Length(length) => body.len() as u64 >= length,
+        Framing::UntilClose => false,
+        Framing::Chunked => {
+            let mut decoder = ChunkedDecoder::new();
+            let mut rest = body;
+            loop {
+                match decoder.step(rest) {
+                    Ok((_, Step::More)) => return false,
+                    Ok((used, Step::Data(_))) => rest = rest.get(used..).unwrap_or_default(),
+                    // What is wrong with it is said when it is taken apart.
+                    Ok((_, Step::End)) | Err(_) => return true,
+                }
+            }
+        }
+    }
+}
+
+/// The body as far as it came, without its framing.
+fn decoded(head: &ResponseHead, bytes: &[u8]) -> Result<Vec<u8>, String> {
+    let raw = bytes.get(head.head_bytes..).unwrap_or_default();
+    let length = match head.framing {
+        Framing::None => 0,
+        Framing::Length(length) => usize::try_from(length).unwrap_or(usize::MAX).min(raw.len()),
+        Framing::UntilClose => raw.len(),
+        Framing::Chunked => return dechunked(raw),
+    };
+    Ok(raw.get(..length).unwrap_or_default().to_vec())
+}
+
+fn dechunked(raw: &[u8]) -> Result<Vec<u8>, String> {
+    let mut decoder = ChunkedDecoder::new();
+    let (mut body, mut rest) = (Vec::new(), raw);
+    loop {
+        let (used, step) = decoder
+            .step(rest)
+            .map_err(|fault| format!("the body's chunks are wrong: {}", fault.reason()))?;
+        if let Step::Data(range) = &step {
+            body.extend_from_slice(rest.get(range.clone()).unwrap_or_default());
+        }
+        match step {
+            Step::Data(_) => rest = rest.get(used..).unwrap_or_default(),
+            Step::More | Step::End => return Ok(body),
+        }
+    }
+}

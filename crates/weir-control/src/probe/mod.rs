@@ -1,0 +1,227 @@
+//! Active health checks, beside the data plane: one task per endpoint on the control runtime, so that an endpoint is probed once an
+//! interval however many workers there are. Rise, fall and times are `weir-balance`'s; here is what goes over the wire.
+
+mod connect;
+mod http;
+mod reply;
+mod tcp;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::time::{Instant, sleep_until, timeout};
+use weir_balance::{Health, ProbeHistory, ProbeOutcome, ProbeSettings, ProbeVerdict};
+use weir_config::model::{Check, Config, Endpoint, EndpointAddress, EndpointCheck, Pool, Probe};
+use weir_config::units;
+use weir_proxy::net::PeerAddress;
+use weir_proxy::shared::Shared;
+
+use self::connect::{Tls, connect};
+use self::http::HttpQuestion;
+use self::reply::{Failure, Heard};
+use crate::health_log::{Change, HealthLog, HealthState, Panic};
+
+/// Starts probing every endpoint that a check asks for; returns how many those are.
+pub(crate) fn start(
+    config: &Config,
+    shared: &Arc<Shared>,
+    log: &Arc<HealthLog>,
+    runtime: &Handle,
+) -> usize {
+    let mut targets = Vec::new();
+    for (pool, settings) in config.pools.iter().enumerate() {
+        let Some(check) = &settings.check else { continue };
+        let tls = shared.pools.get(pool).and_then(|pool| pool.tls.as_ref()?.for_probes().into());
+        for (endpoint, own) in settings.endpoints.iter().enumerate() {
+            let name = shared.pools.get(pool).and_then(|pool| pool.endpoints.get(endpoint));
+            let name = name.and_then(|endpoint| endpoint.server_name.clone());
+            let tls = tls.clone().zip(name).map(|(config, name)| Tls { config, name });
+            targets.extend(Target::new((pool, endpoint), check, (settings, own), tls));
+        }
+    }
+    let count = targets.len();
+    for (position, target) in targets.into_iter().enumerate() {
+        let turn = (position as u64, count as u64);
+        runtime.spawn(watch(target, turn, shared.clone(), log.clone()));
+    }
+    count
+}
+
+/// One endpoint that is probed.
+#[derive(Debug)]
+struct Target {
+    pool: usize,
+    endpoint: usize,
+    place: Place,
+    question: Question,
+    /// TLS before the question.
+    tls: Option<Tls>,
+    timeout: Duration,
+    settings: ProbeSettings,
+}
+
+/// Where an endpoint is probed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Place {
+    /// Where traffic goes, at this port if there is one.
+    Own(Option<u16>),
+    /// Elsewhere.
+    Fixed(PeerAddress),
+}
+
+/// What is asked once connected.
+#[derive(Debug)]
+enum Question {
+    Http(HttpQuestion),
+    Tcp(weir_config::model::TcpProbe),
+    /// The handshake was the question.
+    Tls,
+}
+
+impl Target {
+    fn new(
+        (pool, endpoint): (usize, usize),
+        check: &Check,
+        (settings, own): (&Pool, &Endpoint),
+        tls: Option<Tls>,
+    ) -> Option<Self> {
+        let place = match &own.check {
+            EndpointCheck::Own => Place::Own(check.port),
+            EndpointCheck::At(EndpointAddress::Socket(address)) => {
+                Place::Fixed(PeerAddress::Socket(*address))
+            }
+            EndpointCheck::At(EndpointAddress::Unix(path)) => {
+                Place::Fixed(PeerAddress::Unix(path.clone()))
+            }
+            // Names are refused when the configuration is checked.
+            EndpointCheck::Off | EndpointCheck::At(EndpointAddress::Name(..)) => return None,
+        };
+        let encrypted = match &check.probe {
+            Probe::Http(probe) => probe.tls.unwrap_or(settings.tls.is_some()),
+            Probe::Tcp(_) => false,
+            Probe::Tls => true,
+        };
+        let question = match &check.probe {
+            Probe::Http(probe) => {
+                Question::Http(HttpQuestion::new(probe, &host(&own.address, encrypted)))
+            }
+            Probe::Tcp(probe) => Question::Tcp(probe.clone()),
+            Probe::Tls => Question::Tls,
+        };
+        let micros = |duration: Duration| duration.as_micros() as u64;
+        Some(Self {
+            pool,
+            endpoint,
+            place,
+            question,
+            tls: tls.filter(|_| encrypted),
+            timeout: check.timeout,
+            settings: ProbeSettings {
+                rise: check.rise,
+                fall: check.fall,
+                interval_us: micros(check.interval),
+                fast_us: micros(check.fast.unwrap_or(check.interval)),
+                down_us: micros(check.down.unwrap_or(check.interval)),
+                spread_percent: check.spread_percent,
+            },
+        })
+    }
+
+    /// Where to connect to now; `None` while the endpoint has no address.
+    fn address(&self, shared: &Shared) -> Option<PeerAddress> {
+        let port = match &self.place {
+            Place::Fixed(address) => return Some(address.clone()),
+            Place::Own(port) => *port,
+        };
+        let endpoint = shared.pools.get(self.pool)?.endpoints.get(self.endpoint)?;
+        let address = PeerAddress::clone(&*endpoint.address.load_full()?);
+        Some(match (address, port) {
+            (PeerAddress::Socket(address), Some(port)) => {
+                PeerAddress::Socket(SocketAddr::new(address.ip(), port))
+            }
+            (address, _) => address,
+        })
+    }
+
+    /// Probes once.
+    async fn ask(&self, address: &PeerAddress) -> Result<(), Failure> {
+        let mut heard = Heard::default();
+        let asked = timeout(self.timeout, async {
+            let mut stream = connect(address, self.tls.as_ref(), &mut heard).await?;
+            match &self.question {
+                Question::Http(question) => question.ask(&mut stream, &mut heard).await,
+                Question::Tcp(probe) => tcp::ask(probe, &mut stream, &mut heard).await,
+                Question::Tls => Ok(()),
+            }
+        });
+        match asked.await {
+            Ok(answer) => answer,
+            Err(_) => Err(heard.timed_out(&units::duration::format(self.timeout))),
+        }
+    }
+}
+
+/// Whom a request names when the probe does not say.
+fn host(address: &EndpointAddress, encrypted: bool) -> String {
+    let usual = if encrypted { 443 } else { 80 };
+    match address {
+        EndpointAddress::Socket(address) if address.port() != usual => address.to_string(),
+        EndpointAddress::Socket(SocketAddr::V6(address)) => format!("[{}]", address.ip()),
+        EndpointAddress::Socket(address) => address.ip().to_string(),
+        EndpointAddress::Name(name, port) if *port != usual => format!("{name}:{port}"),
+        EndpointAddress::Name(name, _) => name.clone(),
+        EndpointAddress::Unix(_) => "localhost".to_owned(),
+    }
+}
+
+/// Probes an endpoint for ever.
+async fn watch(target: Target, turn: (u64, u64), shared: Arc<Shared>, log: Arc<HealthLog>) {
+    let clock = || shared.balance_clock(Instant::now());
+    let mut history = ProbeHistory::new(target.settings, clock());
+    let mut due_us = history.first_probe_us(clock(), turn, fastrand::u64(..));
+    loop {
+        sleep_until(shared.epoch + Duration::from_micros(due_us)).await;
+        let began_us = clock();
+        // An endpoint without an address is out for that already, and there is nobody to ask.
+        if let Some(address) = target.address(&shared) {
+            let answer = target.ask(&address).await;
+            let outcome = if answer.is_ok() { ProbeOutcome::Passed } else { ProbeOutcome::Failed };
+            let verdict = history.take(outcome, clock());
+            if let ProbeVerdict::Turned { to, .. } = verdict {
+                turned(&target, &shared, &log, to);
+                log.change(&shared, change(&target, to, answer));
+            }
+        }
+        due_us = history.next_probe_us(began_us, clock(), fastrand::u64(..));
+    }
+}
+
+fn turned(target: &Target, shared: &Shared, log: &HealthLog, to: Health) {
+    let Some(pool) = shared.pools.get(target.pool) else { return };
+    let before = pool.balancer.is_panicking();
+    pool.balancer.set_health(target.endpoint, to, shared.balance_clock(Instant::now()));
+    if pool.balancer.is_panicking() != before {
+        log.panic(&pool.name, if before { Panic::Ends } else { Panic::Begins });
+    }
+}
+
+fn change(target: &Target, to: Health, answer: Result<(), Failure>) -> Change {
+    let to = match to {
+        Health::Healthy => HealthState::Up,
+        Health::Unhealthy => HealthState::Down,
+    };
+    let passed = |()| match target.settings.rise {
+        1 => "the probe passed".to_owned(),
+        rise => format!("{rise} probes passed"),
+    };
+    let (reason, excerpt) = match answer.map(passed) {
+        Ok(reason) => (reason, String::new()),
+        Err(failure) => (failure.reason, failure.excerpt),
+    };
+    Change { pool: target.pool, endpoint: target.endpoint, to, reason, excerpt }
+}
+
+#[cfg(test)]
+mod tests;

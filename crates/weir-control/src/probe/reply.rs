@@ -1,0 +1,164 @@
+//! What came back from a probe, bounded, and in words: why it failed and how the reply began.
+
+use std::fmt::Write;
+use std::io;
+
+use tokio::io::{AsyncRead, AsyncReadExt};
+use weir_config::model::check::REPLY_BYTES;
+
+/// Most bytes of a reply that an event shows.
+const EXCERPT_BYTES: usize = 256;
+
+/// How far a probe came.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Opening the connection.
+    #[default]
+    Connecting,
+    /// In the TLS handshake.
+    Handshake,
+    /// Sending.
+    Sending,
+    /// Waiting for the reply, or reading it.
+    Reading,
+}
+
+impl Phase {
+    /// What it was at, in a sentence.
+    fn doing(self) -> &'static str {
+        match self {
+            Self::Connecting => "connecting",
+            Self::Handshake => "in the TLS handshake",
+            Self::Sending => "sending",
+            Self::Reading => "waiting for the reply",
+        }
+    }
+}
+
+/// Why a probe failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Failure {
+    /// One clause.
+    pub(super) reason: String,
+    /// How the reply began; empty when there was none.
+    pub(super) excerpt: String,
+}
+
+/// What is known while a probe runs; it outlives one that is cut short by its timeout.
+#[derive(Debug, Default)]
+pub(super) struct Heard {
+    pub(super) phase: Phase,
+    /// The reply so far.
+    pub(super) bytes: Vec<u8>,
+    /// Where its body begins, for HTTP.
+    pub(super) body: Option<usize>,
+    /// Why it fails, when that is known and only more of the reply is read to be shown.
+    pub(super) failed: Option<String>,
+}
+
+impl Heard {
+    /// Reads once; how many bytes came, 0 at the end of the reply or when as much is there as is ever read.
+    pub(super) async fn read(
+        &mut self,
+        stream: &mut (impl AsyncRead + Unpin + ?Sized),
+    ) -> io::Result<usize> {
+        let room = REPLY_BYTES.saturating_sub(self.bytes.len());
+        if room == 0 {
+            return Ok(0);
+        }
+        (&mut *stream).take(room as u64).read_buf(&mut self.bytes).await
+    }
+
+    /// The failure of this reason.
+    pub(super) fn failure(&self, reason: impl Into<String>) -> Failure {
+        Failure { reason: reason.into(), excerpt: self.excerpt() }
+    }
+
+    /// The failure of a probe that took too long.
+    pub(super) fn timed_out(&self, patience: &str) -> Failure {
+        let late = || format!("timeout after {patience} {}", self.phase.doing());
+        self.failure(self.failed.clone().unwrap_or_else(late))
+    }
+
+    /// The failure of an I/O error.
+    pub(super) fn broken(&self, error: &io::Error) -> Failure {
+        let reason = match (self.phase, error.kind()) {
+            (Phase::Connecting, io::ErrorKind::ConnectionRefused) => "connect refused".to_owned(),
+            (Phase::Connecting, _) => format!("connect failed: {error}"),
+            (Phase::Handshake, _) => format!("TLS handshake failed: {error}"),
+            (_, io::ErrorKind::ConnectionReset) => {
+                format!("connection reset {}", self.phase.doing())
+            }
+            _ => format!("connection broke {}: {error}", self.phase.doing()),
+        };
+        self.failure(reason)
+    }
+
+    /// The first line and the beginning of the body of an HTTP reply, the beginning of any other, in printable characters.
+    fn excerpt(&self) -> String {
+        let mut text = String::new();
+        match self.body.and_then(|body| self.bytes.split_at_checked(body)) {
+            None => append(&mut text, &self.bytes),
+            Some((head, body)) => {
+                append(&mut text, head.split(|byte| *byte == b'\r').next().unwrap_or_default());
+                let body = body.trim_ascii();
+                if !body.is_empty() {
+                    text.push_str(" | ");
+                    append(&mut text, body);
+                }
+            }
+        }
+        text
+    }
+}
+
+/// Appends as much as an excerpt has room for; what cannot be printed is escaped, so that no reply writes lines of the log.
+fn append(text: &mut String, bytes: &[u8]) {
+    for byte in bytes.trim_ascii() {
+        let before = text.len();
+        let _ = write!(text, "{}", byte.escape_ascii());
+        if text.len() > EXCERPT_BYTES {
+            text.truncate(before);
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn heard(bytes: &[u8], body: Option<usize>) -> Heard {
+        Heard { phase: Phase::Reading, bytes: bytes.to_vec(), body, failed: None }
+    }
+
+    #[test]
+    fn an_excerpt_is_bounded_and_printable() {
+        let http = b"HTTP/1.1 503 Sorry\r\nServer: x\r\n\r\n\r\nout of \x1b[31mcups\n";
+        let body = 34;
+        assert_eq!(heard(http, Some(body)).excerpt(), "HTTP/1.1 503 Sorry | out of \\x1b[31mcups");
+        assert_eq!(heard(b"-ERR no\r\n", None).excerpt(), "-ERR no");
+        assert_eq!(heard(&[b'x'; 1000], None).excerpt(), "x".repeat(256));
+        let mixed = [&[b'x'; 254] as &[u8], b"\n\n\n", b"y"].concat();
+        assert_eq!(heard(&mixed, None).excerpt(), format!("{}\\n", "x".repeat(254)));
+        assert_eq!(heard(b"", None).excerpt(), "");
+    }
+
+    #[test]
+    fn a_timeout_says_how_far_the_probe_came() {
+        let mut heard = heard(b"", None);
+        assert_eq!(heard.timed_out("1s").reason, "timeout after 1s waiting for the reply");
+        heard.phase = Phase::Connecting;
+        assert_eq!(heard.timed_out("300ms").reason, "timeout after 300ms connecting");
+        heard.failed = Some("status 500, expected 200-399".to_owned());
+        assert_eq!(heard.timed_out("1s").reason, "status 500, expected 200-399");
+    }
+
+    #[tokio::test]
+    async fn no_more_is_read_than_fits() {
+        let mut heard = Heard::default();
+        let mut endless = tokio::io::repeat(b'x');
+        while heard.read(&mut endless).await.unwrap() > 0 {}
+        assert_eq!(heard.bytes.len(), REPLY_BYTES);
+    }
+}

@@ -1,0 +1,60 @@
+//! What workers tell of endpoints, made into events of health; and the end of an ejection, which nobody else sees.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until};
+use weir_config::model::PassiveCause;
+use weir_proxy::notice::{Notice, Noticed};
+use weir_proxy::shared::Shared;
+
+use crate::health_log::{Change, HealthLog, HealthState};
+
+/// Notes what is told until nobody is left to tell.
+pub(crate) async fn listen(
+    mut notices: mpsc::Receiver<Notice>,
+    shared: Arc<Shared>,
+    log: Arc<HealthLog>,
+) {
+    while let Some(Notice { pool, endpoint, what }) = notices.recv().await {
+        let change = |to, reason| Change { pool, endpoint, to, reason, excerpt: String::new() };
+        match what {
+            Noticed::Ejected { cause, until_us } => {
+                let reason = format!("too many failures in traffic, the last: {}", words(cause));
+                log.change(&shared, change(HealthState::Ejected, reason));
+                let back = wait_for_return((pool, endpoint), until_us, shared.clone(), log.clone());
+                tokio::spawn(back);
+            }
+        }
+    }
+}
+
+fn words(cause: PassiveCause) -> &'static str {
+    match cause {
+        PassiveCause::Connect => "no connection",
+        PassiveCause::Reset => "the connection ended before a response",
+        PassiveCause::Timeout => "no response in time",
+        PassiveCause::Status => "a response with status 502, 503 or 504",
+    }
+}
+
+/// Tells those who wait in the queue, and the operator, that an ejection is over.
+async fn wait_for_return(
+    place: (usize, usize),
+    until_us: u64,
+    shared: Arc<Shared>,
+    log: Arc<HealthLog>,
+) {
+    sleep_until(shared.epoch + Duration::from_micros(until_us)).await;
+    let (pool, endpoint) = place;
+    let now_us = shared.balance_clock(Instant::now());
+    let Some(balancer) = shared.pools.get(pool).map(|pool| &pool.balancer) else { return };
+    balancer.tick(now_us);
+    let ejected = balancer.endpoint(endpoint).is_some_and(|state| state.is_ejected(now_us));
+    if log.state(place) == HealthState::Ejected && !ejected {
+        let reason = "its time out is over".to_owned();
+        let change = Change { pool, endpoint, to: HealthState::Up, reason, excerpt: String::new() };
+        log.change(&shared, change);
+    }
+}

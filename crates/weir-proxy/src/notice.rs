@@ -1,0 +1,59 @@
+//! What workers see of endpoints and the operator should hear. A worker never waits to tell it: what finds no room is counted.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::sync::mpsc;
+use weir_config::model::PassiveCause;
+
+/// Notices on their way at once.
+const ROOM: usize = 1024;
+
+/// Something that happened to an endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Notice {
+    /// The pool's index.
+    pub pool: usize,
+    /// The endpoint's index in it.
+    pub endpoint: usize,
+    /// What.
+    pub what: Noticed,
+}
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Noticed {
+    /// Failures seen in traffic put it out.
+    Ejected {
+        /// The last of them.
+        cause: PassiveCause,
+        /// Until when, on the balancer's clock, µs.
+        until_us: u64,
+    },
+}
+
+/// Where workers tell it.
+#[derive(Debug)]
+pub struct Notices {
+    sender: mpsc::Sender<Notice>,
+    lost: AtomicU64,
+}
+
+impl Notices {
+    /// A place to tell, and where it is heard.
+    pub fn new() -> (Self, mpsc::Receiver<Notice>) {
+        let (sender, receiver) = mpsc::channel(ROOM);
+        (Self { sender, lost: AtomicU64::new(0) }, receiver)
+    }
+
+    /// Tells it, if there is room.
+    pub(crate) fn tell(&self, notice: Notice) {
+        if matches!(self.sender.try_send(notice), Err(mpsc::error::TrySendError::Full(_))) {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// How many found no room.
+    pub fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,151 @@
+//! H-01, H-03: what is found out about servers, by probes or in traffic, decides who gets requests.
+
+use std::time::Duration;
+
+use tokio::task::spawn_local;
+use tokio::time::Instant;
+use weir_balance::Health;
+
+use crate::origin::Origin;
+use crate::peer::Peer;
+use crate::world::{World, app, play};
+use crate::{GET, OK};
+
+const TWO: &str = "server 10.0.1.1:80; server 10.0.1.2:80;";
+const SORRY: &str = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n";
+
+async fn get(client: &mut Peer) -> u16 {
+    client.send(GET).await;
+    client.message().await.status()
+}
+
+/// The statuses of twenty requests, one after the other.
+async fn twenty(world: &World) -> Vec<u16> {
+    let mut client = world.client().await;
+    let mut statuses = Vec::new();
+    for _ in 0..20 {
+        statuses.push(get(&mut client).await);
+    }
+    statuses
+}
+
+fn count(statuses: &[u16], status: u16) -> usize {
+    statuses.iter().filter(|own| **own == status).count()
+}
+
+/// Takes requests and closes without a word.
+fn hangs_up(origin: Origin) {
+    spawn_local(async move {
+        loop {
+            let mut connection = origin.accept().await;
+            spawn_local(async move {
+                connection.next_message().await;
+            });
+        }
+    });
+}
+
+/// Takes requests and says nothing.
+fn is_silent(origin: Origin) {
+    spawn_local(async move {
+        loop {
+            let mut connection = origin.accept().await;
+            spawn_local(async move { while connection.next_message().await.is_some() {} });
+        }
+    });
+}
+
+#[test]
+fn a_server_that_probes_find_down_gets_nothing_until_they_find_it_up() {
+    play(&app(TWO, ""), async |world| {
+        let first = world.origin(1).answers(OK);
+        let second = world.origin(2).answers(OK);
+        let found = |health| {
+            let now_us = world.shared.balance_clock(Instant::now());
+            world.shared.pools[0].balancer.set_health(1, health, now_us);
+        };
+        found(Health::Unhealthy);
+        assert_eq!(count(&twenty(world).await, 200), 20);
+        assert_eq!((first.borrow().requests.len(), second.borrow().requests.len()), (20, 0));
+        found(Health::Healthy);
+        assert_eq!(count(&twenty(world).await, 200), 20);
+        assert_eq!((first.borrow().requests.len(), second.borrow().requests.len()), (30, 10));
+    });
+}
+
+#[test]
+fn with_too_few_up_probes_do_not_count_unless_a_backup_is_up() {
+    let pool = format!("{TWO} check tcp panic=50%;");
+    let all_down = |world: &World, servers: usize| {
+        let now_us = world.shared.balance_clock(Instant::now());
+        for index in 0..servers {
+            world.shared.pools[0].balancer.set_health(index, Health::Unhealthy, now_us);
+        }
+    };
+    play(&app(&pool, ""), async |world| {
+        let first = world.origin(1).answers(OK);
+        world.origin(2).answers(OK);
+        all_down(world, 2);
+        assert_eq!(count(&twenty(world).await, 200), 20);
+        assert_eq!(first.borrow().requests.len(), 10);
+    });
+    play(&app(&format!("{pool} server 10.0.1.3:80 backup;"), ""), async |world| {
+        let backup = world.origin(3).answers(OK);
+        all_down(world, 2);
+        assert_eq!(count(&twenty(world).await, 200), 20);
+        assert_eq!(backup.borrow().requests.len(), 20);
+    });
+}
+
+#[test]
+fn gateway_errors_remove_a_server_where_they_count() {
+    play(&app(&format!("{TWO} passive errors=3 on=connect,status eject=1h;"), ""), async |world| {
+        world.origin(1).answers(SORRY);
+        world.origin(2).answers(OK);
+        let statuses = twenty(world).await;
+        assert_eq!((count(&statuses, 503), count(&statuses, 200)), (3, 17));
+    });
+    // By default they are the server's own business.
+    play(&app(TWO, ""), async |world| {
+        world.origin(1).answers(SORRY);
+        world.origin(2).answers(OK);
+        assert_eq!(count(&twenty(world).await, 503), 10);
+    });
+}
+
+#[test]
+fn a_server_that_hangs_up_is_removed_where_that_counts() {
+    play(&app(&format!("{TWO} passive errors=3 on=reset eject=1h;"), ""), async |world| {
+        hangs_up(world.origin(1));
+        world.origin(2).answers(OK);
+        let statuses = twenty(world).await;
+        assert_eq!((count(&statuses, 502), count(&statuses, 200)), (3, 17));
+    });
+}
+
+#[test]
+fn a_server_that_never_answers_is_removed_where_that_counts() {
+    let pool =
+        format!("{TWO} timeout response=5s; passive errors=2 window=1m on=timeout eject=1h;");
+    play(&app(&pool, ""), async |world| {
+        is_silent(world.origin(1));
+        world.origin(2).answers(OK);
+        let start = Instant::now();
+        let statuses = twenty(world).await;
+        assert_eq!((count(&statuses, 504), count(&statuses, 200)), (2, 18));
+        assert_eq!(start.elapsed().as_secs(), Duration::from_secs(10).as_secs());
+    });
+}
+
+#[test]
+fn after_its_time_out_a_server_that_still_answers_with_errors_is_out_again_at_once() {
+    let pool = format!("{TWO} passive errors=3 on=status eject=10s;");
+    play(&app(&pool, "timeout keepalive=1h;"), async |world| {
+        let first = world.origin(1).answers(SORRY);
+        world.origin(2).answers(OK);
+        assert_eq!(count(&twenty(world).await, 503), 3);
+        tokio::time::sleep(Duration::from_secs(11)).await;
+        assert_eq!(count(&twenty(world).await, 503), 1);
+        assert_eq!(first.borrow().requests.len(), 4);
+    });
+}

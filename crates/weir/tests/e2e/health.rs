@@ -1,0 +1,240 @@
+//! Active checks on the wire: who is probed how often, what takes a server out and brings it back, and what the operator reads.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use crate::support::client::Client;
+use crate::support::origin::Origin;
+use crate::support::programs::{Certificate, Nginx, Refusing};
+use crate::support::weir::Weir;
+use crate::support::{Directory, eventually};
+
+/// An origin that answers with its name, and on `/up` with a status that its test may change.
+struct Checked {
+    origin: Origin,
+    status: Arc<AtomicU16>,
+    probes: Arc<Mutex<Vec<Instant>>>,
+}
+
+impl Checked {
+    fn new(name: &'static str) -> Self {
+        let status = Arc::new(AtomicU16::new(200));
+        let probes = Arc::new(Mutex::new(Vec::new()));
+        let (own, seen) = (status.clone(), probes.clone());
+        let origin = Origin::start(move |connection| {
+            while let Some(request) = connection.request() {
+                if request.head.starts_with("GET /up ") {
+                    seen.lock().unwrap().push(Instant::now());
+                    let status = own.load(Ordering::SeqCst);
+                    let body = "no database";
+                    let length = body.len();
+                    connection.send(format!(
+                        "HTTP/1.1 {status} Whatever\r\nContent-Length: {length}\r\n\r\n{body}"
+                    ));
+                } else {
+                    connection.answer(name.as_bytes());
+                }
+            }
+        });
+        Self { origin, status, probes }
+    }
+
+    fn probes(&self) -> Vec<Instant> {
+        self.probes.lock().unwrap().clone()
+    }
+}
+
+fn weir_with(directory: &Directory, workers: usize, servers: &[SocketAddr], pool: &str) -> Weir {
+    let servers: Vec<_> = servers.iter().map(|address| format!("server {address};")).collect();
+    let config = format!(
+        "workers {workers};
+         pool app {{ {} {pool} }}
+         listen 127.0.0.1:0 -> app;",
+        servers.join(" ")
+    );
+    Weir::start(directory, &config)
+}
+
+/// Waits until the operator was told.
+fn told(weir: &Weir, words: &str) -> String {
+    eventually(&format!("weir says `{words}`"), || {
+        let said = weir.process.said();
+        said.lines().find(|line| line.contains(words)).map(str::to_owned)
+    })
+}
+
+/// Who answers each of twenty requests, sorted and each once.
+fn who_answers(weir: &Weir) -> Vec<String> {
+    let mut client = Client::connect(weir.address());
+    let mut names: Vec<_> = (0..20).map(|_| client.ask("/").text()).collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+#[test]
+fn a_server_whose_check_fails_is_left_out_and_comes_back() {
+    let directory = Directory::new();
+    let (first, second) = (Checked::new("first"), Checked::new("second"));
+    let servers = [first.origin.address, second.origin.address];
+    let check = "check http GET /up interval=500ms down=50ms timeout=400ms rise=2 fall=2;";
+    let weir = weir_with(&directory, 1, &servers, check);
+    eventually("both are probed", || {
+        (!first.probes().is_empty() && !second.probes().is_empty()).then_some(())
+    });
+    assert_eq!(who_answers(&weir), ["first", "second"]);
+    second.status.store(503, Ordering::SeqCst);
+    let line = told(&weir, &format!("health: app/{} up -> down: ", second.origin.address));
+    assert!(line.contains("status 503, expected 200-399; was up for "), "{line}");
+    assert!(line.ends_with("; 1 of 2 left; reply: HTTP/1.1 503 Whatever | no database"), "{line}");
+    assert_eq!(who_answers(&weir), ["first"]);
+    second.status.store(200, Ordering::SeqCst);
+    let line = told(&weir, "down -> up");
+    assert!(
+        line.contains("2 probes passed; was down for ") && line.ends_with("2 of 2 left"),
+        "{line}"
+    );
+    assert_eq!(who_answers(&weir), ["first", "second"]);
+}
+
+#[test]
+fn a_server_that_is_down_from_the_start_is_found_out_by_one_probe() {
+    let directory = Directory::new();
+    let (refusing, good) = (Refusing::new(), Checked::new("good"));
+    let servers = [refusing.address, good.origin.address];
+    let weir = weir_with(&directory, 1, &servers, "check tcp interval=1s fall=1000; passive off;");
+    // A thousand failures would take longer than anybody waits here.
+    let line = told(&weir, "up -> down");
+    assert!(
+        line.contains(&format!("app/{} up -> down: connect refused", refusing.address)),
+        "{line}"
+    );
+    assert_eq!(who_answers(&weir), ["good"]);
+}
+
+#[test]
+fn all_down_is_503_at_once_unless_there_is_panic() {
+    let directory = Directory::new();
+    let servers = [Checked::new("first"), Checked::new("second")];
+    for server in &servers {
+        server.status.store(500, Ordering::SeqCst);
+    }
+    let addresses = servers.each_ref().map(|server| server.origin.address);
+    let check = "check http GET /up interval=200ms";
+    let weir = weir_with(&directory, 1, &addresses, &format!("{check};"));
+    told(&weir, "0 of 2 left");
+    assert_eq!(Client::connect(weir.address()).ask("/").status, 503);
+    let directory = Directory::new();
+    let weir = weir_with(&directory, 1, &addresses, &format!("{check} panic=50%;"));
+    told(&weir, "0 of 2 left");
+    assert_eq!(who_answers(&weir), ["first", "second"]);
+}
+
+#[test]
+fn a_server_gets_one_probe_an_interval_however_many_workers_there_are() {
+    let directory = Directory::new();
+    let server = Checked::new("server");
+    let interval = Duration::from_millis(150);
+    let check = "check http GET /up interval=150ms timeout=140ms spread=0%;";
+    let weir = weir_with(&directory, 4, &[server.origin.address], check);
+    // All four workers serve meanwhile.
+    let mut clients: Vec<_> = (0..8).map(|_| Client::connect(weir.address())).collect();
+    let probes = eventually("enough probes came", || {
+        for client in &mut clients {
+            assert_eq!(client.ask("/").text(), "server");
+        }
+        let probes = server.probes();
+        (probes.len() >= 20).then_some(probes)
+    });
+    // A prober that falls behind sends fewer, never more: four would send four times as many.
+    let elapsed = *probes.last().unwrap() - probes[0];
+    let sent_by_one = elapsed.as_secs_f64() / interval.as_secs_f64() + 1.0;
+    assert!(probes.len() as f64 <= sent_by_one + 1.0, "{} for {sent_by_one}", probes.len());
+}
+
+#[test]
+fn first_probes_are_spread_over_the_interval_in_the_order_of_the_file() {
+    let directory = Directory::new();
+    let servers: [Checked; 4] = std::array::from_fn(|_| Checked::new("server"));
+    let addresses = servers.each_ref().map(|server| server.origin.address);
+    let check = "check http GET /up interval=2s spread=50%;";
+    let _weir = weir_with(&directory, 2, &addresses, check);
+    let first: Vec<Instant> = eventually("every server was probed", || {
+        servers.iter().map(|server| server.probes().first().copied()).collect()
+    });
+    assert!(first.is_sorted(), "{first:?}");
+    // Between the first and the last of four turns lie at least two and a half of them, less what chance may take.
+    assert!(first[3] - first[0] >= Duration::from_millis(700), "{first:?}");
+}
+
+#[test]
+fn a_check_may_go_to_another_port() {
+    let directory = Directory::new();
+    let (server, side) = (Checked::new("server"), Checked::new("side"));
+    side.status.store(404, Ordering::SeqCst);
+    let port = side.origin.address.port();
+    let check = format!("check http GET /up interval=1s port={port};");
+    let weir = weir_with(&directory, 1, &[server.origin.address], &check);
+    told(&weir, "status 404, expected 200-399");
+    assert_eq!(server.probes().len(), 0);
+}
+
+#[test]
+fn a_tls_check_verifies_as_the_pool_says() {
+    let directory = Directory::new();
+    let certificate = Certificate::localhost(&directory);
+    let other = Certificate::self_signed(
+        &directory,
+        "other",
+        "ec -pkeyopt ec_paramgen_curve:P-256",
+        &["localhost"],
+    );
+    let nginx = Nginx::start(
+        &directory,
+        "tls",
+        &format!(
+            "access_log off; server {{ listen ADDRESS ssl; ssl_certificate {}; ssl_certificate_key {}; return 204; }}",
+            certificate.chain.display(),
+            certificate.key.display()
+        ),
+    );
+    let pool = |name: &str, check: &str, ca: &Certificate| {
+        format!(
+            "pool {name} {{ server {}; check {check} interval=500ms; tls name=localhost ca={}; }}",
+            nginx.address,
+            ca.chain.display()
+        )
+    };
+    let config = format!(
+        "{} {} {}
+         listen 127.0.0.1:0 {{ route path /good -> good; route path /bad -> bad; route -> web; }}",
+        pool("good", "tls", &certificate),
+        pool("bad", "tls", &other),
+        pool("web", "http expect=204", &certificate),
+    );
+    let weir = Weir::start(&directory, &config);
+    let line = told(&weir, "health: bad/");
+    assert!(line.contains("up -> down: TLS handshake failed: "), "{line}");
+    let mut client = Client::connect(weir.address());
+    assert_eq!(client.ask("/good").status, 204);
+    assert_eq!(client.ask("/").status, 204);
+    assert_eq!(client.ask("/bad").status, 503);
+    let said = weir.process.said();
+    assert!(!said.contains("health: good/") && !said.contains("health: web/"), "{said}");
+}
+
+#[test]
+fn the_operator_hears_of_failures_in_traffic_too() {
+    let directory = Directory::new();
+    let (refusing, good) = (Refusing::new(), Checked::new("good"));
+    let servers = [refusing.address, good.origin.address];
+    let weir = weir_with(&directory, 2, &servers, "passive errors=2 eject=300ms;");
+    assert_eq!(who_answers(&weir), ["good"]);
+    let line = told(&weir, &format!("health: app/{} up -> ejected: ", refusing.address));
+    assert!(line.contains("too many failures in traffic, the last: no connection; was up for "));
+    assert!(line.ends_with("; 1 of 2 left"), "{line}");
+    let line = told(&weir, "ejected -> up: its time out is over; was ejected for ");
+    assert!(line.ends_with("; 2 of 2 left"), "{line}");
+}
