@@ -21,6 +21,7 @@ use crate::affinity::Affinity;
 use crate::edits::uses_captures;
 use crate::net::PeerAddress;
 use crate::notice::{Notice, Notices};
+use crate::retry::RetryPolicy;
 use crate::route::Router;
 use crate::shared::{AccessLog, Listener, Shared};
 use crate::tls::{
@@ -126,7 +127,7 @@ impl Compiler<'_> {
             keepalive: pool.keepalive.clone(),
             timeouts: pool.timeouts.clone(),
             passive_on: pool.passive.on.as_slice().into(),
-            redispatch: pool.redispatch.attempts,
+            retry: RetryPolicy::new(&pool.retry),
             tls,
             affinity,
             buffer_request: pool.buffer_request,

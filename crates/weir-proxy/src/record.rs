@@ -2,8 +2,9 @@
 
 use std::sync::atomic::Ordering;
 
+use smallvec::SmallVec;
 use tokio::time::Instant;
-use weir_stats::{Cause, Concurrency, Entry, Headers, Micros, TlsFacts};
+use weir_stats::{Cause, Concurrency, Entry, FailedAttempt, Headers, Micros, TlsFacts};
 use weir_wire::{ResponseHead, Version};
 
 use crate::connection::{Connection, Scope};
@@ -59,6 +60,11 @@ fn with_captures<N: Net, R>(
     let shared = &scope.worker.shared;
     let pool = facts.pool.and_then(|number| shared.pools.get(number));
     let endpoint = pool.zip(facts.endpoint).and_then(|(pool, index)| pool.endpoints.get(index));
+    let name =
+        |index: usize| pool.and_then(|pool| pool.endpoints.get(index)).map_or("", |one| &*one.name);
+    let failed =
+        facts.failed.iter().map(|(index, why)| FailedAttempt { endpoint: name(*index), why: *why });
+    let failed: SmallVec<[FailedAttempt<'_>; 2]> = failed.collect();
     let captures = captures.map(Captures::groups).unwrap_or_default();
     let entry = Entry {
         started: facts.started,
@@ -84,6 +90,7 @@ fn with_captures<N: Net, R>(
         endpoint: endpoint.map_or("", |endpoint| &endpoint.name),
         endpoint_address: endpoint.map_or("", |endpoint| &endpoint.address_text),
         attempts: facts.attempts,
+        failed_attempts: &failed,
         reused: facts.reused,
         queue_position: 0,
         request_id: facts.request_id.as_bytes(),
