@@ -25,7 +25,7 @@ test: ## everything that has to pass before a commit
 test-long: ## the same tests with more seeds, more cases and the ignored ones; minutes to hours
 	@scripts/packages cc nginx haproxy curl wrk openssl
 	WEIR_SEEDS=$${WEIR_SEEDS:-10000} PROPTEST_CASES=$${PROPTEST_CASES:-20000} \
-		cargo test --release --workspace -- --include-ignored
+		cargo test --release --workspace --no-fail-fast -- --include-ignored
 
 lint: ## formatting and clippy
 	cargo fmt --all --check
