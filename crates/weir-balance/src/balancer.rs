@@ -88,6 +88,11 @@ impl Tried {
         self.0.push(index);
     }
 
+    /// Forgets them.
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+
     /// Whether it was noted.
     pub fn contains(&self, index: usize) -> bool {
         self.0.contains(&index)
@@ -208,6 +213,14 @@ impl Balancer {
     /// The live state of an endpoint; `None` when there is none of that number.
     pub fn endpoint(&self, index: usize) -> Option<&EndpointState> {
         self.members.get(index).map(|member| &*member.state)
+    }
+
+    /// Whether an endpoint that was not tried may be had, free or full.
+    pub fn has_untried(&self, now_us: u64, tried: &Tried) -> bool {
+        let panic = self.is_panicking();
+        let mut members = self.members.iter().enumerate();
+        members
+            .any(|(index, member)| member.state.is_usable(now_us, panic) && !tried.contains(index))
     }
 
     /// Exchanges in flight over all endpoints.
@@ -410,7 +423,10 @@ impl Balancer {
         // Without a queue a bound exchange whose endpoint is full goes elsewhere rather than nowhere.
         let bound = query.bound.filter(|index| self.is_usable_if_bound(*index, query));
         let taken = bound.and_then(|index| self.take_bound(index));
-        taken.map_or_else(|| self.pick_in_any_tier(query), Ok)
+        taken.map_or_else(|| self.pick_in_any_tier(query), Ok).map_err(|rejection| match bound {
+            Some(_) => Rejection::Full,
+            None => rejection,
+        })
     }
 
     fn dispatched(self: &Arc<Self>, taken: Taken) -> Arrival {
