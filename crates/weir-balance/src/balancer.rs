@@ -88,6 +88,11 @@ impl Tried {
         self.0.push(index);
     }
 
+    /// Forgets them.
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+
     /// Whether it was noted.
     pub fn contains(&self, index: usize) -> bool {
         self.0.contains(&index)
@@ -208,6 +213,14 @@ impl Balancer {
     /// The live state of an endpoint; `None` when there is none of that number.
     pub fn endpoint(&self, index: usize) -> Option<&EndpointState> {
         self.members.get(index).map(|member| &*member.state)
+    }
+
+    /// Whether an endpoint that was not tried may be had, free or full.
+    pub fn has_untried(&self, now_us: u64, tried: &Tried) -> bool {
+        let panic = self.is_panicking();
+        let mut members = self.members.iter().enumerate();
+        members
+            .any(|(index, member)| member.state.is_usable(now_us, panic) && !tried.contains(index))
     }
 
     /// Exchanges in flight over all endpoints.

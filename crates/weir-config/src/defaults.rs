@@ -5,9 +5,10 @@ use std::time::Duration;
 use weir_balance::PolicyKind;
 
 use crate::model::{
-    Check, ClientTimeouts, Config, Endpoint, EndpointAddress, EndpointCheck, Forwarded, HttpProbe,
-    Keepalive, MessageLimits, Passive, PassiveCause, Pool, Probe, Redispatch, RequestId, Rule,
-    Statuses, TcpProbe, TlsClient, TlsProtocol, TlsVersion, UpstreamTimeouts, Workers,
+    Budget, Check, ClientTimeouts, Config, Endpoint, EndpointAddress, EndpointCheck, Forwarded,
+    HttpProbe, Keepalive, MessageLimits, Passive, PassiveCause, Pool, Probe, RequestId, Retry,
+    RetryOn, Rule, Statuses, TcpProbe, TlsClient, TlsProtocol, TlsVersion, UpstreamTimeouts,
+    Workers,
 };
 
 /// How long a graceful stop waits.
@@ -130,9 +131,16 @@ impl Default for HttpProbe {
     }
 }
 
-impl Default for Redispatch {
+impl Default for Retry {
     fn default() -> Self {
-        Self { attempts: 2 }
+        Self {
+            attempts: 2,
+            on: vec![RetryOn::Connect],
+            budget: Budget::Auto,
+            backoff: None,
+            within: None,
+            non_idempotent: false,
+        }
     }
 }
 
@@ -181,7 +189,7 @@ impl Pool {
             keepalive: Keepalive::default(),
             check: None,
             passive: Passive::default(),
-            redispatch: Redispatch::default(),
+            retry: Retry::default(),
             timeouts: UpstreamTimeouts::default(),
             tls: None,
             buffer_request: None,

@@ -14,12 +14,8 @@ const EDITS: &[Context] = &[Context::Listen, Context::Route];
 const ROUTES: &[Context] = &[Context::Listen, Context::Host];
 
 /// Words that are planned but do nothing yet: an error says so, so that nobody counts on them.
-pub(crate) const LATER: &[(Context, &str)] = &[
-    (Context::Top, "admin"),
-    (Context::Pool, "queue"),
-    (Context::Pool, "retry"),
-    (Context::Pool, "sticky"),
-];
+pub(crate) const LATER: &[(Context, &str)] =
+    &[(Context::Top, "admin"), (Context::Pool, "queue"), (Context::Pool, "sticky")];
 
 /// Policies that are planned.
 pub(crate) const LATER_POLICIES: &[&str] = &["fair", "peak_ewma", "hash", "ring_hash", "maglev"];
@@ -80,9 +76,10 @@ pub(crate) const DIRECTIVES: &[Spec] = &[
         .words(0, 1)
         .options(PASSIVE)
         .example("passive errors=3 window=5s eject=30s;"),
-    directive("redispatch", POOL, "NUMBER", "Further servers tried when one cannot be connected to; each only once.")
-        .default("2")
-        .example("redispatch 1;"),
+    directive("retry", POOL, "[NUMBER | off]", "Further attempts, 2 by default, when one at a server fails before the client was sent anything: at a server that was not tried yet, as long as there is one. A request that may have had an effect (POST, PATCH) is not retried once bytes of it were sent, and a body can only be sent again if it came whole with the head or is held by `buffer_request`. A request that the queue turned away is not retried; one that is retried waits, where it has to wait, behind those who wait already.")
+        .words(0, 1)
+        .options(RETRY)
+        .example("retry 2 on=connect,reset,503 budget=10% backoff=25ms;"),
     directive("timeout", POOL, "", "How long Weir waits on the servers' side.")
         .words(0, 0)
         .options(UPSTREAM_TIMEOUT)
@@ -280,6 +277,37 @@ const PASSIVE: &[OptionSpec] = &[
     option("window", "TIME", "10s", "The window they are counted in."),
     option("eject", "TIME", "10s", "How long the server stays out."),
     option("max_ejected", "PERCENT", "50%", "Share of the pool that may be out at once."),
+];
+
+const RETRY: &[OptionSpec] = &[
+    option(
+        "on",
+        "WORD,…",
+        "connect",
+        "After what. `connect`: no connection, for whatever reason. `refused`: only when it was refused. `reset`: the connection ended before the head of a response. `timeout`: the request was not taken or not answered in time. `invalid`: the response was no HTTP. `400` to `599`: a response of this status; it is thrown away unless it is the last.",
+    ),
+    option(
+        "budget",
+        "PERCENT | auto | off",
+        "auto",
+        "Retries in the pool at most, as a share of the requests of the last ten seconds; three more a second are always allowed. `auto` is 20%, or no bound where only `connect` and `refused` are retried.",
+    ),
+    option(
+        "backoff",
+        "TIME | off",
+        "off",
+        "When no other server is left, a tried one is asked again, after a random part of this time; the time is doubled with each such wait, up to ten times. With `off` no server is asked twice.",
+    ),
+    option(
+        "within",
+        "TIME | off",
+        "off",
+        "No retry begins later than this after the request's head.",
+    ),
+    flag(
+        "non_idempotent",
+        "Retry POST, PATCH and unknown methods too, although they may then take effect twice.",
+    ),
 ];
 
 const UPSTREAM_TIMEOUT: &[OptionSpec] = &[

@@ -16,8 +16,10 @@ use crate::units::{duration, percent, size};
 use crate::words;
 
 pub mod check;
+pub mod retry;
 
 pub use check::{Check, EndpointCheck, HeaderExpectation, HttpProbe, Probe, Statuses, TcpProbe};
+pub use retry::{Budget, MOST_RETRIES, Retry, RetryOn};
 
 /// One checked configuration and its number, immutable once published.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -130,9 +132,9 @@ pub struct Pool {
     /// When an endpoint is ejected for failures seen in traffic.
     #[serde(default)]
     pub passive: Passive,
-    /// What happens when an attempt cannot connect.
+    /// Further attempts after one that failed.
     #[serde(default)]
-    pub redispatch: Redispatch,
+    pub retry: Retry,
     /// Waits on the upstream side.
     #[serde(default)]
     pub timeouts: UpstreamTimeouts,
@@ -225,14 +227,6 @@ pub enum PassiveCause {
     Timeout,
     /// A response that speaks of a broken server: 502, 503 or 504.
     Status,
-}
-
-/// Another endpoint after a failed connect.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Redispatch {
-    /// Further attempts after the first, each at an endpoint not yet tried.
-    pub attempts: u32,
 }
 
 /// Waits on the upstream side.

@@ -174,6 +174,7 @@ fn entry<'a>(view: &'a RequestView<'a>, peer: SocketAddr, request_id: &'a [u8]) 
         endpoint: "app1",
         endpoint_address: "10.0.0.11:8000",
         attempts: 1,
+        failed_attempts: &[],
         reused: true,
         queue_position: 0,
         request_id,

@@ -17,6 +17,7 @@ use weir_stats::{Line, LogSink};
 
 use crate::net::PeerAddress;
 use crate::notice::{Notice, Notices};
+use crate::retry::RetryPolicy;
 use crate::route::Router;
 use crate::shared::{AccessLog, Listener, Shared};
 use crate::tls::{
@@ -116,7 +117,7 @@ impl Compiler<'_> {
             keepalive: pool.keepalive.clone(),
             timeouts: pool.timeouts.clone(),
             passive_on: pool.passive.on.as_slice().into(),
-            redispatch: pool.redispatch.attempts,
+            retry: RetryPolicy::new(&pool.retry),
             tls,
             buffer_request: pool.buffer_request,
         }))

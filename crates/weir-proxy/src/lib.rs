@@ -35,14 +35,17 @@ mod record;
 pub mod reply;
 pub mod request_id;
 mod response;
+mod retry;
 pub mod route;
 #[cfg(test)]
 mod sample;
+mod search;
 pub mod shared;
 pub mod start;
 pub mod tls;
 mod transport;
 mod tunnel;
+mod upload;
 pub mod upstream;
 pub mod worker;
 

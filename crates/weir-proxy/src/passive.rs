@@ -6,9 +6,10 @@ use weir_balance::AfterFailure;
 use weir_config::model::PassiveCause;
 
 use crate::conversation::Failure;
+use crate::net::Net;
 use crate::notice::{Notice, Noticed};
-use crate::shared::Shared;
 use crate::upstream::UpstreamPool;
+use crate::worker::Worker;
 
 /// What a talk that brought no response says of the endpoint; `None` when it was not at fault, or may not have been.
 pub(crate) fn cause_of(failure: Failure) -> Option<PassiveCause> {
@@ -23,23 +24,24 @@ pub(crate) fn cause_of(failure: Failure) -> Option<PassiveCause> {
     }
 }
 
-impl Shared {
+impl<N: Net> Worker<N> {
     /// An endpoint failed; `(pool, endpoint)`.
     pub(crate) fn endpoint_failed(&self, (number, endpoint): (usize, usize), cause: PassiveCause) {
-        let Some(pool) = self.pools.get(number) else { return };
+        let Some(pool) = self.shared.pools.get(number) else { return };
         if !pool.passive_on.contains(&cause) {
             return;
         }
         let now_us = self.balance_clock(Instant::now());
         if let AfterFailure::Ejected { until_us } = pool.balancer.connect_failed(endpoint, now_us) {
             let what = Noticed::Ejected { cause, until_us };
-            self.notices.tell(Notice { pool: number, endpoint, what });
+            self.shared.notices.tell(Notice { pool: number, endpoint, what });
+            self.tick_at(&pool.balancer, until_us);
         }
     }
 
     /// The head of a response came.
     pub(crate) fn endpoint_answered(&self, (number, endpoint): (usize, usize), status: u16) {
-        let Some(pool) = self.pools.get(number) else { return };
+        let Some(pool) = self.shared.pools.get(number) else { return };
         if matches!(*pool.passive_on, [PassiveCause::Connect]) {
             return;
         }

@@ -2,8 +2,9 @@
 
 use std::sync::atomic::Ordering;
 
+use smallvec::SmallVec;
 use tokio::time::Instant;
-use weir_stats::{Cause, Concurrency, Entry, Headers, Micros, TlsFacts};
+use weir_stats::{Cause, Concurrency, Entry, FailedAttempt, Headers, Micros, TlsFacts};
 use weir_wire::{ResponseHead, Version};
 
 use crate::connection::{Connection, Scope};
@@ -40,6 +41,11 @@ pub(crate) fn with_entry<N: Net, R>(
     let shared = &scope.worker.shared;
     let pool = facts.pool.and_then(|number| shared.pools.get(number));
     let endpoint = pool.zip(facts.endpoint).and_then(|(pool, index)| pool.endpoints.get(index));
+    let name =
+        |index: usize| pool.and_then(|pool| pool.endpoints.get(index)).map_or("", |one| &*one.name);
+    let failed =
+        facts.failed.iter().map(|(index, why)| FailedAttempt { endpoint: name(*index), why: *why });
+    let failed: SmallVec<[FailedAttempt<'_>; 2]> = failed.collect();
     let captures = route.filter(|_| facts.has_head).and_then(|route| route.captures(&request));
     let captures = captures.as_ref().map(Captures::groups).unwrap_or_default();
     let entry = Entry {
@@ -66,6 +72,7 @@ pub(crate) fn with_entry<N: Net, R>(
         endpoint: endpoint.map_or("", |endpoint| &endpoint.name),
         endpoint_address: endpoint.map_or("", |endpoint| &endpoint.address_text),
         attempts: facts.attempts,
+        failed_attempts: &failed,
         reused: facts.reused,
         queue_position: 0,
         request_id: facts.request_id.as_bytes(),

@@ -362,6 +362,10 @@ fn foreign(name: &str) -> Option<&'static str> {
         }
         "add_header" => "write `response_header set NAME VALUE;`",
         "proxy_set_header" => "write `header set NAME VALUE;`",
+        "redispatch" => "`redispatch 2` has become `retry 2`, which can do more",
+        "retries" | "retry-on" | "proxy_next_upstream" => {
+            "write `retry NUMBER on=connect,reset,503;` in the `pool`"
+        }
         "if" => "there is no `if`: conditions stand in `route CONDITION… -> TARGET;`",
         _ => return None,
     })

@@ -9,6 +9,7 @@ pub(crate) mod model;
 mod place;
 mod pool;
 mod probe;
+mod retry;
 mod route;
 mod target;
 mod values;

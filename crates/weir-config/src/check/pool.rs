@@ -10,8 +10,7 @@ use crate::defaults;
 use crate::diagnostic::Diagnostic;
 use crate::directives::LATER_POLICIES;
 use crate::model::{
-    Certificate, Endpoint, Keepalive, Passive, PassiveCause, Pool, Redispatch, TlsClient,
-    TlsProtocol,
+    Certificate, Endpoint, Keepalive, Passive, PassiveCause, Pool, TlsClient, TlsProtocol,
 };
 use crate::source::Span;
 use crate::table::Context;
@@ -39,6 +38,7 @@ impl<'a> Checker<'a> {
             }
         }
         self.check_fits(&lines, &pool);
+        self.retry_fits(&lines, &pool);
         let written = arguments.block().iter().any(|line| line.name.text == "server");
         if arguments.directive.block.is_some() && !written {
             let error = Diagnostic::error(
@@ -58,10 +58,7 @@ impl<'a> Checker<'a> {
             ("keepalive", off) => self.keepalive(line, off, &mut pool.keepalive),
             ("check", Some(kind)) => pool.check = self.check(line, kind),
             ("passive", off) => self.passive(line, off, &mut pool.passive),
-            ("redispatch", Some(value)) => {
-                let attempts = self.value(value, |text| values::whole(text, 0, 100));
-                pool.redispatch = Redispatch { attempts: attempts.unwrap_or_default() as u32 };
-            }
+            ("retry", count) => self.retry(line, count, &mut pool.retry),
             ("buffer_request", Some(value)) => {
                 pool.buffer_request = self.value(value, size_or_off).flatten();
             }

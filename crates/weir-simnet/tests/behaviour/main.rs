@@ -15,6 +15,7 @@ mod origin;
 mod origin_faults;
 mod peer;
 mod redispatch;
+mod retries;
 mod reuse;
 mod routing;
 mod smuggling;
