@@ -275,7 +275,7 @@ impl Balancer {
         self.note_arrival(request.tried);
         if !self.is_gated() {
             match self.arrive_freely(request) {
-                Ok(taken) => return self.dispatched(taken),
+                Ok(taken) => return Arrival::Dispatched(Slot::new(self, taken)),
                 // A limit came while we looked.
                 Err(Rejection::Full) if self.queue.is_some() => {}
                 Err(rejection) => return self.rejected(rejection),
@@ -284,7 +284,7 @@ impl Balancer {
         let Some(queue) = self.queue else { return self.rejected(Rejection::Full) };
         let answer = self.floor_at(request.now_us).arrive(request, queue);
         match answer {
-            Answer::Dispatched(taken) => self.dispatched(taken),
+            Answer::Dispatched(taken) => Arrival::Dispatched(Slot::new(self, taken)),
             Answer::Queued { id, seq, position } => {
                 self.figures.queued.add();
                 Arrival::Queued(Ticket::new(self, id, seq, position))
@@ -394,12 +394,13 @@ impl Balancer {
     }
 
     /// A slot was dropped.
-    pub(crate) fn release(&self, state: &EndpointState, taken: Taken) {
+    pub(crate) fn release(&self, taken: Taken) {
+        let Some(member) = self.members.get(taken.index) else { return };
         if self.is_gated() {
-            self.floor().release(state, taken);
+            self.floor().release(&member.state, taken);
             return;
         }
-        state.leave();
+        member.state.leave();
         // Whoever set the first limit in the meantime may have made somebody wait for this place: `leave` and the
         // limit are changes of one word, so either that one saw us gone, or we see the gate.
         if self.is_gated() {
@@ -451,13 +452,6 @@ impl Balancer {
             Some(_) => Rejection::Full,
             None => rejection,
         })
-    }
-
-    fn dispatched(self: &Arc<Self>, taken: Taken) -> Arrival {
-        let Some(member) = self.members.get(taken.index) else {
-            return self.rejected(Rejection::Unavailable);
-        };
-        Arrival::Dispatched(Slot::new(self, &member.state, taken))
     }
 
     fn rejected(&self, rejection: Rejection) -> Arrival {

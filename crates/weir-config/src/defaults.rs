@@ -2,13 +2,11 @@
 
 use std::time::Duration;
 
-use weir_balance::Order;
-
 use crate::model::{
     Budget, Check, ClientTimeouts, Config, Endpoint, EndpointAddress, EndpointCheck, Forwarded,
-    HttpProbe, Keepalive, MessageLimits, Passive, PassiveCause, Policy, Pool, Probe, RequestId,
-    Retry, RetryOn, Rule, Statuses, TcpProbe, TlsClient, TlsProtocol, TlsVersion, UpstreamTimeouts,
-    Workers,
+    HttpProbe, Keepalive, MessageLimits, Order, Passive, PassiveCause, Policy, Pool, Probe,
+    RequestId, Retry, RetryOn, Rule, Statuses, TcpProbe, TlsClient, TlsProtocol, TlsVersion,
+    UpstreamTimeouts, Workers,
 };
 
 /// How long a graceful stop waits.
@@ -29,6 +27,8 @@ pub const SYSLOG_FACILITY: u8 = 16;
 pub const RESPOND_TYPE: &str = "text/plain; charset=utf-8";
 /// Status of `redirect https`.
 pub const REDIRECT_STATUS: u16 = 301;
+/// Paths that a sticky cookie is sent for.
+pub const STICKY_PATH: &str = "/";
 /// File looked for in a directory.
 pub const INDEX: &str = "index.html";
 /// How long a probe may take when the file does not say; half the interval where that is shorter.
@@ -194,6 +194,7 @@ impl Pool {
             retry: Retry::default(),
             timeouts: UpstreamTimeouts::default(),
             tls: None,
+            sticky: None,
             buffer_request: None,
         }
     }
@@ -222,6 +223,10 @@ pub(crate) fn policy() -> Policy {
 
 pub(crate) fn weight() -> u32 {
     WEIGHT
+}
+
+pub(crate) fn sticky_path() -> String {
+    STICKY_PATH.to_owned()
 }
 
 pub(crate) fn always() -> Rule {

@@ -29,38 +29,6 @@ pub(crate) mod weight_mode {
     }
 }
 
-/// What the operator orders of an endpoint, by its word.
-pub(crate) mod order {
-    use serde::{Deserialize, Deserializer, Serializer, de};
-    use weir_balance::Order;
-
-    const WORDS: [(&str, Order); 3] = [
-        ("ready", Order::Ready),
-        ("draining", Order::Draining),
-        ("maintenance", Order::Maintenance),
-    ];
-
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
-    pub(crate) fn serialize<S: Serializer>(
-        order: &Order,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        let word = WORDS.iter().find(|(_, known)| known == order);
-        serializer.serialize_str(word.map_or("ready", |(word, _)| word))
-    }
-
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Order, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        let order = WORDS.iter().find(|(word, _)| *word == text).map(|(_, order)| *order);
-        let names = || WORDS.map(|(word, _)| word).join(", ");
-        order.ok_or_else(|| {
-            de::Error::custom(format!("there is no order `{text}`: there is {}", names()))
-        })
-    }
-}
-
 /// A bound on loads that may be absent, in percent: `125%`.
 pub(crate) mod balance_factor {
     use serde::{Deserialize, Deserializer, Serialize, Serializer, de};

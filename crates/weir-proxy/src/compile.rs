@@ -10,15 +10,18 @@ use arc_swap::ArcSwapOption;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
 use weir_balance::{
-    Availability, Balancer, EndpointState, Member, PassiveSettings, Settings, hash_key,
+    Availability, Balancer, EndpointState, Member, Order, PassiveSettings, Settings, hash_key,
 };
 use weir_config::Config;
 use weir_config::model::{self, EndpointAddress};
 use weir_files::Root;
 use weir_stats::{Line, LogSink, Variable};
 
+use crate::affinity::Affinity;
+use crate::edits::uses_captures;
 use crate::net::PeerAddress;
 use crate::notice::{Notice, Notices};
+use crate::pool_key::PoolKey;
 use crate::retry::RetryPolicy;
 use crate::route::Router;
 use crate::shared::{AccessLog, Listener, Shared};
@@ -109,25 +112,46 @@ impl Compiler<'_> {
         let panic_percent = pool.check.as_ref().map_or(0, |check| check.panic_percent);
         let settings = Settings { passive, panic_percent, ..Settings::new(pool.policy.kind()) };
         let members = pool.endpoints.iter().map(|endpoint| member(pool, endpoint)).collect();
-        let balancer = Balancer::new(settings, members);
-        for (index, endpoint) in pool.endpoints.iter().enumerate() {
-            balancer.set_order(index, endpoint.order, 0);
-        }
         let tls = pool.tls.as_ref().map(|tls| self.client_tls(tls)).transpose()?;
         let endpoints =
             pool.endpoints.iter().map(|endpoint| upstream_endpoint(endpoint, pool.tls.as_ref()));
+        let balancer = Balancer::new(settings, members);
+        for (index, endpoint) in pool.endpoints.iter().enumerate() {
+            balancer.set_order(index, order(endpoint.order), 0);
+        }
+        let affinity =
+            pool.sticky.as_ref().map(|sticky| self.affinity(pool, sticky)).transpose()?;
         Ok(Arc::new(UpstreamPool {
             name: pool.name.as_str().into(),
             balancer,
-            key: pool.policy.key().cloned(),
+            key: pool.policy.key().cloned().map(PoolKey::new),
             endpoints: endpoints.collect::<Result<Vec<_>, _>>()?,
             keepalive: pool.keepalive.clone(),
             timeouts: pool.timeouts.clone(),
             passive_on: pool.passive.on.as_slice().into(),
             retry: RetryPolicy::new(&pool.retry),
             tls,
+            affinity,
             buffer_request: pool.buffer_request,
         }))
+    }
+
+    fn affinity(&self, pool: &model::Pool, sticky: &model::Sticky) -> Result<Affinity, String> {
+        let secret = match &sticky.secret {
+            None => None,
+            Some(model::Secret::Text(text)) => Some(text.clone().into_bytes()),
+            Some(model::Secret::File(path)) => Some(self.secret(path)?),
+        };
+        let names: Vec<&str> =
+            pool.endpoints.iter().map(|endpoint| endpoint.name.as_str()).collect();
+        Ok(Affinity::new(sticky, (&pool.name, &names), secret.as_deref()))
+    }
+
+    fn secret(&self, path: &Path) -> Result<Vec<u8>, String> {
+        let PemFile { label, bytes } = self.pem(path)?;
+        let secret = bytes.trim_ascii_end();
+        model::Secret::check(secret).map_err(|error| format!("{label}: {error}"))?;
+        Ok(secret.to_vec())
     }
 
     fn client_tls(&mut self, tls: &model::TlsClient) -> Result<ClientTls, String> {
@@ -191,6 +215,13 @@ impl Compiler<'_> {
                 || shows(|format| {
                     matches!(format, model::LogFormat::Text(_) | model::LogFormat::Json)
                 }),
+            logs_captures: shows(|format| match format {
+                model::LogFormat::Text(template) => uses_captures(template),
+                model::LogFormat::Json => true,
+                model::LogFormat::Combined | model::LogFormat::Main | model::LogFormat::Haproxy => {
+                    false
+                }
+            }),
             logs,
             connections: listener.max_connections.map(|cap| Arc::new(Semaphore::new(cap))),
             open: AtomicUsize::new(0),
@@ -237,6 +268,14 @@ fn member(pool: &model::Pool, endpoint: &model::Endpoint) -> Member {
         max_conn: endpoint.max_conn,
         tier: pool.tier(endpoint),
         state: Arc::new(EndpointState::new(availability)),
+    }
+}
+
+fn order(order: model::Order) -> Order {
+    match order {
+        model::Order::Ready => Order::Ready,
+        model::Order::Draining => Order::Draining,
+        model::Order::Maintenance => Order::Maintenance,
     }
 }
 

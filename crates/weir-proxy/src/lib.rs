@@ -6,6 +6,7 @@
 )]
 
 mod accept;
+pub mod affinity;
 mod alarm;
 mod attempt;
 pub mod bind;
@@ -16,6 +17,7 @@ pub mod compile;
 mod condition;
 mod connection;
 mod conversation;
+mod cookie;
 pub mod edits;
 mod exchange;
 mod files;
@@ -30,7 +32,7 @@ pub mod os_net;
 mod page_cache;
 mod passive;
 mod percent;
-mod pool_key;
+pub mod pool_key;
 mod pump;
 mod record;
 pub mod reply;

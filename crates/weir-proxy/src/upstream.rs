@@ -11,9 +11,10 @@ use rustls::pki_types::ServerName;
 use tokio_rustls::TlsConnector;
 use weir_balance::Balancer;
 use weir_config::model;
-use weir_stats::Template;
 
+use crate::affinity::Affinity;
 use crate::net::{Net, PeerAddress};
+use crate::pool_key::PoolKey;
 use crate::retry::RetryPolicy;
 use crate::tls::ClientTls;
 use crate::transport::Transport;
@@ -25,7 +26,7 @@ pub struct UpstreamPool {
     /// Who is picked, and how many exchanges each endpoint has.
     pub balancer: Arc<Balancer>,
     /// What the policy hashes, if it does.
-    pub key: Option<Template>,
+    pub key: Option<PoolKey>,
     /// Its endpoints, in the balancer's order.
     pub endpoints: Vec<UpstreamEndpoint>,
     /// Limits on idle connections.
@@ -38,6 +39,8 @@ pub struct UpstreamPool {
     pub retry: RetryPolicy,
     /// TLS to endpoints; each worker makes its own configuration of it.
     pub tls: Option<ClientTls>,
+    /// The cookie that keeps clients at their endpoints, if any does.
+    pub affinity: Option<Affinity>,
     /// Buffer whole request bodies up to this many bytes before picking.
     pub buffer_request: Option<u64>,
 }

@@ -1,6 +1,6 @@
 //! `balance …`, and what of a server's line the policy goes by.
 
-use weir_balance::{HashSettings, Order, PolicyKind};
+use weir_balance::{HashSettings, PolicyKind};
 use weir_stats::{Template, Variable};
 
 use super::arguments::{Arguments, Value};
@@ -8,7 +8,7 @@ use super::{Checker, values};
 use crate::defaults;
 use crate::diagnostic::Diagnostic;
 use crate::directives::LATER_POLICIES;
-use crate::model::{Policy, Pool};
+use crate::model::Policy;
 use crate::words::{balance_factor, weight_mode};
 
 /// Words of nginx and HAProxy, and what they are here.
@@ -155,31 +155,6 @@ impl<'a> Checker<'a> {
         }
         let most = u64::from(defaults::MAX_PRIORITY);
         self.value(value, |text| values::whole(text, 0, most)).unwrap_or(0) as u8
-    }
-
-    pub(super) fn order(&mut self, line: &Arguments<'a>) -> Order {
-        match (line.option("down"), line.option("drain")) {
-            (Some(_), Some(drain)) => {
-                let message = "a server that is `down` has nothing to drain";
-                self.report(
-                    Diagnostic::error(drain.word.span, message).help("write one of the two"),
-                );
-                Order::Maintenance
-            }
-            (Some(_), None) => Order::Maintenance,
-            (None, Some(_)) => Order::Draining,
-            (None, None) => Order::Ready,
-        }
-    }
-
-    /// Warns of a pool of which nothing is in use.
-    pub(super) fn all_out_of_use(&mut self, name: Value<'a>, pool: &Pool) {
-        let out = pool.endpoints.iter().all(|endpoint| endpoint.order != Order::Ready);
-        if out && !pool.endpoints.is_empty() {
-            let message = format!("no server of the pool `{}` takes requests", name.text());
-            let warning = Diagnostic::warning(name.span(), message);
-            self.report(warning.help("all of them are `down` or `drain`: every request gets 503"));
-        }
     }
 }
 

@@ -34,6 +34,7 @@ impl<'a> Checker<'a> {
                 _ => self.pool_line(line, &mut pool),
             }
         }
+        self.orders_fit(name.span(), &lines, &pool);
         self.check_fits(&lines, &pool);
         self.retry_fits(&lines, &pool);
         let written = arguments.block().iter().any(|line| line.name.text == "server");
@@ -44,7 +45,6 @@ impl<'a> Checker<'a> {
             );
             self.report(error.help("add one: `server 10.0.0.1:8080;`"));
         }
-        self.all_out_of_use(name, &pool);
         self.pools.push(pool);
     }
 
@@ -60,6 +60,7 @@ impl<'a> Checker<'a> {
             ("buffer_request", Some(value)) => {
                 pool.buffer_request = self.value(value, size_or_off).flatten();
             }
+            ("sticky", _) => pool.sticky = self.sticky(line),
             ("tls", _) => pool.tls = Some(self.client_tls(line)),
             _ => {}
         }
@@ -79,6 +80,7 @@ impl<'a> Checker<'a> {
         let weight = line.option("weight").and_then(|value| self.weight(value));
         let max_conn = line.option("max_conn").and_then(|value| self.max_conn(value));
         let priority = self.priority(line);
+        let order = self.order(line);
         let check = self.setting(line, "check", values::endpoint_check).unwrap_or_default();
         if let Some(address) = address {
             pool.endpoints.push(Endpoint {
@@ -88,7 +90,7 @@ impl<'a> Checker<'a> {
                 max_conn,
                 priority,
                 backup: line.flag("backup"),
-                order: self.order(line),
+                order,
                 check,
             });
         }
