@@ -6,8 +6,8 @@ use weir_balance::PolicyKind;
 
 use crate::model::{
     Budget, Check, ClientTimeouts, Config, Endpoint, EndpointAddress, EndpointCheck, Forwarded,
-    HttpProbe, Keepalive, MessageLimits, Passive, PassiveCause, Pool, Probe, RequestId, Retry,
-    RetryOn, Rule, Statuses, TcpProbe, TlsClient, TlsProtocol, TlsVersion, UpstreamTimeouts,
+    HttpProbe, Keepalive, MessageLimits, Order, Passive, PassiveCause, Pool, Probe, RequestId,
+    Retry, RetryOn, Rule, Statuses, TcpProbe, TlsClient, TlsProtocol, TlsVersion, UpstreamTimeouts,
     Workers,
 };
 
@@ -27,6 +27,8 @@ pub const SYSLOG_FACILITY: u8 = 16;
 pub const RESPOND_TYPE: &str = "text/plain; charset=utf-8";
 /// Status of `redirect https`.
 pub const REDIRECT_STATUS: u16 = 301;
+/// Paths that a sticky cookie is sent for.
+pub const STICKY_PATH: &str = "/";
 /// File looked for in a directory.
 pub const INDEX: &str = "index.html";
 /// How long a probe may take when the file does not say; half the interval where that is shorter.
@@ -192,6 +194,7 @@ impl Pool {
             retry: Retry::default(),
             timeouts: UpstreamTimeouts::default(),
             tls: None,
+            sticky: None,
             buffer_request: None,
         }
     }
@@ -206,6 +209,7 @@ impl Endpoint {
             weight: WEIGHT,
             max_conn: None,
             backup: false,
+            order: Order::Ready,
             check: EndpointCheck::Own,
         }
     }
@@ -218,6 +222,10 @@ pub(crate) fn policy() -> PolicyKind {
 
 pub(crate) fn weight() -> u32 {
     WEIGHT
+}
+
+pub(crate) fn sticky_path() -> String {
+    STICKY_PATH.to_owned()
 }
 
 pub(crate) fn always() -> Rule {

@@ -14,8 +14,7 @@ const EDITS: &[Context] = &[Context::Listen, Context::Route];
 const ROUTES: &[Context] = &[Context::Listen, Context::Host];
 
 /// Words that are planned but do nothing yet: an error says so, so that nobody counts on them.
-pub(crate) const LATER: &[(Context, &str)] =
-    &[(Context::Top, "admin"), (Context::Pool, "queue"), (Context::Pool, "sticky")];
+pub(crate) const LATER: &[(Context, &str)] = &[(Context::Top, "admin"), (Context::Pool, "queue")];
 
 /// Policies that are planned.
 pub(crate) const LATER_POLICIES: &[&str] = &["fair", "peak_ewma", "hash", "ring_hash", "maglev"];
@@ -88,6 +87,10 @@ pub(crate) const DIRECTIVES: &[Spec] = &[
         .words(0, 0)
         .options(CLIENT_TLS)
         .example("tls name=backend.internal ca=/etc/weir/ca.pem;"),
+    directive("sticky", POOL, "cookie NAME insert", "Brings a client back to the server that served it first, by a cookie of Weir's own. Its value says nothing to clients, is the same in every instance with this configuration and survives restarts. Servers never see the cookie, and a `Set-Cookie` of theirs with its name is dropped. It is set when a client comes without one or was served by another server; that response gets `Cache-Control: private`, unless it has that already. A server that is `down`, unhealthy, left out or full is replaced by another, and so is the cookie; one that drains keeps its clients.")
+        .words(3, MANY)
+        .options(STICKY)
+        .example("sticky cookie SRV insert httponly secure samesite=lax secret_file=/etc/weir/sticky.secret;"),
     directive("buffer_request", POOL, "SIZE | off", "Reads a request's whole body, up to this size, before a server is picked, so that slow clients take no server's time. Larger ones get 413.")
         .default("off")
         .example("buffer_request 1m;"),
@@ -198,6 +201,8 @@ const SERVER: &[OptionSpec] = &[
     option("weight", "1…65535", "1", "Its share."),
     option("max_conn", "NUMBER", "", "Most exchanges in flight at once, over all workers."),
     flag("backup", "Used only when no other server can be."),
+    flag("down", "Takes nothing: maintenance."),
+    flag("drain", "Takes only clients that a sticky cookie binds to it."),
     option(
         "check",
         "ADDRESS | off",
@@ -277,6 +282,48 @@ const PASSIVE: &[OptionSpec] = &[
     option("window", "TIME", "10s", "The window they are counted in."),
     option("eject", "TIME", "10s", "How long the server stays out."),
     option("max_ejected", "PERCENT", "50%", "Share of the pool that may be out at once."),
+];
+
+const STICKY: &[OptionSpec] = &[
+    flag("httponly", "Hides the cookie from scripts."),
+    option(
+        "secure",
+        "auto",
+        "",
+        "Like `secure`, but only where the request came over TLS, to Weir or to a trusted proxy that says so.",
+    ),
+    flag("secure", "Browsers send the cookie over TLS only."),
+    option(
+        "samesite",
+        "lax | strict | none",
+        "",
+        "Whether browsers send it with requests that other sites caused: when a link is followed, never, or always. With `secure=auto`, `none` is said over TLS only, since browsers refuse it elsewhere.",
+    ),
+    option("path", "PATH", "/", "The paths it is sent for."),
+    option(
+        "domain",
+        "NAME",
+        "",
+        "The domain whose hosts it is sent to; without it, the host that set it.",
+    ),
+    option(
+        "max_age",
+        "TIME",
+        "",
+        "How long it lasts, from when it was set; without it, until the browser is closed.",
+    ),
+    option(
+        "secret",
+        "TEXT",
+        "",
+        "Signs the value, so that nobody can make one that was not given out. At least 16 bytes, the same in every instance. Another secret, another pool or server name makes every cookie given out so far unknown.",
+    ),
+    option(
+        "secret_file",
+        "FILE",
+        "",
+        "The same, read from a file when the configuration is loaded; white space at its end does not count.",
+    ),
 ];
 
 const RETRY: &[OptionSpec] = &[

@@ -15,6 +15,9 @@ use crate::pattern::{HostPattern, PathPattern, TextPattern};
 use crate::units::{duration, percent, size};
 use crate::words;
 
+pub mod sticky;
+
+pub use sticky::{SameSite, Secret, Secure, Sticky};
 pub mod check;
 pub mod retry;
 
@@ -141,6 +144,9 @@ pub struct Pool {
     /// TLS to the endpoints; `None` is plain.
     #[serde(default)]
     pub tls: Option<TlsClient>,
+    /// The cookie that keeps a client at its endpoint; `None`: nothing does.
+    #[serde(default)]
+    pub sticky: Option<Sticky>,
     /// Read a request's whole body before an endpoint is picked, up to this many bytes; larger ones get 413.
     #[serde(default, with = "size::option")]
     pub buffer_request: Option<u64>,
@@ -163,9 +169,25 @@ pub struct Endpoint {
     /// Used only when no other endpoint can be.
     #[serde(default)]
     pub backup: bool,
+    /// What the operator lets it take.
+    #[serde(default)]
+    pub order: Order,
     /// Whether and where it is probed.
     #[serde(default)]
     pub check: EndpointCheck,
+}
+
+/// What an endpoint may take, whatever its health.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Order {
+    /// What comes.
+    #[default]
+    Ready,
+    /// Only what is bound to it by affinity.
+    Draining,
+    /// Nothing.
+    Maintenance,
 }
 
 /// Where an endpoint is.

@@ -5,6 +5,7 @@ use tokio::time::Instant;
 use weir_stats::{Cause, Micros};
 use weir_wire::Framing;
 
+use crate::affinity::Affinity;
 use crate::connection::{Connection, Scope};
 use crate::conversation::{Conversation, Failure};
 use crate::exchange::{Ended, Facts, Next, Workspace};
@@ -30,6 +31,10 @@ pub(crate) async fn proxy<N: Net>(
 ) -> Result<Next, Ended> {
     let pool = scope.worker.shared.pools.get(number).ok_or(Cause::Internal)?;
     facts.pool = Some(number);
+    facts.bound = pool
+        .affinity
+        .as_ref()
+        .and_then(|affinity| affinity.bound(&work.request, work.input.bytes()));
     let mut upload = prepare_body(scope, connection, work, facts, pool).await?;
     let framing = match (work.request.framing, pool.buffer_request) {
         (Framing::None, _) => Framing::None,
@@ -113,6 +118,8 @@ fn write_head<N: Net>(
 ) {
     let mut out = std::mem::take(&mut work.request_out);
     out.clear();
+    let pool = facts.pool.and_then(|number| scope.worker.shared.pools.get(number));
+    let affinity = pool.and_then(|pool| pool.affinity.as_ref());
     record::with_entry(scope, connection, work, (facts, Some(route)), |entry| {
         let head = UpstreamHead {
             head: &work.request,
@@ -122,6 +129,7 @@ fn write_head<N: Net>(
             request_id: &scope.listener.request_id,
             edits: &route.request_edits,
             trust: facts.trust,
+            hidden_cookie: affinity.map(Affinity::name),
             framing: match framing {
                 Framing::None | Framing::UntilClose => BodyFraming::None,
                 Framing::Length(length) => BodyFraming::Length(length),

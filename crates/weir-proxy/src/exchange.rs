@@ -161,6 +161,8 @@ pub(crate) struct Facts {
     pub(crate) request_id: RequestId,
     /// Index of the pool.
     pub(crate) pool: Option<usize>,
+    /// The endpoint that the client's sticky cookie means.
+    pub(crate) bound: Option<usize>,
     pub(crate) slot: Option<Slot>,
     pub(crate) endpoint: Option<usize>,
     pub(crate) attempts: u32,
@@ -188,6 +190,7 @@ impl Facts {
             trust: PeerTrust::Untrusted,
             request_id: RequestId::default(),
             pool: None,
+            bound: None,
             slot: None,
             endpoint: None,
             attempts: 0,

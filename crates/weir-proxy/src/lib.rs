@@ -6,6 +6,7 @@
 )]
 
 mod accept;
+pub mod affinity;
 mod alarm;
 mod attempt;
 pub mod bind;
@@ -16,6 +17,7 @@ pub mod compile;
 mod condition;
 mod connection;
 mod conversation;
+mod cookie;
 pub mod edits;
 mod exchange;
 mod files;

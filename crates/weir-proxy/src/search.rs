@@ -86,7 +86,7 @@ impl<'a> Search<'a> {
     ) -> Result<UpstreamConnection<N::Stream>, Ended> {
         loop {
             if facts.slot.is_none() {
-                facts.slot = Some(self.slot(scope)?);
+                facts.slot = Some(self.slot(scope, facts.bound)?);
                 facts.times.queue = Micros::ZERO;
             }
             let index = facts.slot.as_ref().map_or(0, Slot::index);
@@ -217,10 +217,11 @@ impl<'a> Search<'a> {
         }
     }
 
-    fn slot<N: Net>(&self, scope: Scope<'_, N>) -> Result<Slot, Ended> {
+    fn slot<N: Net>(&self, scope: Scope<'_, N>, bound: Option<usize>) -> Result<Slot, Ended> {
         let now_us = scope.worker.balance_clock(self.now);
         let random = scope.worker.random.borrow_mut().u64(..);
-        match self.pool.balancer.arrive(&Request::new(now_us, random, &self.tried)) {
+        let request = Request { bound, ..Request::new(now_us, random, &self.tried) };
+        match self.pool.balancer.arrive(&request) {
             Arrival::Dispatched(slot) => Ok(slot),
             Arrival::Rejected(Rejection::Unavailable) => {
                 // When others were tried before, what happened there says more than that none is left.

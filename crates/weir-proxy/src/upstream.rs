@@ -12,6 +12,7 @@ use tokio_rustls::TlsConnector;
 use weir_balance::Balancer;
 use weir_config::model;
 
+use crate::affinity::Affinity;
 use crate::net::{Net, PeerAddress};
 use crate::retry::RetryPolicy;
 use crate::tls::ClientTls;
@@ -35,6 +36,8 @@ pub struct UpstreamPool {
     pub retry: RetryPolicy,
     /// TLS to endpoints; each worker makes its own configuration of it.
     pub tls: Option<ClientTls>,
+    /// The cookie that keeps clients at their endpoints, if any does.
+    pub affinity: Option<Affinity>,
     /// Buffer whole request bodies up to this many bytes before picking.
     pub buffer_request: Option<u64>,
 }

@@ -11,6 +11,7 @@ mod pool;
 mod probe;
 mod retry;
 mod route;
+mod sticky;
 mod target;
 mod values;
 
@@ -103,6 +104,7 @@ impl<'a> Checker<'a> {
             self.resolve_rule(arguments);
         }
         config.listeners = self.listeners(&top);
+        self.shared_cookies(&config.listeners);
         config.pools = std::mem::take(&mut self.pools);
         config.logs = std::mem::take(&mut self.logs);
         self.unused();

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use super::{probe, values};
+use super::{probe, sticky, values};
 use crate::defaults;
 use crate::model::{
     AccessLog, Action, Budget, Config, Endpoint, EndpointAddress, EndpointCheck, ErrorPage, Files,
@@ -141,6 +141,9 @@ impl<'a> Validator<'a> {
                 ("tunnel", waits.tunnel),
             ],
         );
+        for objection in pool.sticky.iter().flat_map(sticky::objections) {
+            self.problem(format!("{path}.sticky{}", objection.path), objection.message);
+        }
         if let Some(tls) = &pool.tls {
             self.protocol(&format!("{path}.tls.protocol"), &tls.protocol);
             if let Some(name) = &tls.server_name {

@@ -37,6 +37,7 @@ impl<'a> Checker<'a> {
                 _ => self.pool_line(line, &mut pool),
             }
         }
+        self.orders_fit(name.span(), &lines, &pool);
         self.check_fits(&lines, &pool);
         self.retry_fits(&lines, &pool);
         let written = arguments.block().iter().any(|line| line.name.text == "server");
@@ -62,6 +63,7 @@ impl<'a> Checker<'a> {
             ("buffer_request", Some(value)) => {
                 pool.buffer_request = self.value(value, size_or_off).flatten();
             }
+            ("sticky", _) => pool.sticky = self.sticky(line),
             ("tls", _) => pool.tls = Some(self.client_tls(line)),
             _ => {}
         }
@@ -102,6 +104,7 @@ impl<'a> Checker<'a> {
             values::whole(text, 1, u64::from(defaults::MAX_WEIGHT))
         });
         let max_conn = line.option("max_conn").and_then(|value| self.count(value, 1));
+        let order = self.order(line);
         let check = self.setting(line, "check", values::endpoint_check).unwrap_or_default();
         if let Some(address) = address {
             pool.endpoints.push(Endpoint {
@@ -110,6 +113,7 @@ impl<'a> Checker<'a> {
                 weight: weight.map_or(defaults::WEIGHT, |weight| weight as u32),
                 max_conn,
                 backup: line.flag("backup"),
+                order,
                 check,
             });
         }

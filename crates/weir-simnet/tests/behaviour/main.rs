@@ -5,6 +5,7 @@
 mod accepting;
 mod access_log;
 mod accounting;
+mod affinity;
 mod balancing;
 mod framing;
 mod headers;
