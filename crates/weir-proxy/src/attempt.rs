@@ -44,7 +44,7 @@ pub(crate) async fn proxy<N: Net>(
     let mut search = Search::new(scope, work, facts, (pool, number), &upload);
     loop {
         let found = search.connection(scope, connection, (&mut *work, &mut upload), facts).await;
-        let upstream = found.inspect_err(|_| leave_body(facts, &upload))?;
+        let upstream = found.inspect_err(|_| leave_body(work, facts, &upload))?;
         write_head(scope, connection, work, facts, (route, framing));
         upload.prepend(std::mem::take(&mut work.request_out));
         let mut conversation = Conversation::new(upstream, upload);
@@ -78,7 +78,7 @@ pub(crate) async fn proxy<N: Net>(
                 upload = give_up(scope, work, facts, (pool, conversation));
                 let body = (&mut *work, &mut upload);
                 let gone_on = search.go_on(scope, connection, body, facts, trouble).await;
-                gone_on.inspect_err(|_| leave_body(facts, &upload))?;
+                gone_on.inspect_err(|_| leave_body(work, facts, &upload))?;
             }
             (None, Ok(())) => {
                 facts.times.response = Micros::from(conversation.response_time());
@@ -86,7 +86,7 @@ pub(crate) async fn proxy<N: Net>(
                 return response::relay(scope, connection, work, facts, answer).await;
             }
             (None, Err(failure)) => {
-                leave_body(facts, &conversation.upload);
+                leave_body(work, facts, &conversation.upload);
                 return Err(failure.ended());
             }
         }

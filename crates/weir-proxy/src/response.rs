@@ -40,7 +40,7 @@ pub(crate) async fn relay<N: Net>(
     let may_switch =
         work.request.upgrade && work.response.upgrade && conversation.upload.is_finished();
     if switching && !may_switch {
-        leave_body(facts, &conversation.upload);
+        leave_body(work, facts, &conversation.upload);
         return Err(Cause::BadResponse.into());
     }
     facts.status = work.response.status;
@@ -65,10 +65,11 @@ pub(crate) async fn relay<N: Net>(
     facts.times.data = Micros::from(now.saturating_duration_since(conversation.heard));
     facts.bytes_sent += download.written;
     facts.body_bytes_sent = download.body_bytes;
-    facts.bytes_received += conversation.upload.received();
     if let Err(cause) = relayed {
+        leave_body(work, facts, &conversation.upload);
         return Err(broken(facts, cause, download.written));
     }
+    facts.bytes_received += conversation.upload.received();
     if switching {
         return Ok(
             tunnel::run(scope, connection, work, facts, (pool, conversation, download)).await

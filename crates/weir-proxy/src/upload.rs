@@ -54,7 +54,7 @@ pub(crate) async fn prepare_body<N: Net>(
     let mut upload = initial_body(scope, work, facts, pool);
     if work.request.framing != Framing::None {
         let begun = begin_body(scope, connection, work, (pool, &mut upload)).await;
-        begun.inspect_err(|_| leave_body(facts, &upload))?;
+        begun.inspect_err(|_| leave_body(work, facts, &upload))?;
     }
     Ok(upload)
 }
@@ -102,9 +102,18 @@ async fn whole_body<N: Net>(
     Ok(())
 }
 
-/// Notes what came of a body whose exchange ends without a response from an endpoint.
-pub(crate) fn leave_body(facts: &mut Facts, upload: &Pump) {
+/// Notes what came of a body whose exchange ends without a response from an endpoint. When that is all of it, the next request is found
+/// behind it.
+pub(crate) fn leave_body(work: &mut Workspace, facts: &mut Facts, upload: &Pump) {
     facts.bytes_received += upload.received();
+    if !upload.is_decoded() {
+        return;
+    }
+    facts.body_read = true;
+    // One that was sent whole has put it back already.
+    if !upload.is_finished() {
+        work.input.append(upload.surplus());
+    }
 }
 
 /// Reads and decodes once.

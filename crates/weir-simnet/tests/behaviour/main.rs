@@ -14,6 +14,7 @@ mod interim;
 mod leaving;
 mod origin;
 mod origin_faults;
+mod own_answers;
 mod peer;
 mod redispatch;
 mod retries;
