@@ -114,7 +114,12 @@ impl Server {
         resolve_names(config, &running, &runtime);
         let health = Arc::new(HealthLog::new(tell));
         probe::start(config, running.shared(), &health, runtime.handle());
-        runtime.spawn(traffic::listen(compiled.notices, running.shared().clone(), health.clone()));
+        runtime.spawn(traffic::listen(
+            compiled.notices,
+            running.shared().clone(),
+            health.clone(),
+            tell,
+        ));
         Ok(Self {
             running,
             listening,
@@ -174,6 +179,7 @@ impl Server {
         let deadline = Instant::now() + self.shutdown_timeout;
         let finished =
             self.runtime.block_on(wait_for_end(&self.running, &mut self.signals, deadline));
+        traffic::say_rest(self.running.shared(), tell);
         match self.running.shared().cut_off.load(Ordering::Relaxed) {
             0 => {}
             1 => tell("1 request was cut off"),
