@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::choose::{Query, Tier};
+use crate::choose::{Query, Stalls, Tier};
 use crate::figures::{Counters, Figures};
 use crate::floor::{Answer, Books, Floor};
 use crate::passive::{AfterFailure, PassiveSettings, Window};
 use crate::regret::Regret;
 use crate::slot::Taken;
-use crate::sync::{AtomicBool, Mutex, Ordering};
-use crate::{Availability, EndpointState, Health, Order, PolicyKind, Slot, Ticket};
+use crate::sync::{AtomicBool, AtomicU32, Mutex, Ordering};
+use crate::{Availability, EndpointState, Health, Order, PolicyKind, Slot, StallSettings, Ticket};
 
 /// An endpoint as the configuration gives it, with its live state.
 #[derive(Clone, Debug)]
@@ -36,6 +36,8 @@ pub struct Settings {
     pub passive: PassiveSettings,
     /// How many may wait; `None`: nobody, and full is an answer.
     pub queue: Option<QueueSettings>,
+    /// When an endpoint that does not answer gets nothing more; `None`: never.
+    pub stall: Option<StallSettings>,
     /// Below this share of endpoints of the first tier that are healthy by their probes, percent of those that the operator lets
     /// take requests, probes are ignored, unless one of a later tier is healthy; 0 never.
     pub panic_percent: u8,
@@ -49,7 +51,7 @@ impl Settings {
     pub fn new(policy: PolicyKind) -> Self {
         let passive =
             PassiveSettings { errors: 0, window_us: 0, eject_us: 0, max_ejected_percent: 100 };
-        Self { policy, passive, queue: None, panic_percent: 0, fault: Fault::None }
+        Self { policy, passive, queue: None, stall: None, panic_percent: 0, fault: Fault::None }
     }
 }
 
@@ -151,6 +153,11 @@ pub struct Balancer {
     pub(crate) fault: Fault,
     pub(crate) regret: Regret,
     pub(crate) figures: Figures,
+    pub(crate) stall: Option<StallSettings>,
+    /// Endpoints that count as stalled.
+    pub(crate) stalled: AtomicU32,
+    /// Whether a stall was found that nobody was told of.
+    pub(crate) stall_news: AtomicBool,
     windows: Box<[Window]>,
     passive: PassiveSettings,
     panic_percent: u8,
@@ -171,6 +178,7 @@ impl Balancer {
         }
         let limited = members.iter().any(|member| member.max_conn.is_some());
         let errors = settings.passive.errors;
+        let stalled = members.iter().filter(|member| member.state.is_stalled()).count() as u32;
         let pool = Self {
             policy: settings.policy,
             tiers: Tier::all(&members),
@@ -178,6 +186,9 @@ impl Balancer {
             fault: settings.fault,
             regret: Regret::new(),
             figures: Figures::new(),
+            stall: settings.stall,
+            stalled: AtomicU32::new(stalled),
+            stall_news: AtomicBool::new(false),
             windows: members.iter().map(|_| Window::new(errors)).collect(),
             passive: settings.passive,
             panic_percent: settings.panic_percent,
@@ -346,7 +357,7 @@ impl Balancer {
     }
 
     /// The lock; what was due until now has happened.
-    fn floor_at(&self, now_us: u64) -> Floor<'_> {
+    pub(crate) fn floor_at(&self, now_us: u64) -> Floor<'_> {
         let mut floor = self.floor();
         floor.advance(now_us);
         floor
@@ -406,11 +417,18 @@ impl Balancer {
             overflowed: false,
             tried: request.tried,
             panic: self.is_panicking(),
+            stalls: Stalls::Tried,
         };
         // Without a queue a bound exchange whose endpoint is full goes elsewhere rather than nowhere.
         let bound = query.bound.filter(|index| self.is_usable_if_bound(*index, query));
         let taken = bound.and_then(|index| self.take_bound(index));
-        taken.map_or_else(|| self.pick_in_any_tier(query), Ok)
+        let taken = taken.map_or_else(|| self.pick_in_any_tier(query), Ok);
+        match taken {
+            Err(Rejection::Unavailable) if self.stall.is_some() => {
+                self.pick_in_any_tier(Query { stalls: Stalls::Ignored, ..query })
+            }
+            taken => taken,
+        }
     }
 
     fn dispatched(self: &Arc<Self>, taken: Taken) -> Arrival {

@@ -6,7 +6,7 @@ use core::task::Waker;
 use smallvec::SmallVec;
 
 use crate::balancer::{Balancer, Fault, QueueSettings, Request};
-use crate::choose::Query;
+use crate::choose::{Query, Stalls};
 use crate::queue::{Id, Left, Queue, Standing, Waiter, Wish};
 use crate::slot::Taken;
 use crate::sync::MutexGuard;
@@ -89,7 +89,9 @@ impl<'a> Floor<'a> {
             overflowed: false,
             tried: request.tried,
             panic: pool.is_panicking(),
+            stalls: Stalls::Heeded,
         };
+        query = pool.minding_stalls(query);
         let mut home = pool.home(query);
         let taken = home.and_then(|index| pool.take_bound(index));
         if taken.is_none()
@@ -309,5 +311,15 @@ impl<'a> Floor<'a> {
 /// What a waiter asks, now.
 fn query<'a>(pool: &Balancer, waiter: &'a Waiter, now_us: u64) -> Query<'a> {
     let Wish { random, key, bound, overflowed, ref tried, .. } = waiter.wish;
-    Query { now_us, random, key, bound, overflowed, tried, panic: pool.is_panicking() }
+    let panic = pool.is_panicking();
+    pool.minding_stalls(Query {
+        now_us,
+        random,
+        key,
+        bound,
+        overflowed,
+        tried,
+        panic,
+        stalls: Stalls::Heeded,
+    })
 }

@@ -7,7 +7,7 @@ use weir_balance::PolicyKind;
 use crate::model::{
     Check, ClientTimeouts, Config, Endpoint, EndpointAddress, EndpointCheck, Forwarded, HttpProbe,
     Keepalive, MessageLimits, Passive, PassiveCause, Pool, Probe, Redispatch, RequestId, Rule,
-    Statuses, TcpProbe, TlsClient, TlsProtocol, TlsVersion, UpstreamTimeouts, Workers,
+    Stall, Statuses, TcpProbe, TlsClient, TlsProtocol, TlsVersion, UpstreamTimeouts, Workers,
 };
 
 /// How long a graceful stop waits.
@@ -130,6 +130,12 @@ impl Default for HttpProbe {
     }
 }
 
+impl Default for Stall {
+    fn default() -> Self {
+        Self { factor: 3, floor: Duration::from_millis(20) }
+    }
+}
+
 impl Default for Redispatch {
     fn default() -> Self {
         Self { attempts: 2 }
@@ -181,6 +187,7 @@ impl Pool {
             keepalive: Keepalive::default(),
             check: None,
             passive: Passive::default(),
+            stall: Stall::default(),
             redispatch: Redispatch::default(),
             timeouts: UpstreamTimeouts::default(),
             tls: None,

@@ -80,6 +80,10 @@ pub(crate) const DIRECTIVES: &[Spec] = &[
         .words(0, 1)
         .options(PASSIVE)
         .example("passive errors=3 window=5s eject=30s;"),
+    directive("stall", POOL, "[off]", "A server that takes requests and does not answer gets no more of them until it answers: when two or more are without an answer for far longer than its answers usually take, while another server of the pool answers. What is in flight there waits on. At most half of a pool's servers count as stalled; sticky clients stay; after 10 seconds, and when nothing is in flight there, one request tries it.")
+        .words(0, 1)
+        .options(STALL)
+        .example("stall factor=5 floor=50ms;"),
     directive("redispatch", POOL, "NUMBER", "Further servers tried when one cannot be connected to; each only once.")
         .default("2")
         .example("redispatch 1;"),
@@ -280,6 +284,16 @@ const PASSIVE: &[OptionSpec] = &[
     option("window", "TIME", "10s", "The window they are counted in."),
     option("eject", "TIME", "10s", "How long the server stays out."),
     option("max_ejected", "PERCENT", "50%", "Share of the pool that may be out at once."),
+];
+
+const STALL: &[OptionSpec] = &[
+    option(
+        "factor",
+        "NUMBER",
+        "3",
+        "How many times longer than 99 of 100 of its answers took. Until ten answers are known, the server has a second.",
+    ),
+    option("floor", "TIME", "20ms", "And at least this long."),
 ];
 
 const UPSTREAM_TIMEOUT: &[OptionSpec] = &[

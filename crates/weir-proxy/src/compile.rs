@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
 use arc_swap::ArcSwapOption;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
-use weir_balance::{Availability, Balancer, EndpointState, Member, PassiveSettings, Settings};
+use weir_balance::{
+    Availability, Balancer, EndpointState, Member, PassiveSettings, Settings, StallSettings,
+};
 use weir_config::Config;
 use weir_config::model::{self, EndpointAddress};
 use weir_files::Root;
@@ -104,7 +106,11 @@ impl Compiler<'_> {
             max_ejected_percent: pool.passive.max_ejected_percent,
         };
         let panic_percent = pool.check.as_ref().map_or(0, |check| check.panic_percent);
-        let settings = Settings { passive, panic_percent, ..Settings::new(pool.policy) };
+        let stall = (pool.stall.factor > 0).then(|| StallSettings {
+            factor: pool.stall.factor,
+            floor_us: pool.stall.floor.as_micros() as u64,
+        });
+        let settings = Settings { passive, stall, panic_percent, ..Settings::new(pool.policy) };
         let members = pool.endpoints.iter().map(member).collect();
         let tls = pool.tls.as_ref().map(|tls| self.client_tls(tls)).transpose()?;
         let endpoints =

@@ -1,0 +1,367 @@
+//! Endpoints that take exchanges and do not answer, in virtual time: a frozen one costs what was in flight there and no more, slow requests
+//! do not starve anybody, and the way back is open.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use weir_balance::{
+    Arrival, Availability, Balancer, EndpointState, Member, PolicyKind, QueueSettings, Rejection,
+    Request, Settings, Slot, StallSettings, Tried,
+};
+
+const STALL: StallSettings = StallSettings { factor: 3, floor_us: 20_000 };
+const SECOND: u64 = 1_000_000;
+
+fn settings(policy: PolicyKind) -> Settings {
+    Settings { stall: Some(STALL), ..Settings::new(policy) }
+}
+
+fn members(endpoints: usize) -> Vec<Member> {
+    let member = |_| Member {
+        weight: 1,
+        max_conn: None,
+        tier: 0,
+        state: Arc::new(EndpointState::default()),
+    };
+    (0..endpoints).map(member).collect()
+}
+
+fn balancer(policy: PolicyKind, endpoints: usize) -> Arc<Balancer> {
+    Balancer::new(settings(policy), members(endpoints))
+}
+
+fn arrive(pool: &Arc<Balancer>, now_us: u64) -> Slot {
+    match pool.arrive(&Request::new(now_us, fastrand::u64(..), &Tried::new())) {
+        Arrival::Dispatched(mut slot) => {
+            slot.sent(now_us);
+            slot
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Servers in virtual time: arrivals at an even rate, any number served at once, one perhaps frozen for a while.
+struct Play<'a> {
+    pool: Arc<Balancer>,
+    /// Between two arrivals, µs.
+    gap_us: u64,
+    /// Until when arrivals come, µs.
+    end_us: u64,
+    /// The frozen endpoint, from when to when.
+    frozen: Option<(usize, u64, u64)>,
+    /// How long an exchange takes, by its number.
+    service_us: &'a dyn Fn(u64) -> u64,
+}
+
+/// One exchange as it went.
+struct Done {
+    endpoint: usize,
+    arrived_us: u64,
+    took_us: u64,
+}
+
+impl Play<'_> {
+    fn run(&self) -> Vec<Done> {
+        let mut running: BinaryHeap<Reverse<(u64, u64)>> = BinaryHeap::new();
+        let mut slots: Vec<Option<(Slot, u64)>> = Vec::new();
+        let mut done = Vec::new();
+        let mut answer = |(now_us, number): (u64, u64), slots: &mut Vec<Option<(Slot, u64)>>| {
+            let (mut slot, arrived_us) = slots[number as usize].take().unwrap();
+            slot.answered(now_us);
+            done.push(Done { endpoint: slot.index(), arrived_us, took_us: now_us - arrived_us });
+        };
+        for number in 0..self.end_us / self.gap_us {
+            let now_us = number * self.gap_us;
+            while let Some(Reverse(next)) =
+                running.peek().copied().filter(|next| next.0.0 <= now_us)
+            {
+                running.pop();
+                answer(next, &mut slots);
+            }
+            let slot = arrive(&self.pool, now_us);
+            let mut ends_us = now_us + (self.service_us)(number);
+            if let Some((endpoint, from_us, to_us)) = self.frozen
+                && slot.index() == endpoint
+                && ends_us > from_us
+                && now_us < to_us
+            {
+                ends_us += to_us - from_us.max(now_us);
+            }
+            running.push(Reverse((ends_us, number)));
+            slots.push(Some((slot, now_us)));
+        }
+        while let Some(Reverse(next)) = running.pop() {
+            answer(next, &mut slots);
+        }
+        done
+    }
+}
+
+#[test]
+fn a_frozen_endpoint_costs_what_was_in_flight_there() {
+    for policy in [PolicyKind::RoundRobin, PolicyKind::LeastConn, PolicyKind::Random2] {
+        for endpoints in [2, 5] {
+            let pool = balancer(policy, endpoints);
+            let (from_us, to_us) = (2 * SECOND, 8 * SECOND);
+            let done = Play {
+                pool: pool.clone(),
+                gap_us: 1000,
+                end_us: 12 * SECOND,
+                frozen: Some((1, from_us, to_us)),
+                service_us: &|_| 1500,
+            }
+            .run();
+            let held: Vec<_> = done.iter().filter(|one| one.took_us > 2000).collect();
+            // What comes there until its silence is long enough: its share of 1,000 a second for 20 ms.
+            assert!(
+                (1..=20_usize.div_ceil(endpoints) + 4).contains(&held.len()),
+                "{policy:?} {}",
+                held.len()
+            );
+            assert!(held.iter().all(|one| one.endpoint == 1 && one.arrived_us < from_us + 30_000));
+            let share = |from_us: u64| {
+                let late = done.iter().filter(|one| one.arrived_us >= from_us);
+                let own = late.clone().filter(|one| one.endpoint == 1).count();
+                own as f64 / late.count() as f64 * endpoints as f64
+            };
+            assert!((0.8..1.2).contains(&share(9 * SECOND)), "{policy:?} {}", share(9 * SECOND));
+            // Others may see at a glance, by what is in flight there, that it is better left alone.
+            let stalls = pool.endpoint(1).unwrap().stalls();
+            assert!(stalls == 1 || policy != PolicyKind::RoundRobin && stalls == 0, "{policy:?}");
+            assert!((0..endpoints).all(|index| !pool.endpoint(index).unwrap().is_stalled()));
+        }
+    }
+}
+
+#[test]
+fn slow_requests_among_fast_ones_starve_nobody() {
+    let mut random = fastrand::Rng::with_seed(7);
+    let draws: Vec<f64> = (0..60_000).map(|_| random.f64()).collect();
+    for slow in [0.002, 0.01, 0.02, 0.1, 0.5] {
+        for rate in [5, 50, 500] {
+            for endpoints in [2, 3] {
+                let pool = balancer(PolicyKind::RoundRobin, endpoints);
+                let exchanges = 10_000.min(rate * 1000);
+                let service = |number: u64| {
+                    if draws[number as usize] < slow { 500_000 } else { 1000 }
+                };
+                let done = Play {
+                    pool,
+                    gap_us: SECOND / rate,
+                    end_us: exchanges * SECOND / rate,
+                    frozen: None,
+                    service_us: &service,
+                }
+                .run();
+                for index in 0..endpoints {
+                    let own = done.iter().filter(|one| one.endpoint == index).count();
+                    let share = own as f64 / done.len() as f64 * endpoints as f64;
+                    assert!(
+                        (0.9..1.1).contains(&share),
+                        "{slow} slow, {rate}/s: {share} of {endpoints}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// Each endpoint has answered twenty times within a millisecond.
+fn warmed(pool: &Arc<Balancer>) -> u64 {
+    let mut now_us = 0;
+    for _ in 0..20 * pool.len() {
+        let mut slot = arrive(pool, now_us);
+        now_us += 1000;
+        slot.answered(now_us);
+    }
+    now_us
+}
+
+/// A pool of which endpoint 1 is stalled, what is in flight there, and the time.
+fn stalled(policy: PolicyKind, endpoints: usize) -> (Arc<Balancer>, Vec<Slot>, u64) {
+    let pool = balancer(policy, endpoints);
+    let mut now_us = warmed(&pool);
+    let mut stuck = Vec::new();
+    while !pool.endpoint(1).unwrap().is_stalled() {
+        now_us += 1000;
+        let mut slot = arrive(&pool, now_us);
+        if slot.index() == 1 {
+            stuck.push(slot);
+        } else {
+            slot.answered(now_us + 500);
+        }
+    }
+    (pool, stuck, now_us)
+}
+
+/// Where the next `number` exchanges go, each answered after a millisecond.
+fn places(pool: &Arc<Balancer>, now_us: &mut u64, number: usize) -> Vec<usize> {
+    let mut place = || {
+        *now_us += 1000;
+        let mut slot = arrive(pool, *now_us);
+        slot.answered(*now_us + 500);
+        slot.index()
+    };
+    (0..number).map(|_| place()).collect()
+}
+
+#[test]
+fn any_answer_ends_a_stall() {
+    let (pool, mut stuck, mut now_us) = stalled(PolicyKind::RoundRobin, 2);
+    assert!(stuck.len() >= 2);
+    assert_eq!(places(&pool, &mut now_us, 10), [0; 10]);
+    let lasted_us = stuck.pop().unwrap().answered(now_us + 1000);
+    assert!(
+        lasted_us.is_some_and(|lasted_us| (10_000..15_000).contains(&lasted_us)),
+        "{lasted_us:?}"
+    );
+    now_us += 1000;
+    let places = places(&pool, &mut now_us, 10);
+    assert_eq!(places.iter().filter(|place| **place == 1).count(), 5);
+    assert_eq!(stuck.pop().unwrap().answered(now_us), None);
+}
+
+#[test]
+fn a_stall_is_told_once() {
+    let (pool, stuck, _) = stalled(PolicyKind::RoundRobin, 2);
+    let told = pool.take_stalls();
+    assert_eq!((told.len(), told[0].index, told[0].unanswered as usize), (1, 1, stuck.len()));
+    assert!(pool.take_stalls().is_empty());
+}
+
+#[test]
+fn when_what_was_in_flight_there_is_gone_one_exchange_at_a_time_tries_it() {
+    let (pool, stuck, mut now_us) = stalled(PolicyKind::RoundRobin, 2);
+    drop(stuck);
+    assert!(pool.endpoint(1).unwrap().is_stalled());
+    let mut slots: Vec<Slot> = (0..10).map(|_| arrive(&pool, now_us)).collect();
+    let tried = |slots: &[Slot]| slots.iter().filter(|slot| slot.index() == 1).count();
+    assert_eq!(tried(&slots), 1);
+    let at = slots.iter().position(|slot| slot.index() == 1).unwrap();
+    drop(slots.remove(at));
+    slots.extend((0..10).map(|_| arrive(&pool, now_us)));
+    assert_eq!(tried(&slots), 1);
+    now_us += 1000;
+    for slot in slots.iter_mut().filter(|slot| slot.index() == 1) {
+        assert!(slot.answered(now_us).is_some());
+    }
+    slots.extend((0..10).map(|_| arrive(&pool, now_us)));
+    assert_eq!(tried(&slots), 6);
+}
+
+#[test]
+fn an_endpoint_that_stays_silent_is_tried_once_in_a_while() {
+    let (pool, stuck, now_us) = stalled(PolicyKind::RoundRobin, 2);
+    let tried: Vec<u64> = (0..35)
+        .filter(|second| {
+            let mut now_us = now_us + second * SECOND;
+            let places = places(&pool, &mut now_us, 20);
+            // What tries it is answered by nobody: its slot is dropped unanswered in this test only after the fact.
+            places.contains(&1)
+        })
+        .collect();
+    // Ten seconds after the stall began a trial goes there; `places` answers it, and that ends the stall.
+    assert_eq!(tried.first(), Some(&10));
+    assert!(!pool.endpoint(1).unwrap().is_stalled());
+    drop(stuck);
+}
+
+#[test]
+fn at_most_half_count_as_stalled() {
+    let pool = balancer(PolicyKind::RoundRobin, 4);
+    let mut now_us = warmed(&pool);
+    let mut stuck = Vec::new();
+    // Three of four freeze; the last still answers.
+    for _ in 0..400 {
+        now_us += 1000;
+        let mut slot = arrive(&pool, now_us);
+        if slot.index() == 0 {
+            slot.answered(now_us + 500);
+        } else {
+            stuck.push(slot);
+        }
+    }
+    let stalled = (0..4).filter(|index| pool.endpoint(*index).unwrap().is_stalled()).count();
+    assert_eq!(stalled, 2);
+}
+
+#[test]
+fn silence_of_all_is_nobodys_stall() {
+    let pool = balancer(PolicyKind::RoundRobin, 2);
+    let mut now_us = warmed(&pool);
+    let mut stuck = Vec::new();
+    for _ in 0..1000 {
+        now_us += 1000;
+        stuck.push(arrive(&pool, now_us));
+    }
+    assert_eq!(stuck.iter().filter(|slot| slot.index() == 1).count(), 500);
+    // A pool of one has nobody else to turn to.
+    let pool = balancer(PolicyKind::RoundRobin, 1);
+    let mut now_us = warmed(&pool);
+    let slots: Vec<Slot> = (0..100)
+        .map(|_| {
+            now_us += 1000;
+            arrive(&pool, now_us)
+        })
+        .collect();
+    assert_eq!(slots.len(), 100);
+}
+
+#[test]
+fn a_stalled_endpoint_is_better_than_none() {
+    let (pool, _stuck, now_us) = stalled(PolicyKind::RoundRobin, 2);
+    // This exchange was at the other one already.
+    let mut tried = Tried::new();
+    tried.insert(0);
+    let arrival = pool.arrive(&Request::new(now_us, 0, &tried));
+    assert!(matches!(arrival, Arrival::Dispatched(slot) if slot.index() == 1));
+    // And now that one has no address any more.
+    pool.set_availability(0, Availability::Unavailable, now_us);
+    assert_eq!(arrive(&pool, now_us).index(), 1);
+    tried.insert(1);
+    let arrival = pool.arrive(&Request::new(now_us, 0, &tried));
+    assert!(matches!(arrival, Arrival::Rejected(Rejection::Unavailable)));
+}
+
+#[test]
+fn without_settings_nothing_is_ever_stalled() {
+    let pool = Balancer::new(Settings::new(PolicyKind::RoundRobin), members(2));
+    let slots: Vec<Slot> = (0..100).map(|second| arrive(&pool, second * SECOND)).collect();
+    assert_eq!(slots.iter().filter(|slot| slot.index() == 1).count(), 50);
+}
+
+#[test]
+fn who_waits_gets_the_stalled_endpoint_when_it_answers_and_not_before() {
+    let queue = Some(QueueSettings { max: 10, max_per_endpoint: None });
+    let mut members = members(2);
+    members.iter_mut().for_each(|member| member.max_conn = Some(4));
+    let pool = Balancer::new(Settings { queue, ..settings(PolicyKind::RoundRobin) }, members);
+    let mut now_us = warmed(&pool);
+    // Two are stuck at one endpoint while the other answers.
+    let mut stuck = Vec::new();
+    while !pool.endpoint(1).unwrap().is_stalled() {
+        now_us += 50_000;
+        let mut slot = arrive(&pool, now_us);
+        if slot.index() == 1 && stuck.len() < 2 {
+            stuck.push(slot);
+        } else {
+            slot.answered(now_us + 500);
+        }
+    }
+    let busy: Vec<Slot> = (0..4).map(|_| arrive(&pool, now_us)).collect();
+    assert!(busy.iter().all(|slot| slot.index() == 0));
+    let Arrival::Queued(mut ticket) = pool.arrive(&Request::new(now_us, 0, &Tried::new())) else {
+        panic!("two places at the stalled endpoint were taken")
+    };
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(std::pin::Pin::new(&mut ticket).poll(&mut context).is_pending());
+    assert_eq!(pool.audit(now_us), 0);
+    stuck[0].answered(now_us);
+    let Poll::Ready(Ok(slot)) = std::pin::Pin::new(&mut ticket).poll(&mut context) else {
+        panic!("whoever waits was forgotten")
+    };
+    assert_eq!(slot.index(), 1);
+    assert_eq!(pool.audit(now_us), 0);
+}
