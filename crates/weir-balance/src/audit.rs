@@ -58,3 +58,41 @@ impl Balancer {
         found
     }
 }
+
+#[cfg(all(test, not(feature = "shuttle")))]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{Arrival, Member, PolicyKind, QueueSettings, Request, Settings, Tried};
+
+    fn pool() -> Arc<Balancer> {
+        let queue = Some(QueueSettings { max: 9, max_per_endpoint: None });
+        let member = Member { weight: 1, max_conn: Some(2), tier: 0, state: Arc::default() };
+        Balancer::new(Settings { queue, ..Settings::new(PolicyKind::First) }, vec![member])
+    }
+
+    #[test]
+    fn more_in_flight_than_the_limit_is_found() {
+        let pool = pool();
+        let state = &pool.members[0].state;
+        state.set_max_conn(None);
+        assert!((0..3).all(|_| state.enter().is_some()));
+        state.set_max_conn(Some(2));
+        assert_eq!(pool.audit(0), 1);
+        state.leave();
+        assert_eq!(pool.audit(0), 0);
+    }
+
+    #[test]
+    fn a_place_that_was_given_back_twice_is_found() {
+        let pool = pool();
+        let tried = Tried::new();
+        let Arrival::Dispatched(slot) = pool.arrive(&Request::new(0, 0, &tried)) else { panic!() };
+        pool.members[0].state.leave();
+        assert_eq!(pool.audit(0), 1);
+        assert!(pool.members[0].state.enter().is_some());
+        assert_eq!(pool.audit(0), 0);
+        drop(slot);
+    }
+}

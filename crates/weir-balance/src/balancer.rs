@@ -422,13 +422,14 @@ impl Balancer {
         // Without a queue a bound exchange whose endpoint is full goes elsewhere rather than nowhere.
         let bound = query.bound.filter(|index| self.is_usable_if_bound(*index, query));
         let taken = bound.and_then(|index| self.take_bound(index));
-        let taken = taken.map_or_else(|| self.pick_in_any_tier(query), Ok);
-        match taken {
-            Err(Rejection::Unavailable) if self.stall.is_some() => {
-                self.pick_in_any_tier(Query { stalls: Stalls::Ignored, ..query })
-            }
-            taken => taken,
+        let mut taken = taken.map_or_else(|| self.pick_in_any_tier(query), Ok);
+        if self.stall.is_some() && matches!(taken, Err(Rejection::Unavailable)) {
+            taken = self.pick_in_any_tier(Query { stalls: Stalls::Ignored, ..query });
         }
+        taken.map_err(|rejection| match bound {
+            Some(_) => Rejection::Full,
+            None => rejection,
+        })
     }
 
     fn dispatched(self: &Arc<Self>, taken: Taken) -> Arrival {

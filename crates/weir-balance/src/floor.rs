@@ -108,7 +108,13 @@ impl<'a> Floor<'a> {
             return Answer::Dispatched(self.book(taken));
         }
         if home.is_none() && pool.active_tier(query).is_none() {
-            return Answer::Rejected(Rejection::Unavailable);
+            // Where he might have waited, the line was full.
+            let overflowed = query.overflowed;
+            return Answer::Rejected(if overflowed {
+                Rejection::QueueFull
+            } else {
+                Rejection::Unavailable
+            });
         }
         if self.books.queue.waiting() >= settings.max {
             return Answer::Rejected(Rejection::QueueFull);

@@ -64,8 +64,12 @@ pub(crate) async fn proxy<N: Net>(
         match conversation.hear(scope, connection, work, pool).await {
             Ok(()) => {
                 facts.times.response = Micros::from(conversation.response_time());
+                let heard = scope.worker.balance_clock(conversation.heard);
                 let place = (number, facts.endpoint.unwrap_or_default());
                 scope.worker.shared.endpoint_answered(place, work.response.status);
+                if facts.slot.as_mut().is_some_and(|slot| slot.answered(heard).is_some()) {
+                    scope.worker.shared.endpoint_answers_again(place);
+                }
                 return response::relay(scope, connection, work, facts, (route, conversation))
                     .await;
             }
@@ -121,6 +125,7 @@ impl Search<'_> {
             if facts.slot.is_none() {
                 facts.slot = Some(self.pick(scope)?);
                 facts.times.queue = Micros::ZERO;
+                self.sent(scope, facts);
             }
             let index = facts.slot.as_ref().map_or(0, weir_balance::Slot::index);
             facts.endpoint = Some(index);
@@ -181,6 +186,16 @@ impl Search<'_> {
             Poll::Pending
         });
         before(alarm, deadline, opened).await.unwrap_or(Err(Cause::ConnectTimeout))
+    }
+
+    /// From now on the endpoint is waited for, and nobody else, if the whole request is at hand.
+    fn sent<N: Net>(&self, scope: Scope<'_, N>, facts: &mut Facts) {
+        let now = if facts.attempts == 0 { self.began } else { Instant::now() };
+        let now_us = scope.worker.balance_clock(now);
+        if let Some(slot) = facts.slot.as_mut().filter(|_| self.at_hand) {
+            slot.sent(now_us);
+        }
+        scope.worker.shared.tell_stalls(self.number, now_us);
     }
 
     fn pick<N: Net>(&self, scope: Scope<'_, N>) -> Result<weir_balance::Slot, Ended> {

@@ -106,7 +106,7 @@ impl Compiler<'_> {
             max_ejected_percent: pool.passive.max_ejected_percent,
         };
         let panic_percent = pool.check.as_ref().map_or(0, |check| check.panic_percent);
-        let stall = (pool.stall.factor > 0).then(|| StallSettings {
+        let stall = (pool.stall.factor > 0).then_some(StallSettings {
             factor: pool.stall.factor,
             floor_us: pool.stall.floor.as_micros() as u64,
         });

@@ -1,5 +1,5 @@
-//! What traffic says of an endpoint: failures that count by the pool's `passive`, and answers that clear it. When that ejects an endpoint is
-//! `weir-balance`'s to decide.
+//! What traffic says of an endpoint: failures that count by the pool's `passive`, answers that clear it, stalls that picks found. What
+//! follows of it is `weir-balance`'s to decide.
 
 use tokio::time::Instant;
 use weir_balance::AfterFailure;
@@ -35,6 +35,23 @@ impl Shared {
             let what = Noticed::Ejected { cause, until_us };
             self.notices.tell(Notice { pool: number, endpoint, what });
         }
+    }
+
+    /// Tells of endpoints of a pool that a pick has found stalled.
+    pub(crate) fn tell_stalls(&self, number: usize, now_us: u64) {
+        let Some(pool) = self.pools.get(number) else { return };
+        for stall in pool.balancer.take_stalls() {
+            let what = Noticed::Stalled {
+                silent_us: now_us.saturating_sub(stall.silent_since_us),
+                unanswered: stall.unanswered,
+            };
+            self.notices.tell(Notice { pool: number, endpoint: stall.index, what });
+        }
+    }
+
+    /// An endpoint that was stalled has answered.
+    pub(crate) fn endpoint_answers_again(&self, (pool, endpoint): (usize, usize)) {
+        self.notices.tell(Notice { pool, endpoint, what: Noticed::Answers });
     }
 
     /// The head of a response came.

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 
 use crate::failure::Failure;
-use crate::{check, completion, demo, proxy, run, serve};
+use crate::{check, completion, demo, origin, proxy, run, serve};
 
 /// The configuration file when none is named.
 pub(crate) const CONFIGURATION_FILE: &str = "/etc/weir/weir.conf";
@@ -35,6 +35,7 @@ pub(crate) enum Command {
     Proxy(proxy::Arguments),
     Serve(serve::Arguments),
     Check(check::Arguments),
+    Origin(origin::Arguments),
     Demo(demo::Arguments),
     Completion(completion::Arguments),
 }

@@ -6,6 +6,7 @@ mod completion;
 mod config_text;
 mod demo;
 mod failure;
+mod origin;
 mod proxy;
 mod run;
 mod serve;
@@ -32,6 +33,7 @@ fn command(cli: Cli) -> Result<(), Failure> {
         Some(Command::Proxy(arguments)) => proxy::run(&arguments),
         Some(Command::Serve(arguments)) => serve::run(&arguments),
         Some(Command::Check(arguments)) => check::run(&arguments),
+        Some(Command::Origin(arguments)) => origin::run(arguments),
         Some(Command::Demo(arguments)) => demo::run(&arguments),
         Some(Command::Completion(arguments)) => completion::run(&arguments),
         None => check::run(&cli.into_nginx_test()?),

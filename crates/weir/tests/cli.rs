@@ -134,6 +134,9 @@ fn wrong_usage_is_exit_code_2() {
     );
     check(&["proxy", "--listen", ":0", "--to", "127.0.0.1:1", "--tls-min", "1.1"], &["1.2"]);
     check(&["completion", "cmd"], &["bash"]);
+    check(&["origin", "--pause", "5s"], &["every=5s,for=200ms"]);
+    check(&["origin", "--concurrency", "0"], &["0 is not in 1.."]);
+    check(&["origin", "--cert", "a.pem"], &["--listen-tls"]);
 }
 
 #[test]
@@ -144,6 +147,9 @@ fn flags_that_make_no_configuration_are_said_in_a_sentence() {
     check(&["proxy", "--listen", "127.0.0.1:0", "--to", "127.0.0.1"], &["127.0.0.1", "port"]);
     check(&["proxy", "--listen", "127.0.0.1:99999", "--to", "127.0.0.1:1"], &["99999"]);
     check(&["serve", ".", "--listen", "nonsense;"], &["nonsense;"]);
+    check(&["origin", "--listen", "nonsense"], &["nonsense", "127.0.0.1:9001-9004"]);
+    check(&["origin", "--service-time", "exp:20"], &["`20ms`"]);
+    check(&["origin", "--service-time", "list:/nowhere"], &["/nowhere"]);
     let format = ["--access-log", "-", "--log-format", "combind"];
     let proxy = ["proxy", "--listen", "127.0.0.1:0", "--to", "127.0.0.1:1"];
     check(&[&proxy[..], &format].concat(), &["combind"]);
@@ -151,7 +157,7 @@ fn flags_that_make_no_configuration_are_said_in_a_sentence() {
 
 #[test]
 fn help_is_as_recorded() {
-    for command in ["", "run", "proxy", "serve", "check", "demo", "completion"] {
+    for command in ["", "run", "proxy", "serve", "check", "origin", "demo", "completion"] {
         let arguments = [command, "--help"];
         let arguments =
             arguments.iter().filter(|word| !word.is_empty()).copied().collect::<Vec<_>>();
@@ -186,7 +192,9 @@ fn completion_knows_commands_and_flags() {
         let output = weir(&["completion", shell]).output().unwrap();
         assert!(output.status.success());
         let script = String::from_utf8(output.stdout).unwrap();
-        for word in ["proxy", "check", "listen-tls", "log-format", "least_conn"] {
+        for word in
+            ["proxy", "check", "listen-tls", "log-format", "least_conn", "origin", "service-time"]
+        {
             assert!(script.contains(word), "{shell}: no {word}");
         }
     }
@@ -301,6 +309,7 @@ fn a_port_in_use_is_one_sentence_and_exit_code_1() {
     };
     check(&["proxy", "--listen", &address, "--to", "127.0.0.1:1"]);
     check(&["serve", ".", "--listen", &address]);
+    check(&["origin", "--listen", &address]);
     check(&["demo", "--once", "--listen", &address, "--listen-tls", "127.0.0.1:0"]);
 }
 

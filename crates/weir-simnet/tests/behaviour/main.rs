@@ -18,6 +18,7 @@ mod redispatch;
 mod reuse;
 mod routing;
 mod smuggling;
+mod stall;
 mod stopping;
 mod streaming;
 mod time_split;

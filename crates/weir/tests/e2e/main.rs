@@ -12,4 +12,5 @@ mod logs;
 mod smuggling;
 mod streams;
 mod support;
+mod test_origin;
 mod tls;

@@ -37,8 +37,16 @@ impl Weir {
         expected: usize,
     ) -> Self {
         let path = directory.file("weir.conf", config);
-        let mut process =
-            Process::start(weir_command().args(["run", "-c"]).arg(path).stdout(Stdio::null()));
+        Self::run(weir_command().args(["run", "-c"]).arg(path), expected)
+    }
+
+    /// Runs `weir origin` with these arguments, which name so many addresses.
+    pub(crate) fn origin(arguments: &[&str], expected: usize) -> Self {
+        Self::run(weir_command().arg("origin").args(arguments), expected)
+    }
+
+    fn run(command: &mut Command, expected: usize) -> Self {
+        let mut process = Process::start(command.stdout(Stdio::null()));
         let addresses = eventually("weir listens", || {
             if let Some(status) = process.ended() {
                 panic!("weir ended with {status}: {}", process.said());

@@ -1,0 +1,188 @@
+#!/usr/bin/env python3
+"""What a request costs the laboratory's own programs: `weir origin` beside Debian's nginx serving the same 1 KB from
+memory. Measured in one run, interleaved, medians of the rounds, processor time from /proc.
+
+One worker each, pinned to one core; the load (wrk) on the other; everything on loopback. Prints a table, writes
+benches/lab.md, asserts nothing about speed. `make bench-lab` builds Weir and calls this."""
+
+import argparse
+import datetime
+import pathlib
+import shlex
+import statistics
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE / "core"))
+
+import candidates  # noqa: E402
+import load  # noqa: E402
+import machine  # noqa: E402
+
+CASE = load.Case("origin-1k", "plain", 1024, "/1k", "wrk", 0.95)
+ORIGINS = {
+    "weir": "weir origin",
+    "nginx-return": "nginx, `return` of a text",
+    "nginx-file": "nginx, file in memory",
+}
+METHOD = """\
+Each origin has one worker on one core; wrk with {connections} keep-alive connections asks for 1,024 bytes from the other. In each
+of {rounds} rounds the origins take turns, the first one changing; a point is 1 s of warm-up and {seconds} s of measurement. The cost
+is user and system time of all of a program's threads (`/proc/PID/stat`) over the requests that wrk counted. nginx serves the body
+from its configuration (`return 200 "…"`) and, from another process, from a file that is open and in the kernel's cache; nothing is logged there. `weir
+origin` numbers and logs every request, as it always does. A point with an error or a wrong answer counts for nothing."""
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--weir", type=pathlib.Path, required=True, help="the binary to measure")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=int, default=4, help="length of one measurement")
+    parser.add_argument("--connections", type=int, default=50)
+    parser.add_argument("--quick", action="store_true", help="one round of 2 s, no file written")
+    options = parser.parse_args()
+    if not options.weir.is_file():
+        parser.error("--weir must name the binary (make bench-lab builds it)")
+    if options.quick:
+        options.rounds, options.seconds = 1, 2
+    return options
+
+
+class Lab(candidates.Bench):
+    """The origins, each in a process of its own on the first core."""
+
+    def prepare(self):
+        files = self.directory / "www"
+        files.mkdir()
+        self.directory.chmod(0o755)
+        (files / "1k").write_bytes(b"w" * 1024)
+        self.values["BODY"] = "w" * 1024
+
+    def fill(self, template):
+        text = (HERE / "lab" / template).read_text()
+        for name, value in self.values.items():
+            text = text.replace("${" + name + "}", str(value))
+        path = self.directory / template
+        path.write_text(text)
+        return path
+
+    def origin(self, name):
+        port, other = candidates.free_ports(2)
+        if name == "weir":
+            command = [str(self.weir), "origin", "--workers", "1", "--listen", f"127.0.0.1:{port}"]
+        else:
+            ports = (port, other) if name == "nginx-return" else (other, port)
+            self.values["RETURN"], self.values["FILE"] = ports
+            command = ["nginx", "-e", "stderr", "-c", str(self.fill("nginx.conf"))]
+        child = self.start(self.proxy_core, command, name)
+        child.plain = port
+        child.wait_for([port])
+        return child
+
+
+def run_origins(bench, options):
+    """CPU per request: {origin: [Point of each round]}."""
+    results = {name: [] for name in ORIGINS}
+    running = {name: bench.origin(name) for name in ORIGINS}
+    names = list(ORIGINS)
+    for turn in range(options.rounds):
+        shift = turn % len(names)
+        for name in names[shift:] + names[:shift]:
+            point = load.measure(bench, running[name], CASE, 1, options.seconds, options.connections)
+            results[name].append(point)
+            print(
+                f"round {turn + 1} {name:13} {point.cpu_us:7.2f} us/request {point.rate:9.0f}/s"
+                f"  core {point.proxy_busy:4.0%}, steal {point.steal:5.1%}  {point.faults}",
+                flush=True,
+            )
+    for child in running.values():
+        bench.stop(child)
+    return results
+
+
+def median(points):
+    """The median cost, or nothing when a point does not count."""
+    if not points or any(point.faults for point in points):
+        return None
+    return statistics.median(point.cpu_us for point in points)
+
+
+def origin_table(results):
+    lines = [
+        "| origin, 1 KB over HTTP/1.1 | CPU µs per request, median (range) | requests/s, median | core busy |",
+        "| --- | ---: | ---: | ---: |",
+    ]
+    for name, title in ORIGINS.items():
+        points = results[name]
+        costs = [point.cpu_us for point in points]
+        middle = median(points)
+        cost = "invalid" if middle is None else f"{middle:.2f} ({min(costs):.2f}-{max(costs):.2f})"
+        rate = statistics.median(point.rate for point in points)
+        busy = statistics.median(point.proxy_busy for point in points)
+        lines.append(f"| {title} | {cost} | {rate:,.0f} | {busy:.0%} |")
+    own = median(results["weir"])
+    peers = [median(results[name]) for name in ORIGINS if name != "weir"]
+    if own is None or None in peers:
+        return lines + ["", "No ratio: a point does not count."]
+    found = own / min(peers)
+    verdict = "met" if found <= CASE.target else "missed"
+    return lines + ["", f"Ratio to the better nginx: **{found:.2f}** (target {CASE.target}: {verdict})."]
+
+
+def all_points(results):
+    lines = [
+        "| origin | round | CPU µs per request | requests/s | core busy | steal | faults |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | --- |",
+    ]
+    for name, points in results.items():
+        for turn, point in enumerate(points):
+            lines.append(
+                f"| {name} | {turn + 1} | {point.cpu_us:.2f} | {point.rate:,.0f} | {point.proxy_busy:.0%} "
+                f"| {point.steal:.1%} | {point.faults or '-'} |"
+            )
+    return lines
+
+
+def render(facts, results, options):
+    lines = ["# What the laboratory's programs cost", "", "Written by `make bench-lab`; not edited by hand.", ""]
+    lines += ["| | |", "| --- | --- |"] + [f"| {name} | {value} |" for name, value in facts] + [""]
+    lines += ["## Origin", ""] + origin_table(results) + [""]
+    words = {"connections": options.connections, "rounds": options.rounds, "seconds": options.seconds}
+    lines += ["## How it was measured", "", METHOD.format(**words), "", "## Every point", ""] + all_points(results)
+    config = (HERE / "lab" / "nginx.conf").read_text().rstrip()
+    lines += ["", "## Configuration", "", "`benches/lab/nginx.conf`:", "", "```", config, "```", ""]
+    return "\n".join(lines)
+
+
+def main():
+    options = arguments()
+    began = datetime.datetime.now(datetime.timezone.utc)
+    shared = pathlib.Path("/dev/shm")
+    parent = str(shared) if shared.is_dir() else None
+    with tempfile.TemporaryDirectory(prefix="weir-bench-", dir=parent) as directory:
+        bench = Lab(directory, options.weir.resolve(), "")
+        try:
+            bench.prepare()
+            results = run_origins(bench, options)
+        finally:
+            bench.stop_all()
+    words = [pathlib.Path(word).name if word.startswith("/") else word for word in sys.argv[1:]]
+    facts = [
+        ("date", f"{began:%Y-%m-%d %H:%M} UTC"),
+        ("command", "benches/lab.py " + shlex.join(words)),
+        *machine.describe(),
+        ("weir", machine.version([str(options.weir), "--version"])),
+        ("nginx", machine.version(["nginx", "-v"])),
+        ("load", f"{machine.version(['wrk', '-v'])}; {options.connections} connections, {options.seconds} s a point"),
+        ("cores", f"origin on {bench.proxy_core}, load on {bench.load_core}"),
+    ]
+    text = render(facts, results, options)
+    print(text.split("## How", 1)[0])
+    if not options.quick:
+        (HERE / "lab.md").write_text(text)
+        print(f"written: {HERE / 'lab.md'}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,60 @@
+//! Where the body of a request ends.
+
+use weir_wire::{ChunkFault, ChunkedDecoder, Framing, Step};
+
+/// Reads a body, part by part.
+pub(super) enum BodyReader {
+    /// Bytes left.
+    Length(u64),
+    Chunked(Box<ChunkedDecoder>),
+}
+
+/// A part of the input that was read.
+pub(super) struct Taken {
+    pub(super) used: usize,
+    /// Where in it the body's bytes begin; they reach to the end of what was used.
+    data_start: usize,
+}
+
+impl Taken {
+    pub(super) fn data<'a>(&self, input: &'a [u8]) -> &'a [u8] {
+        input.get(self.data_start..self.used).unwrap_or_default()
+    }
+}
+
+impl BodyReader {
+    /// At the start of a body framed so.
+    pub(super) fn of(framing: Framing) -> Self {
+        match framing {
+            Framing::Length(length) => Self::Length(length),
+            Framing::Chunked => Self::Chunked(Box::default()),
+            Framing::None | Framing::UntilClose => Self::Length(0),
+        }
+    }
+
+    /// Takes what belongs to the body from the start of `input`.
+    ///
+    /// # Errors
+    /// The rule that the body breaks.
+    pub(super) fn take(&mut self, input: &[u8]) -> Result<Taken, &'static str> {
+        match self {
+            Self::Length(left) => {
+                let used = input.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
+                *left -= used as u64;
+                Ok(Taken { used, data_start: 0 })
+            }
+            Self::Chunked(decoder) => {
+                let (used, step) = decoder.step(input).map_err(ChunkFault::reason)?;
+                let data_start = if let Step::Data(range) = step { range.start } else { used };
+                Ok(Taken { used, data_start })
+            }
+        }
+    }
+
+    pub(super) fn is_at_end(&self) -> bool {
+        match self {
+            Self::Length(left) => *left == 0,
+            Self::Chunked(decoder) => decoder.is_at_end(),
+        }
+    }
+}

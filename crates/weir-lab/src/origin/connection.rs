@@ -1,0 +1,506 @@
+//! One connection: requests in, answers out, one after the other.
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::Poll;
+use std::time::Duration;
+
+use socket2::SockRef;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_rustls::server::TlsStream;
+use weir_wire::{Framing, HeadLimits, Method, RequestHead, encode};
+
+use super::answer::{Answer, BLOCK_BYTES, Body, Date, Ready, block};
+use super::body::BodyReader;
+use super::fault::Fault;
+use super::limits::{ECHO_BYTES, HANG_NS, LINGER_NS, READ_BYTES};
+use super::plan::{Page, Plan};
+use super::service::{Arrival, Port};
+use super::stats::{Entry, Stats};
+use super::stream::Stream;
+use crate::timer::{Timer, now_ns};
+
+/// What a connection runs on.
+pub(super) trait Wire: AsyncRead + AsyncWrite + Unpin {
+    /// Lets the end of this stream be a reset.
+    fn reset(&self);
+}
+
+impl Wire for TcpStream {
+    fn reset(&self) {
+        // Where it cannot be, the client sees an orderly end.
+        let _ = SockRef::from(self).set_linger(Some(Duration::ZERO));
+    }
+}
+
+impl Wire for TlsStream<TcpStream> {
+    fn reset(&self) {
+        self.get_ref().0.reset();
+    }
+}
+
+/// What a worker's connections at one port have in common.
+pub(super) struct Site {
+    pub(super) stats: Arc<Stats>,
+    pub(super) port: Arc<Port>,
+    /// Number of the worker, whose log it is.
+    pub(super) worker: usize,
+    pub(super) timer: Timer,
+    pub(super) date: Rc<RefCell<Date>>,
+    pub(super) ready: RefCell<Ready>,
+    pub(super) idle_ns: u64,
+}
+
+/// One connection.
+pub(super) struct Connection<S> {
+    stream: S,
+    site: Rc<Site>,
+    /// When the worker ends it; `u64::MAX` while it is the origin that keeps the client waiting.
+    deadline_ns: Rc<Cell<u64>>,
+    /// What was read and not used.
+    input: Vec<u8>,
+    output: Vec<u8>,
+    head: RequestHead,
+}
+
+/// What becomes of a connection after an exchange.
+enum Next {
+    Again,
+    /// Our last word is said; the client may need time to read it.
+    Linger,
+    Close,
+    Reset,
+}
+
+enum HeadRead {
+    Whole(usize),
+    Closed,
+    Refused(u16, &'static str),
+}
+
+/// A request that is being served. However it ends, it is logged and its place given on. It is dropped before the last of its bytes go to
+/// the kernel, because what they set off may be here again before the next line runs.
+struct Serving<'a> {
+    site: &'a Site,
+    arrival: Option<Arrival<'a>>,
+    entry: Entry,
+    /// When it was to end, where that is known.
+    due_ns: Option<u64>,
+}
+
+impl Serving<'_> {
+    /// It ends when it ends, not at the time drawn.
+    fn is_open_ended(&mut self) {
+        self.due_ns = None;
+    }
+}
+
+impl Drop for Serving<'_> {
+    fn drop(&mut self) {
+        let Some(arrival) = self.arrival.take() else { return };
+        self.entry.ended_ns = self.due_ns.unwrap_or_else(now_ns);
+        if let Some(log) = self.site.stats.logs.get(self.site.worker) {
+            log.push(arrival.generation, &self.entry);
+        }
+        arrival.turn.end(self.entry.ended_ns);
+    }
+}
+
+impl<S: Wire> Connection<S> {
+    pub(super) fn new(stream: S, site: Rc<Site>, deadline_ns: Rc<Cell<u64>>) -> Self {
+        Self {
+            stream,
+            site,
+            deadline_ns,
+            input: Vec::with_capacity(READ_BYTES),
+            output: Vec::new(),
+            head: RequestHead::default(),
+        }
+    }
+
+    /// Serves until one side has enough.
+    pub(super) async fn serve(mut self) {
+        loop {
+            // What failed is the client's end of the connection: there is nobody to tell.
+            match self.exchange().await.unwrap_or(Next::Close) {
+                Next::Again => {}
+                Next::Linger => return self.linger().await,
+                Next::Close => return,
+                Next::Reset => return self.stream.reset(),
+            }
+        }
+    }
+
+    async fn exchange(&mut self) -> io::Result<Next> {
+        let site = self.site.clone();
+        let length = match self.read_head().await? {
+            HeadRead::Whole(length) => length,
+            HeadRead::Closed => return Ok(Next::Close),
+            HeadRead::Refused(status, reason) => return self.refuse(status, reason).await,
+        };
+        let plan = Plan::of(&self.head, &self.input);
+        let mut request = Vec::new();
+        if plan.page == Page::Echo {
+            request.extend(self.input.drain(..length));
+        } else {
+            self.input.drain(..length);
+        }
+        if plan.framing != Framing::None
+            && let Err((status, reason)) = self.read_body(&plan, &mut request).await?
+        {
+            return self.refuse(status, reason).await;
+        }
+        if let Page::Stats { reset, log } = plan.page {
+            return self.send_stats(&plan, reset, log).await;
+        }
+        let serving = self.wait_for_service(&site, &plan).await;
+        let has_fault = plan.fault.is_some();
+        let next = self.answer(plan, request, serving).await;
+        if next.is_err() && !has_fault {
+            site.port.broken.fetch_add(1, Ordering::Relaxed);
+        }
+        next
+    }
+
+    /// From the arrival to the moment that the answer is due.
+    async fn wait_for_service<'a>(&self, site: &'a Site, plan: &Plan) -> Serving<'a> {
+        let load = &site.stats.load;
+        let arrived_ns = now_ns();
+        let mut arrival = site.port.arrive(load, arrived_ns);
+        self.deadline_ns.set(u64::MAX);
+        let began_ns = arrival.turn.begin_ns().await;
+        let work_ns = plan.work_ns.unwrap_or_else(|| load.work_ns(arrival.n));
+        let due_ns = load.finish_ns(began_ns, work_ns);
+        let entry = Entry {
+            n: arrival.n,
+            port: site.port.number,
+            method: plan.method,
+            target: plan.target,
+            id: plan.id,
+            arrived_ns,
+            began_ns,
+            ended_ns: due_ns,
+            work_ns,
+            overlapped: arrival.overlapped,
+            status: 0,
+            fault: plan.fault,
+        };
+        let serving = Serving { site, arrival: Some(arrival), entry, due_ns: Some(due_ns) };
+        if due_ns == arrived_ns {
+            self.deadline_ns.set(arrived_ns + site.idle_ns);
+        } else {
+            site.timer.until(due_ns).await;
+            self.allow_idle_time();
+        }
+        serving
+    }
+
+    async fn answer(
+        &mut self,
+        plan: Plan,
+        request: Vec<u8>,
+        mut serving: Serving<'_>,
+    ) -> io::Result<Next> {
+        if let Some(page) = plan.ready_page() {
+            serving.entry.status = 200;
+            let now = serving.entry.ended_ns;
+            drop(serving);
+            self.send_ready(page, now).await?;
+            return Ok(Next::Again);
+        }
+        match plan.fault {
+            Some(Fault::Close) => return Ok(Next::Close),
+            Some(Fault::Reset) => return Ok(Next::Reset),
+            Some(Fault::Garbage) => {
+                drop(serving);
+                self.send(b"\x16\x03\x01garbage\r\n\0\xff weir\r\n\r\n").await?;
+                return Ok(Next::Close);
+            }
+            Some(Fault::Hang) => {
+                serving.is_open_ended();
+                return self.wait_for_the_clients_end().await;
+            }
+            _ => {}
+        }
+        let mut plan = plan;
+        let answer = Answer::to(std::mem::replace(&mut plan.page, Page::Index), request);
+        serving.entry.status = answer.status;
+        self.output.clear();
+        let date = *self.site.date.borrow_mut().at(now_ns());
+        answer.write_head(&mut self.output, &plan, self.site.port.address, &date);
+        if plan.fault == Some(Fault::CloseHead) {
+            self.output.truncate(self.output.len() / 2);
+            drop(serving);
+            self.flush().await?;
+            return Ok(Next::Close);
+        }
+        self.send_body(&answer, &plan, serving).await
+    }
+
+    /// Sends the head that is in the output, and the body: the half of it where that is to be its end.
+    async fn send_body(
+        &mut self,
+        answer: &Answer,
+        plan: &Plan,
+        mut serving: Serving<'_>,
+    ) -> io::Result<Next> {
+        let is_half = plan.fault.is_some();
+        let share = |whole: u64| if is_half { whole / 2 } else { whole };
+        // The service ends with the last bytes, but what hangs stays in service.
+        let (last, held) = if plan.fault == Some(Fault::HangBody) {
+            serving.is_open_ended();
+            (None, Some(serving))
+        } else {
+            (Some(serving), None)
+        };
+        match &answer.body {
+            _ if !answer.has_body(plan.method) => self.send_last(last).await?,
+            Body::Text(text) => {
+                let length = share(text.len() as u64) as usize;
+                self.output.extend_from_slice(text.get(..length).unwrap_or_default());
+                self.send_last(last).await?;
+            }
+            Body::Blocks(length) => self.send_blocks(share(*length), last).await?,
+            Body::Pieces(pieces) | Body::Events(pieces) => {
+                let stream = Stream {
+                    pieces,
+                    count: share(pieces.count),
+                    is_events: matches!(answer.body, Body::Events(_)),
+                    is_chunked: answer.is_chunked(plan.version),
+                    is_whole: !is_half,
+                };
+                self.send_pieces(&stream, last).await?;
+            }
+        }
+        let next = match plan.fault {
+            Some(Fault::HangBody) => self.wait_for_the_clients_end().await,
+            Some(Fault::ResetBody) => Ok(Next::Reset),
+            Some(_) => Ok(Next::Close),
+            None if answer.keeps_alive(plan) => Ok(Next::Again),
+            None => Ok(Next::Linger),
+        };
+        drop(held);
+        next
+    }
+
+    /// Sends what is in the output as the last of an answer.
+    async fn send_last(&mut self, last: Option<Serving<'_>>) -> io::Result<()> {
+        drop(last);
+        self.flush().await
+    }
+
+    async fn send_blocks(&mut self, length: u64, mut last: Option<Serving<'_>>) -> io::Result<()> {
+        let mut left = length;
+        loop {
+            let piece = block(left.min(BLOCK_BYTES as u64) as usize);
+            self.output.extend_from_slice(piece);
+            left -= piece.len() as u64;
+            if left == 0 {
+                return self.send_last(last.take()).await;
+            }
+            if let Some(serving) = &mut last {
+                serving.is_open_ended();
+            }
+            self.flush().await?;
+        }
+    }
+
+    async fn send_pieces(
+        &mut self,
+        stream: &Stream<'_>,
+        mut last: Option<Serving<'_>>,
+    ) -> io::Result<()> {
+        let start = now_ns();
+        if let Some(serving) = &mut last {
+            serving.is_open_ended();
+        }
+        if stream.count == 0 {
+            stream.write_end(&mut self.output);
+        }
+        for number in 0..stream.count {
+            if number > 0 && stream.pieces.every_ns > 0 {
+                self.deadline_ns.set(u64::MAX);
+                self.site.timer.until(start + number * stream.pieces.every_ns).await;
+                self.allow_idle_time();
+            }
+            stream.write_piece(&mut self.output, number);
+            if number + 1 == stream.count {
+                stream.write_end(&mut self.output);
+                break;
+            }
+            self.flush().await?;
+        }
+        self.send_last(last).await
+    }
+
+    async fn send_stats(&mut self, plan: &Plan, reset: bool, log: usize) -> io::Result<Next> {
+        let site = self.site.clone();
+        let mut text = site.stats.to_json(log).to_string();
+        if reset {
+            site.stats.forget();
+        }
+        text.push('\n');
+        let answer = Answer {
+            status: 200,
+            content_type: "application/json",
+            body: Body::Text(text.into_bytes()),
+        };
+        self.output.clear();
+        let date = *site.date.borrow_mut().at(now_ns());
+        answer.write_head(&mut self.output, plan, site.port.address, &date);
+        if let (Body::Text(text), true) = (&answer.body, plan.method != Method::Head) {
+            self.output.extend_from_slice(text);
+        }
+        self.flush().await?;
+        Ok(if answer.keeps_alive(plan) { Next::Again } else { Next::Linger })
+    }
+
+    /// Answers what was no request.
+    async fn refuse(&mut self, status: u16, reason: &str) -> io::Result<Next> {
+        self.site.port.refused.fetch_add(1, Ordering::Relaxed);
+        self.output.clear();
+        encode::status_line(&mut self.output, status);
+        encode::header(&mut self.output, b"Content-Type", b"text/plain; charset=utf-8");
+        encode::content_length(&mut self.output, reason.len() as u64 + 1);
+        encode::header(&mut self.output, b"Connection", b"close");
+        self.output.extend_from_slice(encode::HEAD_END);
+        self.output.extend_from_slice(reason.as_bytes());
+        self.output.push(b'\n');
+        self.allow_idle_time();
+        self.flush().await?;
+        Ok(Next::Linger)
+    }
+
+    async fn read_head(&mut self) -> io::Result<HeadRead> {
+        let limits = HeadLimits::default();
+        let mut scanned = 0;
+        loop {
+            if !self.input.is_empty() {
+                match self.head.parse(&self.input, &mut scanned, &limits) {
+                    Ok(Some(length)) => return Ok(HeadRead::Whole(length)),
+                    Ok(None) => {}
+                    Err(fault) => return Ok(HeadRead::Refused(fault.status(), fault.reason())),
+                }
+            }
+            if self.fill().await? == 0 {
+                return Ok(HeadRead::Closed);
+            }
+        }
+    }
+
+    /// Reads the body to its end; into `request` where it is to go back.
+    async fn read_body(
+        &mut self,
+        plan: &Plan,
+        request: &mut Vec<u8>,
+    ) -> io::Result<Result<(), (u16, &'static str)>> {
+        if plan.expect_continue && self.input.is_empty() {
+            self.send(b"HTTP/1.1 100 Continue\r\n\r\n").await?;
+        }
+        let is_kept = plan.page == Page::Echo;
+        let most = request.len() + ECHO_BYTES;
+        let too_large = Ok(Err((413, "the body is too large to be sent back")));
+        let mut body = BodyReader::of(plan.framing);
+        loop {
+            let used = match body.take(&self.input) {
+                Ok(taken) => {
+                    if is_kept {
+                        request.extend_from_slice(taken.data(&self.input));
+                    }
+                    taken.used
+                }
+                Err(reason) => return Ok(Err((400, reason))),
+            };
+            if request.len() > most {
+                return too_large;
+            }
+            self.input.drain(..used);
+            if body.is_at_end() {
+                return Ok(Ok(()));
+            }
+            if used == 0 || self.input.is_empty() {
+                self.allow_idle_time();
+                if self.fill().await? == 0 {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                }
+            }
+        }
+    }
+
+    /// Reads what there is, waiting for the first byte; 0 at the end.
+    async fn fill(&mut self) -> io::Result<usize> {
+        if self.input.capacity() - self.input.len() < READ_BYTES / 4 {
+            self.input.reserve(READ_BYTES);
+        }
+        self.stream.read_buf(&mut self.input).await
+    }
+
+    /// Sends a ready answer, without copying it unless the kernel takes only a part.
+    async fn send_ready(&mut self, page: usize, now_ns: u64) -> io::Result<()> {
+        let Self { stream, site, output, .. } = self;
+        output.clear();
+        poll_fn(|context| {
+            let mut date = site.date.borrow_mut();
+            let mut ready = site.ready.borrow_mut();
+            let answer = ready.answer(page, date.at(now_ns));
+            let sent = match Pin::new(&mut *stream).poll_write(context, answer) {
+                Poll::Ready(Ok(sent)) => sent,
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Pending => 0,
+            };
+            output.extend_from_slice(answer.get(sent..).unwrap_or_default());
+            Poll::Ready(Ok(()))
+        })
+        .await?;
+        if self.output.is_empty() { self.stream.flush().await } else { self.flush().await }
+    }
+
+    /// Sends what is in the output.
+    async fn flush(&mut self) -> io::Result<()> {
+        self.allow_idle_time();
+        self.stream.write_all(&self.output).await?;
+        self.output.clear();
+        // A large answer leaves no large buffer behind.
+        self.output.shrink_to(4 * BLOCK_BYTES);
+        self.stream.flush().await
+    }
+
+    async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.stream.write_all(bytes).await?;
+        self.stream.flush().await
+    }
+
+    fn allow_idle_time(&self) {
+        self.deadline_ns.set(now_ns() + self.site.idle_ns);
+    }
+
+    /// Says nothing until the client has gone.
+    async fn wait_for_the_clients_end(&mut self) -> io::Result<Next> {
+        self.deadline_ns.set(now_ns() + HANG_NS);
+        self.read_to_the_end().await?;
+        Ok(Next::Close)
+    }
+
+    /// Closes our side and waits a little for the client's, so that what it still sends does not turn the end into a reset.
+    async fn linger(&mut self) {
+        self.deadline_ns.set(now_ns() + LINGER_NS);
+        if self.stream.shutdown().await.is_ok() {
+            let _ = self.read_to_the_end().await;
+        }
+    }
+
+    async fn read_to_the_end(&mut self) -> io::Result<()> {
+        loop {
+            self.input.clear();
+            if self.fill().await? == 0 {
+                return Ok(());
+            }
+        }
+    }
+}

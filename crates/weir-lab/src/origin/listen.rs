@@ -1,0 +1,121 @@
+//! Addresses as they are typed, and the sockets that listen there.
+
+use std::io;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::os::fd::OwnedFd;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use socket2::{Domain, Protocol, Socket, Type};
+
+use super::limits::{BACKLOG, PORTS};
+
+/// Reads `127.0.0.1:9001`, `[::1]:9001`, `:9001` (all addresses), `9001` (this machine only), each also with a range of ports:
+/// `127.0.0.1:9001-9004`.
+///
+/// # Errors
+/// One sentence that says what is wrong with `text`.
+pub fn addresses(text: &str) -> Result<Vec<SocketAddr>, String> {
+    let wrong = || {
+        format!(
+            "`{text}` is no address to listen on: write `127.0.0.1:9001`, `[::1]:9001`, `:9001` or `127.0.0.1:9001-9004`"
+        )
+    };
+    let (host, ports) = text.rsplit_once(':').unwrap_or(("127.0.0.1", text));
+    let ip = match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
+        Some(inner) => IpAddr::V6(inner.parse().map_err(|_| wrong())?),
+        None if host.is_empty() => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+        None if host == "localhost" => IpAddr::from([127, 0, 0, 1]),
+        None => IpAddr::V4(host.parse().map_err(|_| wrong())?),
+    };
+    let (first, last) = ports.split_once('-').unwrap_or((ports, ports));
+    let (Ok(first), Ok(last)) = (first.parse::<u16>(), last.parse::<u16>()) else {
+        return Err(wrong());
+    };
+    if first > last || usize::from(last - first) >= PORTS {
+        return Err(format!("`{text}` is no range of up to {PORTS} ports"));
+    }
+    Ok((first..=last).map(|port| SocketAddr::new(ip, port)).collect())
+}
+
+/// Opens a socket there; where it really is, as the kernel chooses the port when 0 was asked for.
+///
+/// # Errors
+/// One sentence naming the address.
+pub(super) fn bind(address: SocketAddr) -> Result<(OwnedFd, SocketAddr), String> {
+    let failed = |error: io::Error| {
+        let reason = match error.kind() {
+            io::ErrorKind::AddrInUse => "another program is listening there already".to_owned(),
+            io::ErrorKind::AddrNotAvailable => "this machine has no such address".to_owned(),
+            _ => error.to_string(),
+        };
+        format!("cannot listen on {address}: {reason}")
+    };
+    match open(address) {
+        // A machine without IPv6 still serves `:9001`.
+        Err(_) if address.ip() == IpAddr::V6(Ipv6Addr::UNSPECIFIED) => {
+            open(SocketAddr::from(([0, 0, 0, 0], address.port()))).map_err(failed)
+        }
+        opened => opened.map_err(failed),
+    }
+}
+
+fn open(address: SocketAddr) -> io::Result<(OwnedFd, SocketAddr)> {
+    let kind = Type::STREAM.nonblocking().cloexec();
+    let socket = Socket::new(Domain::for_address(address), kind, Some(Protocol::TCP))?;
+    if address.is_ipv6() {
+        socket.set_only_v6(!address.ip().is_unspecified())?;
+    }
+    socket.set_reuse_address(true)?;
+    // Every accepted connection has it from here.
+    socket.set_tcp_nodelay(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    let bound = socket.local_addr()?.as_socket().unwrap_or(address);
+    Ok((socket.into(), bound))
+}
+
+/// Raises the limit of open files as far as the hard limit goes; how many connections fit.
+pub(super) fn room_for_connections(wanted: usize) -> usize {
+    /// Listeners, timers, standard streams.
+    const OTHERS: u64 = 1200;
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let goal = maximum.unwrap_or(u64::MAX).min(wanted as u64 + OTHERS);
+    if current.is_some_and(|current| current < goal) {
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(goal), maximum });
+    }
+    let available = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let room = if available > 2 * OTHERS { available - OTHERS } else { available / 2 };
+    wanted.min(room as usize).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::addresses;
+
+    #[test]
+    fn addresses_are_read_with_or_without_host_and_range() {
+        let check = |text: &str, expected: &[&str]| {
+            let found: Vec<String> =
+                addresses(text).unwrap().iter().map(ToString::to_string).collect();
+            assert_eq!(found, expected, "{text}");
+        };
+        check("127.0.0.1:0", &["127.0.0.1:0"]);
+        check("9001", &["127.0.0.1:9001"]);
+        check(":9001", &["[::]:9001"]);
+        check("localhost:9001-9003", &["127.0.0.1:9001", "127.0.0.1:9002", "127.0.0.1:9003"]);
+        check("[::1]:80", &["[::1]:80"]);
+        for wrong in [
+            "",
+            ":",
+            "host:80",
+            "127.0.0.1:",
+            "127.0.0.1:99999",
+            "1:2:3",
+            "127.0.0.1:5-4",
+            ":1-2000",
+            "::1:80",
+        ] {
+            assert!(addresses(wrong).is_err(), "{wrong}");
+        }
+    }
+}

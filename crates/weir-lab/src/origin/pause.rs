@@ -1,0 +1,101 @@
+//! A server that stops for a moment again and again, as one with a garbage collector does. Pure: times are arguments.
+
+use crate::units::time_ns;
+
+/// Stops at every multiple of `every` since the start, the start itself excepted, for `length`. Both in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pause {
+    every: u64,
+    length: u64,
+}
+
+impl Pause {
+    /// Reads `every=5s,for=200ms`.
+    ///
+    /// # Errors
+    /// One sentence that says what is wrong.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let (mut every, mut length) = (None, None);
+        for part in text.split(',') {
+            match part.split_once('=') {
+                Some(("every", value)) => every = Some(time_ns(value)?),
+                Some(("for", value)) => length = Some(time_ns(value)?),
+                _ => return Err(format!("`{part}`: write a pause as `every=5s,for=200ms`")),
+            }
+        }
+        match (every, length) {
+            (Some(every), Some(length)) if length > 0 && length < every => {
+                Ok(Self { every, length })
+            }
+            (Some(_), Some(_)) => {
+                Err(format!("`{text}`: a pause is longer than zero and shorter than its interval"))
+            }
+            _ => Err(format!("`{text}`: a pause needs both, as in `every=5s,for=200ms`")),
+        }
+    }
+
+    /// When work of this length ends that begins at `start`, nanoseconds after the server's own start. Nothing is done during a pause.
+    pub fn finish_ns(self, start: u64, work: u64) -> u64 {
+        let (period, phase) = (start / self.every, start % self.every);
+        let start =
+            if period > 0 && phase < self.length { start - phase + self.length } else { start };
+        let next = (start / self.every + 1) * self.every;
+        let Some(left) = work.checked_sub(next - start).filter(|left| *left > 0) else {
+            return start + work;
+        };
+        // Whole stretches between two pauses, and what is left after the last pause.
+        let stretch = self.every - self.length;
+        let whole = (left - 1) / stretch;
+        next + whole * self.every + self.length + (left - whole * stretch)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Pause;
+
+    #[test]
+    fn pauses_are_read_and_nonsense_is_refused() {
+        let pause = Pause::parse("every=5s,for=200ms").unwrap();
+        assert_eq!(pause, Pause { every: 5_000_000_000, length: 200_000_000 });
+        assert_eq!(Pause::parse("for=200ms,every=5s").unwrap(), pause);
+        for wrong in [
+            "",
+            "every=5s",
+            "5s",
+            "every=5s,for=5s",
+            "every=5s,for=0s",
+            "every=5,for=1s",
+            "every=1s,for=1ms,x=1",
+        ] {
+            assert!(Pause::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    /// Step by step, as a clock would go.
+    fn slowly(pause: Pause, start: u64, work: u64) -> u64 {
+        let is_pausing = |now: u64| now >= pause.every && now % pause.every < pause.length;
+        let (mut now, mut left) = (start, work);
+        while left > 0 {
+            left -= u64::from(!is_pausing(now));
+            now += 1;
+        }
+        while work == 0 && is_pausing(now) {
+            now += 1;
+        }
+        now
+    }
+
+    #[test]
+    fn work_stands_still_during_pauses_and_goes_on_after_them() {
+        for (every, length) in [(10, 3), (10, 9), (7, 1), (2, 1)] {
+            let pause = Pause { every, length };
+            for start in 0..40 {
+                for work in 0..60 {
+                    let expected = slowly(pause, start, work);
+                    assert_eq!(pause.finish_ns(start, work), expected, "{pause:?} {start} {work}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! What a request asks for: its page, how long that is to take, and what is to go wrong. It answers nothing.
+
+use weir_wire::{Framing, Known, Method, RequestHead, TargetForm, Version};
+
+use super::fault::Fault;
+use super::limits::{BODY_BYTES, DELAY_NS, ID_BYTES, PIECE_BYTES, PIECES, TARGET_BYTES};
+use super::text::Text;
+use crate::units::{size_bytes, time_ns};
+
+/// Sizes of the pages that are kept ready, in bytes, by their number.
+pub(super) const READY: [usize; 3] = [1024, 10 * 1024, 100 * 1024];
+
+/// What is answered.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Page {
+    /// The page of [`READY`] with this number.
+    Ready(usize),
+    /// A body of so many bytes.
+    Bytes(u64),
+    /// This status and its name.
+    Status(u16),
+    /// The request's head and body.
+    Echo,
+    /// A word, after the time asked for.
+    Delay,
+    /// Chunks.
+    Stream(Pieces),
+    /// `text/event-stream`.
+    Events(Pieces),
+    /// What pages there are.
+    Index,
+    /// The counters; no request of theirs is counted.
+    Stats {
+        /// Whether they start again from zero.
+        reset: bool,
+        /// How many of the last log entries to show.
+        log: usize,
+    },
+    /// The request asks for nothing there is: this status and sentence.
+    Refused(u16, String),
+}
+
+/// A body that comes piece by piece.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Pieces {
+    pub(super) count: u64,
+    /// In bytes.
+    pub(super) size: u64,
+    /// From the start of one to the start of the next, in nanoseconds.
+    pub(super) every_ns: u64,
+}
+
+/// All that must be known of a request once its head is read. It borrows nothing: the buffer goes on to the body.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) page: Page,
+    pub(super) fault: Option<Fault>,
+    /// What it is to take instead of the time drawn, in nanoseconds.
+    pub(super) work_ns: Option<u64>,
+    pub(super) method: Method,
+    pub(super) version: Version,
+    pub(super) framing: Framing,
+    pub(super) keep_alive: bool,
+    pub(super) expect_continue: bool,
+    /// As much of the target as the log keeps.
+    pub(super) target: Text<TARGET_BYTES>,
+    /// From `X-Request-Id` or `?id=`; empty without.
+    pub(super) id: Text<ID_BYTES>,
+}
+
+impl Plan {
+    /// Reads a parsed head.
+    pub(super) fn of(head: &RequestHead, bytes: &[u8]) -> Self {
+        let mut plan = Self {
+            page: Page::Index,
+            fault: None,
+            work_ns: None,
+            method: head.method,
+            version: head.version,
+            framing: head.framing,
+            keep_alive: head.keep_alive,
+            expect_continue: head.expect_continue,
+            target: Text::of(head.target.of(bytes)),
+            id: Text::default(),
+        };
+        if let Err((status, sentence)) = plan.read(head, bytes) {
+            plan.page = Page::Refused(status, sentence);
+        }
+        plan
+    }
+
+    /// The usual request: nothing but a ready page over a connection that goes on.
+    pub(super) fn ready_page(&self) -> Option<usize> {
+        match self.page {
+            Page::Ready(page)
+                if self.method != Method::Head
+                    && self.keep_alive
+                    && self.version == Version::Http11
+                    && self.fault.is_none()
+                    && self.id.is_empty() =>
+            {
+                Some(page)
+            }
+            _ => None,
+        }
+    }
+
+    fn read(&mut self, head: &RequestHead, bytes: &[u8]) -> Result<(), (u16, String)> {
+        // A header comes first, so that `?id=` and `?fault=` of a request stand over what a proxy may have added.
+        for header in &head.headers {
+            match header.known {
+                Known::XRequestId => self.id = Text::of(header.value.of(bytes)),
+                Known::Other if header.name.of(bytes).eq_ignore_ascii_case(b"x-fault") => {
+                    self.fault = Some(read(header.value.of(bytes), Fault::parse)?);
+                }
+                _ => {}
+            }
+        }
+        let path = head.path_text(bytes);
+        let query = head.query.map_or(&[][..], |query| query.of(bytes));
+        self.page = match path {
+            b"/1k" => Page::Ready(0),
+            b"/10k" => Page::Ready(1),
+            b"/100k" => Page::Ready(2),
+            _ if head.form == TargetForm::Authority => {
+                return Err((405, "there is no tunnel here".to_owned()));
+            }
+            b"/" | b"*" => Page::Index,
+            b"/echo" => Page::Echo,
+            b"/-/stats" => Page::Stats { reset: false, log: usize::MAX },
+            _ => self.page_with_argument(path)?,
+        };
+        self.read_query(query)
+    }
+
+    fn page_with_argument(&mut self, path: &[u8]) -> Result<Page, (u16, String)> {
+        let text = String::from_utf8_lossy(path);
+        let nowhere = || (404, format!("there is no page {text}; / lists those there are"));
+        let (kind, argument) =
+            text.strip_prefix('/').and_then(|text| text.split_once('/')).ok_or_else(nowhere)?;
+        let argument = argument.as_bytes();
+        match kind {
+            "bytes" => {
+                Ok(Page::Bytes(read(argument, |text| bounded(size_bytes(text)?, BODY_BYTES))?))
+            }
+            "status" => Ok(Page::Status(read(argument, status)?)),
+            "delay" => {
+                self.work_ns = Some(read(argument, delay)?);
+                Ok(Page::Delay)
+            }
+            "stream" => {
+                let count = read(argument, |text| bounded(number(text)?, PIECES))?;
+                Ok(Page::Stream(Pieces { count, size: 1024, every_ns: 0 }))
+            }
+            "events" => {
+                let count = read(argument, |text| bounded(number(text)?, PIECES))?;
+                Ok(Page::Events(Pieces { count, size: 0, every_ns: 1_000_000_000 }))
+            }
+            "fault" => {
+                self.fault = Some(read(argument, Fault::parse)?);
+                Ok(Page::Ready(0))
+            }
+            _ => Err(nowhere()),
+        }
+    }
+
+    /// Words that nobody here knows are another program's business.
+    fn read_query(&mut self, query: &[u8]) -> Result<(), (u16, String)> {
+        for pair in query.split(|byte| *byte == b'&').filter(|pair| !pair.is_empty()) {
+            let equals = pair.iter().position(|byte| *byte == b'=').unwrap_or(pair.len());
+            let (name, value) = pair.split_at(equals);
+            let value = value.get(1..).unwrap_or_default();
+            match (name, &mut self.page) {
+                (b"fault", _) => self.fault = Some(read(value, Fault::parse)?),
+                (b"id", _) => self.id = Text::of(value),
+                (b"delay", _) => self.work_ns = Some(read(value, delay)?),
+                (b"size", Page::Stream(pieces)) => {
+                    let size = read(value, |text| bounded(size_bytes(text)?, PIECE_BYTES))?;
+                    pieces.size = size.max(1);
+                }
+                (b"every", Page::Stream(pieces) | Page::Events(pieces)) => {
+                    pieces.every_ns = read(value, delay)?;
+                }
+                (b"reset", Page::Stats { reset, .. }) => *reset = true,
+                (b"log", Page::Stats { log, .. }) => *log = read(value, number)? as usize,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Reads text from the wire; what is wrong with it becomes a 400.
+fn read<T>(
+    bytes: &[u8],
+    parse: impl FnOnce(&str) -> Result<T, String>,
+) -> Result<T, (u16, String)> {
+    parse(&String::from_utf8_lossy(bytes)).map_err(|sentence| (400, sentence))
+}
+
+fn number(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("`{text}` is not a number"))
+}
+
+fn bounded(value: u64, most: u64) -> Result<u64, String> {
+    if value > most { Err(format!("{value} is more than {most}")) } else { Ok(value) }
+}
+
+fn delay(text: &str) -> Result<u64, String> {
+    let time = time_ns(text)?;
+    if time > DELAY_NS { Err(format!("`{text}` is longer than an hour")) } else { Ok(time) }
+}
+
+fn status(text: &str) -> Result<u16, String> {
+    match text.parse::<u16>() {
+        Ok(status @ 200..=599) => Ok(status),
+        _ => Err(format!("`{text}` is not a status from 200 to 599")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_wire::{HeadLimits, RequestHead};
+
+    use super::{Fault, Page, Pieces, Plan};
+
+    fn plan(target: &str, lines: &str) -> Plan {
+        let bytes = format!("GET {target} HTTP/1.1\r\nHost: x\r\n{lines}\r\n").into_bytes();
+        let mut head = RequestHead::default();
+        assert!(head.parse(&bytes, &mut 0, &HeadLimits::default()).unwrap().is_some());
+        Plan::of(&head, &bytes)
+    }
+
+    #[test]
+    fn targets_are_pages() {
+        let check = |target, page| assert_eq!(plan(target, "").page, page, "{target}");
+        check("/1k", Page::Ready(0));
+        check("/10k?cache=1", Page::Ready(1));
+        check("/100k", Page::Ready(2));
+        check("http://other/1k", Page::Ready(0));
+        check("/", Page::Index);
+        check("http://other", Page::Index);
+        check("/bytes/0", Page::Bytes(0));
+        check("/bytes/1025", Page::Bytes(1025));
+        check("/bytes/3m", Page::Bytes(3 << 20));
+        check("/status/503", Page::Status(503));
+        check("/echo", Page::Echo);
+        check("/stream/3", Page::Stream(Pieces { count: 3, size: 1024, every_ns: 0 }));
+        let pieces = Pieces { count: 3, size: 10, every_ns: 5_000_000 };
+        check("/stream/3?size=10&every=5ms", Page::Stream(pieces));
+        check(
+            "/events/2?every=1ms",
+            Page::Events(Pieces { count: 2, size: 0, every_ns: 1_000_000 }),
+        );
+        check("/-/stats", Page::Stats { reset: false, log: usize::MAX });
+        check("/-/stats?reset", Page::Stats { reset: true, log: usize::MAX });
+        check("/-/stats?log=5&reset=1", Page::Stats { reset: true, log: 5 });
+    }
+
+    #[test]
+    fn what_is_not_there_is_404_and_what_makes_no_sense_400() {
+        let check = |target: &str, lines, expected| match plan(target, lines).page {
+            Page::Refused(status, sentence) => assert_eq!(status, expected, "{target}: {sentence}"),
+            page => panic!("{target}: {page:?}"),
+        };
+        for target in ["/2k", "/bytes", "/nothing/1", "//1k", "/1k/", "/-/nothing"] {
+            check(target, "", 404);
+        }
+        for target in [
+            "/bytes/",
+            "/bytes/-1",
+            "/bytes/2000g",
+            "/bytes/1x",
+            "/status/99",
+            "/status/600",
+            "/status/1e3",
+            "/delay/20",
+            "/delay/2h",
+            "/stream/x",
+            "/stream/1?size=2m",
+            "/fault/fire",
+            "/1k?fault=fire",
+            "/1k?delay=x",
+            "/-/stats?log=x",
+            "/events/1?every=2h",
+        ] {
+            check(target, "", 400);
+        }
+        check("/1k", "X-Fault: fire\r\n", 400);
+    }
+
+    #[test]
+    fn delay_fault_and_id_come_with_any_page() {
+        let plain = plan("/1k", "");
+        assert!(plain.ready_page() == Some(0) && plain.work_ns.is_none());
+        let asked = plan(
+            "/bytes/5?delay=20ms&fault=close-body&id=7",
+            "X-Request-Id: 6\r\nX-Fault: hang\r\n",
+        );
+        assert_eq!(asked.page, Page::Bytes(5));
+        assert_eq!((asked.work_ns, asked.fault), (Some(20_000_000), Some(Fault::CloseBody)));
+        assert_eq!(asked.id.to_string(), "7");
+        let by_header = plan("/1k", "x-fault: reset\r\nx-request-id: abc\r\n");
+        assert_eq!(
+            (by_header.fault, by_header.id.to_string().as_str()),
+            (Some(Fault::Reset), "abc")
+        );
+        assert_eq!(by_header.ready_page(), None);
+        assert_eq!(plan("/fault/garbage", "").fault, Some(Fault::Garbage));
+        assert_eq!(plan("/delay/1.5ms", "").work_ns, Some(1_500_000));
+        for (name, fault) in Fault::ALL {
+            assert_eq!((Fault::parse(name), fault.name()), (Ok(fault), name));
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! A worker: one thread with a runtime of its own, the connections that were dealt to it, and a few of the listening sockets. Every
+//! connection goes to the next worker in turn, so that each has as many as the others.
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::net::TcpStream as StdTcpStream;
+use std::os::fd::OwnedFd;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use rustix::net::{SocketFlags, accept_with};
+use rustls::ServerConfig;
+use tokio::io::unix::AsyncFd;
+use tokio::net::TcpStream;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::task::{AbortHandle, LocalSet, spawn_local};
+use tokio_rustls::TlsAcceptor;
+
+use super::answer::{Date, Ready};
+use super::connection::{Connection, Site, Wire};
+use super::limits::{ACCEPT_PAUSE, SWEEP};
+use super::service::Port;
+use super::stats::Stats;
+use crate::timer::{Timer, now_ns, watch_readable};
+
+/// A connection on its way to its worker.
+pub(super) struct Handoff {
+    stream: StdTcpStream,
+    port: usize,
+    open: Open,
+}
+
+/// Counts a connection as long as it is there.
+struct Open {
+    port: Arc<Port>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.port.connections.leave();
+    }
+}
+
+/// What all workers share.
+#[derive(Clone)]
+pub(super) struct Shared {
+    pub(super) stats: Arc<Stats>,
+    pub(super) mailboxes: Arc<[UnboundedSender<Handoff>]>,
+    /// Whose turn it is to get a connection.
+    pub(super) next: Arc<AtomicUsize>,
+    pub(super) room: Arc<Semaphore>,
+    pub(super) tls: Option<Arc<ServerConfig>>,
+    pub(super) idle_ns: u64,
+}
+
+/// One worker before it runs.
+pub(super) struct Worker {
+    pub(super) number: usize,
+    pub(super) shared: Shared,
+    pub(super) mailbox: UnboundedReceiver<Handoff>,
+    /// Sockets it accepts from, each with its port's number.
+    pub(super) listeners: Vec<(usize, OwnedFd)>,
+    pub(super) stop: watch::Receiver<bool>,
+}
+
+/// A connection's task and when it is to end.
+type Watched = (Weak<Cell<u64>>, AbortHandle);
+
+impl Worker {
+    /// Runs until it is told to stop; all its connections end then.
+    pub(super) fn run(self, runtime: &tokio::runtime::Runtime) -> io::Result<()> {
+        LocalSet::new().block_on(runtime, self.serve())
+    }
+
+    async fn serve(mut self) -> io::Result<()> {
+        let timer = Timer::new()?;
+        spawn_local(timer.clone().run());
+        let watched: Rc<RefCell<Vec<Watched>>> = Rc::default();
+        spawn_local(sweep(watched.clone()));
+        for (port, socket) in std::mem::take(&mut self.listeners) {
+            spawn_local(accept(watch_readable(socket)?, port, self.shared.clone()));
+        }
+        let sites = self.sites(&timer);
+        loop {
+            tokio::select! {
+                handoff = self.mailbox.recv() => match handoff {
+                    Some(handoff) => self.take(handoff, &sites, &watched),
+                    None => return Ok(()),
+                },
+                _ = self.stop.changed() => return Ok(()),
+            }
+        }
+    }
+
+    fn sites(&self, timer: &Timer) -> Vec<Rc<Site>> {
+        let date = Rc::new(RefCell::new(Date::new()));
+        let site = |port: &Arc<Port>| {
+            Rc::new(Site {
+                stats: self.shared.stats.clone(),
+                port: port.clone(),
+                worker: self.number,
+                timer: timer.clone(),
+                date: date.clone(),
+                ready: RefCell::new(Ready::new(port.address)),
+                idle_ns: self.shared.idle_ns,
+            })
+        };
+        self.shared.stats.ports.iter().map(site).collect()
+    }
+
+    fn take(&self, handoff: Handoff, sites: &[Rc<Site>], watched: &RefCell<Vec<Watched>>) {
+        let Some(site) = sites.get(handoff.port).cloned() else { return };
+        let Ok(stream) = TcpStream::from_std(handoff.stream) else { return };
+        let deadline = Rc::new(Cell::new(now_ns() + self.shared.idle_ns));
+        let watch = Rc::downgrade(&deadline);
+        let tls = self.shared.tls.clone().filter(|_| site.port.tls);
+        let open = handoff.open;
+        let task = spawn_local(async move {
+            let _open = open;
+            match tls {
+                None => serve(stream, site, deadline).await,
+                Some(config) => {
+                    if let Ok(stream) = TlsAcceptor::from(config).accept(stream).await {
+                        serve(stream, site, deadline).await;
+                    } else {
+                        site.port.refused.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+            }
+        });
+        watched.borrow_mut().push((watch, task.abort_handle()));
+    }
+}
+
+async fn serve<S: Wire>(stream: S, site: Rc<Site>, deadline: Rc<Cell<u64>>) {
+    Connection::new(stream, site, deadline).serve().await;
+}
+
+/// Ends the connections that are overdue, again and again.
+async fn sweep(watched: Rc<RefCell<Vec<Watched>>>) {
+    loop {
+        tokio::time::sleep(SWEEP).await;
+        let now = now_ns();
+        watched.borrow_mut().retain(|(deadline, task)| {
+            let Some(deadline) = deadline.upgrade() else { return false };
+            if deadline.get() < now {
+                task.abort();
+            }
+            true
+        });
+    }
+}
+
+/// Takes connections while there is room for them, and deals them out.
+async fn accept(listener: AsyncFd<OwnedFd>, number: usize, shared: Shared) {
+    let Some(port) = shared.stats.ports.get(number).cloned() else { return };
+    loop {
+        let Ok(permit) = shared.room.clone().acquire_owned().await else { return };
+        let Ok(mut guard) = listener.readable().await else { return };
+        let accepted = guard.try_io(|listener| {
+            let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+            Ok(accept_with(listener.get_ref(), flags)?)
+        });
+        let socket = match accepted {
+            Ok(Ok(socket)) => socket,
+            // Somebody was there and has gone.
+            Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
+            Ok(Err(_)) => {
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+            Err(_) => continue,
+        };
+        port.accepted.fetch_add(1, Ordering::Relaxed);
+        port.connections.enter();
+        let open = Open { port: port.clone(), _permit: permit };
+        let turn = shared.next.fetch_add(1, Ordering::Relaxed) % shared.mailboxes.len();
+        if let Some(mailbox) = shared.mailboxes.get(turn) {
+            let _ = mailbox.send(Handoff { stream: socket.into(), port: number, open });
+        }
+    }
+}

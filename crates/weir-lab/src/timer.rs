@@ -1,0 +1,264 @@
+//! Waits that end on the microsecond. Tokio's own timers end on whole milliseconds, which is 5 % of a service time of 20 ms and more
+//! than the whole answer of a fast server. Here one timerfd a thread wakes the earliest of its sleepers.
+
+use std::cell::{Cell, RefCell};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::future::Future;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use rustix::time::{
+    ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime,
+    timerfd_create, timerfd_settime,
+};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// The monotonic clock, in nanoseconds since a moment in the past that is the same for all threads.
+#[inline]
+pub fn now_ns() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * SECOND_NS + now.tv_nsec as u64
+}
+
+/// Registers a file with this thread's runtime, for reading.
+///
+/// # Errors
+/// What the kernel has against it.
+pub(crate) fn watch_readable(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    // SAFETY: an `OwnedFd` is the same open file as long as it lives, and the `AsyncFd` owns it.
+    let watched = unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) };
+    watched.map_err(io::Error::from)
+}
+
+/// The sleepers of one thread. Clones are the same timer.
+#[derive(Clone)]
+pub struct Timer(Rc<Inner>);
+
+struct Inner {
+    fd: AsyncFd<OwnedFd>,
+    sleepers: RefCell<BinaryHeap<Reverse<Sleeper>>>,
+    /// When the timerfd will wake us; `u64::MAX` when it will not.
+    armed_ns: Cell<u64>,
+    count: Cell<u64>,
+}
+
+/// Ordered by time, then by who came first.
+struct Sleeper {
+    at_ns: u64,
+    number: u64,
+    bed: Rc<Bed>,
+}
+
+/// What a sleeper and its future share.
+#[derive(Default)]
+struct Bed {
+    waker: RefCell<Option<Waker>>,
+    is_over: Cell<bool>,
+}
+
+impl Timer {
+    /// A timer for this thread's runtime. Nothing is woken unless [`Timer::run`] runs.
+    ///
+    /// # Errors
+    /// When the kernel has no file left for it, or there is no runtime.
+    pub fn new() -> io::Result<Self> {
+        let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
+        let fd = timerfd_create(TimerfdClockId::Monotonic, flags)?;
+        Ok(Self(Rc::new(Inner {
+            fd: watch_readable(fd)?,
+            sleepers: RefCell::default(),
+            armed_ns: Cell::new(u64::MAX),
+            count: Cell::new(0),
+        })))
+    }
+
+    /// Wakes who is due, for ever.
+    ///
+    /// # Errors
+    /// When the runtime ends.
+    pub async fn run(self) -> io::Result<()> {
+        loop {
+            let mut guard = self.0.fd.readable().await?;
+            let mut expirations = [0; 8];
+            match rustix::io::read(self.0.fd.get_ref(), &mut expirations) {
+                Ok(_) | Err(rustix::io::Errno::AGAIN) => guard.clear_ready(),
+                Err(error) => return Err(error.into()),
+            }
+            self.0.armed_ns.set(u64::MAX);
+            self.0.wake_due();
+        }
+    }
+
+    /// Sleeps until the monotonic clock shows this time.
+    pub fn until(&self, at_ns: u64) -> Until {
+        Until { timer: self.0.clone(), at_ns, bed: None }
+    }
+}
+
+impl Inner {
+    fn wake_due(&self) {
+        let now = now_ns();
+        loop {
+            let mut sleepers = self.sleepers.borrow_mut();
+            match sleepers.peek() {
+                Some(Reverse(first)) if first.at_ns <= now => {}
+                Some(Reverse(first)) => return self.arm(first.at_ns),
+                None => return,
+            }
+            let Some(Reverse(sleeper)) = sleepers.pop() else { return };
+            drop(sleepers);
+            sleeper.bed.is_over.set(true);
+            let waker = sleeper.bed.waker.borrow_mut().take();
+            if let Some(waker) = waker {
+                waker.wake();
+            }
+        }
+    }
+
+    fn add(&self, at_ns: u64, bed: Rc<Bed>) {
+        let number = self.count.get();
+        self.count.set(number + 1);
+        self.sleepers.borrow_mut().push(Reverse(Sleeper { at_ns, number, bed }));
+        if at_ns < self.armed_ns.get() {
+            self.arm(at_ns);
+        }
+    }
+
+    fn arm(&self, at_ns: u64) {
+        // Zero would disarm it; a time in the past makes it fire at once.
+        let at_ns = at_ns.max(1);
+        let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let value = Itimerspec {
+            it_interval: zero,
+            it_value: Timespec {
+                tv_sec: (at_ns / SECOND_NS) as i64,
+                tv_nsec: (at_ns % SECOND_NS) as i64,
+            },
+        };
+        let armed = timerfd_settime(self.fd.get_ref(), TimerfdTimerFlags::ABSTIME, &value);
+        debug_assert!(armed.is_ok(), "a valid time is taken: {armed:?}");
+        self.armed_ns.set(at_ns);
+    }
+}
+
+/// A sleep. Dropped early, it leaves its place in the queue until its time.
+pub struct Until {
+    timer: Rc<Inner>,
+    at_ns: u64,
+    bed: Option<Rc<Bed>>,
+}
+
+impl Future for Until {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        if let Some(bed) = &self.bed {
+            if bed.is_over.get() {
+                return Poll::Ready(());
+            }
+            let mut waker = bed.waker.borrow_mut();
+            if !waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
+                *waker = Some(context.waker().clone());
+            }
+            return Poll::Pending;
+        }
+        if self.at_ns <= now_ns() {
+            return Poll::Ready(());
+        }
+        let bed = Rc::new(Bed::default());
+        *bed.waker.borrow_mut() = Some(context.waker().clone());
+        self.timer.add(self.at_ns, bed.clone());
+        self.bed = Some(bed);
+        Poll::Pending
+    }
+}
+
+impl Drop for Until {
+    fn drop(&mut self) {
+        if let Some(bed) = &self.bed {
+            bed.waker.borrow_mut().take();
+        }
+    }
+}
+
+impl PartialEq for Sleeper {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Sleeper {}
+
+impl PartialOrd for Sleeper {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Sleeper {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.at_ns, self.number).cmp(&(other.at_ns, other.number))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::rc::Rc;
+
+    use super::{Timer, now_ns};
+
+    fn on_a_runtime(scenario: impl AsyncFnOnce(Timer)) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        tokio::task::LocalSet::new().block_on(&runtime, async {
+            let timer = Timer::new().unwrap();
+            tokio::task::spawn_local(timer.clone().run());
+            scenario(timer).await;
+        });
+    }
+
+    #[test]
+    fn sleepers_wake_in_the_order_of_their_times_and_not_before() {
+        on_a_runtime(async |timer| {
+            let start = now_ns();
+            let woken = Rc::new(RefCell::new(Vec::new()));
+            let tasks = [7_000_000, 2_000_000, 4_000_000, 2_000_000].map(|after| {
+                let (timer, woken) = (timer.clone(), woken.clone());
+                tokio::task::spawn_local(async move {
+                    timer.until(start + after).await;
+                    assert!(now_ns() >= start + after);
+                    woken.borrow_mut().push(after);
+                })
+            });
+            for task in tasks {
+                task.await.unwrap();
+            }
+            assert_eq!(*woken.borrow(), [2_000_000, 2_000_000, 4_000_000, 7_000_000]);
+        });
+    }
+
+    #[test]
+    fn what_is_past_waits_for_nothing_and_what_was_given_up_wakes_nobody() {
+        on_a_runtime(async |timer| {
+            timer.until(0).await;
+            timer.until(now_ns()).await;
+            let start = now_ns();
+            let given_up = timer.until(start + 1_000_000);
+            let soon = timer.until(start + 3_000_000);
+            tokio::select! {
+                biased;
+                () = given_up => {}
+                () = std::future::ready(()) => {}
+            }
+            soon.await;
+            assert!(now_ns() >= start + 3_000_000);
+        });
+    }
+}

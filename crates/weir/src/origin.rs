@@ -1,0 +1,107 @@
+//! `weir origin`: the test origin.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use weir_lab::origin::{Certificate, Origin, Pause, Settings, addresses};
+use weir_lab::service_time::ServiceTime;
+use weir_lab::units::time_ns;
+
+use crate::failure::Failure;
+
+const PAGES: &str = "\
+Pages: /1k /10k /100k, /bytes/N (exact sizes; 1k is 1024 bytes), /status/N, /echo, /delay/20ms,
+/stream/N (chunks), /events/N (server-sent events), /fault/NAME, and / which lists them.
+With each of them: ?delay=20ms, ?fault=NAME or X-Fault: NAME, ?id=TEXT or X-Request-Id: TEXT.
+Faults: close, close-head, close-body, reset, reset-body, garbage, hang, hang-body.
+/-/stats says what was asked, request for request; /-/stats?reset starts again.
+
+Service times: constant:20ms, exp:20ms, lognormal:MEDIAN,SIGMA, list:FILE (one time a line),
+mix:98%10ms+2%500ms. The n-th request, over all ports, takes what the seed and n say.";
+
+/// Run a test origin: exact bodies, drawn service times, one request at a time, faults on request
+#[derive(Args, Debug)]
+#[command(after_help = PAGES)]
+pub(crate) struct Arguments {
+    /// Address for HTTP, such as `127.0.0.1:9001`, `:9001`, `127.0.0.1:0`, or a range of ports `127.0.0.1:9001-9004`; may be
+    /// repeated [default: 127.0.0.1:9001]
+    #[arg(long, value_name = "ADDR")]
+    listen: Vec<String>,
+    /// Address for HTTPS; may be repeated
+    #[arg(long, value_name = "ADDR")]
+    listen_tls: Vec<String>,
+    /// Certificate chain for HTTPS (PEM) [default: one made for localhost]
+    #[arg(long, value_name = "FILE", requires = "listen_tls")]
+    cert: Option<PathBuf>,
+    /// Key of the certificate (PEM) [default: in the certificate's file]
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    key: Option<PathBuf>,
+    /// How long a request takes, as a distribution; see below [default: no time]
+    #[arg(long, value_name = "TIMES")]
+    service_time: Option<String>,
+    /// Seed of the service times
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+    /// Requests that one port serves at a time; further ones wait in the order of their arrival and count as overlap [default: all]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    concurrency: Option<u32>,
+    /// Stand still again and again, such as `every=5s,for=200ms`
+    #[arg(long, value_name = "every=T,for=T", value_parser = Pause::parse)]
+    pause: Option<Pause>,
+    /// Log entries kept for /-/stats
+    #[arg(long, value_name = "N", default_value_t = Settings::default().log_entries)]
+    log: usize,
+    /// Most connections at once; the surplus waits in the kernel's backlog
+    #[arg(long, value_name = "N", default_value_t = 65_536, value_parser = clap::value_parser!(u32).range(1..))]
+    max_connections: u32,
+    /// Close a connection that leaves a request or an answer standing for so long
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = time_ns)]
+    idle_timeout: u64,
+    /// Worker threads [default: one per allowed core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    workers: Option<u16>,
+}
+
+pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
+    let origin = Origin::start(arguments.settings()?).map_err(Failure::RunTime)?;
+    for (address, tls) in origin.listening() {
+        eprintln!("weir: listening on {address} ({})", if tls { "https" } else { "http" });
+    }
+    origin.run_until_signal().map_err(Failure::RunTime)
+}
+
+impl Arguments {
+    fn settings(self) -> Result<Settings, Failure> {
+        let mut listen = all_addresses(&self.listen)?;
+        let listen_tls = all_addresses(&self.listen_tls)?;
+        if listen.is_empty() && listen_tls.is_empty() {
+            listen = vec![SocketAddr::from(([127, 0, 0, 1], 9001))];
+        }
+        let service = self.service_time.as_deref().map(|text| ServiceTime::parse(text, read));
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        Ok(Settings {
+            listen,
+            listen_tls,
+            certificate: self.cert.map(|chain| Certificate { chain, key: self.key }),
+            workers: self.workers.map_or_else(cores, usize::from),
+            service: service.transpose().map_err(Failure::Usage)?,
+            seed: self.seed,
+            concurrency: self.concurrency.map(|limit| limit as usize),
+            pause: self.pause,
+            log_entries: self.log,
+            connections: self.max_connections as usize,
+            idle_timeout: Duration::from_nanos(self.idle_timeout),
+        })
+    }
+}
+
+fn all_addresses(texts: &[String]) -> Result<Vec<SocketAddr>, Failure> {
+    let found: Result<Vec<Vec<_>>, _> = texts.iter().map(|text| addresses(text)).collect();
+    Ok(found.map_err(Failure::Usage)?.concat())
+}
+
+fn read(path: &str) -> Result<String, String> {
+    std::fs::read_to_string(path).map_err(|error| format!("cannot read {path}: {error}"))
+}
