@@ -6,6 +6,7 @@ use std::collections::BinaryHeap;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
+use proptest::prelude::*;
 use weir_balance::{
     Arrival, Availability, Balancer, EndpointState, Member, PolicyKind, QueueSettings, Rejection,
     Request, Settings, Slot, StallSettings, Tried,
@@ -364,4 +365,112 @@ fn who_waits_gets_the_stalled_endpoint_when_it_answers_and_not_before() {
     };
     assert_eq!(slot.index(), 1);
     assert_eq!(pool.audit(now_us), 0);
+}
+
+/// Something that happens to a pool of three with limits and a queue.
+#[derive(Clone, Debug)]
+enum Step {
+    Arrive,
+    /// The exchange at this place of those running is answered and done.
+    Answer(usize),
+    /// It ends without an answer.
+    End(usize),
+    /// Who waits at this place leaves.
+    Leave(usize),
+    Wait(u64),
+    Available(usize, bool),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        6 => Just(Step::Arrive),
+        4 => any::<usize>().prop_map(Step::Answer),
+        1 => any::<usize>().prop_map(Step::End),
+        1 => any::<usize>().prop_map(Step::Leave),
+        3 => (1..60_000_u64).prop_map(Step::Wait),
+        1 => (0..3_usize, any::<bool>()).prop_map(|(index, up)| Step::Available(index, up)),
+    ]
+}
+
+/// A pool of three with at most two at each, and everybody in it.
+struct Crowd {
+    pool: Arc<Balancer>,
+    now_us: u64,
+    running: Vec<Slot>,
+    waiting: Vec<weir_balance::Ticket>,
+}
+
+impl Crowd {
+    fn new() -> Self {
+        let queue = Some(QueueSettings { max: 20, max_per_endpoint: None });
+        let mut members = members(3);
+        members.iter_mut().for_each(|member| member.max_conn = Some(2));
+        let pool = Balancer::new(Settings { queue, ..settings(PolicyKind::RoundRobin) }, members);
+        let now_us = warmed(&pool);
+        Self { pool, now_us, running: Vec::new(), waiting: Vec::new() }
+    }
+
+    fn step(&mut self, step: &Step) {
+        match *step {
+            Step::Arrive => {
+                let tried = Tried::new();
+                match self.pool.arrive(&Request::new(self.now_us, self.now_us, &tried)) {
+                    Arrival::Dispatched(slot) => self.runs(slot),
+                    Arrival::Queued(ticket) => self.waiting.push(ticket),
+                    Arrival::Rejected(_) => {}
+                }
+            }
+            Step::Answer(at) | Step::End(at) if !self.running.is_empty() => {
+                let mut slot = self.running.swap_remove(at % self.running.len());
+                if matches!(step, Step::Answer(_)) {
+                    slot.answered(self.now_us);
+                }
+            }
+            Step::Leave(at) if !self.waiting.is_empty() => {
+                drop(self.waiting.remove(at % self.waiting.len()));
+            }
+            Step::Answer(_) | Step::End(_) | Step::Leave(_) => {}
+            Step::Wait(us) => self.now_us += us,
+            Step::Available(index, up) => {
+                let availability =
+                    if up { Availability::Available } else { Availability::Unavailable };
+                self.pool.set_availability(index, availability, self.now_us);
+            }
+        }
+        let mut context = Context::from_waker(Waker::noop());
+        for mut ticket in std::mem::take(&mut self.waiting) {
+            match std::pin::Pin::new(&mut ticket).poll(&mut context) {
+                Poll::Pending => self.waiting.push(ticket),
+                Poll::Ready(Ok(slot)) => self.runs(slot),
+                Poll::Ready(Err(_)) => {}
+            }
+        }
+    }
+
+    fn runs(&mut self, mut slot: Slot) {
+        slot.sent(self.now_us);
+        self.running.push(slot);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #[test]
+    fn whatever_stalls_nobody_is_forgotten(steps in prop::collection::vec(step(), 1..150)) {
+        let mut crowd = Crowd::new();
+        for step in &steps {
+            crowd.step(step);
+            prop_assert_eq!(crowd.pool.audit(crowd.now_us), 0, "after {:?}", step);
+            let stalled = (0..3).filter(|index| crowd.pool.endpoint(*index).unwrap().is_stalled());
+            prop_assert!(stalled.count() <= 1);
+        }
+        for index in 0..3 {
+            crowd.step(&Step::Available(index, true));
+        }
+        // Whatever was stalled comes back once what is in flight ends, answered or not.
+        while !crowd.running.is_empty() {
+            crowd.step(&Step::Answer(0));
+        }
+        prop_assert_eq!((crowd.waiting.len(), crowd.pool.in_flight()), (0, 0));
+    }
 }
