@@ -90,6 +90,11 @@ impl Tried {
         self.0.push(index);
     }
 
+    /// Forgets them.
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+
     /// Whether it was noted.
     pub fn contains(&self, index: usize) -> bool {
         self.0.contains(&index)
@@ -221,6 +226,14 @@ impl Balancer {
         self.members.get(index).map(|member| &*member.state)
     }
 
+    /// Whether an endpoint that was not tried may be had, free or full.
+    pub fn has_untried(&self, now_us: u64, tried: &Tried) -> bool {
+        let panic = self.is_panicking();
+        let mut members = self.members.iter().enumerate();
+        members
+            .any(|(index, member)| member.state.is_usable(now_us, panic) && !tried.contains(index))
+    }
+
     /// Exchanges in flight over all endpoints.
     pub fn in_flight(&self) -> u64 {
         self.members.iter().map(|member| u64::from(member.state.in_flight())).sum()
@@ -256,7 +269,7 @@ impl Balancer {
     pub fn arrive(self: &Arc<Self>, request: &Request<'_>) -> Arrival {
         if !self.is_gated() {
             match self.arrive_freely(request) {
-                Ok(taken) => return self.dispatched(taken),
+                Ok(taken) => return Arrival::Dispatched(Slot::new(self, taken)),
                 // A limit came while we looked.
                 Err(Rejection::Full) if self.queue.is_some() => {}
                 Err(rejection) => return self.rejected(rejection),
@@ -265,7 +278,7 @@ impl Balancer {
         let Some(queue) = self.queue else { return self.rejected(Rejection::Full) };
         let answer = self.floor_at(request.now_us).arrive(request, queue);
         match answer {
-            Answer::Dispatched(taken) => self.dispatched(taken),
+            Answer::Dispatched(taken) => Arrival::Dispatched(Slot::new(self, taken)),
             Answer::Queued { id, seq, position } => {
                 self.figures.queued.add();
                 Arrival::Queued(Ticket::new(self, id, seq, position))
@@ -368,12 +381,13 @@ impl Balancer {
     }
 
     /// A slot was dropped.
-    pub(crate) fn release(&self, state: &EndpointState, taken: Taken) {
+    pub(crate) fn release(&self, taken: Taken) {
+        let Some(member) = self.members.get(taken.index) else { return };
         if self.is_gated() {
-            self.floor().release(state, taken);
+            self.floor().release(&member.state, taken);
             return;
         }
-        state.leave();
+        member.state.leave();
         // Whoever set the first limit in the meantime may have made somebody wait for this place: `leave` and the
         // limit are changes of one word, so either that one saw us gone, or we see the gate.
         if self.is_gated() {
@@ -430,13 +444,6 @@ impl Balancer {
             Some(_) => Rejection::Full,
             None => rejection,
         })
-    }
-
-    fn dispatched(self: &Arc<Self>, taken: Taken) -> Arrival {
-        let Some(member) = self.members.get(taken.index) else {
-            return self.rejected(Rejection::Unavailable);
-        };
-        Arrival::Dispatched(Slot::new(self, &member.state, taken))
     }
 
     fn rejected(&self, rejection: Rejection) -> Arrival {

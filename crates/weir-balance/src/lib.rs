@@ -6,6 +6,7 @@
 
 mod audit;
 mod balancer;
+mod budget;
 mod choose;
 mod cycle;
 mod figures;
@@ -25,6 +26,7 @@ pub use audit::Waiting;
 #[doc(hidden)]
 pub use balancer::Fault;
 pub use balancer::{Arrival, Balancer, Member, QueueSettings, Rejection, Request, Settings, Tried};
+pub use budget::{Permit, RetryBudget};
 pub use figures::Counters;
 pub use kind::{PolicyKind, UnknownPolicy};
 pub use passive::{AfterFailure, PassiveSettings};

@@ -337,7 +337,9 @@ fn without_settings_nothing_is_ever_stalled() {
 fn who_waits_gets_the_stalled_endpoint_when_it_answers_and_not_before() {
     let queue = Some(QueueSettings { max: 10, max_per_endpoint: None });
     let mut members = members(2);
-    members.iter_mut().for_each(|member| member.max_conn = Some(4));
+    for member in &mut members {
+        member.max_conn = Some(4);
+    }
     let pool = Balancer::new(Settings { queue, ..settings(PolicyKind::RoundRobin) }, members);
     let mut now_us = warmed(&pool);
     // Two are stuck at one endpoint while the other answers.
@@ -404,7 +406,9 @@ impl Crowd {
     fn new() -> Self {
         let queue = Some(QueueSettings { max: 40, max_per_endpoint: None });
         let mut members = members(3);
-        members.iter_mut().for_each(|member| member.max_conn = Some(4));
+        for member in &mut members {
+            member.max_conn = Some(4);
+        }
         let pool = Balancer::new(Settings { queue, ..settings(PolicyKind::RoundRobin) }, members);
         let now_us = warmed(&pool);
         Self { pool, now_us, running: Vec::new(), waiting: Vec::new() }

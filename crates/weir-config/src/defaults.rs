@@ -5,9 +5,10 @@ use std::time::Duration;
 use weir_balance::PolicyKind;
 
 use crate::model::{
-    Check, ClientTimeouts, Config, Endpoint, EndpointAddress, EndpointCheck, Forwarded, HttpProbe,
-    Keepalive, MessageLimits, Passive, PassiveCause, Pool, Probe, Redispatch, RequestId, Rule,
-    Stall, Statuses, TcpProbe, TlsClient, TlsProtocol, TlsVersion, UpstreamTimeouts, Workers,
+    Budget, Check, ClientTimeouts, Config, Endpoint, EndpointAddress, EndpointCheck, Forwarded,
+    HttpProbe, Keepalive, MessageLimits, Order, Passive, PassiveCause, Pool, Probe, RequestId,
+    Retry, RetryOn, Rule, Stall, Statuses, TcpProbe, TlsClient, TlsProtocol, TlsVersion,
+    UpstreamTimeouts, Workers,
 };
 
 /// How long a graceful stop waits.
@@ -26,6 +27,8 @@ pub const SYSLOG_FACILITY: u8 = 16;
 pub const RESPOND_TYPE: &str = "text/plain; charset=utf-8";
 /// Status of `redirect https`.
 pub const REDIRECT_STATUS: u16 = 301;
+/// Paths that a sticky cookie is sent for.
+pub const STICKY_PATH: &str = "/";
 /// File looked for in a directory.
 pub const INDEX: &str = "index.html";
 /// How long a probe may take when the file does not say; half the interval where that is shorter.
@@ -136,9 +139,16 @@ impl Default for Stall {
     }
 }
 
-impl Default for Redispatch {
+impl Default for Retry {
     fn default() -> Self {
-        Self { attempts: 2 }
+        Self {
+            attempts: 2,
+            on: vec![RetryOn::Connect],
+            budget: Budget::Auto,
+            backoff: None,
+            within: None,
+            non_idempotent: false,
+        }
     }
 }
 
@@ -188,9 +198,10 @@ impl Pool {
             check: None,
             passive: Passive::default(),
             stall: Stall::default(),
-            redispatch: Redispatch::default(),
+            retry: Retry::default(),
             timeouts: UpstreamTimeouts::default(),
             tls: None,
+            sticky: None,
             buffer_request: None,
         }
     }
@@ -205,6 +216,7 @@ impl Endpoint {
             weight: WEIGHT,
             max_conn: None,
             backup: false,
+            order: Order::Ready,
             check: EndpointCheck::Own,
         }
     }
@@ -217,6 +229,10 @@ pub(crate) fn policy() -> PolicyKind {
 
 pub(crate) fn weight() -> u32 {
     WEIGHT
+}
+
+pub(crate) fn sticky_path() -> String {
+    STICKY_PATH.to_owned()
 }
 
 pub(crate) fn always() -> Rule {

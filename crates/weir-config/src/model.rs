@@ -15,9 +15,14 @@ use crate::pattern::{HostPattern, PathPattern, TextPattern};
 use crate::units::{duration, percent, size};
 use crate::words;
 
+pub mod sticky;
+
+pub use sticky::{SameSite, Secret, Secure, Sticky};
 pub mod check;
+pub mod retry;
 
 pub use check::{Check, EndpointCheck, HeaderExpectation, HttpProbe, Probe, Statuses, TcpProbe};
+pub use retry::{Budget, MOST_RETRIES, Retry, RetryOn};
 
 /// One checked configuration and its number, immutable once published.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -133,15 +138,18 @@ pub struct Pool {
     /// When an endpoint that does not answer gets nothing more.
     #[serde(default)]
     pub stall: Stall,
-    /// What happens when an attempt cannot connect.
+    /// Further attempts after one that failed.
     #[serde(default)]
-    pub redispatch: Redispatch,
+    pub retry: Retry,
     /// Waits on the upstream side.
     #[serde(default)]
     pub timeouts: UpstreamTimeouts,
     /// TLS to the endpoints; `None` is plain.
     #[serde(default)]
     pub tls: Option<TlsClient>,
+    /// The cookie that keeps a client at its endpoint; `None`: nothing does.
+    #[serde(default)]
+    pub sticky: Option<Sticky>,
     /// Read a request's whole body before an endpoint is picked, up to this many bytes; larger ones get 413.
     #[serde(default, with = "size::option")]
     pub buffer_request: Option<u64>,
@@ -164,9 +172,25 @@ pub struct Endpoint {
     /// Used only when no other endpoint can be.
     #[serde(default)]
     pub backup: bool,
+    /// What the operator lets it take.
+    #[serde(default)]
+    pub order: Order,
     /// Whether and where it is probed.
     #[serde(default)]
     pub check: EndpointCheck,
+}
+
+/// What an endpoint may take, whatever its health.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Order {
+    /// What comes.
+    #[default]
+    Ready,
+    /// Only what is bound to it by affinity.
+    Draining,
+    /// Nothing.
+    Maintenance,
 }
 
 /// Where an endpoint is.
@@ -239,14 +263,6 @@ pub struct Stall {
     /// And at least this long.
     #[serde(with = "duration")]
     pub floor: Duration,
-}
-
-/// Another endpoint after a failed connect.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Redispatch {
-    /// Further attempts after the first, each at an endpoint not yet tried.
-    pub attempts: u32,
 }
 
 /// Waits on the upstream side.

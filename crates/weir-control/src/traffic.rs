@@ -50,7 +50,7 @@ fn words(cause: PassiveCause) -> &'static str {
     }
 }
 
-/// Tells those who wait in the queue, and the operator, that an ejection is over.
+/// Tells the operator that an ejection is over. Those who wait in the queue hear it from the worker that caused it.
 async fn wait_for_return(
     place: (usize, usize),
     until_us: u64,
@@ -61,7 +61,6 @@ async fn wait_for_return(
     let (pool, endpoint) = place;
     let now_us = shared.balance_clock(Instant::now());
     let Some(balancer) = shared.pools.get(pool).map(|pool| &pool.balancer) else { return };
-    balancer.tick(now_us);
     let ejected = balancer.endpoint(endpoint).is_some_and(|state| state.is_ejected(now_us));
     if log.state(place) == HealthState::Ejected && !ejected {
         let reason = "its time out is over".to_owned();

@@ -10,15 +10,18 @@ use arc_swap::ArcSwapOption;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
 use weir_balance::{
-    Availability, Balancer, EndpointState, Member, PassiveSettings, Settings, StallSettings,
+    Availability, Balancer, EndpointState, Member, Order, PassiveSettings, Settings, StallSettings,
 };
 use weir_config::Config;
 use weir_config::model::{self, EndpointAddress};
 use weir_files::Root;
 use weir_stats::{Line, LogSink};
 
+use crate::affinity::Affinity;
+use crate::edits::uses_captures;
 use crate::net::PeerAddress;
 use crate::notice::{Notice, Notices};
+use crate::retry::RetryPolicy;
 use crate::route::Router;
 use crate::shared::{AccessLog, Listener, Shared};
 use crate::tls::{
@@ -115,17 +118,42 @@ impl Compiler<'_> {
         let tls = pool.tls.as_ref().map(|tls| self.client_tls(tls)).transpose()?;
         let endpoints =
             pool.endpoints.iter().map(|endpoint| upstream_endpoint(endpoint, pool.tls.as_ref()));
+        let balancer = Balancer::new(settings, members);
+        for (index, endpoint) in pool.endpoints.iter().enumerate() {
+            balancer.set_order(index, order(endpoint.order), 0);
+        }
+        let affinity =
+            pool.sticky.as_ref().map(|sticky| self.affinity(pool, sticky)).transpose()?;
         Ok(Arc::new(UpstreamPool {
             name: pool.name.as_str().into(),
-            balancer: Balancer::new(settings, members),
+            balancer,
             endpoints: endpoints.collect::<Result<Vec<_>, _>>()?,
             keepalive: pool.keepalive.clone(),
             timeouts: pool.timeouts.clone(),
             passive_on: pool.passive.on.as_slice().into(),
-            redispatch: pool.redispatch.attempts,
+            retry: RetryPolicy::new(&pool.retry),
             tls,
+            affinity,
             buffer_request: pool.buffer_request,
         }))
+    }
+
+    fn affinity(&self, pool: &model::Pool, sticky: &model::Sticky) -> Result<Affinity, String> {
+        let secret = match &sticky.secret {
+            None => None,
+            Some(model::Secret::Text(text)) => Some(text.clone().into_bytes()),
+            Some(model::Secret::File(path)) => Some(self.secret(path)?),
+        };
+        let names: Vec<&str> =
+            pool.endpoints.iter().map(|endpoint| endpoint.name.as_str()).collect();
+        Ok(Affinity::new(sticky, (&pool.name, &names), secret.as_deref()))
+    }
+
+    fn secret(&self, path: &Path) -> Result<Vec<u8>, String> {
+        let PemFile { label, bytes } = self.pem(path)?;
+        let secret = bytes.trim_ascii_end();
+        model::Secret::check(secret).map_err(|error| format!("{label}: {error}"))?;
+        Ok(secret.to_vec())
     }
 
     fn client_tls(&mut self, tls: &model::TlsClient) -> Result<ClientTls, String> {
@@ -188,6 +216,13 @@ impl Compiler<'_> {
             logs_local_address: shows(|format| {
                 matches!(format, model::LogFormat::Text(_) | model::LogFormat::Json)
             }),
+            logs_captures: shows(|format| match format {
+                model::LogFormat::Text(template) => uses_captures(template),
+                model::LogFormat::Json => true,
+                model::LogFormat::Combined | model::LogFormat::Main | model::LogFormat::Haproxy => {
+                    false
+                }
+            }),
             logs,
             connections: listener.max_connections.map(|cap| Arc::new(Semaphore::new(cap))),
             open: AtomicUsize::new(0),
@@ -227,6 +262,14 @@ fn member(endpoint: &model::Endpoint) -> Member {
         max_conn: endpoint.max_conn,
         tier: u8::from(endpoint.backup),
         state: Arc::new(EndpointState::new(availability)),
+    }
+}
+
+fn order(order: model::Order) -> Order {
+    match order {
+        model::Order::Ready => Order::Ready,
+        model::Order::Draining => Order::Draining,
+        model::Order::Maintenance => Order::Maintenance,
     }
 }
 

@@ -7,10 +7,11 @@ use std::net::IpAddr;
 use std::task::{Context, Poll};
 use std::time::SystemTime;
 
+use smallvec::SmallVec;
 use tokio::io::AsyncRead;
 use tokio::time::Instant;
 use weir_balance::Slot;
-use weir_stats::{Cause, Micros, Times};
+use weir_stats::{Cause, Micros, Setback, Times};
 use weir_wire::{HeadLimits, Method, RequestHead, ResponseHead, Version};
 
 use crate::alarm::{Elapsed, before};
@@ -160,9 +161,13 @@ pub(crate) struct Facts {
     pub(crate) request_id: RequestId,
     /// Index of the pool.
     pub(crate) pool: Option<usize>,
+    /// The endpoint that the client's sticky cookie means.
+    pub(crate) bound: Option<usize>,
     pub(crate) slot: Option<Slot>,
     pub(crate) endpoint: Option<usize>,
     pub(crate) attempts: u32,
+    /// Attempts given up for another: the endpoint, and why.
+    pub(crate) failed: SmallVec<[(usize, Setback); 2]>,
     pub(crate) reused: bool,
     /// Bytes of `Workspace::input` behind the head that belong to this request's body.
     pub(crate) body_in_input: usize,
@@ -185,9 +190,11 @@ impl Facts {
             trust: PeerTrust::Untrusted,
             request_id: RequestId::default(),
             pool: None,
+            bound: None,
             slot: None,
             endpoint: None,
             attempts: 0,
+            failed: SmallVec::new(),
             reused: false,
             body_in_input: 0,
             bytes_received: 0,

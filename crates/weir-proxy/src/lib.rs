@@ -6,6 +6,7 @@
 )]
 
 mod accept;
+pub mod affinity;
 mod alarm;
 mod attempt;
 pub mod bind;
@@ -16,6 +17,7 @@ pub mod compile;
 mod condition;
 mod connection;
 mod conversation;
+mod cookie;
 pub mod edits;
 mod exchange;
 mod files;
@@ -35,14 +37,17 @@ mod record;
 pub mod reply;
 pub mod request_id;
 mod response;
+mod retry;
 pub mod route;
 #[cfg(test)]
 mod sample;
+mod search;
 pub mod shared;
 pub mod start;
 pub mod tls;
 mod transport;
 mod tunnel;
+mod upload;
 pub mod upstream;
 pub mod worker;
 

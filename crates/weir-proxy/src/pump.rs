@@ -249,6 +249,11 @@ impl Pump {
         self.has_data() || matches!(self.decoder, Decoder::Done | Decoder::Length(_))
     }
 
+    /// Whether a buffer is there, or is yet to be taken, that a read has room in.
+    pub(crate) fn has_room(&self) -> bool {
+        self.raw.len() < self.raw.capacity() || self.raw.capacity() == 0
+    }
+
     /// Moves what was decoded to `body` instead of sending it.
     pub(crate) fn take_decoded(&mut self, body: &mut Vec<u8>) {
         body.extend_from_slice(self.raw.get(self.direct.clone()).unwrap_or_default());

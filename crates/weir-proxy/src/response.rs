@@ -7,6 +7,7 @@ use tokio::time::Instant;
 use weir_stats::{Cause, Micros};
 use weir_wire::{Framing, Method, Version};
 
+use crate::affinity::{ResponseCookie, came_over_tls};
 use crate::connection::{Connection, Scope};
 use crate::conversation::{ClientSide, Conversation, poll_client_left};
 use crate::exchange::{Ended, Facts, Next, Workspace};
@@ -15,6 +16,7 @@ use crate::net::Net;
 use crate::pump::{Encoder, Pump, PumpFailure, Waiting};
 use crate::record;
 use crate::route::CompiledRoute;
+use crate::transport::Transport;
 use crate::tunnel;
 use crate::upstream::UpstreamPool;
 
@@ -124,12 +126,14 @@ fn write_head<N: Net>(
     out.clear();
     let respond = scope.listener.request_id.respond;
     let date = scope.worker.date(facts.head_end);
+    let cookie = response_cookie(scope, connection, work, facts);
     record::with_entry(scope, connection, work, (facts, Some(route)), |entry| {
         let head = DownstreamHead {
             head: &work.response,
             bytes: raw,
             entry,
             edits: &route.response_edits,
+            cookie,
             request_id_header: if respond {
                 scope.listener.request_id.header.as_deref()
             } else {
@@ -142,6 +146,21 @@ fn write_head<N: Net>(
         forward::write_response_head(&head, &mut out);
     });
     work.response_out = out;
+}
+
+/// What there is to say of the pool's sticky cookie, if it has one.
+fn response_cookie<'a, N: Net>(
+    scope: Scope<'a, N>,
+    connection: &Connection<N>,
+    work: &Workspace,
+    facts: &Facts,
+) -> Option<ResponseCookie<'a>> {
+    let pool = scope.worker.shared.pools.get(facts.pool?)?;
+    let over_tls = || {
+        matches!(connection.client, Transport::Server(_))
+            || came_over_tls(facts.trust, &work.request, work.input.bytes())
+    };
+    Some(pool.affinity.as_ref()?.response((facts.bound, facts.endpoint), over_tls))
 }
 
 fn connection_line(work: &Workspace, keep_alive: bool) -> ConnectionLine {

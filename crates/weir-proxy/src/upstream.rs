@@ -1,6 +1,7 @@
 //! A pool as the data plane sees it: the balancer, where its endpoints are, and how to connect to one. It picks nothing
 //! itself (`weir-balance` does) and resolves no name (the control plane sets addresses).
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -11,7 +12,9 @@ use tokio_rustls::TlsConnector;
 use weir_balance::Balancer;
 use weir_config::model;
 
+use crate::affinity::Affinity;
 use crate::net::{Net, PeerAddress};
+use crate::retry::RetryPolicy;
 use crate::tls::ClientTls;
 use crate::transport::Transport;
 
@@ -29,10 +32,12 @@ pub struct UpstreamPool {
     pub timeouts: model::UpstreamTimeouts,
     /// What counts as a failure of an endpoint.
     pub passive_on: Box<[model::PassiveCause]>,
-    /// Further attempts after a failed connect.
-    pub redispatch: u32,
+    /// When an attempt that failed is followed by another.
+    pub retry: RetryPolicy,
     /// TLS to endpoints; each worker makes its own configuration of it.
     pub tls: Option<ClientTls>,
+    /// The cookie that keeps clients at their endpoints, if any does.
+    pub affinity: Option<Affinity>,
     /// Buffer whole request bodies up to this many bytes before picking.
     pub buffer_request: Option<u64>,
 }
@@ -58,7 +63,9 @@ pub struct UpstreamEndpoint {
 /// Why no connection came about.
 #[derive(Debug)]
 pub(crate) enum ConnectFailure {
-    /// Refused, unreachable, reset.
+    /// Refused.
+    Refused,
+    /// Unreachable, reset.
     Socket,
     /// The TLS handshake failed.
     Tls,
@@ -74,7 +81,10 @@ impl UpstreamPool {
     ) -> Result<Transport<N::Stream>, ConnectFailure> {
         let endpoint = self.endpoints.get(index).ok_or(ConnectFailure::Socket)?;
         let address = endpoint.address.load_full().ok_or(ConnectFailure::Socket)?;
-        let stream = net.connect(&address).await.map_err(|_| ConnectFailure::Socket)?;
+        let stream = net.connect(&address).await.map_err(|error| match error.kind() {
+            io::ErrorKind::ConnectionRefused => ConnectFailure::Refused,
+            _ => ConnectFailure::Socket,
+        })?;
         endpoint.opened.fetch_add(1, Ordering::Relaxed);
         let (Some(config), Some(name)) = (tls, &endpoint.server_name) else {
             return Ok(Transport::Plain(stream));

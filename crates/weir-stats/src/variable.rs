@@ -47,6 +47,7 @@ pub(crate) enum Plain {
     Endpoint,
     Cause,
     Attempts,
+    FailedAttempts,
     QueuePosition,
     Worker,
     Handshake,
@@ -130,6 +131,11 @@ const PLAIN: &[(&str, Plain, &str)] = &[
     ("endpoint", Plain::Endpoint, "name of the endpoint"),
     ("cause", Plain::Cause, "why the exchange ended, one word"),
     ("attempts", Plain::Attempts, "attempts made at endpoints"),
+    (
+        "failed_attempts",
+        Plain::FailedAttempts,
+        "attempts given up for another, as `app1=connect_failed,app2=503`; `-` when there were none",
+    ),
     (
         "queue_position",
         Plain::QueuePosition,

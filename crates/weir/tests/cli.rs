@@ -294,6 +294,13 @@ fn what_the_configuration_names_and_is_not_there_is_one_sentence_and_exit_code_1
         "log a {{ to {missing}/access.log; }} listen 127.0.0.1:0 {{ log a; route -> respond 204; }}"
     );
     check(&log, &[missing, "access.log"]);
+    let sticky = |secret| {
+        format!(
+            "pool app {{ server 127.0.0.1:1; sticky cookie SRV insert secret_file={secret}; }} listen 127.0.0.1:0 -> app;"
+        )
+    };
+    check(&sticky(missing), &[missing]);
+    check(&sticky(garbage), &[garbage, "14 bytes", "openssl rand"]);
 }
 
 #[test]

@@ -4,12 +4,12 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use super::{probe, values};
+use super::{probe, sticky, values};
 use crate::defaults;
 use crate::model::{
-    AccessLog, Action, Config, Endpoint, EndpointAddress, EndpointCheck, ErrorPage, Files,
-    HeaderEdit, ListenAddress, Listener, LogTarget, Pool, Redirect, Respond, Route, Rule,
-    TlsProtocol, Workers,
+    AccessLog, Action, Budget, Config, Endpoint, EndpointAddress, EndpointCheck, ErrorPage, Files,
+    HeaderEdit, ListenAddress, Listener, LogTarget, MOST_RETRIES, Pool, Redirect, Respond, Retry,
+    Route, Rule, TlsProtocol, Workers,
 };
 
 /// Rules within rules; JSON readers stop at 128 levels, of which each takes two.
@@ -132,12 +132,7 @@ impl<'a> Validator<'a> {
         let factor = u64::from(pool.stall.factor);
         self.range(format!("{path}.stall.factor"), factor, 0, super::pool::MAX_STALL_FACTOR);
         self.waits(&format!("{path}.stall"), &[("floor", pool.stall.floor)]);
-        self.range(
-            format!("{path}.redispatch.attempts"),
-            u64::from(pool.redispatch.attempts),
-            0,
-            100,
-        );
+        self.retry(&format!("{path}.retry"), &pool.retry);
         let waits = &pool.timeouts;
         self.waits(
             &format!("{path}.timeouts"),
@@ -149,12 +144,34 @@ impl<'a> Validator<'a> {
                 ("tunnel", waits.tunnel),
             ],
         );
+        for objection in pool.sticky.iter().flat_map(sticky::objections) {
+            self.problem(format!("{path}.sticky{}", objection.path), objection.message);
+        }
         if let Some(tls) = &pool.tls {
             self.protocol(&format!("{path}.tls.protocol"), &tls.protocol);
             if let Some(name) = &tls.server_name {
                 self.held(format!("{path}.tls.server_name"), values::server_name(name));
             }
         }
+    }
+
+    fn retry(&mut self, path: &str, retry: &Retry) {
+        let attempts = u64::from(retry.attempts);
+        self.range(format!("{path}.attempts"), attempts, 0, u64::from(MOST_RETRIES));
+        for (index, on) in retry.on.iter().enumerate() {
+            if retry.on.iter().take(index).any(|earlier| earlier == on) {
+                self.problem(format!("{path}.on[{index}]"), format!("`{on}` is there twice"));
+            }
+        }
+        if retry.on.is_empty() && retry.attempts > 0 {
+            self.problem(format!("{path}.on"), "nothing is retried: write `\"attempts\": 0`");
+        }
+        if let Budget::Percent(percent) = retry.budget {
+            self.range(format!("{path}.budget"), u64::from(percent), 0, 100);
+        }
+        let waits = [("backoff", retry.backoff), ("within", retry.within)];
+        let waits = waits.iter().filter_map(|(name, wait)| Some((*name, (*wait)?)));
+        self.waits(path, &waits.collect::<Vec<_>>());
     }
 
     fn endpoint(&mut self, path: &str, endpoint: &Endpoint) {

@@ -10,8 +10,7 @@ use crate::defaults;
 use crate::diagnostic::Diagnostic;
 use crate::directives::LATER_POLICIES;
 use crate::model::{
-    Certificate, Endpoint, Keepalive, Passive, PassiveCause, Pool, Redispatch, Stall, TlsClient,
-    TlsProtocol,
+    Certificate, Endpoint, Keepalive, Passive, PassiveCause, Pool, Stall, TlsClient, TlsProtocol,
 };
 use crate::source::Span;
 use crate::table::Context;
@@ -41,7 +40,9 @@ impl<'a> Checker<'a> {
                 _ => self.pool_line(line, &mut pool),
             }
         }
+        self.orders_fit(name.span(), &lines, &pool);
         self.check_fits(&lines, &pool);
+        self.retry_fits(&lines, &pool);
         let written = arguments.block().iter().any(|line| line.name.text == "server");
         if arguments.directive.block.is_some() && !written {
             let error = Diagnostic::error(
@@ -62,13 +63,11 @@ impl<'a> Checker<'a> {
             ("check", Some(kind)) => pool.check = self.check(line, kind),
             ("passive", off) => self.passive(line, off, &mut pool.passive),
             ("stall", off) => self.stall(line, off, &mut pool.stall),
-            ("redispatch", Some(value)) => {
-                let attempts = self.value(value, |text| values::whole(text, 0, 100));
-                pool.redispatch = Redispatch { attempts: attempts.unwrap_or_default() as u32 };
-            }
+            ("retry", count) => self.retry(line, count, &mut pool.retry),
             ("buffer_request", Some(value)) => {
                 pool.buffer_request = self.value(value, size_or_off).flatten();
             }
+            ("sticky", _) => pool.sticky = self.sticky(line),
             ("tls", _) => pool.tls = Some(self.client_tls(line)),
             _ => {}
         }
@@ -109,6 +108,7 @@ impl<'a> Checker<'a> {
             values::whole(text, 1, u64::from(defaults::MAX_WEIGHT))
         });
         let max_conn = line.option("max_conn").and_then(|value| self.count(value, 1));
+        let order = self.order(line);
         let check = self.setting(line, "check", values::endpoint_check).unwrap_or_default();
         if let Some(address) = address {
             pool.endpoints.push(Endpoint {
@@ -117,6 +117,7 @@ impl<'a> Checker<'a> {
                 weight: weight.map_or(defaults::WEIGHT, |weight| weight as u32),
                 max_conn,
                 backup: line.flag("backup"),
+                order,
                 check,
             });
         }

@@ -5,6 +5,7 @@
 mod accepting;
 mod access_log;
 mod accounting;
+mod affinity;
 mod balancing;
 mod framing;
 mod headers;
@@ -15,6 +16,7 @@ mod origin;
 mod origin_faults;
 mod peer;
 mod redispatch;
+mod retries;
 mod reuse;
 mod routing;
 mod smuggling;

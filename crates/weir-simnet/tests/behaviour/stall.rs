@@ -36,22 +36,23 @@ impl Frozen {
         let own = self.clone();
         spawn_local(async move {
             loop {
-                let mut connection = origin.accept().await;
-                let own = own.clone();
-                spawn_local(async move {
-                    while connection.next_message().await.is_some() {
-                        own.served.set(own.served.get() + 1);
-                        sleep(service(own.served.get())).await;
-                        if let Some(until) = own.until.get() {
-                            sleep_until(until).await;
-                        }
-                        if connection.try_send(OK.as_bytes()).await.is_err() {
-                            return;
-                        }
-                    }
-                });
+                let connection = origin.accept().await;
+                spawn_local(own.clone().answer(connection, service));
             }
         });
+    }
+
+    async fn answer(self, mut connection: Peer, service: fn(usize) -> Duration) {
+        while connection.next_message().await.is_some() {
+            self.served.set(self.served.get() + 1);
+            sleep(service(self.served.get())).await;
+            if let Some(until) = self.until.get() {
+                sleep_until(until).await;
+            }
+            if connection.try_send(OK.as_bytes()).await.is_err() {
+                return;
+            }
+        }
     }
 }
 
