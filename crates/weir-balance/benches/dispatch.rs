@@ -19,6 +19,7 @@ const WAITING: usize = 1_000;
 fn pool(policy: PolicyKind, limits: &[Option<u32>], queue: u32) -> Arc<Balancer> {
     let queue = (queue > 0).then_some(QueueSettings { max: queue, max_per_endpoint: None });
     let member = |limit: &Option<u32>| Member {
+        identity: 0,
         weight: 1,
         max_conn: *limit,
         tier: 0,
@@ -67,7 +68,13 @@ fn watched_for_stalls(criterion: &mut Criterion) {
     let watch = StallSettings { factor: 3, floor_us: 20_000 };
     for (name, stall) in [("not watched for stalls", None), ("watched for stalls", Some(watch))] {
         for policy in [PolicyKind::RoundRobin, PolicyKind::LeastConn] {
-            let member = |_| Member { weight: 1, max_conn: None, tier: 0, state: Arc::default() };
+            let member = |_| Member {
+                identity: 0,
+                weight: 1,
+                max_conn: None,
+                tier: 0,
+                state: Arc::default(),
+            };
             let settings = Settings { stall, ..Settings::new(policy) };
             let pool = Balancer::new(settings, (0..3).map(member).collect());
             let mut now_us = 0;

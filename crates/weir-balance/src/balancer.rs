@@ -12,11 +12,17 @@ use crate::passive::{AfterFailure, PassiveSettings, Window};
 use crate::regret::Regret;
 use crate::slot::Taken;
 use crate::sync::{AtomicBool, AtomicU32, Mutex, Ordering};
-use crate::{Availability, EndpointState, Health, Order, PolicyKind, Slot, StallSettings, Ticket};
+use crate::{
+    Availability, EndpointState, FairSettings, Health, Order, PolicyKind, Slot, StallSettings,
+    Ticket, WeightMode,
+};
 
 /// An endpoint as the configuration gives it, with its live state.
 #[derive(Clone, Debug)]
 pub struct Member {
+    /// Who it is to policies that hash: the hash of its name ([`crate::hash_key`]), so that neither its place in the file nor
+    /// its address counts.
+    pub identity: u64,
     /// Its share, from 1.
     pub weight: u32,
     /// Most exchanges in flight at once, over all workers. 0 takes none.
@@ -99,6 +105,16 @@ impl Tried {
     pub fn contains(&self, index: usize) -> bool {
         self.0.contains(&index)
     }
+
+    /// Whether nothing was tried.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The latest.
+    pub(crate) fn last(&self) -> Option<usize> {
+        self.0.last().copied()
+    }
 }
 
 /// What one exchange asks with.
@@ -163,6 +179,8 @@ pub struct Balancer {
     pub(crate) stalled: AtomicU32,
     /// Whether a stall was found that nobody was told of.
     pub(crate) stall_news: AtomicBool,
+    /// Whether one was found after which those who wait may stand in the wrong line.
+    pub(crate) stall_unsettled: AtomicBool,
     windows: Box<[Window]>,
     passive: PassiveSettings,
     panic_percent: u8,
@@ -178,15 +196,16 @@ impl Balancer {
     /// A pool; endpoints are known by their position in `members` from then on. Their limits hold from now on for
     /// everybody who has the same states.
     pub fn new(settings: Settings, members: Vec<Member>) -> Arc<Self> {
+        let limit = |member: &Member| limit_of(settings.policy, member.weight, member.max_conn);
         for member in &members {
-            member.state.set_max_conn(member.max_conn);
+            member.state.set_max_conn(limit(member));
         }
-        let limited = members.iter().any(|member| member.max_conn.is_some());
+        let limited = members.iter().any(|member| limit(member).is_some());
         let errors = settings.passive.errors;
         let stalled = members.iter().filter(|member| member.state.is_stalled()).count() as u32;
         let pool = Self {
             policy: settings.policy,
-            tiers: Tier::all(&members),
+            tiers: Tier::all(&members, settings.policy),
             queue: settings.queue,
             fault: settings.fault,
             regret: Regret::new(),
@@ -194,6 +213,7 @@ impl Balancer {
             stall: settings.stall,
             stalled: AtomicU32::new(stalled),
             stall_news: AtomicBool::new(false),
+            stall_unsettled: AtomicBool::new(false),
             windows: members.iter().map(|_| Window::new(errors)).collect(),
             passive: settings.passive,
             panic_percent: settings.panic_percent,
@@ -267,6 +287,7 @@ impl Balancer {
     /// An exchange wants an endpoint. It is dispatched by the policy if one may be had and nobody waits who might
     /// have had that one; it waits if there is a queue with room; else it is turned away.
     pub fn arrive(self: &Arc<Self>, request: &Request<'_>) -> Arrival {
+        self.note_arrival(request.tried);
         if !self.is_gated() {
             match self.arrive_freely(request) {
                 Ok(taken) => return Arrival::Dispatched(Slot::new(self, taken)),
@@ -276,7 +297,12 @@ impl Balancer {
             }
         }
         let Some(queue) = self.queue else { return self.rejected(Rejection::Full) };
-        let answer = self.floor_at(request.now_us).arrive(request, queue);
+        let answer = {
+            let mut floor = self.floor_at(request.now_us);
+            let answer = floor.arrive(request, queue);
+            floor.settle_stalls();
+            answer
+        };
         match answer {
             Answer::Dispatched(taken) => Arrival::Dispatched(Slot::new(self, taken)),
             Answer::Queued { id, seq, position } => {
@@ -310,7 +336,7 @@ impl Balancer {
             // Before the limit: whoever leaves and finds the limit set has to see that somebody may wait.
             self.gated.store(true, Ordering::SeqCst);
         }
-        member.state.set_max_conn(max_conn);
+        member.state.set_max_conn(limit_of(self.policy, member.weight, max_conn));
         floor.note_ceiling(index);
         floor.settle();
     }
@@ -351,6 +377,13 @@ impl Balancer {
         }
     }
 
+    /// Failed connects at an endpoint within the window, and how many eject.
+    pub(crate) fn recent_failures(&self, index: usize, now_us: u64) -> (u32, u32) {
+        let window = self.windows.get(index);
+        let recent = window.map_or(0, |window| window.recent(now_us, self.passive.window_us));
+        (recent, self.passive.errors)
+    }
+
     /// Something that was to last until now may have ended: an ejection.
     pub fn tick(&self, now_us: u64) {
         drop(self.floor_at(now_us));
@@ -384,7 +417,9 @@ impl Balancer {
     pub(crate) fn release(&self, taken: Taken) {
         let Some(member) = self.members.get(taken.index) else { return };
         if self.is_gated() {
-            self.floor().release(&member.state, taken);
+            let mut floor = self.floor();
+            floor.release(&member.state, taken);
+            floor.settle_stalls();
             return;
         }
         member.state.leave();
@@ -467,5 +502,15 @@ impl Balancer {
         let until_us = now_us.saturating_add(self.passive.eject_us);
         member.state.eject(until_us);
         AfterFailure::Ejected { until_us }
+    }
+}
+
+/// The limit that holds for an endpoint: with `fair` in the weight mode `peak` its weight is one too.
+fn limit_of(policy: PolicyKind, weight: u32, max_conn: Option<u32>) -> Option<u32> {
+    match policy {
+        PolicyKind::Fair(FairSettings { weight_mode: WeightMode::Peak, .. }) => {
+            Some(max_conn.map_or(weight, |limit| limit.min(weight)))
+        }
+        _ => max_conn,
     }
 }

@@ -175,6 +175,7 @@ impl Balancer {
         }
         if state.begin_stall(query.now_us) {
             self.stall_news.store(true, Ordering::Release);
+            self.stall_unsettled.store(true, Ordering::Release);
         } else {
             // Another worker found it in the same moment.
             self.stalled.fetch_sub(1, Ordering::AcqRel);

@@ -8,8 +8,8 @@ use std::task::{Context, Poll, Waker};
 
 use proptest::prelude::*;
 use weir_balance::{
-    Arrival, Availability, Balancer, EndpointState, Member, PolicyKind, QueueSettings, Rejection,
-    Request, Settings, Slot, StallSettings, Tried,
+    Arrival, Availability, Balancer, EndpointState, HashSettings, Member, PolicyKind,
+    QueueSettings, Rejection, Request, Settings, Slot, StallSettings, Tried, hash_key,
 };
 
 const STALL: StallSettings = StallSettings { factor: 3, floor_us: 20_000 };
@@ -20,7 +20,8 @@ fn settings(policy: PolicyKind) -> Settings {
 }
 
 fn members(endpoints: usize) -> Vec<Member> {
-    let member = |_| Member {
+    let member = |index: usize| Member {
+        identity: hash_key(&index.to_le_bytes()),
         weight: 1,
         max_conn: None,
         tier: 0,
@@ -369,6 +370,47 @@ fn who_waits_gets_the_stalled_endpoint_when_it_answers_and_not_before() {
     assert_eq!(pool.audit(now_us), 0);
 }
 
+#[test]
+fn whose_key_leads_to_an_endpoint_that_stalls_goes_elsewhere_also_from_its_line() {
+    let queue = Some(QueueSettings { max: 10, max_per_endpoint: None });
+    let mut members = members(2);
+    for member in &mut members {
+        member.max_conn = Some(2);
+    }
+    let policy = PolicyKind::Hash(HashSettings::default());
+    let pool = Balancer::new(Settings { queue, ..settings(policy) }, members);
+    let tried = Tried::new();
+    let ask = |now_us, key| pool.arrive(&Request { key, ..Request::new(now_us, 0, &tried) });
+    let mut exchange = |now_us, key| match ask(now_us, key) {
+        Arrival::Dispatched(mut slot) => {
+            slot.sent(now_us);
+            slot
+        }
+        other => panic!("{other:?}"),
+    };
+    let key_of = |index: usize, exchange: &mut dyn FnMut(u64, u64) -> Slot| {
+        (0..1000)
+            .map(|number: u64| hash_key(&number.to_le_bytes()))
+            .find(|key| exchange(0, *key).index() == index)
+    };
+    let keys = [0, 1].map(|index| key_of(index, &mut exchange).unwrap());
+    for number in 0..40 {
+        exchange(number * 1000, keys[number as usize % 2]).answered(number * 1000 + 500);
+    }
+    let stuck: Vec<Slot> = (0..2).map(|_| exchange(100_000, keys[1])).collect();
+    let Arrival::Queued(mut ticket) = ask(101_000, keys[1]) else { panic!("it is full") };
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(std::pin::Pin::new(&mut ticket).poll(&mut context).is_pending());
+    // The other answers, and somebody whose key leads to the stalled one comes by: both go to the other.
+    exchange(110_000, keys[0]).answered(110_500);
+    assert_eq!(exchange(130_000, keys[1]).index(), 0);
+    let Poll::Ready(Ok(slot)) = std::pin::Pin::new(&mut ticket).poll(&mut context) else {
+        panic!("whoever waits was forgotten")
+    };
+    assert_eq!(slot.index(), 0);
+    assert_eq!(stuck.iter().filter(|slot| slot.index() == 1).count(), 2);
+}
+
 /// Something that happens to a pool of three with limits and a queue.
 #[derive(Clone, Debug)]
 enum Step {
@@ -403,13 +445,13 @@ struct Crowd {
 }
 
 impl Crowd {
-    fn new() -> Self {
+    fn new(policy: PolicyKind) -> Self {
         let queue = Some(QueueSettings { max: 40, max_per_endpoint: None });
         let mut members = members(3);
         for member in &mut members {
             member.max_conn = Some(4);
         }
-        let pool = Balancer::new(Settings { queue, ..settings(PolicyKind::RoundRobin) }, members);
+        let pool = Balancer::new(Settings { queue, ..settings(policy) }, members);
         let now_us = warmed(&pool);
         Self { pool, now_us, running: Vec::new(), waiting: Vec::new() }
     }
@@ -418,7 +460,9 @@ impl Crowd {
         match *step {
             Step::Arrive => {
                 let tried = Tried::new();
-                match self.pool.arrive(&Request::new(self.now_us, self.now_us, &tried)) {
+                let key = hash_key(&self.now_us.to_le_bytes());
+                let request = Request { key, ..Request::new(self.now_us, key, &tried) };
+                match self.pool.arrive(&request) {
                     Arrival::Dispatched(slot) => self.runs(slot),
                     Arrival::Queued(ticket) => self.waiting.push(ticket),
                     Arrival::Rejected(_) => {}
@@ -461,8 +505,11 @@ impl Crowd {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
     #[test]
-    fn whatever_stalls_nobody_is_forgotten(steps in prop::collection::vec(step(), 1..150)) {
-        let mut crowd = Crowd::new();
+    fn whatever_stalls_nobody_is_forgotten(
+        steps in prop::collection::vec(step(), 1..150), hashes in any::<bool>()
+    ) {
+        let hash = PolicyKind::Hash(HashSettings::default());
+        let mut crowd = Crowd::new(if hashes { hash } else { PolicyKind::RoundRobin });
         for step in &steps {
             crowd.step(step);
             prop_assert_eq!(crowd.pool.audit(crowd.now_us), 0, "after {:?}", step);

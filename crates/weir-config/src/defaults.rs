@@ -2,21 +2,21 @@
 
 use std::time::Duration;
 
-use weir_balance::PolicyKind;
-
 use crate::model::{
     Budget, Check, ClientTimeouts, Config, Endpoint, EndpointAddress, EndpointCheck, Forwarded,
-    HttpProbe, Keepalive, MessageLimits, Order, Passive, PassiveCause, Pool, Probe, RequestId,
-    Retry, RetryOn, Rule, Stall, Statuses, TcpProbe, TlsClient, TlsProtocol, TlsVersion,
+    HttpProbe, Keepalive, MessageLimits, Order, Passive, PassiveCause, Policy, Pool, Probe,
+    RequestId, Retry, RetryOn, Rule, Stall, Statuses, TcpProbe, TlsClient, TlsProtocol, TlsVersion,
     UpstreamTimeouts, Workers,
 };
 
 /// How long a graceful stop waits.
 pub const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(30);
 /// The policy of a pool that names none.
-pub const POLICY: PolicyKind = PolicyKind::RoundRobin;
+pub const POLICY: Policy = Policy::RoundRobin;
 /// An endpoint's share.
 pub const WEIGHT: u32 = 1;
+/// Lowest tier of a server that is no backup; backups are below it.
+pub const MAX_PRIORITY: u8 = 254;
 /// Largest share of an endpoint.
 pub const MAX_WEIGHT: u32 = 65_535;
 /// Header the request id travels in.
@@ -215,6 +215,7 @@ impl Endpoint {
             address,
             weight: WEIGHT,
             max_conn: None,
+            priority: 0,
             backup: false,
             order: Order::Ready,
             check: EndpointCheck::Own,
@@ -223,7 +224,7 @@ impl Endpoint {
 }
 
 /// [`POLICY`], where serde wants a function; so are the next ones.
-pub(crate) fn policy() -> PolicyKind {
+pub(crate) fn policy() -> Policy {
     POLICY
 }
 

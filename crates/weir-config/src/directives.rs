@@ -17,7 +17,7 @@ const ROUTES: &[Context] = &[Context::Listen, Context::Host];
 pub(crate) const LATER: &[(Context, &str)] = &[(Context::Top, "admin"), (Context::Pool, "queue")];
 
 /// Policies that are planned.
-pub(crate) const LATER_POLICIES: &[&str] = &["fair", "peak_ewma", "hash", "ring_hash", "maglev"];
+pub(crate) const LATER_POLICIES: &[&str] = &["peak_ewma"];
 
 /// Every directive.
 pub(crate) const DIRECTIVES: &[Spec] = &[
@@ -56,7 +56,9 @@ pub(crate) const DIRECTIVES: &[Spec] = &[
         .block(BlockRule::Required(Context::Pool))
         .many()
         .example("pool app { server 10.0.0.11:8000; server 10.0.0.12:8000; }"),
-    directive("balance", POOL, "round_robin | least_conn | random | random2 | first", "How the pool picks a server: in turn by weight (smoothly interleaved), the one with the fewest exchanges in flight for its weight, one drawn at random by weight, the better of two drawn at random, or the first below its `max_conn`.")
+    directive("balance", POOL, "round_robin | least_conn | fair | random | random2 | first | hash KEY | ring_hash KEY | maglev KEY", "How the pool picks a server: in turn by weight (smoothly interleaved); the one with the fewest exchanges in flight and waiting for it, for its weight; as nginx-upstream-fair does, an idle one in turn, else the one with the fewest exchanges, the longest time ago; one drawn at random by weight; the better of two drawn at random; or the first below its `max_conn`. The last three give a key always to the same server, as long as that may be had, on every worker and after a restart, whatever the order in the file: KEY is a text with `$variables`, such as `$remote_addr`, `$request_uri`, `$http_NAME`, `$cookie_NAME` or `$arg_NAME`. A request for which it comes to nothing goes to any server, by weight. A key whose server is full goes to the next one for it, always the same, or where the pool has a queue waits for its own. `hash` (rendezvous) shares keys exactly by weight; `ring_hash` is nginx's `consistent`; `maglev` looks up fastest among very many servers. When servers come or go, only their own keys move (with `maglev` a few more when the file changes).")
+        .words(1, 3)
+        .options(BALANCE)
         .default("round_robin")
         .example("balance least_conn;"),
     directive("server", POOL, "ADDRESS", "A server: `10.0.0.1:80`, `[::1]:80`, `name:80` or `unix:/path`.")
@@ -200,11 +202,36 @@ pub(crate) const DIRECTIVES: &[Spec] = &[
         .example("route path /static/* -> files /srv/static strip=/static;"),
 ];
 
+const BALANCE: &[OptionSpec] = &[
+    flag(
+        "no_rr",
+        "With `fair`: looks for an idle server from the first on every time, so that the last ones in the file get something only when the others are busy.",
+    ),
+    option(
+        "weight_mode",
+        "default | idle | peak",
+        "default",
+        "With `fair`, what weights are: shares; the number of exchanges up to which a server counts as idle; or the most it takes, as `max_conn` would be.",
+    ),
+    option(
+        "balance_factor",
+        "PERCENT",
+        "",
+        "With `hash`, `ring_hash` and `maglev`: a server takes at most this much of its fair share of the exchanges in flight, the next one for the key takes what is over. Without it, a key's server takes all of its requests.",
+    ),
+];
+
 const SERVER: &[OptionSpec] = &[
     option("name", "NAME", "", "Its name in logs; without it, the address as written."),
     option("weight", "1…65535", "1", "Its share."),
     option("max_conn", "NUMBER", "", "Most exchanges in flight at once, over all workers."),
-    flag("backup", "Used only when no other server can be."),
+    option(
+        "priority",
+        "0…254",
+        "0",
+        "Its tier. A lower tier (a higher number) is used only when no server of the higher ones can be.",
+    ),
+    flag("backup", "Used only when no other server can be: a tier below every `priority`."),
     flag("down", "Takes nothing: maintenance."),
     flag("drain", "Takes only clients that a sticky cookie binds to it."),
     option(

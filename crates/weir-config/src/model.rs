@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
-use weir_balance::PolicyKind;
 use weir_stats::Template;
 
 use crate::defaults;
@@ -15,6 +14,9 @@ use crate::pattern::{HostPattern, PathPattern, TextPattern};
 use crate::units::{duration, percent, size};
 use crate::words;
 
+pub mod policy;
+
+pub use policy::{Fair, KeyHash, Policy};
 pub mod sticky;
 
 pub use sticky::{SameSite, Secret, Secure, Sticky};
@@ -122,8 +124,8 @@ pub struct Pool {
     /// Its name; one made for `-> 127.0.0.1:3000` is named after the address.
     pub name: String,
     /// How it picks.
-    #[serde(default = "defaults::policy", with = "words::policy")]
-    pub policy: PolicyKind,
+    #[serde(default = "defaults::policy")]
+    pub policy: Policy,
     /// Its servers, in file order.
     pub endpoints: Vec<Endpoint>,
     /// Idle connections kept to its endpoints.
@@ -169,7 +171,10 @@ pub struct Endpoint {
     /// Most exchanges in flight at once, over all workers.
     #[serde(default)]
     pub max_conn: Option<u32>,
-    /// Used only when no other endpoint can be.
+    /// Its tier, 0 first: a lower one is used only when no endpoint of a higher one can be.
+    #[serde(default)]
+    pub priority: u8,
+    /// Of the lowest tier, below every `priority`.
     #[serde(default)]
     pub backup: bool,
     /// What the operator lets it take.

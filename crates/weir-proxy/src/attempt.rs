@@ -12,6 +12,7 @@ use crate::exchange::{Ended, Facts, Next, Workspace};
 use crate::forward::{self, BodyFraming, ConnectionLine, UpstreamHead};
 use crate::net::Net;
 use crate::passive;
+use crate::pool_key;
 use crate::pump::Pump;
 use crate::record;
 use crate::response;
@@ -41,7 +42,8 @@ pub(crate) async fn proxy<N: Net>(
         (_, Some(_)) => upload.framing_left(),
         (framing, None) => framing,
     };
-    let mut search = Search::new(scope, work, facts, (pool, number), &upload);
+    let key = pool_key::of(scope, connection, work, (facts, route), pool);
+    let mut search = Search::new(scope, work, facts, (pool, number), &upload).with_key(key);
     loop {
         let upstream =
             search.connection(scope, connection, (&mut *work, &mut upload), facts).await?;

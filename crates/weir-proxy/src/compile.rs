@@ -11,16 +11,18 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
 use weir_balance::{
     Availability, Balancer, EndpointState, Member, Order, PassiveSettings, Settings, StallSettings,
+    hash_key,
 };
 use weir_config::Config;
 use weir_config::model::{self, EndpointAddress};
 use weir_files::Root;
-use weir_stats::{Line, LogSink};
+use weir_stats::{Line, LogSink, Variable};
 
 use crate::affinity::Affinity;
 use crate::edits::uses_captures;
 use crate::net::PeerAddress;
 use crate::notice::{Notice, Notices};
+use crate::pool_key::PoolKey;
 use crate::retry::RetryPolicy;
 use crate::route::Router;
 use crate::shared::{AccessLog, Listener, Shared};
@@ -113,8 +115,9 @@ impl Compiler<'_> {
             factor: pool.stall.factor,
             floor_us: pool.stall.floor.as_micros() as u64,
         });
-        let settings = Settings { passive, stall, panic_percent, ..Settings::new(pool.policy) };
-        let members = pool.endpoints.iter().map(member).collect();
+        let settings =
+            Settings { passive, stall, panic_percent, ..Settings::new(pool.policy.kind()) };
+        let members = pool.endpoints.iter().map(|endpoint| member(pool, endpoint)).collect();
         let tls = pool.tls.as_ref().map(|tls| self.client_tls(tls)).transpose()?;
         let endpoints =
             pool.endpoints.iter().map(|endpoint| upstream_endpoint(endpoint, pool.tls.as_ref()));
@@ -127,6 +130,7 @@ impl Compiler<'_> {
         Ok(Arc::new(UpstreamPool {
             name: pool.name.as_str().into(),
             balancer,
+            key: pool.policy.key().cloned().map(PoolKey::new),
             endpoints: endpoints.collect::<Result<Vec<_>, _>>()?,
             keepalive: pool.keepalive.clone(),
             timeouts: pool.timeouts.clone(),
@@ -213,9 +217,10 @@ impl Compiler<'_> {
             forwarded: listener.forwarded.clone(),
             request_id: listener.request_id.clone(),
             access: listener.access.clone(),
-            logs_local_address: shows(|format| {
-                matches!(format, model::LogFormat::Text(_) | model::LogFormat::Json)
-            }),
+            shows_local_address: keys_of_local_addresses(config)
+                || shows(|format| {
+                    matches!(format, model::LogFormat::Text(_) | model::LogFormat::Json)
+                }),
             logs_captures: shows(|format| match format {
                 model::LogFormat::Text(template) => uses_captures(template),
                 model::LogFormat::Json => true,
@@ -241,6 +246,12 @@ impl Compiler<'_> {
     }
 }
 
+/// Whether a pool goes by the address that clients reached us at.
+fn keys_of_local_addresses(config: &Config) -> bool {
+    let mut keys = config.pools.iter().filter_map(|pool| pool.policy.key());
+    keys.any(|key| key.variables().any(Variable::is_local_address))
+}
+
 fn shows_response_headers(format: &model::LogFormat) -> bool {
     matches!(format, model::LogFormat::Text(template) if template.needs_response_headers())
 }
@@ -251,16 +262,17 @@ fn open_root(files: &model::Files) -> Result<Arc<Root>, String> {
         .map_err(|error| format!("cannot open the directory {}: {error}", files.root.display()))
 }
 
-fn member(endpoint: &model::Endpoint) -> Member {
+fn member(pool: &model::Pool, endpoint: &model::Endpoint) -> Member {
     let availability = match endpoint.address {
         // Until the resolver has an answer.
         EndpointAddress::Name(..) => Availability::Unavailable,
         EndpointAddress::Socket(_) | EndpointAddress::Unix(_) => Availability::Available,
     };
     Member {
+        identity: hash_key(endpoint.name.as_bytes()),
         weight: endpoint.weight,
         max_conn: endpoint.max_conn,
-        tier: u8::from(endpoint.backup),
+        tier: pool.tier(endpoint),
         state: Arc::new(EndpointState::new(availability)),
     }
 }

@@ -129,6 +129,8 @@ pub(crate) struct Workspace {
     pub(crate) response_out: Vec<u8>,
     /// The response head as received, when a log wants it.
     pub(crate) response_bytes: Vec<u8>,
+    /// The text of the key that the pool's policy hashes.
+    pub(crate) key: Vec<u8>,
 }
 
 impl Workspace {

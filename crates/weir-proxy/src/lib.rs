@@ -32,6 +32,7 @@ pub mod os_net;
 mod page_cache;
 mod passive;
 mod percent;
+pub mod pool_key;
 mod pump;
 mod record;
 pub mod reply;

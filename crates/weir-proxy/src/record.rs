@@ -38,13 +38,17 @@ pub(crate) fn with_entry<N: Net, R>(
 }
 
 /// The groups of the route's path regex, for whoever shows them: they cost more than all else in an entry.
-fn captures(work: &Workspace, facts: &Facts, route: Option<&CompiledRoute>) -> Option<Captures> {
+pub(crate) fn captures(
+    work: &Workspace,
+    facts: &Facts,
+    route: Option<&CompiledRoute>,
+) -> Option<Captures> {
     let route = route.filter(|route| facts.has_head && route.has_captures())?;
     let bytes = work.input.bytes();
     route.captures(&RequestView { head: &work.request, bytes, client: facts.client })
 }
 
-fn with_captures<N: Net, R>(
+pub(crate) fn with_captures<N: Net, R>(
     scope: Scope<'_, N>,
     connection: &Connection<N>,
     work: &Workspace,
@@ -151,7 +155,7 @@ fn local_address<N: Net>(
     scope: Scope<'_, N>,
     connection: &Connection<N>,
 ) -> Option<std::net::SocketAddr> {
-    let wanted = scope.listener.logs_local_address;
+    let wanted = scope.listener.shows_local_address;
     wanted.then(|| scope.worker.net.local_address(connection.client.socket())).flatten()
 }
 

@@ -25,6 +25,8 @@ use crate::upstream::{ConnectFailure, UpstreamPool};
 pub(crate) struct Search<'a> {
     pub(crate) pool: &'a UpstreamPool,
     number: usize,
+    /// The hashed key, for the policies that go by one.
+    key: u64,
     tried: Tried,
     /// Whether idle connections are passed over, because one turned out closed.
     fresh: bool,
@@ -58,6 +60,7 @@ impl<'a> Search<'a> {
         Self {
             pool,
             number,
+            key: 0,
             tried: Tried::default(),
             fresh: false,
             at_hand: pool.buffer_request.is_some()
@@ -68,6 +71,11 @@ impl<'a> Search<'a> {
             backoffs: 0,
             last: None,
         }
+    }
+
+    /// The same with the key that the pool's policy hashes.
+    pub(crate) fn with_key(self, key: u64) -> Self {
+        Self { key, ..self }
     }
 
     /// The next connection is to be a new one.
@@ -230,7 +238,7 @@ impl<'a> Search<'a> {
     fn slot<N: Net>(&self, scope: Scope<'_, N>, bound: Option<usize>) -> Result<Slot, Ended> {
         let now_us = scope.worker.balance_clock(self.now);
         let random = scope.worker.random.borrow_mut().u64(..);
-        let request = Request { bound, ..Request::new(now_us, random, &self.tried) };
+        let request = Request { bound, key: self.key, ..Request::new(now_us, random, &self.tried) };
         match self.pool.balancer.arrive(&request) {
             Arrival::Dispatched(slot) => Ok(slot),
             Arrival::Rejected(Rejection::Unavailable) => {

@@ -14,6 +14,7 @@ use weir_config::model;
 
 use crate::affinity::Affinity;
 use crate::net::{Net, PeerAddress};
+use crate::pool_key::PoolKey;
 use crate::retry::RetryPolicy;
 use crate::tls::ClientTls;
 use crate::transport::Transport;
@@ -24,6 +25,8 @@ pub struct UpstreamPool {
     pub name: Arc<str>,
     /// Who is picked, and how many exchanges each endpoint has.
     pub balancer: Arc<Balancer>,
+    /// What the policy hashes, if it does.
+    pub key: Option<PoolKey>,
     /// Its endpoints, in the balancer's order.
     pub endpoints: Vec<UpstreamEndpoint>,
     /// Limits on idle connections.

@@ -68,11 +68,14 @@ fn origin() -> SocketAddr {
     address
 }
 
-/// Weir with this route to the origin.
-fn proxy(origin: SocketAddr, route: &str) -> (SocketAddr, weir_proxy::start::Running) {
+/// Weir with this route to the origin, in a pool that says this.
+fn proxy(
+    origin: SocketAddr,
+    (route, pool): (&str, &str),
+) -> (SocketAddr, weir_proxy::start::Running) {
     let text = format!(
         "log access {{ to stdout; format main; }}
-         pool app {{ server {origin}; sticky cookie c insert; }}
+         pool app {{ server {origin}; {pool} }}
          listen 127.0.0.1:0 {{ log access; host shop.example.com {{ route {route} -> app; route -> respond 404; }} }}"
     );
     let config = weir_config::parse_str("test", &text).unwrap().config;
@@ -105,10 +108,10 @@ fn exchange(client: &mut TcpStream, buffer: &mut [u8]) {
 /// One at a time: everything in this process is counted.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Steady traffic over this route allocates nothing.
-fn check(route: &str) {
+/// Steady traffic over this route to such a pool allocates nothing.
+fn check(route: &str, pool: &str) {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let (address, running) = proxy(origin(), route);
+    let (address, running) = proxy(origin(), (route, pool));
     let mut client = TcpStream::connect(address).unwrap();
     let mut buffer = [0; 4096];
     for _ in 0..WARM_UP {
@@ -121,15 +124,21 @@ fn check(route: &str) {
     let made = ALLOCATIONS.load(Ordering::Relaxed) - before;
     drop(running);
     // Timers that flush the log and sweep idle connections allocate by the clock, not by the request.
-    assert!(made < COUNTED / 10, "{made} allocations in {COUNTED} requests");
+    assert!(made < COUNTED / 10, "{pool} {made} allocations in {COUNTED} requests");
 }
 
 #[test]
 fn steady_keep_alive_traffic_allocates_nothing_per_request() {
-    check("path /a/*");
+    check("path /a/*", "sticky cookie c insert;");
 }
 
 #[test]
 fn groups_of_a_path_regex_that_nobody_shows_cost_nothing() {
-    check("path ~^/(a)/(.*)$");
+    check("path ~^/(a)/(.*)$", "");
+}
+
+#[test]
+fn a_key_that_is_hashed_allocates_nothing() {
+    check("path /a/*", "balance hash $request_uri$remote_addr balance_factor=125%;");
+    check("path /a/*", "balance fair;");
 }

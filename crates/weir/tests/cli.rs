@@ -354,7 +354,7 @@ fn proxy_reaches_its_endpoint_and_writes_the_log_to_standard_output() {
     let to = address(&origin.line_with("listening on"));
     let log = ["--access-log", "-", "--log-format", "$request_method $uri $status $pool"];
     let proxy =
-        ["proxy", "--listen", "127.0.0.1:0", "--to", &to, "--balance", "first", "--max-conn", "5"];
+        ["proxy", "--listen", "127.0.0.1:0", "--to", &to, "--balance", "hash", "--max-conn", "5"];
     let mut proxy = Running::start(&mut weir(&[&proxy[..], &log].concat()));
     let address = address(&proxy.line_with("listening on"));
     assert!(get(&address, "/a.txt").ends_with("\r\n\r\nfrom the origin\n"));

@@ -78,6 +78,7 @@ impl World {
             fault: plan.fault,
         };
         let member = |(max_conn, tier): &(Option<u32>, u8)| Member {
+            identity: 0,
             weight: 1,
             max_conn: *max_conn,
             tier: *tier,

@@ -2,6 +2,7 @@
 //! one that is reported does not stop the rest.
 
 mod arguments;
+mod balance;
 mod expression;
 mod listen;
 mod log;

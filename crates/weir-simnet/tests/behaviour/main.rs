@@ -11,6 +11,7 @@ mod framing;
 mod headers;
 mod health;
 mod interim;
+mod keys;
 mod leaving;
 mod origin;
 mod origin_faults;

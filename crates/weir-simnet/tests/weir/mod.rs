@@ -12,8 +12,8 @@ use weir_balance::PolicyKind;
 use weir_config::Config;
 use weir_config::model::{
     AccessLog, Action, Budget, ClientTimeouts, Endpoint, EndpointAddress, Keepalive, ListenAddress,
-    Listener, LogFormat, LogTarget, MessageLimits, Passive, Pool, Retry, RetryOn, Route, Rule,
-    UpstreamTimeouts,
+    Listener, LogFormat, LogTarget, MessageLimits, Passive, Policy, Pool, Retry, RetryOn, Route,
+    Rule, UpstreamTimeouts,
 };
 use weir_proxy::compile::{Surroundings, compile};
 use weir_proxy::shared::{Shared, Stage};
@@ -135,7 +135,8 @@ pub(crate) fn configuration(site: &Site, random: &mut Rng) -> Config {
     });
     let mut pool = Pool::new("origins", endpoints.collect());
     let policies = PolicyKind::all();
-    pool.policy = policies[random.usize(0..policies.len())];
+    let key = Template::parse("$http_x_sim_id").expect("a sound template");
+    pool.policy = Policy::new(policies[random.usize(0..policies.len())], key);
     pool.keepalive = Keepalive {
         idle: [0, 1, 2, 100][random.usize(0..4)],
         timeout: Duration::from_secs(random.u64(1..=60)),
