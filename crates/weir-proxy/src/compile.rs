@@ -19,6 +19,7 @@ use weir_files::Root;
 use weir_stats::{Line, LogSink, Variable};
 
 use crate::affinity::Affinity;
+use crate::connect_trouble::ConnectTrouble;
 use crate::edits::uses_captures;
 use crate::net::PeerAddress;
 use crate::notice::{Notice, Notices};
@@ -314,6 +315,7 @@ fn upstream_endpoint(
         idle: AtomicU32::new(0),
         opened: AtomicU64::new(0),
         reused: AtomicU64::new(0),
+        trouble: ConnectTrouble::default(),
     })
 }
 

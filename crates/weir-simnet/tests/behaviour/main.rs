@@ -15,6 +15,7 @@ mod keys;
 mod leaving;
 mod origin;
 mod origin_faults;
+mod own_answers;
 mod peer;
 mod redispatch;
 mod retries;
