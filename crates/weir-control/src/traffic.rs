@@ -11,7 +11,7 @@ use weir_proxy::connect_trouble::ConnectTrouble;
 use weir_proxy::notice::{Notice, Noticed};
 use weir_proxy::shared::Shared;
 
-use crate::health_log::{Change, HealthLog, HealthState};
+use crate::health_log::{Change, HealthLog, HealthState, Span};
 
 /// An endpoint's failed connects are one line in this time, at most.
 const TROUBLE_PAUSE: Duration = Duration::from_secs(1);
@@ -35,6 +35,17 @@ pub(crate) async fn listen(
                 let back = wait_for_return((pool, endpoint), until_us, shared.clone(), log.clone());
                 tokio::spawn(back);
             }
+            Noticed::Stalled { silent_us, unanswered } => {
+                let silent = Span(Duration::from_micros(silent_us));
+                let reason = format!(
+                    "{unanswered} requests without an answer, none for {silent}, while others answer"
+                );
+                log.change(&shared, change(HealthState::Stalled, reason));
+            }
+            Noticed::Answers if log.state((pool, endpoint)) == HealthState::Stalled => {
+                log.change(&shared, change(HealthState::Up, "it answers again".to_owned()));
+            }
+            Noticed::Answers => {}
         }
     }
 }

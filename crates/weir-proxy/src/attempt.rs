@@ -57,6 +57,7 @@ pub(crate) async fn proxy<N: Net>(
             Ok(()) => {
                 let status = work.response.status;
                 scope.worker.endpoint_answered(place, status);
+                scope.worker.slot_answered(facts.slot.as_mut(), place, conversation.heard);
                 pool.retry.minds_status(status).then_some(Trouble::Status(status))
             }
             // The endpoint closed an idle connection while our request was on its way to it (row C-07).

@@ -10,7 +10,8 @@ use arc_swap::ArcSwapOption;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
 use weir_balance::{
-    Availability, Balancer, EndpointState, Member, Order, PassiveSettings, Settings, hash_key,
+    Availability, Balancer, EndpointState, Member, Order, PassiveSettings, Settings, StallSettings,
+    hash_key,
 };
 use weir_config::Config;
 use weir_config::model::{self, EndpointAddress};
@@ -111,7 +112,12 @@ impl Compiler<'_> {
             max_ejected_percent: pool.passive.max_ejected_percent,
         };
         let panic_percent = pool.check.as_ref().map_or(0, |check| check.panic_percent);
-        let settings = Settings { passive, panic_percent, ..Settings::new(pool.policy.kind()) };
+        let stall = (pool.stall.factor > 0).then_some(StallSettings {
+            factor: pool.stall.factor,
+            floor_us: pool.stall.floor.as_micros() as u64,
+        });
+        let settings =
+            Settings { passive, stall, panic_percent, ..Settings::new(pool.policy.kind()) };
         let members = pool.endpoints.iter().map(|endpoint| member(pool, endpoint)).collect();
         let tls = pool.tls.as_ref().map(|tls| self.client_tls(tls)).transpose()?;
         let endpoints =

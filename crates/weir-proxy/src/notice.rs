@@ -31,6 +31,15 @@ pub enum Noticed {
         /// Until when, on the balancer's clock, µs.
         until_us: u64,
     },
+    /// It takes exchanges and does not answer, while others do: it gets no more.
+    Stalled {
+        /// For how long, µs.
+        silent_us: u64,
+        /// Attempts that it has not answered since its last answer.
+        unanswered: u32,
+    },
+    /// It answers again.
+    Answers,
 }
 
 /// Whether a notice is on its way.

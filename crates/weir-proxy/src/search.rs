@@ -98,6 +98,7 @@ impl<'a> Search<'a> {
             if facts.slot.is_none() {
                 facts.slot = Some(self.slot(scope, facts.bound)?);
                 facts.times.queue = Micros::ZERO;
+                self.wait_for_endpoint(scope, facts);
             }
             let index = facts.slot.as_ref().map_or(0, Slot::index);
             facts.endpoint = Some(index);
@@ -230,6 +231,15 @@ impl<'a> Search<'a> {
         } else {
             poll_sender_left(context, client, upload)
         }
+    }
+
+    /// From now on the endpoint is waited for, and nobody else if the whole request is at hand.
+    fn wait_for_endpoint<N: Net>(&self, scope: Scope<'_, N>, facts: &mut Facts) {
+        let now_us = scope.worker.balance_clock(self.now);
+        if let Some(slot) = facts.slot.as_mut().filter(|_| self.at_hand) {
+            slot.sent(now_us);
+        }
+        scope.worker.tell_stalls(self.number, now_us);
     }
 
     fn slot<N: Net>(&self, scope: Scope<'_, N>, bound: Option<usize>) -> Result<Slot, Ended> {
