@@ -6,6 +6,7 @@ use crate::cycle::Cycle;
 use crate::fair::{Fair, Look};
 use crate::hash::mix;
 use crate::slot::{Choice, Taken};
+use crate::sync::Ordering;
 use crate::{Member, PolicyKind, Rejection};
 
 /// Rounds of choosing before a pick takes any free endpoint: a chosen one may fill up under our hands.
@@ -138,6 +139,19 @@ pub(crate) struct Query<'a> {
     pub(crate) tried: &'a Tried,
     /// Whether verdicts of probes are ignored.
     pub(crate) panic: bool,
+    /// What is made of stalled endpoints.
+    pub(crate) stalls: Stalls,
+}
+
+/// What a query makes of stalled endpoints. One that has nothing in flight may always be tried by one exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stalls {
+    /// They get nothing.
+    Heeded,
+    /// They get nothing until a trial is due.
+    Tried,
+    /// They are like others: nobody else is left.
+    Ignored,
 }
 
 impl Balancer {
@@ -194,10 +208,10 @@ impl Balancer {
     }
 
     pub(crate) fn is_usable(&self, index: usize, query: Query<'_>) -> bool {
-        let usable = self
-            .members
-            .get(index)
-            .is_some_and(|member| member.state.is_usable(query.now_us, query.panic));
+        let usable = self.members.get(index).is_some_and(|member| {
+            member.state.is_usable(query.now_us, query.panic)
+                && !self.is_out_for_stall(index, &member.state, query)
+        });
         usable && !query.tried.contains(index)
     }
 
@@ -219,7 +233,13 @@ impl Balancer {
     /// A place at this endpoint, chosen among those of its tier.
     pub(crate) fn take_chosen(&self, index: usize, query: Query<'_>) -> Option<Taken> {
         let member = self.members.get(index)?;
-        let before = member.state.enter()?;
+        let before = if member.state.is_stalled() && query.stalls != Stalls::Ignored {
+            let before = member.state.enter_for_trial(query.now_us)?;
+            self.stall_unsettled.store(true, Ordering::Release);
+            before
+        } else {
+            member.state.enter()?
+        };
         let tier = self.tiers.iter().find(|tier| tier.rank == member.tier);
         let choice = if before == 0 {
             Choice::Idle

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::model::{
     Budget, Check, ClientTimeouts, Config, Endpoint, EndpointAddress, EndpointCheck, Forwarded,
     HttpProbe, Keepalive, MessageLimits, Order, Passive, PassiveCause, Policy, Pool, Probe,
-    RequestId, Retry, RetryOn, Rule, Statuses, TcpProbe, TlsClient, TlsProtocol, TlsVersion,
+    RequestId, Retry, RetryOn, Rule, Stall, Statuses, TcpProbe, TlsClient, TlsProtocol, TlsVersion,
     UpstreamTimeouts, Workers,
 };
 
@@ -133,6 +133,12 @@ impl Default for HttpProbe {
     }
 }
 
+impl Default for Stall {
+    fn default() -> Self {
+        Self { factor: 3, floor: Duration::from_millis(20) }
+    }
+}
+
 impl Default for Retry {
     fn default() -> Self {
         Self {
@@ -191,6 +197,7 @@ impl Pool {
             keepalive: Keepalive::default(),
             check: None,
             passive: Passive::default(),
+            stall: Stall::default(),
             retry: Retry::default(),
             timeouts: UpstreamTimeouts::default(),
             tls: None,

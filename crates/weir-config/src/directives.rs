@@ -77,6 +77,10 @@ pub(crate) const DIRECTIVES: &[Spec] = &[
         .words(0, 1)
         .options(PASSIVE)
         .example("passive errors=3 window=5s eject=30s;"),
+    directive("stall", POOL, "[off]", "A server that takes requests and does not answer gets no more of them until it answers: when two or more are without an answer for far longer than its answers usually take, while another server of the pool answers. What is in flight there waits on. At most half of a pool's servers count as stalled; sticky clients stay; after 10 seconds, and when nothing is in flight there, one request tries it.")
+        .words(0, 1)
+        .options(STALL)
+        .example("stall factor=5 floor=50ms;"),
     directive("retry", POOL, "[NUMBER | off]", "Further attempts, 2 by default, when one at a server fails before the client was sent anything: at a server that was not tried yet, as long as there is one. A request that may have had an effect (POST, PATCH) is not retried once bytes of it were sent, and a body can only be sent again if it came whole with the head or is held by `buffer_request`. A request that the queue turned away is not retried; one that is retried waits, where it has to wait, behind those who wait already.")
         .words(0, 1)
         .options(RETRY)
@@ -309,6 +313,16 @@ const PASSIVE: &[OptionSpec] = &[
     option("window", "TIME", "10s", "The window they are counted in."),
     option("eject", "TIME", "10s", "How long the server stays out."),
     option("max_ejected", "PERCENT", "50%", "Share of the pool that may be out at once."),
+];
+
+const STALL: &[OptionSpec] = &[
+    option(
+        "factor",
+        "NUMBER",
+        "3",
+        "How many times longer than 99 of 100 of its answers took. Until ten answers are known, the server has a second.",
+    ),
+    option("floor", "TIME", "20ms", "And at least this long."),
 ];
 
 const STICKY: &[OptionSpec] = &[

@@ -137,6 +137,9 @@ pub struct Pool {
     /// When an endpoint is ejected for failures seen in traffic.
     #[serde(default)]
     pub passive: Passive,
+    /// When an endpoint that does not answer gets nothing more.
+    #[serde(default)]
+    pub stall: Stall,
     /// Further attempts after one that failed.
     #[serde(default)]
     pub retry: Retry,
@@ -254,6 +257,17 @@ pub enum PassiveCause {
     Timeout,
     /// A response that speaks of a broken server: 502, 503 or 504.
     Status,
+}
+
+/// Endpoints that take exchanges and do not answer while others do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Stall {
+    /// How many times longer than 99 of 100 of its answers took an endpoint has to be silent; 0 is never.
+    pub factor: u32,
+    /// And at least this long.
+    #[serde(with = "duration")]
+    pub floor: Duration,
 }
 
 /// Waits on the upstream side.

@@ -19,7 +19,7 @@ use crate::response;
 use crate::retry::Trouble;
 use crate::route::CompiledRoute;
 use crate::search::Search;
-use crate::upload::{prepare_body, rewind};
+use crate::upload::{leave_body, prepare_body, rewind};
 use crate::upstream::UpstreamPool;
 
 /// Sends the request to pool number `number` and its response to the client.
@@ -39,14 +39,14 @@ pub(crate) async fn proxy<N: Net>(
     let mut upload = prepare_body(scope, connection, work, facts, pool).await?;
     let framing = match (work.request.framing, pool.buffer_request) {
         (Framing::None, _) => Framing::None,
-        (_, Some(_)) => upload.framing_left(),
+        (_, Some(_)) => Framing::Length(upload.body_bytes),
         (framing, None) => framing,
     };
     let key = pool_key::of(scope, connection, work, (facts, route), pool);
     let mut search = Search::new(scope, work, facts, (pool, number), &upload).with_key(key);
     loop {
-        let upstream =
-            search.connection(scope, connection, (&mut *work, &mut upload), facts).await?;
+        let found = search.connection(scope, connection, (&mut *work, &mut upload), facts).await;
+        let upstream = found.inspect_err(|_| leave_body(work, facts, &upload))?;
         write_head(scope, connection, work, facts, (route, framing));
         upload.prepend(std::mem::take(&mut work.request_out));
         let mut conversation = Conversation::new(upstream, upload);
@@ -57,6 +57,7 @@ pub(crate) async fn proxy<N: Net>(
             Ok(()) => {
                 let status = work.response.status;
                 scope.worker.endpoint_answered(place, status);
+                scope.worker.slot_answered(facts.slot.as_mut(), place, conversation.heard);
                 pool.retry.minds_status(status).then_some(Trouble::Status(status))
             }
             // The endpoint closed an idle connection while our request was on its way to it (row C-07).
@@ -79,7 +80,8 @@ pub(crate) async fn proxy<N: Net>(
             (Some(trouble), _) => {
                 upload = give_up(scope, work, facts, (pool, conversation));
                 let body = (&mut *work, &mut upload);
-                search.go_on(scope, connection, body, facts, trouble).await?;
+                let gone_on = search.go_on(scope, connection, body, facts, trouble).await;
+                gone_on.inspect_err(|_| leave_body(work, facts, &upload))?;
             }
             (None, Ok(())) => {
                 facts.times.response = Micros::from(conversation.response_time());
@@ -87,7 +89,7 @@ pub(crate) async fn proxy<N: Net>(
                 return response::relay(scope, connection, work, facts, answer).await;
             }
             (None, Err(failure)) => {
-                facts.bytes_received += conversation.upload.body_bytes;
+                leave_body(work, facts, &conversation.upload);
                 return Err(failure.ended());
             }
         }

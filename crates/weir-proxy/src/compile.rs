@@ -10,7 +10,8 @@ use arc_swap::ArcSwapOption;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
 use weir_balance::{
-    Availability, Balancer, EndpointState, Member, Order, PassiveSettings, Settings, hash_key,
+    Availability, Balancer, EndpointState, Member, Order, PassiveSettings, Settings, StallSettings,
+    hash_key,
 };
 use weir_config::Config;
 use weir_config::model::{self, EndpointAddress};
@@ -18,6 +19,7 @@ use weir_files::Root;
 use weir_stats::{Line, LogSink, Variable};
 
 use crate::affinity::Affinity;
+use crate::connect_trouble::ConnectTrouble;
 use crate::edits::uses_captures;
 use crate::net::PeerAddress;
 use crate::notice::{Notice, Notices};
@@ -110,7 +112,12 @@ impl Compiler<'_> {
             max_ejected_percent: pool.passive.max_ejected_percent,
         };
         let panic_percent = pool.check.as_ref().map_or(0, |check| check.panic_percent);
-        let settings = Settings { passive, panic_percent, ..Settings::new(pool.policy.kind()) };
+        let stall = (pool.stall.factor > 0).then_some(StallSettings {
+            factor: pool.stall.factor,
+            floor_us: pool.stall.floor.as_micros() as u64,
+        });
+        let settings =
+            Settings { passive, stall, panic_percent, ..Settings::new(pool.policy.kind()) };
         let members = pool.endpoints.iter().map(|endpoint| member(pool, endpoint)).collect();
         let tls = pool.tls.as_ref().map(|tls| self.client_tls(tls)).transpose()?;
         let endpoints =
@@ -308,6 +315,7 @@ fn upstream_endpoint(
         idle: AtomicU32::new(0),
         opened: AtomicU64::new(0),
         reused: AtomicU64::new(0),
+        trouble: ConnectTrouble::default(),
     })
 }
 

@@ -173,6 +173,8 @@ pub(crate) struct Facts {
     pub(crate) reused: bool,
     /// Bytes of `Workspace::input` behind the head that belong to this request's body.
     pub(crate) body_in_input: usize,
+    /// Whether the body was read whole, and what stands behind it in the input is the next request.
+    pub(crate) body_read: bool,
     pub(crate) bytes_received: u64,
     pub(crate) bytes_sent: u64,
     pub(crate) body_bytes_sent: u64,
@@ -199,6 +201,7 @@ impl Facts {
             failed: SmallVec::new(),
             reused: false,
             body_in_input: 0,
+            body_read: false,
             bytes_received: 0,
             bytes_sent: 0,
             body_bytes_sent: 0,

@@ -15,6 +15,7 @@ pub mod client_address;
 mod client_headers;
 pub mod compile;
 mod condition;
+pub mod connect_trouble;
 mod connection;
 mod conversation;
 mod cookie;

@@ -18,6 +18,7 @@ use crate::record;
 use crate::route::CompiledRoute;
 use crate::transport::Transport;
 use crate::tunnel;
+use crate::upload::leave_body;
 use crate::upstream::UpstreamPool;
 
 /// How the client learns where the body ends, and what follows for the connection.
@@ -39,6 +40,7 @@ pub(crate) async fn relay<N: Net>(
     let may_switch =
         work.request.upgrade && work.response.upgrade && conversation.upload.is_finished();
     if switching && !may_switch {
+        leave_body(work, facts, &conversation.upload);
         return Err(Cause::BadResponse.into());
     }
     facts.status = work.response.status;
@@ -63,10 +65,11 @@ pub(crate) async fn relay<N: Net>(
     facts.times.data = Micros::from(now.saturating_duration_since(conversation.heard));
     facts.bytes_sent += download.written;
     facts.body_bytes_sent = download.body_bytes;
-    facts.bytes_received += conversation.upload.body_bytes;
     if let Err(cause) = relayed {
+        leave_body(work, facts, &conversation.upload);
         return Err(broken(facts, cause, download.written));
     }
+    facts.bytes_received += conversation.upload.received();
     if switching {
         return Ok(
             tunnel::run(scope, connection, work, facts, (pool, conversation, download)).await

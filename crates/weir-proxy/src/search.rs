@@ -1,6 +1,7 @@
 //! The search for an endpoint: a slot, a connection, and after a failed attempt the next ones, within what the pool's `retry` allows.
 //! It sends no request.
 
+use std::io;
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -11,6 +12,7 @@ use weir_stats::{Cause, Micros};
 use weir_wire::Framing;
 
 use crate::alarm::{Elapsed, before};
+use crate::connect_trouble::ConnectFailure;
 use crate::connection::{Connection, Scope};
 use crate::conversation::{ClientSide, poll_client_left, poll_sender_left};
 use crate::exchange::{Ended, Facts, Workspace};
@@ -19,7 +21,7 @@ use crate::net::Net;
 use crate::pump::Pump;
 use crate::retry::Trouble;
 use crate::transport::Transport;
-use crate::upstream::{ConnectFailure, UpstreamPool};
+use crate::upstream::UpstreamPool;
 
 /// A search, over all attempts of an exchange.
 pub(crate) struct Search<'a> {
@@ -96,6 +98,7 @@ impl<'a> Search<'a> {
             if facts.slot.is_none() {
                 facts.slot = Some(self.slot(scope, facts.bound)?);
                 facts.times.queue = Micros::ZERO;
+                self.wait_for_endpoint(scope, facts);
             }
             let index = facts.slot.as_ref().map_or(0, Slot::index);
             facts.endpoint = Some(index);
@@ -118,7 +121,11 @@ impl<'a> Search<'a> {
                     return Ok(UpstreamConnection::fresh(transport, self.now));
                 }
                 Err(Unopened::ClientGone) => return Err(Ended::Broken(Cause::ClientGone)),
-                Err(Unopened::Trouble(trouble)) => trouble,
+                Err(Unopened::Failed(failure)) => {
+                    let trouble = failure.trouble();
+                    scope.worker.shared.connect_failed((self.number, index), failure);
+                    trouble
+                }
             };
             scope.worker.endpoint_failed((self.number, index), PassiveCause::Connect);
             if !self.may_go_on(scope, facts, trouble) {
@@ -202,13 +209,14 @@ impl<'a> Search<'a> {
         let (input, buffers) = (&mut work.input, &scope.worker.buffers);
         let opened = std::future::poll_fn(|context| {
             if let Poll::Ready(opened) = attempt.as_mut().poll(context) {
-                return Poll::Ready(opened.map_err(|failure| Unopened::Trouble(failure.trouble())));
+                return Poll::Ready(opened.map_err(Unopened::Failed));
             }
             let mut side = ClientSide { stream, input, buffers };
             self.poll_left(context, &mut side, upload).map(|()| Err(Unopened::ClientGone))
         });
-        let late = Unopened::Trouble(Trouble::Cause(Cause::ConnectTimeout));
-        before(alarm, deadline, opened).await.unwrap_or(Err(late))
+        let opened = before(alarm, deadline, opened).await;
+        let late = || Unopened::Failed(ConnectFailure::Timeout(self.pool.timeouts.connect));
+        opened.unwrap_or_else(|_| Err(late()))
     }
 
     /// Ready when the client has left.
@@ -223,6 +231,15 @@ impl<'a> Search<'a> {
         } else {
             poll_sender_left(context, client, upload)
         }
+    }
+
+    /// From now on the endpoint is waited for, and nobody else if the whole request is at hand.
+    fn wait_for_endpoint<N: Net>(&self, scope: Scope<'_, N>, facts: &mut Facts) {
+        let now_us = scope.worker.balance_clock(self.now);
+        if let Some(slot) = facts.slot.as_mut().filter(|_| self.at_hand) {
+            slot.sent(now_us);
+        }
+        scope.worker.tell_stalls(self.number, now_us);
     }
 
     fn slot<N: Net>(&self, scope: Scope<'_, N>, bound: Option<usize>) -> Result<Slot, Ended> {
@@ -251,15 +268,18 @@ impl<'a> Search<'a> {
 /// Why there is no connection.
 enum Unopened {
     ClientGone,
-    Trouble(Trouble),
+    Failed(ConnectFailure),
 }
 
 impl ConnectFailure {
-    fn trouble(self) -> Trouble {
+    fn trouble(&self) -> Trouble {
         match self {
-            Self::Refused => Trouble::Refused,
-            Self::Socket => Trouble::Cause(Cause::ConnectFailed),
-            Self::Tls => Trouble::Cause(Cause::UpstreamTls),
+            Self::Socket(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                Trouble::Refused
+            }
+            Self::Socket(_) => Trouble::Cause(Cause::ConnectFailed),
+            Self::Tls(_) => Trouble::Cause(Cause::UpstreamTls),
+            Self::Timeout(_) => Trouble::Cause(Cause::ConnectTimeout),
         }
     }
 }

@@ -13,6 +13,7 @@ use weir_balance::Balancer;
 use weir_config::model;
 
 use crate::affinity::Affinity;
+use crate::connect_trouble::{ConnectFailure, ConnectTrouble};
 use crate::net::{Net, PeerAddress};
 use crate::pool_key::PoolKey;
 use crate::retry::RetryPolicy;
@@ -61,17 +62,8 @@ pub struct UpstreamEndpoint {
     pub opened: AtomicU64,
     /// Exchanges that went over an idle connection.
     pub reused: AtomicU64,
-}
-
-/// Why no connection came about.
-#[derive(Debug)]
-pub(crate) enum ConnectFailure {
-    /// Refused.
-    Refused,
-    /// Unreachable, reset.
-    Socket,
-    /// The TLS handshake failed.
-    Tls,
+    /// Connects that failed and that the operator was not told of yet.
+    pub trouble: ConnectTrouble,
 }
 
 impl UpstreamPool {
@@ -82,18 +74,16 @@ impl UpstreamPool {
         index: usize,
         tls: Option<&Arc<ClientConfig>>,
     ) -> Result<Transport<N::Stream>, ConnectFailure> {
-        let endpoint = self.endpoints.get(index).ok_or(ConnectFailure::Socket)?;
-        let address = endpoint.address.load_full().ok_or(ConnectFailure::Socket)?;
-        let stream = net.connect(&address).await.map_err(|error| match error.kind() {
-            io::ErrorKind::ConnectionRefused => ConnectFailure::Refused,
-            _ => ConnectFailure::Socket,
-        })?;
+        let unknown = || ConnectFailure::Socket(io::Error::other("its address is not known"));
+        let endpoint = self.endpoints.get(index).ok_or_else(unknown)?;
+        let address = endpoint.address.load_full().ok_or_else(unknown)?;
+        let stream = net.connect(&address).await.map_err(ConnectFailure::Socket)?;
         endpoint.opened.fetch_add(1, Ordering::Relaxed);
         let (Some(config), Some(name)) = (tls, &endpoint.server_name) else {
             return Ok(Transport::Plain(stream));
         };
         let handshake = TlsConnector::from(config.clone()).connect(name.clone(), stream);
-        let stream = Box::pin(handshake).await.map_err(|_| ConnectFailure::Tls)?;
+        let stream = Box::pin(handshake).await.map_err(ConnectFailure::Tls)?;
         Ok(Transport::Client(Box::new(stream)))
     }
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 
 use crate::failure::Failure;
-use crate::{check, completion, demo, origin, proxy, run, serve};
+use crate::{check, completion, demo, origin, proxy, run, serve, sim};
 
 /// The configuration file when none is named.
 pub(crate) const CONFIGURATION_FILE: &str = "/etc/weir/weir.conf";
@@ -36,6 +36,7 @@ pub(crate) enum Command {
     Serve(serve::Arguments),
     Check(check::Arguments),
     Origin(origin::Arguments),
+    Sim(Box<sim::Arguments>),
     Demo(demo::Arguments),
     Completion(completion::Arguments),
 }

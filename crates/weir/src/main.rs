@@ -10,6 +10,7 @@ mod origin;
 mod proxy;
 mod run;
 mod serve;
+mod sim;
 mod terminal;
 
 use std::process::ExitCode;
@@ -35,6 +36,7 @@ fn command(cli: Cli) -> Result<(), Failure> {
         Some(Command::Check(arguments)) => check::run(&arguments),
         Some(Command::Origin(arguments)) => origin::run(arguments),
         Some(Command::Demo(arguments)) => demo::run(&arguments),
+        Some(Command::Sim(arguments)) => sim::run(&arguments),
         Some(Command::Completion(arguments)) => completion::run(&arguments),
         None => check::run(&cli.into_nginx_test()?),
     }

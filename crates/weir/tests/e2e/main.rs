@@ -10,6 +10,7 @@ mod health;
 mod http;
 mod lifecycle;
 mod logs;
+mod sim;
 mod smuggling;
 mod streams;
 mod support;
