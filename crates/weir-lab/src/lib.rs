@@ -2,6 +2,7 @@
 //! pure; it knows nothing of the proxy's inside.
 
 pub mod bench;
+pub mod open_files;
 pub mod origin;
 pub mod service_time;
 pub mod sim;

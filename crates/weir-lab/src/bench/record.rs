@@ -100,6 +100,8 @@ pub struct Record {
     pub status_classes: [u64; 10],
     /// Bytes of answers, heads included.
     pub bytes: u64,
+    /// When the last of them ended, in nanoseconds since the measurement began.
+    pub last_ended_ns: u64,
     /// Requests of the warm-up, which are in nothing else here.
     pub warm: u64,
     /// The course in time.
@@ -121,6 +123,7 @@ impl Record {
             failures: [0; 5],
             status_classes: [0; 10],
             bytes: 0,
+            last_ended_ns: 0,
             warm: 0,
             seconds: Vec::new(),
             samples: with_samples.then(Vec::new),
@@ -132,6 +135,7 @@ impl Record {
         let response_ns = sample.ended_ns.saturating_sub(sample.intended_ns);
         let is_measured = matches!(sample.failure, None | Some(Failure::Timeout));
         self.bytes += sample.bytes;
+        self.last_ended_ns = self.last_ended_ns.max(sample.ended_ns);
         if sample.failure != Some(Failure::Connect) {
             self.sent += 1;
             let due_ns = sample.intended_ns.max(sample.free_ns);
@@ -193,6 +197,7 @@ impl Record {
         self.delayed += other.delayed;
         self.bytes += other.bytes;
         self.warm += other.warm;
+        self.last_ended_ns = self.last_ended_ns.max(other.last_ended_ns);
         add_each(&mut self.failures, &other.failures);
         add_each(&mut self.status_classes, &other.status_classes);
         if self.seconds.len() < other.seconds.len() {

@@ -109,7 +109,7 @@ impl Bound {
             Some(tls::config(settings.certificate.as_ref())?)
         };
         let count = settings.workers.max(1);
-        let room = listen::room_for_connections(settings.connections);
+        let room = crate::open_files::room_for_connections(settings.connections);
         let mut ports = Vec::new();
         let mut listeners: Vec<Vec<_>> = (0..count).map(|_| Vec::new()).collect();
         let plain = settings.listen.iter().map(|address| (*address, false));
