@@ -1,6 +1,6 @@
 //! `weir bench`: the load generator. Flags are wrk2's where it has one.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{IsTerminal, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use weir_lab::bench::load::{Load, Pace};
 use weir_lab::bench::machine::{Reading, listener_on};
 use weir_lab::bench::probe::{probe, resolve};
 use weir_lab::bench::report::Figures;
-use weir_lab::bench::run::{Outcome, Running, Watch};
+use weir_lab::bench::run::{Running, Watch};
 use weir_lab::bench::schedule::{Arrival, Schedule};
 use weir_lab::bench::target::{Form, Requests, Url, weighted_url};
 use weir_lab::bench::threshold::Thresholds;
@@ -148,6 +148,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let load = arguments.load(&urls)?;
     probe(&load).map_err(Failure::RunTime)?;
     let target = arguments.target(&load)?;
+    let files = Files::open(arguments)?;
     let threads = load.threads;
     let (pace, connections, warmup_ns) = (load.pace, load.connections, load.warmup_ns);
     let report = Run {
@@ -169,8 +170,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     end_progress();
     let asked = arguments.fail_if.iter().flat_map(Thresholds::quantiles).collect();
     let figures = Figures { outcome: &outcome, pace, usage: &usage, threads, connections, asked };
-    arguments.write_files(&figures, report.url)?;
-    if !arguments.is_json_to_stdout() {
+    files.write(&figures, report.url)?;
+    if arguments.is_json_to_stdout() {
+        terminal::print(&json_text(&figures, report.url))?;
+    } else {
         let report = Run { elapsed_ns: outcome.elapsed_ns, ..report };
         terminal::print(&(report.text(&outcome.record) + &figures.text()))?;
     }
@@ -372,26 +375,52 @@ impl Arguments {
             (None, None) => Ok(None),
         }
     }
+}
 
-    fn write_files(&self, figures: &Figures<'_>, url: &str) -> Result<(), Failure> {
-        let outcome: &Outcome = figures.outcome;
-        if let Some(path) = &self.json {
-            let text = format!("{:#}\n", json(figures, url));
-            if self.is_json_to_stdout() { terminal::print(&text)? } else { write(path, &text)? }
+/// The files that the figures go to, opened before the run: an hour of load is not to end in a name that cannot be written to.
+struct Files {
+    json: Option<File>,
+    hgrm: Option<File>,
+    csv: Option<File>,
+}
+
+impl Files {
+    fn open(arguments: &Arguments) -> Result<Self, Failure> {
+        let json = arguments.json.as_deref().filter(|_| !arguments.is_json_to_stdout());
+        Ok(Self {
+            json: json.map(create).transpose()?,
+            hgrm: arguments.hgrm.as_deref().map(create).transpose()?,
+            csv: arguments.csv.as_deref().map(create).transpose()?,
+        })
+    }
+
+    fn write(self, figures: &Figures<'_>, url: &str) -> Result<(), Failure> {
+        let record = &figures.outcome.record;
+        if let Some(file) = self.json {
+            write(file, &json_text(figures, url))?;
         }
-        if let Some(path) = &self.hgrm {
-            write(path, &spectrum(&outcome.record.response))?;
+        if let Some(file) = self.hgrm {
+            write(file, &spectrum(&record.response))?;
         }
-        if let Some(path) = &self.csv {
-            write(path, &csv(outcome.record.samples.as_deref().unwrap_or_default()))?;
+        if let Some(file) = self.csv {
+            write(file, &csv(record.samples.as_deref().unwrap_or_default()))?;
         }
         Ok(())
     }
 }
 
-fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    fs::write(path, text)
+fn json_text(figures: &Figures<'_>, url: &str) -> String {
+    format!("{:#}\n", json(figures, url))
+}
+
+fn create(path: &Path) -> Result<File, Failure> {
+    File::create(path)
         .map_err(|error| Failure::RunTime(format!("cannot write {}: {error}", path.display())))
+}
+
+fn write(mut file: File, text: &str) -> Result<(), Failure> {
+    file.write_all(text.as_bytes())
+        .map_err(|error| Failure::RunTime(format!("cannot write a file of figures: {error}")))
 }
 
 /// A whole number as wrk takes it.

@@ -205,7 +205,7 @@ fn mistakes_are_one_sentence() {
         1,
         "is there HTTP without TLS?",
     );
-    check("-R10 --csv /nowhere/file -d1 --json - URL", 1, "/nowhere/file");
+    check("-R10 --csv /nowhere/file -d1h URL", 1, "/nowhere/file");
     let gone = {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.local_addr().unwrap()
