@@ -5,7 +5,7 @@ SHELL := /bin/sh
 # rustup puts cargo here; a shell that never sourced ~/.cargo/env does not know.
 export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
 
-.PHONY: help run test test-long lint fmt doc-config deny bench-core bench-lab
+.PHONY: help run test test-long schedules lint fmt doc-config deny bench-core bench-balance bench-lab
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -20,12 +20,17 @@ test: ## everything that has to pass before a commit
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	cargo test --workspace
+	@$(MAKE) --no-print-directory schedules
 	@$(MAKE) --no-print-directory deny
 
 test-long: ## the same tests with more seeds, more cases and the ignored ones; minutes to hours
 	@scripts/packages cc nginx haproxy curl wrk openssl
-	WEIR_SEEDS=$${WEIR_SEEDS:-10000} PROPTEST_CASES=$${PROPTEST_CASES:-20000} \
-		cargo test --release --workspace -- --include-ignored
+	WEIR_SEEDS=$${WEIR_SEEDS:-10000} PROPTEST_CASES=$${PROPTEST_CASES:-20000} WEIR_SCHEDULES=$${WEIR_SCHEDULES:-1000000} \
+		cargo test --release --workspace --no-fail-fast -- --include-ignored
+	@WEIR_SCHEDULES=$${WEIR_SCHEDULES:-1000000} $(MAKE) --no-print-directory schedules RELEASE=--release
+
+schedules: ## the queue under chosen schedules of its threads; 10,000 of each kind, or WEIR_SCHEDULES
+	SHUTTLE_SILENCE_WARNINGS=1 cargo test $(RELEASE) -p weir-balance --features shuttle --test shuttle
 
 lint: ## formatting and clippy
 	cargo fmt --all --check
@@ -46,6 +51,10 @@ bench-core: ## CPU per request and memory against nginx and haproxy; writes benc
 	@scripts/packages cc nginx haproxy wrk ab openssl python3
 	cargo build --profile bench-release -p weir
 	python3 benches/core.py --weir "$$(scripts/target-directory)/bench-release/weir" $(ARGS)
+
+# benches/balance.md has the figures of one run.
+bench-balance: ## what it costs to be dispatched, to wait and to leave: criterion
+	cargo bench -p weir-balance --bench dispatch -- $(ARGS)
 
 bench-lab: ## CPU per request of the test origin beside nginx; writes benches/lab.md
 	@scripts/packages cc nginx wrk python3

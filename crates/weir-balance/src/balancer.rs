@@ -5,18 +5,24 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::choose::{Query, Tier};
+use crate::choose::{Query, Stalls, Tier};
 use crate::figures::{Counters, Figures};
 use crate::floor::{Answer, Books, Floor};
 use crate::passive::{AfterFailure, PassiveSettings, Window};
 use crate::regret::Regret;
 use crate::slot::Taken;
-use crate::sync::{AtomicBool, Mutex, Ordering};
-use crate::{Availability, EndpointState, Health, Order, PolicyKind, Slot, Ticket};
+use crate::sync::{AtomicBool, AtomicU32, Mutex, Ordering};
+use crate::{
+    Availability, EndpointState, FairSettings, Health, Order, PolicyKind, Slot, StallSettings,
+    Ticket, WeightMode,
+};
 
 /// An endpoint as the configuration gives it, with its live state.
 #[derive(Clone, Debug)]
 pub struct Member {
+    /// Who it is to policies that hash: the hash of its name ([`crate::hash_key`]), so that neither its place in the file nor
+    /// its address counts.
+    pub identity: u64,
     /// Its share, from 1.
     pub weight: u32,
     /// Most exchanges in flight at once, over all workers. 0 takes none.
@@ -36,6 +42,8 @@ pub struct Settings {
     pub passive: PassiveSettings,
     /// How many may wait; `None`: nobody, and full is an answer.
     pub queue: Option<QueueSettings>,
+    /// When an endpoint that does not answer gets nothing more; `None`: never.
+    pub stall: Option<StallSettings>,
     /// Below this share of endpoints of the first tier that are healthy by their probes, percent of those that the operator lets
     /// take requests, probes are ignored, unless one of a later tier is healthy; 0 never.
     pub panic_percent: u8,
@@ -49,7 +57,7 @@ impl Settings {
     pub fn new(policy: PolicyKind) -> Self {
         let passive =
             PassiveSettings { errors: 0, window_us: 0, eject_us: 0, max_ejected_percent: 100 };
-        Self { policy, passive, queue: None, panic_percent: 0, fault: Fault::None }
+        Self { policy, passive, queue: None, stall: None, panic_percent: 0, fault: Fault::None }
     }
 }
 
@@ -88,9 +96,24 @@ impl Tried {
         self.0.push(index);
     }
 
+    /// Forgets them.
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+
     /// Whether it was noted.
     pub fn contains(&self, index: usize) -> bool {
         self.0.contains(&index)
+    }
+
+    /// Whether nothing was tried.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The latest.
+    pub(crate) fn last(&self) -> Option<usize> {
+        self.0.last().copied()
     }
 }
 
@@ -151,6 +174,13 @@ pub struct Balancer {
     pub(crate) fault: Fault,
     pub(crate) regret: Regret,
     pub(crate) figures: Figures,
+    pub(crate) stall: Option<StallSettings>,
+    /// Endpoints that count as stalled.
+    pub(crate) stalled: AtomicU32,
+    /// Whether a stall was found that nobody was told of.
+    pub(crate) stall_news: AtomicBool,
+    /// Whether something about stalls changed after which those who wait may stand in the wrong line.
+    pub(crate) stall_unsettled: AtomicBool,
     windows: Box<[Window]>,
     passive: PassiveSettings,
     panic_percent: u8,
@@ -166,18 +196,24 @@ impl Balancer {
     /// A pool; endpoints are known by their position in `members` from then on. Their limits hold from now on for
     /// everybody who has the same states.
     pub fn new(settings: Settings, members: Vec<Member>) -> Arc<Self> {
+        let limit = |member: &Member| limit_of(settings.policy, member.weight, member.max_conn);
         for member in &members {
-            member.state.set_max_conn(member.max_conn);
+            member.state.set_max_conn(limit(member));
         }
-        let limited = members.iter().any(|member| member.max_conn.is_some());
+        let limited = members.iter().any(|member| limit(member).is_some());
         let errors = settings.passive.errors;
+        let stalled = members.iter().filter(|member| member.state.is_stalled()).count() as u32;
         let pool = Self {
             policy: settings.policy,
-            tiers: Tier::all(&members),
+            tiers: Tier::all(&members, settings.policy),
             queue: settings.queue,
             fault: settings.fault,
             regret: Regret::new(),
             figures: Figures::new(),
+            stall: settings.stall,
+            stalled: AtomicU32::new(stalled),
+            stall_news: AtomicBool::new(false),
+            stall_unsettled: AtomicBool::new(false),
             windows: members.iter().map(|_| Window::new(errors)).collect(),
             passive: settings.passive,
             panic_percent: settings.panic_percent,
@@ -208,6 +244,14 @@ impl Balancer {
     /// The live state of an endpoint; `None` when there is none of that number.
     pub fn endpoint(&self, index: usize) -> Option<&EndpointState> {
         self.members.get(index).map(|member| &*member.state)
+    }
+
+    /// Whether an endpoint that was not tried may be had, free or full.
+    pub fn has_untried(&self, now_us: u64, tried: &Tried) -> bool {
+        let panic = self.is_panicking();
+        let mut members = self.members.iter().enumerate();
+        members
+            .any(|(index, member)| member.state.is_usable(now_us, panic) && !tried.contains(index))
     }
 
     /// Exchanges in flight over all endpoints.
@@ -243,18 +287,24 @@ impl Balancer {
     /// An exchange wants an endpoint. It is dispatched by the policy if one may be had and nobody waits who might
     /// have had that one; it waits if there is a queue with room; else it is turned away.
     pub fn arrive(self: &Arc<Self>, request: &Request<'_>) -> Arrival {
+        self.note_arrival(request.tried);
         if !self.is_gated() {
             match self.arrive_freely(request) {
-                Ok(taken) => return self.dispatched(taken),
+                Ok(taken) => return Arrival::Dispatched(Slot::new(self, taken)),
                 // A limit came while we looked.
                 Err(Rejection::Full) if self.queue.is_some() => {}
                 Err(rejection) => return self.rejected(rejection),
             }
         }
         let Some(queue) = self.queue else { return self.rejected(Rejection::Full) };
-        let answer = self.floor_at(request.now_us).arrive(request, queue);
+        let answer = {
+            let mut floor = self.floor_at(request.now_us);
+            let answer = floor.arrive(request, queue);
+            floor.settle_stalls();
+            answer
+        };
         match answer {
-            Answer::Dispatched(taken) => self.dispatched(taken),
+            Answer::Dispatched(taken) => Arrival::Dispatched(Slot::new(self, taken)),
             Answer::Queued { id, seq, position } => {
                 self.figures.queued.add();
                 Arrival::Queued(Ticket::new(self, id, seq, position))
@@ -286,7 +336,7 @@ impl Balancer {
             // Before the limit: whoever leaves and finds the limit set has to see that somebody may wait.
             self.gated.store(true, Ordering::SeqCst);
         }
-        member.state.set_max_conn(max_conn);
+        member.state.set_max_conn(limit_of(self.policy, member.weight, max_conn));
         floor.note_ceiling(index);
         floor.settle();
     }
@@ -327,6 +377,13 @@ impl Balancer {
         }
     }
 
+    /// Failed connects at an endpoint within the window, and how many eject.
+    pub(crate) fn recent_failures(&self, index: usize, now_us: u64) -> (u32, u32) {
+        let window = self.windows.get(index);
+        let recent = window.map_or(0, |window| window.recent(now_us, self.passive.window_us));
+        (recent, self.passive.errors)
+    }
+
     /// Something that was to last until now may have ended: an ejection.
     pub fn tick(&self, now_us: u64) {
         drop(self.floor_at(now_us));
@@ -346,7 +403,7 @@ impl Balancer {
     }
 
     /// The lock; what was due until now has happened.
-    fn floor_at(&self, now_us: u64) -> Floor<'_> {
+    pub(crate) fn floor_at(&self, now_us: u64) -> Floor<'_> {
         let mut floor = self.floor();
         floor.advance(now_us);
         floor
@@ -357,12 +414,19 @@ impl Balancer {
     }
 
     /// A slot was dropped.
-    pub(crate) fn release(&self, state: &EndpointState, taken: Taken) {
+    pub(crate) fn release(&self, taken: Taken) {
+        let Some(member) = self.members.get(taken.index) else { return };
         if self.is_gated() {
-            self.floor().release(state, taken);
+            let mut floor = self.floor();
+            floor.release(&member.state, taken);
+            if member.state.is_stalled() && member.state.in_flight() == 0 {
+                // It may be tried by one: whose key leads there may wait for it again.
+                self.stall_unsettled.store(true, Ordering::Release);
+            }
+            floor.settle_stalls();
             return;
         }
-        state.leave();
+        member.state.leave();
         // Whoever set the first limit in the meantime may have made somebody wait for this place: `leave` and the
         // limit are changes of one word, so either that one saw us gone, or we see the gate.
         if self.is_gated() {
@@ -406,18 +470,19 @@ impl Balancer {
             overflowed: false,
             tried: request.tried,
             panic: self.is_panicking(),
+            stalls: Stalls::Tried,
         };
         // Without a queue a bound exchange whose endpoint is full goes elsewhere rather than nowhere.
         let bound = query.bound.filter(|index| self.is_usable_if_bound(*index, query));
         let taken = bound.and_then(|index| self.take_bound(index));
-        taken.map_or_else(|| self.pick_in_any_tier(query), Ok)
-    }
-
-    fn dispatched(self: &Arc<Self>, taken: Taken) -> Arrival {
-        let Some(member) = self.members.get(taken.index) else {
-            return self.rejected(Rejection::Unavailable);
-        };
-        Arrival::Dispatched(Slot::new(self, &member.state, taken))
+        let mut taken = taken.map_or_else(|| self.pick_in_any_tier(query), Ok);
+        if self.stall.is_some() && matches!(taken, Err(Rejection::Unavailable)) {
+            taken = self.pick_in_any_tier(Query { stalls: Stalls::Ignored, ..query });
+        }
+        taken.map_err(|rejection| match bound {
+            Some(_) => Rejection::Full,
+            None => rejection,
+        })
     }
 
     fn rejected(&self, rejection: Rejection) -> Arrival {
@@ -441,5 +506,15 @@ impl Balancer {
         let until_us = now_us.saturating_add(self.passive.eject_us);
         member.state.eject(until_us);
         AfterFailure::Ejected { until_us }
+    }
+}
+
+/// The limit that holds for an endpoint: with `fair` in the weight mode `peak` its weight is one too.
+fn limit_of(policy: PolicyKind, weight: u32, max_conn: Option<u32>) -> Option<u32> {
+    match policy {
+        PolicyKind::Fair(FairSettings { weight_mode: WeightMode::Peak, .. }) => {
+            Some(max_conn.map_or(weight, |limit| limit.min(weight)))
+        }
+        _ => max_conn,
     }
 }

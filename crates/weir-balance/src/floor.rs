@@ -6,10 +6,10 @@ use core::task::Waker;
 use smallvec::SmallVec;
 
 use crate::balancer::{Balancer, Fault, QueueSettings, Request};
-use crate::choose::Query;
+use crate::choose::{Query, Stalls};
 use crate::queue::{Id, Left, Queue, Standing, Waiter, Wish};
 use crate::slot::Taken;
-use crate::sync::MutexGuard;
+use crate::sync::{MutexGuard, Ordering};
 use crate::{EndpointState, Member, Rejection};
 
 /// What the lock guards.
@@ -89,9 +89,11 @@ impl<'a> Floor<'a> {
             overflowed: false,
             tried: request.tried,
             panic: pool.is_panicking(),
+            stalls: Stalls::Heeded,
         };
+        query = pool.minding_stalls(query);
         let mut home = pool.home(query);
-        let taken = home.and_then(|index| pool.take_bound(index));
+        let taken = home.and_then(|index| pool.take_home(index, query));
         if taken.is_none()
             && home.is_some()
             && settings.max_per_endpoint.is_some_and(|max| self.books.queue.len(home) >= max)
@@ -106,7 +108,13 @@ impl<'a> Floor<'a> {
             return Answer::Dispatched(self.book(taken));
         }
         if home.is_none() && pool.active_tier(query).is_none() {
-            return Answer::Rejected(Rejection::Unavailable);
+            // Where he might have waited, the line was full.
+            let overflowed = query.overflowed;
+            return Answer::Rejected(if overflowed {
+                Rejection::QueueFull
+            } else {
+                Rejection::Unavailable
+            });
         }
         if self.books.queue.waiting() >= settings.max {
             return Answer::Rejected(Rejection::QueueFull);
@@ -128,15 +136,13 @@ impl<'a> Floor<'a> {
         while self.books.queue.waiting() > 0
             && self.pool.members.get(index).is_some_and(|member| member.state.is_free())
         {
-            let Some((id, bound)) = self.next_for(index) else { return };
+            let Some((id, home)) = self.next_for(index) else { return };
             let pool = self.pool;
             let clock_us = self.books.clock_us;
-            let taken = if bound {
-                pool.take_bound(index)
-            } else {
-                let waiter = self.books.queue.get(id);
-                waiter.and_then(|waiter| pool.take_chosen(index, query(pool, waiter, clock_us)))
-            };
+            let taken = self.books.queue.get(id).and_then(|waiter| {
+                let query = query(pool, waiter, clock_us);
+                if home { pool.take_home(index, query) } else { pool.take_chosen(index, query) }
+            });
             let Some(taken) = taken else { return };
             self.hand(id, taken);
         }
@@ -156,7 +162,7 @@ impl<'a> Floor<'a> {
             let Some(waiter) = self.books.queue.waiter(id) else { continue };
             let query = query(pool, waiter, self.books.clock_us);
             let taken = match waiter.home {
-                Some(index) => pool.take_bound(index),
+                Some(index) => pool.take_home(index, query),
                 None if pool.active_tier(query).is_none() => {
                     self.reject(id, Rejection::Unavailable);
                     continue;
@@ -166,6 +172,15 @@ impl<'a> Floor<'a> {
             if let Some(taken) = taken {
                 self.hand(id, taken);
             }
+        }
+    }
+
+    /// A stall that was found on the way, or a trial that began or may begin, makes others wait elsewhere: whose key leads to that
+    /// endpoint.
+    pub(crate) fn settle_stalls(&mut self) {
+        let unsettled = &self.pool.stall_unsettled;
+        if unsettled.load(Ordering::Relaxed) && unsettled.swap(false, Ordering::AcqRel) {
+            self.settle();
         }
     }
 
@@ -309,5 +324,15 @@ impl<'a> Floor<'a> {
 /// What a waiter asks, now.
 fn query<'a>(pool: &Balancer, waiter: &'a Waiter, now_us: u64) -> Query<'a> {
     let Wish { random, key, bound, overflowed, ref tried, .. } = waiter.wish;
-    Query { now_us, random, key, bound, overflowed, tried, panic: pool.is_panicking() }
+    let panic = pool.is_panicking();
+    pool.minding_stalls(Query {
+        now_us,
+        random,
+        key,
+        bound,
+        overflowed,
+        tried,
+        panic,
+        stalls: Stalls::Heeded,
+    })
 }

@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use weir_stats::Cause;
-use weir_wire::{HeadLimits, Method, ResponseHead, Version};
+use weir_wire::{Framing, HeadLimits, Method, ResponseHead, Version};
 
 use crate::alarm::Alarm;
-use crate::attempt::body_failure;
 use crate::buffers::{Buffers, poll_read_into};
 use crate::connection::{Connection, Scope};
 use crate::exchange::{Ended, Input, Workspace};
@@ -19,7 +18,9 @@ use crate::limits::{INTERIM_RESPONSES, RESPONSE_HEAD_BYTES, RESPONSE_HEADERS};
 use crate::local::write_all;
 use crate::net::Net;
 use crate::pump::{Pump, PumpFailure, Waiting};
+use crate::retry::{RetryPolicy, Trouble};
 use crate::transport::Transport;
+use crate::upload::body_failure;
 use crate::upstream::UpstreamPool;
 
 /// Why no response head came.
@@ -47,14 +48,29 @@ impl Failure {
     /// What it means to the exchange.
     pub(crate) fn ended(self) -> Ended {
         match self {
-            Self::Silent | Self::Cut => Cause::UpstreamReset.into(),
-            Self::BadResponse => Cause::BadResponse.into(),
             Self::Body(failure) => body_failure(failure),
             Self::BodyTimeout => Cause::BodyTimeout.into(),
-            Self::SendTimeout => Cause::UpstreamSendTimeout.into(),
-            Self::ResponseTimeout => Cause::ResponseTimeout.into(),
-            Self::ClientGone => Ended::Broken(Cause::ClientGone),
+            Self::Silent
+            | Self::Cut
+            | Self::BadResponse
+            | Self::SendTimeout
+            | Self::ResponseTimeout
+            | Self::ClientGone => match self.trouble() {
+                Some(trouble) => trouble.cause().into(),
+                None => Ended::Broken(Cause::ClientGone),
+            },
         }
+    }
+
+    /// What it says of the endpoint; `None` when the client is at fault.
+    pub(crate) fn trouble(self) -> Option<Trouble> {
+        Some(Trouble::Cause(match self {
+            Self::Silent | Self::Cut => Cause::UpstreamReset,
+            Self::BadResponse => Cause::BadResponse,
+            Self::SendTimeout => Cause::UpstreamSendTimeout,
+            Self::ResponseTimeout => Cause::ResponseTimeout,
+            Self::Body(_) | Self::BodyTimeout | Self::ClientGone => return None,
+        }))
     }
 }
 
@@ -107,15 +123,21 @@ impl<S> Conversation<S> {
         self.heard.saturating_duration_since(self.progressed)
     }
 
-    /// Law 7: whether the same request may be sent again, on another connection to an endpoint that left without a word.
-    pub(crate) fn may_repeat(&self, method: Method) -> bool {
-        self.upstream.reused
-            && !self.upload.has_read
-            && (self.upload.written == 0 || method.is_idempotent())
+    /// Law 7: whether the same request may be sent again. All of it has to be at hand still, and what went upstream of one that
+    /// may have had an effect is not sent twice, unless the configuration says so.
+    pub(crate) fn may_repeat(&self, method: Method, policy: &RetryPolicy) -> bool {
+        !self.upload.has_read && (self.upload.written == 0 || policy.may_resend(method))
     }
 
-    pub(crate) fn into_upload(self) -> Pump {
-        self.upload
+    /// Whether the response whose head `response` is has come whole, and nothing else, so that the connection is as good as new.
+    pub(crate) fn is_over(&self, response: &ResponseHead) -> bool {
+        let body = self.raw.len().saturating_sub(response.head_bytes) as u64;
+        let whole = match response.framing {
+            Framing::None => body == 0,
+            Framing::Length(length) => body == length,
+            Framing::Chunked | Framing::UntilClose => false,
+        };
+        whole && response.keep_alive && self.upload.is_finished()
     }
 }
 
@@ -269,6 +291,23 @@ impl<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin> Conversation<S> {
 
 fn is_interim(response: &ResponseHead) -> bool {
     (100..200).contains(&response.status) && response.status != 101
+}
+
+/// As [`poll_client_left`], while a body of which not all has come waits to be sent: what comes is kept with it, as far as there
+/// is room.
+pub(crate) fn poll_sender_left<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin>(
+    context: &mut Context<'_>,
+    client: &mut ClientSide<'_, S>,
+    upload: &mut Pump,
+) -> Poll<()> {
+    while upload.has_room() {
+        match upload.poll_fill(context, client.stream, client.buffers) {
+            Poll::Ready(Ok(())) => {}
+            Poll::Ready(Err(_)) => return Poll::Ready(()),
+            Poll::Pending => return Poll::Pending,
+        }
+    }
+    Poll::Pending
 }
 
 /// Ready when the client closed or reset its connection. What it sends meanwhile, the next request, is kept as far as there

@@ -7,10 +7,11 @@ use std::net::IpAddr;
 use std::task::{Context, Poll};
 use std::time::SystemTime;
 
+use smallvec::SmallVec;
 use tokio::io::AsyncRead;
 use tokio::time::Instant;
 use weir_balance::Slot;
-use weir_stats::{Cause, Micros, Times};
+use weir_stats::{Cause, Micros, Setback, Times};
 use weir_wire::{HeadLimits, Method, RequestHead, ResponseHead, Version};
 
 use crate::alarm::{Elapsed, before};
@@ -128,6 +129,8 @@ pub(crate) struct Workspace {
     pub(crate) response_out: Vec<u8>,
     /// The response head as received, when a log wants it.
     pub(crate) response_bytes: Vec<u8>,
+    /// The text of the key that the pool's policy hashes.
+    pub(crate) key: Vec<u8>,
 }
 
 impl Workspace {
@@ -160,12 +163,18 @@ pub(crate) struct Facts {
     pub(crate) request_id: RequestId,
     /// Index of the pool.
     pub(crate) pool: Option<usize>,
+    /// The endpoint that the client's sticky cookie means.
+    pub(crate) bound: Option<usize>,
     pub(crate) slot: Option<Slot>,
     pub(crate) endpoint: Option<usize>,
     pub(crate) attempts: u32,
+    /// Attempts given up for another: the endpoint, and why.
+    pub(crate) failed: SmallVec<[(usize, Setback); 2]>,
     pub(crate) reused: bool,
     /// Bytes of `Workspace::input` behind the head that belong to this request's body.
     pub(crate) body_in_input: usize,
+    /// Whether the body was read whole, and what stands behind it in the input is the next request.
+    pub(crate) body_read: bool,
     pub(crate) bytes_received: u64,
     pub(crate) bytes_sent: u64,
     pub(crate) body_bytes_sent: u64,
@@ -185,11 +194,14 @@ impl Facts {
             trust: PeerTrust::Untrusted,
             request_id: RequestId::default(),
             pool: None,
+            bound: None,
             slot: None,
             endpoint: None,
             attempts: 0,
+            failed: SmallVec::new(),
             reused: false,
             body_in_input: 0,
+            body_read: false,
             bytes_received: 0,
             bytes_sent: 0,
             body_bytes_sent: 0,

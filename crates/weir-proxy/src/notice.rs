@@ -22,6 +22,8 @@ pub struct Notice {
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Noticed {
+    /// A connect failed, while nobody looked at the endpoint's [`crate::connect_trouble::ConnectTrouble`].
+    ConnectFailed,
     /// Failures seen in traffic put it out.
     Ejected {
         /// The last of them.
@@ -29,6 +31,22 @@ pub enum Noticed {
         /// Until when, on the balancer's clock, µs.
         until_us: u64,
     },
+    /// It takes exchanges and does not answer, while others do: it gets no more.
+    Stalled {
+        /// For how long, µs.
+        silent_us: u64,
+        /// Attempts that it has not answered since its last answer.
+        unanswered: u32,
+    },
+    /// It answers again.
+    Answers,
+}
+
+/// Whether a notice is on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Told {
+    Yes,
+    No,
 }
 
 /// Where workers tell it.
@@ -45,10 +63,15 @@ impl Notices {
         (Self { sender, lost: AtomicU64::new(0) }, receiver)
     }
 
-    /// Tells it, if there is room.
-    pub(crate) fn tell(&self, notice: Notice) {
-        if matches!(self.sender.try_send(notice), Err(mpsc::error::TrySendError::Full(_))) {
-            self.lost.fetch_add(1, Ordering::Relaxed);
+    /// Tells it, if there is room and somebody listens; says whether.
+    pub(crate) fn tell(&self, notice: Notice) -> Told {
+        match self.sender.try_send(notice) {
+            Ok(()) => Told::Yes,
+            Err(mpsc::error::TrySendError::Closed(_)) => Told::No,
+            Err(mpsc::error::TrySendError::Full(_)) => {
+                self.lost.fetch_add(1, Ordering::Relaxed);
+                Told::No
+            }
         }
     }
 

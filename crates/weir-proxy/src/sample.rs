@@ -86,6 +86,7 @@ pub(crate) fn blank_entry() -> Entry<'static> {
         endpoint: "endpoint",
         endpoint_address: "10.0.0.1:80",
         attempts: 1,
+        failed_attempts: &[],
         reused: false,
         queue_position: 0,
         request_id: b"0123456789abcdef0123456789abcdef",

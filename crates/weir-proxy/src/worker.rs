@@ -11,6 +11,7 @@ use rustls::ClientConfig;
 use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until};
+use weir_balance::Balancer;
 use weir_stats::{Clock, LogBatch};
 
 use crate::accept::Handoff;
@@ -189,6 +190,16 @@ impl<N: Net> Worker<N> {
     /// Microseconds since the process started, the balancer's clock.
     pub(crate) fn balance_clock(&self, now: Instant) -> u64 {
         self.shared.balance_clock(now)
+    }
+
+    /// Tells a balancer at this time of its clock that something may have ended, so that whoever waits for that goes on.
+    pub(crate) fn tick_at(&self, balancer: &Arc<Balancer>, at_us: u64) {
+        let (balancer, shared) = (Arc::clone(balancer), Arc::clone(&self.shared));
+        tokio::task::spawn_local(async move {
+            let now_us = shared.balance_clock(Instant::now());
+            sleep(Duration::from_micros(at_us.saturating_sub(now_us))).await;
+            balancer.tick(shared.balance_clock(Instant::now()));
+        });
     }
 
     /// The `Date` header's value at `now`.

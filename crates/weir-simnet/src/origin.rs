@@ -334,6 +334,8 @@ async fn send_body(
     }
     match behaviour.misdeed {
         Some(Misdeed::Truncates(_)) => return Ok(Next::Close),
+        // To an HTTP/1.0 client there are no chunks: it would take this for its body.
+        Some(Misdeed::BadChunk(_)) if framing != Framing::Chunked => return Ok(Next::Close),
         Some(Misdeed::BadChunk(_)) => {
             writer.send(b"zz\r\nX-Sim-Garbage\r\n0\r\n\r\n").await?;
             return Ok(Next::Close);

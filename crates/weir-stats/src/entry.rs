@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::SystemTime;
 
-use crate::{Cause, Times};
+use crate::{Cause, Escape, Times, escape, number};
 
 /// Header lines by name, case-insensitively; the value of the first line of that name.
 pub trait Headers {
@@ -43,6 +43,36 @@ pub struct Concurrency {
     pub pool: u32,
     /// Other exchanges in flight at the endpoint.
     pub endpoint: u32,
+}
+
+/// Why an attempt was given up for another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Setback {
+    /// No response came, for this reason.
+    Cause(Cause),
+    /// A response of this status, which was thrown away.
+    Status(u16),
+}
+
+/// An attempt that was given up for another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FailedAttempt<'a> {
+    /// The endpoint's name.
+    pub endpoint: &'a str,
+    /// Why.
+    pub why: Setback,
+}
+
+impl FailedAttempt<'_> {
+    /// Appends `app1=connect_failed` or `app1=503`.
+    pub(crate) fn append(&self, how: Escape, out: &mut Vec<u8>) {
+        escape::append(self.endpoint.as_bytes(), how, out);
+        out.push(b'=');
+        match self.why {
+            Setback::Cause(cause) => out.extend_from_slice(cause.as_str().as_bytes()),
+            Setback::Status(status) => number::append(status, out),
+        }
+    }
 }
 
 /// One exchange, as logs and variables see it.
@@ -95,6 +125,8 @@ pub struct Entry<'a> {
     pub endpoint_address: &'a str,
     /// Attempts made; 0 when no endpoint was tried.
     pub attempts: u32,
+    /// Those given up for another, in their order; the last attempt is not among them.
+    pub failed_attempts: &'a [FailedAttempt<'a>],
     /// Whether the last attempt used an idle connection.
     pub reused: bool,
     /// Position in the pool's queue at arrival; 0 is straight through.

@@ -25,6 +25,10 @@ pub(crate) fn append(entry: &Entry<'_>, clock: &mut Clock, out: &mut Vec<u8>) {
         number::append(count, out);
         out.push(b'/');
     }
+    // HAProxy marks what went to another server than the first with a plus.
+    if entry.failed_attempts.iter().any(|attempt| attempt.endpoint != entry.endpoint) {
+        out.push(b'+');
+    }
     number::append(retries, out);
     out.extend_from_slice(b" 0/");
     number::append(entry.queue_position, out);

@@ -67,6 +67,14 @@ fn append_upstream(entry: &Entry<'_>, out: &mut Vec<u8>) {
     text("endpoint", entry.endpoint, out);
     text("endpoint_address", entry.endpoint_address, out);
     number("attempts", u64::from(entry.attempts), out);
+    key("failed_attempts", out);
+    out.push(b'[');
+    for (index, attempt) in entry.failed_attempts.iter().enumerate() {
+        out.extend_from_slice(if index == 0 { b"\"" } else { b",\"" });
+        attempt.append(Escape::Json, out);
+        out.push(b'"');
+    }
+    out.push(b']');
     key("reused", out);
     out.extend_from_slice(if entry.reused { b"true" } else { b"false" });
     number("queue_position", u64::from(entry.queue_position), out);

@@ -22,7 +22,7 @@ mod variable;
 pub use batch::{BATCH_BYTES, FullBatch, LogBatch, LogReceiver, LogSink, Message, log_channel};
 pub use cause::Cause;
 pub use clock::Clock;
-pub use entry::{Concurrency, Entry, Headers, TlsFacts};
+pub use entry::{Concurrency, Entry, FailedAttempt, Headers, Setback, TlsFacts};
 pub use escape::Escape;
 pub use line::Line;
 pub use template::{Template, TemplateError};

@@ -58,6 +58,7 @@ pub(crate) fn entry() -> Entry<'static> {
         endpoint: "app1",
         endpoint_address: "10.0.0.1:80",
         attempts: 1,
+        failed_attempts: &[],
         reused: false,
         queue_position: 0,
         request_id: b"id-1",

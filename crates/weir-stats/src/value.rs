@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::variable::{Kind, Plain};
-use crate::{Clock, Entry, Escape, Micros, Variable, escape, number};
+use crate::{Clock, Entry, Escape, FailedAttempt, Micros, Variable, escape, number};
 
 /// A value before it is text.
 pub(crate) enum Value<'a> {
@@ -24,6 +24,8 @@ pub(crate) enum Value<'a> {
     /// Milliseconds, as seconds with a fraction.
     Seconds(u64),
     Address(IpAddr),
+    /// With commas between.
+    FailedAttempts(&'a [FailedAttempt<'a>]),
     /// The user of `Basic` credentials, still in base64.
     BasicUser(&'a [u8]),
     TimeLocal(SystemTime),
@@ -49,6 +51,12 @@ impl Value<'_> {
             Self::Status(status) => number::append_three(status, out),
             Self::Seconds(milliseconds) => number::append_seconds(milliseconds, out),
             Self::Address(address) => number::append_address(address, out),
+            Self::FailedAttempts(attempts) => {
+                for (index, attempt) in attempts.iter().enumerate() {
+                    out.extend_from_slice(if index == 0 { b"" } else { b"," });
+                    attempt.append(how, out);
+                }
+            }
             Self::BasicUser(encoded) => append_basic_user(encoded, how, out),
             Self::TimeLocal(time) => clock.append_common(time, out),
             Self::TimeIso(time) => clock.append_iso(time, out),
@@ -141,6 +149,8 @@ fn of_upstream<'a>(plain: Plain, entry: &Entry<'a>) -> Value<'a> {
         Plain::Pool => text(entry.pool),
         Plain::Endpoint => text(entry.endpoint),
         Plain::Attempts => Value::Number(u64::from(entry.attempts)),
+        Plain::FailedAttempts if entry.failed_attempts.is_empty() => Value::Absent,
+        Plain::FailedAttempts => Value::FailedAttempts(entry.failed_attempts),
         Plain::UpstreamAddr => text(entry.endpoint_address),
         Plain::UpstreamConnectTime => seconds(&[times.connect]),
         Plain::UpstreamHeaderTime => seconds(&[times.connect, times.response]),

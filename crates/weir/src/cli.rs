@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 
 use crate::failure::Failure;
-use crate::{bench, check, completion, demo, origin, proxy, run, serve};
+use crate::{bench, check, completion, demo, origin, proxy, run, serve, sim};
 
 /// The configuration file when none is named.
 pub(crate) const CONFIGURATION_FILE: &str = "/etc/weir/weir.conf";
@@ -39,6 +39,7 @@ pub(crate) enum Command {
     Check(check::Arguments),
     Bench(Box<bench::Arguments>),
     Origin(origin::Arguments),
+    Sim(Box<sim::Arguments>),
     Demo(demo::Arguments),
     Completion(completion::Arguments),
 }

@@ -11,6 +11,7 @@ mod origin;
 mod proxy;
 mod run;
 mod serve;
+mod sim;
 mod terminal;
 
 use std::process::ExitCode;
@@ -37,6 +38,7 @@ fn command(cli: Cli) -> Result<(), Failure> {
         Some(Command::Bench(arguments)) => bench::run(&arguments),
         Some(Command::Origin(arguments)) => origin::run(arguments),
         Some(Command::Demo(arguments)) => demo::run(&arguments),
+        Some(Command::Sim(arguments)) => sim::run(&arguments),
         Some(Command::Completion(arguments)) => completion::run(&arguments),
         None => check::run(&cli.into_nginx_test()?),
     }

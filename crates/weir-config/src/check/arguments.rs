@@ -266,13 +266,15 @@ impl Checker<'_> {
             }
             return Some(option);
         }
-        let names = || spec.options.iter().map(|option| option.name);
+        // An option that is also a lone word stands there twice.
+        let mut names: Vec<&str> = spec.options.iter().map(|option| option.name).collect();
+        names.dedup();
         let span = Span { end: word.span.start + key.len(), ..word.span };
         let mut error =
             Diagnostic::error(span, format!("unknown option `{key}` of `{}`", spec.name));
-        error = error.suggest(key, names());
+        error = error.suggest(key, names.iter().copied());
         if error.label.is_none() {
-            error = error.help(format!("known here: {}", names().collect::<Vec<_>>().join(", ")));
+            error = error.help(format!("known here: {}", names.join(", ")));
         }
         self.report(error);
         None
@@ -362,6 +364,10 @@ fn foreign(name: &str) -> Option<&'static str> {
         }
         "add_header" => "write `response_header set NAME VALUE;`",
         "proxy_set_header" => "write `header set NAME VALUE;`",
+        "redispatch" => "`redispatch 2` has become `retry 2`, which can do more",
+        "retries" | "retry-on" | "proxy_next_upstream" => {
+            "write `retry NUMBER on=connect,reset,503;` in the `pool`"
+        }
         "if" => "there is no `if`: conditions stand in `route CONDITION… -> TARGET;`",
         _ => return None,
     })

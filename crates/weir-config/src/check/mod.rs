@@ -2,6 +2,7 @@
 //! one that is reported does not stop the rest.
 
 mod arguments;
+mod balance;
 mod expression;
 mod listen;
 mod log;
@@ -9,7 +10,9 @@ pub(crate) mod model;
 mod place;
 mod pool;
 mod probe;
+mod retry;
 mod route;
+mod sticky;
 mod target;
 mod values;
 
@@ -102,6 +105,7 @@ impl<'a> Checker<'a> {
             self.resolve_rule(arguments);
         }
         config.listeners = self.listeners(&top);
+        self.shared_cookies(&config.listeners);
         config.pools = std::mem::take(&mut self.pools);
         config.logs = std::mem::take(&mut self.logs);
         self.unused();

@@ -4,12 +4,12 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use super::{probe, values};
+use super::{balance, probe, sticky, values};
 use crate::defaults;
 use crate::model::{
-    AccessLog, Action, Config, Endpoint, EndpointAddress, EndpointCheck, ErrorPage, Files,
-    HeaderEdit, ListenAddress, Listener, LogTarget, Pool, Redirect, Respond, Route, Rule,
-    TlsProtocol, Workers,
+    AccessLog, Action, Budget, Config, Endpoint, EndpointAddress, EndpointCheck, ErrorPage, Files,
+    HeaderEdit, ListenAddress, Listener, LogTarget, MOST_RETRIES, Pool, Redirect, Respond, Retry,
+    Route, Rule, TlsProtocol, Workers,
 };
 
 /// Rules within rules; JSON readers stop at 128 levels, of which each takes two.
@@ -104,6 +104,10 @@ impl<'a> Validator<'a> {
         if pool.endpoints.is_empty() {
             self.problem(path, "a pool needs an endpoint");
         }
+        if let Some(key) = pool.policy.key() {
+            let path = format!("{path}.policy.{}.key", pool.policy.kind());
+            self.held(path, balance::sound_key(key));
+        }
         let endpoints = format!("{path}.endpoints");
         self.unique(&endpoints, pool.endpoints.iter().map(|endpoint| endpoint.name.as_str()));
         for (index, endpoint) in pool.endpoints.iter().enumerate() {
@@ -129,12 +133,10 @@ impl<'a> Validator<'a> {
             0,
             100,
         );
-        self.range(
-            format!("{path}.redispatch.attempts"),
-            u64::from(pool.redispatch.attempts),
-            0,
-            100,
-        );
+        let factor = u64::from(pool.stall.factor);
+        self.range(format!("{path}.stall.factor"), factor, 0, super::pool::MAX_STALL_FACTOR);
+        self.waits(&format!("{path}.stall"), &[("floor", pool.stall.floor)]);
+        self.retry(&format!("{path}.retry"), &pool.retry);
         let waits = &pool.timeouts;
         self.waits(
             &format!("{path}.timeouts"),
@@ -146,12 +148,34 @@ impl<'a> Validator<'a> {
                 ("tunnel", waits.tunnel),
             ],
         );
+        for objection in pool.sticky.iter().flat_map(sticky::objections) {
+            self.problem(format!("{path}.sticky{}", objection.path), objection.message);
+        }
         if let Some(tls) = &pool.tls {
             self.protocol(&format!("{path}.tls.protocol"), &tls.protocol);
             if let Some(name) = &tls.server_name {
                 self.held(format!("{path}.tls.server_name"), values::server_name(name));
             }
         }
+    }
+
+    fn retry(&mut self, path: &str, retry: &Retry) {
+        let attempts = u64::from(retry.attempts);
+        self.range(format!("{path}.attempts"), attempts, 0, u64::from(MOST_RETRIES));
+        for (index, on) in retry.on.iter().enumerate() {
+            if retry.on.iter().take(index).any(|earlier| earlier == on) {
+                self.problem(format!("{path}.on[{index}]"), format!("`{on}` is there twice"));
+            }
+        }
+        if retry.on.is_empty() && retry.attempts > 0 {
+            self.problem(format!("{path}.on"), "nothing is retried: write `\"attempts\": 0`");
+        }
+        if let Budget::Percent(percent) = retry.budget {
+            self.range(format!("{path}.budget"), u64::from(percent), 0, 100);
+        }
+        let waits = [("backoff", retry.backoff), ("within", retry.within)];
+        let waits = waits.iter().filter_map(|(name, wait)| Some((*name, (*wait)?)));
+        self.waits(path, &waits.collect::<Vec<_>>());
     }
 
     fn endpoint(&mut self, path: &str, endpoint: &Endpoint) {
@@ -163,6 +187,15 @@ impl<'a> Validator<'a> {
         );
         if let Some(limit) = endpoint.max_conn {
             self.range(format!("{path}.max_conn"), u64::from(limit), 1, u64::from(u32::MAX));
+        }
+        self.range(
+            format!("{path}.priority"),
+            u64::from(endpoint.priority),
+            0,
+            u64::from(defaults::MAX_PRIORITY),
+        );
+        if endpoint.backup && endpoint.priority != 0 {
+            self.problem(format!("{path}.priority"), "a backup has no `priority`");
         }
         self.address(&format!("{path}.address"), &endpoint.address);
         if let EndpointCheck::At(address) = &endpoint.check {

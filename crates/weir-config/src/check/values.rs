@@ -52,6 +52,11 @@ pub(super) fn wait(text: &str) -> Result<Duration, String> {
     not_zero(duration).map(|()| duration)
 }
 
+/// A duration that is not zero, or none.
+pub(super) fn wait_or_off(text: &str) -> Result<Option<Duration>, String> {
+    if text == "off" { Ok(None) } else { wait(text).map(Some) }
+}
+
 pub(super) fn not_zero(duration: Duration) -> Result<(), String> {
     if duration.is_zero() {
         return Err("a time of 0 would end everything at once; for a long one write `1d`".into());

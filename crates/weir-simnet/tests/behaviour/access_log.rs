@@ -39,6 +39,14 @@ impl Line {
         }
     }
 
+    /// The texts of a list of them, with commas between.
+    pub(crate) fn list(&self, name: &str) -> String {
+        let key = format!(",\"{name}\":[");
+        let at = self.0.find(&key).unwrap_or_else(|| panic!("no {name} in {}", self.0));
+        let rest = &self.0[at + key.len()..];
+        rest[..rest.find(']').unwrap()].replace('"', "")
+    }
+
     /// These times, in milliseconds, to the microsecond.
     pub(crate) fn expect_times(&self, expected: &[(&str, u64)]) {
         let found: Vec<(&str, Option<u64>)> =

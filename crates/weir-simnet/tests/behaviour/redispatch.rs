@@ -58,7 +58,7 @@ fn refused_everywhere_is_502_and_no_server_is_asked_twice() {
 fn attempts_are_bounded() {
     let servers = servers(6);
     for (redispatch, attempts) in [(0, 1), (1, 2), (3, 4)] {
-        play(&app(&format!("{servers} redispatch {redispatch};"), ""), async |world| {
+        play(&app(&format!("{servers} retry {redispatch};"), ""), async |world| {
             assert_eq!(get(&mut world.client().await).await, 502);
             assert_eq!(world.log_line().await.number("attempts"), Some(attempts));
             let connects: usize = (1..=6).map(|number| world.connect_count(number)).sum();
@@ -110,7 +110,7 @@ fn failures_further_apart_than_the_window_do_not_remove() {
 #[test]
 fn no_more_servers_are_left_out_than_may_be() {
     let servers = servers(4);
-    let pool = format!("{servers} redispatch 0; passive errors=1 eject=1h max_ejected=50%;");
+    let pool = format!("{servers} retry 0; passive errors=1 eject=1h max_ejected=50%;");
     play(&app(&pool, ""), async |world| {
         let mut client = world.client().await;
         for _ in 0..20 {

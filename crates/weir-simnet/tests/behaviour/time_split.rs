@@ -131,7 +131,7 @@ fn reading_a_buffered_body_is_no_time_of_the_server() {
 
 #[test]
 fn times_that_were_not_reached_are_absent() {
-    play(&app("server 10.0.1.1:80; timeout connect=3s; redispatch 0;", ""), async |world| {
+    play(&app("server 10.0.1.1:80; timeout connect=3s; retry 0;", ""), async |world| {
         world.connects(1, Some(Connects::Never));
         let mut client = world.client().await;
         client.send(GET).await;

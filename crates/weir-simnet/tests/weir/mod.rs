@@ -11,9 +11,9 @@ use tokio::time::Instant;
 use weir_balance::PolicyKind;
 use weir_config::Config;
 use weir_config::model::{
-    AccessLog, Action, ClientTimeouts, Endpoint, EndpointAddress, Keepalive, ListenAddress,
-    Listener, LogFormat, LogTarget, MessageLimits, Passive, Pool, Redispatch, Route, Rule,
-    UpstreamTimeouts,
+    AccessLog, Action, Budget, ClientTimeouts, Endpoint, EndpointAddress, Keepalive, ListenAddress,
+    Listener, LogFormat, LogTarget, MessageLimits, Passive, Policy, Pool, Retry, RetryOn, Route,
+    Rule, UpstreamTimeouts,
 };
 use weir_proxy::compile::{Surroundings, compile};
 use weir_proxy::shared::{Shared, Stage};
@@ -135,7 +135,8 @@ pub(crate) fn configuration(site: &Site, random: &mut Rng) -> Config {
     });
     let mut pool = Pool::new("origins", endpoints.collect());
     let policies = PolicyKind::all();
-    pool.policy = policies[random.usize(0..policies.len())];
+    let key = Template::parse("$http_x_sim_id").expect("a sound template");
+    pool.policy = Policy::new(policies[random.usize(0..policies.len())], key);
     pool.keepalive = Keepalive {
         idle: [0, 1, 2, 100][random.usize(0..4)],
         timeout: Duration::from_secs(random.u64(1..=60)),
@@ -143,7 +144,7 @@ pub(crate) fn configuration(site: &Site, random: &mut Rng) -> Config {
         max_age: Duration::from_secs([5, 3_600][random.usize(0..2)]),
     };
     pool.passive = Passive { errors: [0, 1, 5][random.usize(0..3)], ..Passive::default() };
-    pool.redispatch = Redispatch { attempts: random.u32(0..=3) };
+    pool.retry = retry(random);
     pool.timeouts = UpstreamTimeouts {
         connect: Duration::from_secs(2),
         send: Duration::from_secs(10),
@@ -160,6 +161,30 @@ pub(crate) fn configuration(site: &Site, random: &mut Rng) -> Config {
         listeners: vec![listener(site, random)],
         logs: vec![log],
         ..Config::default()
+    }
+}
+
+fn retry(random: &mut Rng) -> Retry {
+    let all = [
+        RetryOn::Connect,
+        RetryOn::Refused,
+        RetryOn::Reset,
+        RetryOn::Timeout,
+        RetryOn::Invalid,
+        RetryOn::Status(404),
+        RetryOn::Status(500),
+    ];
+    let mut on: Vec<RetryOn> = all.into_iter().filter(|_| random.bool()).collect();
+    if on.is_empty() {
+        on.push(RetryOn::Connect);
+    }
+    Retry {
+        attempts: random.u32(0..=3),
+        on,
+        budget: [Budget::Auto, Budget::Off, Budget::Percent(0)][random.usize(0..3)],
+        backoff: [None, Some(Duration::from_millis(50))][random.usize(0..2)],
+        within: [None, Some(Duration::from_secs(5))][random.usize(0..2)],
+        non_idempotent: false,
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use super::*;
 use crate::sample::{self, List};
-use crate::{Cause, Concurrency, Micros, Times};
+use crate::{Cause, Concurrency, FailedAttempt, Micros, Setback, Times};
 
 fn line(format: &Line, entry: &Entry<'_>) -> String {
     let mut out = Vec::new();
@@ -229,6 +229,11 @@ fn haproxy_marks_tls_unix_sockets_and_retries() {
         "\"<BADREQ>\"\n"
     );
     assert_eq!(line(&Line::haproxy(), &entry), expected);
+    for (endpoint, count) in [("app1", "2"), ("app2", "+2")] {
+        let failed = [FailedAttempt { endpoint, why: Setback::Status(503) }];
+        let line = line(&Line::haproxy(), &Entry { failed_attempts: &failed, ..entry });
+        assert!(line.contains(&format!(" 4/3/2/1/{count} ")), "{line}");
+    }
 }
 
 #[test]
@@ -247,14 +252,22 @@ fn json_has_every_field() {
         r#""server_name":"S"},"connection_requests":9,"request_id":"id-1","request":"GET /a?b=c HTTP/1.1","#,
         r#""method":"GET","target":"/a?b=c","protocol":"HTTP/1.1","host":"Shop.Example.com","referer":"http://r/","#,
         r#""user_agent":"curl/8\"","x_forwarded_for":null,"route":"r","captures":["one","two"],"pool":"app","#,
-        r#""endpoint":"app1","endpoint_address":"10.0.0.1:80","attempts":1,"reused":false,"queue_position":0,"#,
-        r#""status":200,"cause":"complete","bytes_received":80,"bytes_sent":1200,"body_bytes_sent":1024,"worker":3,"#,
+        r#""endpoint":"app1","endpoint_address":"10.0.0.1:80","attempts":1,"failed_attempts":["app0=connect_failed","app\"2=503"],"#,
+        r#""reused":false,"queue_position":0,"status":200,"cause":"complete","bytes_received":80,"bytes_sent":1200,"body_bytes_sent":1024,"worker":3,"#,
         r#""process_connections":4,"listener_connections":3,"pool_in_flight":2,"endpoint_in_flight":1,"#,
         r#""t_handshake":null,"t_idle":10,"t_request":1000,"t_queue":500,"t_connect":2000,"t_response":102000,"#,
         r#""t_data":19000,"t_active":124500,"t_total":124510}"#,
         "\n"
     );
-    assert_eq!(line(&Line::json(), &sample::entry()), expected);
+    let failed_attempts = [
+        FailedAttempt { endpoint: "app0", why: Setback::Cause(Cause::ConnectFailed) },
+        FailedAttempt { endpoint: "app\"2", why: Setback::Status(503) },
+    ];
+    let entry = Entry { failed_attempts: &failed_attempts, ..sample::entry() };
+    assert_eq!(line(&Line::json(), &entry), expected);
+    let text = Line::text(Template::parse("$attempts $failed_attempts").unwrap());
+    assert_eq!(line(&text, &entry), "1 app0=connect_failed,app\\x222=503\n");
+    assert_eq!(line(&text, &sample::entry()), "1 -\n");
 }
 
 #[test]

@@ -1,0 +1,437 @@
+//! The product and the reference side by side: one event after the other, and what may be seen of both compared.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use weir_balance::{
+    AfterFailure, Arrival, Availability, Balancer, Fault, Health, Member, Order, PassiveSettings,
+    PolicyKind, QueueSettings, Rejection, Request, Settings, Slot, Ticket, Tried,
+};
+
+use crate::reference::{Endpoint, Lead, Outcome, Reference, Waiter};
+
+/// How long an ejection lasts.
+const EJECT_US: u64 = 1_000;
+
+/// Different keys that exchanges come with.
+const KEYS: u64 = 7;
+
+/// One event. Numbers of exchanges count those for which it can happen, modulo; nothing happens when there are none.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Step {
+    Arrive { bound: Option<usize>, tried: Option<usize> },
+    Finish(usize),
+    Cancel(usize),
+    TimeOut(usize),
+    Collect(usize),
+    Available(usize, bool),
+    Healthy(usize, bool),
+    Order(usize, Order),
+    Limit(usize, Option<u32>),
+    ConnectFails(usize),
+    Later(u64),
+    Audit,
+}
+
+/// What a pool is made of.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) policy: PolicyKind,
+    pub(crate) queue: Option<QueueSettings>,
+    pub(crate) panic_percent: u8,
+    /// Limits and tiers.
+    pub(crate) endpoints: Vec<(Option<u32>, u8)>,
+    pub(crate) fault: Fault,
+}
+
+/// An exchange that waits, or was handed a slot that it did not collect yet.
+struct Pending {
+    tag: u64,
+    ticket: Ticket,
+    /// What collecting has to give, once the reference knows.
+    outcome: Option<Outcome>,
+}
+
+pub(crate) struct World {
+    pool: Arc<Balancer>,
+    pub(crate) reference: Reference,
+    pending: Vec<Pending>,
+    running: Vec<Slot>,
+    policy: PolicyKind,
+    next_tag: u64,
+    random: fastrand::Rng,
+}
+
+impl World {
+    pub(crate) fn new(plan: &Plan, seed: u64) -> Self {
+        let passive = PassiveSettings {
+            errors: 1,
+            window_us: 1,
+            eject_us: EJECT_US,
+            max_ejected_percent: 50,
+        };
+        let settings = Settings {
+            policy: plan.policy,
+            passive,
+            queue: plan.queue,
+            stall: None,
+            panic_percent: plan.panic_percent,
+            fault: plan.fault,
+        };
+        let member = |(index, (max_conn, tier)): (usize, &(Option<u32>, u8))| Member {
+            max_conn: *max_conn,
+            tier: *tier,
+            ..member(index)
+        };
+        let endpoint = |(limit, tier): &(Option<u32>, u8)| Endpoint {
+            limit: *limit,
+            tier: *tier,
+            available: true,
+            healthy: true,
+            order: Order::Ready,
+            ejected_until: 0,
+            in_flight: 0,
+            queued: 0,
+        };
+        Self {
+            pool: Balancer::new(settings, plan.endpoints.iter().enumerate().map(member).collect()),
+            reference: Reference {
+                lead: lead(plan),
+                endpoints: plan.endpoints.iter().map(endpoint).collect(),
+                waiting: Vec::new(),
+                queue: plan.queue,
+                panic_percent: usize::from(plan.panic_percent),
+                now_us: 0,
+            },
+            pending: Vec::new(),
+            running: Vec::new(),
+            policy: plan.policy,
+            next_tag: 0,
+            random: fastrand::Rng::with_seed(seed),
+        }
+    }
+
+    /// Exchanges that wait, or did not collect their slot yet.
+    pub(crate) fn pending(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// Exchanges that have a slot.
+    pub(crate) fn running(&self) -> usize {
+        self.running.len()
+    }
+
+    /// Exchanges that ever came.
+    pub(crate) fn arrived(&self) -> u64 {
+        self.next_tag
+    }
+
+    /// What can be seen of the state, for exploring each only once.
+    pub(crate) fn key(&self) -> String {
+        let slots: Vec<usize> = self.running.iter().map(Slot::index).collect();
+        let pending: Vec<_> =
+            self.pending.iter().map(|pending| (pending.tag, pending.outcome)).collect();
+        let Reference { endpoints, waiting, now_us, .. } = &self.reference;
+        format!("{} {now_us} {endpoints:?} {waiting:?} {pending:?} {slots:?}", self.next_tag)
+    }
+
+    /// Lets something happen and compares.
+    pub(crate) fn step(&mut self, step: Step) -> Result<(), String> {
+        self.happen(step)?;
+        self.follow()?;
+        self.compare()
+    }
+
+    /// Lets everybody go and looks that all is given back.
+    pub(crate) fn end(mut self) -> Result<(), String> {
+        while !self.pending.is_empty() {
+            self.step(Step::Cancel(0))?;
+        }
+        while !self.running.is_empty() {
+            self.step(Step::Finish(0))?;
+        }
+        let left = self.pool.in_flight();
+        if left == 0 { Ok(()) } else { Err(format!("law 5: {left} in flight when idle")) }
+    }
+
+    fn happen(&mut self, step: Step) -> Result<(), String> {
+        let now_us = self.reference.now_us;
+        match step {
+            Step::Arrive { bound, tried } => self.arrive(bound, tried)?,
+            Step::Finish(at) if !self.running.is_empty() => {
+                let slot = self.running.swap_remove(at % self.running.len());
+                self.reference.endpoints[slot.index()].in_flight -= 1;
+                drop(slot);
+            }
+            Step::Cancel(at) if !self.pending.is_empty() => self.leave(at),
+            Step::TimeOut(at) if !self.pending.is_empty() => self.time_out(at)?,
+            Step::Collect(at) => self.collect(at)?,
+            Step::Available(index, available) => {
+                self.reference.endpoints[index].available = available;
+                let availability =
+                    if available { Availability::Available } else { Availability::Unavailable };
+                self.pool.set_availability(index, availability, now_us);
+            }
+            Step::Healthy(index, healthy) => {
+                self.reference.endpoints[index].healthy = healthy;
+                let health = if healthy { Health::Healthy } else { Health::Unhealthy };
+                self.pool.set_health(index, health, now_us);
+            }
+            Step::Order(index, order) => {
+                self.reference.endpoints[index].order = order;
+                self.pool.set_order(index, order, now_us);
+            }
+            Step::Limit(index, limit) => {
+                self.reference.endpoints[index].limit = limit;
+                self.pool.set_max_conn(index, limit, now_us);
+            }
+            Step::ConnectFails(index) => self.fail(index)?,
+            Step::Later(passed_us) => {
+                self.reference.now_us += passed_us;
+                self.pool.tick(self.reference.now_us);
+            }
+            Step::Audit => {
+                let found = self.pool.audit(now_us);
+                if found > 0 {
+                    return Err(format!("the watchdog found {found} violations"));
+                }
+            }
+            Step::Finish(_) | Step::Cancel(_) | Step::TimeOut(_) => {}
+        }
+        Ok(())
+    }
+
+    fn arrive(&mut self, bound: Option<usize>, tried: Option<usize>) -> Result<(), String> {
+        self.next_tag += 1;
+        let tag = self.next_tag;
+        let mut set = Tried::new();
+        if let Some(index) = tried {
+            set.insert(index);
+        }
+        let request = Request {
+            now_us: self.reference.now_us,
+            random: self.random.u64(..),
+            key: tag % KEYS,
+            bound,
+            tried: &set,
+            tag,
+        };
+        let arrival = self.pool.arrive(&request);
+        let seen = match &arrival {
+            Arrival::Dispatched(slot) => Outcome::Dispatched(slot.index()),
+            Arrival::Queued(ticket) => Outcome::Queued(ticket.position()),
+            Arrival::Rejected(rejection) => Outcome::Rejected(*rejection),
+        };
+        let waiter = Waiter { tag, key: tag % KEYS, bound, tried, overflowed: false, home: None };
+        let policy = self.policy;
+        let expected = self.reference.arrive(waiter, &mut |_, free, endpoints| match seen {
+            Outcome::Dispatched(index) => check_choice(policy, index, free, endpoints),
+            other => Err(format!("{tag}: {other:?} though {free:?} were free")),
+        })?;
+        if seen != expected {
+            return Err(format!("{tag} was {seen:?}, should be {expected:?}"));
+        }
+        match arrival {
+            Arrival::Dispatched(slot) => self.running.push(slot),
+            Arrival::Queued(ticket) => self.pending.push(Pending { tag, ticket, outcome: None }),
+            Arrival::Rejected(_) => {}
+        }
+        Ok(())
+    }
+
+    fn leave(&mut self, at: usize) {
+        let pending = self.pending.remove(at % self.pending.len());
+        match pending.outcome {
+            None => self.reference.waiting.retain(|waiter| waiter.tag != pending.tag),
+            Some(Outcome::Dispatched(index)) => self.reference.endpoints[index].in_flight -= 1,
+            Some(_) => {}
+        }
+        drop(pending.ticket);
+    }
+
+    fn time_out(&mut self, at: usize) -> Result<(), String> {
+        let pending = self.pending.remove(at % self.pending.len());
+        let slot = pending.ticket.time_out();
+        match (pending.outcome, slot) {
+            (Some(Outcome::Dispatched(index)), Some(slot)) if slot.index() == index => {
+                self.running.push(slot);
+            }
+            (None, None) => self.reference.waiting.retain(|waiter| waiter.tag != pending.tag),
+            (Some(Outcome::Rejected(_)), None) => {}
+            (outcome, slot) => {
+                return Err(format!("{} timed out to {slot:?}, not {outcome:?}", pending.tag));
+            }
+        }
+        Ok(())
+    }
+
+    fn collect(&mut self, at: usize) -> Result<(), String> {
+        if self.pending.is_empty() {
+            return Ok(());
+        }
+        let at = at % self.pending.len();
+        let polled = poll(&mut self.pending[at].ticket);
+        let expected = self.pending[at].outcome;
+        match (polled, expected) {
+            (Poll::Pending, None) => return Ok(()),
+            (Poll::Ready(Ok(slot)), Some(Outcome::Dispatched(index))) if slot.index() == index => {
+                self.running.push(slot);
+            }
+            (Poll::Ready(Err(seen)), Some(Outcome::Rejected(rejection))) if seen == rejection => {}
+            (polled, expected) => {
+                let tag = self.pending[at].tag;
+                return Err(format!("{tag} was told {polled:?}, should be {expected:?}"));
+            }
+        }
+        self.pending.remove(at);
+        Ok(())
+    }
+
+    fn fail(&mut self, index: usize) -> Result<(), String> {
+        let now_us = self.reference.now_us;
+        let seen = self.pool.connect_failed(index, now_us);
+        let endpoints = &mut self.reference.endpoints;
+        let out = endpoints.iter().filter(|endpoint| endpoint.ejected_until > now_us).count();
+        let expected = if endpoints[index].ejected_until > now_us {
+            AfterFailure::Counted
+        } else if out + 1 > endpoints.len() / 2 {
+            AfterFailure::Refused
+        } else {
+            endpoints[index].ejected_until = now_us + EJECT_US;
+            AfterFailure::Ejected { until_us: now_us + EJECT_US }
+        };
+        if seen == expected {
+            Ok(())
+        } else {
+            Err(format!("a failed connect led to {seen:?}, should be {expected:?}"))
+        }
+    }
+
+    /// Lets the reference do what follows from the event. `first` leaves no choice, so that collecting is an event of
+    /// its own; of any other policy the reference has to be told whom it chose.
+    fn follow(&mut self) -> Result<(), String> {
+        let policy = self.policy;
+        let told = if policy == PolicyKind::First { BTreeMap::new() } else { self.collect_all() };
+        let outcomes = self.reference.settle(&mut |tag, free, endpoints| match told.get(&tag) {
+            _ if policy == PolicyKind::First => Ok(free[0]),
+            Some((Ok(index), _)) => check_choice(policy, *index, free, endpoints),
+            other => Err(format!("{tag}: {other:?} though {free:?} were free (law 2)")),
+        })?;
+        let mut outcomes: BTreeMap<u64, Outcome> = outcomes.into_iter().collect();
+        for (tag, (seen, slot)) in told {
+            let seen = seen.map_or_else(Outcome::Rejected, Outcome::Dispatched);
+            if outcomes.remove(&tag) != Some(seen) {
+                return Err(format!("{tag} was {seen:?} and should not"));
+            }
+            self.running.extend(slot);
+        }
+        for pending in &mut self.pending {
+            if let Some(outcome) = outcomes.remove(&pending.tag) {
+                pending.outcome = Some(outcome);
+            }
+        }
+        if outcomes.is_empty() { Ok(()) } else { Err(format!("nobody was {outcomes:?}")) }
+    }
+
+    fn collect_all(&mut self) -> BTreeMap<u64, (Result<usize, Rejection>, Option<Slot>)> {
+        let mut told = BTreeMap::new();
+        let mut left = Vec::new();
+        for mut pending in self.pending.drain(..) {
+            match poll(&mut pending.ticket) {
+                Poll::Pending => left.push(pending),
+                Poll::Ready(Ok(slot)) => {
+                    told.insert(pending.tag, (Ok(slot.index()), Some(slot)));
+                }
+                Poll::Ready(Err(rejection)) => {
+                    told.insert(pending.tag, (Err(rejection), None));
+                }
+            }
+        }
+        self.pending = left;
+        told
+    }
+
+    /// What can be seen without touching anything.
+    fn compare(&self) -> Result<(), String> {
+        let seen: Vec<_> =
+            self.pool.waiting().into_iter().map(|waiting| (waiting.tag, waiting.bound)).collect();
+        let expected: Vec<_> =
+            self.reference.waiting.iter().map(|waiter| (waiter.tag, waiter.home)).collect();
+        if seen != expected {
+            return Err(format!("waiting are {seen:?}, should be {expected:?}"));
+        }
+        for (index, endpoint) in self.reference.endpoints.iter().enumerate() {
+            let state = self.pool.endpoint(index).ok_or("no such endpoint")?;
+            let queued = expected.iter().filter(|(_, home)| *home == Some(index)).count() as u32;
+            let seen = (state.in_flight(), state.queued(), state.max_conn());
+            if seen != (endpoint.in_flight, queued, endpoint.limit) {
+                return Err(format!("endpoint {index} has {seen:?}, should have {endpoint:?}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn member(index: usize) -> Member {
+    let identity = 1_000 + index as u64;
+    Member { identity, weight: 1, max_conn: None, tier: 0, state: Arc::default() }
+}
+
+/// Whose a key is, for policies by which one waits for that endpoint: as a pool of the same endpoints says where nobody
+/// ever waits.
+fn lead(plan: &Plan) -> Option<Rc<Lead>> {
+    plan.policy.hashes().filter(|settings| settings.balance_factor.is_none())?;
+    // A tier has a table of its own.
+    let tiers: BTreeSet<u8> = plan.endpoints.iter().map(|(_, tier)| *tier).collect();
+    let pool = |tier: u8| {
+        let all = plan.endpoints.iter().enumerate();
+        let own: Vec<usize> =
+            all.filter(|(_, endpoint)| endpoint.1 == tier).map(|(index, _)| index).collect();
+        let members = own.iter().map(|index| member(*index)).collect();
+        (Balancer::new(Settings::new(plan.policy), members), own)
+    };
+    let pools: Vec<_> = tiers.into_iter().map(pool).collect();
+    let lead = move |key, usable: &[usize]| {
+        let tier = pools.iter().find(|(_, own)| own.contains(&usable[0]));
+        let (pool, own) = tier.expect("they are of a tier");
+        let mut tried = Tried::new();
+        for (position, index) in own.iter().enumerate() {
+            if !usable.contains(index) {
+                tried.insert(position);
+            }
+        }
+        let Arrival::Dispatched(slot) = pool.arrive(&Request { key, ..Request::new(0, 0, &tried) })
+        else {
+            panic!("somebody is usable")
+        };
+        own[slot.index()]
+    };
+    Some(Rc::new(lead))
+}
+
+/// Whether `policy` may take `index` of those that are free.
+fn check_choice(
+    policy: PolicyKind,
+    index: usize,
+    free: &[usize],
+    endpoints: &[Endpoint],
+) -> Result<usize, String> {
+    if !free.contains(&index) {
+        return Err(format!("{index} is none of {free:?}"));
+    }
+    let load = |index: usize| endpoints[index].in_flight + endpoints[index].queued;
+    let least = free.iter().map(|other| load(*other)).min();
+    let right = match policy {
+        PolicyKind::First => free.first() == Some(&index),
+        PolicyKind::LeastConn => Some(load(index)) == least,
+        _ => true,
+    };
+    if right { Ok(index) } else { Err(format!("{policy} took {index} of {free:?}")) }
+}
+
+fn poll(ticket: &mut Ticket) -> Poll<Result<Slot, Rejection>> {
+    Pin::new(ticket).poll(&mut Context::from_waker(Waker::noop()))
+}

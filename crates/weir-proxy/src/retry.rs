@@ -1,0 +1,194 @@
+//! When an attempt that failed is followed by another (rows ), as the pool's `retry` says. It knows the rules and
+//! waits for nothing; `search.rs` carries them out.
+
+use std::time::Duration;
+
+use weir_balance::{Permit, RetryBudget};
+use weir_config::model::{Retry, RetryOn};
+use weir_stats::{Cause, Setback};
+use weir_wire::Method;
+
+/// How often the first back-off may have been doubled.
+const MOST_DOUBLINGS: u32 = 4;
+/// The longest back-off, as a multiple of the first.
+const LONGEST_BACKOFF: u32 = 10;
+
+/// What went wrong with an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trouble {
+    /// The connect was refused.
+    Refused,
+    /// No response, for this reason.
+    Cause(Cause),
+    /// A response of this status.
+    Status(u16),
+}
+
+impl Trouble {
+    /// What the exchange ends by when no other attempt follows. An endpoint's response is not a failure of ours: it counts
+    /// only when it was thrown away for another attempt that no endpoint took.
+    pub(crate) fn cause(self) -> Cause {
+        match self {
+            Self::Refused => Cause::ConnectFailed,
+            Self::Cause(cause) => cause,
+            Self::Status(_) => Cause::NoEndpoint,
+        }
+    }
+
+    /// How it is written down.
+    pub(crate) fn setback(self) -> Setback {
+        match self {
+            Self::Refused | Self::Cause(_) => Setback::Cause(self.cause()),
+            Self::Status(status) => Setback::Status(status),
+        }
+    }
+
+    fn is(self, on: RetryOn) -> bool {
+        match on {
+            RetryOn::Refused => self == Self::Refused,
+            RetryOn::Connect => matches!(
+                self.cause(),
+                Cause::ConnectFailed | Cause::ConnectTimeout | Cause::UpstreamTls
+            ),
+            RetryOn::Reset => self == Self::Cause(Cause::UpstreamReset),
+            RetryOn::Timeout => {
+                matches!(self, Self::Cause(Cause::ResponseTimeout | Cause::UpstreamSendTimeout))
+            }
+            RetryOn::Invalid => self == Self::Cause(Cause::BadResponse),
+            RetryOn::Status(status) => self == Self::Status(status),
+        }
+    }
+}
+
+/// A pool's rules, and its budget.
+#[derive(Debug)]
+pub struct RetryPolicy {
+    /// Attempts after the first.
+    attempts: u32,
+    on: Box<[RetryOn]>,
+    backoff: Option<Duration>,
+    within: Option<Duration>,
+    resends_all: bool,
+    budget: Option<RetryBudget>,
+}
+
+impl RetryPolicy {
+    /// The rules that a configuration gives.
+    pub(crate) fn new(retry: &Retry) -> Self {
+        Self {
+            attempts: retry.attempts,
+            on: retry.on.as_slice().into(),
+            backoff: retry.backoff,
+            within: retry.within,
+            resends_all: retry.non_idempotent,
+            budget: retry.budget_percent().map(RetryBudget::new),
+        }
+    }
+
+    /// An exchange begins.
+    pub(crate) fn note_request(&self, now_us: u64) {
+        if let Some(budget) = &self.budget {
+            budget.note_request(now_us);
+        }
+    }
+
+    /// Whether this trouble leads to another attempt after `retries` that were made already, `elapsed` after the request.
+    pub(crate) fn covers(&self, trouble: Trouble, retries: u32, elapsed: Duration) -> bool {
+        retries < self.attempts
+            && self.within.is_none_or(|within| elapsed <= within)
+            && self.on.iter().any(|on| trouble.is(*on))
+    }
+
+    /// Whether a response of this status may lead to another attempt: asked of every response, before anything else is.
+    pub(crate) fn minds_status(&self, status: u16) -> bool {
+        status >= 400 && self.on.contains(&RetryOn::Status(status))
+    }
+
+    /// Asks the budget for one retry.
+    pub(crate) fn ask(&self, now_us: u64) -> Permit {
+        self.budget.as_ref().map_or(Permit::Granted, |budget| budget.ask(now_us))
+    }
+
+    /// Whether a request of which bytes went upstream may be sent again (RFC 9110 section 9.2.2).
+    pub(crate) fn may_resend(&self, method: Method) -> bool {
+        self.resends_all || method.is_idempotent()
+    }
+
+    /// Whether an endpoint may be asked a second time.
+    pub(crate) fn asks_again(&self) -> bool {
+        self.backoff.is_some()
+    }
+
+    /// How long to wait before that, the first time or after `earlier` such waits: "full jitter", any time up to one that doubles.
+    pub(crate) fn backoff(&self, earlier: u32, random: u64) -> Duration {
+        let first = self.backoff.unwrap_or_default();
+        let longest = first * (1 << earlier.min(MOST_DOUBLINGS)).min(LONGEST_BACKOFF);
+        let longest_us = longest.as_micros().min(u128::from(u64::MAX));
+        Duration::from_micros(((longest_us * u128::from(random)) >> 64) as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn policy(on: &[RetryOn]) -> RetryPolicy {
+        RetryPolicy::new(&Retry { on: on.to_vec(), ..Retry::default() })
+    }
+
+    #[test]
+    fn each_word_covers_its_troubles_and_no_others() {
+        let all = [
+            Trouble::Refused,
+            Trouble::Cause(Cause::ConnectFailed),
+            Trouble::Cause(Cause::ConnectTimeout),
+            Trouble::Cause(Cause::UpstreamTls),
+            Trouble::Cause(Cause::UpstreamReset),
+            Trouble::Cause(Cause::ResponseTimeout),
+            Trouble::Cause(Cause::UpstreamSendTimeout),
+            Trouble::Cause(Cause::BadResponse),
+            Trouble::Status(502),
+            Trouble::Status(503),
+        ];
+        let check = |on: RetryOn, expected: &[usize]| {
+            let policy = policy(&[on]);
+            let covered = |trouble: &Trouble| policy.covers(*trouble, 0, Duration::ZERO);
+            let covered: Vec<usize> = (0..all.len()).filter(|at| covered(&all[*at])).collect();
+            assert_eq!(covered, expected, "{on}");
+        };
+        check(RetryOn::Connect, &[0, 1, 2, 3]);
+        check(RetryOn::Refused, &[0]);
+        check(RetryOn::Reset, &[4]);
+        check(RetryOn::Timeout, &[5, 6]);
+        check(RetryOn::Invalid, &[7]);
+        check(RetryOn::Status(503), &[9]);
+    }
+
+    #[test]
+    fn number_and_time_are_bounds() {
+        let retry = Retry { within: Some(Duration::from_secs(1)), ..Retry::default() };
+        let policy = RetryPolicy::new(&retry);
+        let covers = |retries, millis| {
+            policy.covers(Trouble::Refused, retries, Duration::from_millis(millis))
+        };
+        assert!(covers(0, 0) && covers(1, 1_000));
+        assert!(!covers(2, 0) && !covers(0, 1_001));
+    }
+
+    #[test]
+    fn back_off_is_drawn_below_a_time_that_doubles_up_to_ten_times() {
+        let backoff = Some(Duration::from_millis(100));
+        let policy = RetryPolicy::new(&Retry { backoff, ..Retry::default() });
+        let longest = |earlier| policy.backoff(earlier, u64::MAX).as_micros().div_ceil(1_000);
+        assert_eq!([0, 1, 2, 3, 4, 5, 99].map(longest), [100, 200, 400, 800, 1_000, 1_000, 1_000]);
+        assert_eq!(policy.backoff(3, 0), Duration::ZERO);
+        assert_eq!(policy.backoff(0, u64::MAX / 2).as_micros(), 49_999);
+    }
+
+    #[test]
+    fn statuses_are_minded_as_written() {
+        let policy = policy(&[RetryOn::Connect, RetryOn::Status(404), RetryOn::Status(503)]);
+        assert!(policy.minds_status(503) && policy.minds_status(404));
+        assert!(!policy.minds_status(200) && !policy.minds_status(502));
+    }
+}

@@ -1,0 +1,285 @@
+//! The search for an endpoint: a slot, a connection, and after a failed attempt the next ones, within what the pool's `retry` allows.
+//! It sends no request.
+
+use std::io;
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::Instant;
+use weir_balance::{Arrival, Permit, Rejection, Request, Slot, Tried};
+use weir_config::model::PassiveCause;
+use weir_stats::{Cause, Micros};
+use weir_wire::Framing;
+
+use crate::alarm::{Elapsed, before};
+use crate::connect_trouble::ConnectFailure;
+use crate::connection::{Connection, Scope};
+use crate::conversation::{ClientSide, poll_client_left, poll_sender_left};
+use crate::exchange::{Ended, Facts, Workspace};
+use crate::idle::UpstreamConnection;
+use crate::net::Net;
+use crate::pump::Pump;
+use crate::retry::Trouble;
+use crate::transport::Transport;
+use crate::upstream::UpstreamPool;
+
+/// A search, over all attempts of an exchange.
+pub(crate) struct Search<'a> {
+    pub(crate) pool: &'a UpstreamPool,
+    number: usize,
+    /// The hashed key, for the policies that go by one.
+    key: u64,
+    tried: Tried,
+    /// Whether idle connections are passed over, because one turned out closed.
+    fresh: bool,
+    /// Whether the client owes nothing of this request: what it sends from now on is the next one.
+    at_hand: bool,
+    /// When it began: after a body was waited for.
+    began: Instant,
+    /// The time as it was looked at last.
+    now: Instant,
+    /// Attempts given up for another.
+    retries: u32,
+    /// How often it was waited before a tried endpoint was asked again.
+    backoffs: u32,
+    /// Why the latest attempt was given up.
+    last: Option<Trouble>,
+}
+
+impl<'a> Search<'a> {
+    pub(crate) fn new<N: Net>(
+        scope: Scope<'_, N>,
+        work: &Workspace,
+        facts: &Facts,
+        (pool, number): (&'a UpstreamPool, usize),
+        upload: &Pump,
+    ) -> Self {
+        let began = match work.request.framing {
+            Framing::None => facts.head_end,
+            _ => Instant::now(),
+        };
+        pool.retry.note_request(scope.worker.balance_clock(began));
+        Self {
+            pool,
+            number,
+            key: 0,
+            tried: Tried::default(),
+            fresh: false,
+            at_hand: pool.buffer_request.is_some()
+                || upload.is_decoded() && upload.surplus().is_empty(),
+            began,
+            now: began,
+            retries: 0,
+            backoffs: 0,
+            last: None,
+        }
+    }
+
+    /// The same with the key that the pool's policy hashes.
+    pub(crate) fn with_key(self, key: u64) -> Self {
+        Self { key, ..self }
+    }
+
+    /// The next connection is to be a new one.
+    pub(crate) fn pass_over_idle(&mut self) {
+        self.fresh = true;
+        self.now = Instant::now();
+    }
+
+    /// A connection to an endpoint, with `facts.slot` there.
+    pub(crate) async fn connection<N: Net>(
+        &mut self,
+        scope: Scope<'_, N>,
+        connection: &mut Connection<N>,
+        (work, upload): (&mut Workspace, &mut Pump),
+        facts: &mut Facts,
+    ) -> Result<UpstreamConnection<N::Stream>, Ended> {
+        loop {
+            if facts.slot.is_none() {
+                facts.slot = Some(self.slot(scope, facts.bound)?);
+                facts.times.queue = Micros::ZERO;
+                self.wait_for_endpoint(scope, facts);
+            }
+            let index = facts.slot.as_ref().map_or(0, Slot::index);
+            facts.endpoint = Some(index);
+            facts.attempts += 1;
+            if !self.fresh
+                && let Some(idle) =
+                    scope.worker.idle.take(self.pool, (self.number, index), self.now)
+            {
+                facts.times.connect = self.connect_time(self.now);
+                facts.reused = true;
+                return Ok(idle);
+            }
+            let opened = self.open(scope, connection, (&mut *work, &mut *upload), index).await;
+            self.now = Instant::now();
+            let trouble = match opened {
+                Ok(transport) => {
+                    self.pool.endpoint_connected(index);
+                    facts.times.connect = self.connect_time(self.now);
+                    facts.reused = false;
+                    return Ok(UpstreamConnection::fresh(transport, self.now));
+                }
+                Err(Unopened::ClientGone) => return Err(Ended::Broken(Cause::ClientGone)),
+                Err(Unopened::Failed(failure)) => {
+                    let trouble = failure.trouble();
+                    scope.worker.shared.connect_failed((self.number, index), failure);
+                    trouble
+                }
+            };
+            scope.worker.endpoint_failed((self.number, index), PassiveCause::Connect);
+            if !self.may_go_on(scope, facts, trouble) {
+                return Err(trouble.cause().into());
+            }
+            self.go_on(scope, connection, (&mut *work, &mut *upload), facts, trouble).await?;
+        }
+    }
+
+    /// Whether the attempt that met this trouble is given up for another one, which is counted then.
+    pub(crate) fn may_go_on<N: Net>(
+        &mut self,
+        scope: Scope<'_, N>,
+        facts: &Facts,
+        trouble: Trouble,
+    ) -> bool {
+        let policy = &self.pool.retry;
+        self.now = Instant::now();
+        let elapsed = self.now.saturating_duration_since(facts.head_end);
+        if !policy.covers(trouble, self.retries, elapsed) {
+            return false;
+        }
+        if let Some(index) = facts.endpoint {
+            self.tried.insert(index);
+        }
+        let now_us = scope.worker.balance_clock(self.now);
+        let goes_somewhere =
+            policy.asks_again() || self.pool.balancer.has_untried(now_us, &self.tried);
+        if !goes_somewhere || policy.ask(now_us) == Permit::Refused {
+            return false;
+        }
+        self.retries += 1;
+        true
+    }
+
+    /// Gives the attempt up, and waits if no endpoint is left that was not tried.
+    pub(crate) async fn go_on<N: Net>(
+        &mut self,
+        scope: Scope<'_, N>,
+        connection: &mut Connection<N>,
+        (work, upload): (&mut Workspace, &mut Pump),
+        facts: &mut Facts,
+        trouble: Trouble,
+    ) -> Result<(), Ended> {
+        facts.failed.extend(facts.endpoint.map(|index| (index, trouble.setback())));
+        facts.slot = None;
+        self.last = Some(trouble);
+        self.fresh = false;
+        let now_us = scope.worker.balance_clock(self.now);
+        if self.pool.balancer.has_untried(now_us, &self.tried) || !self.pool.retry.asks_again() {
+            return Ok(());
+        }
+        self.tried.clear();
+        let random = scope.worker.random.borrow_mut().u64(..);
+        let deadline = self.now + self.pool.retry.backoff(self.backoffs, random);
+        self.backoffs += 1;
+        let Connection { client: stream, alarm, .. } = connection;
+        let left = std::future::poll_fn(|context| {
+            let (input, buffers) = (&mut work.input, &scope.worker.buffers);
+            self.poll_left(context, &mut ClientSide { stream, input, buffers }, upload)
+        });
+        match before(alarm, deadline, left).await {
+            Ok(()) => return Err(Ended::Broken(Cause::ClientGone)),
+            Err(Elapsed) => self.now = Instant::now(),
+        }
+        Ok(())
+    }
+
+    /// Opens a connection, unless the client leaves first.
+    async fn open<N: Net>(
+        &self,
+        scope: Scope<'_, N>,
+        connection: &mut Connection<N>,
+        (work, upload): (&mut Workspace, &mut Pump),
+        index: usize,
+    ) -> Result<Transport<N::Stream>, Unopened> {
+        let deadline = Instant::now() + self.pool.timeouts.connect;
+        let tls = scope.worker.upstream_tls.get(self.number).and_then(Option::as_ref);
+        let mut attempt = std::pin::pin!(self.pool.connect(&scope.worker.net, index, tls));
+        let Connection { client: stream, alarm, .. } = connection;
+        let (input, buffers) = (&mut work.input, &scope.worker.buffers);
+        let opened = std::future::poll_fn(|context| {
+            if let Poll::Ready(opened) = attempt.as_mut().poll(context) {
+                return Poll::Ready(opened.map_err(Unopened::Failed));
+            }
+            let mut side = ClientSide { stream, input, buffers };
+            self.poll_left(context, &mut side, upload).map(|()| Err(Unopened::ClientGone))
+        });
+        let opened = before(alarm, deadline, opened).await;
+        let late = || Unopened::Failed(ConnectFailure::Timeout(self.pool.timeouts.connect));
+        opened.unwrap_or_else(|_| Err(late()))
+    }
+
+    /// Ready when the client has left.
+    fn poll_left<S: AsyncRead + AsyncWrite + Unpin>(
+        &self,
+        context: &mut Context<'_>,
+        client: &mut ClientSide<'_, S>,
+        upload: &mut Pump,
+    ) -> Poll<()> {
+        if self.at_hand {
+            poll_client_left(context, client)
+        } else {
+            poll_sender_left(context, client, upload)
+        }
+    }
+
+    /// From now on the endpoint is waited for, and nobody else if the whole request is at hand.
+    fn wait_for_endpoint<N: Net>(&self, scope: Scope<'_, N>, facts: &mut Facts) {
+        let now_us = scope.worker.balance_clock(self.now);
+        if let Some(slot) = facts.slot.as_mut().filter(|_| self.at_hand) {
+            slot.sent(now_us);
+        }
+        scope.worker.tell_stalls(self.number, now_us);
+    }
+
+    fn slot<N: Net>(&self, scope: Scope<'_, N>, bound: Option<usize>) -> Result<Slot, Ended> {
+        let now_us = scope.worker.balance_clock(self.now);
+        let random = scope.worker.random.borrow_mut().u64(..);
+        let request = Request { bound, key: self.key, ..Request::new(now_us, random, &self.tried) };
+        match self.pool.balancer.arrive(&request) {
+            Arrival::Dispatched(slot) => Ok(slot),
+            Arrival::Rejected(Rejection::Unavailable) => {
+                // When others were tried before, what happened there says more than that none is left.
+                Err(self.last.map_or(Cause::NoEndpoint, Trouble::cause).into())
+            }
+            // Pools are made without a queue yet.
+            Arrival::Rejected(Rejection::Full | Rejection::QueueFull) | Arrival::Queued(_) => {
+                Err(Cause::PoolFull.into())
+            }
+        }
+    }
+
+    /// From the first slot to the connection of the last attempt: what attempts that failed took is in it.
+    fn connect_time(&self, now: Instant) -> Micros {
+        Micros::from(now.saturating_duration_since(self.began))
+    }
+}
+
+/// Why there is no connection.
+enum Unopened {
+    ClientGone,
+    Failed(ConnectFailure),
+}
+
+impl ConnectFailure {
+    fn trouble(&self) -> Trouble {
+        match self {
+            Self::Socket(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                Trouble::Refused
+            }
+            Self::Socket(_) => Trouble::Cause(Cause::ConnectFailed),
+            Self::Tls(_) => Trouble::Cause(Cause::UpstreamTls),
+            Self::Timeout(_) => Trouble::Cause(Cause::ConnectTimeout),
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! A request's body before an endpoint has it: what came with the head, all of it where the pool wants that, and its beginning again for
+//! another attempt. Sending it is `conversation.rs`'s.
+
+use tokio::time::Instant;
+use weir_stats::Cause;
+use weir_wire::{Framing, Version};
+
+use crate::alarm::{Elapsed, before};
+use crate::connection::{Connection, Scope};
+use crate::exchange::{Ended, Facts, Workspace};
+use crate::local::write_all;
+use crate::net::Net;
+use crate::pump::{Encoder, Pump, PumpFailure};
+use crate::upstream::UpstreamPool;
+
+const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+
+/// The pump for a request body of which nothing but what came with the head was read.
+fn initial_body<N: Net>(
+    scope: Scope<'_, N>,
+    work: &Workspace,
+    facts: &mut Facts,
+    pool: &UpstreamPool,
+) -> Pump {
+    let framing = work.request.framing;
+    let available = work.input.bytes().get(work.request.head_bytes..).unwrap_or_default();
+    let take = match framing {
+        Framing::None | Framing::UntilClose => 0,
+        Framing::Length(length) => {
+            available.len().min(usize::try_from(length).unwrap_or(usize::MAX))
+        }
+        Framing::Chunked => available.len(),
+    };
+    facts.body_in_input = take;
+    let encoder = if framing == Framing::Chunked { Encoder::Chunked } else { Encoder::Plain };
+    let mut raw = Vec::new();
+    if take > 0 {
+        raw = scope.worker.buffers.small();
+        raw.extend_from_slice(available.get(..take).unwrap_or_default());
+    }
+    let own = pool.buffer_request.unwrap_or(u64::MAX);
+    let limit = scope.listener.limits.body_bytes.unwrap_or(u64::MAX).min(own);
+    Pump::new(Vec::new(), framing, encoder, raw, 0).with_limit(Some(limit))
+}
+
+/// Makes sure that the body may come, and that the part of it at hand is sound, before an endpoint is troubled.
+pub(crate) async fn prepare_body<N: Net>(
+    scope: Scope<'_, N>,
+    connection: &mut Connection<N>,
+    work: &mut Workspace,
+    facts: &mut Facts,
+    pool: &UpstreamPool,
+) -> Result<Pump, Ended> {
+    let mut upload = initial_body(scope, work, facts, pool);
+    if work.request.framing != Framing::None {
+        let begun = begin_body(scope, connection, work, (pool, &mut upload)).await;
+        begun.inspect_err(|_| leave_body(work, facts, &upload))?;
+    }
+    Ok(upload)
+}
+
+async fn begin_body<N: Net>(
+    scope: Scope<'_, N>,
+    connection: &mut Connection<N>,
+    work: &mut Workspace,
+    (pool, upload): (&UpstreamPool, &mut Pump),
+) -> Result<(), Ended> {
+    if let Framing::Length(length) = work.request.framing
+        && length > upload.limit()
+    {
+        return Err(Cause::BodyTooLarge.into());
+    }
+    upload.decode_ahead().map_err(body_failure)?;
+    if work.request.expect_continue && work.request.version == Version::Http11 && !upload.has_data()
+    {
+        write_all(scope, connection, CONTINUE).await.map_err(Ended::Broken)?;
+    }
+    if pool.buffer_request.is_some() {
+        return whole_body(scope, connection, work, upload).await;
+    }
+    while !upload.has_begun() {
+        read_body(scope, connection, upload).await?;
+    }
+    Ok(())
+}
+
+/// Reads the whole body, so that a slow sender occupies no endpoint (row Q-20).
+async fn whole_body<N: Net>(
+    scope: Scope<'_, N>,
+    connection: &mut Connection<N>,
+    work: &mut Workspace,
+    upload: &mut Pump,
+) -> Result<(), Ended> {
+    let mut body = Vec::new();
+    upload.take_decoded(&mut body);
+    while !upload.is_decoded() {
+        read_body(scope, connection, upload).await?;
+        upload.take_decoded(&mut body);
+    }
+    work.input.append(upload.surplus());
+    *upload = Pump::whole(body);
+    Ok(())
+}
+
+/// Notes what came of a body whose exchange ends without a response from an endpoint. When that is all of it, the next request is found
+/// behind it.
+pub(crate) fn leave_body(work: &mut Workspace, facts: &mut Facts, upload: &Pump) {
+    facts.bytes_received += upload.received();
+    if !upload.is_decoded() {
+        return;
+    }
+    facts.body_read = true;
+    // One that was sent whole has put it back already.
+    if !upload.is_finished() {
+        work.input.append(upload.surplus());
+    }
+}
+
+/// Reads and decodes once.
+async fn read_body<N: Net>(
+    scope: Scope<'_, N>,
+    connection: &mut Connection<N>,
+    upload: &mut Pump,
+) -> Result<(), Ended> {
+    let deadline = Instant::now() + scope.listener.timeouts.body;
+    let Connection { client, alarm, .. } = connection;
+    let fill =
+        std::future::poll_fn(|context| upload.poll_fill(context, client, &scope.worker.buffers));
+    match before(alarm, deadline, fill).await {
+        Ok(filled) => filled.map_err(body_failure)?,
+        Err(Elapsed) => return Err(Cause::BodyTimeout.into()),
+    }
+    upload.decode_ahead().map_err(body_failure)
+}
+
+/// What a broken request body means while nothing was answered yet.
+pub(crate) fn body_failure(failure: PumpFailure) -> Ended {
+    match failure {
+        PumpFailure::Malformed => Cause::BadRequestBody.into(),
+        PumpFailure::TooLarge => Cause::BodyTooLarge.into(),
+        PumpFailure::Truncated | PumpFailure::Read | PumpFailure::Write => {
+            Ended::Broken(Cause::ClientGone)
+        }
+    }
+}
+
+/// The body once more, after a conversation that `may_repeat`; `returned` bytes from behind it were put back into the input.
+pub(crate) fn rewind<N: Net>(
+    scope: Scope<'_, N>,
+    work: &mut Workspace,
+    facts: &mut Facts,
+    pool: &UpstreamPool,
+    (upload, returned): (Pump, usize),
+) -> Pump {
+    if pool.buffer_request.is_some() {
+        return Pump::whole(upload.into_buffers().1);
+    }
+    // What stood behind the body was put back for the next request; the body is taken from there anew.
+    let behind = work.request.head_bytes + facts.body_in_input;
+    work.input.remove(behind, returned);
+    initial_body(scope, work, facts, pool)
+}
