@@ -6,8 +6,8 @@ use weir_balance::PolicyKind;
 
 use crate::model::{
     Budget, Check, ClientTimeouts, Config, Endpoint, EndpointAddress, EndpointCheck, Forwarded,
-    HttpProbe, Keepalive, MessageLimits, Passive, PassiveCause, Pool, Probe, RequestId, Retry,
-    RetryOn, Rule, Statuses, TcpProbe, TlsClient, TlsProtocol, TlsVersion, UpstreamTimeouts,
+    HttpProbe, Keepalive, MessageLimits, Passive, PassiveCause, Pool, Probe, Queue, RequestId,
+    Retry, RetryOn, Rule, Statuses, TcpProbe, TlsClient, TlsProtocol, TlsVersion, UpstreamTimeouts,
     Workers,
 };
 
@@ -31,6 +31,8 @@ pub const REDIRECT_STATUS: u16 = 301;
 pub const INDEX: &str = "index.html";
 /// How long a probe may take when the file does not say; half the interval where that is shorter.
 pub const CHECK_TIMEOUT: Duration = Duration::from_secs(1);
+/// Exchanges that may wait in a pool.
+pub const QUEUE_MAX: u32 = 1024;
 /// `requests=` and `max_requests=` without a bound.
 pub const UNLIMITED: u64 = u64::MAX;
 
@@ -131,6 +133,20 @@ impl Default for HttpProbe {
     }
 }
 
+impl Default for Queue {
+    fn default() -> Self {
+        Self {
+            timeout: None,
+            max: QUEUE_MAX,
+            per_endpoint: None,
+            status: 503,
+            retry_after: None,
+            page: None,
+            content_type: None,
+        }
+    }
+}
+
 impl Default for Retry {
     fn default() -> Self {
         Self {
@@ -189,6 +205,7 @@ impl Pool {
             keepalive: Keepalive::default(),
             check: None,
             passive: Passive::default(),
+            queue: queue(),
             retry: Retry::default(),
             timeouts: UpstreamTimeouts::default(),
             tls: None,
@@ -214,6 +231,11 @@ impl Endpoint {
 /// [`POLICY`], where serde wants a function; so are the next ones.
 pub(crate) fn policy() -> PolicyKind {
     POLICY
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "the field's type")]
+pub(crate) fn queue() -> Option<Queue> {
+    Some(Queue::default())
 }
 
 pub(crate) fn weight() -> u32 {

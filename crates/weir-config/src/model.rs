@@ -16,9 +16,11 @@ use crate::units::{duration, percent, size};
 use crate::words;
 
 pub mod check;
+pub mod queue;
 pub mod retry;
 
 pub use check::{Check, EndpointCheck, HeaderExpectation, HttpProbe, Probe, Statuses, TcpProbe};
+pub use queue::Queue;
 pub use retry::{Budget, MOST_RETRIES, Retry, RetryOn};
 
 /// One checked configuration and its number, immutable once published.
@@ -132,6 +134,9 @@ pub struct Pool {
     /// When an endpoint is ejected for failures seen in traffic.
     #[serde(default)]
     pub passive: Passive,
+    /// Waiting for a place when all endpoints are full; `None`: nobody waits, and full is an answer.
+    #[serde(default = "defaults::queue")]
+    pub queue: Option<Queue>,
     /// Further attempts after one that failed.
     #[serde(default)]
     pub retry: Retry,

@@ -38,6 +38,7 @@ impl<'a> Checker<'a> {
             }
         }
         self.check_fits(&lines, &pool);
+        self.queue_fits(&lines, &pool);
         self.retry_fits(&lines, &pool);
         let written = arguments.block().iter().any(|line| line.name.text == "server");
         if arguments.directive.block.is_some() && !written {
@@ -58,6 +59,7 @@ impl<'a> Checker<'a> {
             ("keepalive", off) => self.keepalive(line, off, &mut pool.keepalive),
             ("check", Some(kind)) => pool.check = self.check(line, kind),
             ("passive", off) => self.passive(line, off, &mut pool.passive),
+            ("queue", off) => pool.queue = self.queue(line, off),
             ("retry", count) => self.retry(line, count, &mut pool.retry),
             ("buffer_request", Some(value)) => {
                 pool.buffer_request = self.value(value, size_or_off).flatten();
@@ -116,7 +118,7 @@ impl<'a> Checker<'a> {
     }
 
     /// `off` and nothing else, or options.
-    fn is_off(&mut self, line: &Arguments<'a>, word: Option<Value<'a>>) -> bool {
+    pub(super) fn is_off(&mut self, line: &Arguments<'a>, word: Option<Value<'a>>) -> bool {
         let Some(word) = word else { return false };
         if word.text() != "off" {
             let error =
