@@ -10,6 +10,7 @@ use weir_proxy::notice::{Notice, Noticed};
 use weir_proxy::shared::Shared;
 
 use crate::health_log::{Change, HealthLog, HealthState};
+use crate::server::tell;
 
 /// Notes what is told until nobody is left to tell.
 pub(crate) async fn listen(
@@ -17,12 +18,19 @@ pub(crate) async fn listen(
     shared: Arc<Shared>,
     log: Arc<HealthLog>,
 ) {
-    while let Some(Notice { pool, endpoint, what }) = notices.recv().await {
-        let change = |to, reason| Change { pool, endpoint, to, reason, excerpt: String::new() };
+    while let Some(Notice { pool, what }) = notices.recv().await {
         match what {
-            Noticed::Ejected { cause, until_us } => {
+            Noticed::LawBroken { found } => {
+                let name = shared.pools.get(pool).map_or("", |pool| &*pool.name);
+                tell(&format!(
+                    "bug: the queue of pool {name} had {found} forgotten or surplus exchanges; the watchdog put that right"
+                ));
+            }
+            Noticed::Ejected { endpoint, cause, until_us } => {
                 let reason = format!("too many failures in traffic, the last: {}", words(cause));
-                log.change(&shared, change(HealthState::Ejected, reason));
+                let to = HealthState::Ejected;
+                let excerpt = String::new();
+                log.change(&shared, Change { pool, endpoint, to, reason, excerpt });
                 let back = wait_for_return((pool, endpoint), until_us, shared.clone(), log.clone());
                 tokio::spawn(back);
             }

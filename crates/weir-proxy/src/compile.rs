@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
 use arc_swap::ArcSwapOption;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
-use weir_balance::{Availability, Balancer, EndpointState, Member, PassiveSettings, Settings};
+use weir_balance::{
+    Availability, Balancer, EndpointState, Member, PassiveSettings, QueueSettings, Settings,
+};
 use weir_config::Config;
 use weir_config::model::{self, EndpointAddress};
 use weir_files::Root;
@@ -17,6 +19,7 @@ use weir_stats::{Line, LogSink};
 
 use crate::net::PeerAddress;
 use crate::notice::{Notice, Notices};
+use crate::reply::Page;
 use crate::retry::RetryPolicy;
 use crate::route::Router;
 use crate::shared::{AccessLog, Listener, Shared};
@@ -24,7 +27,7 @@ use crate::tls::{
     CertificateMaterial, ClientSettings, ClientTls, PemFile, ProtocolSettings, ServerTls, Tickets,
     TlsVersion, server_name,
 };
-use crate::upstream::{UpstreamEndpoint, UpstreamPool};
+use crate::upstream::{UpstreamEndpoint, UpstreamPool, UpstreamQueue};
 use crate::worker::WorkerLoad;
 
 /// Reads a file that the configuration names.
@@ -105,7 +108,10 @@ impl Compiler<'_> {
             max_ejected_percent: pool.passive.max_ejected_percent,
         };
         let panic_percent = pool.check.as_ref().map_or(0, |check| check.panic_percent);
-        let settings = Settings { passive, panic_percent, ..Settings::new(pool.policy) };
+        let queue = pool.queue.as_ref();
+        let queue = queue
+            .map(|queue| QueueSettings { max: queue.max, max_per_endpoint: queue.per_endpoint });
+        let settings = Settings { passive, queue, panic_percent, ..Settings::new(pool.policy) };
         let members = pool.endpoints.iter().map(member).collect();
         let tls = pool.tls.as_ref().map(|tls| self.client_tls(tls)).transpose()?;
         let endpoints =
@@ -117,10 +123,22 @@ impl Compiler<'_> {
             keepalive: pool.keepalive.clone(),
             timeouts: pool.timeouts.clone(),
             passive_on: pool.passive.on.as_slice().into(),
+            queue: pool.queue.as_ref().map(|queue| self.queue(queue, pool)).transpose()?,
             retry: RetryPolicy::new(&pool.retry),
             tls,
             buffer_request: pool.buffer_request,
         }))
+    }
+
+    fn queue(&self, queue: &model::Queue, pool: &model::Pool) -> Result<UpstreamQueue, String> {
+        let load = |path| Page::load(path, queue.content_type.as_deref(), self.read);
+        let page = queue.page.as_deref().map(load).transpose();
+        Ok(UpstreamQueue {
+            timeout: queue.timeout.unwrap_or(pool.timeouts.connect),
+            status: queue.status,
+            retry_after_seconds: queue.retry_after.map(|wait| wait.as_secs()),
+            page: page.map_err(|error| format!("queue of pool {}: {error}", pool.name))?,
+        })
     }
 
     fn client_tls(&mut self, tls: &model::TlsClient) -> Result<ClientTls, String> {

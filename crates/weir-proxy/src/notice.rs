@@ -1,4 +1,4 @@
-//! What workers see of endpoints and the operator should hear. A worker never waits to tell it: what finds no room is counted.
+//! What workers see of pools and endpoints and the operator should hear. A worker never waits to tell it: what finds no room is counted.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -8,13 +8,11 @@ use weir_config::model::PassiveCause;
 /// Notices on their way at once.
 const ROOM: usize = 1024;
 
-/// Something that happened to an endpoint.
+/// Something that happened to a pool or an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Notice {
     /// The pool's index.
     pub pool: usize,
-    /// The endpoint's index in it.
-    pub endpoint: usize,
     /// What.
     pub what: Noticed,
 }
@@ -24,10 +22,17 @@ pub struct Notice {
 pub enum Noticed {
     /// Failures seen in traffic put it out.
     Ejected {
+        /// The endpoint's index in the pool.
+        endpoint: usize,
         /// The last of them.
         cause: PassiveCause,
         /// Until when, on the balancer's clock, µs.
         until_us: u64,
+    },
+    /// The watchdog found a law of the queue broken, and healed what it could: a bug.
+    LawBroken {
+        /// How many times at once.
+        found: u64,
     },
 }
 

@@ -33,8 +33,8 @@ impl<N: Net> Worker<N> {
         }
         let now_us = self.balance_clock(Instant::now());
         if let AfterFailure::Ejected { until_us } = pool.balancer.connect_failed(endpoint, now_us) {
-            let what = Noticed::Ejected { cause, until_us };
-            self.shared.notices.tell(Notice { pool: number, endpoint, what });
+            let what = Noticed::Ejected { endpoint, cause, until_us };
+            self.shared.notices.tell(Notice { pool: number, what });
             self.tick_at(&pool.balancer, until_us);
         }
     }

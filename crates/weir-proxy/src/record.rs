@@ -74,7 +74,7 @@ pub(crate) fn with_entry<N: Net, R>(
         attempts: facts.attempts,
         failed_attempts: &failed,
         reused: facts.reused,
-        queue_position: 0,
+        queue_position: facts.queue_position,
         request_id: facts.request_id.as_bytes(),
         tls: tls_facts(connection),
         concurrency: Concurrency::default(),

@@ -129,7 +129,7 @@ pub struct Entry<'a> {
     pub failed_attempts: &'a [FailedAttempt<'a>],
     /// Whether the last attempt used an idle connection.
     pub reused: bool,
-    /// Position in the pool's queue at arrival; 0 is straight through.
+    /// Position in the pool's queue at arrival, 1 is next; 0 is straight through.
     pub queue_position: u32,
     /// The request id, visible ASCII.
     pub request_id: &'a [u8],

@@ -139,7 +139,7 @@ const PLAIN: &[(&str, Plain, &str)] = &[
     (
         "queue_position",
         Plain::QueuePosition,
-        "position in the pool's queue at arrival; 0 is straight through",
+        "position in the pool's queue at arrival, 1 is next; 0 is straight through",
     ),
     ("worker", Plain::Worker, "number of the worker, from 0"),
     ("t_handshake", Plain::Handshake, "accept to the end of the TLS handshake, µs"),

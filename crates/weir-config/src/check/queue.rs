@@ -7,8 +7,8 @@ use crate::model::{Pool, Queue};
 
 impl<'a> Checker<'a> {
     pub(super) fn queue(&mut self, line: &Arguments<'a>, off: Option<Value<'a>>) -> Option<Queue> {
-        let mut queue = Queue::default();
-        queue.timeout = self.setting(line, "timeout", values::wait);
+        let timeout = self.setting(line, "timeout", values::wait);
+        let mut queue = Queue { timeout, ..Queue::default() };
         self.set(line, "max", &mut queue.max, places);
         queue.per_endpoint = self.setting(line, "per_endpoint", places);
         self.set(line, "status", &mut queue.status, values::error_status);

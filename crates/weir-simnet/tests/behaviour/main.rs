@@ -14,6 +14,7 @@ mod leaving;
 mod origin;
 mod origin_faults;
 mod peer;
+mod queue;
 mod redispatch;
 mod retries;
 mod reuse;
