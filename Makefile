@@ -26,7 +26,7 @@ test: ## everything that has to pass before a commit
 test-long: ## the same tests with more seeds, more cases and the ignored ones; minutes to hours
 	@scripts/packages cc nginx haproxy curl wrk openssl
 	WEIR_SEEDS=$${WEIR_SEEDS:-10000} PROPTEST_CASES=$${PROPTEST_CASES:-20000} WEIR_SCHEDULES=$${WEIR_SCHEDULES:-1000000} \
-		cargo test --release --workspace -- --include-ignored
+		cargo test --release --workspace --no-fail-fast -- --include-ignored
 	@WEIR_SCHEDULES=$${WEIR_SCHEDULES:-1000000} $(MAKE) --no-print-directory schedules RELEASE=--release
 
 schedules: ## the queue under chosen schedules of its threads; 10,000 of each kind, or WEIR_SCHEDULES

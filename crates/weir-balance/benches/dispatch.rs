@@ -18,6 +18,7 @@ const WAITING: usize = 1_000;
 fn pool(policy: PolicyKind, limits: &[Option<u32>], queue: u32) -> Arc<Balancer> {
     let queue = (queue > 0).then_some(QueueSettings { max: queue, max_per_endpoint: None });
     let member = |limit: &Option<u32>| Member {
+        identity: 0,
         weight: 1,
         max_conn: *limit,
         tier: 0,

@@ -1,6 +1,7 @@
 //! The watchdog: looks whether the laws hold, counts where they do not, and puts that right. And the list of those who wait.
 
 use crate::Balancer;
+use crate::queue::Waiter;
 
 /// An end of an ejection that nobody announced by `tick` for so long is a violation; timers are not exact.
 const GRACE_US: u64 = 100_000;
@@ -23,19 +24,20 @@ pub struct Waiting {
 impl Balancer {
     /// Everybody who waits, the oldest first.
     pub fn waiting(&self) -> Vec<Waiting> {
-        let floor = self.floor();
-        let queue = &floor.books.queue;
-        let one = |(position, id)| {
-            let waiter = queue.get(id)?;
-            Some(Waiting {
-                seq: waiter.seq,
-                tag: waiter.wish.tag,
-                since_us: waiter.wish.since_us,
-                bound: waiter.home,
-                position,
-            })
+        let one = |waiter: &Waiter| Waiting {
+            seq: waiter.seq,
+            tag: waiter.wish.tag,
+            since_us: waiter.wish.since_us,
+            bound: waiter.home,
+            position: 0,
         };
-        (0..).zip(queue.order()).filter_map(one).collect()
+        // Copied under the lock, put in order after it: the list may be long, and somebody looks at it while others queue up.
+        let mut list: Vec<Waiting> = self.floor().books.queue.all().map(one).collect();
+        list.sort_unstable_by_key(|waiting| waiting.seq);
+        for (position, waiting) in (0..).zip(&mut list) {
+            waiting.position = position;
+        }
+        list
     }
 
     /// Counts where laws 2 (a free place and somebody who waits for it), 3 (more in flight than the limit) and 5 (the books
@@ -52,8 +54,10 @@ impl Balancer {
         found += floor.excesses();
         found += u64::from(!floor.books.queue.is_sound());
         found += u64::from(floor.books.slots > self.in_flight());
-        floor.books.clock_us = floor.books.clock_us.max(now_us);
-        floor.settle();
+        floor.advance(now_us);
+        if found > 0 {
+            floor.settle();
+        }
         self.figures.violations.add_many(found);
         found
     }
@@ -68,7 +72,8 @@ mod tests {
 
     fn pool() -> Arc<Balancer> {
         let queue = Some(QueueSettings { max: 9, max_per_endpoint: None });
-        let member = Member { weight: 1, max_conn: Some(2), tier: 0, state: Arc::default() };
+        let member =
+            Member { identity: 0, weight: 1, max_conn: Some(2), tier: 0, state: Arc::default() };
         Balancer::new(Settings { queue, ..Settings::new(PolicyKind::First) }, vec![member])
     }
 

@@ -1,7 +1,10 @@
 //! The policies: which of the endpoints that may be had is taken. Here is no queue: `floor.rs` asks when it is somebody's turn.
 
 use crate::balancer::{Balancer, Tried};
+use crate::by_key::KeyTable;
 use crate::cycle::Cycle;
+use crate::fair::{Fair, Look};
+use crate::hash::mix;
 use crate::slot::{Choice, Taken};
 use crate::{Member, PolicyKind, Rejection};
 
@@ -16,27 +19,57 @@ const REGRET_SAMPLE: usize = 64;
 pub(crate) struct Tier {
     /// Its number in the configuration; lower goes first.
     rank: u8,
-    /// Numbers in the pool, in file order.
+    /// Numbers in the pool, in file order. An index in it is a position.
     indexes: Box<[usize]>,
     cycle: Cycle,
+    /// For policies that hash.
+    keys: Option<KeyTable>,
+    /// For the policy `fair`.
+    fair: Option<Fair>,
 }
 
 impl Tier {
     /// The tiers of `members`, the first to be used first.
-    pub(crate) fn all(members: &[Member]) -> Box<[Self]> {
+    pub(crate) fn all(members: &[Member], policy: PolicyKind) -> Box<[Self]> {
         let mut ranks: Vec<u8> = members.iter().map(|member| member.tier).collect();
         ranks.sort_unstable();
         ranks.dedup();
-        ranks.into_iter().map(|rank| Self::new(members, rank)).collect()
+        ranks.into_iter().map(|rank| Self::new(members, rank, policy)).collect()
     }
 
-    fn new(members: &[Member], rank: u8) -> Self {
-        let own = |(index, member): (usize, &Member)| {
-            (member.tier == rank).then_some((index, member.weight))
+    fn new(members: &[Member], rank: u8, policy: PolicyKind) -> Self {
+        let own = members.iter().enumerate().filter(|(_, member)| member.tier == rank);
+        let seats: Vec<(u64, u32)> =
+            own.clone().map(|(_, member)| (member.identity, member.weight)).collect();
+        let weights: Vec<u32> = seats.iter().map(|(_, weight)| *weight).collect();
+        let fair = match policy {
+            PolicyKind::Fair(settings) => Some(Fair::new(settings, &weights)),
+            _ => None,
         };
-        let (indexes, weights): (Vec<_>, Vec<_>) =
-            members.iter().enumerate().filter_map(own).unzip();
-        Self { rank, indexes: indexes.into(), cycle: Cycle::new(&weights) }
+        Self {
+            rank,
+            indexes: own.map(|(index, _)| index).collect(),
+            cycle: Cycle::new(&weights),
+            keys: KeyTable::new(policy, &seats),
+            fair,
+        }
+    }
+
+    /// Where an endpoint stands in this tier.
+    fn position(&self, index: usize) -> Option<usize> {
+        self.indexes.binary_search(&index).ok()
+    }
+
+    pub(crate) fn index(&self, position: usize) -> Option<usize> {
+        self.indexes.get(position).copied()
+    }
+
+    pub(crate) fn keys(&self) -> Option<&KeyTable> {
+        self.keys.as_ref()
+    }
+
+    pub(crate) fn indexes(&self) -> &[usize] {
+        &self.indexes
     }
 
     /// Entries of the cycle that a pick may pass over before it draws instead: the usual handful of ineligible
@@ -48,14 +81,22 @@ impl Tier {
 
 /// An endpoint that may be picked, with its load when it was looked at.
 #[derive(Clone, Copy)]
-struct Candidate {
-    index: usize,
+pub(crate) struct Candidate {
+    pub(crate) index: usize,
     /// In flight and waiting for it.
-    load: u64,
-    weight: u64,
+    pub(crate) load: u64,
+    pub(crate) weight: u64,
 }
 
 impl Candidate {
+    pub(crate) fn new(index: usize, member: &Member) -> Self {
+        Self {
+            index,
+            load: u64::from(member.state.in_flight()) + u64::from(member.state.queued()),
+            weight: u64::from(member.weight.max(1)),
+        }
+    }
+
     /// Load for its weight, compared without dividing.
     fn is_less_loaded_than(&self, other: &Self) -> bool {
         self.load * other.weight < other.load * self.weight
@@ -68,7 +109,6 @@ pub(crate) struct Query<'a> {
     pub(crate) now_us: u64,
     pub(crate) random: u64,
     /// For policies that hash.
-    #[expect(dead_code, reason = "no policy hashes yet")]
     pub(crate) key: u64,
     /// The endpoint that affinity names.
     pub(crate) bound: Option<usize>,
@@ -86,7 +126,17 @@ impl Balancer {
         if query.overflowed {
             return None;
         }
-        query.bound.filter(|index| self.is_usable_if_bound(*index, query))
+        let bound = query.bound.filter(|index| self.is_usable_if_bound(*index, query));
+        bound.or_else(|| self.home_of_key(query))
+    }
+
+    /// A place at its [`Balancer::home`].
+    pub(crate) fn take_home(&self, index: usize, query: Query<'_>) -> Option<Taken> {
+        if query.bound == Some(index) {
+            self.take_bound(index)
+        } else {
+            self.take_chosen(index, query)
+        }
     }
 
     /// A place at a free endpoint of the tier whose turn it is: the first that has a usable, untried endpoint,
@@ -149,14 +199,20 @@ impl Balancer {
     pub(crate) fn take_chosen(&self, index: usize, query: Query<'_>) -> Option<Taken> {
         let member = self.members.get(index)?;
         let before = member.state.enter()?;
-        let tier = || self.tiers.iter().find(|tier| tier.rank == member.tier);
+        let tier = self.tiers.iter().find(|tier| tier.rank == member.tier);
         let choice = if before == 0 {
             Choice::Idle
-        } else if tier().is_some_and(|tier| self.has_idle(tier, query)) {
+        } else if tier.is_some_and(|tier| self.has_idle(tier, query)) {
             Choice::Inversion
         } else {
             Choice::Busy
         };
+        if let Some((tier, fair)) =
+            tier.and_then(|tier| tier.fair.as_ref().map(|fair| (tier, fair)))
+            && let Some(position) = tier.position(index)
+        {
+            fair.chosen(position);
+        }
         self.regret.count(choice);
         Some(Taken { index, choice, booked: false })
     }
@@ -187,11 +243,32 @@ impl Balancer {
         match self.policy {
             PolicyKind::RoundRobin => self.in_turn(tier, query, |_| true),
             PolicyKind::LeastConn => self.least_loaded(tier, query),
+            PolicyKind::Fair(_) => self.fairest(tier, query),
             PolicyKind::Random => self.draw(tier, query, |_| true).map(|candidate| candidate.index),
             PolicyKind::Random2 => self.better_of_two(tier, query),
             PolicyKind::First => {
                 self.candidates(tier, query).next().map(|candidate| candidate.index)
             }
+            PolicyKind::Hash(settings)
+            | PolicyKind::RingHash(settings)
+            | PolicyKind::Maglev(settings) => self.choice_of_key(tier, query, settings),
+        }
+    }
+
+    fn fairest(&self, tier: &Tier, query: Query<'_>) -> Option<usize> {
+        let after = query.tried.last().and_then(|index| tier.position(index));
+        let look = |position| {
+            let candidate = self.candidate(tier.index(position)?, query)?;
+            let (fails, max_fails) = self.recent_failures(candidate.index, query.now_us);
+            Some(Look { in_flight: candidate.load, fails, max_fails })
+        };
+        tier.index(tier.fair.as_ref()?.choose(after, look)?)
+    }
+
+    /// Tells those who count that an exchange came; its further attempts are no new ones.
+    pub(crate) fn note_arrival(&self, tried: &Tried) {
+        if tried.is_empty() && matches!(self.policy, PolicyKind::Fair(_)) {
+            self.tiers.iter().filter_map(|tier| tier.fair.as_ref()).for_each(Fair::arrive);
         }
     }
 
@@ -211,14 +288,10 @@ impl Balancer {
     }
 
     /// The endpoint as a candidate, if it may be picked now.
-    fn candidate(&self, index: usize, query: Query<'_>) -> Option<Candidate> {
+    pub(crate) fn candidate(&self, index: usize, query: Query<'_>) -> Option<Candidate> {
         let member = self.members.get(index)?;
-        let candidate = Candidate {
-            index,
-            load: u64::from(member.state.in_flight()) + u64::from(member.state.queued()),
-            weight: u64::from(member.weight.max(1)),
-        };
-        (member.state.is_free() && self.is_usable(index, query)).then_some(candidate)
+        let fits = member.state.is_free() && self.is_usable(index, query);
+        fits.then(|| Candidate::new(index, member))
     }
 
     fn candidates<'a>(
@@ -299,12 +372,4 @@ impl Balancer {
         // Somebody became ineligible between the two passes.
         last
     }
-}
-
-/// Other random bits from random bits (the finaliser of SplitMix64), for a second draw.
-fn mix(random: u64) -> u64 {
-    let random = random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let random = (random ^ (random >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let random = (random ^ (random >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    random ^ (random >> 31)
 }

@@ -91,7 +91,7 @@ impl<'a> Floor<'a> {
             panic: pool.is_panicking(),
         };
         let mut home = pool.home(query);
-        let taken = home.and_then(|index| pool.take_bound(index));
+        let taken = home.and_then(|index| pool.take_home(index, query));
         if taken.is_none()
             && home.is_some()
             && settings.max_per_endpoint.is_some_and(|max| self.books.queue.len(home) >= max)
@@ -134,15 +134,13 @@ impl<'a> Floor<'a> {
         while self.books.queue.waiting() > 0
             && self.pool.members.get(index).is_some_and(|member| member.state.is_free())
         {
-            let Some((id, bound)) = self.next_for(index) else { return };
+            let Some((id, home)) = self.next_for(index) else { return };
             let pool = self.pool;
             let clock_us = self.books.clock_us;
-            let taken = if bound {
-                pool.take_bound(index)
-            } else {
-                let waiter = self.books.queue.get(id);
-                waiter.and_then(|waiter| pool.take_chosen(index, query(pool, waiter, clock_us)))
-            };
+            let taken = self.books.queue.get(id).and_then(|waiter| {
+                let query = query(pool, waiter, clock_us);
+                if home { pool.take_home(index, query) } else { pool.take_chosen(index, query) }
+            });
             let Some(taken) = taken else { return };
             self.hand(id, taken);
         }
@@ -162,7 +160,7 @@ impl<'a> Floor<'a> {
             let Some(waiter) = self.books.queue.waiter(id) else { continue };
             let query = query(pool, waiter, self.books.clock_us);
             let taken = match waiter.home {
-                Some(index) => pool.take_bound(index),
+                Some(index) => pool.take_home(index, query),
                 None if pool.active_tier(query).is_none() => {
                     self.reject(id, Rejection::Unavailable);
                     continue;

@@ -3,26 +3,56 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::{BalanceFactor, FairSettings, WeightMode};
+
 /// How a pool picks an endpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum PolicyKind {
     /// In turn, each as often as its weight says, interleaved smoothly (nginx's default).
     #[default]
     RoundRobin,
-    /// Fewest exchanges in flight for its weight; ties in turn (HAProxy's `leastconn`).
+    /// Fewest exchanges in flight and waiting for it, for its weight; ties in turn (HAProxy's `leastconn`).
     LeastConn,
+    /// An idle one in turn, else the lowest score (nginx-upstream-fair).
+    Fair(FairSettings),
     /// One drawn by weight (nginx's `random`).
     Random,
     /// Two drawn by weight, the one with fewer in flight (HAProxy's `random(2)`).
     Random2,
     /// The first in file order that is below its `max_conn` (HAProxy's `first`).
     First,
+    /// Rendezvous hashing of the exchange's key.
+    Hash(HashSettings),
+    /// A ketama-like ring over the exchange's key (nginx's `hash … consistent`).
+    RingHash(HashSettings),
+    /// A Maglev table over the exchange's key.
+    Maglev(HashSettings),
 }
 
+/// What the policies that hash a key have in common.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct HashSettings {
+    /// Bounds what an endpoint gets; `None`: however busy it is, its keys go there.
+    pub balance_factor: Option<BalanceFactor>,
+}
+
+const FAIR: FairSettings = FairSettings { no_rr: false, weight_mode: WeightMode::Default };
+const UNBOUNDED: HashSettings = HashSettings { balance_factor: None };
+
 impl PolicyKind {
-    /// Every policy, in the order in which the reference lists them.
+    /// Every policy with the settings that hold when none are said, in the order in which the reference lists them.
     pub fn all() -> &'static [Self] {
-        &[Self::RoundRobin, Self::LeastConn, Self::Random, Self::Random2, Self::First]
+        &[
+            Self::RoundRobin,
+            Self::LeastConn,
+            Self::Fair(FAIR),
+            Self::Random,
+            Self::Random2,
+            Self::First,
+            Self::Hash(UNBOUNDED),
+            Self::RingHash(UNBOUNDED),
+            Self::Maglev(UNBOUNDED),
+        ]
     }
 
     /// The word that a configuration uses.
@@ -30,9 +60,23 @@ impl PolicyKind {
         match self {
             Self::RoundRobin => "round_robin",
             Self::LeastConn => "least_conn",
+            Self::Fair(_) => "fair",
             Self::Random => "random",
             Self::Random2 => "random2",
             Self::First => "first",
+            Self::Hash(_) => "hash",
+            Self::RingHash(_) => "ring_hash",
+            Self::Maglev(_) => "maglev",
+        }
+    }
+
+    /// Its settings, when it goes by a key of the exchange.
+    pub fn hashes(self) -> Option<HashSettings> {
+        match self {
+            Self::Hash(settings) | Self::RingHash(settings) | Self::Maglev(settings) => {
+                Some(settings)
+            }
+            _ => None,
         }
     }
 }
@@ -84,7 +128,8 @@ mod tests {
         let error = "leastconn".parse::<PolicyKind>().unwrap_err();
         assert_eq!(
             error.to_string(),
-            "unknown balancing policy; there are round_robin, least_conn, random, random2, first"
+            "unknown balancing policy; there are round_robin, least_conn, fair, random, random2, first, hash, \
+             ring_hash, maglev"
         );
     }
 }

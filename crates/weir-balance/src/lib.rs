@@ -6,16 +6,23 @@
 
 mod audit;
 mod balancer;
+mod bounded;
 mod budget;
+mod by_key;
 mod choose;
 mod cycle;
+mod fair;
 mod figures;
 mod floor;
+mod hash;
 mod kind;
+mod maglev;
 mod passive;
 mod probe;
 mod queue;
 mod regret;
+mod rendezvous;
+mod ring;
 mod slot;
 mod state;
 mod sync;
@@ -25,9 +32,12 @@ pub use audit::Waiting;
 #[doc(hidden)]
 pub use balancer::Fault;
 pub use balancer::{Arrival, Balancer, Member, QueueSettings, Rejection, Request, Settings, Tried};
+pub use bounded::BalanceFactor;
 pub use budget::{Permit, RetryBudget};
+pub use fair::{FairSettings, WeightMode};
 pub use figures::Counters;
-pub use kind::{PolicyKind, UnknownPolicy};
+pub use hash::hash_key;
+pub use kind::{HashSettings, PolicyKind, UnknownPolicy};
 pub use passive::{AfterFailure, PassiveSettings};
 pub use probe::{ProbeHistory, ProbeOutcome, ProbeSettings, ProbeVerdict};
 pub use slot::Slot;

@@ -58,6 +58,16 @@ impl Window {
         oldest != 0 && now_us.saturating_add(1).saturating_sub(oldest) <= window_us
     }
 
+    /// Failures noted within the window before `now_us`; those that the ring forgot do not count.
+    pub(crate) fn recent(&self, now_us: u64, window_us: u64) -> u32 {
+        if self.count.load(Ordering::Relaxed) == 0 {
+            return 0;
+        }
+        let now = now_us.saturating_add(1);
+        let times = self.times.iter().map(|time| time.load(Ordering::Relaxed));
+        times.filter(|time| *time != 0 && now.saturating_sub(*time) <= window_us).count() as u32
+    }
+
     /// Forgets what was noted.
     pub(crate) fn clear(&self) {
         for time in &self.times {
@@ -80,6 +90,20 @@ mod tests {
         assert_eq!(noted, [false, false, false, true, true, false]);
         window.clear();
         assert!(!window.note(501, 100));
+    }
+
+    #[test]
+    fn recent_failures_run_out() {
+        let window = Window::new(3);
+        assert_eq!(window.recent(0, 100), 0);
+        window.note(10, 100);
+        window.note(60, 100);
+        assert_eq!(
+            [60, 110, 111, 160, 161].map(|now_us| window.recent(now_us, 100)),
+            [2, 2, 1, 1, 0]
+        );
+        window.clear();
+        assert_eq!(window.recent(61, 100), 0);
     }
 
     #[test]

@@ -163,12 +163,19 @@ impl Queue {
         }
     }
 
+    /// All in lines, line by line.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Waiter> {
+        self.all_with_ids().map(|(_, waiter)| waiter)
+    }
+
+    fn all_with_ids(&self) -> impl Iterator<Item = (Id, &Waiter)> {
+        (0..self.lines.len()).flat_map(|number| self.line(number.checked_sub(1)))
+    }
+
     /// All in lines, the oldest first.
     pub(crate) fn order(&self) -> Vec<Id> {
-        let mut ids: Vec<(u64, Id)> = (0..self.lines.len())
-            .flat_map(|number| self.line(number.checked_sub(1)))
-            .map(|(id, waiter)| (waiter.seq, id))
-            .collect();
+        let mut ids: Vec<(u64, Id)> =
+            self.all_with_ids().map(|(id, waiter)| (waiter.seq, id)).collect();
         ids.sort_unstable();
         ids.into_iter().map(|(_, id)| id).collect()
     }
@@ -194,9 +201,10 @@ impl Queue {
         let mut total = 0;
         let sound = (0..self.lines.len()).all(|number| {
             let home = number.checked_sub(1);
-            let seqs: Vec<u64> = self.line(home).map(|(_, waiter)| waiter.seq).collect();
-            total += seqs.len();
-            seqs.is_sorted() && seqs.len() == self.len(home) as usize
+            let len = self.line(home).count();
+            total += len;
+            self.line(home).is_sorted_by_key(|(_, waiter)| waiter.seq)
+                && len == self.len(home) as usize
         });
         sound && total == self.waiting as usize
     }

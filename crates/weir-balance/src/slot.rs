@@ -9,8 +9,8 @@ use crate::{Balancer, EndpointState};
 /// Permission to have one exchange in flight at an endpoint; dropping it gives the place to the next in line.
 #[must_use = "dropping a slot gives it back at once"]
 pub struct Slot {
+    /// The one count it holds: a second one, of the endpoint, would cost as much as the place itself.
     pool: Arc<Balancer>,
-    state: Arc<EndpointState>,
     taken: Taken,
 }
 
@@ -37,8 +37,8 @@ pub(crate) enum Choice {
 }
 
 impl Slot {
-    pub(crate) fn new(pool: &Arc<Balancer>, state: &Arc<EndpointState>, taken: Taken) -> Self {
-        Self { pool: Arc::clone(pool), state: Arc::clone(state), taken }
+    pub(crate) fn new(pool: &Arc<Balancer>, taken: Taken) -> Self {
+        Self { pool: Arc::clone(pool), taken }
     }
 
     /// The endpoint's number in its pool.
@@ -46,9 +46,9 @@ impl Slot {
         self.taken.index
     }
 
-    /// The endpoint's live state.
-    pub fn endpoint(&self) -> &EndpointState {
-        &self.state
+    /// The endpoint's live state; never `None` for a slot that a pool gave.
+    pub fn endpoint(&self) -> Option<&EndpointState> {
+        self.pool.endpoint(self.taken.index)
     }
 
     /// Gives the place back and tells the regret meter how long the exchange had it, µs. Plain dropping tells it nothing,
@@ -60,7 +60,7 @@ impl Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.pool.release(&self.state, self.taken);
+        self.pool.release(self.taken);
     }
 }
 

@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::queue::{Id, Standing};
-use crate::slot::{Slot, Taken};
+use crate::slot::Slot;
 use crate::{Balancer, Rejection};
 
 /// A place in the queue. As a future it ends with the slot that was handed over, or with the reason why nobody may
@@ -51,7 +51,7 @@ impl Ticket {
     /// nobody has to be turned away who was just served.
     pub fn time_out(mut self) -> Option<Slot> {
         match self.close(Leaving::TimedOut) {
-            Standing::Handed(taken) => self.slot(taken),
+            Standing::Handed(taken) => Some(Slot::new(&self.pool, taken)),
             Standing::Waiting | Standing::Rejected(_) | Standing::Vacant => None,
         }
     }
@@ -72,11 +72,6 @@ impl Ticket {
             (Some(_), Leaving::TimedOut) => self.pool.figures.timed_out.add(),
         }
         standing
-    }
-
-    fn slot(&self, taken: Taken) -> Option<Slot> {
-        let member = self.pool.members.get(taken.index)?;
-        Some(Slot::new(&self.pool, &member.state, taken))
     }
 }
 
@@ -106,8 +101,7 @@ impl Future for Ticket {
             Standing::Waiting | Standing::Vacant => Poll::Pending,
             Standing::Handed(taken) => {
                 self.open = false;
-                let slot = self.slot(taken);
-                slot.map_or(Poll::Pending, |slot| Poll::Ready(Ok(slot)))
+                Poll::Ready(Ok(Slot::new(&self.pool, taken)))
             }
             Standing::Rejected(rejection) => {
                 self.open = false;
@@ -124,7 +118,7 @@ impl Drop for Ticket {
         {
             self.pool.figures.cancelled.add();
             // As a slot it goes the way of all slots: to the next in line.
-            drop(self.slot(taken));
+            drop(Slot::new(&self.pool, taken));
         }
     }
 }

@@ -1,15 +1,18 @@
 //! The policies against a naive reference, over sequences of picks, returns, failures and repairs.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use proptest::prelude::*;
 mod pool;
 
 use pool::pick;
-use weir_balance::{Availability, Balancer, Member, PolicyKind, Rejection, Settings, Slot, Tried};
+use weir_balance::{
+    Availability, Balancer, Member, PolicyKind, Rejection, Settings, Slot, Tried, hash_key,
+};
 
 fn member(weight: u32, max_conn: Option<u32>, backup: bool) -> Member {
-    Member { weight, max_conn, tier: u8::from(backup), state: Arc::default() }
+    Member { identity: 0, weight, max_conn, tier: u8::from(backup), state: Arc::default() }
 }
 
 fn balancer(policy: PolicyKind, weights: &[u32]) -> Arc<Balancer> {
@@ -131,7 +134,13 @@ fn an_empty_pool_has_nothing() {
 fn a_reload_keeps_the_count_of_what_is_in_flight() {
     let state = Arc::default();
     let members = |limit| {
-        vec![Member { weight: 1, max_conn: Some(limit), tier: 0, state: Arc::clone(&state) }]
+        vec![Member {
+            identity: 0,
+            weight: 1,
+            max_conn: Some(limit),
+            tier: 0,
+            state: Arc::clone(&state),
+        }]
     };
     let before = Balancer::new(Settings::new(PolicyKind::First), members(2));
     let slots = [(); 2].map(|()| pick(&before, 0, 0, &Tried::new()).unwrap());
@@ -169,6 +178,8 @@ struct Reference {
     available: Vec<bool>,
     /// nginx's running credits of the two ranks.
     credits: Vec<i64>,
+    /// Whom the one key of all picks went to, by who could be had.
+    owners: HashMap<Vec<usize>, usize>,
 }
 
 impl Reference {
@@ -219,6 +230,16 @@ impl Reference {
             PolicyKind::First => assert_eq!(Some(&index), eligible.first()),
             // Any of them; by weight is a matter of many picks.
             PolicyKind::Random => {}
+            // The rest is in `fair.rs`.
+            PolicyKind::Fair(_) => {
+                let idle = |other: &usize| self.in_flight[*other] == 0;
+                assert!(idle(&index) || !eligible.iter().any(idle), "took a busy one");
+            }
+            // All picks have the same key: the same endpoint from the same choice. The rest is in `hashing.rs`.
+            PolicyKind::Hash(_) | PolicyKind::RingHash(_) | PolicyKind::Maglev(_) => {
+                let owner = *self.owners.entry(eligible.to_vec()).or_insert(index);
+                assert_eq!(index, owner, "{eligible:?}");
+            }
         }
     }
 
@@ -245,14 +266,18 @@ impl Reference {
 
 fn run(policy: PolicyKind, members: Vec<(u32, Option<u32>, bool)>, steps: Vec<Step>) {
     let len = members.len();
-    let own =
-        members.iter().map(|(weight, limit, backup)| member(*weight, *limit, *backup)).collect();
+    let named = |(number, (weight, limit, backup)): (usize, &(u32, Option<u32>, bool))| Member {
+        identity: hash_key(&[number as u8]),
+        ..member(*weight, *limit, *backup)
+    };
+    let own = members.iter().enumerate().map(named).collect();
     let pool = Balancer::new(Settings::new(policy), own);
     let mut reference = Reference {
         members,
         in_flight: vec![0; len],
         available: vec![true; len],
         credits: vec![0; len],
+        owners: HashMap::new(),
     };
     let mut slots: Vec<Slot> = Vec::new();
     for step in steps {

@@ -18,7 +18,8 @@ fn pool(endpoints: usize, errors: u32, max_ejected_percent: u8) -> Arc<Balancer>
         eject_us: 30 * SECOND,
         max_ejected_percent,
     };
-    let member = |_| Member { weight: 1, max_conn: None, tier: 0, state: Arc::default() };
+    let member =
+        |_| Member { identity: 0, weight: 1, max_conn: None, tier: 0, state: Arc::default() };
     let settings = Settings { passive, ..Settings::new(PolicyKind::RoundRobin) };
     Balancer::new(settings, (0..endpoints).map(member).collect())
 }

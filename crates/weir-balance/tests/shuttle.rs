@@ -29,6 +29,7 @@ fn check(scenario: impl Fn() + Send + Sync + Clone + 'static) {
 
 fn pool(limits: &[Option<u32>], fault: Fault) -> Arc<Balancer> {
     let member = |limit: &Option<u32>| Member {
+        identity: 0,
         weight: 1,
         max_conn: *limit,
         tier: 0,

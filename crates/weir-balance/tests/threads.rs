@@ -23,8 +23,13 @@ const PASSIVE: PassiveSettings =
     PassiveSettings { errors: 2, window_us: 1_000, eject_us: 50, max_ejected_percent: 50 };
 
 fn pool(policy: PolicyKind) -> Arc<Balancer> {
-    let member =
-        |limit| Member { weight: limit, max_conn: Some(limit), tier: 0, state: Arc::default() };
+    let member = |limit| Member {
+        identity: 0,
+        weight: limit,
+        max_conn: Some(limit),
+        tier: 0,
+        state: Arc::default(),
+    };
     let settings = Settings { passive: PASSIVE, ..Settings::new(policy) };
     Balancer::new(settings, LIMITS.map(member).to_vec())
 }
@@ -103,7 +108,8 @@ fn all_threads_together_get_exactly_the_slots_there_are() {
 
 #[test]
 fn round_robin_gives_exact_shares_over_all_threads() {
-    let member = |weight| Member { weight, max_conn: None, tier: 0, state: Arc::default() };
+    let member =
+        |weight| Member { identity: 0, weight, max_conn: None, tier: 0, state: Arc::default() };
     let members = vec![member(5), member(1), member(2), member(9)];
     let pool = Balancer::new(Settings::new(PolicyKind::RoundRobin), members);
     pool.set_availability(3, Availability::Unavailable, 0);
@@ -118,7 +124,8 @@ fn round_robin_gives_exact_shares_over_all_threads() {
 
 #[test]
 fn threads_that_eject_at_once_never_pass_the_cap() {
-    let member = |_| Member { weight: 1, max_conn: None, tier: 0, state: Arc::default() };
+    let member =
+        |_| Member { identity: 0, weight: 1, max_conn: None, tier: 0, state: Arc::default() };
     let passive =
         PassiveSettings { errors: 1, window_us: 1, eject_us: 1_000, max_ejected_percent: 50 };
     let settings = Settings { passive, ..Settings::new(PolicyKind::RoundRobin) };
@@ -165,8 +172,13 @@ fn wait(pool: &Arc<Balancer>, random: u64) -> (Slot, Option<u64>) {
 
 fn queued_pool(policy: PolicyKind, limits: &[u32]) -> Arc<Balancer> {
     let queue = Some(QueueSettings { max: 1_000, max_per_endpoint: None });
-    let member =
-        |limit: &u32| Member { weight: 1, max_conn: Some(*limit), tier: 0, state: Arc::default() };
+    let member = |limit: &u32| Member {
+        identity: 0,
+        weight: 1,
+        max_conn: Some(*limit),
+        tier: 0,
+        state: Arc::default(),
+    };
     Balancer::new(Settings { queue, ..Settings::new(policy) }, limits.iter().map(member).collect())
 }
 

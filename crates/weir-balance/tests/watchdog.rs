@@ -15,6 +15,7 @@ fn pool(policy: PolicyKind, limits: &[Option<u32>], fault: Fault) -> Arc<Balance
         PassiveSettings { errors: 1, window_us: 1, eject_us: 1_000_000, max_ejected_percent: 50 };
     let queue = Some(QueueSettings { max: 10, max_per_endpoint: None });
     let member = |limit: &Option<u32>| Member {
+        identity: 0,
         weight: 1,
         max_conn: *limit,
         tier: 0,

@@ -2,21 +2,21 @@
 
 use std::time::Duration;
 
-use weir_balance::PolicyKind;
-
 use crate::model::{
     Budget, Check, ClientTimeouts, Config, Endpoint, EndpointAddress, EndpointCheck, Forwarded,
-    HttpProbe, Keepalive, MessageLimits, Passive, PassiveCause, Pool, Probe, Queue, RequestId,
-    Retry, RetryOn, Rule, Statuses, TcpProbe, TlsClient, TlsProtocol, TlsVersion, UpstreamTimeouts,
-    Workers,
+    HttpProbe, Keepalive, MessageLimits, Order, Passive, PassiveCause, Policy, Pool, Probe, Queue,
+    RequestId, Retry, RetryOn, Rule, Statuses, TcpProbe, TlsClient, TlsProtocol, TlsVersion,
+    UpstreamTimeouts, Workers,
 };
 
 /// How long a graceful stop waits.
 pub const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(30);
 /// The policy of a pool that names none.
-pub const POLICY: PolicyKind = PolicyKind::RoundRobin;
+pub const POLICY: Policy = Policy::RoundRobin;
 /// An endpoint's share.
 pub const WEIGHT: u32 = 1;
+/// Lowest tier of a server that is no backup; backups are below it.
+pub const MAX_PRIORITY: u8 = 254;
 /// Largest share of an endpoint.
 pub const MAX_WEIGHT: u32 = 65_535;
 /// Header the request id travels in.
@@ -27,6 +27,8 @@ pub const SYSLOG_FACILITY: u8 = 16;
 pub const RESPOND_TYPE: &str = "text/plain; charset=utf-8";
 /// Status of `redirect https`.
 pub const REDIRECT_STATUS: u16 = 301;
+/// Paths that a sticky cookie is sent for.
+pub const STICKY_PATH: &str = "/";
 /// File looked for in a directory.
 pub const INDEX: &str = "index.html";
 /// How long a probe may take when the file does not say; half the interval where that is shorter.
@@ -209,6 +211,7 @@ impl Pool {
             retry: Retry::default(),
             timeouts: UpstreamTimeouts::default(),
             tls: None,
+            sticky: None,
             buffer_request: None,
         }
     }
@@ -222,14 +225,16 @@ impl Endpoint {
             address,
             weight: WEIGHT,
             max_conn: None,
+            priority: 0,
             backup: false,
+            order: Order::Ready,
             check: EndpointCheck::Own,
         }
     }
 }
 
 /// [`POLICY`], where serde wants a function; so are the next ones.
-pub(crate) fn policy() -> PolicyKind {
+pub(crate) fn policy() -> Policy {
     POLICY
 }
 
@@ -240,6 +245,10 @@ pub(crate) fn queue() -> Option<Queue> {
 
 pub(crate) fn weight() -> u32 {
     WEIGHT
+}
+
+pub(crate) fn sticky_path() -> String {
+    STICKY_PATH.to_owned()
 }
 
 pub(crate) fn always() -> Rule {

@@ -14,10 +14,10 @@ const EDITS: &[Context] = &[Context::Listen, Context::Route];
 const ROUTES: &[Context] = &[Context::Listen, Context::Host];
 
 /// Words that are planned but do nothing yet: an error says so, so that nobody counts on them.
-pub(crate) const LATER: &[(Context, &str)] = &[(Context::Top, "admin"), (Context::Pool, "sticky")];
+pub(crate) const LATER: &[(Context, &str)] = &[(Context::Top, "admin")];
 
 /// Policies that are planned.
-pub(crate) const LATER_POLICIES: &[&str] = &["fair", "peak_ewma", "hash", "ring_hash", "maglev"];
+pub(crate) const LATER_POLICIES: &[&str] = &["peak_ewma"];
 
 /// Every directive.
 pub(crate) const DIRECTIVES: &[Spec] = &[
@@ -56,7 +56,9 @@ pub(crate) const DIRECTIVES: &[Spec] = &[
         .block(BlockRule::Required(Context::Pool))
         .many()
         .example("pool app { server 10.0.0.11:8000; server 10.0.0.12:8000; }"),
-    directive("balance", POOL, "round_robin | least_conn | random | random2 | first", "How the pool picks a server: in turn by weight (smoothly interleaved), the one with the fewest exchanges in flight for its weight, one drawn at random by weight, the better of two drawn at random, or the first below its `max_conn`.")
+    directive("balance", POOL, "round_robin | least_conn | fair | random | random2 | first | hash KEY | ring_hash KEY | maglev KEY", "How the pool picks a server: in turn by weight (smoothly interleaved); the one with the fewest exchanges in flight and waiting for it, for its weight; as nginx-upstream-fair does, an idle one in turn, else the one with the fewest exchanges, the longest time ago; one drawn at random by weight; the better of two drawn at random; or the first below its `max_conn`. The last three give a key always to the same server, as long as that may be had, on every worker and after a restart, whatever the order in the file: KEY is a text with `$variables`, such as `$remote_addr`, `$request_uri`, `$http_NAME`, `$cookie_NAME` or `$arg_NAME`. A request for which it comes to nothing goes to any server, by weight. A key whose server is full goes to the next one for it, always the same, or where the pool has a queue waits for its own. `hash` (rendezvous) shares keys exactly by weight; `ring_hash` is nginx's `consistent`; `maglev` looks up fastest among very many servers. When servers come or go, only their own keys move (with `maglev` a few more when the file changes).")
+        .words(1, 3)
+        .options(BALANCE)
         .default("round_robin")
         .example("balance least_conn;"),
     directive("server", POOL, "ADDRESS", "A server: `10.0.0.1:80`, `[::1]:80`, `name:80` or `unix:/path`.")
@@ -91,6 +93,10 @@ pub(crate) const DIRECTIVES: &[Spec] = &[
         .words(0, 0)
         .options(CLIENT_TLS)
         .example("tls name=backend.internal ca=/etc/weir/ca.pem;"),
+    directive("sticky", POOL, "cookie NAME insert", "Brings a client back to the server that served it first, by a cookie of Weir's own. Its value says nothing to clients, is the same in every instance with this configuration and survives restarts. Servers never see the cookie, and a `Set-Cookie` of theirs with its name is dropped. It is set when a client comes without one or was served by another server; that response gets `Cache-Control: private`, unless it has that already. A server that is `down`, unhealthy, left out or full is replaced by another, and so is the cookie; one that drains keeps its clients.")
+        .words(3, MANY)
+        .options(STICKY)
+        .example("sticky cookie SRV insert httponly secure samesite=lax secret_file=/etc/weir/sticky.secret;"),
     directive("buffer_request", POOL, "SIZE | off", "Reads a request's whole body, up to this size, before a server is picked, so that slow clients take no server's time. Larger ones get 413.")
         .default("off")
         .example("buffer_request 1m;"),
@@ -196,11 +202,38 @@ pub(crate) const DIRECTIVES: &[Spec] = &[
         .example("route path /static/* -> files /srv/static strip=/static;"),
 ];
 
+const BALANCE: &[OptionSpec] = &[
+    flag(
+        "no_rr",
+        "With `fair`: looks for an idle server from the first on every time, so that the last ones in the file get something only when the others are busy.",
+    ),
+    option(
+        "weight_mode",
+        "default | idle | peak",
+        "default",
+        "With `fair`, what weights are: shares; the number of exchanges up to which a server counts as idle; or the most it takes, as `max_conn` would be.",
+    ),
+    option(
+        "balance_factor",
+        "PERCENT",
+        "",
+        "With `hash`, `ring_hash` and `maglev`: a server takes at most this much of its fair share of the exchanges in flight, the next one for the key takes what is over. Without it, a key's server takes all of its requests.",
+    ),
+];
+
 const SERVER: &[OptionSpec] = &[
     option("name", "NAME", "", "Its name in logs; without it, the address as written."),
     option("weight", "1…65535", "1", "Its share."),
     option("max_conn", "NUMBER", "", "Most exchanges in flight at once, over all workers."),
-    flag("backup", "Used only when no other server can be."),
+    option(
+        "priority",
+        "0…254",
+        "0",
+        "Its tier. A lower tier (a higher number) is used only when no server of the higher ones can be.",
+    ),
+    flag("backup", "Used only when no other server can be: a tier below every `priority`."),
+    flag("down", "Takes nothing: maintenance."),
+    flag("drain", "Takes only clients that a sticky cookie binds to it."),
     option(
         "check",
         "ADDRESS | off",
@@ -315,6 +348,48 @@ const QUEUE: &[OptionSpec] = &[
         "A page for that answer, read when the configuration is loaded; without it, the `error_page` of the status.",
     ),
     option("type", "TYPE", "", "The page's `Content-Type`; without it, by the file's ending."),
+];
+
+const STICKY: &[OptionSpec] = &[
+    flag("httponly", "Hides the cookie from scripts."),
+    option(
+        "secure",
+        "auto",
+        "",
+        "Like `secure`, but only where the request came over TLS, to Weir or to a trusted proxy that says so.",
+    ),
+    flag("secure", "Browsers send the cookie over TLS only."),
+    option(
+        "samesite",
+        "lax | strict | none",
+        "",
+        "Whether browsers send it with requests that other sites caused: when a link is followed, never, or always. With `secure=auto`, `none` is said over TLS only, since browsers refuse it elsewhere.",
+    ),
+    option("path", "PATH", "/", "The paths it is sent for."),
+    option(
+        "domain",
+        "NAME",
+        "",
+        "The domain whose hosts it is sent to; without it, the host that set it.",
+    ),
+    option(
+        "max_age",
+        "TIME",
+        "",
+        "How long it lasts, from when it was set; without it, until the browser is closed.",
+    ),
+    option(
+        "secret",
+        "TEXT",
+        "",
+        "Signs the value, so that nobody can make one that was not given out. At least 16 bytes, the same in every instance. Another secret, another pool or server name makes every cookie given out so far unknown.",
+    ),
+    option(
+        "secret_file",
+        "FILE",
+        "",
+        "The same, read from a file when the configuration is loaded; white space at its end does not count.",
+    ),
 ];
 
 const RETRY: &[OptionSpec] = &[

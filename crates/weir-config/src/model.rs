@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
-use weir_balance::PolicyKind;
 use weir_stats::Template;
 
 use crate::defaults;
@@ -15,6 +14,12 @@ use crate::pattern::{HostPattern, PathPattern, TextPattern};
 use crate::units::{duration, percent, size};
 use crate::words;
 
+pub mod policy;
+
+pub use policy::{Fair, KeyHash, Policy};
+pub mod sticky;
+
+pub use sticky::{SameSite, Secret, Secure, Sticky};
 pub mod check;
 pub mod queue;
 pub mod retry;
@@ -121,8 +126,8 @@ pub struct Pool {
     /// Its name; one made for `-> 127.0.0.1:3000` is named after the address.
     pub name: String,
     /// How it picks.
-    #[serde(default = "defaults::policy", with = "words::policy")]
-    pub policy: PolicyKind,
+    #[serde(default = "defaults::policy")]
+    pub policy: Policy,
     /// Its servers, in file order.
     pub endpoints: Vec<Endpoint>,
     /// Idle connections kept to its endpoints.
@@ -146,6 +151,9 @@ pub struct Pool {
     /// TLS to the endpoints; `None` is plain.
     #[serde(default)]
     pub tls: Option<TlsClient>,
+    /// The cookie that keeps a client at its endpoint; `None`: nothing does.
+    #[serde(default)]
+    pub sticky: Option<Sticky>,
     /// Read a request's whole body before an endpoint is picked, up to this many bytes; larger ones get 413.
     #[serde(default, with = "size::option")]
     pub buffer_request: Option<u64>,
@@ -165,12 +173,31 @@ pub struct Endpoint {
     /// Most exchanges in flight at once, over all workers.
     #[serde(default)]
     pub max_conn: Option<u32>,
-    /// Used only when no other endpoint can be.
+    /// Its tier, 0 first: a lower one is used only when no endpoint of a higher one can be.
+    #[serde(default)]
+    pub priority: u8,
+    /// Of the lowest tier, below every `priority`.
     #[serde(default)]
     pub backup: bool,
+    /// What the operator lets it take.
+    #[serde(default)]
+    pub order: Order,
     /// Whether and where it is probed.
     #[serde(default)]
     pub check: EndpointCheck,
+}
+
+/// What an endpoint may take, whatever its health.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Order {
+    /// What comes.
+    #[default]
+    Ready,
+    /// Only what is bound to it by affinity.
+    Draining,
+    /// Nothing.
+    Maintenance,
 }
 
 /// Where an endpoint is.

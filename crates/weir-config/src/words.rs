@@ -1,22 +1,79 @@
 //! How types of other crates are written in the JSON form: as the words and texts that a configuration uses.
 
-/// A balancing policy, by its word.
-pub(crate) mod policy {
+/// What the weights of `fair` mean, by its word.
+pub(crate) mod weight_mode {
     use serde::{Deserialize, Deserializer, Serializer, de};
-    use weir_balance::PolicyKind;
+    use weir_balance::WeightMode;
+
+    /// Reads the word.
+    pub(crate) fn parse(text: &str) -> Result<WeightMode, String> {
+        let mut modes = WeightMode::all().iter().copied();
+        modes.find(|mode| mode.as_str() == text).ok_or_else(|| {
+            let words: Vec<&str> = WeightMode::all().iter().map(|mode| mode.as_str()).collect();
+            format!("there is no weight mode `{text}`: there is {}", words.join(", "))
+        })
+    }
 
     #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
     pub(crate) fn serialize<S: Serializer>(
-        policy: &PolicyKind,
+        mode: &WeightMode,
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(policy.as_str())
+        serializer.serialize_str(mode.as_str())
     }
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
-    ) -> Result<PolicyKind, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+    ) -> Result<WeightMode, D::Error> {
+        parse(&String::deserialize(deserializer)?).map_err(de::Error::custom)
+    }
+}
+
+/// A bound on loads that may be absent, in percent: `125%`.
+pub(crate) mod balance_factor {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+    use weir_balance::BalanceFactor;
+
+    const MOST_PERCENT: u32 = 10_000;
+
+    /// Reads it.
+    pub(crate) fn parse(text: &str) -> Result<BalanceFactor, String> {
+        let digits = text.strip_suffix('%').unwrap_or(text);
+        let percent: u32 = digits
+            .parse()
+            .map_err(|_| format!("`{text}` is not a balance factor: write it as `125%`"))?;
+        if !text.ends_with('%') {
+            return Err(format!(
+                "a balance factor needs its percent sign: did you mean `{text}%`?"
+            ));
+        }
+        if percent > MOST_PERCENT {
+            return Err(format!("`{text}` is too large: at most {MOST_PERCENT}%"));
+        }
+        BalanceFactor::from_percent(percent).ok_or_else(|| {
+            format!(
+                "`{text}` is less than the fair share of each: at least 100%, and 125% is usual"
+            )
+        })
+    }
+
+    #[expect(
+        clippy::trivially_copy_pass_by_ref,
+        clippy::ref_option,
+        reason = "serde calls it with a reference to the field"
+    )]
+    pub(crate) fn serialize<S: Serializer>(
+        factor: &Option<BalanceFactor>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        factor.map(|factor| format!("{}%", factor.percent())).serialize(serializer)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<BalanceFactor>, D::Error> {
+        let text = Option::<String>::deserialize(deserializer)?;
+        text.map(|text| parse(&text).map_err(de::Error::custom)).transpose()
     }
 }
 

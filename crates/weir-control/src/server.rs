@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! start ─▶ serving ──TERM, QUIT, INT──▶ draining ──nothing runs, or the deadline──▶ ended
-//!            │  ▲                           └────────────second signal────────────────▶ ended
+//!            │  ▲  │                        └────────────second signal────────────────▶ ended
+//!            │  │  └──a worker ends by a bug──▶ draining, and an error
 //!            └──┘ USR1: logs reopened; HUP, USR2: refused in words
 //! ```
 
@@ -114,7 +115,12 @@ impl Server {
         resolve_names(config, &running, &runtime);
         let health = Arc::new(HealthLog::new(tell));
         probe::start(config, running.shared(), &health, runtime.handle());
-        runtime.spawn(traffic::listen(compiled.notices, running.shared().clone(), health.clone()));
+        runtime.spawn(traffic::listen(
+            compiled.notices,
+            running.shared().clone(),
+            health.clone(),
+            tell,
+        ));
         Ok(Self {
             running,
             listening,
@@ -146,15 +152,34 @@ impl Server {
     /// Serves until a signal tells it to stop, then stops gracefully.
     ///
     /// # Errors
-    /// One sentence, when a worker had to be left behind.
+    /// One sentence, when a worker had to be left behind or ended by a bug: what the others still serve is finished then.
     pub fn run(mut self) -> Result<(), String> {
         loop {
-            match self.runtime.block_on(self.signals.next()) {
-                Order::Stop => return self.stop(),
-                Order::ReopenLogs => self.log_writer.reopen(),
-                Order::Reload => tell("reload is not there yet; still serving generation 1"),
+            match self.next_event() {
+                Event::Ordered(Order::Stop) => return self.stop(),
+                Event::Ordered(Order::ReopenLogs) => self.log_writer.reopen(),
+                Event::Ordered(Order::Reload) => {
+                    tell("reload is not there yet; still serving generation 1");
+                }
+                Event::Failed(sentence) => {
+                    tell("stopping, because a part of it is gone");
+                    if let Err(other) = self.stop() {
+                        tell(&other);
+                    }
+                    return Err(sentence);
+                }
             }
         }
+    }
+
+    fn next_event(&mut self) -> Event {
+        let Self { runtime, signals, running, .. } = self;
+        runtime.block_on(async {
+            tokio::select! {
+                order = signals.next() => Event::Ordered(order),
+                sentence = running.failed() => Event::Failed(sentence),
+            }
+        })
     }
 
     /// Takes nothing new, lets what runs finish within the configured time, writes the logs out. A second order to stop
@@ -174,25 +199,33 @@ impl Server {
         let deadline = Instant::now() + self.shutdown_timeout;
         let finished =
             self.runtime.block_on(wait_for_end(&self.running, &mut self.signals, deadline));
+        traffic::say_rest(self.running.shared(), tell);
         match self.running.shared().cut_off.load(Ordering::Relaxed) {
             0 => {}
             1 => tell("1 request was cut off"),
             number => tell(&format!("{number} requests were cut off")),
         }
-        match finished {
+        let ended = match finished {
             Finished::Yes => self.running.join(),
-            Finished::No => drop(self.running),
-        }
+            Finished::No => {
+                drop(self.running);
+                Err("a worker did not stop; ended without it".to_owned())
+            }
+        };
         if self.log_writer.stop(LOG_FLUSH) == Flushed::Late {
             tell("the last lines of the access log could not be written in time");
         }
         // A lookup that hangs would hold the runtime up.
         self.runtime.shutdown_background();
-        match finished {
-            Finished::Yes => Ok(()),
-            Finished::No => Err("a worker did not stop; ended without it".to_owned()),
-        }
+        ended
     }
+}
+
+/// What a running server reacts to.
+enum Event {
+    Ordered(Order),
+    /// A thread of the data plane is gone, one sentence.
+    Failed(String),
 }
 
 /// Whether every worker has ended.
@@ -294,4 +327,35 @@ fn control_runtime() -> std::io::Result<Runtime> {
 /// Says one line to the operator.
 pub(crate) fn tell(sentence: &str) {
     eprintln!("weir: {sentence}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn server() -> Server {
+        let text = "workers 2; shutdown_timeout 5s; listen 127.0.0.1:0 -> respond 204;";
+        Server::start(&weir_config::parse_str("test", text).unwrap().config).unwrap()
+    }
+
+    #[test]
+    fn a_worker_that_panics_ends_the_server_with_a_sentence() {
+        let mut server = server();
+        server.running.spawn("weir-worker-2", || panic!("told to, {}", 7)).unwrap();
+        let expected = "weir-worker-2 ended by a bug: told to, 7";
+        assert_eq!(server.run(), Err(expected.to_owned()));
+    }
+
+    #[test]
+    fn a_worker_that_panics_while_it_stops_is_said_too() {
+        let mut server = server();
+        let (stop, stopping) = std::sync::mpsc::channel::<()>();
+        let spawned = server.running.spawn("weir-worker-2", move || {
+            let _ = stopping.recv();
+            panic!("told to");
+        });
+        spawned.unwrap();
+        drop(stop);
+        assert_eq!(server.stop(), Err("weir-worker-2 ended by a bug: told to".to_owned()));
+    }
 }

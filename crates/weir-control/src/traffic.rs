@@ -1,30 +1,38 @@
-//! What workers tell of endpoints, made into events of health; and the end of an ejection, which nobody else sees.
+//! What workers tell of endpoints, made into events of health and lines for the operator; and the end of an ejection, which nobody
+//! else sees.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 use weir_config::model::PassiveCause;
+use weir_proxy::connect_trouble::ConnectTrouble;
 use weir_proxy::notice::{Notice, Noticed};
 use weir_proxy::shared::Shared;
 
 use crate::health_log::{Change, HealthLog, HealthState};
-use crate::server::tell;
+
+/// An endpoint's failed connects are one line in this time, at most.
+const TROUBLE_PAUSE: Duration = Duration::from_secs(1);
 
 /// Notes what is told until nobody is left to tell.
 pub(crate) async fn listen(
     mut notices: mpsc::Receiver<Notice>,
     shared: Arc<Shared>,
     log: Arc<HealthLog>,
+    say: fn(&str),
 ) {
     while let Some(Notice { pool, what }) = notices.recv().await {
         match what {
             Noticed::LawBroken { found } => {
                 let name = shared.pools.get(pool).map_or("", |pool| &*pool.name);
-                tell(&format!(
+                say(&format!(
                     "bug: the queue of pool {name} had {found} forgotten or surplus exchanges; the watchdog put that right"
                 ));
+            }
+            Noticed::ConnectFailed { endpoint } => {
+                tokio::spawn(watch_trouble((pool, endpoint), shared.clone(), say));
             }
             Noticed::Ejected { endpoint, cause, until_us } => {
                 let reason = format!("too many failures in traffic, the last: {}", words(cause));
@@ -34,6 +42,47 @@ pub(crate) async fn listen(
                 let back = wait_for_return((pool, endpoint), until_us, shared.clone(), log.clone());
                 tokio::spawn(back);
             }
+        }
+    }
+}
+
+/// Says what connects to an endpoint fail with, until none has for a while.
+async fn watch_trouble(place: (usize, usize), shared: Arc<Shared>, say: fn(&str)) {
+    loop {
+        let Some(trouble) = say_trouble(&shared, place, say) else { return };
+        sleep(TROUBLE_PAUSE).await;
+        if trouble.is_over() {
+            return;
+        }
+    }
+}
+
+/// Says one line, if there is something to say; `None` when there is no such endpoint.
+fn say_trouble(
+    shared: &Shared,
+    (pool, endpoint): (usize, usize),
+    say: fn(&str),
+) -> Option<&ConnectTrouble> {
+    let pool = shared.pools.get(pool)?;
+    let one = pool.endpoints.get(endpoint)?;
+    if let Some((failure, count)) = one.trouble.take() {
+        let more = match count {
+            0 | 1 => String::new(),
+            count => format!(" ({} more left out)", count - 1),
+        };
+        say(&format!(
+            "cannot connect to {}/{} at {}: {failure}{more}",
+            pool.name, one.name, one.address_text
+        ));
+    }
+    Some(&one.trouble)
+}
+
+/// Says what was still held back: at the end.
+pub(crate) fn say_rest(shared: &Shared, say: fn(&str)) {
+    for (number, pool) in shared.pools.iter().enumerate() {
+        for endpoint in 0..pool.endpoints.len() {
+            say_trouble(shared, (number, endpoint), say);
         }
     }
 }

@@ -101,6 +101,7 @@ fn write_heads(
         request_id: &listener.request_id,
         edits: &route.request_edits,
         trust,
+        hidden_cookie: None,
         framing: BodyFraming::None,
         connection: ConnectionLine::None,
     };
@@ -110,6 +111,7 @@ fn write_heads(
         bytes: RESPONSE,
         entry,
         edits: &route.response_edits,
+        cookie: None,
         request_id_header: None,
         date,
         framing: BodyFraming::Length(1024),

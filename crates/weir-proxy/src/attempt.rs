@@ -5,19 +5,21 @@ use tokio::time::Instant;
 use weir_stats::{Cause, Micros};
 use weir_wire::Framing;
 
+use crate::affinity::Affinity;
 use crate::connection::{Connection, Scope};
 use crate::conversation::{Conversation, Failure};
 use crate::exchange::{Ended, Facts, Next, Workspace};
 use crate::forward::{self, BodyFraming, ConnectionLine, UpstreamHead};
 use crate::net::Net;
 use crate::passive;
+use crate::pool_key;
 use crate::pump::Pump;
 use crate::record;
 use crate::response;
 use crate::retry::Trouble;
 use crate::route::CompiledRoute;
 use crate::search::Search;
-use crate::upload::{prepare_body, rewind};
+use crate::upload::{leave_body, prepare_body, rewind};
 use crate::upstream::UpstreamPool;
 
 /// Sends the request to pool number `number` and its response to the client.
@@ -30,16 +32,21 @@ pub(crate) async fn proxy<N: Net>(
 ) -> Result<Next, Ended> {
     let pool = scope.worker.shared.pools.get(number).ok_or(Cause::Internal)?;
     facts.pool = Some(number);
+    facts.bound = pool
+        .affinity
+        .as_ref()
+        .and_then(|affinity| affinity.bound(&work.request, work.input.bytes()));
     let mut upload = prepare_body(scope, connection, work, facts, pool).await?;
     let framing = match (work.request.framing, pool.buffer_request) {
         (Framing::None, _) => Framing::None,
-        (_, Some(_)) => upload.framing_left(),
+        (_, Some(_)) => Framing::Length(upload.body_bytes),
         (framing, None) => framing,
     };
-    let mut search = Search::new(scope, work, facts, (pool, number), &upload);
+    let key = pool_key::of(scope, connection, work, (facts, route), pool);
+    let mut search = Search::new(scope, work, facts, (pool, number), &upload).with_key(key);
     loop {
-        let upstream =
-            search.connection(scope, connection, (&mut *work, &mut upload), facts).await?;
+        let found = search.connection(scope, connection, (&mut *work, &mut upload), facts).await;
+        let upstream = found.inspect_err(|_| leave_body(work, facts, &upload))?;
         write_head(scope, connection, work, facts, (route, framing));
         upload.prepend(std::mem::take(&mut work.request_out));
         let mut conversation = Conversation::new(upstream, upload);
@@ -72,7 +79,8 @@ pub(crate) async fn proxy<N: Net>(
             (Some(trouble), _) => {
                 upload = give_up(scope, work, facts, (pool, conversation));
                 let body = (&mut *work, &mut upload);
-                search.go_on(scope, connection, body, facts, trouble).await?;
+                let gone_on = search.go_on(scope, connection, body, facts, trouble).await;
+                gone_on.inspect_err(|_| leave_body(work, facts, &upload))?;
             }
             (None, Ok(())) => {
                 facts.times.response = Micros::from(conversation.response_time());
@@ -80,7 +88,7 @@ pub(crate) async fn proxy<N: Net>(
                 return response::relay(scope, connection, work, facts, answer).await;
             }
             (None, Err(failure)) => {
-                facts.bytes_received += conversation.upload.body_bytes;
+                leave_body(work, facts, &conversation.upload);
                 return Err(failure.ended());
             }
         }
@@ -113,6 +121,8 @@ fn write_head<N: Net>(
 ) {
     let mut out = std::mem::take(&mut work.request_out);
     out.clear();
+    let pool = facts.pool.and_then(|number| scope.worker.shared.pools.get(number));
+    let affinity = pool.and_then(|pool| pool.affinity.as_ref());
     record::with_entry(scope, connection, work, (facts, Some(route)), |entry| {
         let head = UpstreamHead {
             head: &work.request,
@@ -122,6 +132,7 @@ fn write_head<N: Net>(
             request_id: &scope.listener.request_id,
             edits: &route.request_edits,
             trust: facts.trust,
+            hidden_cookie: affinity.map(Affinity::name),
             framing: match framing {
                 Framing::None | Framing::UntilClose => BodyFraming::None,
                 Framing::Length(length) => BodyFraming::Length(length),

@@ -10,15 +10,20 @@ use arc_swap::ArcSwapOption;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
 use weir_balance::{
-    Availability, Balancer, EndpointState, Member, PassiveSettings, QueueSettings, Settings,
+    Availability, Balancer, EndpointState, Member, Order, PassiveSettings, QueueSettings, Settings,
+    hash_key,
 };
 use weir_config::Config;
 use weir_config::model::{self, EndpointAddress};
 use weir_files::Root;
-use weir_stats::{Line, LogSink};
+use weir_stats::{Line, LogSink, Variable};
 
+use crate::affinity::Affinity;
+use crate::connect_trouble::ConnectTrouble;
+use crate::edits::uses_captures;
 use crate::net::PeerAddress;
 use crate::notice::{Notice, Notices};
+use crate::pool_key::PoolKey;
 use crate::reply::Page;
 use crate::retry::RetryPolicy;
 use crate::route::Router;
@@ -111,14 +116,22 @@ impl Compiler<'_> {
         let queue = pool.queue.as_ref();
         let queue = queue
             .map(|queue| QueueSettings { max: queue.max, max_per_endpoint: queue.per_endpoint });
-        let settings = Settings { passive, queue, panic_percent, ..Settings::new(pool.policy) };
-        let members = pool.endpoints.iter().map(member).collect();
+        let settings =
+            Settings { passive, queue, panic_percent, ..Settings::new(pool.policy.kind()) };
+        let members = pool.endpoints.iter().map(|endpoint| member(pool, endpoint)).collect();
         let tls = pool.tls.as_ref().map(|tls| self.client_tls(tls)).transpose()?;
         let endpoints =
             pool.endpoints.iter().map(|endpoint| upstream_endpoint(endpoint, pool.tls.as_ref()));
+        let balancer = Balancer::new(settings, members);
+        for (index, endpoint) in pool.endpoints.iter().enumerate() {
+            balancer.set_order(index, order(endpoint.order), 0);
+        }
+        let affinity =
+            pool.sticky.as_ref().map(|sticky| self.affinity(pool, sticky)).transpose()?;
         Ok(Arc::new(UpstreamPool {
             name: pool.name.as_str().into(),
-            balancer: Balancer::new(settings, members),
+            balancer,
+            key: pool.policy.key().cloned().map(PoolKey::new),
             endpoints: endpoints.collect::<Result<Vec<_>, _>>()?,
             keepalive: pool.keepalive.clone(),
             timeouts: pool.timeouts.clone(),
@@ -126,6 +139,7 @@ impl Compiler<'_> {
             queue: pool.queue.as_ref().map(|queue| self.queue(queue, pool)).transpose()?,
             retry: RetryPolicy::new(&pool.retry),
             tls,
+            affinity,
             buffer_request: pool.buffer_request,
         }))
     }
@@ -139,6 +153,24 @@ impl Compiler<'_> {
             retry_after_seconds: queue.retry_after.map(|wait| wait.as_secs()),
             page: page.map_err(|error| format!("queue of pool {}: {error}", pool.name))?,
         })
+    }
+
+    fn affinity(&self, pool: &model::Pool, sticky: &model::Sticky) -> Result<Affinity, String> {
+        let secret = match &sticky.secret {
+            None => None,
+            Some(model::Secret::Text(text)) => Some(text.clone().into_bytes()),
+            Some(model::Secret::File(path)) => Some(self.secret(path)?),
+        };
+        let names: Vec<&str> =
+            pool.endpoints.iter().map(|endpoint| endpoint.name.as_str()).collect();
+        Ok(Affinity::new(sticky, (&pool.name, &names), secret.as_deref()))
+    }
+
+    fn secret(&self, path: &Path) -> Result<Vec<u8>, String> {
+        let PemFile { label, bytes } = self.pem(path)?;
+        let secret = bytes.trim_ascii_end();
+        model::Secret::check(secret).map_err(|error| format!("{label}: {error}"))?;
+        Ok(secret.to_vec())
     }
 
     fn client_tls(&mut self, tls: &model::TlsClient) -> Result<ClientTls, String> {
@@ -198,8 +230,16 @@ impl Compiler<'_> {
             forwarded: listener.forwarded.clone(),
             request_id: listener.request_id.clone(),
             access: listener.access.clone(),
-            logs_local_address: shows(|format| {
-                matches!(format, model::LogFormat::Text(_) | model::LogFormat::Json)
+            shows_local_address: keys_of_local_addresses(config)
+                || shows(|format| {
+                    matches!(format, model::LogFormat::Text(_) | model::LogFormat::Json)
+                }),
+            logs_captures: shows(|format| match format {
+                model::LogFormat::Text(template) => uses_captures(template),
+                model::LogFormat::Json => true,
+                model::LogFormat::Combined | model::LogFormat::Main | model::LogFormat::Haproxy => {
+                    false
+                }
             }),
             logs,
             connections: listener.max_connections.map(|cap| Arc::new(Semaphore::new(cap))),
@@ -219,6 +259,12 @@ impl Compiler<'_> {
     }
 }
 
+/// Whether a pool goes by the address that clients reached us at.
+fn keys_of_local_addresses(config: &Config) -> bool {
+    let mut keys = config.pools.iter().filter_map(|pool| pool.policy.key());
+    keys.any(|key| key.variables().any(Variable::is_local_address))
+}
+
 fn shows_response_headers(format: &model::LogFormat) -> bool {
     matches!(format, model::LogFormat::Text(template) if template.needs_response_headers())
 }
@@ -229,17 +275,26 @@ fn open_root(files: &model::Files) -> Result<Arc<Root>, String> {
         .map_err(|error| format!("cannot open the directory {}: {error}", files.root.display()))
 }
 
-fn member(endpoint: &model::Endpoint) -> Member {
+fn member(pool: &model::Pool, endpoint: &model::Endpoint) -> Member {
     let availability = match endpoint.address {
         // Until the resolver has an answer.
         EndpointAddress::Name(..) => Availability::Unavailable,
         EndpointAddress::Socket(_) | EndpointAddress::Unix(_) => Availability::Available,
     };
     Member {
+        identity: hash_key(endpoint.name.as_bytes()),
         weight: endpoint.weight,
         max_conn: endpoint.max_conn,
-        tier: u8::from(endpoint.backup),
+        tier: pool.tier(endpoint),
         state: Arc::new(EndpointState::new(availability)),
+    }
+}
+
+fn order(order: model::Order) -> Order {
+    match order {
+        model::Order::Ready => Order::Ready,
+        model::Order::Draining => Order::Draining,
+        model::Order::Maintenance => Order::Maintenance,
     }
 }
 
@@ -272,6 +327,7 @@ fn upstream_endpoint(
         idle: AtomicU32::new(0),
         opened: AtomicU64::new(0),
         reused: AtomicU64::new(0),
+        trouble: ConnectTrouble::default(),
     })
 }
 

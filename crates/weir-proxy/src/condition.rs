@@ -1,12 +1,11 @@
 //! When a route matches: the boolean expressions of R-01…04 over one request, compiled once. It decides nothing about what follows.
 
 use ipnet::IpNet;
-use memchr::memchr;
 use smallvec::SmallVec;
 use weir_config::model::{Rule, contains};
 use weir_config::pattern::{PathGroups, PathPattern, TextPattern};
-use weir_wire::Known;
 
+use crate::cookie::{self, split_pair};
 use crate::percent::{PathBuffer, decode_query, encode};
 use crate::route::RequestView;
 
@@ -152,14 +151,8 @@ fn has_header(view: &RequestView<'_>, name: &[u8], value: Option<&TextPattern>) 
 
 /// Whether a cookie of that name has such a value, as sent or without its quotes (RFC 6265 section 4.1.1).
 fn has_cookie(view: &RequestView<'_>, name: &[u8], value: Option<&TextPattern>) -> bool {
-    let lines = view.head.headers.iter().filter(|header| header.known == Known::Cookie);
-    let mut pairs =
-        lines.flat_map(|header| header.value.of(view.bytes).split(|&byte| byte == b';'));
-    pairs.any(|pair| {
-        let (key, text) = split_pair(pair.trim_ascii());
-        let bare = text.strip_prefix(b"\"").and_then(|text| text.strip_suffix(b"\""));
-        key == name && (fits(value, text) || bare.is_some_and(|bare| fits(value, bare)))
-    })
+    cookie::pairs(view.head, view.bytes)
+        .any(|(key, text)| key == name && (fits(value, text) || fits(value, cookie::bare(text))))
 }
 
 /// Whether a parameter of that name has such a value, as sent or decoded.
@@ -172,14 +165,6 @@ fn has_parameter(query: &[u8], name: &[u8], value: Option<&TextPattern>) -> bool
             && (fits(value, text)
                 || decoded(text, &mut text_buffer).is_some_and(|text| fits(value, text)))
     })
-}
-
-fn split_pair(pair: &[u8]) -> (&[u8], &[u8]) {
-    let at = memchr(b'=', pair).unwrap_or(pair.len());
-    (
-        pair.get(..at).unwrap_or(pair).trim_ascii_end(),
-        pair.get(at + 1..).unwrap_or_default().trim_ascii_start(),
-    )
 }
 
 /// The text decoded, where that makes a difference.

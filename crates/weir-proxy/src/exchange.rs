@@ -129,6 +129,8 @@ pub(crate) struct Workspace {
     pub(crate) response_out: Vec<u8>,
     /// The response head as received, when a log wants it.
     pub(crate) response_bytes: Vec<u8>,
+    /// The text of the key that the pool's policy hashes.
+    pub(crate) key: Vec<u8>,
 }
 
 impl Workspace {
@@ -161,6 +163,8 @@ pub(crate) struct Facts {
     pub(crate) request_id: RequestId,
     /// Index of the pool.
     pub(crate) pool: Option<usize>,
+    /// The endpoint that the client's sticky cookie means.
+    pub(crate) bound: Option<usize>,
     pub(crate) slot: Option<Slot>,
     /// When it was got.
     pub(crate) slot_since: Instant,
@@ -173,6 +177,8 @@ pub(crate) struct Facts {
     pub(crate) reused: bool,
     /// Bytes of `Workspace::input` behind the head that belong to this request's body.
     pub(crate) body_in_input: usize,
+    /// Whether the body was read whole, and what stands behind it in the input is the next request.
+    pub(crate) body_read: bool,
     pub(crate) bytes_received: u64,
     pub(crate) bytes_sent: u64,
     pub(crate) body_bytes_sent: u64,
@@ -192,6 +198,7 @@ impl Facts {
             trust: PeerTrust::Untrusted,
             request_id: RequestId::default(),
             pool: None,
+            bound: None,
             slot: None,
             slot_since: first_byte,
             queue_position: 0,
@@ -200,6 +207,7 @@ impl Facts {
             failed: SmallVec::new(),
             reused: false,
             body_in_input: 0,
+            body_read: false,
             bytes_received: 0,
             bytes_sent: 0,
             body_bytes_sent: 0,

@@ -8,8 +8,10 @@ use weir_config::model::{Forwarded, RequestId};
 use weir_stats::Entry;
 use weir_wire::{Header, Known, RequestHead, ResponseHead, TargetForm, Version, encode};
 
+use crate::affinity::ResponseCookie;
 use crate::client_address::PeerTrust;
 use crate::client_headers;
+use crate::cookie;
 use crate::edits::{Edits, same_name};
 
 /// How the next hop learns where the body ends.
@@ -57,6 +59,8 @@ pub struct UpstreamHead<'a> {
     pub edits: &'a Edits,
     /// Whether the peer's forwarding headers are believed.
     pub trust: PeerTrust,
+    /// The pool's sticky cookie, which is between the client and us.
+    pub hidden_cookie: Option<&'a [u8]>,
     /// How the body will be sent.
     pub framing: BodyFraming,
     /// What to say of the endpoint's connection.
@@ -76,8 +80,15 @@ pub fn write_request_head(input: &UpstreamHead<'_>, out: &mut Vec<u8>) {
     for header in head.forwarded(bytes) {
         let name = header.name.of(bytes);
         let stays = client_headers::replaces(input, header) || input.edits.drops(name);
-        if !stays && !same_name(name, id_header.as_bytes()) {
-            lines.push(header, out);
+        if stays || same_name(name, id_header.as_bytes()) {
+            continue;
+        }
+        match input.hidden_cookie.filter(|_| header.known == Known::Cookie) {
+            Some(hidden) if cookie::has(header.value.of(bytes), hidden) => {
+                lines.flush(out);
+                cookie::write_without(header.value.of(bytes), hidden, out);
+            }
+            _ => lines.push(header, out),
         }
     }
     lines.flush(out);
@@ -106,6 +117,8 @@ pub struct DownstreamHead<'a> {
     pub entry: &'a Entry<'a>,
     /// The route's changes.
     pub edits: &'a Edits,
+    /// What there is to say of the pool's sticky cookie, if it has one.
+    pub cookie: Option<ResponseCookie<'a>>,
     /// Header that tells the client the request id; `None` tells nothing.
     pub request_id_header: Option<&'a str>,
     /// The value of `Date`, for a response that came without.
@@ -126,7 +139,8 @@ pub fn write_response_head(input: &DownstreamHead<'_>, out: &mut Vec<u8>) {
     for header in head.forwarded(bytes) {
         let name = header.name.of(bytes);
         dated |= header.known == Known::Date;
-        if !input.edits.drops(name) && !name.eq_ignore_ascii_case(id_header.as_bytes()) {
+        let stays = input.edits.drops(name) || name.eq_ignore_ascii_case(id_header.as_bytes());
+        if !stays && !is_own_cookie(input, header) {
             lines.push(header, out);
         }
     }
@@ -138,6 +152,7 @@ pub fn write_response_head(input: &DownstreamHead<'_>, out: &mut Vec<u8>) {
         write_sound(id_header.as_bytes(), input.entry.request_id, out);
     }
     input.edits.write(input.entry, out);
+    write_cookie(input, out);
     match (input.framing, head.content_length) {
         (BodyFraming::Length(length), _) | (BodyFraming::AsReceived, Some(length)) => {
             encode::content_length(out, length);
@@ -147,6 +162,36 @@ pub fn write_response_head(input: &DownstreamHead<'_>, out: &mut Vec<u8>) {
     }
     write_connection(input.connection, (bytes, &head.headers), out);
     out.extend_from_slice(encode::HEAD_END);
+}
+
+/// Whether the endpoint sets a cookie of the sticky cookie's name.
+fn is_own_cookie(input: &DownstreamHead<'_>, header: &Header) -> bool {
+    header.known == Known::SetCookie
+        && input
+            .cookie
+            .is_some_and(|sticky| cookie::set_name(header.value.of(input.bytes)) == sticky.name)
+}
+
+/// After the edits, so that no `remove Set-Cookie` undoes affinity; and no cache may give one client's cookie to others (what HAProxy
+/// calls `nocache`).
+fn write_cookie(input: &DownstreamHead<'_>, out: &mut Vec<u8>) {
+    let Some(line) = input.cookie.and_then(|sticky| sticky.line) else { return };
+    out.extend_from_slice(line);
+    let stored_by_none = |header: &Header| {
+        header.known == Known::CacheControl
+            && !input.edits.drops(header.name.of(input.bytes))
+            && forbids_shared_caches(header.value.of(input.bytes))
+    };
+    if !input.head.forwarded(input.bytes).any(stored_by_none) {
+        out.extend_from_slice(b"Cache-Control: private\r\n");
+    }
+}
+
+/// RFC 9111 section 5.2.2. `private="field"` speaks of that field alone.
+fn forbids_shared_caches(value: &[u8]) -> bool {
+    value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii).any(|directive| {
+        directive.eq_ignore_ascii_case(b"private") || directive.eq_ignore_ascii_case(b"no-store")
+    })
 }
 
 /// Appends an interim response (1xx other than 101): its own lines, no edits and no framing.

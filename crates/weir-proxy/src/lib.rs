@@ -6,6 +6,7 @@
 )]
 
 mod accept;
+pub mod affinity;
 mod alarm;
 mod attempt;
 pub mod bind;
@@ -14,8 +15,10 @@ pub mod client_address;
 mod client_headers;
 pub mod compile;
 mod condition;
+pub mod connect_trouble;
 mod connection;
 mod conversation;
+mod cookie;
 pub mod edits;
 mod exchange;
 mod files;
@@ -30,6 +33,7 @@ pub mod os_net;
 mod page_cache;
 mod passive;
 mod percent;
+pub mod pool_key;
 mod pump;
 mod record;
 pub mod reply;

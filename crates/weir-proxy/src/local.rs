@@ -192,6 +192,7 @@ fn next_after<N: Net>(
     let behind = work.input.bytes().len() - work.request.head_bytes;
     match work.request.framing {
         Framing::None => {}
+        _ if facts.body_read => {}
         Framing::Length(length) if facts.pool.is_none() && length <= behind as u64 => {
             facts.body_in_input = length as usize;
         }

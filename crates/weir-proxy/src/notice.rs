@@ -20,6 +20,11 @@ pub struct Notice {
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Noticed {
+    /// A connect failed, while nobody looked at the endpoint's [`crate::connect_trouble::ConnectTrouble`].
+    ConnectFailed {
+        /// The endpoint's index in the pool.
+        endpoint: usize,
+    },
     /// Failures seen in traffic put it out.
     Ejected {
         /// The endpoint's index in the pool.
@@ -36,6 +41,13 @@ pub enum Noticed {
     },
 }
 
+/// Whether a notice is on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Told {
+    Yes,
+    No,
+}
+
 /// Where workers tell it.
 #[derive(Debug)]
 pub struct Notices {
@@ -50,10 +62,15 @@ impl Notices {
         (Self { sender, lost: AtomicU64::new(0) }, receiver)
     }
 
-    /// Tells it, if there is room.
-    pub(crate) fn tell(&self, notice: Notice) {
-        if matches!(self.sender.try_send(notice), Err(mpsc::error::TrySendError::Full(_))) {
-            self.lost.fetch_add(1, Ordering::Relaxed);
+    /// Tells it, if there is room and somebody listens; says whether.
+    pub(crate) fn tell(&self, notice: Notice) -> Told {
+        match self.sender.try_send(notice) {
+            Ok(()) => Told::Yes,
+            Err(mpsc::error::TrySendError::Closed(_)) => Told::No,
+            Err(mpsc::error::TrySendError::Full(_)) => {
+                self.lost.fetch_add(1, Ordering::Relaxed);
+                Told::No
+            }
         }
     }
 

@@ -128,19 +128,22 @@ impl Pump {
         pump
     }
 
-    /// A pump for a body that is already here.
+    /// A pump for a body that is already here, and taken apart.
     pub(crate) fn whole(body: Vec<u8>) -> Self {
-        Self::new(Vec::new(), Framing::Length(body.len() as u64), Encoder::Plain, body, 0)
+        let length = body.len();
+        let pump = Self::new(Vec::new(), Framing::None, Encoder::Plain, body, length);
+        Self { direct: 0..length, body_bytes: length as u64, ..pump }
     }
 
-    /// The framing of what is left to decode.
-    pub(crate) fn framing_left(&self) -> Framing {
-        match &self.decoder {
-            Decoder::Done => Framing::Length(0),
-            Decoder::Length(left) => Framing::Length(*left),
-            Decoder::Chunked(_) => Framing::Chunked,
-            Decoder::UntilClose => Framing::UntilClose,
-        }
+    /// Bytes of the body that came from the source, those aside that were taken for framing.
+    pub(crate) fn received(&self) -> u64 {
+        let waiting = (self.raw.len() - self.at) as u64;
+        let undecoded = match &self.decoder {
+            Decoder::Done => 0,
+            Decoder::Length(left) => waiting.min(*left),
+            Decoder::Chunked(_) | Decoder::UntilClose => waiting,
+        };
+        self.body_bytes + undecoded
     }
 
     /// Most body bytes that may come.

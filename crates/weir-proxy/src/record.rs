@@ -33,6 +33,29 @@ pub(crate) fn with_entry<N: Net, R>(
     (facts, route): (&Facts, Option<&CompiledRoute>),
     then: impl FnOnce(&Entry<'_>) -> R,
 ) -> R {
+    let captures = captures(work, facts, route.filter(|route| route.uses_captures));
+    with_captures(scope, connection, work, (facts, route), captures.as_ref(), then)
+}
+
+/// The groups of the route's path regex, for whoever shows them: they cost more than all else in an entry.
+pub(crate) fn captures(
+    work: &Workspace,
+    facts: &Facts,
+    route: Option<&CompiledRoute>,
+) -> Option<Captures> {
+    let route = route.filter(|route| facts.has_head && route.has_captures())?;
+    let bytes = work.input.bytes();
+    route.captures(&RequestView { head: &work.request, bytes, client: facts.client })
+}
+
+pub(crate) fn with_captures<N: Net, R>(
+    scope: Scope<'_, N>,
+    connection: &Connection<N>,
+    work: &Workspace,
+    (facts, route): (&Facts, Option<&CompiledRoute>),
+    captures: Option<&Captures>,
+    then: impl FnOnce(&Entry<'_>) -> R,
+) -> R {
     let bytes = work.input.bytes();
     let head = &work.request;
     let request = RequestView { head, bytes, client: facts.client };
@@ -46,8 +69,7 @@ pub(crate) fn with_entry<N: Net, R>(
     let failed =
         facts.failed.iter().map(|(index, why)| FailedAttempt { endpoint: name(*index), why: *why });
     let failed: SmallVec<[FailedAttempt<'_>; 2]> = failed.collect();
-    let captures = route.filter(|_| facts.has_head).and_then(|route| route.captures(&request));
-    let captures = captures.as_ref().map(Captures::groups).unwrap_or_default();
+    let captures = captures.map(Captures::groups).unwrap_or_default();
     let entry = Entry {
         started: facts.started,
         times: facts.times,
@@ -101,7 +123,8 @@ pub(crate) fn write<N: Net>(
         facts.cause = Cause::Local;
     }
     let facts = &*facts;
-    with_entry(scope, connection, work, (facts, route), |entry| {
+    let captures = captures(work, facts, route.filter(|_| scope.listener.logs_captures));
+    with_captures(scope, connection, work, (facts, route), captures.as_ref(), |entry| {
         let entry = Entry { concurrency: concurrency(scope, facts), ..*entry };
         for &number in &scope.listener.logs {
             let Some(log) = scope.worker.shared.logs.get(number) else { continue };
@@ -132,7 +155,7 @@ fn local_address<N: Net>(
     scope: Scope<'_, N>,
     connection: &Connection<N>,
 ) -> Option<std::net::SocketAddr> {
-    let wanted = scope.listener.logs_local_address;
+    let wanted = scope.listener.shows_local_address;
     wanted.then(|| scope.worker.net.local_address(connection.client.socket())).flatten()
 }
 

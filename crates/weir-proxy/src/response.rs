@@ -7,6 +7,7 @@ use tokio::time::Instant;
 use weir_stats::{Cause, Micros};
 use weir_wire::{Framing, Method, Version};
 
+use crate::affinity::{ResponseCookie, came_over_tls};
 use crate::connection::{Connection, Scope};
 use crate::conversation::{ClientSide, Conversation, poll_client_left};
 use crate::exchange::{Ended, Facts, Next, Workspace};
@@ -16,7 +17,9 @@ use crate::net::Net;
 use crate::pump::{Encoder, Pump, PumpFailure, Waiting};
 use crate::record;
 use crate::route::CompiledRoute;
+use crate::transport::Transport;
 use crate::tunnel;
+use crate::upload::leave_body;
 use crate::upstream::UpstreamPool;
 
 /// How the client learns where the body ends, and what follows for the connection.
@@ -38,6 +41,7 @@ pub(crate) async fn relay<N: Net>(
     let may_switch =
         work.request.upgrade && work.response.upgrade && conversation.upload.is_finished();
     if switching && !may_switch {
+        leave_body(work, facts, &conversation.upload);
         return Err(Cause::BadResponse.into());
     }
     facts.status = work.response.status;
@@ -74,10 +78,11 @@ pub(crate) async fn relay<N: Net>(
     facts.times.data = Micros::from(now.saturating_duration_since(heard));
     facts.bytes_sent += download.written;
     facts.body_bytes_sent = download.body_bytes;
-    facts.bytes_received += upload.body_bytes;
     if let Err(cause) = relayed {
+        leave_body(work, facts, &upload);
         return Err(broken(facts, cause, download.written));
     }
+    facts.bytes_received += upload.received();
     if let Some(upstream) = upstream.filter(|_| switching) {
         return Ok(tunnel::run(scope, connection, work, facts, (pool, upstream, download)).await);
     }
@@ -135,12 +140,14 @@ fn write_head<N: Net>(
     out.clear();
     let respond = scope.listener.request_id.respond;
     let date = scope.worker.date(facts.head_end);
+    let cookie = response_cookie(scope, connection, work, facts);
     record::with_entry(scope, connection, work, (facts, Some(route)), |entry| {
         let head = DownstreamHead {
             head: &work.response,
             bytes: raw,
             entry,
             edits: &route.response_edits,
+            cookie,
             request_id_header: if respond {
                 scope.listener.request_id.header.as_deref()
             } else {
@@ -153,6 +160,21 @@ fn write_head<N: Net>(
         forward::write_response_head(&head, &mut out);
     });
     work.response_out = out;
+}
+
+/// What there is to say of the pool's sticky cookie, if it has one.
+fn response_cookie<'a, N: Net>(
+    scope: Scope<'a, N>,
+    connection: &Connection<N>,
+    work: &Workspace,
+    facts: &Facts,
+) -> Option<ResponseCookie<'a>> {
+    let pool = scope.worker.shared.pools.get(facts.pool?)?;
+    let over_tls = || {
+        matches!(connection.client, Transport::Server(_))
+            || came_over_tls(facts.trust, &work.request, work.input.bytes())
+    };
+    Some(pool.affinity.as_ref()?.response((facts.bound, facts.endpoint), over_tls))
 }
 
 fn connection_line(work: &Workspace, keep_alive: bool) -> ConnectionLine {

@@ -49,7 +49,7 @@ pub struct CompiledRoute {
     pub request_edits: Edits,
     /// Changes to the response, the listener's before its own.
     pub response_edits: Edits,
-    /// Whether one of its own texts shows a group of its path regex, so that [`CompiledRoute::captures`] is wanted before them.
+    /// Whether one of its own texts shows a group of its path regex, so that [`CompiledRoute::captures`] is wanted for them.
     pub uses_captures: bool,
     condition: Condition,
 }

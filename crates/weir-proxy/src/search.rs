@@ -1,6 +1,7 @@
 //! The search for an endpoint: a slot, a connection, and after a failed attempt the next ones, within what the pool's `retry` allows.
 //! It sends no request.
 
+use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -13,6 +14,7 @@ use weir_stats::{Cause, Micros};
 use weir_wire::Framing;
 
 use crate::alarm::{Elapsed, before};
+use crate::connect_trouble::ConnectFailure;
 use crate::connection::{Connection, Scope};
 use crate::conversation::{ClientSide, poll_client_left, poll_sender_left};
 use crate::exchange::{Ended, Facts, Refusal, Workspace};
@@ -21,12 +23,14 @@ use crate::net::Net;
 use crate::pump::Pump;
 use crate::retry::Trouble;
 use crate::transport::Transport;
-use crate::upstream::{ConnectFailure, UpstreamPool};
+use crate::upstream::UpstreamPool;
 
 /// A search, over all attempts of an exchange.
 pub(crate) struct Search<'a> {
     pub(crate) pool: &'a UpstreamPool,
     number: usize,
+    /// The hashed key, for the policies that go by one.
+    key: u64,
     tried: Tried,
     /// Whether idle connections are passed over, because one turned out closed.
     fresh: bool,
@@ -62,6 +66,7 @@ impl<'a> Search<'a> {
         Self {
             pool,
             number,
+            key: 0,
             tried: Tried::default(),
             fresh: false,
             at_hand: pool.buffer_request.is_some()
@@ -73,6 +78,11 @@ impl<'a> Search<'a> {
             backoffs: 0,
             last: None,
         }
+    }
+
+    /// The same with the key that the pool's policy hashes.
+    pub(crate) fn with_key(self, key: u64) -> Self {
+        Self { key, ..self }
     }
 
     /// The next connection is to be a new one.
@@ -115,7 +125,11 @@ impl<'a> Search<'a> {
                     return Ok(UpstreamConnection::fresh(transport, self.now));
                 }
                 Err(Unopened::ClientGone) => return Err(Ended::Broken(Cause::ClientGone)),
-                Err(Unopened::Trouble(trouble)) => trouble,
+                Err(Unopened::Failed(failure)) => {
+                    let trouble = failure.trouble();
+                    scope.worker.shared.connect_failed((self.number, index), failure);
+                    trouble
+                }
             };
             scope.worker.endpoint_failed((self.number, index), PassiveCause::Connect);
             if !self.may_go_on(scope, facts, trouble) {
@@ -199,13 +213,14 @@ impl<'a> Search<'a> {
         let (input, buffers) = (&mut work.input, &scope.worker.buffers);
         let opened = std::future::poll_fn(|context| {
             if let Poll::Ready(opened) = attempt.as_mut().poll(context) {
-                return Poll::Ready(opened.map_err(|failure| Unopened::Trouble(failure.trouble())));
+                return Poll::Ready(opened.map_err(Unopened::Failed));
             }
             let mut side = ClientSide { stream, input, buffers };
             self.poll_left(context, &mut side, upload).map(|()| Err(Unopened::ClientGone))
         });
-        let late = Unopened::Trouble(Trouble::Cause(Cause::ConnectTimeout));
-        before(alarm, deadline, opened).await.unwrap_or(Err(late))
+        let opened = before(alarm, deadline, opened).await;
+        let late = || Unopened::Failed(ConnectFailure::Timeout(self.pool.timeouts.connect));
+        opened.unwrap_or_else(|_| Err(late()))
     }
 
     /// Ready when the client has left.
@@ -233,8 +248,12 @@ impl<'a> Search<'a> {
     ) -> Result<Slot, Ended> {
         let now_us = scope.worker.balance_clock(self.now);
         let random = scope.worker.random.borrow_mut().u64(..);
-        let tag = facts.request_id.tag();
-        let request = Request { tag, ..Request::new(now_us, random, &self.tried) };
+        let request = Request {
+            bound: facts.bound,
+            key: self.key,
+            tag: facts.request_id.tag(),
+            ..Request::new(now_us, random, &self.tried)
+        };
         let slot = match self.pool.balancer.arrive(&request) {
             Arrival::Dispatched(slot) => slot,
             Arrival::Queued(ticket) => self.wait(scope, connection, body, facts, ticket).await?,
@@ -307,15 +326,18 @@ impl<'a> Search<'a> {
 /// Why there is no connection.
 enum Unopened {
     ClientGone,
-    Trouble(Trouble),
+    Failed(ConnectFailure),
 }
 
 impl ConnectFailure {
-    fn trouble(self) -> Trouble {
+    fn trouble(&self) -> Trouble {
         match self {
-            Self::Refused => Trouble::Refused,
-            Self::Socket => Trouble::Cause(Cause::ConnectFailed),
-            Self::Tls => Trouble::Cause(Cause::UpstreamTls),
+            Self::Socket(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                Trouble::Refused
+            }
+            Self::Socket(_) => Trouble::Cause(Cause::ConnectFailed),
+            Self::Tls(_) => Trouble::Cause(Cause::UpstreamTls),
+            Self::Timeout(_) => Trouble::Cause(Cause::ConnectTimeout),
         }
     }
 }

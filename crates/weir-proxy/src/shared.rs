@@ -112,8 +112,10 @@ pub struct Listener {
     pub logs: Vec<usize>,
     /// Whether a log or a response header shows what the endpoint answered.
     pub keeps_response_head: bool,
-    /// Whether one of them shows our own address.
-    pub logs_local_address: bool,
+    /// Whether a log shows groups of a route's path regex.
+    pub logs_captures: bool,
+    /// Whether a log or the key of a pool shows our own address.
+    pub shows_local_address: bool,
     /// Room for client connections here; `None` is without a cap of its own.
     pub connections: Option<Arc<Semaphore>>,
     /// Client connections open here.

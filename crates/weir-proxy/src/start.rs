@@ -1,7 +1,9 @@
 //! Runs the data plane on the operating system: one pinned thread with its own runtime per worker, and the listening sockets
 //! spread over them.
 
+use std::any::Any;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
@@ -23,6 +25,9 @@ pub struct Running {
     shared: Arc<Shared>,
     stage: watch::Sender<Stage>,
     threads: Vec<JoinHandle<()>>,
+    /// Where threads and their listeners say that they ended by a panic.
+    report: mpsc::UnboundedSender<String>,
+    failures: mpsc::UnboundedReceiver<String>,
 }
 
 /// A bound socket and the number of the listener it belongs to.
@@ -45,7 +50,9 @@ pub fn start(shared: &Arc<Shared>, sockets: Vec<ListenerSocket>) -> io::Result<R
             share.push(socket);
         }
     }
-    let mut running = Running { shared: shared.clone(), stage, threads: Vec::new() };
+    let (report, failures) = mpsc::unbounded_channel();
+    let mut running =
+        Running { shared: shared.clone(), stage, threads: Vec::new(), report, failures };
     for (number, (mailbox, share)) in receivers.into_iter().zip(shares).enumerate() {
         let parts = WorkerParts {
             number,
@@ -56,12 +63,16 @@ pub fn start(shared: &Arc<Shared>, sockets: Vec<ListenerSocket>) -> io::Result<R
             stage: watcher.clone(),
         };
         let core = cores.get(number % cores.len().max(1)).copied();
-        let job = Job { parts, sockets: share, mailboxes: mailboxes.clone(), core };
+        let report = running.report.clone();
+        let job = Job { parts, sockets: share, mailboxes: mailboxes.clone(), core, report };
         // A worker's runtime cannot leave the thread that made it.
         let (report, reported) = std::sync::mpsc::channel();
-        let thread = std::thread::Builder::new().name(format!("weir-worker-{number}"));
-        running.threads.push(thread.spawn(move || {
-            match Builder::new_current_thread().enable_all().build_local(LocalOptions::default()) {
+        running.spawn(
+            &format!("weir-worker-{number}"),
+            move || match Builder::new_current_thread()
+                .enable_all()
+                .build_local(LocalOptions::default())
+            {
                 Ok(runtime) => {
                     let _ = report.send(Ok(()));
                     job.run(&runtime);
@@ -69,8 +80,8 @@ pub fn start(shared: &Arc<Shared>, sockets: Vec<ListenerSocket>) -> io::Result<R
                 Err(error) => {
                     let _ = report.send(Err(error));
                 }
-            }
-        })?);
+            },
+        )?;
         reported.recv().map_err(|_| io::Error::other("a worker thread ended at its start"))??;
     }
     Ok(running)
@@ -82,6 +93,7 @@ struct Job {
     sockets: Vec<ListenerSocket>,
     mailboxes: Arc<[mpsc::UnboundedSender<Handoff<OsNet>>]>,
     core: Option<usize>,
+    report: mpsc::UnboundedSender<String>,
 }
 
 impl Job {
@@ -100,14 +112,20 @@ impl Job {
                 let unix = bound.is_unix();
                 let Ok(socket) = OsListener::new(bound.socket, unix) else { continue };
                 let (shared, stage) = (self.parts.shared.clone(), self.parts.stage.clone());
-                tokio::task::spawn_local(accept(
-                    OsNet,
-                    socket,
-                    listener,
-                    shared,
-                    self.mailboxes.clone(),
-                    stage,
-                ));
+                let name = listener.name.clone();
+                let mailboxes = self.mailboxes.clone();
+                let accepting = accept(OsNet, socket, listener, shared, mailboxes, stage);
+                let accepting = tokio::task::spawn_local(accepting);
+                let report = self.report.clone();
+                tokio::task::spawn_local(async move {
+                    if let Err(error) = accepting.await
+                        && error.is_panic()
+                    {
+                        let panic = error.into_panic();
+                        let what = panic_text(&*panic);
+                        let _ = report.send(format!("the listener {name} ended by a bug: {what}"));
+                    }
+                });
             }
             drop(self.mailboxes);
             worker::run(self.parts).await;
@@ -133,16 +151,46 @@ impl Running {
         self.stage.send_replace(Stage::Stopped);
     }
 
+    /// Runs one more thread of the data plane. When it panics, [`Running::failed`] says so; a panic within a task of its runtime is none
+    /// of it, that ends the task alone.
+    ///
+    /// # Errors
+    /// When the thread cannot be made.
+    pub fn spawn(&mut self, name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+        let (report, own_name) = (self.report.clone(), name.to_owned());
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(work)) {
+                let what = panic_text(&*panic);
+                let _ = report.send(format!("{own_name} ended by a bug: {what}"));
+            }
+        })?;
+        self.threads.push(thread);
+        Ok(())
+    }
+
+    /// Waits until a thread or a listener has ended by a panic: one sentence. What it served is not served any more.
+    pub async fn failed(&mut self) -> String {
+        match self.failures.recv().await {
+            Some(sentence) => sentence,
+            // Not while we hold a sender ourselves.
+            None => std::future::pending().await,
+        }
+    }
+
     /// Whether every worker has ended.
     pub fn is_finished(&self) -> bool {
         self.threads.iter().all(JoinHandle::is_finished)
     }
 
     /// Waits until every worker has ended. Blocks.
-    pub fn join(mut self) {
+    ///
+    /// # Errors
+    /// The sentence of the first that ended by a panic and that [`Running::failed`] did not tell of.
+    pub fn join(mut self) -> Result<(), String> {
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
+        self.failures.try_recv().map_or(Ok(()), Err)
     }
 }
 
@@ -150,6 +198,12 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.stop_now();
     }
+}
+
+/// What a panic said.
+fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    let literal = panic.downcast_ref::<&str>().copied();
+    literal.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }
 
 /// The cores this process may run on.

@@ -52,9 +52,19 @@ pub(crate) async fn prepare_body<N: Net>(
     pool: &UpstreamPool,
 ) -> Result<Pump, Ended> {
     let mut upload = initial_body(scope, work, facts, pool);
-    if work.request.framing == Framing::None {
-        return Ok(upload);
+    if work.request.framing != Framing::None {
+        let begun = begin_body(scope, connection, work, (pool, &mut upload)).await;
+        begun.inspect_err(|_| leave_body(work, facts, &upload))?;
     }
+    Ok(upload)
+}
+
+async fn begin_body<N: Net>(
+    scope: Scope<'_, N>,
+    connection: &mut Connection<N>,
+    work: &mut Workspace,
+    (pool, upload): (&UpstreamPool, &mut Pump),
+) -> Result<(), Ended> {
     if let Framing::Length(length) = work.request.framing
         && length > upload.limit()
     {
@@ -69,9 +79,9 @@ pub(crate) async fn prepare_body<N: Net>(
         return whole_body(scope, connection, work, upload).await;
     }
     while !upload.has_begun() {
-        read_body(scope, connection, &mut upload).await?;
+        read_body(scope, connection, upload).await?;
     }
-    Ok(upload)
+    Ok(())
 }
 
 /// Reads the whole body, so that a slow sender occupies no endpoint (row Q-20).
@@ -79,16 +89,31 @@ async fn whole_body<N: Net>(
     scope: Scope<'_, N>,
     connection: &mut Connection<N>,
     work: &mut Workspace,
-    mut upload: Pump,
-) -> Result<Pump, Ended> {
+    upload: &mut Pump,
+) -> Result<(), Ended> {
     let mut body = Vec::new();
     upload.take_decoded(&mut body);
     while !upload.is_decoded() {
-        read_body(scope, connection, &mut upload).await?;
+        read_body(scope, connection, upload).await?;
         upload.take_decoded(&mut body);
     }
     work.input.append(upload.surplus());
-    Ok(Pump::whole(body))
+    *upload = Pump::whole(body);
+    Ok(())
+}
+
+/// Notes what came of a body whose exchange ends without a response from an endpoint. When that is all of it, the next request is found
+/// behind it.
+pub(crate) fn leave_body(work: &mut Workspace, facts: &mut Facts, upload: &Pump) {
+    facts.bytes_received += upload.received();
+    if !upload.is_decoded() {
+        return;
+    }
+    facts.body_read = true;
+    // One that was sent whole has put it back already.
+    if !upload.is_finished() {
+        work.input.append(upload.surplus());
+    }
 }
 
 /// Reads and decodes once.

@@ -13,7 +13,10 @@ use tokio_rustls::TlsConnector;
 use weir_balance::Balancer;
 use weir_config::model;
 
+use crate::affinity::Affinity;
+use crate::connect_trouble::{ConnectFailure, ConnectTrouble};
 use crate::net::{Net, PeerAddress};
+use crate::pool_key::PoolKey;
 use crate::reply::Page;
 use crate::retry::RetryPolicy;
 use crate::tls::ClientTls;
@@ -25,6 +28,8 @@ pub struct UpstreamPool {
     pub name: Arc<str>,
     /// Who is picked, and how many exchanges each endpoint has.
     pub balancer: Arc<Balancer>,
+    /// What the policy hashes, if it does.
+    pub key: Option<PoolKey>,
     /// Its endpoints, in the balancer's order.
     pub endpoints: Vec<UpstreamEndpoint>,
     /// Limits on idle connections.
@@ -39,6 +44,8 @@ pub struct UpstreamPool {
     pub retry: RetryPolicy,
     /// TLS to endpoints; each worker makes its own configuration of it.
     pub tls: Option<ClientTls>,
+    /// The cookie that keeps clients at their endpoints, if any does.
+    pub affinity: Option<Affinity>,
     /// Buffer whole request bodies up to this many bytes before picking.
     pub buffer_request: Option<u64>,
 }
@@ -72,17 +79,8 @@ pub struct UpstreamEndpoint {
     pub opened: AtomicU64,
     /// Exchanges that went over an idle connection.
     pub reused: AtomicU64,
-}
-
-/// Why no connection came about.
-#[derive(Debug)]
-pub(crate) enum ConnectFailure {
-    /// Refused.
-    Refused,
-    /// Unreachable, reset.
-    Socket,
-    /// The TLS handshake failed.
-    Tls,
+    /// Connects that failed and that the operator was not told of yet.
+    pub trouble: ConnectTrouble,
 }
 
 impl UpstreamPool {
@@ -93,18 +91,16 @@ impl UpstreamPool {
         index: usize,
         tls: Option<&Arc<ClientConfig>>,
     ) -> Result<Transport<N::Stream>, ConnectFailure> {
-        let endpoint = self.endpoints.get(index).ok_or(ConnectFailure::Socket)?;
-        let address = endpoint.address.load_full().ok_or(ConnectFailure::Socket)?;
-        let stream = net.connect(&address).await.map_err(|error| match error.kind() {
-            io::ErrorKind::ConnectionRefused => ConnectFailure::Refused,
-            _ => ConnectFailure::Socket,
-        })?;
+        let unknown = || ConnectFailure::Socket(io::Error::other("its address is not known"));
+        let endpoint = self.endpoints.get(index).ok_or_else(unknown)?;
+        let address = endpoint.address.load_full().ok_or_else(unknown)?;
+        let stream = net.connect(&address).await.map_err(ConnectFailure::Socket)?;
         endpoint.opened.fetch_add(1, Ordering::Relaxed);
         let (Some(config), Some(name)) = (tls, &endpoint.server_name) else {
             return Ok(Transport::Plain(stream));
         };
         let handshake = TlsConnector::from(config.clone()).connect(name.clone(), stream);
-        let stream = Box::pin(handshake).await.map_err(|_| ConnectFailure::Tls)?;
+        let stream = Box::pin(handshake).await.map_err(ConnectFailure::Tls)?;
         Ok(Transport::Client(Box::new(stream)))
     }
 }

@@ -1,11 +1,12 @@
-//! Steady keep-alive traffic allocates nothing per request: heads, buffers, log lines and the exchange itself reuse what the
-//! requests before them left. Everything else in this process, client and origin included, is written to allocate nothing while
+//! Steady keep-alive traffic allocates nothing per request: heads, buffers, log lines, the sticky cookie and the exchange itself reuse
+//! what the requests before them left. Everything else in this process, client and origin included, is written to allocate nothing while
 //! the counting goes on.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use weir_proxy::bind::bind;
@@ -43,7 +44,7 @@ static COUNTING: Counting = Counting;
 
 const REQUEST: &[u8] =
     b"GET /a/page?x=1 HTTP/1.1\r\nHost: shop.example.com\r\nUser-Agent: test\r\nAccept: */*\r\n\
-    Cookie: a=b; c=d\r\n\r\n";
+    Cookie: a=b; c=unknown-0123456789abcd\r\n\r\n";
 const RESPONSE: &[u8] =
     b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n\r\nhello";
 const WARM_UP: u64 = 500;
@@ -67,11 +68,15 @@ fn origin() -> SocketAddr {
     address
 }
 
-fn proxy(origin: SocketAddr) -> (SocketAddr, weir_proxy::start::Running) {
+/// Weir with this route to the origin, in a pool that says this.
+fn proxy(
+    origin: SocketAddr,
+    (route, pool): (&str, &str),
+) -> (SocketAddr, weir_proxy::start::Running) {
     let text = format!(
         "log access {{ to stdout; format main; }}
-         pool app {{ server {origin}; }}
-         listen 127.0.0.1:0 {{ log access; host shop.example.com {{ route path /a/* -> app; route -> respond 404; }} }}"
+         pool app {{ server {origin}; {pool} }}
+         listen 127.0.0.1:0 {{ log access; host shop.example.com {{ route {route} -> app; route -> respond 404; }} }}"
     );
     let config = weir_config::parse_str("test", &text).unwrap().config;
     let (sinks, receiver) = log_channel(1, 64);
@@ -100,9 +105,13 @@ fn exchange(client: &mut TcpStream, buffer: &mut [u8]) {
     }
 }
 
-#[test]
-fn steady_keep_alive_traffic_allocates_nothing_per_request() {
-    let (address, running) = proxy(origin());
+/// One at a time: everything in this process is counted.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// Steady traffic over this route to such a pool allocates nothing.
+fn check(route: &str, pool: &str) {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let (address, running) = proxy(origin(), (route, pool));
     let mut client = TcpStream::connect(address).unwrap();
     let mut buffer = [0; 4096];
     for _ in 0..WARM_UP {
@@ -115,5 +124,21 @@ fn steady_keep_alive_traffic_allocates_nothing_per_request() {
     let made = ALLOCATIONS.load(Ordering::Relaxed) - before;
     drop(running);
     // Timers that flush the log and sweep idle connections allocate by the clock, not by the request.
-    assert!(made < COUNTED / 10, "{made} allocations in {COUNTED} requests");
+    assert!(made < COUNTED / 10, "{pool} {made} allocations in {COUNTED} requests");
+}
+
+#[test]
+fn steady_keep_alive_traffic_allocates_nothing_per_request() {
+    check("path /a/*", "sticky cookie c insert;");
+}
+
+#[test]
+fn groups_of_a_path_regex_that_nobody_shows_cost_nothing() {
+    check("path ~^/(a)/(.*)$", "");
+}
+
+#[test]
+fn a_key_that_is_hashed_allocates_nothing() {
+    check("path /a/*", "balance hash $request_uri$remote_addr balance_factor=125%;");
+    check("path /a/*", "balance fair;");
 }

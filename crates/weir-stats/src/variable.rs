@@ -153,6 +153,29 @@ const PLAIN: &[(&str, Plain, &str)] = &[
     ("t_total", Plain::Total, "accept, or end of the previous response, to the end, µs"),
 ];
 
+/// What only the choice of an endpoint, or what came of it, tells.
+const AFTER_PICK: &[Plain] = &[
+    Plain::Status,
+    Plain::BodyBytesSent,
+    Plain::BytesSent,
+    Plain::RequestLength,
+    Plain::RequestTime,
+    Plain::UpstreamAddr,
+    Plain::UpstreamConnectTime,
+    Plain::UpstreamHeaderTime,
+    Plain::UpstreamResponseTime,
+    Plain::Endpoint,
+    Plain::Cause,
+    Plain::Attempts,
+    Plain::QueuePosition,
+    Plain::Queue,
+    Plain::Connect,
+    Plain::Response,
+    Plain::Data,
+    Plain::Active,
+    Plain::Total,
+];
+
 /// Variables whose name goes on with one of the user's: prefix, how the reference shows it, documentation.
 const PREFIXED: &[(&str, &str, &str)] = &[
     ("arg_", "arg_NAME", "value of a query parameter, as received"),
@@ -214,6 +237,20 @@ impl Variable {
         &REFERENCE
     }
 
+    /// Whether it has its final value before an endpoint is picked, so that the choice may depend on it.
+    pub fn is_known_before_pick(&self) -> bool {
+        match &self.0 {
+            Kind::Plain(plain) => !AFTER_PICK.contains(plain),
+            Kind::ResponseHeader(_) => false,
+            Kind::Argument(_) | Kind::RequestHeader(_) | Kind::Cookie(_) | Kind::Capture(_) => true,
+        }
+    }
+
+    /// Whether it is about the address that the client reached us at.
+    pub fn is_local_address(&self) -> bool {
+        matches!(self.0, Kind::Plain(Plain::ServerAddr | Plain::ServerPort))
+    }
+
     /// Whether a response header is looked at.
     pub(crate) fn is_response_header(&self) -> bool {
         matches!(self.0, Kind::ResponseHeader(_))
@@ -266,6 +303,17 @@ mod tests {
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), PLAIN.len());
+    }
+
+    #[test]
+    fn what_a_choice_may_depend_on_is_what_the_request_says() {
+        let known = |name: &str| Variable::named(name).unwrap().is_known_before_pick();
+        for name in ["remote_addr", "request_uri", "host", "arg_a", "http_x", "cookie_SRV", "1"] {
+            assert!(known(name), "{name}");
+        }
+        for name in ["status", "endpoint", "upstream_addr", "t_queue", "sent_http_x", "cause"] {
+            assert!(!known(name), "{name}");
+        }
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub(crate) struct Arguments {
     /// Key of the certificate (PEM) [default: in the certificate's file]
     #[arg(long, value_name = "FILE", requires = "cert")]
     key: Option<PathBuf>,
-    /// How an endpoint is picked
+    /// How an endpoint is picked; hash, ring_hash and maglev go by the client's address
     #[arg(long, value_name = "POLICY", value_parser = policies())]
     balance: Option<String>,
     /// Most requests in flight at once at each endpoint
@@ -72,7 +72,9 @@ impl Arguments {
         }
         text.push_str("pool endpoints {\n");
         if let Some(policy) = &self.balance {
-            let _ = writeln!(text, "    balance {policy};");
+            let hashes = policy.parse::<PolicyKind>().is_ok_and(|kind| kind.hashes().is_some());
+            let key = if hashes { " $remote_addr" } else { "" };
+            let _ = writeln!(text, "    balance {policy}{key};");
         }
         for address in &self.to {
             let limit = self.max_conn.map(|limit| format!(" max_conn={limit}")).unwrap_or_default();

@@ -294,6 +294,13 @@ fn what_the_configuration_names_and_is_not_there_is_one_sentence_and_exit_code_1
         "log a {{ to {missing}/access.log; }} listen 127.0.0.1:0 {{ log a; route -> respond 204; }}"
     );
     check(&log, &[missing, "access.log"]);
+    let sticky = |secret| {
+        format!(
+            "pool app {{ server 127.0.0.1:1; sticky cookie SRV insert secret_file={secret}; }} listen 127.0.0.1:0 -> app;"
+        )
+    };
+    check(&sticky(missing), &[missing]);
+    check(&sticky(garbage), &[garbage, "14 bytes", "openssl rand"]);
 }
 
 #[test]
@@ -347,7 +354,7 @@ fn proxy_reaches_its_endpoint_and_writes_the_log_to_standard_output() {
     let to = address(&origin.line_with("listening on"));
     let log = ["--access-log", "-", "--log-format", "$request_method $uri $status $pool"];
     let proxy =
-        ["proxy", "--listen", "127.0.0.1:0", "--to", &to, "--balance", "first", "--max-conn", "5"];
+        ["proxy", "--listen", "127.0.0.1:0", "--to", &to, "--balance", "hash", "--max-conn", "5"];
     let mut proxy = Running::start(&mut weir(&[&proxy[..], &log].concat()));
     let address = address(&proxy.line_with("listening on"));
     assert!(get(&address, "/a.txt").ends_with("\r\n\r\nfrom the origin\n"));

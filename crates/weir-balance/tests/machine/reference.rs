@@ -1,6 +1,8 @@
 //! The queue as one would explain it: a list of those who wait, looked through from the oldest after every event.
 //! Slow, without indexes, and without a line of the product's code.
 
+use std::rc::Rc;
+
 use weir_balance::{Order, QueueSettings, Rejection};
 
 /// An endpoint as the reference sees it.
@@ -13,12 +15,15 @@ pub(crate) struct Endpoint {
     pub(crate) order: Order,
     pub(crate) ejected_until: u64,
     pub(crate) in_flight: u32,
+    /// Those who wait for it and no other.
+    pub(crate) queued: u32,
 }
 
 /// One who waits.
 #[derive(Clone, Debug)]
 pub(crate) struct Waiter {
     pub(crate) tag: u64,
+    pub(crate) key: u64,
     pub(crate) bound: Option<usize>,
     pub(crate) tried: Option<usize>,
     pub(crate) overflowed: bool,
@@ -37,8 +42,12 @@ pub(crate) enum Outcome {
 /// Says which of the endpoints that would be right is taken for whom; it may object.
 pub(crate) type Choose<'a> = dyn FnMut(u64, &[usize], &[Endpoint]) -> Result<usize, String> + 'a;
 
-#[derive(Clone, Debug)]
+/// Says whose a key is among these, where the policy hashes; what each policy answers is `tests/hashing.rs`'s matter.
+pub(crate) type Lead = dyn Fn(u64, &[usize]) -> usize;
+
+#[derive(Clone)]
 pub(crate) struct Reference {
+    pub(crate) lead: Option<Rc<Lead>>,
     pub(crate) endpoints: Vec<Endpoint>,
     pub(crate) waiting: Vec<Waiter>,
     pub(crate) queue: Option<QueueSettings>,
@@ -106,6 +115,15 @@ impl Reference {
         self.waiting.iter().filter(|other| other.home == Some(home)).count() as u32
     }
 
+    /// The only one he would be sent to, full or not: the bound one, or whose his key is.
+    fn home(&self, waiter: &Waiter) -> Option<usize> {
+        let led = |lead: &Rc<Lead>| match self.may_serve(waiter).as_slice() {
+            [] => None,
+            usable => Some(lead(waiter.key, usable)),
+        };
+        self.bound(waiter).or_else(|| self.lead.as_ref().and_then(led))
+    }
+
     fn dispatch(&mut self, index: usize) -> Outcome {
         self.endpoints[index].in_flight += 1;
         Outcome::Dispatched(index)
@@ -117,7 +135,7 @@ impl Reference {
         choose: &mut Choose<'_>,
     ) -> Result<Outcome, String> {
         let Some(queue) = self.queue else { return self.arrive_without_queue(&waiter, choose) };
-        waiter.home = self.bound(&waiter);
+        waiter.home = self.home(&waiter);
         if let Some(home) = waiter.home {
             if self.is_free(home) {
                 return Ok(self.dispatch(home));
@@ -127,6 +145,7 @@ impl Reference {
                 waiter.home = None;
             }
         }
+        self.count_queued();
         if waiter.home.is_none() {
             let may_serve = self.may_serve(&waiter);
             if may_serve.is_empty() {
@@ -185,6 +204,7 @@ impl Reference {
         choose: &mut Choose<'_>,
     ) -> Result<Vec<(u64, Outcome)>, String> {
         self.find_homes();
+        self.count_queued();
         let mut outcomes = Vec::new();
         for waiter in std::mem::take(&mut self.waiting) {
             let candidates = match waiter.home {
@@ -201,16 +221,25 @@ impl Reference {
                 continue;
             }
             let index = choose(waiter.tag, &free, &self.endpoints)?;
+            if let Some(home) = waiter.home {
+                self.endpoints[home].queued -= 1;
+            }
             outcomes.push((waiter.tag, self.dispatch(index)));
         }
         Ok(outcomes)
+    }
+
+    fn count_queued(&mut self) {
+        for index in 0..self.endpoints.len() {
+            self.endpoints[index].queued = self.bound_to(index);
+        }
     }
 
     fn find_homes(&mut self) {
         let mut waiting = std::mem::take(&mut self.waiting);
         let max = self.queue.and_then(|queue| queue.max_per_endpoint);
         for at in 0..waiting.len() {
-            let home = if waiting[at].overflowed { None } else { self.bound(&waiting[at]) };
+            let home = if waiting[at].overflowed { None } else { self.home(&waiting[at]) };
             let ahead = waiting[..at].iter().filter(|other| other.home == home).count() as u32;
             let full = home.is_some() && max.is_some_and(|max| ahead >= max);
             waiting[at].overflowed |= full;

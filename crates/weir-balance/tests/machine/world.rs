@@ -1,7 +1,8 @@
 //! The product and the reference side by side: one event after the other, and what may be seen of both compared.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
@@ -10,10 +11,13 @@ use weir_balance::{
     PolicyKind, QueueSettings, Rejection, Request, Settings, Slot, Ticket, Tried,
 };
 
-use crate::reference::{Endpoint, Outcome, Reference, Waiter};
+use crate::reference::{Endpoint, Lead, Outcome, Reference, Waiter};
 
 /// How long an ejection lasts.
 const EJECT_US: u64 = 1_000;
+
+/// Different keys that exchanges come with.
+const KEYS: u64 = 7;
 
 /// One event. Numbers of exchanges count those for which it can happen, modulo; nothing happens when there are none.
 #[derive(Clone, Copy, Debug)]
@@ -76,11 +80,10 @@ impl World {
             panic_percent: plan.panic_percent,
             fault: plan.fault,
         };
-        let member = |(max_conn, tier): &(Option<u32>, u8)| Member {
-            weight: 1,
+        let member = |(index, (max_conn, tier)): (usize, &(Option<u32>, u8))| Member {
             max_conn: *max_conn,
             tier: *tier,
-            state: Arc::default(),
+            ..member(index)
         };
         let endpoint = |(limit, tier): &(Option<u32>, u8)| Endpoint {
             limit: *limit,
@@ -90,10 +93,12 @@ impl World {
             order: Order::Ready,
             ejected_until: 0,
             in_flight: 0,
+            queued: 0,
         };
         Self {
-            pool: Balancer::new(settings, plan.endpoints.iter().map(member).collect()),
+            pool: Balancer::new(settings, plan.endpoints.iter().enumerate().map(member).collect()),
             reference: Reference {
+                lead: lead(plan),
                 endpoints: plan.endpoints.iter().map(endpoint).collect(),
                 waiting: Vec::new(),
                 queue: plan.queue,
@@ -128,7 +133,8 @@ impl World {
         let slots: Vec<usize> = self.running.iter().map(Slot::index).collect();
         let pending: Vec<_> =
             self.pending.iter().map(|pending| (pending.tag, pending.outcome)).collect();
-        format!("{} {:?} {pending:?} {slots:?}", self.next_tag, self.reference)
+        let Reference { endpoints, waiting, now_us, .. } = &self.reference;
+        format!("{} {now_us} {endpoints:?} {waiting:?} {pending:?} {slots:?}", self.next_tag)
     }
 
     /// Lets something happen and compares.
@@ -207,7 +213,7 @@ impl World {
         let request = Request {
             now_us: self.reference.now_us,
             random: self.random.u64(..),
-            key: 0,
+            key: tag % KEYS,
             bound,
             tried: &set,
             tag,
@@ -218,7 +224,7 @@ impl World {
             Arrival::Queued(ticket) => Outcome::Queued(ticket.position()),
             Arrival::Rejected(rejection) => Outcome::Rejected(*rejection),
         };
-        let waiter = Waiter { tag, bound, tried, overflowed: false, home: None };
+        let waiter = Waiter { tag, key: tag % KEYS, bound, tried, overflowed: false, home: None };
         let policy = self.policy;
         let expected = self.reference.arrive(waiter, &mut |_, free, endpoints| match seen {
             Outcome::Dispatched(index) => check_choice(policy, index, free, endpoints),
@@ -368,6 +374,43 @@ impl World {
     }
 }
 
+fn member(index: usize) -> Member {
+    let identity = 1_000 + index as u64;
+    Member { identity, weight: 1, max_conn: None, tier: 0, state: Arc::default() }
+}
+
+/// Whose a key is, for policies by which one waits for that endpoint: as a pool of the same endpoints says where nobody
+/// ever waits.
+fn lead(plan: &Plan) -> Option<Rc<Lead>> {
+    plan.policy.hashes().filter(|settings| settings.balance_factor.is_none())?;
+    // A tier has a table of its own.
+    let tiers: BTreeSet<u8> = plan.endpoints.iter().map(|(_, tier)| *tier).collect();
+    let pool = |tier: u8| {
+        let all = plan.endpoints.iter().enumerate();
+        let own: Vec<usize> =
+            all.filter(|(_, endpoint)| endpoint.1 == tier).map(|(index, _)| index).collect();
+        let members = own.iter().map(|index| member(*index)).collect();
+        (Balancer::new(Settings::new(plan.policy), members), own)
+    };
+    let pools: Vec<_> = tiers.into_iter().map(pool).collect();
+    let lead = move |key, usable: &[usize]| {
+        let tier = pools.iter().find(|(_, own)| own.contains(&usable[0]));
+        let (pool, own) = tier.expect("they are of a tier");
+        let mut tried = Tried::new();
+        for (position, index) in own.iter().enumerate() {
+            if !usable.contains(index) {
+                tried.insert(position);
+            }
+        }
+        let Arrival::Dispatched(slot) = pool.arrive(&Request { key, ..Request::new(0, 0, &tried) })
+        else {
+            panic!("somebody is usable")
+        };
+        own[slot.index()]
+    };
+    Some(Rc::new(lead))
+}
+
 /// Whether `policy` may take `index` of those that are free.
 fn check_choice(
     policy: PolicyKind,
@@ -378,10 +421,11 @@ fn check_choice(
     if !free.contains(&index) {
         return Err(format!("{index} is none of {free:?}"));
     }
-    let least = free.iter().map(|other| endpoints[*other].in_flight).min();
+    let load = |index: usize| endpoints[index].in_flight + endpoints[index].queued;
+    let least = free.iter().map(|other| load(*other)).min();
     let right = match policy {
         PolicyKind::First => free.first() == Some(&index),
-        PolicyKind::LeastConn => Some(endpoints[index].in_flight) == least,
+        PolicyKind::LeastConn => Some(load(index)) == least,
         _ => true,
     };
     if right { Ok(index) } else { Err(format!("{policy} took {index} of {free:?}")) }

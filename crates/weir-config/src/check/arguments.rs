@@ -266,13 +266,15 @@ impl Checker<'_> {
             }
             return Some(option);
         }
-        let names = || spec.options.iter().map(|option| option.name);
+        // An option that is also a lone word stands there twice.
+        let mut names: Vec<&str> = spec.options.iter().map(|option| option.name).collect();
+        names.dedup();
         let span = Span { end: word.span.start + key.len(), ..word.span };
         let mut error =
             Diagnostic::error(span, format!("unknown option `{key}` of `{}`", spec.name));
-        error = error.suggest(key, names());
+        error = error.suggest(key, names.iter().copied());
         if error.label.is_none() {
-            error = error.help(format!("known here: {}", names().collect::<Vec<_>>().join(", ")));
+            error = error.help(format!("known here: {}", names.join(", ")));
         }
         self.report(error);
         None

@@ -2,6 +2,7 @@
 //! one that is reported does not stop the rest.
 
 mod arguments;
+mod balance;
 mod expression;
 mod listen;
 mod log;
@@ -12,6 +13,7 @@ mod probe;
 mod queue;
 mod retry;
 mod route;
+mod sticky;
 mod target;
 mod values;
 
@@ -104,6 +106,7 @@ impl<'a> Checker<'a> {
             self.resolve_rule(arguments);
         }
         config.listeners = self.listeners(&top);
+        self.shared_cookies(&config.listeners);
         config.pools = std::mem::take(&mut self.pools);
         config.logs = std::mem::take(&mut self.logs);
         self.unused();

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use super::{probe, values};
+use super::{balance, probe, sticky, values};
 use crate::defaults;
 use crate::model::{
     AccessLog, Action, Budget, Config, Endpoint, EndpointAddress, EndpointCheck, ErrorPage, Files,
@@ -104,6 +104,10 @@ impl<'a> Validator<'a> {
         if pool.endpoints.is_empty() {
             self.problem(path, "a pool needs an endpoint");
         }
+        if let Some(key) = pool.policy.key() {
+            let path = format!("{path}.policy.{}.key", pool.policy.kind());
+            self.held(path, balance::sound_key(key));
+        }
         let endpoints = format!("{path}.endpoints");
         self.unique(&endpoints, pool.endpoints.iter().map(|endpoint| endpoint.name.as_str()));
         for (index, endpoint) in pool.endpoints.iter().enumerate() {
@@ -144,6 +148,9 @@ impl<'a> Validator<'a> {
                 ("tunnel", waits.tunnel),
             ],
         );
+        for objection in pool.sticky.iter().flat_map(sticky::objections) {
+            self.problem(format!("{path}.sticky{}", objection.path), objection.message);
+        }
         if let Some(tls) = &pool.tls {
             self.protocol(&format!("{path}.tls.protocol"), &tls.protocol);
             if let Some(name) = &tls.server_name {
@@ -197,6 +204,15 @@ impl<'a> Validator<'a> {
         );
         if let Some(limit) = endpoint.max_conn {
             self.range(format!("{path}.max_conn"), u64::from(limit), 1, u64::from(u32::MAX));
+        }
+        self.range(
+            format!("{path}.priority"),
+            u64::from(endpoint.priority),
+            0,
+            u64::from(defaults::MAX_PRIORITY),
+        );
+        if endpoint.backup && endpoint.priority != 0 {
+            self.problem(format!("{path}.priority"), "a backup has no `priority`");
         }
         self.address(&format!("{path}.address"), &endpoint.address);
         if let EndpointCheck::At(address) = &endpoint.check {

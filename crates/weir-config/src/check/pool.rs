@@ -2,13 +2,10 @@
 
 use std::collections::HashMap;
 
-use weir_balance::PolicyKind;
-
 use super::arguments::{Arguments, Value};
 use super::{Checker, values};
 use crate::defaults;
 use crate::diagnostic::Diagnostic;
-use crate::directives::LATER_POLICIES;
 use crate::model::{
     Certificate, Endpoint, Keepalive, Passive, PassiveCause, Pool, TlsClient, TlsProtocol,
 };
@@ -37,6 +34,7 @@ impl<'a> Checker<'a> {
                 _ => self.pool_line(line, &mut pool),
             }
         }
+        self.orders_fit(name.span(), &lines, &pool);
         self.check_fits(&lines, &pool);
         self.queue_fits(&lines, &pool);
         self.retry_fits(&lines, &pool);
@@ -53,8 +51,8 @@ impl<'a> Checker<'a> {
 
     fn pool_line(&mut self, line: &Arguments<'a>, pool: &mut Pool) {
         match (line.name(), line.word(0)) {
-            ("balance", Some(value)) => {
-                pool.policy = self.policy(value).unwrap_or(defaults::POLICY);
+            ("balance", Some(word)) => {
+                pool.policy = self.policy(line, word).unwrap_or(defaults::POLICY);
             }
             ("keepalive", off) => self.keepalive(line, off, &mut pool.keepalive),
             ("check", Some(kind)) => pool.check = self.check(line, kind),
@@ -64,29 +62,10 @@ impl<'a> Checker<'a> {
             ("buffer_request", Some(value)) => {
                 pool.buffer_request = self.value(value, size_or_off).flatten();
             }
+            ("sticky", _) => pool.sticky = self.sticky(line),
             ("tls", _) => pool.tls = Some(self.client_tls(line)),
             _ => {}
         }
-    }
-
-    fn policy(&mut self, value: Value<'a>) -> Option<PolicyKind> {
-        let text = value.text();
-        if LATER_POLICIES.contains(&text) {
-            self.later(text, value.span());
-            return None;
-        }
-        if let Ok(policy) = text.parse() {
-            return Some(policy);
-        }
-        let names: Vec<&str> = PolicyKind::all().iter().map(|policy| policy.as_str()).collect();
-        let error = Diagnostic::error(value.span(), format!("there is no policy `{text}`"));
-        let foreign = [("leastconn", "least_conn"), ("roundrobin", "round_robin")];
-        let error = match foreign.iter().find(|(name, _)| *name == text) {
-            Some((_, ours)) => error.label(format!("did you mean `{ours}`?")),
-            None => error.suggest(text, names.iter().copied()),
-        };
-        self.report(error.help(format!("there is {}", names.join(", "))));
-        None
     }
 
     fn server(&mut self, line: &Arguments<'a>, pool: &mut Pool, names: &mut HashMap<String, Span>) {
@@ -100,18 +79,20 @@ impl<'a> Checker<'a> {
         if self.first_of("server", named, names.get(named.text()).copied()) {
             names.insert(named.text().to_owned(), named.span());
         }
-        let weight = self.setting(line, "weight", |text| {
-            values::whole(text, 1, u64::from(defaults::MAX_WEIGHT))
-        });
-        let max_conn = line.option("max_conn").and_then(|value| self.count(value, 1));
+        let weight = line.option("weight").and_then(|value| self.weight(value));
+        let max_conn = line.option("max_conn").and_then(|value| self.max_conn(value));
+        let priority = self.priority(line);
+        let order = self.order(line);
         let check = self.setting(line, "check", values::endpoint_check).unwrap_or_default();
         if let Some(address) = address {
             pool.endpoints.push(Endpoint {
                 name: name.unwrap_or_else(|| value.text().to_owned()),
                 address,
-                weight: weight.map_or(defaults::WEIGHT, |weight| weight as u32),
+                weight: weight.unwrap_or(defaults::WEIGHT),
                 max_conn,
+                priority,
                 backup: line.flag("backup"),
+                order,
                 check,
             });
         }

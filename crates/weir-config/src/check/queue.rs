@@ -1,9 +1,11 @@
 //! `queue …` in a pool.
 
+use weir_balance::WeightMode;
+
 use super::arguments::{Arguments, Value};
 use super::{Checker, values};
 use crate::diagnostic::Diagnostic;
-use crate::model::{Pool, Queue};
+use crate::model::{Fair, Policy, Pool, Queue};
 
 impl<'a> Checker<'a> {
     pub(super) fn queue(&mut self, line: &Arguments<'a>, off: Option<Value<'a>>) -> Option<Queue> {
@@ -29,7 +31,8 @@ impl<'a> Checker<'a> {
     /// Warns of a `queue` in which nobody ever waits.
     pub(super) fn queue_fits(&mut self, lines: &[Arguments<'a>], pool: &Pool) {
         let Some(line) = lines.iter().find(|line| line.name() == "queue") else { return };
-        let limited = pool.endpoints.iter().any(|endpoint| endpoint.max_conn.is_some());
+        let limited = pool.endpoints.iter().any(|endpoint| endpoint.max_conn.is_some())
+            || matches!(pool.policy, Policy::Fair(Fair { weight_mode: WeightMode::Peak, .. }));
         if limited
             || pool.queue.as_ref().is_none_or(|queue| *queue == Queue::default())
             || self.is_wrong()

@@ -19,6 +19,7 @@ struct Setting {
     connection: ConnectionLine,
     tls: Option<TlsFacts<'static>>,
     peer: &'static str,
+    hidden_cookie: Option<&'static [u8]>,
 }
 
 impl Default for Setting {
@@ -32,6 +33,7 @@ impl Default for Setting {
             connection: ConnectionLine::None,
             tls: None,
             peer: "198.51.100.1:4000",
+            hidden_cookie: None,
         }
     }
 }
@@ -51,6 +53,7 @@ impl Setting {
             request_id: &self.request_id,
             edits: &edits,
             trust: self.trust,
+            hidden_cookie: self.hidden_cookie,
             framing: self.framing,
             connection: self.connection,
         };
@@ -112,6 +115,18 @@ fn lines_of_one_connection_stay_behind() {
     check("Upgrade: websocket\r\nConnection: upgrade\r\nA: 1\r\n", "A: 1\r\n");
     check("Content-Length: 5\r\nExpect: 100-continue\r\nA: 1\r\n", "A: 1\r\n");
     check("Cookie: a\r\nCookie: b\r\n", "Cookie: a\r\nCookie: b\r\n");
+}
+
+#[test]
+fn the_sticky_cookie_stays_behind_and_the_others_go_on() {
+    let setting = Setting { hidden_cookie: Some(b"SRV"), ..Setting::default() };
+    let check = |received: &str, expected: &str| setting.check_lines(received, expected);
+    check("A: 1\r\nCookie: SRV=x\r\nB: 2\r\n", "A: 1\r\nB: 2\r\n");
+    check("A: 1\r\ncookie: a=1; SRV=x;b=2\r\nB: 2\r\n", "A: 1\r\nCookie: a=1; b=2\r\nB: 2\r\n");
+    check("cookie: a=1;b=2\r\nX-Cookie: SRV=x\r\n", "cookie: a=1;b=2\r\nX-Cookie: SRV=x\r\n");
+    check("Cookie: SRV=x\r\nCookie: a\r\nCookie: SRV=y\r\n", "Cookie: a\r\n");
+    let edits = vec![HeaderEdit::Remove("cookie".into())];
+    Setting { edits, ..setting }.check_lines("Cookie: a=1; SRV=x\r\nA: 1\r\n", "A: 1\r\n");
 }
 
 #[test]
@@ -243,6 +258,7 @@ fn check_response(setting: &DownstreamSetting, status: &str, lines: &str, expect
 struct DownstreamSetting {
     edits: Vec<HeaderEdit>,
     request_id_header: Option<&'static str>,
+    cookie: Option<ResponseCookie<'static>>,
     framing: BodyFraming,
     connection: ConnectionLine,
     method: Method,
@@ -253,6 +269,7 @@ impl DownstreamSetting {
         Self {
             edits: Vec::new(),
             request_id_header: None,
+            cookie: None,
             framing,
             connection,
             method: Method::Get,
@@ -266,6 +283,7 @@ impl DownstreamSetting {
             bytes: text.as_bytes(),
             entry: &blank_entry(),
             edits: &Edits::compile(Direction::Response, &self.edits).unwrap(),
+            cookie: self.cookie,
             request_id_header: self.request_id_header,
             date: b"TODAY",
             framing: self.framing,
@@ -311,6 +329,43 @@ fn responses_keep_what_the_endpoint_said() {
         "Date: x\r\nContent-Length: 77\r\nConnection: keep-alive\r\n",
     );
     check_response(&as_received, "200", "Date: x\r\n", "Date: x\r\nConnection: keep-alive\r\n");
+}
+
+#[test]
+fn the_sticky_cookie_is_set_after_all_edits_and_kept_from_caches() {
+    let line = Some(b"Set-Cookie: SRV=x; Path=/\r\n".as_slice());
+    let cookie = Some(ResponseCookie { name: b"SRV", line });
+    let plain = DownstreamSetting::new(BodyFraming::None, ConnectionLine::None);
+    let setting = DownstreamSetting { cookie, ..plain };
+    let set = "Set-Cookie: SRV=x; Path=/\r\n";
+    let private = "Cache-Control: private\r\n";
+    for (lines, added) in [
+        ("", private),
+        ("Cache-Control: public, max-age=60\r\n", private),
+        ("Cache-Control: private=\"x\"\r\n", private),
+        ("X: private\r\n", private),
+        ("Cache-Control: max-age=60, Private\r\n", ""),
+        ("Cache-Control: max-age=60\r\ncache-control: no-store\r\n", ""),
+    ] {
+        let lines = format!("Date: x\r\n{lines}");
+        check_response(&setting, "200", &lines, &format!("{lines}{set}{added}"));
+    }
+    let removed = ["set-cookie", "Cache-Control"].map(|name| HeaderEdit::Remove(name.into()));
+    let edited = DownstreamSetting { edits: removed.to_vec(), ..setting };
+    let lines = "Date: x\r\nSet-Cookie: a=1\r\nCache-Control: private\r\n";
+    check_response(&edited, "200", lines, &format!("Date: x\r\n{set}{private}"));
+}
+
+#[test]
+fn a_cookie_of_the_endpoints_own_by_the_sticky_name_is_dropped() {
+    let cookie = Some(ResponseCookie { name: b"SRV", line: None });
+    let plain = DownstreamSetting::new(BodyFraming::None, ConnectionLine::None);
+    check_response(
+        &DownstreamSetting { cookie, ..plain },
+        "200",
+        "Date: x\r\nSet-Cookie: SRV=mine; Path=/\r\nSet-Cookie: SRVX=SRV=1\r\nset-cookie: SRV =b\r\n",
+        "Date: x\r\nSet-Cookie: SRVX=SRV=1\r\n",
+    );
 }
 
 #[test]

@@ -77,6 +77,32 @@ fn an_upload_that_failed_is_counted_too() {
 }
 
 #[test]
+fn a_body_that_no_server_took_is_counted_too() {
+    let cases = [
+        // Nobody to connect to; the whole body, a part of it, a chunked one.
+        ("", "Content-Length: 6\r\n\r\nabcdef", "connect_failed", 6),
+        ("", "Content-Length: 9\r\n\r\nabcdef", "connect_failed", 6),
+        ("", "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n", "connect_failed", 3),
+        ("buffer_request 1k;", "Content-Length: 6\r\n\r\nabcdef", "connect_failed", 6),
+        // Read whole before a server is looked for, and it does not come.
+        ("buffer_request 1k;", "Content-Length: 9\r\n\r\nabcdef", "body_timeout", 6),
+        ("buffer_request 4b;", "Content-Length: 5\r\n\r\nabcde", "body_too_large", 5),
+    ];
+    for (pool, rest, cause, body) in cases {
+        play(&app(&format!("{ONE} {pool}"), "timeout body=3s;"), async |world| {
+            let mut client = world.client().await;
+            let start = "POST / HTTP/1.1\r\nHost: a\r\n";
+            client.send(format!("{start}{rest}")).await;
+            client.message().await;
+            let line = world.log_line().await;
+            let head = start.len() + rest.find("\r\n\r\n").unwrap() + 4;
+            assert_eq!(line.text("cause"), cause, "{pool} {rest:?}");
+            assert_eq!(bytes(&line)[0], (head + body) as u64, "{pool} {rest:?}");
+        });
+    }
+}
+
+#[test]
 fn an_answer_that_was_cut_is_counted_as_far_as_it_went() {
     play(&app(ONE, ""), async |world| {
         let (arrived, line) =

@@ -5,14 +5,17 @@
 mod accepting;
 mod access_log;
 mod accounting;
+mod affinity;
 mod balancing;
 mod framing;
 mod headers;
 mod health;
 mod interim;
+mod keys;
 mod leaving;
 mod origin;
 mod origin_faults;
+mod own_answers;
 mod peer;
 mod queue;
 mod redispatch;

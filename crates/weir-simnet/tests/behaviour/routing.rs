@@ -3,7 +3,7 @@
 
 use crate::OK;
 use crate::peer::{Message, Peer};
-use crate::world::{World, play};
+use crate::world::{World, app, play};
 
 async fn ask(client: &mut Peer, request: &str) -> Message {
     client.send(request).await;
@@ -193,6 +193,18 @@ fn a_fixed_answer_takes_a_body_out_of_the_way_or_closes() {
         client.send("HEAD / HTTP/1.1\r\nHost: a\r\n\r\n").await;
         assert_eq!(client.head().await.header("content-length"), Some("13"));
         assert!(client.is_open().await);
+    });
+}
+
+#[test]
+fn groups_of_a_path_are_logged_although_nothing_else_shows_them() {
+    play(&app("server 10.0.1.1:80;", "route path ~^/user/([a-z]+)/(.*)$ -> app;"), async |world| {
+        world.origin(1).answers(OK);
+        let mut client = world.client().await;
+        client.send("GET /user/jo/x HTTP/1.1\r\nHost: a\r\n\r\n").await;
+        assert_eq!(client.message().await.status(), 200);
+        let line = format!("{:?}", world.log_line().await);
+        assert!(line.contains(r#""captures":["jo","x""#), "{line}");
     });
 }
 

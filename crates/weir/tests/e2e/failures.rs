@@ -2,7 +2,7 @@
 //! and Weir goes on.
 
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
@@ -276,4 +276,63 @@ fn a_name_that_does_not_resolve_is_said_and_survived() {
     }
     assert_eq!(client.ask("/lost").status, 503);
     eventually("weir says which name", || weir.process.said().contains(name).then_some(()));
+}
+
+/// How many failures a line about connects stands for.
+fn failures(line: &str) -> usize {
+    let more = line.rsplit_once(" (").and_then(|(_, rest)| rest.strip_suffix(" more left out)"));
+    more.map_or(0, |count| count.parse::<usize>().unwrap()) + 1
+}
+
+#[test]
+fn connects_that_fail_are_said_once_a_second_with_their_reason_and_their_number() {
+    const REQUESTS: usize = 400;
+    let directory = Directory::new();
+    let refusing = Refusing::new();
+    let mut weir = weir_with(&directory, &[refusing.address], "passive off;");
+    let began = Instant::now();
+    let mut client = Client::connect(weir.address());
+    for _ in 0..REQUESTS {
+        assert_eq!(client.ask("/").status, 502);
+    }
+    // The first is said at once, whatever follows.
+    let address = refusing.address;
+    let line = format!(
+        "weir: cannot connect to app/{address} at {address}: Connection refused (os error 111)"
+    );
+    eventually("the first line", || weir.process.said().contains(&line).then_some(()));
+    weir.process.signal(Signal::TERM);
+    assert!(weir.process.wait().success());
+    let most = began.elapsed().as_secs() as usize + 2;
+    let said = eventually("all are accounted for", || {
+        let said = weir.process.said();
+        let lines = said.lines().filter(|own| own.starts_with(&line));
+        (lines.map(failures).sum::<usize>() == REQUESTS).then_some(said)
+    });
+    let lines = said.lines().filter(|own| own.starts_with(&line)).count();
+    assert!((1..=most).contains(&lines), "{lines} lines in {most} seconds: {said}");
+}
+
+#[test]
+fn a_connect_that_does_not_end_and_one_without_tls_are_said_too() {
+    let directory = Directory::new();
+    let plain = Origin::start(|connection| {
+        connection.some();
+        connection.send("HTTP/1.1 400 Bad Request\r\n\r\n");
+    });
+    let silent = Origin::start(|connection| connection.until_closed());
+    let config = format!(
+        "pool app {{ server {} name=plain; server {} name=silent; tls verify=off; timeout connect=200ms; }}
+         listen 127.0.0.1:0 -> app;",
+        plain.address, silent.address
+    );
+    let weir = Weir::start(&directory, &config);
+    assert_eq!(Client::connect(weir.address()).ask("/").status, 504);
+    for (name, reason) in [("plain", "TLS: "), ("silent", "not within 200ms")] {
+        let start = format!("weir: cannot connect to app/{name} at ");
+        eventually(reason, || {
+            let said = weir.process.said();
+            said.lines().any(|line| line.starts_with(&start) && line.contains(reason)).then_some(())
+        });
+    }
 }

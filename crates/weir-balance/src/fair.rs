@@ -1,0 +1,195 @@
+//! `balance fair`: the two phases of nginx-upstream-fair (Grzegorz Nosek, 2007), over shared atomics instead of shared memory under a lock.
+//!
+//! First phase: the first endpoint in turn that is idle. Second phase, when none is: the lowest score, which is the number of exchanges in
+//! flight, and among equal numbers the endpoint that was chosen the longest time ago, counted in requests of the pool.
+//!
+//! What is not the module's: an exchange is counted out by its slot and cannot leak (the module's "goes idle while requests pile up"),
+//! failures are those of the last window and so run out by themselves (its "recovered server never used again"), and a pool of one
+//! endpoint keeps the limit of `weight_mode=peak`, where the module looks at nothing.
+
+use crate::sync::{AtomicU64, Ordering};
+
+/// Bits of a score that say how long ago an endpoint was chosen; those above are the exchanges in flight.
+const AGE_BITS: u32 = 20;
+const MAX_AGE: u64 = (1 << AGE_BITS) - 1;
+const MAX_IN_FLIGHT: u64 = u64::MAX >> AGE_BITS;
+
+/// The words after `balance fair`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct FairSettings {
+    /// Looks for an idle endpoint from the first on every time, not from the one after the last chosen: the ones at the end of the file get
+    /// something only when the others are busy.
+    pub no_rr: bool,
+    /// What weights mean.
+    pub weight_mode: WeightMode,
+}
+
+/// What the weights of `fair` mean.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum WeightMode {
+    /// Shares: the score is divided by what is left of the endpoint's turns, which start at its weight.
+    #[default]
+    Default,
+    /// An endpoint counts as idle until it has as many exchanges as its weight says. With `no_rr`, one that has some is taken before one
+    /// that has none.
+    Idle,
+    /// An endpoint takes no more exchanges than its weight says.
+    Peak,
+}
+
+impl WeightMode {
+    /// Every mode.
+    pub fn all() -> &'static [Self] {
+        &[Self::Default, Self::Idle, Self::Peak]
+    }
+
+    /// The word that a configuration uses.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Default => "default",
+            Self::Idle => "idle",
+            Self::Peak => "peak",
+        }
+    }
+}
+
+/// What one endpoint looks like when a choice is made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Look {
+    /// Exchanges in flight.
+    pub(crate) in_flight: u64,
+    /// Failures in the last window.
+    pub(crate) fails: u32,
+    /// Failures that eject; 0 when none do.
+    pub(crate) max_fails: u32,
+}
+
+/// What one tier remembers from choice to choice.
+#[derive(Debug)]
+pub(crate) struct Fair {
+    settings: FairSettings,
+    peers: Box<[Peer]>,
+    shared: Shared,
+}
+
+/// Every choice writes these, so they have a cache line to themselves.
+#[derive(Debug)]
+#[repr(align(64))]
+struct Shared {
+    /// The position chosen last; looking for an idle one starts behind it.
+    current: AtomicU64,
+    /// Exchanges that came, further attempts not counted.
+    requests: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Peer {
+    weight: u64,
+    /// What `requests` was when it was chosen last.
+    last_request: AtomicU64,
+    /// Turns left: counts down from the weight to 0, then starts again.
+    turns: AtomicU64,
+}
+
+impl Fair {
+    pub(crate) fn new(settings: FairSettings, weights: &[u32]) -> Self {
+        let peer = |weight: &u32| Peer {
+            weight: u64::from(*weight),
+            last_request: AtomicU64::new(0),
+            turns: AtomicU64::new(u64::from(*weight)),
+        };
+        let current = AtomicU64::new((weights.len() as u64).saturating_sub(1));
+        let shared = Shared { current, requests: AtomicU64::new(0) };
+        Self { settings, peers: weights.iter().map(peer).collect(), shared }
+    }
+
+    /// Counts an exchange that came. Its further attempts do not count.
+    pub(crate) fn arrive(&self) {
+        self.shared.requests.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The choice among the positions for which `look` returns something; after a failed attempt, `after` is where that was.
+    pub(crate) fn choose(
+        &self,
+        after: Option<usize>,
+        look: impl Fn(usize) -> Option<Look>,
+    ) -> Option<usize> {
+        let len = self.peers.len();
+        let current = after.unwrap_or_else(|| self.shared.current.load(Ordering::Relaxed) as usize);
+        let start = (current + 1).checked_rem(len)?;
+        let (before, from) = self.peers.split_at_checked(start)?;
+        let ring = || (start..).zip(from).chain((0..).zip(before));
+        self.idle(ring(), &look).or_else(|| self.least_scored(ring(), &look))
+    }
+
+    /// Notes that the choice became a slot.
+    pub(crate) fn chosen(&self, position: usize) {
+        let Some(peer) = self.peers.get(position) else { return };
+        if !self.settings.no_rr {
+            self.shared.current.store(position as u64, Ordering::Relaxed);
+        }
+        peer.last_request.store(self.shared.requests.load(Ordering::Relaxed), Ordering::Relaxed);
+        if self.settings.weight_mode == WeightMode::Default {
+            let next = |turns: u64| Some(turns.checked_sub(1).unwrap_or(peer.weight));
+            let _ = peer.turns.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
+        }
+    }
+
+    fn idle<'a>(
+        &self,
+        ring: impl Iterator<Item = (usize, &'a Peer)>,
+        look: impl Fn(usize) -> Option<Look>,
+    ) -> Option<usize> {
+        let by_weight = self.settings.weight_mode == WeightMode::Idle;
+        let mut best: Option<(usize, u64)> = None;
+        for (position, peer) in ring {
+            let Some(Look { in_flight, fails: 0, .. }) = look(position) else { continue };
+            let most = if by_weight { peer.weight } else { 1 };
+            if in_flight >= most {
+                continue;
+            }
+            if !by_weight || !self.settings.no_rr {
+                return Some(position);
+            }
+            // Fewest, but one that has some before one that has none, unless that came first.
+            if best.is_none_or(|(_, fewest)| in_flight > 0 && in_flight < fewest) {
+                best = Some((position, in_flight));
+            }
+        }
+        best.map(|(position, _)| position)
+    }
+
+    /// Of several with the lowest score, the last.
+    fn least_scored<'a>(
+        &self,
+        ring: impl Iterator<Item = (usize, &'a Peer)>,
+        look: impl Fn(usize) -> Option<Look>,
+    ) -> Option<usize> {
+        let requests = self.shared.requests.load(Ordering::Relaxed);
+        let mut best: Option<(usize, u64)> = None;
+        for (position, peer) in ring {
+            let Some(look) = look(position) else { continue };
+            if self.settings.weight_mode == WeightMode::Peak && look.in_flight >= peer.weight {
+                continue;
+            }
+            let score = self.score(peer, look, requests);
+            if best.is_none_or(|(_, lowest)| score <= lowest) {
+                best = Some((position, score));
+            }
+        }
+        best.map(|(position, _)| position)
+    }
+
+    fn score(&self, peer: &Peer, look: Look, requests: u64) -> u64 {
+        let last = peer.last_request.load(Ordering::Relaxed);
+        let age = requests.saturating_sub(last).min(MAX_AGE);
+        let score = (look.in_flight.min(MAX_IN_FLIGHT) << AGE_BITS) | (MAX_AGE - age);
+        if self.settings.weight_mode != WeightMode::Default {
+            return score;
+        }
+        let turns = peer.turns.load(Ordering::Relaxed);
+        let (fails, most) = (u64::from(look.fails), u64::from(look.max_fails));
+        let weight = (turns * most.saturating_sub(fails)).checked_div(most).unwrap_or(turns);
+        score.checked_div(weight).unwrap_or(score)
+    }
+}

@@ -1,0 +1,206 @@
+//! Weighted rendezvous hashing (`balance hash`): each endpoint draws a number from the key and its own identity, and the best draw has the
+//! key. Whoever leaves takes only its own keys away, and whoever comes takes only those that it will have; order does not count.
+//!
+//! The draw `u` of an endpoint of weight `w` counts as `-ln(u) / w`, the smallest wins: exponential races, in which each wins as often
+//! as its weight says (Schindelhauer and Schomaker, "Weighted Distributed Hash Tables"). The logarithm is worked out in integers: a
+//! floating-point one may differ from machine to machine.
+
+use crate::hash::mix;
+
+/// Bits behind the point of a logarithm. A distance is at most 64, a weight below 2¹⁶: their product fits 64 bits.
+const FRACTION_BITS: u32 = 40;
+
+/// Steps of the table of logarithms; between two of them a straight line is off by less than 2⁻²².
+const STEPS_LOG2: u32 = 10;
+
+static LOGARITHMS: [u64; (1 << STEPS_LOG2) + 1] = logarithms();
+
+/// The endpoints of one tier by identity.
+#[derive(Debug)]
+pub(crate) struct Rendezvous {
+    seats: Box<[Seat]>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Seat {
+    identity: u64,
+    weight: u64,
+}
+
+/// A draw: who has it, and how good it is.
+#[derive(Clone, Copy)]
+struct Draw {
+    position: usize,
+    seat: Seat,
+    bits: u64,
+}
+
+impl Draw {
+    fn beats(&self, other: &Self) -> bool {
+        if self.seat.weight == other.seat.weight {
+            return (self.bits, self.seat.identity) > (other.bits, other.seat.identity);
+        }
+        let own = distance(self.bits) * other.seat.weight;
+        let others = distance(other.bits) * self.seat.weight;
+        (own, other.bits, other.seat.identity) < (others, self.bits, self.seat.identity)
+    }
+}
+
+impl Rendezvous {
+    /// Seats of identities with their weights (1 to 65,535); a position is one in this list.
+    pub(crate) fn new(members: &[(u64, u32)]) -> Self {
+        let seat = |&(identity, weight): &(u64, u32)| Seat {
+            identity,
+            weight: u64::from(weight.clamp(1, u32::from(u16::MAX))),
+        };
+        Self { seats: members.iter().map(seat).collect() }
+    }
+
+    /// The best for `key` among the positions that `accept` takes.
+    pub(crate) fn find(&self, key: u64, accept: impl Fn(usize) -> bool) -> Option<usize> {
+        let mut best: Option<Draw> = None;
+        for (position, &seat) in self.seats.iter().enumerate() {
+            if !accept(position) {
+                continue;
+            }
+            let draw = Draw { position, seat, bits: mix(key ^ seat.identity) };
+            if best.is_none_or(|best| draw.beats(&best)) {
+                best = Some(draw);
+            }
+        }
+        best.map(|draw| draw.position)
+    }
+}
+
+/// `-log2((bits + 1) / 2⁶⁴)` in units of 2⁻⁴⁰: never rises as `bits` does, and is 0 for the largest.
+fn distance(bits: u64) -> u64 {
+    let Some(whole) = bits.checked_add(1) else { return 0 };
+    let zeros = whole.leading_zeros();
+    // What follows the leading one.
+    let fraction = (whole << zeros) << 1;
+    let step = (fraction >> (64 - STEPS_LOG2)) as usize;
+    let within = (fraction << STEPS_LOG2) >> 32;
+    let at = |step: usize| LOGARITHMS.get(step).copied().unwrap_or_default();
+    let logarithm = at(step) + (((at(step + 1) - at(step)) * within) >> 32);
+    (u64::from(zeros + 1) << FRACTION_BITS) - logarithm
+}
+
+/// `log2(1 + i / 1024)` in units of 2⁻⁴⁰ for `i` from 0 to 1024, by squaring: each squaring yields one binary digit.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "worked out by the compiler, which would refuse a wrong index"
+)]
+const fn logarithms() -> [u64; (1 << STEPS_LOG2) + 1] {
+    let mut table = [0; (1 << STEPS_LOG2) + 1];
+    let mut step = 0;
+    while step <= 1 << STEPS_LOG2 {
+        // Between 1 and 2, with 62 bits behind the point.
+        let mut value: u128 = (1 << 62) + ((step as u128) << (62 - STEPS_LOG2));
+        let mut digits = 0;
+        let mut logarithm = 0;
+        while digits <= FRACTION_BITS {
+            logarithm <<= 1;
+            if value >= 1 << 63 {
+                value >>= 1;
+                logarithm |= 1;
+            }
+            value = (value * value) >> 62;
+            digits += 1;
+        }
+        table[step] = logarithm;
+        step += 1;
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::hash::hash_key;
+
+    fn members(weights: &[u32]) -> Vec<(u64, u32)> {
+        let named = |(number, &weight)| (hash_key(format!("app{number}").as_bytes()), weight);
+        weights.iter().enumerate().map(named).collect()
+    }
+
+    #[test]
+    fn distances_are_logarithms() {
+        for bits in [0, 1, 2, 3, 1 << 20, 1 << 40, 3 << 61, u64::MAX / 3, u64::MAX - 1, u64::MAX] {
+            let exact = 64.0 - ((bits as f64) + 1.0).log2();
+            let own = distance(bits) as f64 / (1_u64 << FRACTION_BITS) as f64;
+            assert!((own - exact).abs() < 3e-7, "{bits}: {own} and {exact}");
+        }
+    }
+
+    #[test]
+    fn keys_are_shared_by_weight() {
+        let weights = [1, 1, 2, 4, 8, 100];
+        let seats = Rendezvous::new(&members(&weights));
+        let mut shares = [0_u32; 6];
+        for key in 0..116_000_u64 {
+            shares[seats.find(mix(key), |_| true).unwrap()] += 1;
+        }
+        for (share, weight) in shares.iter().zip(weights) {
+            let expected = f64::from(weight) * 1000.0;
+            assert!((f64::from(*share) - expected).abs() < 4.0 * expected.sqrt(), "{shares:?}");
+        }
+    }
+
+    #[test]
+    fn nobody_is_found_among_none() {
+        assert_eq!(Rendezvous::new(&[]).find(1, |_| true), None);
+        assert_eq!(Rendezvous::new(&members(&[1, 1])).find(1, |_| false), None);
+    }
+
+    proptest! {
+        #[test]
+        fn distances_never_rise(one in any::<u64>(), other in any::<u64>()) {
+            let (low, high) = (one.min(other), one.max(other));
+            prop_assert!(distance(low) >= distance(high));
+            prop_assert!(distance(low.saturating_add(1)) <= distance(low));
+        }
+
+        #[test]
+        fn the_winner_is_that_of_the_formula(
+            key in any::<u64>(),
+            weights in proptest::collection::vec(1_u32..=65_535, 1..20),
+        ) {
+            let members = members(&weights);
+            let found = Rendezvous::new(&members).find(key, |_| true).unwrap();
+            let score = |position: usize| {
+                let (identity, weight) = members[position];
+                let draw = ((mix(key ^ identity) as f64) + 1.0) / 2.0_f64.powi(64);
+                -draw.ln() / f64::from(weight)
+            };
+            let best = (0..members.len()).map(score).fold(f64::MAX, f64::min);
+            // Where two are this close the formula in floating point cannot tell either.
+            prop_assert!(score(found) <= best * (1.0 + 1e-5) + 1e-10);
+        }
+
+        #[test]
+        fn only_keys_of_the_one_that_left_move(
+            weights in proptest::collection::vec(1_u32..10, 2..12),
+            gone in any::<proptest::sample::Index>(),
+            keys in proptest::collection::vec(any::<u64>(), 50),
+        ) {
+            let all = members(&weights);
+            let gone = gone.index(all.len());
+            // Removed from the file, and in another order too.
+            let mut rest = all.clone();
+            rest.remove(gone);
+            rest.reverse();
+            let (before, after) = (Rendezvous::new(&all), Rendezvous::new(&rest));
+            for key in keys {
+                let had = before.find(key, |_| true).unwrap();
+                let has = after.find(key, |_| true).unwrap();
+                if had != gone {
+                    prop_assert_eq!(all[had], rest[has]);
+                }
+                // Out for a while is as good as removed.
+                prop_assert_eq!(all[before.find(key, |position| position != gone).unwrap()], rest[has]);
+            }
+        }
+    }
+}

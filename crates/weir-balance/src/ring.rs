@@ -1,0 +1,172 @@
+//! Consistent hashing on a ring (`balance ring_hash`), as ketama does it: each endpoint owns points on a circle of 2⁶⁴, and a key belongs to
+//! the first point at or after it whose endpoint may be picked.
+
+use crate::hash::mix;
+use crate::rendezvous::Rendezvous;
+
+/// Points of an endpoint of weight 1.
+const POINTS: u64 = 160;
+
+/// Points of one tier at most, per endpoint on average. Were there more by the weights, everybody has half as many, and so on: which of its
+/// points an endpoint has does not depend on the others unless one of these steps is passed.
+const MAX_AVERAGE: u64 = 2 * POINTS;
+
+/// The endpoints of one tier on their circle.
+#[derive(Debug)]
+pub(crate) struct Ring {
+    /// Sorted.
+    points: Box<[u64]>,
+    /// Whose each point is.
+    owners: Box<[u32]>,
+    /// Where the walk ends that finds nobody for long.
+    spare: Rendezvous,
+    max_steps: usize,
+}
+
+impl Ring {
+    /// The ring of identities with their weights; a position is one in this list.
+    pub(crate) fn new(members: &[(u64, u32)]) -> Self {
+        let mut points: Vec<(u64, u64, u32)> = Vec::new();
+        for ((position, &(identity, _)), count) in members.iter().enumerate().zip(counts(members)) {
+            // The stream of SplitMix64 from the identity on: fewer points are the first of more.
+            let point = |number: u64| mix(identity.wrapping_add(number.wrapping_mul(STRIDE)));
+            points.extend((0..count).map(|number| (point(number), identity, position as u32)));
+        }
+        points.sort_unstable();
+        Self {
+            owners: points.iter().map(|(.., owner)| *owner).collect(),
+            points: points.into_iter().map(|(point, ..)| point).collect(),
+            spare: Rendezvous::new(members),
+            max_steps: members.len() * 4 + 64,
+        }
+    }
+
+    /// The first from `key` on that `accept` takes. After some steps in vain the taker with the best draw has the key instead, so
+    /// that a pool of which most is out is not walked round and round; that is as stable.
+    pub(crate) fn find(&self, key: u64, accept: impl Fn(usize) -> bool) -> Option<usize> {
+        let start = self.points.partition_point(|point| *point < key);
+        let (before, from) = self.owners.split_at_checked(start)?;
+        let mut walk = from.iter().chain(before).take(self.max_steps);
+        walk.find(|owner| accept(**owner as usize))
+            .map(|owner| *owner as usize)
+            .or_else(|| self.spare.find(key, accept))
+    }
+}
+
+/// An odd constant far from the increment of [`mix`], so that two streams do not run into each other.
+const STRIDE: u64 = 0xd1b5_4a32_d192_ed03;
+
+/// Points of each: in proportion to the weights, at least one.
+fn counts(members: &[(u64, u32)]) -> impl Iterator<Item = u64> {
+    let points = |(_, weight): &(u64, u32)| u64::from((*weight).max(1)) * POINTS;
+    let sum: u64 = members.iter().map(points).sum();
+    let bound = members.len() as u64 * MAX_AVERAGE;
+    let halvings = (0..64).find(|halvings| sum >> halvings <= bound).unwrap_or(0);
+    members.iter().map(move |member| (points(member) >> halvings).max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::hash::hash_key;
+
+    fn members(weights: &[u32]) -> Vec<(u64, u32)> {
+        let named = |(number, &weight)| (hash_key(format!("app{number}").as_bytes()), weight);
+        weights.iter().enumerate().map(named).collect()
+    }
+
+    fn shares(weights: &[u32], keys: u64) -> Vec<f64> {
+        let ring = Ring::new(&members(weights));
+        let mut shares = vec![0.0; weights.len()];
+        for key in 0..keys {
+            shares[ring.find(mix(key), |_| true).unwrap()] += 1.0 / keys as f64;
+        }
+        shares
+    }
+
+    #[test]
+    fn each_has_its_points() {
+        let points = |weights: &[u32]| Ring::new(&members(weights)).points.len();
+        assert_eq!(points(&[1, 1, 1]), 480);
+        assert_eq!(points(&[7, 7, 7]), 840);
+        assert_eq!(points(&[1, 2, 3]), 960);
+        assert!(points(&[60_000, 1, 1]) <= 3 * 320 + 3);
+        assert!((0..3).all(|owner| Ring::new(&members(&[60_000, 1, 1])).owners.contains(&owner)));
+    }
+
+    #[test]
+    fn keys_are_shared_by_weight_about() {
+        // With 160 points a share scatters by a twelfth or so of itself.
+        for (share, expected) in shares(&[1; 10], 100_000).iter().zip([0.1; 10]) {
+            assert!((share / expected - 1.0).abs() < 0.3, "{share}");
+        }
+        for (share, weight) in shares(&[1, 2, 4, 3], 100_000).iter().zip([0.1, 0.2, 0.4, 0.3]) {
+            assert!((share / weight - 1.0).abs() < 0.3, "{share} {weight}");
+        }
+    }
+
+    #[test]
+    fn a_key_past_the_last_point_belongs_to_the_first() {
+        let ring = Ring::new(&members(&[1, 1, 1]));
+        let first = ring.owners[0] as usize;
+        assert_eq!(ring.find(u64::MAX, |_| true), Some(first));
+        assert_eq!(ring.find(ring.points[0], |_| true), Some(first));
+        assert_eq!(ring.find(ring.points[0] + 1, |_| true), Some(ring.owners[1] as usize));
+    }
+
+    #[test]
+    fn nobody_is_found_among_none() {
+        assert_eq!(Ring::new(&[]).find(1, |_| true), None);
+        assert_eq!(Ring::new(&members(&[1, 1])).find(1, |_| false), None);
+    }
+
+    #[test]
+    fn the_one_of_a_hundred_that_is_left_has_every_key() {
+        let ring = Ring::new(&members(&[1; 100]));
+        assert!((0..1000).all(|key| ring.find(mix(key), |position| position == 77) == Some(77)));
+    }
+
+    proptest! {
+        #[test]
+        fn only_keys_of_the_one_that_left_move(
+            len in 2_usize..12,
+            gone in any::<proptest::sample::Index>(),
+            keys in proptest::collection::vec(any::<u64>(), 50),
+        ) {
+            let all = members(&vec![1; len]);
+            let gone = gone.index(all.len());
+            let mut rest = all.clone();
+            rest.remove(gone);
+            rest.reverse();
+            let (before, after) = (Ring::new(&all), Ring::new(&rest));
+            for key in keys {
+                let had = before.find(key, |_| true).unwrap();
+                let has = after.find(key, |_| true).unwrap();
+                if had != gone {
+                    prop_assert_eq!(all[had], rest[has]);
+                }
+                prop_assert_eq!(all[before.find(key, |position| position != gone).unwrap()], rest[has]);
+            }
+        }
+
+        #[test]
+        fn out_for_a_while_moves_only_own_keys(
+            weights in proptest::collection::vec(1_u32..200, 2..12),
+            down in proptest::collection::vec(any::<bool>(), 12),
+            gone in any::<proptest::sample::Index>(),
+            keys in proptest::collection::vec(any::<u64>(), 50),
+        ) {
+            let ring = Ring::new(&members(&weights));
+            let gone = gone.index(weights.len());
+            for key in keys {
+                let had = ring.find(key, |position| !down[position]);
+                let has = ring.find(key, |position| !down[position] && position != gone);
+                if had != Some(gone) {
+                    prop_assert_eq!(had, has);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! `balance …`, and what of a server's line the policy goes by.
+
+use weir_balance::{HashSettings, PolicyKind};
+use weir_stats::{Template, Variable};
+
+use super::arguments::{Arguments, Value};
+use super::{Checker, values};
+use crate::defaults;
+use crate::diagnostic::Diagnostic;
+use crate::directives::LATER_POLICIES;
+use crate::model::Policy;
+use crate::words::{balance_factor, weight_mode};
+
+/// Words of nginx and HAProxy, and what they are here.
+const FOREIGN: [(&str, &str); 13] = [
+    ("leastconn", "least_conn"),
+    ("roundrobin", "round_robin"),
+    ("static-rr", "round_robin"),
+    ("source", "hash $remote_addr"),
+    ("ip_hash", "hash $remote_addr"),
+    ("uri", "hash $request_uri"),
+    ("url_param", "hash $arg_NAME"),
+    ("hdr", "hash $http_NAME"),
+    ("cookie", "hash $cookie_NAME"),
+    ("consistent", "ring_hash KEY"),
+    ("ketama", "ring_hash KEY"),
+    ("rendezvous", "hash KEY"),
+    ("p2c", "random2"),
+];
+
+impl<'a> Checker<'a> {
+    pub(super) fn policy(&mut self, line: &Arguments<'a>, word: Value<'a>) -> Option<Policy> {
+        let kind = self.policy_kind(word)?;
+        self.options_of(line, kind);
+        let kind = match kind {
+            PolicyKind::Fair(mut fair) => {
+                fair.no_rr = line.flag("no_rr");
+                self.set(line, "weight_mode", &mut fair.weight_mode, weight_mode::parse);
+                PolicyKind::Fair(fair)
+            }
+            PolicyKind::Hash(_) => PolicyKind::Hash(self.hash_settings(line)),
+            PolicyKind::RingHash(_) => PolicyKind::RingHash(self.hash_settings(line)),
+            PolicyKind::Maglev(_) => PolicyKind::Maglev(self.hash_settings(line)),
+            other => other,
+        };
+        let key = self.key(line, kind)?;
+        Some(Policy::new(kind, key))
+    }
+
+    fn policy_kind(&mut self, value: Value<'a>) -> Option<PolicyKind> {
+        let text = value.text();
+        if LATER_POLICIES.contains(&text) {
+            self.later(text, value.span());
+            return None;
+        }
+        if let Ok(policy) = text.parse() {
+            return Some(policy);
+        }
+        let names: Vec<&str> = PolicyKind::all().iter().map(|policy| policy.as_str()).collect();
+        let error = Diagnostic::error(value.span(), format!("there is no policy `{text}`"));
+        let bare = text.split('(').next().unwrap_or(text);
+        let error = match FOREIGN.iter().find(|(name, _)| *name == bare) {
+            Some((_, ours)) => error.label(format!("did you mean `{ours}`?")),
+            None => error.suggest(text, names.iter().copied()),
+        };
+        self.report(error.help(format!("there is {}", names.join(", "))));
+        None
+    }
+
+    /// Reports options that belong to another policy.
+    fn options_of(&mut self, line: &Arguments<'a>, kind: PolicyKind) {
+        let is_fair = matches!(kind, PolicyKind::Fair(_));
+        let hashes = kind.hashes().is_some();
+        let owners = [
+            ("no_rr", is_fair, "`fair`"),
+            ("weight_mode", is_fair, "`fair`"),
+            ("balance_factor", hashes, "`hash`, `ring_hash` and `maglev`"),
+        ];
+        for (name, fits, owner) in owners {
+            if let (false, Some(value)) = (fits, line.option(name)) {
+                let message = format!("`{name}` means nothing to `{kind}`");
+                let error = Diagnostic::error(value.word.span, message);
+                self.report(error.help(format!("it belongs to {owner}")));
+            }
+        }
+    }
+
+    fn hash_settings(&mut self, line: &Arguments<'a>) -> HashSettings {
+        HashSettings { balance_factor: self.setting(line, "balance_factor", balance_factor::parse) }
+    }
+
+    /// The key of a policy that hashes one; something empty for the others.
+    fn key(&mut self, line: &Arguments<'a>, kind: PolicyKind) -> Option<Template> {
+        let hashes = kind.hashes().is_some();
+        if let Some(extra) = line.word(if hashes { 2 } else { 1 }) {
+            let message = format!("`{}` is one word too many for `{kind}`", extra.text());
+            let error = Diagnostic::error(extra.span(), message);
+            self.report(match (hashes, extra.text()) {
+                (true, "consistent") => error.help(
+                    "every policy that hashes is consistent here; nginx's ring is `ring_hash KEY`",
+                ),
+                (true, _) => error.help("a key is one word: write `$a$b`, or quote it"),
+                (false, _) => error.help(format!("`{kind}` takes no key; `hash` does")),
+            });
+            return None;
+        }
+        if !hashes {
+            return Template::parse("").ok();
+        }
+        let Some(value) = line.word(1) else {
+            let error = Diagnostic::error(line.span(), format!("`{kind}` needs a key"));
+            let help = format!(
+                "for the same client always the same server: `balance {kind} $remote_addr;`"
+            );
+            self.report(error.help(help));
+            return None;
+        };
+        let key = self.template(value)?;
+        if let Err(message) = sound_key(&key) {
+            let error = Diagnostic::error(value.span(), message);
+            let known = Variable::named(value.text()).filter(|_| key.constant().is_some());
+            self.report(match known {
+                Some(variable) => error.label(format!("did you mean `{variable}`?")),
+                None => error.help("such as `$remote_addr`, `$request_uri`, `$http_NAME`, `$cookie_NAME`, `$arg_NAME`"),
+            });
+            return None;
+        }
+        Some(key)
+    }
+
+    pub(super) fn weight(&mut self, value: Value<'a>) -> Option<u32> {
+        if value.text() == "0" {
+            let error = Diagnostic::error(value.span(), "a server of weight 0 would get nothing");
+            self.report(error.help(OUT_OF_USE));
+            return None;
+        }
+        let most = u64::from(defaults::MAX_WEIGHT);
+        self.value(value, |text| values::whole(text, 1, most)).map(|weight| weight as u32)
+    }
+
+    pub(super) fn max_conn(&mut self, value: Value<'a>) -> Option<u32> {
+        if value.text() == "0" {
+            let error = Diagnostic::error(value.span(), "`max_conn=0` would let nothing through");
+            self.report(error.help(OUT_OF_USE));
+            return None;
+        }
+        self.count(value, 1)
+    }
+
+    pub(super) fn priority(&mut self, line: &Arguments<'a>) -> u8 {
+        let Some(value) = line.option("priority") else { return 0 };
+        if line.flag("backup") {
+            let message = "`backup` is a tier of its own, below every `priority=`";
+            self.report(Diagnostic::error(value.word.span, message).help("write one of the two"));
+        }
+        let most = u64::from(defaults::MAX_PRIORITY);
+        self.value(value, |text| values::whole(text, 0, most)).unwrap_or(0) as u8
+    }
+}
+
+/// How a server is taken out of use.
+const OUT_OF_USE: &str =
+    "to take a server out of use write `down`; `drain` lets clients that are bound to it finish";
+
+/// Whether a key tells requests apart when a server is picked.
+pub(super) fn sound_key(key: &Template) -> Result<(), String> {
+    if key.constant().is_some() {
+        return Err("this key is the same for every request: all would go to one server".into());
+    }
+    match key.variables().find(|variable| !variable.is_known_before_pick()) {
+        Some(later) => Err(format!("`{later}` is not known when a server is picked")),
+        None => Ok(()),
+    }
+}

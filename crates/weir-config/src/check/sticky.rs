@@ -1,0 +1,273 @@
+//! `sticky …` in a pool, and what no sticky cookie may be however it was written: above all, one that browsers would throw away.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use super::arguments::Arguments;
+use super::{Checker, values};
+use crate::diagnostic::Diagnostic;
+use crate::model::{Action, Listener, Order, Pool, Route, SameSite, Secret, Secure, Sticky};
+use crate::source::Span;
+use crate::units;
+
+/// Words of nginx and HAProxy, and what stands for them here.
+const FOREIGN: [(&str, &str); 8] = [
+    ("indirect", "that is always so: servers never see the cookie"),
+    ("nocache", "that is always so: a response that sets the cookie is `private` to caches"),
+    ("preserve", "a server's own cookie of this name is never passed on"),
+    ("rewrite", "write `insert`: the cookie is Weir's own"),
+    ("prefix", "write `insert`: the cookie is Weir's own"),
+    ("dynamic", "write `secret=`: the value is made of names and the secret, never of addresses"),
+    ("maxidle", "write `max_age=`"),
+    ("maxlife", "write `max_age=`"),
+];
+
+/// Something that a sticky cookie may not be.
+pub(super) struct Objection {
+    /// Where in the JSON form, below the cookie.
+    pub(super) path: &'static str,
+    /// The option of the native form that is at fault; `None`: the name.
+    option: Option<&'static str>,
+    pub(super) message: String,
+    help: &'static str,
+}
+
+impl<'a> Checker<'a> {
+    pub(super) fn sticky(&mut self, line: &Arguments<'a>) -> Option<Sticky> {
+        let (kind, name, how) = (line.word(0)?, line.word(1)?, line.word(2)?);
+        if kind.text() != "cookie" {
+            let message = format!("there is no affinity by `{}`", kind.text());
+            let error = Diagnostic::error(kind.span(), message).suggest(kind.text(), ["cookie"]);
+            self.report(error.help(
+                "there is `sticky cookie NAME insert`; for affinity by a key, `balance hash KEY`",
+            ));
+            return None;
+        }
+        let cookie =
+            self.value(name, |text| values::token(text, "a cookie").map(|()| text.to_owned()));
+        if how.text() != "insert" {
+            let message = format!("`{}` does not belong to a sticky cookie", how.text());
+            let error = Diagnostic::error(how.span(), message).suggest(how.text(), ["insert"]);
+            self.report(error.help("write `sticky cookie NAME insert`, and options after it"));
+        }
+        for word in line.words.iter().skip(3) {
+            let message = format!("`{}` does not belong to a sticky cookie", word.text());
+            let known = line.spec.options.iter().map(|option| option.name);
+            let error = Diagnostic::error(word.span(), message).suggest(word.text(), known);
+            let foreign = FOREIGN.iter().find(|(name, _)| *name == word.text());
+            self.report(match foreign {
+                Some((_, hint)) => error.help(*hint),
+                None => error,
+            });
+        }
+        let mut sticky = Sticky::new(cookie?);
+        sticky.http_only = line.flag("httponly");
+        self.set(line, "secure", &mut sticky.secure, secure);
+        sticky.same_site = self.setting(line, "samesite", same_site);
+        self.set(line, "path", &mut sticky.path, |text| path(text).map(|()| text.to_owned()));
+        sticky.domain = self.setting(line, "domain", |text| domain(text).map(|()| text.to_owned()));
+        sticky.max_age = self.setting(line, "max_age", |text| {
+            let age = units::duration::parse(text)?;
+            max_age(age).map(|()| age)
+        });
+        sticky.secret = self.secret(line);
+        for objection in cross_objections(&sticky) {
+            let place = objection.option.and_then(|option| line.option(option));
+            let place = place.map_or(name.span(), |value| value.word.span);
+            self.report(Diagnostic::error(place, objection.message).help(objection.help));
+        }
+        Some(sticky)
+    }
+
+    fn secret(&mut self, line: &Arguments<'a>) -> Option<Secret> {
+        match (line.option("secret"), line.option("secret_file")) {
+            (Some(text), Some(file)) => {
+                let error = Diagnostic::error(
+                    file.word.span,
+                    "a cookie is signed with one secret: `secret=` or `secret_file=`",
+                );
+                self.report(error.related(text.word.span, "first here"));
+                None
+            }
+            (Some(text), None) => self.value(text, |text| {
+                Secret::check(text.as_bytes()).map(|()| Secret::Text(text.to_owned()))
+            }),
+            (None, Some(file)) => Some(Secret::File(self.path(file))),
+            (None, None) => {
+                let warning = Diagnostic::warning(
+                    line.span(),
+                    "without a secret, whoever knows the names of pool and servers can make this cookie for any server",
+                );
+                self.report(warning.help("where clients must not choose their server, add `secret_file=FILE`, or `secret=${VARIABLE}`"));
+                None
+            }
+        }
+    }
+
+    /// The order of a `server` line.
+    pub(super) fn order(&mut self, line: &Arguments<'a>) -> Order {
+        match (line.option("down"), line.option("drain")) {
+            (Some(down), Some(drain)) => {
+                let error = Diagnostic::error(
+                    drain.word.span,
+                    "a server is either `down` or draining: `down` takes nothing at all",
+                );
+                self.report(error.related(down.word.span, "first here"));
+                Order::Maintenance
+            }
+            (Some(_), None) => Order::Maintenance,
+            (None, Some(_)) => Order::Draining,
+            (None, None) => Order::Ready,
+        }
+    }
+
+    /// Holds the servers' orders against the rest of their pool.
+    pub(super) fn orders_fit(&mut self, name: Span, lines: &[Arguments<'a>], pool: &Pool) {
+        let ready = pool.endpoints.iter().any(|endpoint| endpoint.order == Order::Ready);
+        if !ready && !pool.endpoints.is_empty() {
+            let message = "every server of this pool is `down` or draining: new clients get 503";
+            self.report(Diagnostic::warning(name, message));
+        }
+        if pool.sticky.is_some() || lines.iter().any(|line| line.name() == "sticky") {
+            return;
+        }
+        for drain in lines.iter().filter(|line| line.name() == "server") {
+            if let Some(drain) = drain.option("drain") {
+                let message =
+                    "nobody is bound to a server of this pool: `drain` is the same as `down` here";
+                let warning = Diagnostic::warning(drain.word.span, message);
+                self.report(warning.help("clients are bound by `sticky cookie NAME insert`"));
+            }
+        }
+    }
+
+    /// Two pools that one host serves and whose cookies browsers take for one: each would replace the other's.
+    pub(super) fn shared_cookies(&mut self, listeners: &[Listener]) {
+        let spans: HashMap<usize, Span> = self.pool_names.values().copied().collect();
+        let mut warnings = Vec::new();
+        let hosts = listeners.iter().flat_map(|listener| {
+            let sites = listener.sites.iter().map(|site| site.routes.as_slice());
+            sites.chain([listener.default.as_slice()])
+        });
+        for routes in hosts {
+            let mut first: HashMap<(&str, &str, Option<&str>), usize> = HashMap::new();
+            for number in routes.iter().filter_map(pool_of) {
+                let Some(sticky) = self.pools.get(number).and_then(|pool| pool.sticky.as_ref())
+                else {
+                    continue;
+                };
+                let key = (sticky.cookie.as_str(), sticky.path.as_str(), sticky.domain.as_deref());
+                let other = *first.entry(key).or_insert(number);
+                if let (true, Some(here), Some(there)) =
+                    (other != number, spans.get(&number), spans.get(&other))
+                {
+                    let message = format!(
+                        "the sticky cookie `{}` of two pools that one host serves is one to browsers: each pool replaces the other's",
+                        sticky.cookie
+                    );
+                    let warning = Diagnostic::warning(*here, message)
+                        .related(*there, "this is the other pool");
+                    warnings.push(warning.help("give the cookies two names, or two paths"));
+                }
+            }
+        }
+        self.diagnostics.extend(warnings);
+    }
+}
+
+fn pool_of(route: &Route) -> Option<usize> {
+    match route.action {
+        Action::Pool(number) => Some(number),
+        _ => None,
+    }
+}
+
+/// Everything about a cookie that cannot be.
+pub(super) fn objections(sticky: &Sticky) -> Vec<Objection> {
+    let mut objections = cross_objections(sticky);
+    let mut hold = |path, outcome: Result<(), String>| {
+        if let Err(message) = outcome {
+            objections.push(Objection { path, option: None, message, help: "" });
+        }
+    };
+    hold(".cookie", values::token(&sticky.cookie, "a cookie"));
+    hold(".path", path(&sticky.path));
+    hold(".domain", sticky.domain.as_deref().map_or(Ok(()), domain));
+    hold(".max_age", sticky.max_age.map_or(Ok(()), max_age));
+    if let Some(Secret::Text(text)) = &sticky.secret {
+        hold(".secret", Secret::check(text.as_bytes()));
+    }
+    objections
+}
+
+/// What contradicts itself: browsers throw such a cookie away.
+fn cross_objections(sticky: &Sticky) -> Vec<Objection> {
+    let mut objections = Vec::new();
+    let mut object = |path, option, message: &str, help| {
+        objections.push(Objection { path, option, message: message.to_owned(), help });
+    };
+    if sticky.same_site == Some(SameSite::None) && sticky.secure == Secure::Off {
+        let message = "browsers throw a cookie with `samesite=none` away unless it is `secure`";
+        object(".same_site", Some("samesite"), message, "add `secure`, or `secure=auto`");
+    }
+    let prefixed = |prefix: &str| {
+        let start = sticky.cookie.get(..prefix.len());
+        start.is_some_and(|start| start.eq_ignore_ascii_case(prefix))
+    };
+    if (prefixed("__Secure-") || prefixed("__Host-")) && sticky.secure != Secure::On {
+        let message = "browsers throw a cookie of such a name away unless it is `secure`";
+        object(".cookie", None, message, "add `secure`, or give it another name");
+    }
+    if prefixed("__Host-") && (sticky.domain.is_some() || sticky.path != "/") {
+        let message =
+            "browsers throw a `__Host-` cookie away that has a domain or another path than `/`";
+        let option = if sticky.domain.is_some() { "domain" } else { "path" };
+        object(
+            ".cookie",
+            Some(option),
+            message,
+            "leave `domain=` and `path=` out, or give it another name",
+        );
+    }
+    objections
+}
+
+fn secure(text: &str) -> Result<Secure, String> {
+    match text {
+        "secure" => Ok(Secure::On),
+        "auto" => Ok(Secure::Auto),
+        _ => Err(format!("`{text}` is neither `secure` alone nor `secure=auto`")),
+    }
+}
+
+fn same_site(text: &str) -> Result<SameSite, String> {
+    match text {
+        "lax" => Ok(SameSite::Lax),
+        "strict" => Ok(SameSite::Strict),
+        "none" => Ok(SameSite::None),
+        _ => Err(format!("`{text}` is none of `lax`, `strict` and `none`")),
+    }
+}
+
+fn path(text: &str) -> Result<(), String> {
+    if !text.starts_with('/') {
+        return Err(format!("`{text}` is not a cookie's path: it starts with `/`"));
+    }
+    if !text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b';') {
+        return Err(format!("`{text}` is not a cookie's path: it is visible ASCII without `;`"));
+    }
+    Ok(())
+}
+
+/// A leading dot is allowed and means nothing (RFC 6265 section 5.2.3).
+fn domain(text: &str) -> Result<(), String> {
+    values::host_name(text.strip_prefix('.').unwrap_or(text))
+        .map_err(|_| format!("`{text}` is not a cookie's domain: write `example.com`"))
+}
+
+fn max_age(age: Duration) -> Result<(), String> {
+    if age.is_zero() || age.subsec_nanos() != 0 {
+        return Err("a cookie lasts whole seconds, at least `1s`".into());
+    }
+    Ok(())
+}

@@ -1,0 +1,55 @@
+//! The key by which `hash`, `ring_hash` and `maglev` pick: the pool's template filled in for one request, hashed.
+
+use weir_balance::hash_key;
+use weir_stats::{Escape, Template};
+
+use crate::connection::{Connection, Scope};
+use crate::edits::uses_captures;
+use crate::exchange::{Facts, Workspace};
+use crate::net::Net;
+use crate::record;
+use crate::route::CompiledRoute;
+use crate::upstream::UpstreamPool;
+
+/// What a pool's policy hashes.
+pub struct PoolKey {
+    template: Template,
+    /// Whether it shows a group of the route's path regex.
+    shows_groups: bool,
+}
+
+impl PoolKey {
+    pub(crate) fn new(template: Template) -> Self {
+        Self { shows_groups: uses_captures(&template), template }
+    }
+}
+
+/// The key of a request, the same for all its attempts; 0 where the pool goes by none. A key that comes to nothing, such as a cookie that
+/// the client does not have, is drawn at random: all such requests together would be one hot key.
+pub(crate) fn of<N: Net>(
+    scope: Scope<'_, N>,
+    connection: &Connection<N>,
+    work: &mut Workspace,
+    (facts, route): (&Facts, &CompiledRoute),
+    pool: &UpstreamPool,
+) -> u64 {
+    let Some(PoolKey { template, shows_groups }) = &pool.key else { return 0 };
+    let mut text = std::mem::take(&mut work.key);
+    text.clear();
+    let groups = if *shows_groups { record::captures(work, facts, Some(route)) } else { None };
+    record::with_captures(
+        scope,
+        connection,
+        work,
+        (facts, Some(route)),
+        groups.as_ref(),
+        |entry| {
+            let clock = &mut *scope.worker.clock.borrow_mut();
+            template.append_at(entry, clock, Escape::None, &mut text);
+        },
+    );
+    let key =
+        if text.is_empty() { scope.worker.random.borrow_mut().u64(..) } else { hash_key(&text) };
+    work.key = text;
+    key
+}

@@ -1,0 +1,258 @@
+//! P-01, P-04, P-06: a client comes back to the server that served it first, by a cookie that servers never see; over all workers and
+//! restarts, through a drain, and to another server when its own may not be had.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use tokio::time::sleep;
+use weir_balance::Order;
+
+use crate::origin::Seen;
+use crate::peer::{Message, Peer};
+use crate::world::{Connects, World, app, play};
+use crate::{GET, OK};
+
+const STICKY: &str = "sticky cookie SRV insert;";
+
+/// Servers 10.0.1.1 to 10.0.1.3 by these words, and the cookie, on three workers.
+fn sticky(words: [&str; 3]) -> String {
+    let [first, second, third] = words;
+    let pool = format!(
+        "server 10.0.1.1:80 name=a {first}; server 10.0.1.2:80 name=b {second}; server 10.0.1.3:80 name=c {third}; {STICKY}"
+    );
+    format!("workers 3; {}", app(&pool, ""))
+}
+
+const READY: [&str; 3] = [""; 3];
+
+/// Origins that answer by themselves and remember.
+fn origins(world: &World) -> [Rc<RefCell<Seen>>; 3] {
+    [1, 2, 3].map(|number| world.origin(number).answers(OK))
+}
+
+fn counts(seen: &[Rc<RefCell<Seen>>; 3]) -> [usize; 3] {
+    seen.each_ref().map(|seen| seen.borrow().requests.len())
+}
+
+async fn get(client: &mut Peer, cookie: &str) -> Message {
+    client.send(format!("GET / HTTP/1.1\r\nHost: a\r\nCookie: {cookie}\r\n\r\n")).await;
+    client.message().await
+}
+
+/// Name and value of the sticky cookie that a response sets.
+fn set(response: &Message) -> Option<String> {
+    response.header("set-cookie").map(|line| line.split(';').next().unwrap().to_owned())
+}
+
+/// Cookies of the three servers, from three new clients.
+async fn cookies(world: &World) -> [String; 3] {
+    let mut cookies = Vec::new();
+    let mut client = world.client().await;
+    for _ in 0..3 {
+        client.send(GET).await;
+        cookies.push(set(&client.message().await).expect("a new client gets a cookie"));
+    }
+    cookies.try_into().unwrap()
+}
+
+#[test]
+fn a_client_comes_back_to_its_server_whichever_worker_has_it() {
+    play(&sticky(READY), async |world| {
+        let seen = origins(world);
+        let cookies = cookies(world).await;
+        assert_eq!(counts(&seen), [1, 1, 1]);
+        let mut clients = Vec::new();
+        for _ in 0..3 {
+            clients.push(world.client().await);
+        }
+        for turn in 0..18 {
+            let response = get(&mut clients[turn % 3], &cookies[1]).await;
+            assert_eq!((response.status(), set(&response)), (200, None));
+        }
+        assert_eq!(world.open_by_worker(), [1, 1, 1]);
+        assert_eq!(counts(&seen), [1, 19, 1]);
+    });
+}
+
+#[test]
+fn servers_see_every_cookie_but_the_sticky_one() {
+    play(&sticky(READY), async |world| {
+        let seen = origins(world);
+        let [cookie, ..] = cookies(world).await;
+        let mut client = world.client().await;
+        get(&mut client, &format!("theme=dark; {cookie}; lang=en")).await;
+        get(&mut client, &cookie).await;
+        let requests = &seen[0].borrow().requests;
+        assert_eq!(requests[1].all("cookie"), ["theme=dark; lang=en"]);
+        assert_eq!(requests[2].all("cookie"), [""; 0]);
+    });
+}
+
+#[test]
+fn a_response_that_sets_the_cookie_is_kept_from_shared_caches() {
+    let words = "httponly secure samesite=lax path=/shop domain=example.com max_age=1h secret=0123456789abcdef";
+    let pool = format!("server 10.0.1.1:80; sticky cookie SRV insert {words};");
+    play(&app(&pool, "response_header remove Set-Cookie;"), async |world| {
+        world.origin(1).answers("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nCache-Control: max-age=60\r\nSet-Cookie: SRV=own\r\n\r\n");
+        let mut client = world.client().await;
+        client.send(GET).await;
+        let response = client.message().await;
+        let line = response.header("set-cookie").unwrap();
+        let (cookie, attributes) = line.split_once("; ").unwrap();
+        assert_eq!(
+            attributes,
+            "Path=/shop; Domain=example.com; Max-Age=3600; Secure; HttpOnly; SameSite=Lax"
+        );
+        assert_eq!(response.all("cache-control"), ["max-age=60", "private"]);
+        let response = get(&mut client, cookie).await;
+        assert_eq!(response.all("set-cookie"), [""; 0]);
+        assert_eq!(response.all("cache-control"), ["max-age=60"]);
+    });
+}
+
+#[test]
+fn the_cookie_is_secure_where_the_request_came_over_tls() {
+    let pool = "server 10.0.1.1:80; sticky cookie SRV insert secure=auto samesite=none;";
+    play(&app(pool, "trusted_proxies 192.0.2.1;"), async |world| {
+        world.origin(1).answers(OK);
+        let request = "GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-Proto: https\r\n\r\n";
+        for (peer, expected) in
+            [("192.0.2.1", "Path=/; Secure; SameSite=None"), ("192.0.2.2", "Path=/")]
+        {
+            let mut client = world.client_from(peer, "10.0.0.1:80").await;
+            client.send(request).await;
+            let response = client.message().await;
+            let line = response.header("set-cookie").unwrap();
+            assert_eq!(line.split_once("; ").unwrap().1, expected, "{peer}");
+        }
+    });
+}
+
+#[test]
+fn a_value_that_was_not_given_out_is_replaced() {
+    play(&sticky(READY), async |world| {
+        origins(world);
+        let cookies = cookies(world).await;
+        let mut client = world.client().await;
+        for wrong in ["SRV=b", "SRV=", "SRV=AAAAAAAAAAAAAAAAAAAAAA", "srv=x"] {
+            let cookie = set(&get(&mut client, wrong).await).expect("a new cookie");
+            assert!(cookies.contains(&cookie), "{wrong}");
+        }
+    });
+}
+
+#[test]
+fn the_cookie_of_a_server_that_cannot_be_had_is_replaced() {
+    play(&sticky(READY), async |world| {
+        let seen = origins(world);
+        let cookies = cookies(world).await;
+        world.connects(1, Some(Connects::Refused));
+        sleep(Duration::from_mins(2)).await;
+        let mut client = world.client().await;
+        let mut replaced = Vec::new();
+        for _ in 0..20 {
+            let response = get(&mut client, &cookies[0]).await;
+            assert_eq!(response.status(), 200);
+            replaced.push(set(&response).expect("another cookie"));
+        }
+        assert!(replaced.iter().all(|cookie| cookies[1..].contains(cookie)), "{replaced:?}");
+        assert_eq!(world.connect_count(1), 1 + 5, "left out after five failures");
+        let [first, second, third] = counts(&seen);
+        assert_eq!((first, second + third), (1, 22));
+    });
+}
+
+#[test]
+fn cookies_hold_over_a_restart_and_a_drain_honours_those_who_have_one() {
+    let mut before = None;
+    play(&sticky(READY), async |world| {
+        origins(world);
+        before = Some(cookies(world).await);
+    });
+    let [bound, other, _] = before.unwrap();
+    play(&sticky(["drain", "", ""]), async |world| {
+        let seen = origins(world);
+        let mut client = world.client().await;
+        for _ in 0..6 {
+            client.send(GET).await;
+            assert!(set(&client.message().await).is_some());
+        }
+        assert_eq!(counts(&seen), [0, 3, 3]);
+        for _ in 0..4 {
+            assert_eq!(set(&get(&mut client, &bound).await), None);
+        }
+        assert_eq!(set(&get(&mut client, &other).await), None);
+        assert_eq!(counts(&seen), [4, 4, 3]);
+    });
+    play(&sticky(["down", "", ""]), async |world| {
+        let seen = origins(world);
+        let mut client = world.client().await;
+        for _ in 0..4 {
+            assert!(set(&get(&mut client, &bound).await).is_some_and(|cookie| cookie != bound));
+        }
+        assert_eq!(counts(&seen), [0, 2, 2]);
+    });
+}
+
+#[test]
+fn a_drain_ordered_under_way_lets_bound_clients_stay() {
+    play(&sticky(READY), async |world| {
+        let seen = origins(world);
+        let [bound, ..] = cookies(world).await;
+        let balancer = &world.shared.pools[0].balancer;
+        balancer.set_order(0, Order::Draining, 0);
+        let mut client = world.client().await;
+        for _ in 0..4 {
+            client.send(GET).await;
+            client.message().await;
+            assert_eq!(set(&get(&mut client, &bound).await), None);
+        }
+        assert_eq!(counts(&seen), [5, 3, 3]);
+        balancer.set_order(0, Order::Maintenance, 0);
+        let moved = set(&get(&mut client, &bound).await).expect("another cookie");
+        assert_ne!(moved, bound);
+        balancer.set_order(0, Order::Ready, 0);
+        assert_eq!(set(&get(&mut client, &bound).await), None);
+        assert_eq!(counts(&seen)[0], 6);
+    });
+}
+
+#[test]
+fn a_full_server_without_a_queue_gives_its_client_to_another() {
+    let pool = sticky(["max_conn=1", "", ""]).replace("pool app {", "pool app { queue off;");
+    play(&pool, async |world| {
+        let first = world.origin(1);
+        let seen = [2, 3].map(|number| world.origin(number).answers(OK));
+        let mut holder = world.client().await;
+        holder.send(GET).await;
+        let mut upstream = first.accept().await;
+        upstream.message().await;
+        upstream.send(OK).await;
+        let cookie = set(&holder.message().await).unwrap();
+        holder.send(format!("GET / HTTP/1.1\r\nHost: a\r\nCookie: {cookie}\r\n\r\n")).await;
+        upstream.message().await;
+        let mut client = world.client().await;
+        assert!(set(&get(&mut client, &cookie).await).is_some_and(|other| other != cookie));
+        assert_eq!(seen.map(|seen| seen.borrow().requests.len()).iter().sum::<usize>(), 1);
+        upstream.send(OK).await;
+        assert_eq!(set(&holder.message().await), None);
+    });
+}
+
+#[test]
+fn our_own_answers_set_no_cookie_and_a_switch_of_protocols_does() {
+    play(&app(&format!("server 10.0.1.1:80; {STICKY}"), ""), async |world| {
+        let mut client = world.client().await;
+        client.send(GET).await;
+        let response = client.message().await;
+        assert_eq!((response.status(), set(&response)), (502, None));
+        let origin = world.origin(1);
+        client.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n").await;
+        let mut upstream = origin.accept().await;
+        upstream.head().await;
+        upstream.send("HTTP/1.1 101 Switching\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n").await;
+        let response = client.head().await;
+        assert_eq!((response.status(), set(&response).is_some()), (101, true));
+    });
+}
