@@ -25,6 +25,8 @@ use weir_proxy::{Handoff, accept};
 use weir_simnet::{Limits, LogLine, Plan, Running, SimNet, Site};
 use weir_stats::{LogReceiver, Message, Template, log_channel};
 
+#[cfg_attr(not(test), allow(unused_imports))]
+pub(crate) use queue_watch::COMPARED;
 use queue_watch::{QueueWatch, Served};
 
 struct AtWork {

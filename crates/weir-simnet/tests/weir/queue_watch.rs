@@ -5,12 +5,16 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::task::spawn_local;
 use tokio::time::{Instant, sleep};
 use weir_balance::Waiting;
 use weir_proxy::shared::Shared;
+
+/// Pairs of those who waited whose order was looked at, over all runs of this process.
+pub(crate) static COMPARED: AtomicUsize = AtomicUsize::new(0);
 
 /// How often it is looked, and for how long.
 const EVERY: Duration = Duration::from_millis(10);
@@ -75,6 +79,7 @@ impl QueueWatch {
             })
             .collect();
         order.sort_unstable();
+        COMPARED.fetch_add(order.len().saturating_sub(1), Ordering::Relaxed);
         for pair in order.windows(2) {
             if let [(earlier, first_us), (later, second_us)] = pair
                 && second_us < first_us
