@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::model::{
     Budget, Check, ClientTimeouts, Config, Endpoint, EndpointAddress, EndpointCheck, Forwarded,
-    HttpProbe, Keepalive, MessageLimits, Order, Passive, PassiveCause, Policy, Pool, Probe,
+    HttpProbe, Keepalive, MessageLimits, Order, Passive, PassiveCause, Policy, Pool, Probe, Queue,
     RequestId, Retry, RetryOn, Rule, Stall, Statuses, TcpProbe, TlsClient, TlsProtocol, TlsVersion,
     UpstreamTimeouts, Workers,
 };
@@ -33,6 +33,8 @@ pub const STICKY_PATH: &str = "/";
 pub const INDEX: &str = "index.html";
 /// How long a probe may take when the file does not say; half the interval where that is shorter.
 pub const CHECK_TIMEOUT: Duration = Duration::from_secs(1);
+/// Exchanges that may wait in a pool.
+pub const QUEUE_MAX: u32 = 1024;
 /// `requests=` and `max_requests=` without a bound.
 pub const UNLIMITED: u64 = u64::MAX;
 
@@ -139,6 +141,20 @@ impl Default for Stall {
     }
 }
 
+impl Default for Queue {
+    fn default() -> Self {
+        Self {
+            timeout: None,
+            max: QUEUE_MAX,
+            per_endpoint: None,
+            status: 503,
+            retry_after: None,
+            page: None,
+            content_type: None,
+        }
+    }
+}
+
 impl Default for Retry {
     fn default() -> Self {
         Self {
@@ -198,6 +214,7 @@ impl Pool {
             check: None,
             passive: Passive::default(),
             stall: Stall::default(),
+            queue: queue(),
             retry: Retry::default(),
             timeouts: UpstreamTimeouts::default(),
             tls: None,
@@ -226,6 +243,11 @@ impl Endpoint {
 /// [`POLICY`], where serde wants a function; so are the next ones.
 pub(crate) fn policy() -> Policy {
     POLICY
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "the field's type")]
+pub(crate) fn queue() -> Option<Queue> {
+    Some(Queue::default())
 }
 
 pub(crate) fn weight() -> u32 {

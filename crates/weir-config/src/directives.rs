@@ -14,7 +14,7 @@ const EDITS: &[Context] = &[Context::Listen, Context::Route];
 const ROUTES: &[Context] = &[Context::Listen, Context::Host];
 
 /// Words that are planned but do nothing yet: an error says so, so that nobody counts on them.
-pub(crate) const LATER: &[(Context, &str)] = &[(Context::Top, "admin"), (Context::Pool, "queue")];
+pub(crate) const LATER: &[(Context, &str)] = &[(Context::Top, "admin")];
 
 /// Policies that are planned.
 pub(crate) const LATER_POLICIES: &[&str] = &["peak_ewma"];
@@ -81,6 +81,10 @@ pub(crate) const DIRECTIVES: &[Spec] = &[
         .words(0, 1)
         .options(STALL)
         .example("stall factor=5 floor=50ms;"),
+    directive("queue", POOL, "[off]", "What happens when all servers are at their `max_conn`: requests wait, and a place that becomes free goes to the one that came first, whichever worker has it. A client that leaves is taken out at once. With `off`, and when the queue is full or the wait was too long, the answer is an error at once. Where no server has `max_conn`, nobody waits.")
+        .words(0, 1)
+        .options(QUEUE)
+        .example("queue timeout=5s max=500 status=503 retry_after=1s page=sorry.html;"),
     directive("retry", POOL, "[NUMBER | off]", "Further attempts, 2 by default, when one at a server fails before the client was sent anything: at a server that was not tried yet, as long as there is one. A request that may have had an effect (POST, PATCH) is not retried once bytes of it were sent, and a body can only be sent again if it came whole with the head or is held by `buffer_request`. A request that the queue turned away is not retried; one that is retried waits, where it has to wait, behind those who wait already.")
         .words(0, 1)
         .options(RETRY)
@@ -323,6 +327,41 @@ const STALL: &[OptionSpec] = &[
         "How many times longer than 99 of 100 of its answers took. Until ten answers are known, the server has a second.",
     ),
     option("floor", "TIME", "20ms", "And at least this long."),
+];
+
+const QUEUE: &[OptionSpec] = &[
+    option(
+        "timeout",
+        "TIME",
+        "",
+        "Longest wait of a request, over all its attempts; without it, the pool's `timeout connect=`.",
+    ),
+    option("max", "NUMBER", "1024", "Most requests that wait at once, over all workers."),
+    option(
+        "per_endpoint",
+        "NUMBER",
+        "",
+        "Most that wait at once for one server because a cookie or a hash leads them there; who comes later takes any. Without it, only `max` counts.",
+    ),
+    option(
+        "status",
+        "STATUS",
+        "503",
+        "The answer when there is no room, or the wait was too long.",
+    ),
+    option(
+        "retry_after",
+        "TIME",
+        "",
+        "Tells the client in `Retry-After` when to come again, in whole seconds.",
+    ),
+    option(
+        "page",
+        "FILE",
+        "",
+        "A page for that answer, read when the configuration is loaded; without it, the `error_page` of the status.",
+    ),
+    option("type", "TYPE", "", "The page's `Content-Type`; without it, by the file's ending."),
 ];
 
 const STICKY: &[OptionSpec] = &[

@@ -21,9 +21,11 @@ pub mod sticky;
 
 pub use sticky::{SameSite, Secret, Secure, Sticky};
 pub mod check;
+pub mod queue;
 pub mod retry;
 
 pub use check::{Check, EndpointCheck, HeaderExpectation, HttpProbe, Probe, Statuses, TcpProbe};
+pub use queue::Queue;
 pub use retry::{Budget, MOST_RETRIES, Retry, RetryOn};
 
 /// One checked configuration and its number, immutable once published.
@@ -140,6 +142,9 @@ pub struct Pool {
     /// When an endpoint that does not answer gets nothing more.
     #[serde(default)]
     pub stall: Stall,
+    /// Waiting for a place when all endpoints are full; `None`: nobody waits, and full is an answer.
+    #[serde(default = "defaults::queue")]
+    pub queue: Option<Queue>,
     /// Further attempts after one that failed.
     #[serde(default)]
     pub retry: Retry,

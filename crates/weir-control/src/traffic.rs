@@ -23,29 +23,42 @@ pub(crate) async fn listen(
     log: Arc<HealthLog>,
     say: fn(&str),
 ) {
-    while let Some(Notice { pool, endpoint, what }) = notices.recv().await {
-        let change = |to, reason| Change { pool, endpoint, to, reason, excerpt: String::new() };
+    while let Some(Notice { pool, what }) = notices.recv().await {
         match what {
-            Noticed::ConnectFailed => {
+            Noticed::LawBroken { found } => {
+                let name = shared.pools.get(pool).map_or("", |pool| &*pool.name);
+                say(&format!(
+                    "bug: the queue of pool {name} had {found} forgotten or surplus exchanges; the watchdog put that right"
+                ));
+            }
+            Noticed::ConnectFailed { endpoint } => {
                 tokio::spawn(watch_trouble((pool, endpoint), shared.clone(), say));
             }
-            Noticed::Ejected { cause, until_us } => {
+            Noticed::Ejected { endpoint, cause, until_us } => {
                 let reason = format!("too many failures in traffic, the last: {}", words(cause));
-                log.change(&shared, change(HealthState::Ejected, reason));
+                let to = HealthState::Ejected;
+                let excerpt = String::new();
+                log.change(&shared, Change { pool, endpoint, to, reason, excerpt });
                 let back = wait_for_return((pool, endpoint), until_us, shared.clone(), log.clone());
                 tokio::spawn(back);
             }
-            Noticed::Stalled { silent_us, unanswered } => {
+            Noticed::Stalled { endpoint, silent_us, unanswered } => {
                 let silent = Span(Duration::from_micros(silent_us));
                 let reason = format!(
                     "{unanswered} requests without an answer, none for {silent}, while others answer"
                 );
-                log.change(&shared, change(HealthState::Stalled, reason));
+                let to = HealthState::Stalled;
+                let excerpt = String::new();
+                log.change(&shared, Change { pool, endpoint, to, reason, excerpt });
             }
-            Noticed::Answers if log.state((pool, endpoint)) == HealthState::Stalled => {
-                log.change(&shared, change(HealthState::Up, "it answers again".to_owned()));
+            Noticed::Answers { endpoint }
+                if log.state((pool, endpoint)) == HealthState::Stalled =>
+            {
+                let (to, excerpt) = (HealthState::Up, String::new());
+                let reason = "it answers again".to_owned();
+                log.change(&shared, Change { pool, endpoint, to, reason, excerpt });
             }
-            Noticed::Answers => {}
+            Noticed::Answers { .. } => {}
         }
     }
 }

@@ -76,7 +76,7 @@ pub(crate) async fn proxy<N: Net>(
             trouble.filter(|trouble| repeatable && search.may_go_on(scope, facts, *trouble));
         match (trouble, heard) {
             (Some(trouble), _) => {
-                upload = give_up(scope, work, facts, (pool, conversation));
+                upload = give_up(scope, work, facts, (pool, conversation), trouble);
                 let body = (&mut *work, &mut upload);
                 let gone_on = search.go_on(scope, connection, body, facts, trouble).await;
                 gone_on.inspect_err(|_| leave_body(work, facts, &upload))?;
@@ -101,8 +101,10 @@ fn give_up<N: Net>(
     work: &mut Workspace,
     facts: &mut Facts,
     (pool, conversation): (&UpstreamPool, Conversation<N::Stream>),
+    trouble: Trouble,
 ) -> Pump {
-    let clean = conversation.is_over(&work.response);
+    // Without a response of this attempt, `work.response` is of an earlier one.
+    let clean = matches!(trouble, Trouble::Status(_)) && conversation.is_over(&work.response);
     let Conversation { upstream, upload, returned, raw, .. } = conversation;
     if clean && let (Some(number), Some(endpoint)) = (facts.pool, facts.endpoint) {
         scope.worker.idle.keep(pool, (number, endpoint), upstream, Instant::now());

@@ -10,8 +10,8 @@ use arc_swap::ArcSwapOption;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
 use weir_balance::{
-    Availability, Balancer, EndpointState, Member, Order, PassiveSettings, Settings, StallSettings,
-    hash_key,
+    Availability, Balancer, EndpointState, Member, Order, PassiveSettings, QueueSettings, Settings,
+    StallSettings, hash_key,
 };
 use weir_config::Config;
 use weir_config::model::{self, EndpointAddress};
@@ -24,6 +24,7 @@ use crate::edits::uses_captures;
 use crate::net::PeerAddress;
 use crate::notice::{Notice, Notices};
 use crate::pool_key::PoolKey;
+use crate::reply::Page;
 use crate::retry::RetryPolicy;
 use crate::route::Router;
 use crate::shared::{AccessLog, Listener, Shared};
@@ -31,7 +32,7 @@ use crate::tls::{
     CertificateMaterial, ClientSettings, ClientTls, PemFile, ProtocolSettings, ServerTls, Tickets,
     TlsVersion, server_name,
 };
-use crate::upstream::{UpstreamEndpoint, UpstreamPool};
+use crate::upstream::{UpstreamEndpoint, UpstreamPool, UpstreamQueue};
 use crate::worker::WorkerLoad;
 
 /// Reads a file that the configuration names.
@@ -116,8 +117,11 @@ impl Compiler<'_> {
             factor: pool.stall.factor,
             floor_us: pool.stall.floor.as_micros() as u64,
         });
+        let queue = pool.queue.as_ref();
+        let queue = queue
+            .map(|queue| QueueSettings { max: queue.max, max_per_endpoint: queue.per_endpoint });
         let settings =
-            Settings { passive, stall, panic_percent, ..Settings::new(pool.policy.kind()) };
+            Settings { passive, stall, queue, panic_percent, ..Settings::new(pool.policy.kind()) };
         let members = pool.endpoints.iter().map(|endpoint| member(pool, endpoint)).collect();
         let tls = pool.tls.as_ref().map(|tls| self.client_tls(tls)).transpose()?;
         let endpoints =
@@ -136,11 +140,23 @@ impl Compiler<'_> {
             keepalive: pool.keepalive.clone(),
             timeouts: pool.timeouts.clone(),
             passive_on: pool.passive.on.as_slice().into(),
+            queue: pool.queue.as_ref().map(|queue| self.queue(queue, pool)).transpose()?,
             retry: RetryPolicy::new(&pool.retry),
             tls,
             affinity,
             buffer_request: pool.buffer_request,
         }))
+    }
+
+    fn queue(&self, queue: &model::Queue, pool: &model::Pool) -> Result<UpstreamQueue, String> {
+        let load = |path| Page::load(path, queue.content_type.as_deref(), self.read);
+        let page = queue.page.as_deref().map(load).transpose();
+        Ok(UpstreamQueue {
+            timeout: queue.timeout.unwrap_or(pool.timeouts.connect),
+            status: queue.status,
+            retry_after_seconds: queue.retry_after.map(|wait| wait.as_secs()),
+            page: page.map_err(|error| format!("queue of pool {}: {error}", pool.name))?,
+        })
     }
 
     fn affinity(&self, pool: &model::Pool, sticky: &model::Sticky) -> Result<Affinity, String> {

@@ -99,7 +99,7 @@ impl Shared {
         let of_pool = self.pools.get(pool);
         let Some(one) = of_pool.and_then(|pool| pool.endpoints.get(endpoint)) else { return };
         if one.trouble.note(failure) == Announce::Yes {
-            let notice = Notice { pool, endpoint, what: Noticed::ConnectFailed };
+            let notice = Notice { pool, what: Noticed::ConnectFailed { endpoint } };
             if self.notices.tell(notice) == Told::No {
                 one.trouble.was_not_announced();
             }

@@ -167,6 +167,10 @@ pub(crate) struct Facts {
     /// What the client's sticky cookie says.
     pub(crate) claim: Claim,
     pub(crate) slot: Option<Slot>,
+    /// When it was got.
+    pub(crate) slot_since: Instant,
+    /// Position in the queue at the first arrival there, from 1; 0 is straight through.
+    pub(crate) queue_position: u32,
     pub(crate) endpoint: Option<usize>,
     pub(crate) attempts: u32,
     /// Attempts given up for another: the endpoint, and why.
@@ -197,6 +201,8 @@ impl Facts {
             pool: None,
             claim: Claim::None,
             slot: None,
+            slot_since: first_byte,
+            queue_position: 0,
             endpoint: None,
             attempts: 0,
             failed: SmallVec::new(),
@@ -206,6 +212,15 @@ impl Facts {
             bytes_received: 0,
             bytes_sent: 0,
             body_bytes_sent: 0,
+        }
+    }
+}
+
+impl Facts {
+    /// Gives the slot back: the endpoint has done its part. How long that took goes to the regret meter.
+    pub(crate) fn finish_slot(&mut self, now: Instant) {
+        if let Some(slot) = self.slot.take() {
+            slot.finish(now.saturating_duration_since(self.slot_since).as_micros() as u64);
         }
     }
 }
@@ -270,6 +285,8 @@ pub(crate) async fn run<N: Net>(
     let next = match outcome {
         Ok(next) => next,
         Err(Ended::Refused(refusal)) => {
+            // No endpoint waits for our answer to be read.
+            facts.slot = None;
             local::refuse(scope, connection, work, &mut facts, (refusal, route)).await
         }
         Err(Ended::Broken(cause)) => {

@@ -60,12 +60,24 @@ pub(crate) async fn refuse<N: Net>(
     (refusal, route): (Refusal, Option<&CompiledRoute>),
 ) -> Next {
     facts.cause = refusal.cause;
-    match send(scope, connection, work, facts, (Reply::of(refusal.status), refusal.status, route))
-        .await
-    {
+    let reply = refusal_reply(scope, facts, refusal);
+    match send(scope, connection, work, facts, (reply, refusal.status, route)).await {
         Ok(next) => next,
         Err(_) => Next::Close,
     }
+}
+
+/// The reply to a refused request: where the queue was the cause, its pool has a say.
+fn refusal_reply<'a, N: Net>(scope: Scope<'a, N>, facts: &Facts, refusal: Refusal) -> Reply<'a> {
+    let reply = Reply::of(refusal.status);
+    let queue = match refusal.cause {
+        Cause::QueueFull | Cause::QueueTimeout => facts.pool,
+        _ => None,
+    };
+    let queue = queue.and_then(|number| scope.worker.shared.pools.get(number)?.queue.as_ref());
+    let Some(queue) = queue else { return reply };
+    let reply = queue.page.as_ref().map_or(reply, |page| reply.with_page(page));
+    queue.retry_after_seconds.map_or(reply, |seconds| reply.with_retry_after(seconds))
 }
 
 /// Sends a fixed response.

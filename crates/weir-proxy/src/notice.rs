@@ -1,4 +1,4 @@
-//! What workers see of endpoints and the operator should hear. A worker never waits to tell it: what finds no room is counted.
+//! What workers see of pools and endpoints and the operator should hear. A worker never waits to tell it: what finds no room is counted.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -8,13 +8,11 @@ use weir_config::model::PassiveCause;
 /// Notices on their way at once.
 const ROOM: usize = 1024;
 
-/// Something that happened to an endpoint.
+/// Something that happened to a pool or an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Notice {
     /// The pool's index.
     pub pool: usize,
-    /// The endpoint's index in it.
-    pub endpoint: usize,
     /// What.
     pub what: Noticed,
 }
@@ -23,9 +21,14 @@ pub struct Notice {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Noticed {
     /// A connect failed, while nobody looked at the endpoint's [`crate::connect_trouble::ConnectTrouble`].
-    ConnectFailed,
+    ConnectFailed {
+        /// The endpoint's index in the pool.
+        endpoint: usize,
+    },
     /// Failures seen in traffic put it out.
     Ejected {
+        /// The endpoint's index in the pool.
+        endpoint: usize,
         /// The last of them.
         cause: PassiveCause,
         /// Until when, on the balancer's clock, µs.
@@ -33,13 +36,23 @@ pub enum Noticed {
     },
     /// It takes exchanges and does not answer, while others do: it gets no more.
     Stalled {
+        /// The endpoint's index in the pool.
+        endpoint: usize,
         /// For how long, µs.
         silent_us: u64,
         /// Attempts that it has not answered since its last answer.
         unanswered: u32,
     },
     /// It answers again.
-    Answers,
+    Answers {
+        /// The endpoint's index in the pool.
+        endpoint: usize,
+    },
+    /// The watchdog found a law of the queue broken, and healed what it could: a bug.
+    LawBroken {
+        /// How many times at once.
+        found: u64,
+    },
 }
 
 /// Whether a notice is on its way.

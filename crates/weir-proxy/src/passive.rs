@@ -33,8 +33,8 @@ impl<N: Net> Worker<N> {
         }
         let now_us = self.balance_clock(Instant::now());
         if let AfterFailure::Ejected { until_us } = pool.balancer.connect_failed(endpoint, now_us) {
-            let what = Noticed::Ejected { cause, until_us };
-            self.shared.notices.tell(Notice { pool: number, endpoint, what });
+            let what = Noticed::Ejected { endpoint, cause, until_us };
+            self.shared.notices.tell(Notice { pool: number, what });
             self.tick_at(&pool.balancer, until_us);
         }
     }
@@ -44,10 +44,11 @@ impl<N: Net> Worker<N> {
         let Some(pool) = self.shared.pools.get(number) else { return };
         for stall in pool.balancer.take_stalls() {
             let what = Noticed::Stalled {
+                endpoint: stall.index,
                 silent_us: now_us.saturating_sub(stall.silent_since_us),
                 unanswered: stall.unanswered,
             };
-            self.shared.notices.tell(Notice { pool: number, endpoint: stall.index, what });
+            self.shared.notices.tell(Notice { pool: number, what });
         }
     }
 
@@ -59,7 +60,7 @@ impl<N: Net> Worker<N> {
         heard: Instant,
     ) {
         if slot.is_some_and(|slot| slot.answered(self.balance_clock(heard)).is_some()) {
-            self.shared.notices.tell(Notice { pool, endpoint, what: Noticed::Answers });
+            self.shared.notices.tell(Notice { pool, what: Noticed::Answers { endpoint } });
         }
     }
 

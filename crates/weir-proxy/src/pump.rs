@@ -177,7 +177,35 @@ impl Pump {
     pub(crate) fn surplus(&self) -> &[u8] {
         match self.decoder {
             Decoder::Done => self.raw.get(self.at..).unwrap_or_default(),
-            _ => &[],
+            Decoder::Length(left) => {
+                let own = usize::try_from(left).unwrap_or(usize::MAX);
+                self.raw.get(self.at.saturating_add(own)..).unwrap_or_default()
+            }
+            Decoder::Chunked(_) | Decoder::UntilClose => &[],
+        }
+    }
+
+    /// Whether the source has nothing more to give to the body.
+    pub(crate) fn is_read(&self) -> bool {
+        match self.decoder {
+            Decoder::Done => true,
+            Decoder::Length(left) => self.raw.len().saturating_sub(self.at) as u64 >= left,
+            Decoder::Chunked(_) | Decoder::UntilClose => false,
+        }
+    }
+
+    /// Reads on while the sink takes nothing, as far as the buffer has room, so that the source may be done with us before the sink
+    /// is. An end or a failure is met again when it is its turn.
+    pub(crate) fn read_ahead<R: AsyncRead + Unpin>(
+        &mut self,
+        context: &mut Context<'_>,
+        source: &mut R,
+    ) {
+        while self.raw.len() < self.raw.capacity() && !self.is_read() {
+            match poll_read_into(source, context, &mut self.raw, usize::MAX) {
+                Poll::Ready(Ok(read)) if read > 0 => self.has_read = true,
+                _ => return,
+            }
         }
     }
 

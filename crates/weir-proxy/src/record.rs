@@ -97,7 +97,7 @@ pub(crate) fn with_captures<N: Net, R>(
         failed_attempts: &failed,
         reused: facts.reused,
         affinity: facts.claim.outcome(facts.endpoint),
-        queue_position: 0,
+        queue_position: facts.queue_position,
         request_id: facts.request_id.as_bytes(),
         tls: tls_facts(connection),
         concurrency: Concurrency::default(),

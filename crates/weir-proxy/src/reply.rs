@@ -1,6 +1,7 @@
 //! What Weir answers itself: refusals, fixed responses, redirects. One small page per status, or the configured one. Which
 //! status a cause has is `weir_stats::Cause::status`; what a file answers is `weir-files`'.
 
+use std::borrow::Cow;
 use std::io;
 use std::path::Path;
 
@@ -21,10 +22,27 @@ pub struct ErrorPages {
     pages: Box<[(u16, Page)]>,
 }
 
+/// An own page.
 #[derive(Clone, Debug)]
-struct Page {
-    content_type: &'static str,
+pub struct Page {
+    content_type: Cow<'static, str>,
     body: std::sync::Arc<[u8]>,
+}
+
+impl Page {
+    /// Reads it; without a type of its own it has that of the file's ending.
+    pub(crate) fn load(
+        path: &Path,
+        content_type: Option<&str>,
+        read: &dyn Fn(&Path) -> io::Result<Vec<u8>>,
+    ) -> Result<Self, String> {
+        let body = read(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let content_type = match content_type {
+            Some(own) => Cow::Owned(own.to_owned()),
+            None => Cow::Borrowed(content_type_of(path)),
+        };
+        Ok(Self { content_type, body: body.into() })
+    }
 }
 
 impl ErrorPages {
@@ -35,9 +53,8 @@ impl ErrorPages {
     ) -> Result<Self, String> {
         let mut all: Vec<(u16, Page)> = Vec::new();
         for page in pages {
-            let body = read(&page.page)
-                .map_err(|error| format!("error page {}: {error}", page.page.display()))?;
-            let loaded = Page { content_type: content_type(&page.page), body: body.into() };
+            let loaded = Page::load(&page.page, None, read)
+                .map_err(|error| format!("error page {error}"))?;
             all.retain(|(status, _)| !page.statuses.contains(status));
             all.extend(page.statuses.iter().map(|status| (*status, loaded.clone())));
         }
@@ -53,7 +70,7 @@ impl ErrorPages {
 }
 
 /// The type of a page by its file's ending; a page is HTML unless it says otherwise.
-fn content_type(path: &Path) -> &'static str {
+fn content_type_of(path: &Path) -> &'static str {
     match path.extension().and_then(|ending| ending.to_str()) {
         Some("json") => "application/json",
         Some("txt") => "text/plain; charset=utf-8",
@@ -103,6 +120,12 @@ impl<'a> Reply<'a> {
     #[must_use]
     pub fn with_body(self, content_type: &'a str, body: &'a [u8]) -> Self {
         Self { body: Some(Body::Given(content_type, body)), ..self }
+    }
+
+    /// With this page.
+    #[must_use]
+    pub fn with_page(self, page: &'a Page) -> Self {
+        self.with_body(&page.content_type, &page.body)
     }
 
     /// With a body of this many bytes that the caller sends itself.
@@ -204,7 +227,7 @@ impl<'a> Reply<'a> {
         }
         Some(match (self.body, pages.page(self.status)) {
             (Some(body), _) => body,
-            (None, Some(page)) => Body::Given(page.content_type, &page.body),
+            (None, Some(page)) => Body::Given(&page.content_type, &page.body),
             (None, None) => Body::OwnPage(self.status),
         })
     }

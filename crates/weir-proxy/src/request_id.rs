@@ -21,6 +21,11 @@ impl RequestId {
         &self.text
     }
 
+    /// Its first eight bytes as a number, by which the queue's list of those who wait names its exchange.
+    pub(crate) fn tag(&self) -> u64 {
+        self.text.iter().take(8).fold(0, |tag, byte| tag << 8 | u64::from(*byte))
+    }
+
     /// An id that a peer sent, when it is a sane token.
     fn taken_over(value: &[u8]) -> Option<Self> {
         let sane = (1..=LONGEST).contains(&value.len()) && value.iter().all(u8::is_ascii_graphic);

@@ -12,6 +12,7 @@ use crate::connection::{Connection, Scope};
 use crate::conversation::{ClientSide, Conversation, poll_client_left};
 use crate::exchange::{Ended, Facts, Next, Workspace};
 use crate::forward::{self, BodyFraming, ConnectionLine, DownstreamHead};
+use crate::idle::UpstreamConnection;
 use crate::net::Net;
 use crate::pump::{Encoder, Pump, PumpFailure, Waiting};
 use crate::record;
@@ -58,24 +59,34 @@ pub(crate) async fn relay<N: Net>(
     let Some(pool) = facts.pool.and_then(|number| scope.worker.shared.pools.get(number)) else {
         return Err(Cause::Internal.into());
     };
-    let relayed = Relay { conversation: &mut conversation, download: &mut download }
+    let until = if switching { Until::Sent } else { Until::Read };
+    let mut relayed = Relay { conversation: &mut conversation, download: &mut download, until }
         .run(scope, connection, work, pool)
         .await;
-    let now = Instant::now();
-    facts.times.data = Micros::from(now.saturating_duration_since(conversation.heard));
+    let mut now = Instant::now();
+    let Conversation { upstream, upload, heard, .. } = conversation;
+    let mut upstream = Some(upstream);
+    if relayed.is_ok() && !switching {
+        let clean =
+            upload.is_finished() && work.response.keep_alive && download.surplus().is_empty();
+        let_go(scope, facts, pool, upstream.take().filter(|_| clean), now);
+        if !download.is_finished() {
+            relayed = deliver(scope, connection, &mut download).await;
+            now = Instant::now();
+        }
+    }
+    facts.times.data = Micros::from(now.saturating_duration_since(heard));
     facts.bytes_sent += download.written;
     facts.body_bytes_sent = download.body_bytes;
     if let Err(cause) = relayed {
-        leave_body(work, facts, &conversation.upload);
+        leave_body(work, facts, &upload);
         return Err(broken(facts, cause, download.written));
     }
-    facts.bytes_received += conversation.upload.received();
-    if switching {
-        return Ok(
-            tunnel::run(scope, connection, work, facts, (pool, conversation, download)).await
-        );
+    facts.bytes_received += upload.received();
+    if let Some(upstream) = upstream.filter(|_| switching) {
+        return Ok(tunnel::run(scope, connection, work, facts, (pool, upstream, download)).await);
     }
-    Ok(finish(scope, work, facts, (pool, conversation, download, plan.keep_alive), now))
+    Ok(finish(scope, work, (upload, download, plan.keep_alive)))
 }
 
 /// What a broken relay means: a client that has seen nothing of the response can still be told, unless it is the one at fault.
@@ -175,10 +186,20 @@ fn connection_line(work: &Workspace, keep_alive: bool) -> ConnectionLine {
     }
 }
 
+/// When a relay is over.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Until {
+    /// The response was read whole, and what is left of it is in our hands.
+    Read,
+    /// It was sent too.
+    Sent,
+}
+
 /// Both bodies on their way.
 struct Relay<'a, S> {
     conversation: &'a mut Conversation<S>,
     download: &'a mut Pump,
+    until: Until,
 }
 
 impl<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin> Relay<'_, S> {
@@ -227,6 +248,12 @@ impl<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin> Relay<'_, S> {
             Poll::Ready(Err(failure)) => return Poll::Ready(Err(download_cause(failure))),
             Poll::Pending => {}
         }
+        if self.until == Until::Read && self.download.waiting == Waiting::Write {
+            self.download.read_ahead(context, &mut self.conversation.upstream.transport);
+            if self.download.is_read() && self.conversation.upload.is_finished() {
+                return Poll::Ready(Ok(()));
+            }
+        }
         if self.conversation.poll_upload(context, client).is_err() {
             // The client broke its own request body; the response it was getting ends with it.
             return Poll::Ready(Err(Cause::BadRequestBody));
@@ -250,26 +277,52 @@ fn download_cause(failure: PumpFailure) -> Cause {
     }
 }
 
-/// Keeps or closes the endpoint's connection and says what becomes of the client's.
+/// The endpoint has done its part, even if the client still reads (row Q-21): its connection is kept, if it is given, and its slot goes
+/// to the next exchange, in this order, so that this one finds the connection.
+fn let_go<N: Net>(
+    scope: Scope<'_, N>,
+    facts: &mut Facts,
+    pool: &UpstreamPool,
+    upstream: Option<UpstreamConnection<N::Stream>>,
+    now: Instant,
+) {
+    if let (Some(upstream), Some(number), Some(endpoint)) = (upstream, facts.pool, facts.endpoint) {
+        scope.worker.idle.keep(pool, (number, endpoint), upstream, now);
+    }
+    facts.finish_slot(now);
+}
+
+/// Sends the client what is left of a response that was read whole.
+async fn deliver<N: Net>(
+    scope: Scope<'_, N>,
+    connection: &mut Connection<N>,
+    download: &mut Pump,
+) -> Result<(), Cause> {
+    let patience = scope.listener.timeouts.send;
+    let Connection { client, alarm, .. } = connection;
+    let mut progress = (download.progress(), Instant::now());
+    std::future::poll_fn(|context| {
+        let nothing = &mut tokio::io::empty();
+        if let Poll::Ready(sent) = download.poll(context, nothing, client, &scope.worker.buffers) {
+            return Poll::Ready(sent.map_err(download_cause));
+        }
+        if progress.0 != download.progress() {
+            progress = (download.progress(), Instant::now());
+        }
+        alarm.poll(context, progress.1 + patience).map(|()| Err(Cause::ClientSendTimeout))
+    })
+    .await
+}
+
+/// Gives the buffers back and says what becomes of the client's connection.
 fn finish<N: Net>(
     scope: Scope<'_, N>,
     work: &mut Workspace,
-    facts: &mut Facts,
-    (pool, conversation, download, keep_alive): (
-        &UpstreamPool,
-        Conversation<N::Stream>,
-        Pump,
-        bool,
-    ),
-    now: Instant,
+    (upload, download, keep_alive): (Pump, Pump, bool),
 ) -> Next {
-    let whole = conversation.upload.is_finished();
-    let clean = whole && work.response.keep_alive && download.surplus().is_empty();
-    if clean && let (Some(number), Some(endpoint)) = (facts.pool, facts.endpoint) {
-        scope.worker.idle.keep(pool, (number, endpoint), conversation.upstream, now);
-    }
+    let whole = upload.is_finished();
     let buffers = &scope.worker.buffers;
-    let (head, raw) = conversation.upload.into_buffers();
+    let (head, raw) = upload.into_buffers();
     work.request_out = head;
     buffers.give_back(raw);
     let (head, raw) = download.into_buffers();

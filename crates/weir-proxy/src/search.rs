@@ -2,11 +2,13 @@
 //! It sends no request.
 
 use std::io;
+use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;
-use weir_balance::{Arrival, Permit, Rejection, Request, Slot, Tried};
+use weir_balance::{Arrival, Permit, Rejection, Request, Slot, Ticket, Tried};
 use weir_config::model::PassiveCause;
 use weir_stats::{Cause, Micros};
 use weir_wire::Framing;
@@ -15,7 +17,7 @@ use crate::alarm::{Elapsed, before};
 use crate::connect_trouble::ConnectFailure;
 use crate::connection::{Connection, Scope};
 use crate::conversation::{ClientSide, poll_client_left, poll_sender_left};
-use crate::exchange::{Ended, Facts, Workspace};
+use crate::exchange::{Ended, Facts, Refusal, Workspace};
 use crate::idle::UpstreamConnection;
 use crate::net::Net;
 use crate::pump::Pump;
@@ -38,6 +40,8 @@ pub(crate) struct Search<'a> {
     began: Instant,
     /// The time as it was looked at last.
     now: Instant,
+    /// Time waited in the queue.
+    waited: Duration,
     /// Attempts given up for another.
     retries: u32,
     /// How often it was waited before a tried endpoint was asked again.
@@ -69,6 +73,7 @@ impl<'a> Search<'a> {
                 || upload.is_decoded() && upload.surplus().is_empty(),
             began,
             now: began,
+            waited: Duration::ZERO,
             retries: 0,
             backoffs: 0,
             last: None,
@@ -96,8 +101,8 @@ impl<'a> Search<'a> {
     ) -> Result<UpstreamConnection<N::Stream>, Ended> {
         loop {
             if facts.slot.is_none() {
-                facts.slot = Some(self.slot(scope, facts.claim.endpoint())?);
-                facts.times.queue = Micros::ZERO;
+                let body = (&mut *work, &mut *upload);
+                facts.slot = Some(self.slot(scope, connection, body, facts).await?);
                 self.wait_for_endpoint(scope, facts);
             }
             let index = facts.slot.as_ref().map_or(0, Slot::index);
@@ -242,26 +247,89 @@ impl<'a> Search<'a> {
         scope.worker.tell_stalls(self.number, now_us);
     }
 
-    fn slot<N: Net>(&self, scope: Scope<'_, N>, bound: Option<usize>) -> Result<Slot, Ended> {
+    /// A slot, at once or after a wait in the queue. One who comes here for another attempt arrives anew: those who wait have waited
+    /// for their first.
+    async fn slot<N: Net>(
+        &mut self,
+        scope: Scope<'_, N>,
+        connection: &mut Connection<N>,
+        body: (&mut Workspace, &mut Pump),
+        facts: &mut Facts,
+    ) -> Result<Slot, Ended> {
         let now_us = scope.worker.balance_clock(self.now);
         let random = scope.worker.random.borrow_mut().u64(..);
-        let request = Request { bound, key: self.key, ..Request::new(now_us, random, &self.tried) };
-        match self.pool.balancer.arrive(&request) {
-            Arrival::Dispatched(slot) => Ok(slot),
-            Arrival::Rejected(Rejection::Unavailable) => {
-                // When others were tried before, what happened there says more than that none is left.
-                Err(self.last.map_or(Cause::NoEndpoint, Trouble::cause).into())
+        let request = Request {
+            bound: facts.claim.endpoint(),
+            key: self.key,
+            tag: facts.request_id.tag(),
+            ..Request::new(now_us, random, &self.tried)
+        };
+        let slot = match self.pool.balancer.arrive(&request) {
+            Arrival::Dispatched(slot) => slot,
+            Arrival::Queued(ticket) => self.wait(scope, connection, body, facts, ticket).await?,
+            Arrival::Rejected(rejection) => return Err(self.turned_away(rejection)),
+        };
+        facts.times.queue = Micros::from(self.waited);
+        facts.slot_since = self.now;
+        Ok(slot)
+    }
+
+    /// Waits in the queue, until the client leaves or the time that an exchange may wait is over.
+    async fn wait<N: Net>(
+        &mut self,
+        scope: Scope<'_, N>,
+        connection: &mut Connection<N>,
+        (work, upload): (&mut Workspace, &mut Pump),
+        facts: &mut Facts,
+        mut ticket: Ticket,
+    ) -> Result<Slot, Ended> {
+        if facts.queue_position == 0 {
+            facts.queue_position = ticket.position().saturating_add(1);
+        }
+        let began = Instant::now();
+        let timeout = self.pool.queue.as_ref().map_or(Duration::ZERO, |queue| queue.timeout);
+        let deadline = began + timeout.saturating_sub(self.waited);
+        let Connection { client: stream, alarm, .. } = connection;
+        let (input, buffers) = (&mut work.input, &scope.worker.buffers);
+        let served = std::future::poll_fn(|context| {
+            if let Poll::Ready(served) = Pin::new(&mut ticket).poll(context) {
+                return Poll::Ready(Some(served));
             }
-            // Pools are made without a queue yet.
-            Arrival::Rejected(Rejection::Full | Rejection::QueueFull) | Arrival::Queued(_) => {
-                Err(Cause::PoolFull.into())
+            let mut side = ClientSide { stream, input, buffers };
+            self.poll_left(context, &mut side, upload).map(|()| None)
+        });
+        let served = before(alarm, deadline, served).await;
+        self.now = Instant::now();
+        self.waited += self.now - began;
+        facts.times.queue = Micros::from(self.waited);
+        match served {
+            Ok(Some(Ok(slot))) => Ok(slot),
+            Ok(Some(Err(rejection))) => Err(self.turned_away(rejection)),
+            Ok(None) => Err(Ended::Broken(Cause::ClientGone)),
+            Err(Elapsed) => {
+                ticket.time_out().ok_or_else(|| self.refused_by_queue(Cause::QueueTimeout))
             }
         }
     }
 
-    /// From the first slot to the connection of the last attempt: what attempts that failed took is in it.
+    fn turned_away(&self, rejection: Rejection) -> Ended {
+        match rejection {
+            // When others were tried before, what happened there says more than that none is left.
+            Rejection::Unavailable => self.last.map_or(Cause::NoEndpoint, Trouble::cause).into(),
+            Rejection::Full => Cause::PoolFull.into(),
+            Rejection::QueueFull => self.refused_by_queue(Cause::QueueFull),
+        }
+    }
+
+    fn refused_by_queue(&self, cause: Cause) -> Ended {
+        let refusal = Refusal::from(cause);
+        let status = self.pool.queue.as_ref().map_or(refusal.status, |queue| queue.status);
+        Ended::Refused(Refusal { status, ..refusal })
+    }
+
+    /// From the first slot to the connection of the last attempt: what attempts that failed took is in it, waiting in the queue is not.
     fn connect_time(&self, now: Instant) -> Micros {
-        Micros::from(now.saturating_duration_since(self.began))
+        Micros::from(now.saturating_duration_since(self.began).saturating_sub(self.waited))
     }
 }
 

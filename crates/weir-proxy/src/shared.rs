@@ -12,7 +12,7 @@ use weir_config::model;
 use weir_files::Root;
 use weir_stats::{Line, LogSink};
 
-use crate::notice::Notices;
+use crate::notice::{Notice, Noticed, Notices};
 use crate::route::Router;
 use crate::upstream::UpstreamPool;
 use crate::worker::WorkerLoad;
@@ -45,7 +45,7 @@ pub struct Shared {
     pub connections: Arc<Semaphore>,
     /// The number of permits `connections` started with.
     pub connection_cap: usize,
-    /// What workers tell the operator of endpoints.
+    /// What workers tell the operator of pools and endpoints.
     pub notices: Notices,
     /// Start of the balancer's clock.
     pub epoch: Instant,
@@ -59,6 +59,17 @@ impl Shared {
     /// Client connections open now.
     pub fn open_connections(&self) -> usize {
         self.loads.iter().map(|load| load.open.load(Ordering::Relaxed)).sum()
+    }
+
+    /// The watchdog (row Q-18): whoever waits although a place is free for him is served now, and the operator is told.
+    pub(crate) fn watch_queues(&self) {
+        let now_us = self.balance_clock(Instant::now());
+        for (number, pool) in self.pools.iter().enumerate() {
+            let found = pool.balancer.audit(now_us);
+            if found > 0 {
+                self.notices.tell(Notice { pool: number, what: Noticed::LawBroken { found } });
+            }
+        }
     }
 
     /// An instant on the clock of the balancers, in microseconds since the process started.

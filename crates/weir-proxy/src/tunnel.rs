@@ -9,8 +9,8 @@ use weir_stats::{Cause, Micros};
 use weir_wire::Framing;
 
 use crate::connection::{Connection, Scope};
-use crate::conversation::Conversation;
 use crate::exchange::{Facts, Next, Workspace};
+use crate::idle::UpstreamConnection;
 use crate::net::Net;
 use crate::pump::{Encoder, Pump};
 use crate::upstream::UpstreamPool;
@@ -27,7 +27,7 @@ pub(crate) async fn run<N: Net>(
     connection: &mut Connection<N>,
     work: &mut Workspace,
     facts: &mut Facts,
-    (pool, conversation, switched): (&UpstreamPool, Conversation<N::Stream>, Pump),
+    (pool, upstream, switched): (&UpstreamPool, UpstreamConnection<N::Stream>, Pump),
 ) -> Next {
     // Bytes that came behind the two heads already, and behind the request's body if it had one, belong to the tunnel.
     let behind = work.request.head_bytes + facts.body_in_input;
@@ -42,7 +42,7 @@ pub(crate) async fn run<N: Net>(
         pump: Pump::new(Vec::new(), Framing::UntilClose, Encoder::Plain, late, 0),
         ended: false,
     };
-    let mut upstream = conversation.upstream.transport;
+    let mut upstream = upstream.transport;
     let began = Instant::now();
     let mut progress = (0, began);
     let Connection { client, alarm, .. } = connection;

@@ -4,6 +4,7 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use rustls::ClientConfig;
@@ -16,6 +17,7 @@ use crate::affinity::Affinity;
 use crate::connect_trouble::{ConnectFailure, ConnectTrouble};
 use crate::net::{Net, PeerAddress};
 use crate::pool_key::PoolKey;
+use crate::reply::Page;
 use crate::retry::RetryPolicy;
 use crate::tls::ClientTls;
 use crate::transport::Transport;
@@ -36,6 +38,8 @@ pub struct UpstreamPool {
     pub timeouts: model::UpstreamTimeouts,
     /// What counts as a failure of an endpoint.
     pub passive_on: Box<[model::PassiveCause]>,
+    /// What holds for those who have to wait; `None`: nobody waits.
+    pub queue: Option<UpstreamQueue>,
     /// When an attempt that failed is followed by another.
     pub retry: RetryPolicy,
     /// TLS to endpoints; each worker makes its own configuration of it.
@@ -44,6 +48,19 @@ pub struct UpstreamPool {
     pub affinity: Option<Affinity>,
     /// Buffer whole request bodies up to this many bytes before picking.
     pub buffer_request: Option<u64>,
+}
+
+/// A pool's queue, as those see it who wait in it. Who is next is the balancer's to say.
+#[derive(Debug)]
+pub struct UpstreamQueue {
+    /// Longest wait of an exchange.
+    pub timeout: Duration,
+    /// What is answered without a place, or after too long a wait.
+    pub status: u16,
+    /// When to come again, told with that.
+    pub retry_after_seconds: Option<u64>,
+    /// The body of that answer; `None` is the status's usual one.
+    pub page: Option<Page>,
 }
 
 /// One endpoint's address and connection counts.

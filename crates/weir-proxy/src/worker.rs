@@ -169,6 +169,10 @@ async fn sweep<N: Net>(worker: std::rc::Weak<Worker<N>>) {
         sleep(IDLE_SWEEP).await;
         let Some(worker) = worker.upgrade() else { return };
         worker.idle.sweep(&worker.shared.pools, Instant::now());
+        // Somebody has to, and one is enough.
+        if worker.number == 0 {
+            worker.shared.watch_queues();
+        }
     }
 }
 

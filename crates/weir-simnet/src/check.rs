@@ -192,7 +192,8 @@ fn judge_own(
     let status = answer.status;
     let trouble = world.plan.profile.upstream_trouble();
     let fits = match status {
-        502..=504 => trouble,
+        502 | 504 => trouble,
+        503 => trouble || world.limits.borrow().any(),
         400 | 414 | 431 | 501 | 505 => record.plan.malformed.is_some(),
         408 => link_faulted,
         _ => false,

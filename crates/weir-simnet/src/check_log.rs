@@ -106,7 +106,10 @@ fn unexplained(world: &World, record: &Record, line: &LogLine) -> Option<&'stati
             "its origin did not hang",
         ),
         "upstream_send_timeout" => (broken_network, "its origin reads"),
-        "pool_full" | "denied" | "no_route" | "body_too_large" | "upstream_tls" | "shutdown" => {
+        "pool_full" | "queue_full" | "queue_timeout" => {
+            (world.limits.borrow().any(), "no origin has a limit")
+        }
+        "denied" | "no_route" | "body_too_large" | "upstream_tls" | "shutdown" => {
             (false, "nothing was configured that could be the cause")
         }
         _ => (true, ""),

@@ -47,6 +47,10 @@ pub(crate) struct Arrival {
     pub(crate) link: LinkWatch,
     pub(crate) body_whole: bool,
     pub(crate) response_whole: bool,
+    /// Which origin it came to.
+    pub(crate) origin: usize,
+    /// The end of the response was sent, or there will be none.
+    pub(crate) over: bool,
 }
 
 /// One request of the plan.
@@ -93,6 +97,16 @@ impl Ledger {
 
     pub(crate) fn book(&self) -> RefMut<'_, Book> {
         self.0.borrow_mut()
+    }
+
+    /// Requests that an origin has and that the other side waits for.
+    pub(crate) fn in_flight(&self, origin: usize) -> usize {
+        let book = self.book();
+        let arrivals = book.records.values().flat_map(|record| &record.arrivals);
+        let running = |arrival: &&Arrival| {
+            arrival.origin == origin && !arrival.over && !arrival.link.connector_gone()
+        };
+        arrivals.filter(running).count()
     }
 
     /// Something that is wrong whatever else happened.

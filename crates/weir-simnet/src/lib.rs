@@ -25,6 +25,6 @@ pub use check::Rules;
 pub use faults::{Faults, LinkFaults, Tamper};
 pub use net::{Side, SimListener, SimNet, Ticket};
 pub use plan::{Plan, Profile, Scale};
-pub use run::{Device, LogLine, Report, Running, Site, run_seed, run_seeds, seeds_wanted};
+pub use run::{Device, Limits, LogLine, Report, Running, Site, run_seed, run_seeds, seeds_wanted};
 pub use stream::SimStream;
 pub use trace::{End, Event, Trace};

@@ -264,6 +264,11 @@ impl Link {
         Poll::Pending
     }
 
+    /// Whether this end was dropped.
+    pub(crate) fn is_closed(&self, end: End) -> bool {
+        !self.open[end.index()]
+    }
+
     /// When a reader that found nothing should look again.
     pub(crate) fn next_read_at(&self, end: End) -> Wait {
         let pipe = &self.pipes[end.other().index()];

@@ -1,6 +1,7 @@
 //! Strict origins: they take nothing that a proxy must not send, check every body byte, and answer as their
 //! [`Behaviour`] says, badly where it says so. They share no code with the product's parser.
 
+use std::cell::RefCell;
 use std::fmt::Write as _;
 use std::io;
 use std::rc::Rc;
@@ -16,6 +17,7 @@ use crate::ledger::{Arrival, Ledger};
 use crate::net::{SimListener, SimNet};
 use crate::pattern::{Checked, fill, request_tag, response_tag};
 use crate::plan::{Plan, Profile};
+use crate::run::Limits;
 use crate::stream::{LinkWatch, SimStream};
 use crate::trace::Event;
 
@@ -29,6 +31,8 @@ pub(crate) struct World {
     pub(crate) transparent: bool,
     /// When the run began.
     pub(crate) start: Instant,
+    /// What the device promises not to exceed.
+    pub(crate) limits: Rc<RefCell<Limits>>,
 }
 
 impl World {
@@ -41,10 +45,10 @@ type Reader = Incoming<ReadHalf<SimStream>>;
 type Writer = Outgoing<WriteHalf<SimStream>>;
 
 /// Serves every connection of a listener, for ever.
-pub(crate) async fn serve(world: World, listener: SimListener) {
+pub(crate) async fn serve(world: World, listener: SimListener, origin: usize) {
     loop {
         if let Ok((stream, _)) = world.net.accept_stream(&listener).await {
-            tokio::task::spawn_local(connection(world.clone(), stream));
+            tokio::task::spawn_local(connection(world.clone(), stream, origin));
         }
     }
 }
@@ -66,7 +70,7 @@ enum Next {
     Close,
 }
 
-async fn connection(world: World, stream: SimStream) {
+async fn connection(world: World, stream: SimStream, origin: usize) {
     let watch = stream.watch();
     let (read, write) = split(stream);
     let (mut reader, mut writer) =
@@ -80,7 +84,7 @@ async fn connection(world: World, stream: SimStream) {
         };
         match head {
             Ok(Some(head)) => {
-                let Some(order) = take_order(&world, head, &watch) else {
+                let Some(order) = take_order(&world, head, &watch, origin) else {
                     let refusal = "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
                     let _ = writer.send(refusal.as_bytes()).await;
                     return;
@@ -109,7 +113,7 @@ async fn idle(limit_ms: Option<u64>) {
 }
 
 /// Checks a head and enters it in the books; `None` refuses it.
-fn take_order(world: &World, head: Head, watch: &LinkWatch) -> Option<Order> {
+fn take_order(world: &World, head: Head, watch: &LinkWatch, origin: usize) -> Option<Order> {
     let complain = |what: String| {
         if !world.transparent {
             world.ledger.violation(format!("an origin got {what}: {head:?}"));
@@ -156,9 +160,28 @@ fn take_order(world: &World, head: Head, watch: &LinkWatch) -> Option<Order> {
             link: watch.clone(),
             body_whole: false,
             response_whole: false,
+            origin,
+            over: false,
         });
     });
+    check_limit(world, id, origin);
     Some(Order { id, attempt: planned.1, framing, method, behaviour, head })
+}
+
+/// Law 3, as the origin sees it.
+fn check_limit(world: &World, id: u64, origin: usize) {
+    let limit = world.limits.borrow().max_conn.get(origin).copied().flatten();
+    let in_flight = world.ledger.in_flight(origin);
+    if limit.is_some_and(|limit| in_flight > limit as usize) {
+        world.ledger.violation(format!(
+            "law 3: request {id} made {in_flight} in flight at origin {origin}"
+        ));
+    }
+}
+
+/// The last bytes of the response are about to be sent, or the connection to be closed instead.
+fn over(world: &World, order: &Order) {
+    world.ledger.with(order.id, |record| record.arrivals[order.attempt as usize].over = true);
 }
 
 async fn exchange(world: &World, order: &Order, reader: &mut Reader, writer: &mut Writer) -> Next {
@@ -239,16 +262,21 @@ async fn respond(world: &World, order: &Order, writer: &mut Writer) -> io::Resul
     let behaviour = &order.behaviour;
     sleep(Duration::from_millis(behaviour.delay_ms)).await;
     match behaviour.misdeed {
-        Some(Misdeed::ClosesSilently) => return Ok(Next::Close),
+        Some(Misdeed::ClosesSilently) => {
+            over(world, order);
+            return Ok(Next::Close);
+        }
         Some(Misdeed::Hangs) => {
             sleep(Duration::from_mins(5)).await;
             return Ok(Next::Close);
         }
         Some(Misdeed::ClosesInHead) => {
+            over(world, order);
             writer.send(b"HTTP/1.1 200 OK\r\nX-Sim-Garbage: 1\r\nX-Sim").await?;
             return Ok(Next::Close);
         }
         Some(Misdeed::Garbage(index)) => {
+            over(world, order);
             writer.send(GARBAGE[index].as_bytes()).await?;
             return Ok(Next::Close);
         }
@@ -261,6 +289,9 @@ async fn respond(world: &World, order: &Order, writer: &mut Writer) -> io::Resul
     }
     writer.pace = behaviour.pace;
     let old = order.head.first.ends_with("1.0");
+    if matches!(framing_for(order, old), Framing::Empty | Framing::Length(0)) {
+        over(world, order);
+    }
     writer.send(response_head(order, old).as_bytes()).await?;
     let next = send_body(world, order, writer, old).await;
     writer.pace = Pace::FULL;
@@ -329,6 +360,12 @@ async fn send_body(
             data.extend_from_slice(b"\r\n");
         }
         world.ledger.response_moved(order.id, count as i64);
+        if sent + count as u64 >= limit
+            && behaviour.misdeed.is_none()
+            && framing != Framing::Chunked
+        {
+            over(world, order);
+        }
         writer.send(&data).await?;
         sent += count as u64;
     }
@@ -347,6 +384,7 @@ async fn send_body(
         _ => {}
     }
     if framing == Framing::Chunked {
+        over(world, order);
         writer
             .send(if behaviour.trailer { b"0\r\nX-Sim-Trailer: 1\r\n\r\n" } else { b"0\r\n\r\n" })
             .await?;

@@ -57,9 +57,28 @@ pub trait Running {
     /// Tasks it has when idle; after a stop none.
     fn tasks(&self) -> usize;
 
+    /// What it promises not to exceed.
+    fn limits(&self) -> Limits {
+        Limits::default()
+    }
+
     /// What it wrote down, a line for each exchange; `None` when it keeps no log.
     fn log(&self) -> Option<Vec<LogLine>> {
         None
+    }
+}
+
+/// What a device promises not to exceed at each origin.
+#[derive(Clone, Debug, Default)]
+pub struct Limits {
+    /// Most requests in flight at once, by origin.
+    pub max_conn: Vec<Option<u32>>,
+}
+
+impl Limits {
+    /// Whether a request may be refused, or have to wait, for want of room.
+    pub(crate) fn any(&self) -> bool {
+        self.max_conn.iter().any(Option::is_some)
     }
 }
 
@@ -113,14 +132,15 @@ async fn scenario(plan: Rc<Plan>, device: Option<&dyn Device>) -> Report {
         plan: Rc::clone(&plan),
         transparent: rules.transparent,
         start: Instant::now(),
+        limits: Rc::default(),
     };
     let side = if device.is_some() { Side::Upstream } else { Side::Downstream };
     let endpoints: Vec<SocketAddr> = (0..plan.origins)
         .map(|number| SocketAddr::from((Ipv4Addr::new(10, 0, 1, number as u8 + 1), 80)))
         .collect();
-    for endpoint in &endpoints {
+    for (origin, endpoint) in endpoints.iter().enumerate() {
         let listener = net.bind(PeerAddress::Socket(*endpoint), side);
-        spawn_local(serve(world.clone(), listener));
+        spawn_local(serve(world.clone(), listener, origin));
     }
     let address = listener_address();
     let running = device.map(|device| start(&world, device, (address, &endpoints)));
@@ -160,6 +180,7 @@ fn start(
     let site =
         Site { net, listener, address, endpoints: endpoints.to_vec(), seed: world.plan.seed };
     let running: Rc<dyn Running> = Rc::from(device.start(site));
+    *world.limits.borrow_mut() = running.limits();
     if let Some(stop_ms) = world.plan.profile.stop_ms {
         let running = Rc::clone(&running);
         spawn_local(async move {

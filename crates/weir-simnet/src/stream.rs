@@ -68,6 +68,11 @@ impl LinkWatch {
         self.0.borrow().accepted
     }
 
+    /// Whether whoever made the connection has closed it.
+    pub(crate) fn connector_gone(&self) -> bool {
+        self.0.borrow().is_closed(End::Connector)
+    }
+
     /// The number of the link in the trace.
     pub(crate) fn id(&self) -> u32 {
         self.0.borrow().id

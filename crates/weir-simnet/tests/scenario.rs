@@ -4,9 +4,15 @@
 
 mod weir;
 
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
 use fastrand::Rng;
+use weir_balance::Fault;
+use weir_config::model::Queue;
 use weir_simnet::{
-    Device, Plan, Profile, Rules, Running, Scale, Site, Tamper, run_seed, run_seeds, seeds_wanted,
+    Device, Limits, Plan, Profile, Rules, Running, Scale, Site, Tamper, run_seed, run_seeds,
+    seeds_wanted,
 };
 
 const REPLAY: &str = "cargo test -p weir-simnet --test scenario laws_hold";
@@ -28,6 +34,95 @@ impl Device for Weir {
     }
 }
 
+/// The data plane with a limit at every origin, and room for more clients than that.
+struct Crowded;
+
+impl Device for Crowded {
+    fn rules(&self) -> Rules {
+        Weir.rules()
+    }
+
+    fn start(&self, site: Site) -> Box<dyn Running> {
+        let mut random = Rng::with_seed(site.seed ^ 0xc0f1_6000_0000_0001);
+        let workers = random.usize(1..=4);
+        let mut config = weir::configuration(&site, &mut random);
+        for endpoint in &mut config.pools[0].endpoints {
+            endpoint.max_conn = Some(random.u32(1..=2));
+        }
+        config.pools[0].queue = Some(Queue {
+            timeout: Some(Duration::from_millis([300, 5_000, 60_000][random.usize(0..3)])),
+            max: [4, 1_000, 1_000][random.usize(0..3)],
+            ..Queue::default()
+        });
+        config.listeners[0].max_connections = None;
+        weir::launch(site, &config, workers, 100)
+    }
+}
+
+/// Many clients, small bodies, slow origins.
+fn draw_crowd(seed: u64) -> Plan {
+    let scale = Scale { clients: 20, connections: 2, requests: 4, body: 3_000 };
+    Plan::draw_with(seed, scale, |profile| Profile { origin_slow: 600, ..profile })
+}
+
+/// The data plane with limits everywhere, and a balancer that makes a mistake.
+struct Faulty(Fault);
+
+impl Device for Faulty {
+    fn rules(&self) -> Rules {
+        Weir.rules()
+    }
+
+    fn start(&self, site: Site) -> Box<dyn Running> {
+        let mut random = Rng::with_seed(site.seed ^ 0xc0f1_6000_0000_0000);
+        let mut config = weir::configuration(&site, &mut random);
+        for endpoint in &mut config.pools[0].endpoints {
+            endpoint.max_conn = Some(1);
+        }
+        let timeout = Some(Duration::from_mins(1));
+        config.pools[0].queue = Some(Queue { timeout, ..Queue::default() });
+        weir::launch_with(site, &config, (2, 100), self.0)
+    }
+}
+
+/// The data plane without limits, under the claim that it has some.
+struct Boastful;
+
+/// At work.
+struct Boast(Box<dyn Running>, usize);
+
+impl Device for Boastful {
+    fn rules(&self) -> Rules {
+        Weir.rules()
+    }
+
+    fn start(&self, site: Site) -> Box<dyn Running> {
+        let origins = site.endpoints.len();
+        let mut random = Rng::with_seed(site.seed);
+        let mut config = weir::configuration(&site, &mut random);
+        config.pools[0].endpoints.iter_mut().for_each(|endpoint| endpoint.max_conn = None);
+        Box::new(Boast(weir::launch(site, &config, 2, 100), origins))
+    }
+}
+
+impl Running for Boast {
+    fn settled(&self) -> Vec<String> {
+        self.0.settled()
+    }
+
+    fn stop(&self) {
+        self.0.stop();
+    }
+
+    fn tasks(&self) -> usize {
+        self.0.tasks()
+    }
+
+    fn limits(&self) -> Limits {
+        Limits { max_conn: vec![Some(1); self.1] }
+    }
+}
+
 fn draw(seed: u64) -> Plan {
     Plan::draw(seed, Scale::default())
 }
@@ -39,6 +134,16 @@ fn laws_hold_for_every_seed() {
         let total: usize = reports.iter().map(|report| report.requests).sum();
         let relayed: usize = reports.iter().map(|report| report.relayed).sum();
         assert!(relayed * 2 > total, "only {relayed} of {total} requests were answered");
+    }
+}
+
+#[test]
+fn laws_hold_where_everybody_waits_for_every_seed() {
+    let replay = "cargo test -p weir-simnet --test scenario everybody_waits";
+    let reports = run_seeds(&seeds_wanted(200), replay, Some(&Crowded), &draw_crowd);
+    if reports.len() >= 100 {
+        let compared = weir::COMPARED.load(Ordering::Relaxed);
+        assert!(compared > 1_000, "law 4 was checked on {compared} pairs only");
     }
 }
 
@@ -72,4 +177,19 @@ fn canaries_are_found_through_the_proxy() {
         });
         assert!(found, "{tamper:?} was not found");
     }
+}
+
+/// Checkers of the queue see a balancer that forgets who waits, and limits that do not hold.
+#[test]
+fn canaries_of_the_queue_are_found() {
+    let calm = |seed| Plan::draw_with(seed, Scale::default(), |_| Profile::default());
+    let finds = |device: &dyn Device, expected: &str| {
+        (0..20).any(|seed| {
+            let violations = run_seed(&calm(seed), Some(device)).violations;
+            violations.iter().any(|violation| violation.contains(expected))
+        })
+    };
+    assert!(finds(&Faulty(Fault::ForgetsPoolQueue), "law 2"), "a forgotten queue is not found");
+    assert!(finds(&Boastful, "law 3"), "a limit that does not hold is not found");
+    assert!(!finds(&Faulty(Fault::None), "law"), "the same without the mistake is sound");
 }

@@ -33,8 +33,12 @@ pub enum Cause {
     TlsHandshake,
     /// No endpoint could be picked: all down, ejected, unresolved or already tried (503).
     NoEndpoint,
-    /// Every endpoint is at its `max_conn` (503).
+    /// Every endpoint is at its `max_conn`, and the pool has no queue (503).
     PoolFull,
+    /// Every endpoint is at its `max_conn`, and as many wait as may (503, or as the queue says).
+    QueueFull,
+    /// It waited in the queue for too long (503, or as the queue says).
+    QueueTimeout,
     /// The connect was refused or failed (502).
     ConnectFailed,
     /// The connect, TLS included, timed out (504).
@@ -78,6 +82,8 @@ impl Cause {
         Self::TlsHandshake,
         Self::NoEndpoint,
         Self::PoolFull,
+        Self::QueueFull,
+        Self::QueueTimeout,
         Self::ConnectFailed,
         Self::ConnectTimeout,
         Self::UpstreamTls,
@@ -109,6 +115,8 @@ impl Cause {
             Self::TlsHandshake => "tls_handshake",
             Self::NoEndpoint => "no_endpoint",
             Self::PoolFull => "pool_full",
+            Self::QueueFull => "queue_full",
+            Self::QueueTimeout => "queue_timeout",
             Self::ConnectFailed => "connect_failed",
             Self::ConnectTimeout => "connect_timeout",
             Self::UpstreamTls => "upstream_tls",
@@ -138,7 +146,11 @@ impl Cause {
             Self::ConnectFailed | Self::UpstreamTls | Self::UpstreamReset | Self::BadResponse => {
                 502
             }
-            Self::NoEndpoint | Self::PoolFull | Self::Shutdown => 503,
+            Self::NoEndpoint
+            | Self::PoolFull
+            | Self::QueueFull
+            | Self::QueueTimeout
+            | Self::Shutdown => 503,
             Self::ConnectTimeout | Self::UpstreamSendTimeout | Self::ResponseTimeout => 504,
             Self::Complete
             | Self::Local
@@ -150,11 +162,12 @@ impl Cause {
         })
     }
 
-    /// The first two letters of HAProxy's termination state: who ended it and in which phase.
-    pub fn termination(self, times: &Times) -> [u8; 2] {
+    /// The first two letters of HAProxy's termination state: who ended it and in which phase. Before the first of the `attempts` a
+    /// request is in the queue.
+    pub fn termination(self, times: &Times, attempts: u32) -> [u8; 2] {
         let phase = || match () {
             () if times.request == Micros::NEVER => b'R',
-            () if times.queue == Micros::NEVER => b'Q',
+            () if attempts == 0 => b'Q',
             () if times.connect == Micros::NEVER => b'C',
             () if times.response == Micros::NEVER => b'H',
             () => b'D',
@@ -172,7 +185,8 @@ impl Cause {
             Self::BodyTimeout | Self::ClientSendTimeout => *b"cD",
             Self::ClientGone => [b'C', phase()],
             // HAProxy lets such a request wait in its queue, where it expires.
-            Self::PoolFull => *b"sQ",
+            Self::PoolFull | Self::QueueTimeout => *b"sQ",
+            Self::QueueFull => *b"SQ",
             Self::NoEndpoint | Self::ConnectFailed | Self::UpstreamTls => *b"SC",
             Self::ConnectTimeout => *b"sC",
             Self::UpstreamReset => *b"SH",
@@ -205,19 +219,20 @@ mod tests {
 
     #[test]
     fn a_client_that_leaves_is_logged_in_its_phase() {
-        let check = |times: Times, expected: &[u8; 2]| {
-            assert_eq!(Cause::ClientGone.termination(&times), *expected);
+        let check = |times: Times, attempts: u32, expected: &[u8; 2]| {
+            assert_eq!(Cause::ClientGone.termination(&times, attempts), *expected);
         };
         let mut times = Times::default();
-        check(times, b"CR");
+        check(times, 0, b"CR");
         times.request = Micros::ZERO;
-        check(times, b"CQ");
-        times.queue = Micros::ZERO;
-        check(times, b"CC");
+        check(times, 0, b"CQ");
+        times.queue = Micros(7);
+        check(times, 0, b"CQ");
+        check(times, 1, b"CC");
         times.connect = Micros::ZERO;
-        check(times, b"CH");
+        check(times, 1, b"CH");
         times.response = Micros::ZERO;
-        check(times, b"CD");
+        check(times, 1, b"CD");
     }
 
     #[test]

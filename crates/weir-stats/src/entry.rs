@@ -131,7 +131,7 @@ pub struct Entry<'a> {
     pub reused: bool,
     /// What became of the client's affinity.
     pub affinity: Affinity,
-    /// Position in the pool's queue at arrival; 0 is straight through.
+    /// Position in the pool's queue at arrival, 1 is next; 0 is straight through.
     pub queue_position: u32,
     /// The request id, visible ASCII.
     pub request_id: &'a [u8],

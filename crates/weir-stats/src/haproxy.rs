@@ -17,7 +17,7 @@ pub(crate) fn append(entry: &Entry<'_>, clock: &mut Clock, out: &mut Vec<u8>) {
     out.push(b' ');
     number::append(entry.bytes_sent, out);
     out.extend_from_slice(b" - - ");
-    out.extend_from_slice(&entry.cause.termination(&entry.times));
+    out.extend_from_slice(&entry.cause.termination(&entry.times, entry.attempts));
     out.extend_from_slice(&entry.affinity.termination(&entry.times));
     out.push(b' ');
     let counts = entry.concurrency;
@@ -32,7 +32,8 @@ pub(crate) fn append(entry: &Entry<'_>, clock: &mut Clock, out: &mut Vec<u8>) {
     }
     number::append(retries, out);
     out.extend_from_slice(b" 0/");
-    number::append(entry.queue_position, out);
+    // HAProxy counts who was served before; ours counts from one.
+    number::append(entry.queue_position.saturating_sub(1), out);
     out.extend_from_slice(b" \"");
     append_request(entry, out);
     out.push(b'"');

@@ -37,7 +37,7 @@ pub struct Times {
     pub idle: Micros,
     /// `t_request`: first byte to end of the head.
     pub request: Micros,
-    /// `t_queue`: head complete to a slot.
+    /// `t_queue`: waited for a slot, over all attempts.
     pub queue: Micros,
     /// `t_connect`: slot to a connected endpoint (zero when a connection was reused).
     pub connect: Micros,

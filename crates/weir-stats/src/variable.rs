@@ -140,7 +140,7 @@ const PLAIN: &[(&str, Plain, &str)] = &[
     (
         "queue_position",
         Plain::QueuePosition,
-        "position in the pool's queue at arrival; 0 is straight through",
+        "position in the pool's queue at arrival, 1 is next; 0 is straight through",
     ),
     (
         "affinity",

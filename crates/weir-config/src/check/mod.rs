@@ -10,6 +10,7 @@ pub(crate) mod model;
 mod place;
 mod pool;
 mod probe;
+mod queue;
 mod retry;
 mod route;
 mod sticky;

@@ -8,8 +8,8 @@ use super::{balance, probe, sticky, values};
 use crate::defaults;
 use crate::model::{
     AccessLog, Action, Budget, Config, Endpoint, EndpointAddress, EndpointCheck, ErrorPage, Files,
-    HeaderEdit, ListenAddress, Listener, LogTarget, MOST_RETRIES, Pool, Redirect, Respond, Retry,
-    Route, Rule, TlsProtocol, Workers,
+    HeaderEdit, ListenAddress, Listener, LogTarget, MOST_RETRIES, Pool, Queue, Redirect, Respond,
+    Retry, Route, Rule, TlsProtocol, Workers,
 };
 
 /// Rules within rules; JSON readers stop at 128 levels, of which each takes two.
@@ -136,6 +136,9 @@ impl<'a> Validator<'a> {
         let factor = u64::from(pool.stall.factor);
         self.range(format!("{path}.stall.factor"), factor, 0, super::pool::MAX_STALL_FACTOR);
         self.waits(&format!("{path}.stall"), &[("floor", pool.stall.floor)]);
+        if let Some(queue) = &pool.queue {
+            self.queue(&format!("{path}.queue"), queue);
+        }
         self.retry(&format!("{path}.retry"), &pool.retry);
         let waits = &pool.timeouts;
         self.waits(
@@ -156,6 +159,23 @@ impl<'a> Validator<'a> {
             if let Some(name) = &tls.server_name {
                 self.held(format!("{path}.tls.server_name"), values::server_name(name));
             }
+        }
+    }
+
+    fn queue(&mut self, path: &str, queue: &Queue) {
+        let waits = [("timeout", queue.timeout), ("retry_after", queue.retry_after)];
+        let waits = waits.iter().filter_map(|(name, wait)| Some((*name, (*wait)?)));
+        self.waits(path, &waits.collect::<Vec<_>>());
+        if let Some(wait) = queue.retry_after {
+            self.held(format!("{path}.retry_after"), values::whole_seconds(wait));
+        }
+        self.range(format!("{path}.max"), u64::from(queue.max), 1, u64::from(u32::MAX));
+        if let Some(most) = queue.per_endpoint {
+            self.range(format!("{path}.per_endpoint"), u64::from(most), 1, u64::from(u32::MAX));
+        }
+        self.held(format!("{path}.status"), values::error_status(&queue.status.to_string()));
+        if let Some(content_type) = &queue.content_type {
+            self.held(format!("{path}.type"), values::line_text(content_type));
         }
     }
 

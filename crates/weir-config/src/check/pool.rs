@@ -39,6 +39,7 @@ impl<'a> Checker<'a> {
         }
         self.orders_fit(name.span(), &lines, &pool);
         self.check_fits(&lines, &pool);
+        self.queue_fits(&lines, &pool);
         self.retry_fits(&lines, &pool);
         let written = arguments.block().iter().any(|line| line.name.text == "server");
         if arguments.directive.block.is_some() && !written {
@@ -60,6 +61,7 @@ impl<'a> Checker<'a> {
             ("check", Some(kind)) => pool.check = self.check(line, kind),
             ("passive", off) => self.passive(line, off, &mut pool.passive),
             ("stall", off) => self.stall(line, off, &mut pool.stall),
+            ("queue", off) => pool.queue = self.queue(line, off),
             ("retry", count) => self.retry(line, count, &mut pool.retry),
             ("buffer_request", Some(value)) => {
                 pool.buffer_request = self.value(value, size_or_off).flatten();
@@ -101,7 +103,7 @@ impl<'a> Checker<'a> {
     }
 
     /// `off` and nothing else, or options.
-    fn is_off(&mut self, line: &Arguments<'a>, word: Option<Value<'a>>) -> bool {
+    pub(super) fn is_off(&mut self, line: &Arguments<'a>, word: Option<Value<'a>>) -> bool {
         let Some(word) = word else { return false };
         if word.text() != "off" {
             let error =

@@ -57,6 +57,14 @@ pub(super) fn wait_or_off(text: &str) -> Result<Option<Duration>, String> {
     if text == "off" { Ok(None) } else { wait(text).map(Some) }
 }
 
+/// A duration in whole seconds.
+pub(super) fn whole_seconds(duration: Duration) -> Result<(), String> {
+    if duration.subsec_nanos() > 0 {
+        return Err("`Retry-After` is told in whole seconds".into());
+    }
+    Ok(())
+}
+
 pub(super) fn not_zero(duration: Duration) -> Result<(), String> {
     if duration.is_zero() {
         return Err("a time of 0 would end everything at once; for a long one write `1d`".into());

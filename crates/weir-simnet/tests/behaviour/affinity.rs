@@ -220,7 +220,8 @@ fn a_drain_ordered_under_way_lets_bound_clients_stay() {
 
 #[test]
 fn a_full_server_without_a_queue_gives_its_client_to_another() {
-    play(&sticky(["max_conn=1", "", ""]), async |world| {
+    let pool = sticky(["max_conn=1", "", ""]).replace("pool app {", "pool app { queue off;");
+    play(&pool, async |world| {
         let first = world.origin(1);
         let seen = [2, 3].map(|number| world.origin(number).answers(OK));
         let mut holder = world.client().await;

@@ -112,8 +112,8 @@ fn first_fills_servers_in_their_order() {
 }
 
 #[test]
-fn max_conn_is_never_exceeded_and_a_full_pool_answers_503() {
-    let pool = "server 10.0.1.1:80 max_conn=2; server 10.0.1.2:80 max_conn=1;";
+fn max_conn_is_never_exceeded_and_a_full_pool_without_a_queue_answers_503() {
+    let pool = "server 10.0.1.1:80 max_conn=2; server 10.0.1.2:80 max_conn=1; queue off;";
     play(&three_workers(pool), async |world| {
         let origins = [world.origin(1), world.origin(2)];
         let mut clients = clients(world).await;

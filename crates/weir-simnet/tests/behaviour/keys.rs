@@ -226,7 +226,8 @@ fn fair_takes_the_idle_server_whichever_worker_keeps_the_others_busy() {
 
 #[test]
 fn fair_at_its_peak_answers_503() {
-    play(&app("balance fair weight_mode=peak; server 10.0.1.1:80;", ""), async |world| {
+    let pool = "balance fair weight_mode=peak; server 10.0.1.1:80; queue off;";
+    play(&app(pool, ""), async |world| {
         let origin = world.origin(1);
         let (mut first, mut second) = (world.client().await, world.client().await);
         first.send(GET).await;

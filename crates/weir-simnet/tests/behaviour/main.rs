@@ -17,6 +17,7 @@ mod origin;
 mod origin_faults;
 mod own_answers;
 mod peer;
+mod queue;
 mod redispatch;
 mod retries;
 mod reuse;

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use tokio::task::spawn_local;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use weir_simnet::{SimListener, SimNet};
 
 use crate::peer::{Message, Peer};
@@ -21,6 +21,17 @@ pub(crate) struct Origin {
 pub(crate) struct Seen {
     pub(crate) connections: usize,
     pub(crate) requests: Vec<Message>,
+    /// Requests being served now.
+    busy: usize,
+    /// Most that were served at once.
+    pub(crate) most_busy: usize,
+}
+
+impl Seen {
+    /// The targets of the requests, in the order in which they came.
+    pub(crate) fn targets(&self) -> Vec<&str> {
+        self.requests.iter().filter_map(|request| request.first.split(' ').nth(1)).collect()
+    }
 }
 
 impl Origin {
@@ -44,22 +55,37 @@ impl Origin {
 
     /// Gives every request this answer, on connections that stay open.
     pub(crate) fn answers(self, response: &str) -> Rc<RefCell<Seen>> {
+        self.answers_after(Duration::ZERO, response)
+    }
+
+    /// The same, each after this time.
+    pub(crate) fn answers_after(self, time: Duration, response: &str) -> Rc<RefCell<Seen>> {
         let seen = Rc::new(RefCell::new(Seen::default()));
         let (told, response) = (seen.clone(), response.to_owned());
         spawn_local(async move {
             loop {
                 let (stream, _) = self.net.accept_stream(&self.listener).await.unwrap();
                 told.borrow_mut().connections += 1;
-                spawn_local(answer(Peer::new(stream), told.clone(), response.clone()));
+                let connection = Peer::new(stream);
+                spawn_local(answer(connection, told.clone(), time, response.clone()));
             }
         });
         seen
     }
 }
 
-async fn answer(mut connection: Peer, seen: Rc<RefCell<Seen>>, response: String) {
+async fn answer(mut connection: Peer, seen: Rc<RefCell<Seen>>, time: Duration, response: String) {
     while let Some(request) = connection.next_message().await {
-        seen.borrow_mut().requests.push(request);
+        {
+            let mut seen = seen.borrow_mut();
+            seen.requests.push(request);
+            seen.busy += 1;
+            seen.most_busy = seen.most_busy.max(seen.busy);
+        }
+        if !time.is_zero() {
+            sleep(time).await;
+        }
+        seen.borrow_mut().busy -= 1;
         connection.send(&response).await;
     }
 }

@@ -13,6 +13,7 @@ use crate::{GET, OK};
 const TWO: &str = "server 10.0.1.1:80; server 10.0.1.2:80;";
 const POST: &str = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi";
 const PUT: &str = "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi";
+const EMPTY: &str = "HTTP/1.1 204 No Content\r\n\r\n";
 const BUSY: &str = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 4\r\n\r\nbusy";
 
 fn two(retry: &str) -> String {
@@ -229,6 +230,41 @@ fn a_server_that_does_not_answer_in_time_is_given_up_for_another() {
         let line = world.log_line().await;
         assert_eq!(line.list("failed_attempts"), "10.0.1.1:80=response_timeout");
         line.expect_times(&[("t_queue", 0), ("t_connect", 3_000), ("t_response", 20)]);
+    });
+}
+
+#[test]
+fn a_connection_that_owes_a_response_is_not_used_again() {
+    let pool = format!("{TWO} retry 1 on=timeout,reset; timeout response=3s;");
+    play(&app(&pool, ""), async |world| {
+        let (first, second) = both(world);
+        let mut client = world.client().await;
+        client.send(GET).await;
+        let mut slow = answer(&first, EMPTY).await;
+        assert_eq!(client.message().await.status(), 204);
+        client.send(GET).await;
+        let mut sound = answer(&second, EMPTY).await;
+        assert_eq!(client.message().await.status(), 204);
+        // No response in time: the request goes to the other, and whatever the first one says later goes nowhere.
+        client.send(GET).await;
+        slow.message().await;
+        sound.message().await;
+        sound.send(EMPTY).await;
+        assert_eq!(client.message().await.status(), 204);
+        slow.expect_end().await;
+        client.send(GET).await;
+        let mut again = answer(&first, EMPTY).await;
+        assert_eq!(client.message().await.status(), 204);
+        // A head that breaks off is no response either, whatever came before it.
+        client.send(GET).await;
+        sound.message().await;
+        sound.send("HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 2").await;
+        sound.finish().await;
+        again.message().await;
+        again.send(EMPTY).await;
+        assert_eq!(client.head().await.status(), 103);
+        assert_eq!(client.message().await.status(), 204);
+        sound.expect_end().await;
     });
 }
 

@@ -19,6 +19,7 @@ use weir_config::model::{AccessLog, Config, ListenAddress, LogFormat, LogTarget,
 use weir_proxy::compile::{Surroundings, compile};
 use weir_proxy::net::{Net, PeerAddress};
 use weir_proxy::shared::{Shared, Stage};
+use weir_proxy::upstream::UpstreamPool;
 use weir_proxy::worker::{self, WorkerParts};
 use weir_proxy::{Handoff, accept};
 use weir_simnet::{Faults, Side, SimListener, SimNet, SimStream, Ticket};
@@ -184,6 +185,11 @@ impl World {
         self.shared.pools[0].balancer.in_flight()
     }
 
+    /// How many wait in the first pool.
+    pub(crate) fn waiting(&self) -> u64 {
+        self.shared.pools[0].balancer.counters().waiting
+    }
+
     /// Begins a graceful stop.
     pub(crate) fn drain(&self, patience: Duration) {
         self.shared.stopping.store(true, Ordering::Relaxed);
@@ -238,18 +244,25 @@ impl World {
 
     async fn expect_settled(&self) {
         let wrong = || {
-            let slots = self.shared.pools.iter().map(|pool| pool.balancer.in_flight());
+            let own = |pool: &Arc<UpstreamPool>| {
+                pool.balancer.in_flight() + pool.balancer.counters().waiting
+            };
+            let slots = self.shared.pools.iter().map(own);
             let room = self.shared.connections.available_permits();
             let taken = self.shared.connection_cap - room;
             (slots.sum::<u64>(), self.shared.open_connections(), taken)
         };
+        for pool in &self.shared.pools {
+            // Laws 2, 3 and 5, which the watchdog looked after all the while.
+            assert_eq!(pool.balancer.counters().violations, 0, "pool {}", pool.name);
+        }
         for _ in 0..300 {
             if wrong() == (0, 0, 0) {
                 return;
             }
             sleep(Duration::from_secs(1)).await;
         }
-        panic!("left behind (slots, connections, places): {:?}", wrong());
+        panic!("left behind (slots and waiting, connections, places): {:?}", wrong());
     }
 }
 

@@ -1,6 +1,9 @@
 //! The real data plane as the device under test: its workers, its accept loop, its pools, its access log, on the simulated
 //! network. Configurations are drawn from the seed.
 
+mod queue_watch;
+
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,25 +11,40 @@ use fastrand::Rng;
 use tokio::sync::{mpsc, watch};
 use tokio::task::spawn_local;
 use tokio::time::Instant;
-use weir_balance::PolicyKind;
+use weir_balance::{Balancer, Fault, Member, PolicyKind, QueueSettings, Settings};
 use weir_config::Config;
 use weir_config::model::{
     AccessLog, Action, Budget, ClientTimeouts, Endpoint, EndpointAddress, Keepalive, ListenAddress,
-    Listener, LogFormat, LogTarget, MessageLimits, Passive, Policy, Pool, Retry, RetryOn, Route,
-    Rule, UpstreamTimeouts,
+    Listener, LogFormat, LogTarget, MessageLimits, Passive, Policy, Pool, Queue, Retry, RetryOn,
+    Route, Rule, UpstreamTimeouts,
 };
 use weir_proxy::compile::{Surroundings, compile};
 use weir_proxy::shared::{Shared, Stage};
 use weir_proxy::worker::{self, WorkerParts};
 use weir_proxy::{Handoff, accept};
-use weir_simnet::{LogLine, Plan, Running, SimNet, Site};
+use weir_simnet::{Limits, LogLine, Plan, Running, SimNet, Site};
 use weir_stats::{LogReceiver, Message, Template, log_channel};
+
+#[allow(unused_imports, reason = "only the scenario asks for it")]
+pub(crate) use queue_watch::COMPARED;
+use queue_watch::{QueueWatch, Served};
 
 struct AtWork {
     shared: Arc<Shared>,
     workers: usize,
     log: LogReceiver,
+    /// What was received of it.
+    lines: RefCell<Vec<Line>>,
     stage: watch::Sender<Stage>,
+    watch: QueueWatch,
+    limits: Limits,
+}
+
+/// A line of the log, and what the queue is judged by.
+struct Line {
+    line: LogLine,
+    /// When it got the only slot that it asked for.
+    served: Option<Served>,
 }
 
 /// Starts the data plane with this configuration.
@@ -36,10 +54,23 @@ pub(crate) fn launch(
     workers: usize,
     connection_cap: usize,
 ) -> Box<dyn Running> {
+    launch_with(site, config, (workers, connection_cap), Fault::None)
+}
+
+/// The same with a mistake in the balancer.
+pub(crate) fn launch_with(
+    site: Site,
+    config: &Config,
+    (workers, connection_cap): (usize, usize),
+    fault: Fault,
+) -> Box<dyn Running> {
     let (sinks, log) = log_channel(config.logs.len(), 100_000);
     let read = |path: &std::path::Path| Err(std::io::Error::other(path.display().to_string()));
     let surroundings = Surroundings { read: &read, sinks, workers, connection_cap };
-    let shared = compile(config, surroundings).expect("the configuration is sound").shared;
+    let mut shared = compile(config, surroundings).expect("the configuration is sound").shared;
+    if fault != Fault::None {
+        break_balancer(&mut shared, config, fault);
+    }
     let (stage, watcher) = watch::channel(Stage::Running);
     let (mailboxes, receivers): (Vec<_>, Vec<_>) =
         (0..workers).map(|_| mpsc::unbounded_channel()).unzip();
@@ -58,7 +89,31 @@ pub(crate) fn launch(
     }
     let listener = shared.listeners[0].clone();
     spawn_local(accept(site.net, site.listener, listener, shared.clone(), mailboxes, watcher));
-    Box::new(AtWork { shared, workers, log, stage })
+    let limit = |endpoint: &Endpoint| endpoint.max_conn;
+    let limits = Limits { max_conn: config.pools[0].endpoints.iter().map(limit).collect() };
+    let (watch, lines) = (QueueWatch::start(&shared), RefCell::default());
+    Box::new(AtWork { shared, workers, log, lines, stage, watch, limits })
+}
+
+/// Puts a balancer with a mistake in the place of the first pool's; nobody has the pool yet.
+fn break_balancer(shared: &mut Arc<Shared>, config: &Config, fault: Fault) {
+    let pool = &config.pools[0];
+    let member = |(index, endpoint): (usize, &Endpoint)| Member {
+        identity: index as u64,
+        weight: endpoint.weight,
+        max_conn: endpoint.max_conn,
+        tier: 0,
+        state: Arc::default(),
+    };
+    let members = pool.endpoints.iter().enumerate().map(member).collect();
+    let queue = pool
+        .queue
+        .as_ref()
+        .map(|queue| QueueSettings { max: queue.max, max_per_endpoint: queue.per_endpoint });
+    let settings = Settings { queue, fault, ..Settings::new(PolicyKind::RoundRobin) };
+    let shared = Arc::get_mut(shared).expect("nobody else has it");
+    let broken = Arc::get_mut(&mut shared.pools[0]).expect("nobody else has it");
+    broken.balancer = Balancer::new(settings, members);
 }
 
 impl AtWork {
@@ -66,11 +121,39 @@ impl AtWork {
     fn is_running(&self) -> bool {
         matches!(*self.stage.borrow(), Stage::Running)
     }
+
+    /// Takes in what was logged since the last call.
+    fn receive(&self) {
+        while let Ok(message) = self.log.try_receive() {
+            if let Message::Lines(batch) = message {
+                let text = String::from_utf8_lossy(&batch.lines).into_owned();
+                self.lines.borrow_mut().extend(text.lines().map(parse));
+            }
+        }
+    }
+
+    /// What is wrong about queues and slots.
+    fn queue_violations(&self) -> Vec<String> {
+        self.receive();
+        let served: Vec<Served> =
+            self.lines.borrow().iter().filter_map(|line| line.served).collect();
+        let mut wrong = self.watch.violations(&served);
+        for pool in &self.shared.pools {
+            let counters = pool.balancer.counters();
+            if counters.violations > 0 {
+                wrong.push(format!("law 2: the watchdog found {} violations", counters.violations));
+            }
+            if counters.waiting > 0 {
+                wrong.push(format!("law 5: {} wait in {} when idle", counters.waiting, pool.name));
+            }
+        }
+        wrong
+    }
 }
 
 impl Running for AtWork {
     fn settled(&self) -> Vec<String> {
-        let mut wrong = Vec::new();
+        let mut wrong = self.queue_violations();
         for pool in &self.shared.pools {
             let in_flight = pool.balancer.in_flight();
             if in_flight != 0 {
@@ -101,27 +184,35 @@ impl Running for AtWork {
         self.stage.send_replace(Stage::Draining { deadline });
     }
 
-    /// A worker and its sweep each, and the accept loop.
+    /// A worker and its sweep each, and the accept loop. The watch of the queue has ended by then.
     fn tasks(&self) -> usize {
         if self.is_running() { 2 * self.workers + 1 } else { 0 }
     }
 
+    fn limits(&self) -> Limits {
+        self.limits.clone()
+    }
+
     fn log(&self) -> Option<Vec<LogLine>> {
-        let mut lines = Vec::new();
-        while let Ok(message) = self.log.try_receive() {
-            if let Message::Lines(batch) = message {
-                lines.extend(String::from_utf8_lossy(&batch.lines).lines().map(parse));
-            }
-        }
-        Some(lines)
+        self.receive();
+        Some(self.lines.take().into_iter().map(|line| line.line).collect())
     }
 }
 
-fn parse(line: &str) -> LogLine {
-    let mut parts = line.split(' ');
-    let id = parts.next().and_then(|id| id.parse().ok());
-    let status = parts.next().and_then(|status| status.parse().ok()).unwrap_or(0);
-    LogLine { id, status, cause: parts.next().unwrap_or_default().to_owned() }
+const LINE: &str = "$http_x_sim_id $status $cause $request_id $t_queue $attempts $failed_attempts";
+
+fn parse(text: &str) -> Line {
+    let mut parts = text.split(' ');
+    let mut next = || parts.next().unwrap_or_default();
+    let id = next().parse().ok();
+    let status = next().parse().unwrap_or(0);
+    let cause = next().to_owned();
+    let tag = next().bytes().take(8).fold(0, |tag, byte| tag << 8 | u64::from(byte));
+    let waited_us = next().parse().ok();
+    let attempts: u32 = next().parse().unwrap_or(0);
+    let once = attempts > 0 && next() == "-";
+    let served = waited_us.filter(|_| once).map(|waited_us| Served { tag, waited_us });
+    Line { line: LogLine { id, status, cause }, served }
 }
 
 /// A configuration drawn for a site.
@@ -153,7 +244,8 @@ pub(crate) fn configuration(site: &Site, random: &mut Rng) -> Config {
         tunnel: Duration::from_mins(1),
     };
     pool.buffer_request = (random.u32(0..4) == 0 && !Plan::is_bulk(site.seed)).then_some(1 << 20);
-    let template = Template::parse("$http_x_sim_id $status $cause").expect("a sound template");
+    limit(&mut pool, random);
+    let template = Template::parse(LINE).expect("a sound template");
     let log =
         AccessLog { name: "sim".into(), to: LogTarget::Stdout, format: LogFormat::Text(template) };
     Config {
@@ -162,6 +254,22 @@ pub(crate) fn configuration(site: &Site, random: &mut Rng) -> Config {
         logs: vec![log],
         ..Config::default()
     }
+}
+
+/// Limits at some endpoints, and a queue or none.
+fn limit(pool: &mut Pool, random: &mut Rng) {
+    if random.bool() {
+        return;
+    }
+    for endpoint in &mut pool.endpoints {
+        endpoint.max_conn = [Some(1), Some(1), Some(2), None][random.usize(0..4)];
+    }
+    pool.queue = (random.u32(0..5) > 0).then(|| Queue {
+        timeout: Some(Duration::from_millis([50, 2_000, 60_000][random.usize(0..3)])),
+        max: [1, 3, 1_000][random.usize(0..3)],
+        per_endpoint: [None, Some(1)][random.usize(0..2)],
+        ..Queue::default()
+    });
 }
 
 fn retry(random: &mut Rng) -> Retry {

@@ -225,7 +225,7 @@ fn haproxy_marks_tls_unix_sockets_and_retries() {
         ..bare(b"GET /x HTTP/1.1", &none)
     };
     let expected = concat!(
-        "unix:1 [20/Nov/2026:19:52:55.007] fe~ app/app1 -1/-1/-1/-1/0 200 1200 - - ---- 4/3/2/1/2 0/4 ",
+        "unix:1 [20/Nov/2026:19:52:55.007] fe~ app/app1 -1/-1/-1/-1/0 200 1200 - - ---- 4/3/2/1/2 0/3 ",
         "\"<BADREQ>\"\n"
     );
     assert_eq!(line(&Line::haproxy(), &entry), expected);

@@ -1,0 +1,94 @@
+//! Laws 2 to 5 of a pool's queue while the simulation runs: the queue is audited and listed again and again, and afterwards the order in which
+//! those who waited were served is held against the order in which they came.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::task::spawn_local;
+use tokio::time::{Instant, sleep};
+use weir_balance::Waiting;
+use weir_proxy::shared::Shared;
+
+/// Pairs of those who waited whose order was looked at, over all runs of this process.
+pub(crate) static COMPARED: AtomicUsize = AtomicUsize::new(0);
+
+/// How often it is looked, and for how long.
+const EVERY: Duration = Duration::from_millis(10);
+const LOOKS: usize = 3_000;
+
+/// What was seen of a queue.
+#[derive(Clone, Default)]
+pub(crate) struct QueueWatch(Rc<RefCell<Seen>>);
+
+#[derive(Default)]
+struct Seen {
+    /// By tag.
+    waited: BTreeMap<u64, Waiting>,
+    violations: u64,
+}
+
+/// An exchange that got a slot, as its log line has it.
+#[derive(Clone, Copy)]
+pub(crate) struct Served {
+    /// The first bytes of its request id.
+    pub(crate) tag: u64,
+    /// Time that it waited, µs.
+    pub(crate) waited_us: u64,
+}
+
+impl QueueWatch {
+    /// Looks from now on at the first pool.
+    pub(crate) fn start(shared: &Arc<Shared>) -> Self {
+        let watch = Self::default();
+        let (told, shared) = (watch.clone(), Arc::clone(shared));
+        spawn_local(async move {
+            for _ in 0..LOOKS {
+                sleep(EVERY).await;
+                told.look(&shared);
+            }
+        });
+        watch
+    }
+
+    fn look(&self, shared: &Shared) {
+        let balancer = &shared.pools[0].balancer;
+        let mut seen = self.0.borrow_mut();
+        seen.violations += balancer.audit(shared.balance_clock(Instant::now()));
+        for waiting in balancer.waiting() {
+            seen.waited.entry(waiting.tag).or_insert(waiting);
+        }
+    }
+
+    /// What was wrong. `served` are those who got a slot the first time that they asked, and asked once.
+    pub(crate) fn violations(&self, served: &[Served]) -> Vec<String> {
+        let seen = self.0.borrow();
+        let mut wrong = Vec::new();
+        if seen.violations > 0 {
+            wrong.push(format!("law 2, 3 or 5: audits found {} violations", seen.violations));
+        }
+        let mut order: Vec<(u64, u64)> = served
+            .iter()
+            .filter_map(|one| {
+                let waiting =
+                    seen.waited.get(&one.tag).filter(|waiting| waiting.bound.is_none())?;
+                Some((waiting.seq, waiting.since_us + one.waited_us))
+            })
+            .collect();
+        order.sort_unstable();
+        COMPARED.fetch_add(order.len().saturating_sub(1), Ordering::Relaxed);
+        for pair in order.windows(2) {
+            if let [(earlier, first_us), (later, second_us)] = pair
+                && second_us < first_us
+            {
+                wrong.push(format!(
+                    "law 4: number {later} of the queue was served at {second_us} µs, before number {earlier} at {first_us} µs"
+                ));
+            }
+        }
+        wrong
+    }
+}
