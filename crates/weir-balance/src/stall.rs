@@ -3,7 +3,8 @@
 //!
 //! An endpoint is *silent* while at least two attempts that began after its last answer are without one, counted from the second of them.
 //! Two, because a single slow request is no sign of anything; after the last answer, because an endpoint that goes on answering
-//! others is not stuck. It is *stalled* once that lasts far beyond its own history of answers, and another endpoint has answered meanwhile.
+//! others is not stuck. Silence beyond its usual times makes it a *suspect*, who is passed over as long as another that answers has far fewer
+//! exchanges in flight: or clients that ask again and again would all be caught there within milliseconds. It is *stalled* once that lasts far beyond its own history of answers, and another endpoint has answered meanwhile.
 
 use crate::balancer::Balancer;
 use crate::choose::{Query, Stalls};
@@ -17,6 +18,11 @@ const UNKNOWN_FLOOR_US: u64 = 1_000_000;
 /// How long a stalled endpoint that still has attempts in flight gets nothing at all before one more attempt tries it, µs.
 /// Long answers that were taken for a stall so do not keep it out for as long as they last.
 pub(crate) const TRIAL_US: u64 = 10_000_000;
+
+/// What the silence of a suspect has to exceed, with what 99 of 100 of its answers took, µs.
+const SUSPECT_FLOOR_US: u64 = 1000;
+/// How many more in flight than twice those of another a suspect has to have.
+const SUSPECT_SURPLUS: u64 = 4;
 
 /// When an endpoint's silence is a stall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,6 +135,14 @@ impl Pulse {
             .max(floor_us)
     }
 
+    /// Since when it is silent, µs, if that is longer than its answers usually take.
+    fn suspect_since_us(&self, now_us: u64) -> Option<u64> {
+        let since_us = self.silent_since_us()?;
+        let usual_us = self.tail_us.load(Ordering::Relaxed).max(SUSPECT_FLOOR_US);
+        let known = self.known.load(Ordering::Relaxed) >= KNOWN;
+        (known && now_us.saturating_sub(since_us) >= usual_us).then_some(since_us)
+    }
+
     fn is_overdue(&self, now_us: u64, settings: StallSettings) -> bool {
         self.silent_since_us()
             .is_some_and(|since| now_us.saturating_sub(since) >= self.patience_us(settings))
@@ -150,7 +164,35 @@ impl Balancer {
             let tried = query.stalls == Stalls::Tried && state.is_trial_due(query.now_us);
             return !tried && state.in_flight() > 0;
         }
-        state.pulse().is_overdue(query.now_us, settings) && self.stalls(index, state, query)
+        if state.pulse().is_overdue(query.now_us, settings) && self.stalls(index, state, query) {
+            return true;
+        }
+        // Only where nobody waits: a suspicion has no mark whose end would be told to those who do.
+        query.stalls == Stalls::Tried
+            && state
+                .pulse()
+                .suspect_since_us(query.now_us)
+                .is_some_and(|since_us| self.is_overtaken(index, state, (since_us, query)))
+    }
+
+    /// Whether another endpoint has answered since then and has far fewer exchanges in flight for its weight.
+    #[cold]
+    fn is_overtaken(
+        &self,
+        index: usize,
+        state: &EndpointState,
+        (since_us, query): (u64, Query<'_>),
+    ) -> bool {
+        let in_flight = u64::from(state.in_flight());
+        let Some(own) = self.members.get(index) else { return false };
+        let lighter = |(other, member): (usize, &Member)| {
+            let weight = u64::from(member.weight.max(1));
+            let load = 2 * u64::from(member.state.in_flight()) * u64::from(own.weight);
+            other != index
+                && in_flight * weight >= load + SUSPECT_SURPLUS * weight
+                && answers_since(&member.state, since_us, query)
+        };
+        self.members.iter().enumerate().any(lighter)
     }
 
     /// Holds a silent endpoint against the others, and marks it. At most half of the endpoints count as stalled: when more
@@ -159,11 +201,7 @@ impl Balancer {
     fn stalls(&self, index: usize, state: &EndpointState, query: Query<'_>) -> bool {
         let Some(since_us) = state.pulse().silent_since_us() else { return false };
         let answers = |(other, member): (usize, &Member)| {
-            let state = &member.state;
-            other != index
-                && !state.is_stalled()
-                && state.is_usable(query.now_us, query.panic)
-                && state.pulse().last_answer_us.load(Ordering::Relaxed) > since_us
+            other != index && answers_since(&member.state, since_us, query)
         };
         if state.in_flight() < 2 || !self.members.iter().enumerate().any(answers) {
             return false;
@@ -217,6 +255,13 @@ impl Balancer {
         let usable = (0..self.members.len()).any(|index| self.is_usable(index, query));
         if usable { query } else { Query { stalls: Stalls::Ignored, ..query } }
     }
+}
+
+/// Whether an endpoint may be had and has answered since then.
+fn answers_since(state: &EndpointState, since_us: u64, query: Query<'_>) -> bool {
+    !state.is_stalled()
+        && state.is_usable(query.now_us, query.panic)
+        && state.pulse().last_answer_us.load(Ordering::Relaxed) > since_us
 }
 
 #[cfg(test)]

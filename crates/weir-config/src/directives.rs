@@ -77,7 +77,7 @@ pub(crate) const DIRECTIVES: &[Spec] = &[
         .words(0, 1)
         .options(PASSIVE)
         .example("passive errors=3 window=5s eject=30s;"),
-    directive("stall", POOL, "[off]", "A server that takes requests and does not answer gets no more of them until it answers: when two or more are without an answer for far longer than its answers usually take, while another server of the pool answers. What is in flight there waits on. At most half of a pool's servers count as stalled; sticky clients stay; after 10 seconds, and when nothing is in flight there, one request tries it.")
+    directive("stall", POOL, "[off]", "A server that takes requests and does not answer gets no more of them until it answers: when two or more are without an answer for far longer than its answers usually take, while another server of the pool answers. What is in flight there waits on. In a pool without `max_conn`, one that is silent for longer than usual is passed over even before that, while another that answers has far fewer requests in flight. At most half of a pool's servers count as stalled; sticky clients stay; after 10 seconds, and when nothing is in flight there, one request tries it.")
         .words(0, 1)
         .options(STALL)
         .example("stall factor=5 floor=50ms;"),
