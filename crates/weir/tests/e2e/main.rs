@@ -10,6 +10,7 @@ mod health;
 mod http;
 mod lifecycle;
 mod logs;
+mod queue;
 mod sim;
 mod smuggling;
 mod streams;
