@@ -12,6 +12,9 @@ use crate::{Member, PolicyKind, Rejection};
 /// Rounds of choosing before a pick takes any free endpoint: a chosen one may fill up under our hands.
 const ROUNDS: usize = 4;
 
+/// Draws among all endpoints of a tier before those that may be picked are looked for.
+const DRAWS: usize = 4;
+
 /// Endpoints of a tier that the regret meter looks at to find an idle one: a pool of thousands is sampled.
 const REGRET_SAMPLE: usize = 64;
 
@@ -23,6 +26,8 @@ pub(crate) struct Tier {
     /// Numbers in the pool, in file order. An index in it is a position.
     indexes: Box<[usize]>,
     cycle: Cycle,
+    /// Sums of the weights up to each position, for draws.
+    sums: Box<[u64]>,
     /// For policies that hash.
     keys: Option<KeyTable>,
     /// For the policy `fair`.
@@ -51,6 +56,7 @@ impl Tier {
             rank,
             indexes: own.map(|(index, _)| index).collect(),
             cycle: Cycle::new(&weights),
+            sums: sums(&weights),
             keys: KeyTable::new(policy, &seats),
             fair,
         }
@@ -73,11 +79,26 @@ impl Tier {
         &self.indexes
     }
 
+    /// An endpoint drawn by weight, whether it may be picked or not.
+    fn drawn(&self, random: u64) -> Option<usize> {
+        let sum = *self.sums.last()?;
+        let at = ((u128::from(random) * u128::from(sum)) >> 64) as u64;
+        self.index(self.sums.partition_point(|sum| *sum <= at))
+    }
+
     /// Entries of the cycle that a pick may pass over before it draws instead: the usual handful of ineligible
     /// endpoints keeps the smooth order, and one that is down with a share of a thousand does not cost a thousand steps.
     fn max_skips(&self) -> usize {
         self.indexes.len() * 4 + 16
     }
+}
+
+fn sums(weights: &[u32]) -> Box<[u64]> {
+    let add = |sum: &mut u64, weight: &u32| {
+        *sum += u64::from((*weight).max(1));
+        Some(*sum)
+    };
+    weights.iter().scan(0, add).collect()
 }
 
 /// An endpoint that may be picked, with its load when it was looked at.
@@ -371,8 +392,27 @@ impl Balancer {
         Some(if second.is_less_loaded_than(&first) { second.index } else { first.index })
     }
 
-    /// One drawn by weight among those that may be picked and that `accept` takes.
+    /// One drawn by weight among those that may be picked and that `accept` takes: drawn among all until it is one of them, which shares
+    /// as their weights do, and after some draws in vain among them alone.
     fn draw(
+        &self,
+        tier: &Tier,
+        query: Query<'_>,
+        accept: impl Fn(&Candidate) -> bool,
+    ) -> Option<Candidate> {
+        let mut random = query.random;
+        for _ in 0..DRAWS {
+            let drawn = self.candidate(tier.drawn(random)?, query);
+            if let Some(candidate) = drawn.filter(&accept) {
+                return Some(candidate);
+            }
+            random = mix(random);
+        }
+        self.draw_among_few(tier, Query { random, ..query }, accept)
+    }
+
+    /// One drawn by weight among those that may be picked and that `accept` takes, each of which is looked at.
+    fn draw_among_few(
         &self,
         tier: &Tier,
         query: Query<'_>,

@@ -1,5 +1,6 @@
 //! The command `weir`. Each subcommand has its own file; what they have in common is what they print when they fail.
 
+mod bench;
 mod check;
 mod cli;
 mod completion;
@@ -34,6 +35,7 @@ fn command(cli: Cli) -> Result<(), Failure> {
         Some(Command::Proxy(arguments)) => proxy::run(&arguments),
         Some(Command::Serve(arguments)) => serve::run(&arguments),
         Some(Command::Check(arguments)) => check::run(&arguments),
+        Some(Command::Bench(arguments)) => bench::run(&arguments),
         Some(Command::Origin(arguments)) => origin::run(arguments),
         Some(Command::Demo(arguments)) => demo::run(&arguments),
         Some(Command::Sim(arguments)) => sim::run(&arguments),

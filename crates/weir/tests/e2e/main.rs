@@ -2,6 +2,7 @@
 //! scripted ones), on loopback. Every wait has a deadline; every process started here ends with its test.
 
 mod affinity;
+mod bench;
 mod clients;
 mod failures;
 mod files;
