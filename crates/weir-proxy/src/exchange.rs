@@ -14,6 +14,7 @@ use weir_balance::Slot;
 use weir_stats::{Cause, Micros, Setback, Times};
 use weir_wire::{HeadLimits, Method, RequestHead, ResponseHead, Version};
 
+use crate::affinity::Claim;
 use crate::alarm::{Elapsed, before};
 use crate::attempt;
 use crate::buffers::{Buffers, poll_read_into};
@@ -163,8 +164,8 @@ pub(crate) struct Facts {
     pub(crate) request_id: RequestId,
     /// Index of the pool.
     pub(crate) pool: Option<usize>,
-    /// The endpoint that the client's sticky cookie means.
-    pub(crate) bound: Option<usize>,
+    /// What the client's sticky cookie says.
+    pub(crate) claim: Claim,
     pub(crate) slot: Option<Slot>,
     pub(crate) endpoint: Option<usize>,
     pub(crate) attempts: u32,
@@ -194,7 +195,7 @@ impl Facts {
             trust: PeerTrust::Untrusted,
             request_id: RequestId::default(),
             pool: None,
-            bound: None,
+            claim: Claim::None,
             slot: None,
             endpoint: None,
             attempts: 0,

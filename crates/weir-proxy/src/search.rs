@@ -96,7 +96,7 @@ impl<'a> Search<'a> {
     ) -> Result<UpstreamConnection<N::Stream>, Ended> {
         loop {
             if facts.slot.is_none() {
-                facts.slot = Some(self.slot(scope, facts.bound)?);
+                facts.slot = Some(self.slot(scope, facts.claim.endpoint())?);
                 facts.times.queue = Micros::ZERO;
                 self.wait_for_endpoint(scope, facts);
             }
