@@ -482,3 +482,81 @@ fn who_waits_is_listed_with_since_when_and_for_what() {
         },
     );
 }
+
+#[test]
+fn of_a_client_bound_to_a_server_and_the_others_the_one_that_came_first_is_served() {
+    let pool = format!("{TWO} queue timeout=1m; sticky cookie SRV insert;");
+    for bound_first in [true, false] {
+        play(&app(&pool, ""), async |world| {
+            let origins = [world.origin(1), world.origin(2)];
+            let mut owner = asks(world, "/").await;
+            let (_, mut upstream) = taken(&origins[0]).await;
+            upstream.send(OK).await;
+            let cookie = owner.message().await.header("set-cookie").unwrap().to_owned();
+            let cookie = cookie.split(';').next().unwrap();
+            // Both servers are busy; the cookie's is the first.
+            let mut second = asks(world, "/2").await;
+            let (_, mut other) = taken(&origins[1]).await;
+            let mut first = asks(world, "/1").await;
+            assert_eq!(target_of(&mut upstream).await, "/1");
+            let bound = format!("GET /bound HTTP/1.1\r\nHost: a\r\nCookie: {cookie}\r\n\r\n");
+            let requests =
+                if bound_first { [bound, request("/any")] } else { [request("/any"), bound] };
+            let mut waiting = Vec::new();
+            for request in requests {
+                let mut client = world.client().await;
+                client.send(request).await;
+                pass(1).await;
+                waiting.push(client);
+            }
+            let order = if bound_first { ["/bound", "/any"] } else { ["/any", "/bound"] };
+            upstream.send(OK).await;
+            assert_eq!(first.message().await.status(), 200);
+            for (client, target) in waiting.iter_mut().zip(order) {
+                assert_eq!(target_of(&mut upstream).await, target);
+                upstream.send(OK).await;
+                assert_eq!(client.message().await.status(), 200);
+            }
+            other.send(OK).await;
+            assert_eq!(second.message().await.status(), 200);
+        });
+    }
+}
+
+#[test]
+fn a_client_bound_to_a_server_waits_for_it_while_others_pass() {
+    let pool = format!("{TWO} queue timeout=1m per_endpoint=1; sticky cookie SRV insert;");
+    play(&app(&pool, ""), async |world| {
+        let origins = [world.origin(1), world.origin(2)];
+        let mut owner = asks(world, "/").await;
+        let (_, mut upstream) = taken(&origins[0]).await;
+        upstream.send(OK).await;
+        let cookie = owner.message().await.header("set-cookie").unwrap().to_owned();
+        let cookie = cookie.split(';').next().unwrap();
+        let bound =
+            |target: &str| format!("GET {target} HTTP/1.1\r\nHost: a\r\nCookie: {cookie}\r\n\r\n");
+        let mut clients = Vec::new();
+        for target in ["/1", "/2", "/3"] {
+            let mut client = world.client().await;
+            client.send(bound(target)).await;
+            pass(1).await;
+            clients.push(client);
+        }
+        assert_eq!(target_of(&mut upstream).await, "/1");
+        // The second waits for its server; for the third there is no room in that line, and it takes any.
+        let (target, mut other) = taken(&origins[1]).await;
+        assert_eq!(target, "/3");
+        other.send(OK).await;
+        assert_eq!(clients[2].message().await.status(), 200);
+        let mut any = asks(world, "/4").await;
+        assert_eq!(target_of(&mut other).await, "/4");
+        other.send(OK).await;
+        assert_eq!(any.message().await.status(), 200);
+        assert_eq!(world.waiting(), 1);
+        upstream.send(OK).await;
+        assert_eq!(clients[0].message().await.status(), 200);
+        assert_eq!(target_of(&mut upstream).await, "/2");
+        upstream.send(OK).await;
+        assert_eq!(clients[1].message().await.status(), 200);
+    });
+}
