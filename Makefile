@@ -54,7 +54,7 @@ bench-core: ## CPU per request and memory against nginx and haproxy; writes benc
 
 # benches/balance.md has the figures of one run.
 bench-balance: ## what it costs to be dispatched, to wait and to leave: criterion
-	cargo bench -p weir-balance --bench dispatch -- $(ARGS)
+	cargo bench -p weir-balance --bench dispatch --bench policies -- $(ARGS)
 
 bench-lab: ## CPU per request of the test origin beside nginx; writes benches/lab.md
 	@scripts/packages cc nginx wrk python3

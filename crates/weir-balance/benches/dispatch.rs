@@ -10,7 +10,8 @@ use std::thread;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use weir_balance::{
-    Arrival, Balancer, Member, PolicyKind, QueueSettings, Request, Settings, Slot, Ticket, Tried,
+    Arrival, Balancer, Member, PolicyKind, QueueSettings, Request, Settings, Slot, StallSettings,
+    Ticket, Tried,
 };
 
 const WAITING: usize = 1_000;
@@ -54,6 +55,36 @@ fn uncontended(criterion: &mut Criterion) {
             let pool = pool(policy, &[limit; 3], queue);
             group.bench_function(format!("{policy}, three endpoints, {name}"), |bencher| {
                 bencher.iter(|| drop(black_box(slot(&pool, &tried))));
+            });
+        }
+    }
+    group.finish();
+}
+
+/// What it costs to look out for endpoints that do not answer: the same exchange, sent and answered, without and with that.
+fn watched_for_stalls(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("sent and answered");
+    let tried = Tried::new();
+    let watch = StallSettings { factor: 3, floor_us: 20_000 };
+    for (name, stall) in [("not watched for stalls", None), ("watched for stalls", Some(watch))] {
+        for policy in [PolicyKind::RoundRobin, PolicyKind::LeastConn] {
+            let member = |_| Member {
+                identity: 0,
+                weight: 1,
+                max_conn: None,
+                tier: 0,
+                state: Arc::default(),
+            };
+            let settings = Settings { stall, ..Settings::new(policy) };
+            let pool = Balancer::new(settings, (0..3).map(member).collect());
+            let mut now_us = 0;
+            group.bench_function(format!("{policy}, three endpoints, {name}"), |bencher| {
+                bencher.iter(|| {
+                    now_us += 100;
+                    let mut slot = black_box(slot(&pool, &tried));
+                    slot.sent(now_us);
+                    slot.answered(now_us + 90)
+                });
             });
         }
     }
@@ -120,5 +151,5 @@ fn contended(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(dispatch, uncontended, thousand_waiting, contended);
+criterion_group!(dispatch, uncontended, watched_for_stalls, thousand_waiting, contended);
 criterion_main!(dispatch);

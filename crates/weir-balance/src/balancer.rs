@@ -5,15 +5,16 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::choose::{Query, Tier};
+use crate::choose::{Query, Stalls, Tier};
 use crate::figures::{Counters, Figures};
 use crate::floor::{Answer, Books, Floor};
 use crate::passive::{AfterFailure, PassiveSettings, Window};
 use crate::regret::Regret;
 use crate::slot::Taken;
-use crate::sync::{AtomicBool, Mutex, Ordering};
+use crate::sync::{AtomicBool, AtomicU32, Mutex, Ordering};
 use crate::{
-    Availability, EndpointState, FairSettings, Health, Order, PolicyKind, Slot, Ticket, WeightMode,
+    Availability, EndpointState, FairSettings, Health, Order, PolicyKind, Slot, StallSettings,
+    Ticket, WeightMode,
 };
 
 /// An endpoint as the configuration gives it, with its live state.
@@ -41,6 +42,8 @@ pub struct Settings {
     pub passive: PassiveSettings,
     /// How many may wait; `None`: nobody, and full is an answer.
     pub queue: Option<QueueSettings>,
+    /// When an endpoint that does not answer gets nothing more; `None`: never.
+    pub stall: Option<StallSettings>,
     /// Below this share of endpoints of the first tier that are healthy by their probes, percent of those that the operator lets
     /// take requests, probes are ignored, unless one of a later tier is healthy; 0 never.
     pub panic_percent: u8,
@@ -54,7 +57,7 @@ impl Settings {
     pub fn new(policy: PolicyKind) -> Self {
         let passive =
             PassiveSettings { errors: 0, window_us: 0, eject_us: 0, max_ejected_percent: 100 };
-        Self { policy, passive, queue: None, panic_percent: 0, fault: Fault::None }
+        Self { policy, passive, queue: None, stall: None, panic_percent: 0, fault: Fault::None }
     }
 }
 
@@ -171,6 +174,13 @@ pub struct Balancer {
     pub(crate) fault: Fault,
     pub(crate) regret: Regret,
     pub(crate) figures: Figures,
+    pub(crate) stall: Option<StallSettings>,
+    /// Endpoints that count as stalled.
+    pub(crate) stalled: AtomicU32,
+    /// Whether a stall was found that nobody was told of.
+    pub(crate) stall_news: AtomicBool,
+    /// Whether something about stalls changed after which those who wait may stand in the wrong line.
+    pub(crate) stall_unsettled: AtomicBool,
     windows: Box<[Window]>,
     passive: PassiveSettings,
     panic_percent: u8,
@@ -192,6 +202,7 @@ impl Balancer {
         }
         let limited = members.iter().any(|member| limit(member).is_some());
         let errors = settings.passive.errors;
+        let stalled = members.iter().filter(|member| member.state.is_stalled()).count() as u32;
         let pool = Self {
             policy: settings.policy,
             tiers: Tier::all(&members, settings.policy),
@@ -199,6 +210,10 @@ impl Balancer {
             fault: settings.fault,
             regret: Regret::new(),
             figures: Figures::new(),
+            stall: settings.stall,
+            stalled: AtomicU32::new(stalled),
+            stall_news: AtomicBool::new(false),
+            stall_unsettled: AtomicBool::new(false),
             windows: members.iter().map(|_| Window::new(errors)).collect(),
             passive: settings.passive,
             panic_percent: settings.panic_percent,
@@ -282,7 +297,12 @@ impl Balancer {
             }
         }
         let Some(queue) = self.queue else { return self.rejected(Rejection::Full) };
-        let answer = self.floor_at(request.now_us).arrive(request, queue);
+        let answer = {
+            let mut floor = self.floor_at(request.now_us);
+            let answer = floor.arrive(request, queue);
+            floor.settle_stalls();
+            answer
+        };
         match answer {
             Answer::Dispatched(taken) => Arrival::Dispatched(Slot::new(self, taken)),
             Answer::Queued { id, seq, position } => {
@@ -383,7 +403,7 @@ impl Balancer {
     }
 
     /// The lock; what was due until now has happened.
-    fn floor_at(&self, now_us: u64) -> Floor<'_> {
+    pub(crate) fn floor_at(&self, now_us: u64) -> Floor<'_> {
         let mut floor = self.floor();
         floor.advance(now_us);
         floor
@@ -397,7 +417,13 @@ impl Balancer {
     pub(crate) fn release(&self, taken: Taken) {
         let Some(member) = self.members.get(taken.index) else { return };
         if self.is_gated() {
-            self.floor().release(&member.state, taken);
+            let mut floor = self.floor();
+            floor.release(&member.state, taken);
+            if member.state.is_stalled() && member.state.in_flight() == 0 {
+                // It may be tried by one: whose key leads there may wait for it again.
+                self.stall_unsettled.store(true, Ordering::Release);
+            }
+            floor.settle_stalls();
             return;
         }
         member.state.leave();
@@ -444,11 +470,16 @@ impl Balancer {
             overflowed: false,
             tried: request.tried,
             panic: self.is_panicking(),
+            stalls: Stalls::Tried,
         };
         // Without a queue a bound exchange whose endpoint is full goes elsewhere rather than nowhere.
         let bound = query.bound.filter(|index| self.is_usable_if_bound(*index, query));
         let taken = bound.and_then(|index| self.take_bound(index));
-        taken.map_or_else(|| self.pick_in_any_tier(query), Ok).map_err(|rejection| match bound {
+        let mut taken = taken.map_or_else(|| self.pick_in_any_tier(query), Ok);
+        if self.stall.is_some() && matches!(taken, Err(Rejection::Unavailable)) {
+            taken = self.pick_in_any_tier(Query { stalls: Stalls::Ignored, ..query });
+        }
+        taken.map_err(|rejection| match bound {
             Some(_) => Rejection::Full,
             None => rejection,
         })

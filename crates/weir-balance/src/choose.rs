@@ -6,10 +6,14 @@ use crate::cycle::Cycle;
 use crate::fair::{Fair, Look};
 use crate::hash::mix;
 use crate::slot::{Choice, Taken};
+use crate::sync::Ordering;
 use crate::{Member, PolicyKind, Rejection};
 
 /// Rounds of choosing before a pick takes any free endpoint: a chosen one may fill up under our hands.
 const ROUNDS: usize = 4;
+
+/// Draws among all endpoints of a tier before those that may be picked are looked for.
+const DRAWS: usize = 4;
 
 /// Endpoints of a tier that the regret meter looks at to find an idle one: a pool of thousands is sampled.
 const REGRET_SAMPLE: usize = 64;
@@ -22,6 +26,8 @@ pub(crate) struct Tier {
     /// Numbers in the pool, in file order. An index in it is a position.
     indexes: Box<[usize]>,
     cycle: Cycle,
+    /// Sums of the weights up to each position, for draws.
+    sums: Box<[u64]>,
     /// For policies that hash.
     keys: Option<KeyTable>,
     /// For the policy `fair`.
@@ -50,6 +56,7 @@ impl Tier {
             rank,
             indexes: own.map(|(index, _)| index).collect(),
             cycle: Cycle::new(&weights),
+            sums: sums(&weights),
             keys: KeyTable::new(policy, &seats),
             fair,
         }
@@ -72,11 +79,26 @@ impl Tier {
         &self.indexes
     }
 
+    /// An endpoint drawn by weight, whether it may be picked or not.
+    fn drawn(&self, random: u64) -> Option<usize> {
+        let sum = *self.sums.last()?;
+        let at = ((u128::from(random) * u128::from(sum)) >> 64) as u64;
+        self.index(self.sums.partition_point(|sum| *sum <= at))
+    }
+
     /// Entries of the cycle that a pick may pass over before it draws instead: the usual handful of ineligible
     /// endpoints keeps the smooth order, and one that is down with a share of a thousand does not cost a thousand steps.
     fn max_skips(&self) -> usize {
         self.indexes.len() * 4 + 16
     }
+}
+
+fn sums(weights: &[u32]) -> Box<[u64]> {
+    let add = |sum: &mut u64, weight: &u32| {
+        *sum += u64::from((*weight).max(1));
+        Some(*sum)
+    };
+    weights.iter().scan(0, add).collect()
 }
 
 /// An endpoint that may be picked, with its load when it was looked at.
@@ -117,6 +139,19 @@ pub(crate) struct Query<'a> {
     pub(crate) tried: &'a Tried,
     /// Whether verdicts of probes are ignored.
     pub(crate) panic: bool,
+    /// What is made of stalled endpoints.
+    pub(crate) stalls: Stalls,
+}
+
+/// What a query makes of stalled endpoints. One that has nothing in flight may always be tried by one exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stalls {
+    /// They get nothing.
+    Heeded,
+    /// They get nothing until a trial is due.
+    Tried,
+    /// They are like others: nobody else is left.
+    Ignored,
 }
 
 impl Balancer {
@@ -173,10 +208,10 @@ impl Balancer {
     }
 
     pub(crate) fn is_usable(&self, index: usize, query: Query<'_>) -> bool {
-        let usable = self
-            .members
-            .get(index)
-            .is_some_and(|member| member.state.is_usable(query.now_us, query.panic));
+        let usable = self.members.get(index).is_some_and(|member| {
+            member.state.is_usable(query.now_us, query.panic)
+                && !self.is_out_for_stall(index, &member.state, query)
+        });
         usable && !query.tried.contains(index)
     }
 
@@ -198,7 +233,13 @@ impl Balancer {
     /// A place at this endpoint, chosen among those of its tier.
     pub(crate) fn take_chosen(&self, index: usize, query: Query<'_>) -> Option<Taken> {
         let member = self.members.get(index)?;
-        let before = member.state.enter()?;
+        let before = if member.state.is_stalled() && query.stalls != Stalls::Ignored {
+            let before = member.state.enter_for_trial(query.now_us)?;
+            self.stall_unsettled.store(true, Ordering::Release);
+            before
+        } else {
+            member.state.enter()?
+        };
         let tier = self.tiers.iter().find(|tier| tier.rank == member.tier);
         let choice = if before == 0 {
             Choice::Idle
@@ -351,8 +392,27 @@ impl Balancer {
         Some(if second.is_less_loaded_than(&first) { second.index } else { first.index })
     }
 
-    /// One drawn by weight among those that may be picked and that `accept` takes.
+    /// One drawn by weight among those that may be picked and that `accept` takes: drawn among all until it is one of them, which shares
+    /// as their weights do, and after some draws in vain among them alone.
     fn draw(
+        &self,
+        tier: &Tier,
+        query: Query<'_>,
+        accept: impl Fn(&Candidate) -> bool,
+    ) -> Option<Candidate> {
+        let mut random = query.random;
+        for _ in 0..DRAWS {
+            let drawn = self.candidate(tier.drawn(random)?, query);
+            if let Some(candidate) = drawn.filter(&accept) {
+                return Some(candidate);
+            }
+            random = mix(random);
+        }
+        self.draw_among_few(tier, Query { random, ..query }, accept)
+    }
+
+    /// One drawn by weight among those that may be picked and that `accept` takes, each of which is looked at.
+    fn draw_among_few(
         &self,
         tier: &Tier,
         query: Query<'_>,

@@ -118,8 +118,7 @@ impl Fair {
         let current = after.unwrap_or_else(|| self.shared.current.load(Ordering::Relaxed) as usize);
         let start = (current + 1).checked_rem(len)?;
         let (before, from) = self.peers.split_at_checked(start)?;
-        let ring = || (start..).zip(from).chain((0..).zip(before));
-        self.idle(ring(), &look).or_else(|| self.least_scored(ring(), &look))
+        self.scan((start..).zip(from).chain((0..).zip(before)), look)
     }
 
     /// Notes that the choice became a slot.
@@ -135,49 +134,38 @@ impl Fair {
         }
     }
 
-    fn idle<'a>(
+    /// Both phases in one pass. First phase: the first that is idle; or, where some are to be filled before others are woken, the one with
+    /// fewest of those that have some, unless one that has none came first. Second phase: the lowest score, the last of several.
+    fn scan<'a>(
         &self,
         ring: impl Iterator<Item = (usize, &'a Peer)>,
         look: impl Fn(usize) -> Option<Look>,
     ) -> Option<usize> {
-        let by_weight = self.settings.weight_mode == WeightMode::Idle;
-        let mut best: Option<(usize, u64)> = None;
-        for (position, peer) in ring {
-            let Some(Look { in_flight, fails: 0, .. }) = look(position) else { continue };
-            let most = if by_weight { peer.weight } else { 1 };
-            if in_flight >= most {
-                continue;
-            }
-            if !by_weight || !self.settings.no_rr {
-                return Some(position);
-            }
-            // Fewest, but one that has some before one that has none, unless that came first.
-            if best.is_none_or(|(_, fewest)| in_flight > 0 && in_flight < fewest) {
-                best = Some((position, in_flight));
-            }
-        }
-        best.map(|(position, _)| position)
-    }
-
-    /// Of several with the lowest score, the last.
-    fn least_scored<'a>(
-        &self,
-        ring: impl Iterator<Item = (usize, &'a Peer)>,
-        look: impl Fn(usize) -> Option<Look>,
-    ) -> Option<usize> {
+        let FairSettings { no_rr, weight_mode } = self.settings;
+        let by_weight = weight_mode == WeightMode::Idle;
         let requests = self.shared.requests.load(Ordering::Relaxed);
-        let mut best: Option<(usize, u64)> = None;
+        let mut idle: Option<(usize, u64)> = None;
+        let mut busy: Option<(usize, u64)> = None;
         for (position, peer) in ring {
             let Some(look) = look(position) else { continue };
-            if self.settings.weight_mode == WeightMode::Peak && look.in_flight >= peer.weight {
+            let most = if by_weight { peer.weight } else { 1 };
+            if look.fails == 0 && look.in_flight < most {
+                if !by_weight || !no_rr {
+                    return Some(position);
+                }
+                if idle.is_none_or(|(_, fewest)| look.in_flight > 0 && look.in_flight < fewest) {
+                    idle = Some((position, look.in_flight));
+                }
+            }
+            if weight_mode == WeightMode::Peak && look.in_flight >= peer.weight {
                 continue;
             }
             let score = self.score(peer, look, requests);
-            if best.is_none_or(|(_, lowest)| score <= lowest) {
-                best = Some((position, score));
+            if busy.is_none_or(|(_, lowest)| score <= lowest) {
+                busy = Some((position, score));
             }
         }
-        best.map(|(position, _)| position)
+        idle.or(busy).map(|(position, _)| position)
     }
 
     fn score(&self, peer: &Peer, look: Look, requests: u64) -> u64 {
@@ -190,6 +178,6 @@ impl Fair {
         let turns = peer.turns.load(Ordering::Relaxed);
         let (fails, most) = (u64::from(look.fails), u64::from(look.max_fails));
         let weight = (turns * most.saturating_sub(fails)).checked_div(most).unwrap_or(turns);
-        score.checked_div(weight).unwrap_or(score)
+        if weight > 1 { score / weight } else { score }
     }
 }

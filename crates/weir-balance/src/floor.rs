@@ -6,10 +6,10 @@ use core::task::Waker;
 use smallvec::SmallVec;
 
 use crate::balancer::{Balancer, Fault, QueueSettings, Request};
-use crate::choose::Query;
+use crate::choose::{Query, Stalls};
 use crate::queue::{Id, Left, Queue, Standing, Waiter, Wish};
 use crate::slot::Taken;
-use crate::sync::MutexGuard;
+use crate::sync::{MutexGuard, Ordering};
 use crate::{EndpointState, Member, Rejection};
 
 /// What the lock guards.
@@ -89,7 +89,9 @@ impl<'a> Floor<'a> {
             overflowed: false,
             tried: request.tried,
             panic: pool.is_panicking(),
+            stalls: Stalls::Heeded,
         };
+        query = pool.minding_stalls(query);
         let mut home = pool.home(query);
         let taken = home.and_then(|index| pool.take_home(index, query));
         if taken.is_none()
@@ -170,6 +172,15 @@ impl<'a> Floor<'a> {
             if let Some(taken) = taken {
                 self.hand(id, taken);
             }
+        }
+    }
+
+    /// A stall that was found on the way, or a trial that began or may begin, makes others wait elsewhere: whose key leads to that
+    /// endpoint.
+    pub(crate) fn settle_stalls(&mut self) {
+        let unsettled = &self.pool.stall_unsettled;
+        if unsettled.load(Ordering::Relaxed) && unsettled.swap(false, Ordering::AcqRel) {
+            self.settle();
         }
     }
 
@@ -313,5 +324,15 @@ impl<'a> Floor<'a> {
 /// What a waiter asks, now.
 fn query<'a>(pool: &Balancer, waiter: &'a Waiter, now_us: u64) -> Query<'a> {
     let Wish { random, key, bound, overflowed, ref tried, .. } = waiter.wish;
-    Query { now_us, random, key, bound, overflowed, tried, panic: pool.is_panicking() }
+    let panic = pool.is_panicking();
+    pool.minding_stalls(Query {
+        now_us,
+        random,
+        key,
+        bound,
+        overflowed,
+        tried,
+        panic,
+        stalls: Stalls::Heeded,
+    })
 }

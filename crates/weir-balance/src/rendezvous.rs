@@ -15,61 +15,90 @@ const STEPS_LOG2: u32 = 10;
 
 static LOGARITHMS: [u64; (1 << STEPS_LOG2) + 1] = logarithms();
 
+/// Choices that may be refused before each endpoint is asked whether it may be had.
+const REFUSALS: usize = 4;
+
 /// The endpoints of one tier by identity.
 #[derive(Debug)]
 pub(crate) struct Rendezvous {
     seats: Box<[Seat]>,
+    /// Whether all weights are the same, so that the draws alone decide.
+    even: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Seat {
     identity: u64,
-    weight: u64,
+    /// 2⁴⁸ divided by the weight.
+    inverse: u64,
 }
 
-/// A draw: who has it, and how good it is.
-#[derive(Clone, Copy)]
-struct Draw {
-    position: usize,
-    seat: Seat,
-    bits: u64,
-}
+impl Seat {
+    fn new(&(identity, weight): &(u64, u32)) -> Self {
+        Self { identity, inverse: (1 << 48) / u64::from(weight.clamp(1, u32::from(u16::MAX))) }
+    }
 
-impl Draw {
-    fn beats(&self, other: &Self) -> bool {
-        if self.seat.weight == other.seat.weight {
-            return (self.bits, self.seat.identity) > (other.bits, other.seat.identity);
-        }
-        let own = distance(self.bits) * other.seat.weight;
-        let others = distance(other.bits) * self.seat.weight;
-        (own, other.bits, other.seat.identity) < (others, self.bits, self.seat.identity)
+    /// How good its draw is for `key`; the lowest wins. No two ranks are the same, because no two identities draw the same bits.
+    fn rank(&self, key: u64) -> u128 {
+        let bits = mix(key ^ self.identity);
+        // A distance has 47 bits at most, an inverse 49.
+        let score = (u128::from(distance(bits)) * u128::from(self.inverse)) >> 32;
+        (score << 64) | u128::from(!bits)
+    }
+
+    /// The same order where all weights are the same: the scores rise as the bits fall.
+    fn even_rank(&self, key: u64) -> u64 {
+        !mix(key ^ self.identity)
     }
 }
 
 impl Rendezvous {
     /// Seats of identities with their weights (1 to 65,535); a position is one in this list.
     pub(crate) fn new(members: &[(u64, u32)]) -> Self {
-        let seat = |&(identity, weight): &(u64, u32)| Seat {
-            identity,
-            weight: u64::from(weight.clamp(1, u32::from(u16::MAX))),
-        };
-        Self { seats: members.iter().map(seat).collect() }
+        let even =
+            members.windows(2).all(|pair| matches!(pair, [(_, one), (_, other)] if one == other));
+        Self { seats: members.iter().map(Seat::new).collect(), even }
     }
 
     /// The best for `key` among the positions that `accept` takes.
     pub(crate) fn find(&self, key: u64, accept: impl Fn(usize) -> bool) -> Option<usize> {
-        let mut best: Option<Draw> = None;
-        for (position, &seat) in self.seats.iter().enumerate() {
-            if !accept(position) {
-                continue;
-            }
-            let draw = Draw { position, seat, bits: mix(key ^ seat.identity) };
-            if best.is_none_or(|best| draw.beats(&best)) {
-                best = Some(draw);
-            }
+        if self.even {
+            lowest(&self.seats, |seat| seat.even_rank(key), u64::MAX, accept)
+        } else {
+            lowest(&self.seats, |seat| seat.rank(key), u128::MAX, accept)
         }
-        best.map(|draw| draw.position)
     }
+}
+
+/// The position of the lowest rank that `accept` takes; nobody's is `none`.
+fn lowest<R: Copy + Ord>(
+    seats: &[Seat],
+    rank: impl Fn(&Seat) -> R,
+    none: R,
+    accept: impl Fn(usize) -> bool,
+) -> Option<usize> {
+    // Mostly the best of all may be had: who that is shows without asking, and without a branch that nobody could foretell.
+    let mut refused = None;
+    for _ in 0..REFUSALS {
+        let mut best = (none, usize::MAX);
+        for (position, seat) in seats.iter().enumerate() {
+            let rank = rank(seat);
+            let rank = if Some(rank) > refused { rank } else { none };
+            best = if rank < best.0 { (rank, position) } else { best };
+        }
+        if best.1 == usize::MAX || accept(best.1) {
+            return (best.1 != usize::MAX).then_some(best.1);
+        }
+        refused = Some(best.0);
+    }
+    let mut best: Option<(R, usize)> = None;
+    for (position, rank) in seats.iter().map(rank).enumerate() {
+        let is_better = Some(rank) > refused && best.is_none_or(|(lowest, _)| rank < lowest);
+        if is_better && accept(position) {
+            best = Some((rank, position));
+        }
+    }
+    best.map(|(_, position)| position)
 }
 
 /// `-log2((bits + 1) / 2⁶⁴)` in units of 2⁻⁴⁰: never rises as `bits` does, and is 0 for the largest.

@@ -18,6 +18,11 @@ pub(crate) struct Ring {
     points: Box<[u64]>,
     /// Whose each point is.
     owners: Box<[u32]>,
+    /// Where the points begin whose highest bits are those of the index, and after the last where they all end: a search among one or
+    /// two points instead of all.
+    starts: Box<[u32]>,
+    /// By how much a key is shifted to be such an index.
+    shift: u32,
     /// Where the walk ends that finds nobody for long.
     spare: Rendezvous,
     max_steps: usize,
@@ -33,9 +38,16 @@ impl Ring {
             points.extend((0..count).map(|number| (point(number), identity, position as u32)));
         }
         points.sort_unstable();
+        let owners = points.iter().map(|(.., owner)| *owner).collect();
+        let points: Box<[u64]> = points.into_iter().map(|(point, ..)| point).collect();
+        let bits = points.len().next_power_of_two().ilog2().max(1);
+        let shift = u64::BITS - bits;
+        let begins = |bucket: u64| points.partition_point(|point| *point >> shift < bucket) as u32;
         Self {
-            owners: points.iter().map(|(.., owner)| *owner).collect(),
-            points: points.into_iter().map(|(point, ..)| point).collect(),
+            starts: (0..=1 << bits).map(begins).collect(),
+            shift,
+            owners,
+            points,
             spare: Rendezvous::new(members),
             max_steps: members.len() * 4 + 64,
         }
@@ -44,12 +56,21 @@ impl Ring {
     /// The first from `key` on that `accept` takes. After some steps in vain the taker with the best draw has the key instead, so
     /// that a pool of which most is out is not walked round and round; that is as stable.
     pub(crate) fn find(&self, key: u64, accept: impl Fn(usize) -> bool) -> Option<usize> {
-        let start = self.points.partition_point(|point| *point < key);
+        let start = self.first_point(key)?;
         let (before, from) = self.owners.split_at_checked(start)?;
         let mut walk = from.iter().chain(before).take(self.max_steps);
         walk.find(|owner| accept(**owner as usize))
             .map(|owner| *owner as usize)
             .or_else(|| self.spare.find(key, accept))
+    }
+
+    /// The number of points before `key`.
+    fn first_point(&self, key: u64) -> Option<usize> {
+        let bucket = (key >> self.shift) as usize;
+        let begin = *self.starts.get(bucket)? as usize;
+        let end = *self.starts.get(bucket + 1)? as usize;
+        let bucket = self.points.get(begin..end)?;
+        Some(begin + bucket.partition_point(|point| *point < key))
     }
 }
 
@@ -129,6 +150,15 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn buckets_find_what_a_search_of_all_points_finds(len in 1_usize..40, key in any::<u64>()) {
+            let ring = Ring::new(&members(&vec![1; len]));
+            for key in [key, 0, u64::MAX, ring.points[0], ring.points[len]] {
+                let first = ring.points.partition_point(|point| *point < key);
+                prop_assert_eq!(ring.first_point(key), Some(first));
+            }
+        }
+
         #[test]
         fn only_keys_of_the_one_that_left_move(
             len in 2_usize..12,

@@ -12,6 +12,8 @@ pub struct Slot {
     /// The one count it holds: a second one, of the endpoint, would cost as much as the place itself.
     pool: Arc<Balancer>,
     taken: Taken,
+    /// When what stands without an answer was sent, µs.
+    sent_us: Option<u64>,
 }
 
 /// A place that was counted in.
@@ -38,7 +40,7 @@ pub(crate) enum Choice {
 
 impl Slot {
     pub(crate) fn new(pool: &Arc<Balancer>, taken: Taken) -> Self {
-        Self { pool: Arc::clone(pool), taken }
+        Self { pool: Arc::clone(pool), taken, sent_us: None }
     }
 
     /// The endpoint's number in its pool.
@@ -51,6 +53,27 @@ impl Slot {
         self.pool.endpoint(self.taken.index)
     }
 
+    /// The exchange waits for an answer from now on. To be called when nothing but the endpoint can hold the answer up; calls
+    /// that follow change nothing.
+    pub fn sent(&mut self, now_us: u64) {
+        if self.pool.stall.is_none() || self.sent_us.is_some() {
+            return;
+        }
+        self.sent_us = Some(now_us);
+        if let Some(state) = self.endpoint() {
+            state.pulse().sent(now_us, state.in_flight() <= 1);
+        }
+    }
+
+    /// The endpoint answered. When it was stalled until now, returns for how long, µs.
+    pub fn answered(&mut self, now_us: u64) -> Option<u64> {
+        self.pool.stall?;
+        let sent_us = self.sent_us.take();
+        let state = self.endpoint()?;
+        state.pulse().answered(now_us, sent_us);
+        if state.is_stalled() { self.pool.end_stall(state, now_us) } else { None }
+    }
+
     /// Gives the place back and tells the regret meter how long the exchange had it, µs. Plain dropping tells it nothing,
     /// which is right when the endpoint was not what ended the exchange.
     pub fn finish(self, held_us: u64) {
@@ -60,6 +83,11 @@ impl Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
+        if self.sent_us.is_some()
+            && let Some(state) = self.endpoint()
+        {
+            state.pulse().gave_up();
+        }
         self.pool.release(self.taken);
     }
 }

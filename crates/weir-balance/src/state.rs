@@ -1,6 +1,7 @@
 //! What is live about one endpoint, in atomics that all workers share: places in use, what was observed and what was
 //! ordered. It decides nothing; `Balancer` changes it, so that whoever waits hears of it.
 
+use crate::stall::{Pulse, TRIAL_US};
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// Its address is not known.
@@ -11,6 +12,10 @@ const UNHEALTHY: u32 = 2;
 const DRAINING: u32 = 4;
 /// The operator lets it take nothing.
 const MAINTENANCE: u32 = 8;
+/// It does not answer while others do.
+const STALLED: u32 = 16;
+/// That was not told yet.
+const STALL_IS_NEWS: u32 = 32;
 
 /// The limit that stands for none.
 const NO_LIMIT: u32 = u32::MAX;
@@ -18,8 +23,9 @@ const NO_LIMIT: u32 = u32::MAX;
 /// The live state of one endpoint. It outlives a configuration: a reload hands the same `Arc` to the next
 /// balancer, whose limit then holds for both.
 #[derive(Debug)]
-// Two endpoints must not share a cache line, or a busy one slows its neighbour.
-#[repr(align(64))]
+// Two endpoints must not share a cache line, or a busy one slows its neighbour. What every exchange changes stands
+// in the first line.
+#[repr(C, align(64))]
 pub struct EndpointState {
     /// The limit in the upper half, exchanges in flight in the lower: one word, so that no exchange is ever counted
     /// in against a limit that was just lowered.
@@ -31,6 +37,12 @@ pub struct EndpointState {
     /// On the caller's clock, µs; 0 when never ejected.
     ejected_until: AtomicU64,
     picks: AtomicU64,
+    pulse: Pulse,
+    /// When the latest stall began, µs.
+    stalled_since: AtomicU64,
+    /// When a stalled endpoint may be tried again although attempts are in flight there, µs.
+    trial_due: AtomicU64,
+    stalls: AtomicU64,
     /// Set by an ejection, cleared by the first connect that succeeds: until then one failure ejects again.
     on_probation: AtomicBool,
     connect_failures: AtomicU64,
@@ -86,6 +98,10 @@ impl EndpointState {
             queued: AtomicU32::new(0),
             ejected_until: AtomicU64::new(0),
             picks: AtomicU64::new(0),
+            pulse: Pulse::new(),
+            stalled_since: AtomicU64::new(0),
+            trial_due: AtomicU64::new(0),
+            stalls: AtomicU64::new(0),
             on_probation: AtomicBool::new(false),
             connect_failures: AtomicU64::new(0),
             ejections: AtomicU64::new(0),
@@ -151,6 +167,16 @@ impl EndpointState {
         }
     }
 
+    /// Times it was found stalled.
+    pub fn stalls(&self) -> u64 {
+        self.stalls.load(Ordering::Relaxed)
+    }
+
+    /// Whether it gets nothing new because it does not answer while others do.
+    pub fn is_stalled(&self) -> bool {
+        self.has(STALLED)
+    }
+
     /// Whether it is out for failures at `now_us`.
     pub fn is_ejected(&self, now_us: u64) -> bool {
         now_us < self.ejected_until()
@@ -205,6 +231,50 @@ impl EndpointState {
         let change = |current: u32| Some(current & !mask | flags);
         let before = self.flags.fetch_update(Ordering::AcqRel, Ordering::Relaxed, change);
         before.is_ok_and(|before| before & mask != flags)
+    }
+
+    pub(crate) fn pulse(&self) -> &Pulse {
+        &self.pulse
+    }
+
+    /// Marks it stalled; true when that is news.
+    pub(crate) fn begin_stall(&self, now_us: u64) -> bool {
+        if !self.set(STALLED, STALLED) {
+            return false;
+        }
+        self.stalled_since.store(now_us, Ordering::Relaxed);
+        self.trial_due.store(now_us.saturating_add(TRIAL_US), Ordering::Relaxed);
+        self.stalls.fetch_add(1, Ordering::Relaxed);
+        self.set(STALL_IS_NEWS, STALL_IS_NEWS);
+        true
+    }
+
+    /// It answered; when it was stalled, since when, µs.
+    pub(crate) fn end_stall(&self) -> Option<u64> {
+        self.set(STALLED, 0).then(|| self.stalled_since.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn take_stall_news(&self) -> bool {
+        self.has(STALL_IS_NEWS) && self.set(STALL_IS_NEWS, 0)
+    }
+
+    /// Whether a stalled endpoint may be tried although attempts are in flight there.
+    pub(crate) fn is_trial_due(&self, now_us: u64) -> bool {
+        now_us >= self.trial_due.load(Ordering::Relaxed)
+    }
+
+    /// [`Self::enter`] for a stalled endpoint: for one exchange at a time, when nothing is in flight or a trial is due.
+    pub(crate) fn enter_for_trial(&self, now_us: u64) -> Option<u32> {
+        let next_due = now_us.saturating_add(TRIAL_US);
+        let due = |due: u64| (now_us >= due).then_some(next_due);
+        if self.trial_due.fetch_update(Ordering::AcqRel, Ordering::Relaxed, due).is_ok() {
+            return self.enter();
+        }
+        let first = |places: u64| (places as u32 == 0 && places >> 32 > 0).then(|| places + 1);
+        self.places.fetch_update(Ordering::AcqRel, Ordering::Relaxed, first).ok()?;
+        self.trial_due.store(next_due, Ordering::Relaxed);
+        self.picks.fetch_add(1, Ordering::Relaxed);
+        Some(0)
     }
 
     pub(crate) fn set_max_conn(&self, limit: Option<u32>) {

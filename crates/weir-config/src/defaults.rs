@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::model::{
     Budget, Check, ClientTimeouts, Config, Endpoint, EndpointAddress, EndpointCheck, Forwarded,
     HttpProbe, Keepalive, MessageLimits, Order, Passive, PassiveCause, Policy, Pool, Probe, Queue,
-    RequestId, Retry, RetryOn, Rule, Statuses, TcpProbe, TlsClient, TlsProtocol, TlsVersion,
+    RequestId, Retry, RetryOn, Rule, Stall, Statuses, TcpProbe, TlsClient, TlsProtocol, TlsVersion,
     UpstreamTimeouts, Workers,
 };
 
@@ -149,6 +149,12 @@ impl Default for Queue {
     }
 }
 
+impl Default for Stall {
+    fn default() -> Self {
+        Self { factor: 3, floor: Duration::from_millis(20) }
+    }
+}
+
 impl Default for Retry {
     fn default() -> Self {
         Self {
@@ -208,6 +214,7 @@ impl Pool {
             check: None,
             passive: Passive::default(),
             queue: queue(),
+            stall: Stall::default(),
             retry: Retry::default(),
             timeouts: UpstreamTimeouts::default(),
             tls: None,

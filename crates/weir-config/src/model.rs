@@ -142,6 +142,9 @@ pub struct Pool {
     /// Waiting for a place when all endpoints are full; `None`: nobody waits, and full is an answer.
     #[serde(default = "defaults::queue")]
     pub queue: Option<Queue>,
+    /// When an endpoint that does not answer gets nothing more.
+    #[serde(default)]
+    pub stall: Stall,
     /// Further attempts after one that failed.
     #[serde(default)]
     pub retry: Retry,
@@ -259,6 +262,17 @@ pub enum PassiveCause {
     Timeout,
     /// A response that speaks of a broken server: 502, 503 or 504.
     Status,
+}
+
+/// Endpoints that take exchanges and do not answer while others do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Stall {
+    /// How many times longer than 99 of 100 of its answers took an endpoint has to be silent; 0 is never.
+    pub factor: u32,
+    /// And at least this long.
+    #[serde(with = "duration")]
+    pub floor: Duration,
 }
 
 /// Waits on the upstream side.

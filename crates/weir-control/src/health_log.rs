@@ -103,7 +103,7 @@ impl fmt::Display for HealthEvent {
 }
 
 /// A span of time in its two largest units.
-struct Span(Duration);
+pub(crate) struct Span(pub(crate) Duration);
 
 impl fmt::Display for Span {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -165,6 +165,7 @@ impl HealthLog {
                 && state.health() == Health::Healthy
                 && state.order() == Order::Ready
                 && !state.is_ejected(now_us)
+                && !state.is_stalled()
         });
         self.note(HealthEvent {
             number: 0,

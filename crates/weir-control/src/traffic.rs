@@ -11,7 +11,7 @@ use weir_proxy::connect_trouble::ConnectTrouble;
 use weir_proxy::notice::{Notice, Noticed};
 use weir_proxy::shared::Shared;
 
-use crate::health_log::{Change, HealthLog, HealthState};
+use crate::health_log::{Change, HealthLog, HealthState, Span};
 
 /// An endpoint's failed connects are one line in this time, at most.
 const TROUBLE_PAUSE: Duration = Duration::from_secs(1);
@@ -24,6 +24,8 @@ pub(crate) async fn listen(
     say: fn(&str),
 ) {
     while let Some(Notice { pool, what }) = notices.recv().await {
+        let change =
+            |endpoint, to, reason| Change { pool, endpoint, to, reason, excerpt: String::new() };
         match what {
             Noticed::LawBroken { found } => {
                 let name = shared.pools.get(pool).map_or("", |pool| &*pool.name);
@@ -36,12 +38,24 @@ pub(crate) async fn listen(
             }
             Noticed::Ejected { endpoint, cause, until_us } => {
                 let reason = format!("too many failures in traffic, the last: {}", words(cause));
-                let to = HealthState::Ejected;
-                let excerpt = String::new();
-                log.change(&shared, Change { pool, endpoint, to, reason, excerpt });
+                log.change(&shared, change(endpoint, HealthState::Ejected, reason));
                 let back = wait_for_return((pool, endpoint), until_us, shared.clone(), log.clone());
                 tokio::spawn(back);
             }
+            Noticed::Stalled { endpoint, silent_us, unanswered } => {
+                let silent = Span(Duration::from_micros(silent_us));
+                let reason = format!(
+                    "{unanswered} requests without an answer, none for {silent}, while others answer"
+                );
+                log.change(&shared, change(endpoint, HealthState::Stalled, reason));
+            }
+            Noticed::Answers { endpoint }
+                if log.state((pool, endpoint)) == HealthState::Stalled =>
+            {
+                let reason = "it answers again".to_owned();
+                log.change(&shared, change(endpoint, HealthState::Up, reason));
+            }
+            Noticed::Answers { .. } => {}
         }
     }
 }

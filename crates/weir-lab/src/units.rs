@@ -48,6 +48,43 @@ pub fn size_bytes(text: &str) -> Result<u64, String> {
     value.checked_mul(*factor).ok_or_else(|| format!("`{text}` is too large"))
 }
 
+/// A length of time as wrk takes it, in nanoseconds: a bare number is seconds, `30s`, `2m`, `1h`; and all that [`time_ns`] reads.
+///
+/// # Errors
+/// One sentence that says what is wrong with `text`.
+pub fn wrk_time_ns(text: &str) -> Result<u64, String> {
+    let (number, unit) = split(text);
+    match unit {
+        "" => time_ns(&format!("{number}s")).map_err(|_| {
+            format!(
+                "`{text}` is not a time: write seconds or a unit, as in `30`, `30s`, `2m`, `500ms`"
+            )
+        }),
+        _ => time_ns(&format!("{number}{}", unit.to_ascii_lowercase())),
+    }
+}
+
+/// A count as wrk takes it: `100`, `2k`, `1M`; 1k is 1,000 here. Fractions may be had where they make sense.
+///
+/// # Errors
+/// One sentence that says what is wrong with `text`.
+pub fn wrk_count(text: &str) -> Result<f64, String> {
+    let (number, unit) = split(text);
+    let factor = match unit.to_ascii_lowercase().as_str() {
+        "" => 1.0,
+        "k" => 1e3,
+        "m" => 1e6,
+        "g" => 1e9,
+        _ => f64::NAN,
+    };
+    let count = number.parse::<f64>().unwrap_or(f64::NAN) * factor;
+    if count.is_finite() {
+        Ok(count)
+    } else {
+        Err(format!("`{text}` is not a count: write a number, as in `100`, `2500`, `2k`, `1M`"))
+    }
+}
+
 /// The number at the start, and what follows it.
 fn split(text: &str) -> (&str, &str) {
     let end = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.');
@@ -56,7 +93,7 @@ fn split(text: &str) -> (&str, &str) {
 
 #[cfg(test)]
 mod tests {
-    use super::{size_bytes, time_ns};
+    use super::{size_bytes, time_ns, wrk_count, wrk_time_ns};
 
     #[test]
     fn times_need_a_unit_and_may_be_fractions() {
@@ -86,6 +123,28 @@ mod tests {
         for wrong in ["", "k", "1.5k", "1kb", "-1", "99999999999999999999", "18446744073709551615k"]
         {
             check(wrong, None);
+        }
+    }
+
+    #[test]
+    fn wrk_takes_bare_seconds_and_counts_by_the_thousand() {
+        let time = |text, expected| assert_eq!(wrk_time_ns(text).ok(), expected, "{text}");
+        time("30", Some(30_000_000_000));
+        time("30s", Some(30_000_000_000));
+        time("2M", Some(120_000_000_000));
+        time("1h", Some(3_600_000_000_000));
+        time("500ms", Some(500_000_000));
+        for wrong in ["", "s", "-1", "1d"] {
+            time(wrong, None);
+        }
+        let count =
+            |text, expected: Option<f64>| assert_eq!(wrk_count(text).ok(), expected, "{text}");
+        count("2500", Some(2500.0));
+        count("2k", Some(2000.0));
+        count("1.5K", Some(1500.0));
+        count("1M", Some(1e6));
+        for wrong in ["", "k", "-1", "2kb", "1e5", "NaN"] {
+            count(wrong, None);
         }
     }
 }

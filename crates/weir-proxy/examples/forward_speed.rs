@@ -178,6 +178,7 @@ fn entry<'a>(view: &'a RequestView<'a>, peer: SocketAddr, request_id: &'a [u8]) 
         attempts: 1,
         failed_attempts: &[],
         reused: true,
+        affinity: weir_stats::Affinity::None,
         queue_position: 0,
         request_id,
         tls: None,

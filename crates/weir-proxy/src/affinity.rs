@@ -42,6 +42,41 @@ struct Lines {
     over_tls: Box<[u8]>,
 }
 
+/// What a request's cookies say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Claim {
+    /// Nobody asked: the pool has no sticky cookie.
+    #[default]
+    None,
+    /// The cookie is not among them.
+    New,
+    /// It is, and means no endpoint.
+    Unknown,
+    /// It means this one.
+    Bound(usize),
+}
+
+impl Claim {
+    /// The endpoint that is meant.
+    pub(crate) fn endpoint(self) -> Option<usize> {
+        match self {
+            Self::Bound(endpoint) => Some(endpoint),
+            Self::None | Self::New | Self::Unknown => None,
+        }
+    }
+
+    /// What became of it, where `served` was the endpoint at last.
+    pub(crate) fn outcome(self, served: Option<usize>) -> weir_stats::Affinity {
+        match self {
+            Self::None => weir_stats::Affinity::None,
+            Self::New => weir_stats::Affinity::New,
+            Self::Unknown => weir_stats::Affinity::Unknown,
+            Self::Bound(endpoint) if served == Some(endpoint) => weir_stats::Affinity::Kept,
+            Self::Bound(_) => weir_stats::Affinity::Moved,
+        }
+    }
+}
+
 /// What a response says of the sticky cookie.
 #[derive(Clone, Copy)]
 pub struct ResponseCookie<'a> {
@@ -82,11 +117,17 @@ impl Affinity {
         &self.name
     }
 
-    /// The endpoint that the request's cookie means; of several cookies of the name, browsers' for other paths among them, the
-    /// first that means one.
-    pub(crate) fn bound(&self, head: &RequestHead, bytes: &[u8]) -> Option<usize> {
-        let mut own = cookie::pairs(head, bytes).filter(|(name, _)| **name == *self.name);
-        own.find_map(|(_, value)| self.endpoint(cookie::bare(value)))
+    /// What the request's cookies say; of several of the name, browsers' for other paths among them, the first that means an
+    /// endpoint.
+    pub(crate) fn claim(&self, head: &RequestHead, bytes: &[u8]) -> Claim {
+        let mut claim = Claim::New;
+        for (_, value) in cookie::pairs(head, bytes).filter(|(name, _)| **name == *self.name) {
+            match self.endpoint(cookie::bare(value)) {
+                Some(endpoint) => return Claim::Bound(endpoint),
+                None => claim = Claim::Unknown,
+            }
+        }
+        claim
     }
 
     fn endpoint(&self, value: &[u8]) -> Option<usize> {
@@ -185,9 +226,9 @@ mod tests {
         text.strip_prefix("Set-Cookie: SRV=").unwrap().split(';').next().unwrap().to_owned()
     }
 
-    fn bound(affinity: &Affinity, cookies: &str) -> Option<usize> {
+    fn claim(affinity: &Affinity, cookies: &str) -> Claim {
         let request = Request::new(&format!("GET / HTTP/1.1\r\nHost: a\r\n{cookies}\r\n"));
-        affinity.bound(&request.head, &request.bytes)
+        affinity.claim(&request.head, &request.bytes)
     }
 
     /// From Python: `base64.urlsafe_b64encode(hmac.digest(key, b"weir sticky cookie 1\0app\0b", "sha256")[:16]).rstrip(b"=")`.
@@ -214,7 +255,7 @@ mod tests {
             format!("Cookie: SRV=gone\r\ncookie: SRV={value}\r\n"),
             format!("Cookie: SRV={value}; SRV={}\r\n", value_of(&affinity, 0)),
         ] {
-            assert_eq!(bound(&affinity, &cookies), Some(2), "{cookies}");
+            assert_eq!(claim(&affinity, &cookies), Claim::Bound(2), "{cookies}");
         }
     }
 
@@ -225,19 +266,23 @@ mod tests {
         let forged = value_of(&super::tests::affinity(None), 0);
         let other = Affinity::new(&Sticky::new("SRV"), ("web", &["a", "b", "c"]), Some(SECRET));
         for cookies in [
-            String::new(),
             "Cookie: SRV=\r\n".to_owned(),
             "Cookie: SRV=a\r\n".to_owned(),
             format!("Cookie: SRV={forged}\r\n"),
             format!("Cookie: SRV={}\r\n", value_of(&other, 0)),
-            format!("Cookie: srv={value}\r\n"),
             format!("Cookie: SRV={value}x\r\n"),
             format!("Cookie: SRV={}\r\n", &value[1..]),
-            format!("X-Cookie: SRV={value}\r\n"),
         ] {
-            assert_eq!(bound(&affinity, &cookies), None, "{cookies}");
+            assert_eq!(claim(&affinity, &cookies), Claim::Unknown, "{cookies}");
         }
-        assert_eq!(bound(&affinity, &format!("Cookie: SRV={value}\r\n")), Some(0));
+        for cookies in [
+            String::new(),
+            format!("X-Cookie: SRV={value}\r\n"),
+            format!("Cookie: srv={value}\r\n"),
+        ] {
+            assert_eq!(claim(&affinity, &cookies), Claim::New, "{cookies}");
+        }
+        assert_eq!(claim(&affinity, &format!("Cookie: SRV={value}\r\n")), Claim::Bound(0));
     }
 
     #[test]

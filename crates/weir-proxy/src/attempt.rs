@@ -5,7 +5,7 @@ use tokio::time::Instant;
 use weir_stats::{Cause, Micros};
 use weir_wire::Framing;
 
-use crate::affinity::Affinity;
+use crate::affinity::{Affinity, Claim};
 use crate::connection::{Connection, Scope};
 use crate::conversation::{Conversation, Failure};
 use crate::exchange::{Ended, Facts, Next, Workspace};
@@ -32,10 +32,8 @@ pub(crate) async fn proxy<N: Net>(
 ) -> Result<Next, Ended> {
     let pool = scope.worker.shared.pools.get(number).ok_or(Cause::Internal)?;
     facts.pool = Some(number);
-    facts.bound = pool
-        .affinity
-        .as_ref()
-        .and_then(|affinity| affinity.bound(&work.request, work.input.bytes()));
+    let claim = |affinity: &Affinity| affinity.claim(&work.request, work.input.bytes());
+    facts.claim = pool.affinity.as_ref().map_or(Claim::None, claim);
     let mut upload = prepare_body(scope, connection, work, facts, pool).await?;
     let framing = match (work.request.framing, pool.buffer_request) {
         (Framing::None, _) => Framing::None,
@@ -57,6 +55,7 @@ pub(crate) async fn proxy<N: Net>(
             Ok(()) => {
                 let status = work.response.status;
                 scope.worker.endpoint_answered(place, status);
+                scope.worker.slot_answered(facts.slot.as_mut(), place, conversation.heard);
                 pool.retry.minds_status(status).then_some(Trouble::Status(status))
             }
             // The endpoint closed an idle connection while our request was on its way to it (row C-07).

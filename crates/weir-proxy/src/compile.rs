@@ -11,7 +11,7 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::time::Instant;
 use weir_balance::{
     Availability, Balancer, EndpointState, Member, Order, PassiveSettings, QueueSettings, Settings,
-    hash_key,
+    StallSettings, hash_key,
 };
 use weir_config::Config;
 use weir_config::model::{self, EndpointAddress};
@@ -116,8 +116,12 @@ impl Compiler<'_> {
         let queue = pool.queue.as_ref();
         let queue = queue
             .map(|queue| QueueSettings { max: queue.max, max_per_endpoint: queue.per_endpoint });
+        let stall = (pool.stall.factor > 0).then_some(StallSettings {
+            factor: pool.stall.factor,
+            floor_us: pool.stall.floor.as_micros() as u64,
+        });
         let settings =
-            Settings { passive, queue, panic_percent, ..Settings::new(pool.policy.kind()) };
+            Settings { passive, queue, stall, panic_percent, ..Settings::new(pool.policy.kind()) };
         let members = pool.endpoints.iter().map(|endpoint| member(pool, endpoint)).collect();
         let tls = pool.tls.as_ref().map(|tls| self.client_tls(tls)).transpose()?;
         let endpoints =

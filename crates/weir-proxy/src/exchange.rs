@@ -14,6 +14,7 @@ use weir_balance::Slot;
 use weir_stats::{Cause, Micros, Setback, Times};
 use weir_wire::{HeadLimits, Method, RequestHead, ResponseHead, Version};
 
+use crate::affinity::Claim;
 use crate::alarm::{Elapsed, before};
 use crate::attempt;
 use crate::buffers::{Buffers, poll_read_into};
@@ -163,8 +164,8 @@ pub(crate) struct Facts {
     pub(crate) request_id: RequestId,
     /// Index of the pool.
     pub(crate) pool: Option<usize>,
-    /// The endpoint that the client's sticky cookie means.
-    pub(crate) bound: Option<usize>,
+    /// What the client's sticky cookie says.
+    pub(crate) claim: Claim,
     pub(crate) slot: Option<Slot>,
     /// When it was got.
     pub(crate) slot_since: Instant,
@@ -198,7 +199,7 @@ impl Facts {
             trust: PeerTrust::Untrusted,
             request_id: RequestId::default(),
             pool: None,
-            bound: None,
+            claim: Claim::None,
             slot: None,
             slot_since: first_byte,
             queue_position: 0,

@@ -34,6 +34,20 @@ pub enum Noticed {
         /// Until when, on the balancer's clock, µs.
         until_us: u64,
     },
+    /// It takes exchanges and does not answer, while others do: it gets no more.
+    Stalled {
+        /// The endpoint's index in the pool.
+        endpoint: usize,
+        /// For how long, µs.
+        silent_us: u64,
+        /// Attempts that it has not answered since its last answer.
+        unanswered: u32,
+    },
+    /// It answers again.
+    Answers {
+        /// The endpoint's index in the pool.
+        endpoint: usize,
+    },
     /// The watchdog found a law of the queue broken, and healed what it could: a bug.
     LawBroken {
         /// How many times at once.

@@ -1,8 +1,8 @@
-//! What traffic says of an endpoint: failures that count by the pool's `passive`, and answers that clear it. When that ejects an endpoint is
-//! `weir-balance`'s to decide.
+//! What traffic says of an endpoint: failures that count by the pool's `passive`, answers that clear it, stalls that picks found. What
+//! follows of it is `weir-balance`'s to decide.
 
 use tokio::time::Instant;
-use weir_balance::AfterFailure;
+use weir_balance::{AfterFailure, Slot};
 use weir_config::model::PassiveCause;
 
 use crate::conversation::Failure;
@@ -36,6 +36,31 @@ impl<N: Net> Worker<N> {
             let what = Noticed::Ejected { endpoint, cause, until_us };
             self.shared.notices.tell(Notice { pool: number, what });
             self.tick_at(&pool.balancer, until_us);
+        }
+    }
+
+    /// Tells of endpoints of a pool that a pick has found stalled.
+    pub(crate) fn tell_stalls(&self, number: usize, now_us: u64) {
+        let Some(pool) = self.shared.pools.get(number) else { return };
+        for stall in pool.balancer.take_stalls() {
+            let what = Noticed::Stalled {
+                endpoint: stall.index,
+                silent_us: now_us.saturating_sub(stall.silent_since_us),
+                unanswered: stall.unanswered,
+            };
+            self.shared.notices.tell(Notice { pool: number, what });
+        }
+    }
+
+    /// The endpoint that a slot is for has answered; when it was stalled, that is told.
+    pub(crate) fn slot_answered(
+        &self,
+        slot: Option<&mut Slot>,
+        (pool, endpoint): (usize, usize),
+        heard: Instant,
+    ) {
+        if slot.is_some_and(|slot| slot.answered(self.balance_clock(heard)).is_some()) {
+            self.shared.notices.tell(Notice { pool, what: Noticed::Answers { endpoint } });
         }
     }
 

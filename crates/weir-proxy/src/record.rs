@@ -96,6 +96,7 @@ pub(crate) fn with_captures<N: Net, R>(
         attempts: facts.attempts,
         failed_attempts: &failed,
         reused: facts.reused,
+        affinity: facts.claim.outcome(facts.endpoint),
         queue_position: facts.queue_position,
         request_id: facts.request_id.as_bytes(),
         tls: tls_facts(connection),

@@ -174,7 +174,7 @@ fn response_cookie<'a, N: Net>(
         matches!(connection.client, Transport::Server(_))
             || came_over_tls(facts.trust, &work.request, work.input.bytes())
     };
-    Some(pool.affinity.as_ref()?.response((facts.bound, facts.endpoint), over_tls))
+    Some(pool.affinity.as_ref()?.response((facts.claim.endpoint(), facts.endpoint), over_tls))
 }
 
 fn connection_line(work: &Workspace, keep_alive: bool) -> ConnectionLine {

@@ -88,6 +88,7 @@ pub(crate) fn blank_entry() -> Entry<'static> {
         attempts: 1,
         failed_attempts: &[],
         reused: false,
+        affinity: weir_stats::Affinity::None,
         queue_position: 0,
         request_id: b"0123456789abcdef0123456789abcdef",
         tls: None,

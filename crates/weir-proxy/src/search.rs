@@ -103,6 +103,7 @@ impl<'a> Search<'a> {
             if facts.slot.is_none() {
                 let body = (&mut *work, &mut *upload);
                 facts.slot = Some(self.slot(scope, connection, body, facts).await?);
+                self.wait_for_endpoint(scope, facts);
             }
             let index = facts.slot.as_ref().map_or(0, Slot::index);
             facts.endpoint = Some(index);
@@ -237,6 +238,15 @@ impl<'a> Search<'a> {
         }
     }
 
+    /// From now on the endpoint is waited for, and nobody else if the whole request is at hand.
+    fn wait_for_endpoint<N: Net>(&self, scope: Scope<'_, N>, facts: &mut Facts) {
+        let now_us = scope.worker.balance_clock(self.now);
+        if let Some(slot) = facts.slot.as_mut().filter(|_| self.at_hand) {
+            slot.sent(now_us);
+        }
+        scope.worker.tell_stalls(self.number, now_us);
+    }
+
     /// A slot, at once or after a wait in the queue. One who comes here for another attempt arrives anew: those who wait have waited
     /// for their first.
     async fn slot<N: Net>(
@@ -249,7 +259,7 @@ impl<'a> Search<'a> {
         let now_us = scope.worker.balance_clock(self.now);
         let random = scope.worker.random.borrow_mut().u64(..);
         let request = Request {
-            bound: facts.bound,
+            bound: facts.claim.endpoint(),
             key: self.key,
             tag: facts.request_id.tag(),
             ..Request::new(now_us, random, &self.tried)

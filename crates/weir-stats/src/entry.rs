@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::SystemTime;
 
-use crate::{Cause, Escape, Times, escape, number};
+use crate::{Affinity, Cause, Escape, Times, escape, number};
 
 /// Header lines by name, case-insensitively; the value of the first line of that name.
 pub trait Headers {
@@ -129,6 +129,8 @@ pub struct Entry<'a> {
     pub failed_attempts: &'a [FailedAttempt<'a>],
     /// Whether the last attempt used an idle connection.
     pub reused: bool,
+    /// What became of the client's affinity.
+    pub affinity: Affinity,
     /// Position in the pool's queue at arrival, 1 is next; 0 is straight through.
     pub queue_position: u32,
     /// The request id, visible ASCII.

@@ -18,7 +18,8 @@ pub(crate) fn append(entry: &Entry<'_>, clock: &mut Clock, out: &mut Vec<u8>) {
     number::append(entry.bytes_sent, out);
     out.extend_from_slice(b" - - ");
     out.extend_from_slice(&entry.cause.termination(&entry.times, entry.attempts));
-    out.extend_from_slice(b"-- ");
+    out.extend_from_slice(&entry.affinity.termination(&entry.times));
+    out.push(b' ');
     let counts = entry.concurrency;
     let retries = entry.attempts.saturating_sub(1);
     for count in [counts.process, counts.listener, counts.pool, counts.endpoint] {

@@ -77,6 +77,7 @@ fn append_upstream(entry: &Entry<'_>, out: &mut Vec<u8>) {
     out.push(b']');
     key("reused", out);
     out.extend_from_slice(if entry.reused { b"true" } else { b"false" });
+    text("affinity", entry.affinity.as_str(), out);
     number("queue_position", u64::from(entry.queue_position), out);
 }
 

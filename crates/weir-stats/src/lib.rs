@@ -3,6 +3,7 @@
 
 #![forbid(unsafe_code)]
 
+mod affinity;
 mod batch;
 mod cause;
 mod clock;
@@ -19,6 +20,7 @@ mod times;
 mod value;
 mod variable;
 
+pub use affinity::Affinity;
 pub use batch::{BATCH_BYTES, FullBatch, LogBatch, LogReceiver, LogSink, Message, log_channel};
 pub use cause::Cause;
 pub use clock::Clock;

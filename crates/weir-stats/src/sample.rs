@@ -60,6 +60,7 @@ pub(crate) fn entry() -> Entry<'static> {
         attempts: 1,
         failed_attempts: &[],
         reused: false,
+        affinity: crate::Affinity::None,
         queue_position: 0,
         request_id: b"id-1",
         tls: Some(TlsFacts {

@@ -151,6 +151,7 @@ fn of_upstream<'a>(plain: Plain, entry: &Entry<'a>) -> Value<'a> {
         Plain::Attempts => Value::Number(u64::from(entry.attempts)),
         Plain::FailedAttempts if entry.failed_attempts.is_empty() => Value::Absent,
         Plain::FailedAttempts => Value::FailedAttempts(entry.failed_attempts),
+        Plain::Affinity => text(entry.affinity.as_str()),
         Plain::UpstreamAddr => text(entry.endpoint_address),
         Plain::UpstreamConnectTime => seconds(&[times.connect]),
         Plain::UpstreamHeaderTime => seconds(&[times.connect, times.response]),

@@ -172,25 +172,32 @@ pub(crate) fn collect(headers: &mut Vec<Header>, bytes: &[u8], found: &[httparse
     }));
 }
 
-/// Whether `name` is `text`, which is lower case, in any case; eight bytes at a time.
+/// Whether `name` is `text` in any case: letters and hyphens, lower case, up to [`LONGEST`] of them. Names are tokens, of which only a
+/// letter becomes a letter, and only a hyphen a hyphen, when the bit that tells the cases apart is set.
 #[inline]
 fn spells(name: &[u8], text: &[u8]) -> bool {
     if name.len() != text.len() {
         return false;
     }
-    let (Some(name_end), Some(text_end)) = (name.last_chunk::<8>(), text.last_chunk::<8>()) else {
-        return text.eq_ignore_ascii_case(name);
-    };
-    let (names, _) = name.as_chunks::<8>();
-    let (texts, _) = text.as_chunks::<8>();
-    names.iter().zip(texts).chain([(name_end, text_end)]).all(|(name, text)| lower(*name) == *text)
+    debug_assert!(text.len() <= LONGEST, "the middle of a longer name would not be looked at");
+    match (eights(name), eights(text)) {
+        (Some([first, middle, last]), Some(text)) => {
+            const LOWER: u64 = 0x2020_2020_2020_2020;
+            [first | LOWER, middle | LOWER, last | LOWER] == text
+        }
+        _ => text.eq_ignore_ascii_case(name),
+    }
 }
 
-/// Eight bytes with the letters among them in lower case.
+/// The longest name that three words of eight bytes cover.
+const LONGEST: usize = 24;
+
+/// The first eight bytes, the eight after them as far as there are (else the last again), and the last eight; `None` of a shorter name.
 #[inline]
-fn lower(mut bytes: [u8; 8]) -> [u8; 8] {
-    bytes.make_ascii_lowercase();
-    bytes
+fn eights(name: &[u8]) -> Option<[u64; 3]> {
+    let (first, last) = (name.first_chunk::<8>()?, name.last_chunk::<8>()?);
+    let middle = name.get(8..).and_then(<[u8]>::first_chunk::<8>).unwrap_or(last);
+    Some([first, middle, last].map(|bytes| u64::from_le_bytes(*bytes)))
 }
 
 /// The byte there in lower case, 0 past the end.

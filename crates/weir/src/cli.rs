@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 
 use crate::failure::Failure;
-use crate::{check, completion, demo, origin, proxy, run, serve};
+use crate::{bench, check, completion, demo, origin, proxy, run, serve, sim};
 
 /// The configuration file when none is named.
 pub(crate) const CONFIGURATION_FILE: &str = "/etc/weir/weir.conf";
@@ -17,7 +17,9 @@ const LONG_VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\nTLS: rustls wit
 #[derive(Debug, Parser)]
 #[command(name = "weir", version, long_version = LONG_VERSION, arg_required_else_help = true)]
 #[command(args_conflicts_with_subcommands = true)]
-#[command(after_help = "Exit codes: 0 ok, 1 run-time failure, 2 usage, 3 configuration rejected.")]
+#[command(
+    after_help = "Exit codes: 0 ok, 1 run-time failure, 2 usage, 3 configuration rejected, 4 a bench threshold failed."
+)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
@@ -35,7 +37,9 @@ pub(crate) enum Command {
     Proxy(proxy::Arguments),
     Serve(serve::Arguments),
     Check(check::Arguments),
+    Bench(Box<bench::Arguments>),
     Origin(origin::Arguments),
+    Sim(Box<sim::Arguments>),
     Demo(demo::Arguments),
     Completion(completion::Arguments),
 }

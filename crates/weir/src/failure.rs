@@ -12,6 +12,8 @@ pub(crate) enum Failure {
     RunTime(String),
     /// The command line makes no sense: exit code 2.
     Usage(String),
+    /// A run met a condition that it was not to meet: exit code 4.
+    Threshold(String),
     /// The configuration is wrong; nothing was started: exit code 3.
     Rejected {
         /// What it was read from.
@@ -32,6 +34,10 @@ impl Failure {
             Self::Usage(sentence) => {
                 eprintln!("weir: {sentence}");
                 ExitCode::from(2)
+            }
+            Self::Threshold(sentence) => {
+                eprintln!("weir: {sentence}");
+                ExitCode::from(4)
             }
             Self::Rejected { name, diagnostics } => {
                 let is_error = |severity| matches!(severity, Severity::Error);

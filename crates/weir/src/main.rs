@@ -1,5 +1,6 @@
 //! The command `weir`. Each subcommand has its own file; what they have in common is what they print when they fail.
 
+mod bench;
 mod check;
 mod cli;
 mod completion;
@@ -10,6 +11,7 @@ mod origin;
 mod proxy;
 mod run;
 mod serve;
+mod sim;
 mod terminal;
 
 use std::process::ExitCode;
@@ -33,8 +35,10 @@ fn command(cli: Cli) -> Result<(), Failure> {
         Some(Command::Proxy(arguments)) => proxy::run(&arguments),
         Some(Command::Serve(arguments)) => serve::run(&arguments),
         Some(Command::Check(arguments)) => check::run(&arguments),
+        Some(Command::Bench(arguments)) => bench::run(&arguments),
         Some(Command::Origin(arguments)) => origin::run(arguments),
         Some(Command::Demo(arguments)) => demo::run(&arguments),
+        Some(Command::Sim(arguments)) => sim::run(&arguments),
         Some(Command::Completion(arguments)) => completion::run(&arguments),
         None => check::run(&cli.into_nginx_test()?),
     }

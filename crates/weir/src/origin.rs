@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use weir_lab::origin::{Certificate, Origin, Pause, Settings, addresses};
+use weir_lab::origin::{Bound, Certificate, Pause, Settings, addresses};
 use weir_lab::service_time::ServiceTime;
 use weir_lab::units::time_ns;
 
@@ -65,7 +65,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
-    let origin = Origin::start(arguments.settings()?).map_err(Failure::RunTime)?;
+    let origin = Bound::new(arguments.settings()?).map_err(Failure::RunTime)?;
     for (address, tls) in origin.listening() {
         eprintln!("weir: listening on {address} ({})", if tls { "https" } else { "http" });
     }

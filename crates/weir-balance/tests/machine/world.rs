@@ -77,6 +77,7 @@ impl World {
             policy: plan.policy,
             passive,
             queue: plan.queue,
+            stall: None,
             panic_percent: plan.panic_percent,
             fault: plan.fault,
         };

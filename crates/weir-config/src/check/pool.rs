@@ -7,11 +7,14 @@ use super::{Checker, values};
 use crate::defaults;
 use crate::diagnostic::Diagnostic;
 use crate::model::{
-    Certificate, Endpoint, Keepalive, Passive, PassiveCause, Pool, TlsClient, TlsProtocol,
+    Certificate, Endpoint, Keepalive, Passive, PassiveCause, Pool, Stall, TlsClient, TlsProtocol,
 };
 use crate::source::Span;
 use crate::table::Context;
 use crate::units::{percent, size};
+
+/// A larger factor is a typing mistake.
+pub(super) const MAX_STALL_FACTOR: u64 = 1000;
 
 /// Words that a target may begin with, so that no pool can be called so.
 const TARGETS: [&str; 3] = ["respond", "redirect", "files"];
@@ -58,6 +61,7 @@ impl<'a> Checker<'a> {
             ("check", Some(kind)) => pool.check = self.check(line, kind),
             ("passive", off) => self.passive(line, off, &mut pool.passive),
             ("queue", off) => pool.queue = self.queue(line, off),
+            ("stall", off) => self.stall(line, off, &mut pool.stall),
             ("retry", count) => self.retry(line, count, &mut pool.retry),
             ("buffer_request", Some(value)) => {
                 pool.buffer_request = self.value(value, size_or_off).flatten();
@@ -138,6 +142,16 @@ impl<'a> Checker<'a> {
         self.set(line, "window", &mut passive.window, values::wait);
         self.set(line, "eject", &mut passive.eject, values::wait);
         self.set(line, "max_ejected", &mut passive.max_ejected_percent, percent::parse);
+    }
+
+    fn stall(&mut self, line: &Arguments<'a>, off: Option<Value<'a>>, stall: &mut Stall) {
+        if self.is_off(line, off) {
+            stall.factor = 0;
+        }
+        self.set(line, "factor", &mut stall.factor, |text| {
+            values::whole(text, 1, MAX_STALL_FACTOR).map(|factor| factor as u32)
+        });
+        self.set(line, "floor", &mut stall.floor, values::wait);
     }
 
     fn upstream_timeouts(&mut self, line: &Arguments<'a>, pool: &mut Pool) {

@@ -51,16 +51,17 @@ pub(super) enum Body {
 }
 
 impl Answer {
-    /// To a page; `body` is the request as it came, for those who want it back.
-    pub(super) fn to(page: Page, request: Vec<u8>) -> Self {
+    /// To a page; `request` is the request as it came, for those who want it back.
+    pub(super) fn to(page: &Page, request: Vec<u8>) -> Self {
         let text = |status, content_type, text: Vec<u8>| Self {
             status,
             content_type,
             body: Body::Text(text),
         };
-        match page {
+        match *page {
             Page::Ready(page) => {
-                Self::to(Page::Bytes(READY.get(page).copied().unwrap_or_default() as u64), request)
+                let length = READY.get(page).copied().unwrap_or_default();
+                Self::to(&Page::Bytes(length as u64), request)
             }
             Page::Bytes(length) => {
                 Self { status: 200, content_type: "text/plain", body: Body::Blocks(length) }
@@ -78,7 +79,9 @@ impl Answer {
                 Self { status: 200, content_type: "text/event-stream", body: Body::Events(pieces) }
             }
             Page::Index => text(200, TEXT, index().into_bytes()),
-            Page::Refused(status, sentence) => text(status, TEXT, (sentence + "\n").into_bytes()),
+            Page::Refused(status, ref sentence) => {
+                text(status, TEXT, format!("{sentence}\n").into_bytes())
+            }
             // Answered where the counters are.
             Page::Stats { .. } => text(200, TEXT, Vec::new()),
         }

@@ -88,10 +88,14 @@ enum HeadRead {
 /// the kernel, because what they set off may be here again before the next line runs.
 struct Serving<'a> {
     site: &'a Site,
+    plan: &'a Plan,
     arrival: Option<Arrival<'a>>,
-    entry: Entry,
-    /// When it was to end, where that is known.
+    arrived_ns: u64,
+    began_ns: u64,
+    work_ns: u64,
+    /// When it is to end; nothing for what ends when it ends.
     due_ns: Option<u64>,
+    status: u16,
 }
 
 impl Serving<'_> {
@@ -104,11 +108,24 @@ impl Serving<'_> {
 impl Drop for Serving<'_> {
     fn drop(&mut self) {
         let Some(arrival) = self.arrival.take() else { return };
-        self.entry.ended_ns = self.due_ns.unwrap_or_else(now_ns);
+        let ended_ns = self.due_ns.unwrap_or_else(now_ns);
         if let Some(log) = self.site.stats.logs.get(self.site.worker) {
-            log.push(arrival.generation, &self.entry);
+            log.push(arrival.generation, || Entry {
+                n: arrival.n,
+                port: self.site.port.number,
+                method: self.plan.method,
+                target: self.plan.target,
+                id: self.plan.id,
+                arrived_ns: self.arrived_ns,
+                began_ns: self.began_ns,
+                ended_ns,
+                work_ns: self.work_ns,
+                overlapped: arrival.overlapped,
+                status: self.status,
+                fault: self.plan.fault,
+            });
         }
-        arrival.turn.end(self.entry.ended_ns);
+        arrival.turn.end(ended_ns);
     }
 }
 
@@ -160,16 +177,15 @@ impl<S: Wire> Connection<S> {
             return self.send_stats(&plan, reset, log).await;
         }
         let serving = self.wait_for_service(&site, &plan).await;
-        let has_fault = plan.fault.is_some();
-        let next = self.answer(plan, request, serving).await;
-        if next.is_err() && !has_fault {
+        let next = self.answer(&plan, request, serving).await;
+        if next.is_err() && plan.fault.is_none() {
             site.port.broken.fetch_add(1, Ordering::Relaxed);
         }
         next
     }
 
     /// From the arrival to the moment that the answer is due.
-    async fn wait_for_service<'a>(&self, site: &'a Site, plan: &Plan) -> Serving<'a> {
+    async fn wait_for_service<'a>(&self, site: &'a Site, plan: &'a Plan) -> Serving<'a> {
         let load = &site.stats.load;
         let arrived_ns = now_ns();
         let mut arrival = site.port.arrive(load, arrived_ns);
@@ -177,21 +193,16 @@ impl<S: Wire> Connection<S> {
         let began_ns = arrival.turn.begin_ns().await;
         let work_ns = plan.work_ns.unwrap_or_else(|| load.work_ns(arrival.n));
         let due_ns = load.finish_ns(began_ns, work_ns);
-        let entry = Entry {
-            n: arrival.n,
-            port: site.port.number,
-            method: plan.method,
-            target: plan.target,
-            id: plan.id,
+        let serving = Serving {
+            site,
+            plan,
+            arrival: Some(arrival),
             arrived_ns,
             began_ns,
-            ended_ns: due_ns,
             work_ns,
-            overlapped: arrival.overlapped,
+            due_ns: Some(due_ns),
             status: 0,
-            fault: plan.fault,
         };
-        let serving = Serving { site, arrival: Some(arrival), entry, due_ns: Some(due_ns) };
         if due_ns == arrived_ns {
             self.deadline_ns.set(arrived_ns + site.idle_ns);
         } else {
@@ -203,15 +214,15 @@ impl<S: Wire> Connection<S> {
 
     async fn answer(
         &mut self,
-        plan: Plan,
+        plan: &Plan,
         request: Vec<u8>,
         mut serving: Serving<'_>,
     ) -> io::Result<Next> {
         if let Some(page) = plan.ready_page() {
-            serving.entry.status = 200;
-            let now = serving.entry.ended_ns;
+            serving.status = 200;
+            let now_ns = serving.due_ns.unwrap_or(serving.began_ns);
             drop(serving);
-            self.send_ready(page, now).await?;
+            self.send_ready(page, now_ns).await?;
             return Ok(Next::Again);
         }
         match plan.fault {
@@ -228,19 +239,18 @@ impl<S: Wire> Connection<S> {
             }
             _ => {}
         }
-        let mut plan = plan;
-        let answer = Answer::to(std::mem::replace(&mut plan.page, Page::Index), request);
-        serving.entry.status = answer.status;
+        let answer = Answer::to(&plan.page, request);
+        serving.status = answer.status;
         self.output.clear();
         let date = *self.site.date.borrow_mut().at(now_ns());
-        answer.write_head(&mut self.output, &plan, self.site.port.address, &date);
+        answer.write_head(&mut self.output, plan, self.site.port.address, &date);
         if plan.fault == Some(Fault::CloseHead) {
             self.output.truncate(self.output.len() / 2);
             drop(serving);
             self.flush().await?;
             return Ok(Next::Close);
         }
-        self.send_body(&answer, &plan, serving).await
+        self.send_body(&answer, plan, serving).await
     }
 
     /// Sends the head that is in the output, and the body: the half of it where that is to be its end.

@@ -41,7 +41,7 @@ pub(super) enum Page {
 }
 
 /// A body that comes piece by piece.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pieces {
     pub(super) count: u64,
     /// In bytes.

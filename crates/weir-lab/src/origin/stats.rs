@@ -57,7 +57,7 @@ impl Log {
 
     /// Writes an entry over the oldest one. What arrived before the log was emptied is left out.
     #[inline]
-    pub(super) fn push(&self, generation: u32, entry: &Entry) {
+    pub(super) fn push(&self, generation: u32, entry: impl FnOnce() -> Entry) {
         if self.capacity == 0 {
             return;
         }
@@ -66,12 +66,12 @@ impl Log {
             return;
         }
         if ring.entries.len() < self.capacity {
-            ring.entries.push(*entry);
+            ring.entries.push(entry());
             return;
         }
         let oldest = ring.oldest;
         if let Some(place) = ring.entries.get_mut(oldest) {
-            *place = *entry;
+            *place = entry();
         }
         ring.oldest = if oldest + 1 == self.capacity { 0 } else { oldest + 1 };
         ring.dropped += 1;
@@ -218,14 +218,14 @@ mod tests {
             (numbers, json["log_dropped"].as_u64().unwrap())
         };
         for n in [0, 2, 4, 6, 8] {
-            stats.logs[0].push(0, &entry(n));
+            stats.logs[0].push(0, || entry(n));
         }
-        stats.logs[1].push(0, &entry(5));
+        stats.logs[1].push(0, || entry(5));
         assert_eq!(shown(usize::MAX), (vec![4, 5, 6, 8], 2));
         assert_eq!(shown(2), (vec![6, 8], 2));
         stats.forget();
-        stats.logs[0].push(0, &entry(9));
-        stats.logs[0].push(1, &entry(0));
+        stats.logs[0].push(0, || entry(9));
+        stats.logs[0].push(1, || entry(0));
         assert_eq!(shown(usize::MAX), (vec![0], 0));
     }
 }

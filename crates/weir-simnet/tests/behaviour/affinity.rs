@@ -241,6 +241,22 @@ fn a_full_server_without_a_queue_gives_its_client_to_another() {
 }
 
 #[test]
+fn the_log_says_what_became_of_affinity() {
+    play(&sticky(READY), async |world| {
+        origins(world);
+        let cookies = cookies(world).await;
+        world.shared.pools[0].balancer.set_order(0, Order::Maintenance, 0);
+        let mut client = world.client().await;
+        for cookie in ["a=1", "SRV=wrong", &cookies[0], &cookies[1]] {
+            get(&mut client, cookie).await;
+        }
+        let lines = world.log().await;
+        let words: Vec<String> = lines.iter().skip(3).map(|line| line.text("affinity")).collect();
+        assert_eq!(words, ["new", "unknown", "moved", "kept"]);
+    });
+}
+
+#[test]
 fn our_own_answers_set_no_cookie_and_a_switch_of_protocols_does() {
     play(&app(&format!("server 10.0.1.1:80; {STICKY}"), ""), async |world| {
         let mut client = world.client().await;

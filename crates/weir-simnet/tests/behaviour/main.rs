@@ -23,6 +23,7 @@ mod retries;
 mod reuse;
 mod routing;
 mod smuggling;
+mod stall;
 mod stopping;
 mod streaming;
 mod time_split;

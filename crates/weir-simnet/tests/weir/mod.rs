@@ -1,7 +1,7 @@
 //! The real data plane as the device under test: its workers, its accept loop, its pools, its access log, on the simulated
 //! network. Configurations are drawn from the seed.
 
-mod queue_watch;
+pub(crate) mod queue_watch;
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -25,8 +25,6 @@ use weir_proxy::{Handoff, accept};
 use weir_simnet::{Limits, LogLine, Plan, Running, SimNet, Site};
 use weir_stats::{LogReceiver, Message, Template, log_channel};
 
-#[cfg_attr(not(test), allow(unused_imports))]
-pub(crate) use queue_watch::COMPARED;
 use queue_watch::{QueueWatch, Served};
 
 struct AtWork {

@@ -4,7 +4,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use super::*;
 use crate::sample::{self, List};
-use crate::{Cause, Concurrency, FailedAttempt, Micros, Setback, Times};
+use crate::{Affinity, Cause, Concurrency, FailedAttempt, Micros, Setback, Times};
 
 fn line(format: &Line, entry: &Entry<'_>) -> String {
     let mut out = Vec::new();
@@ -237,6 +237,29 @@ fn haproxy_marks_tls_unix_sockets_and_retries() {
 }
 
 #[test]
+fn affinity_is_said_in_every_format() {
+    let none = List(&[]);
+    let answered = times(0, 0, 0, 1, 2);
+    let check = |affinity, times, letters: &str, word: &str| {
+        let entry = Entry { times, affinity, ..bare(b"GET / HTTP/1.1", &none) };
+        let haproxy = line(&Line::haproxy(), &entry);
+        assert!(haproxy.contains(&format!("{letters} 4/3/2/1/")), "{affinity:?}: {haproxy}");
+        let text = Line::text(Template::parse("$affinity").unwrap());
+        assert_eq!(line(&text, &entry).trim_end(), if word.is_empty() { "-" } else { word });
+        let json = if word.is_empty() { "null".to_owned() } else { format!("\"{word}\"") };
+        assert!(line(&Line::json(), &entry).contains(&format!("\"affinity\":{json},")));
+    };
+    check(Affinity::None, answered, "--", "");
+    check(Affinity::New, answered, "NI", "new");
+    check(Affinity::Unknown, answered, "II", "unknown");
+    check(Affinity::Moved, answered, "DI", "moved");
+    check(Affinity::Kept, answered, "VN", "kept");
+    let unanswered = Times { response: Micros::NEVER, ..answered };
+    check(Affinity::New, unanswered, "NN", "new");
+    check(Affinity::Moved, unanswered, "DN", "moved");
+}
+
+#[test]
 fn the_start_is_not_the_time_of_the_line() {
     let none = List(&[]);
     let entry = Entry { times: times(0, 0, 0, 900, 1000), ..bare(b"GET / HTTP/1.1", &none) };
@@ -253,7 +276,7 @@ fn json_has_every_field() {
         r#""method":"GET","target":"/a?b=c","protocol":"HTTP/1.1","host":"Shop.Example.com","referer":"http://r/","#,
         r#""user_agent":"curl/8\"","x_forwarded_for":null,"route":"r","captures":["one","two"],"pool":"app","#,
         r#""endpoint":"app1","endpoint_address":"10.0.0.1:80","attempts":1,"failed_attempts":["app0=connect_failed","app\"2=503"],"#,
-        r#""reused":false,"queue_position":0,"status":200,"cause":"complete","bytes_received":80,"bytes_sent":1200,"body_bytes_sent":1024,"worker":3,"#,
+        r#""reused":false,"affinity":null,"queue_position":0,"status":200,"cause":"complete","bytes_received":80,"bytes_sent":1200,"body_bytes_sent":1024,"worker":3,"#,
         r#""process_connections":4,"listener_connections":3,"pool_in_flight":2,"endpoint_in_flight":1,"#,
         r#""t_handshake":null,"t_idle":10,"t_request":1000,"t_queue":500,"t_connect":2000,"t_response":102000,"#,
         r#""t_data":19000,"t_active":124500,"t_total":124510}"#,

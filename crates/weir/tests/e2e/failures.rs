@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use crate::support::client::Client;
-use crate::support::origin::Origin;
+use crate::support::origin::{Accepted, Origin};
 use crate::support::programs::{Certificate, Nginx, Refusing, listen};
 use crate::support::weir::Weir;
 use crate::support::{Directory, eventually};
@@ -320,7 +320,7 @@ fn a_connect_that_does_not_end_and_one_without_tls_are_said_too() {
         connection.some();
         connection.send("HTTP/1.1 400 Bad Request\r\n\r\n");
     });
-    let silent = Origin::start(|connection| connection.until_closed());
+    let silent = Origin::start(Accepted::until_closed);
     let config = format!(
         "pool app {{ server {} name=plain; server {} name=silent; tls verify=off; timeout connect=200ms; }}
          listen 127.0.0.1:0 -> app;",

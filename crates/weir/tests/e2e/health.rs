@@ -1,9 +1,11 @@
 //! Active checks on the wire: who is probed how often, what takes a server out and brings it back, and what the operator reads.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
 
 use crate::support::client::Client;
 use crate::support::origin::Origin;
@@ -237,4 +239,64 @@ fn the_operator_hears_of_failures_in_traffic_too() {
     assert!(line.ends_with("; 1 of 2 left"), "{line}");
     let line = told(&weir, "ejected -> up: its time out is over; was ejected for ");
     assert!(line.ends_with("; 2 of 2 left"), "{line}");
+}
+
+/// When a request was due, and when its answer was there.
+type Asked = (Instant, Instant);
+
+/// Asks at an even rate from now on, for so long: each of the clients takes the next turn when it is free.
+fn load(address: SocketAddr, clients: usize, gap: Duration, length: Duration) -> Vec<Asked> {
+    let (start, turns) = (Instant::now(), AtomicUsize::new(0));
+    let client = || {
+        let mut client = Client::connect(address);
+        let mut asked = Vec::new();
+        loop {
+            let due = gap * turns.fetch_add(1, Ordering::SeqCst) as u32;
+            if due >= length {
+                return asked;
+            }
+            std::thread::sleep((start + due).saturating_duration_since(Instant::now()));
+            assert_eq!(client.ask("/").status, 204);
+            asked.push((start + due, Instant::now()));
+        }
+    };
+    std::thread::scope(|scope| {
+        let running: Vec<_> = (0..clients).map(|_| scope.spawn(client)).collect();
+        running.into_iter().flat_map(|client| client.join().unwrap()).collect()
+    })
+}
+
+#[test]
+fn a_stopped_server_holds_up_only_what_was_in_flight_there() {
+    let directory = Directory::new();
+    let origin = |name| {
+        let http =
+            "access_log off; keepalive_requests 1000000; server { listen ADDRESS; return 204; }";
+        Nginx::start(&directory, name, http)
+    };
+    let (stopped, other) = (origin("stopped"), origin("other"));
+    let weir = weir_with(&directory, 2, &[stopped.address, other.address], "");
+    let second = Duration::from_secs(1);
+    let loaded = {
+        let address = weir.address();
+        std::thread::spawn(move || load(address, 60, Duration::from_millis(10), 6 * second))
+    };
+    std::thread::sleep(second);
+    let from = Instant::now();
+    stopped.process.signal(Signal::STOP);
+    std::thread::sleep(4 * second);
+    let until = Instant::now();
+    stopped.process.signal(Signal::CONT);
+    let asked = loaded.join().unwrap();
+    // Held is what was there when the server was stopped and was answered only when it went on.
+    let held: Vec<_> = asked
+        .iter()
+        .filter(|(due, answered)| *due + second < until && *answered >= until)
+        .map(|(due, _)| due.saturating_duration_since(from))
+        .collect();
+    assert!(!held.is_empty() && held.len() <= 25, "{held:?}");
+    assert!(held.iter().all(|due| *due < second), "{held:?}");
+    let line = told(&weir, "up -> stalled: ");
+    assert!(line.contains(" requests without an answer, none for "), "{line}");
+    told(&weir, "stalled -> up: it answers again");
 }

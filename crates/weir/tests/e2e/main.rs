@@ -2,6 +2,7 @@
 //! scripted ones), on loopback. Every wait has a deadline; every process started here ends with its test.
 
 mod affinity;
+mod bench;
 mod clients;
 mod failures;
 mod files;
@@ -10,6 +11,7 @@ mod health;
 mod http;
 mod lifecycle;
 mod logs;
+mod sim;
 mod smuggling;
 mod streams;
 mod support;

@@ -1,0 +1,481 @@
+//! One connection of the generator: it takes the next request of the schedule, waits for its time, sends it and reads the answer.
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll, Waker};
+
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use weir_wire::{ChunkedDecoder, Framing, HeadLimits, Method, ResponseHead, Step};
+
+use super::load::{Pace, Shared};
+use super::record::{Failure, Record, Sample};
+use super::schedule::Cursor;
+use super::target::Request;
+use super::tls::TlsFacts;
+use crate::timer::{Timer, now_ns};
+
+/// What is read at once.
+const READ_BYTES: usize = 64 * 1024;
+
+/// What the connections of one thread have in common.
+pub(super) struct Thread {
+    pub(super) shared: std::sync::Arc<Shared>,
+    pub(super) timer: Timer,
+    pub(super) cursor: RefCell<Cursor>,
+    pub(super) record: RefCell<Record>,
+    /// Bodies are read into it and forgotten.
+    scratch: RefCell<Vec<u8>>,
+}
+
+impl Thread {
+    pub(super) fn new(shared: std::sync::Arc<Shared>, timer: Timer, cursor: Cursor) -> Self {
+        let record = Record::new(shared.load.samples);
+        Self {
+            shared,
+            timer,
+            cursor: RefCell::new(cursor),
+            record: RefCell::new(record),
+            scratch: RefCell::new(vec![0; READ_BYTES]),
+        }
+    }
+}
+
+/// When a connection has waited long enough; looked at by the thread's own round, so that no request needs a timer of its own.
+#[derive(Default)]
+pub(super) struct Patience {
+    /// `u64::MAX` while nothing is waited for.
+    deadline_ns: Cell<u64>,
+    is_over: Cell<bool>,
+    waker: RefCell<Option<Waker>>,
+}
+
+impl Patience {
+    /// Wakes who has waited too long.
+    pub(super) fn check(&self, now_ns: u64) {
+        if self.deadline_ns.get() > now_ns || self.is_over.replace(true) {
+            return;
+        }
+        let waker = self.waker.borrow_mut().take();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    fn begin(&self, deadline_ns: u64) {
+        self.is_over.set(false);
+        self.deadline_ns.set(deadline_ns);
+    }
+
+    fn end(&self) {
+        self.deadline_ns.set(u64::MAX);
+    }
+
+    /// Whether it has run out; else whoever runs the task is remembered.
+    fn poll(&self, context: &Context<'_>) -> Poll<io::Error> {
+        if self.is_over.get() {
+            return Poll::Ready(io::ErrorKind::TimedOut.into());
+        }
+        let mut waker = self.waker.borrow_mut();
+        if !waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
+            *waker = Some(context.waker().clone());
+        }
+        Poll::Pending
+    }
+}
+
+/// What a connection runs on.
+enum Stream {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+/// One connection, open or not.
+pub(super) struct Connection {
+    thread: Rc<Thread>,
+    patience: Rc<Patience>,
+    stream: Option<Stream>,
+    input: Vec<u8>,
+    head: ResponseHead,
+    /// Since when it has had nothing to do, on the monotonic clock.
+    free_ns: u64,
+}
+
+/// How an answer came.
+struct Answer {
+    status: u16,
+    keep_alive: bool,
+}
+
+/// Why there is none.
+struct Broken(Failure);
+
+impl Connection {
+    pub(super) fn new(thread: Rc<Thread>, patience: Rc<Patience>) -> Self {
+        patience.end();
+        Self {
+            thread,
+            patience,
+            stream: None,
+            input: Vec::with_capacity(READ_BYTES / 16),
+            head: ResponseHead::default(),
+            free_ns: 0,
+        }
+    }
+
+    /// Opens it before it is needed. What fails here fails again when it is.
+    pub(super) async fn open_early(&mut self) {
+        let _ = self.open().await;
+    }
+
+    /// Sends requests until there are no more, or it is told to stop.
+    pub(super) async fn run(mut self) {
+        let thread = self.thread.clone();
+        let shared = &thread.shared;
+        thread.timer.until(shared.start_ns()).await;
+        self.free_ns = now_ns();
+        while !shared.is_stopped() {
+            let n = shared.claim();
+            let Some(intended_ns) = self.wait_for_turn(n).await else { return };
+            let Some(request) = shared.load.requests.pick(shared.load.seed, n) else { return };
+            shared.started.fetch_add(1, Ordering::Relaxed);
+            let mut sample = Sample {
+                n,
+                intended_ns,
+                sent_ns: 0,
+                ended_ns: 0,
+                free_ns: self.free_ns,
+                status: 0,
+                bytes: 0,
+                failure: None,
+            };
+            self.ask(request, &mut sample).await;
+            sample.ended_ns = now_ns();
+            self.free_ns = sample.ended_ns;
+            self.keep(sample);
+        }
+    }
+
+    /// Until request `n` is due; when that was meant to be, on the monotonic clock. Nothing when there is no such request.
+    async fn wait_for_turn(&self, n: u64) -> Option<u64> {
+        let shared = &self.thread.shared;
+        match shared.load.pace {
+            Pace::Closed { requests } => (n < requests).then(now_ns),
+            Pace::Open { .. } => {
+                let intended_ns = shared.start_ns() + self.thread.cursor.borrow_mut().start_ns(n);
+                let end_ns = shared.end_ns();
+                if intended_ns >= end_ns {
+                    return None;
+                }
+                self.thread.timer.until(intended_ns).await;
+                // What is still due when the time is up has had no connection: it is not sent any more, and reported.
+                (now_ns() < end_ns && !shared.is_stopped()).then_some(intended_ns)
+            }
+        }
+    }
+
+    fn keep(&self, mut sample: Sample) {
+        let shared = &self.thread.shared;
+        shared.ended.fetch_add(1, Ordering::Relaxed);
+        let from = shared.measured_from_ns();
+        let mut record = self.thread.record.borrow_mut();
+        if sample.intended_ns < from {
+            record.warm += 1;
+            return;
+        }
+        for time in [
+            &mut sample.intended_ns,
+            &mut sample.sent_ns,
+            &mut sample.ended_ns,
+            &mut sample.free_ns,
+        ] {
+            *time = time.saturating_sub(from);
+        }
+        record.add(&sample);
+    }
+
+    /// Sends one request and reads its answer.
+    async fn ask(&mut self, request: &Request, sample: &mut Sample) {
+        if self.stream.is_some() && self.is_dead().await {
+            self.thread.shared.lost.fetch_add(1, Ordering::Relaxed);
+            self.close();
+        }
+        if self.stream.is_none() {
+            let opened = self.open().await;
+            // Opening is not the generator's lateness: the request waited for a connection.
+            self.free_ns = now_ns();
+            sample.free_ns = self.free_ns;
+            if opened.is_err() {
+                sample.sent_ns = self.free_ns;
+                sample.failure = Some(Failure::Connect);
+                return;
+            }
+        }
+        sample.sent_ns = now_ns();
+        if matches!(self.thread.shared.load.pace, Pace::Closed { .. }) {
+            sample.intended_ns = sample.sent_ns;
+        }
+        self.patience.begin(sample.sent_ns + self.thread.shared.load.timeout_ns);
+        let outcome = self.exchange(request, &mut sample.bytes).await;
+        self.patience.end();
+        match outcome {
+            Ok(answer) => {
+                sample.status = answer.status;
+                if !answer.keep_alive {
+                    self.close();
+                }
+            }
+            Err(Broken(failure)) => {
+                sample.failure = Some(failure);
+                self.close();
+            }
+        }
+    }
+
+    async fn exchange(&mut self, request: &Request, bytes: &mut u64) -> Result<Answer, Broken> {
+        self.send(&request.bytes).await.map_err(|error| broken(&error, Failure::Write))?;
+        self.input.clear();
+        let framing = loop {
+            self.read_head(request.method, bytes).await?;
+            // 1xx goes before the answer; 101 would be another protocol, which nobody asked for.
+            if !(100..200).contains(&self.head.status) {
+                break self.head.framing;
+            }
+            if self.head.upgrade {
+                return Err(Broken(Failure::Protocol));
+            }
+        };
+        match framing {
+            Framing::None => {}
+            Framing::Length(length) => self.read_length(length, bytes).await?,
+            Framing::Chunked => self.read_chunks(bytes).await?,
+            Framing::UntilClose => self.read_to_close(bytes).await?,
+        }
+        // More than the answer has come: nobody can say what it is.
+        if !self.input.is_empty() {
+            return Err(Broken(Failure::Protocol));
+        }
+        Ok(Answer { status: self.head.status, keep_alive: self.head.keep_alive })
+    }
+
+    /// Reads a head and takes it from the input.
+    async fn read_head(&mut self, method: Method, bytes: &mut u64) -> Result<(), Broken> {
+        let limits = HeadLimits::default();
+        let mut scanned = 0;
+        loop {
+            if !self.input.is_empty() {
+                let parsed = self.head.parse(&self.input, &mut scanned, &limits, method);
+                if let Some(length) = parsed.map_err(|_| Broken(Failure::Protocol))? {
+                    self.input.drain(..length);
+                    return Ok(());
+                }
+            }
+            let read =
+                self.read_into_input().await.map_err(|error| broken(&error, Failure::Read))?;
+            if read == 0 {
+                return Err(Broken(Failure::Read));
+            }
+            *bytes += read as u64;
+        }
+    }
+
+    async fn read_length(&mut self, length: u64, bytes: &mut u64) -> Result<(), Broken> {
+        let here = (self.input.len() as u64).min(length);
+        self.input.drain(..here as usize);
+        let mut left = length - here;
+        while left > 0 {
+            let read = self.read_and_forget(left).await?;
+            if read == 0 {
+                return Err(Broken(Failure::Read));
+            }
+            *bytes += read as u64;
+            left -= read as u64;
+        }
+        Ok(())
+    }
+
+    async fn read_chunks(&mut self, bytes: &mut u64) -> Result<(), Broken> {
+        let mut decoder = ChunkedDecoder::new();
+        loop {
+            let (used, step) = decoder.step(&self.input).map_err(|_| Broken(Failure::Protocol))?;
+            self.input.drain(..used);
+            match step {
+                Step::End => return Ok(()),
+                Step::Data(_) => {}
+                Step::More => {
+                    let read = self.read_into_input().await;
+                    match read.map_err(|error| broken(&error, Failure::Read))? {
+                        0 => return Err(Broken(Failure::Read)),
+                        read => *bytes += read as u64,
+                    }
+                }
+            }
+        }
+    }
+
+    async fn read_to_close(&mut self, bytes: &mut u64) -> Result<(), Broken> {
+        self.input.clear();
+        loop {
+            match self.read_and_forget(u64::MAX).await? {
+                0 => return Ok(()),
+                read => *bytes += read as u64,
+            }
+        }
+    }
+
+    /// Whether the target has closed it while it was idle, or sent what nobody asked for. A look, not a wait.
+    async fn is_dead(&mut self) -> bool {
+        let Some(stream) = &mut self.stream else { return true };
+        let mut byte = [0; 1];
+        poll_fn(|context| {
+            let mut buffer = ReadBuf::new(&mut byte);
+            // With TLS, a ticket may come in; it is read and is no data.
+            Poll::Ready(Pin::new(&mut *stream).poll_read(context, &mut buffer).is_ready())
+        })
+        .await
+    }
+
+    async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let Some(stream) = &mut self.stream else { return Err(io::ErrorKind::NotConnected.into()) };
+        let patience = self.patience.clone();
+        let mut sent = 0;
+        poll_fn(|context| {
+            while sent < bytes.len() {
+                let rest = bytes.get(sent..).unwrap_or_default();
+                match Pin::new(&mut *stream).poll_write(context, rest) {
+                    Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                    Poll::Ready(Ok(count)) => sent += count,
+                    Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                    Poll::Pending => return patience.poll(context).map(Err),
+                }
+            }
+            match Pin::new(&mut *stream).poll_flush(context) {
+                Poll::Pending => patience.poll(context).map(Err),
+                ready @ Poll::Ready(_) => ready,
+            }
+        })
+        .await
+    }
+
+    async fn read_into_input(&mut self) -> io::Result<usize> {
+        let Self { stream: Some(stream), thread, patience, input, .. } = self else {
+            return Ok(0);
+        };
+        poll_fn(|context| {
+            let mut scratch = thread.scratch.borrow_mut();
+            let mut buffer = ReadBuf::new(&mut scratch);
+            match Pin::new(&mut *stream).poll_read(context, &mut buffer) {
+                Poll::Ready(Ok(())) => {
+                    input.extend_from_slice(buffer.filled());
+                    Poll::Ready(Ok(buffer.filled().len()))
+                }
+                Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+                Poll::Pending => patience.poll(context).map(Err),
+            }
+        })
+        .await
+    }
+
+    /// Reads at most so many bytes of a body, which nobody wants.
+    async fn read_and_forget(&mut self, most: u64) -> Result<usize, Broken> {
+        let Self { stream: Some(stream), thread, patience, .. } = self else { return Ok(0) };
+        let read = poll_fn(|context| {
+            let mut scratch = thread.scratch.borrow_mut();
+            let room = scratch.len().min(usize::try_from(most).unwrap_or(usize::MAX));
+            let mut buffer = ReadBuf::new(scratch.get_mut(..room).unwrap_or_default());
+            match Pin::new(&mut *stream).poll_read(context, &mut buffer) {
+                Poll::Ready(Ok(())) => Poll::Ready(Ok(buffer.filled().len())),
+                Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+                Poll::Pending => patience.poll(context).map(Err),
+            }
+        });
+        read.await.map_err(|error| broken(&error, Failure::Read))
+    }
+
+    async fn open(&mut self) -> io::Result<()> {
+        let thread = self.thread.clone();
+        let load = &thread.shared.load;
+        self.patience.begin(now_ns() + load.timeout_ns);
+        let patience = self.patience.clone();
+        let opening = open(&thread.shared);
+        let mut opening = std::pin::pin!(opening);
+        let opened = poll_fn(|context| match opening.as_mut().poll(context) {
+            Poll::Pending => patience.poll(context).map(Err),
+            ready @ Poll::Ready(_) => ready,
+        })
+        .await;
+        self.patience.end();
+        self.stream = Some(opened?);
+        thread.shared.opened.fetch_add(1, Ordering::Relaxed);
+        thread.shared.open.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn close(&mut self) {
+        if self.stream.take().is_some() {
+            self.thread.shared.open.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+async fn open(shared: &Shared) -> io::Result<Stream> {
+    let stream = TcpStream::connect(shared.load.address).await?;
+    stream.set_nodelay(true)?;
+    let Some((config, name)) = &shared.load.tls else { return Ok(Stream::Plain(stream)) };
+    let name: ServerName<'static> = name.clone();
+    let stream = TlsConnector::from(config.clone()).connect(name, stream).await?;
+    shared.note_tls(|| TlsFacts::of(stream.get_ref().1));
+    Ok(Stream::Tls(Box::new(stream)))
+}
+
+/// Whose fault an error is: a timeout is always that.
+fn broken(error: &io::Error, otherwise: Failure) -> Broken {
+    Broken(if error.kind() == io::ErrorKind::TimedOut { Failure::Timeout } else { otherwise })
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
+            Self::Tls(stream) => Pin::new(stream).poll_read(context, buffer),
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
+            Self::Tls(stream) => Pin::new(stream).poll_write(context, bytes),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_flush(context),
+            Self::Tls(stream) => Pin::new(stream).poll_flush(context),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_shutdown(context),
+            Self::Tls(stream) => Pin::new(stream).poll_shutdown(context),
+        }
+    }
+}

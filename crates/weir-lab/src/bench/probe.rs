@@ -1,0 +1,57 @@
+//! The first look at the target: one connection, so that what cannot work is said at once and in a sentence.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+use tokio::runtime::Builder;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+
+use super::load::Load;
+
+/// The address of a host.
+///
+/// # Errors
+/// One sentence, when it has none.
+pub fn resolve(host: &str, port: u16) -> Result<SocketAddr, String> {
+    let found = (host, port).to_socket_addrs();
+    let mut found = found.map_err(|error| format!("`{host}` has no address: {error}"))?;
+    found.next().ok_or_else(|| format!("`{host}` has no address"))
+}
+
+/// Opens a connection as the run will, and closes it.
+///
+/// # Errors
+/// One sentence that says why it does not open.
+pub fn probe(load: &Load) -> Result<(), String> {
+    let runtime = Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| format!("cannot start: {error}"))?;
+    let patience = Duration::from_nanos(load.timeout_ns);
+    runtime.block_on(async {
+        match timeout(patience, open(load)).await {
+            Ok(opened) => opened,
+            Err(_) => Err(format!("{} does not answer within {patience:?}", load.address)),
+        }
+    })
+}
+
+async fn open(load: &Load) -> Result<(), String> {
+    let address = load.address;
+    let stream = TcpStream::connect(address)
+        .await
+        .map_err(|error| format!("cannot connect to {address}: {error}"))?;
+    let Some((config, name)) = &load.tls else { return Ok(()) };
+    let connected = TlsConnector::from(config.clone()).connect(name.clone(), stream).await;
+    connected.map(drop).map_err(|error| {
+        let text = error.to_string();
+        let hint = if text.contains("certificate") {
+            "; --insecure takes any certificate, --ca FILE trusts another root"
+        } else if text.contains("corrupt message") {
+            "; is there HTTP without TLS?"
+        } else {
+            ""
+        };
+        format!("no TLS with {address}: {text}{hint}")
+    })
+}

@@ -1,0 +1,362 @@
+//! What a run has seen: two histograms of every answered request, how late the generator itself was, and what went wrong. Its size does
+//! not grow with the number of requests, unless samples are asked for.
+
+use hdrhistogram::Histogram;
+
+/// The longest time that is told apart from longer ones: 24 hours, in nanoseconds.
+const LONGEST_NS: u64 = 24 * 3_600 * 1_000_000_000;
+/// Times closer together than this, in nanoseconds, may be taken for one.
+const FINEST_NS: u64 = 64;
+/// Digits that a time in a histogram has right.
+pub(super) const DIGITS: u8 = 3;
+/// Seconds of a run that the course in time has room for.
+const MAX_SECONDS: usize = 7 * 24 * 3_600;
+
+/// What one request came to. Times are nanoseconds since the beginning of the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// Its number in the schedule.
+    pub n: u64,
+    /// When it was meant to start.
+    pub intended_ns: u64,
+    /// When its first byte was given to the kernel.
+    pub sent_ns: u64,
+    /// When its answer was whole, or it was given up.
+    pub ended_ns: u64,
+    /// Since when its connection had been free, for a request that did not have to wait for one.
+    pub free_ns: u64,
+    /// Of the answer; 0 when there was none.
+    pub status: u16,
+    /// Bytes of the answer, head and body.
+    pub bytes: u64,
+    /// What went wrong.
+    pub failure: Option<Failure>,
+}
+
+/// Why a request has no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// No connection could be opened.
+    Connect,
+    /// The connection broke before the answer was whole.
+    Read,
+    /// The request could not be sent.
+    Write,
+    /// The answer was not whole in time.
+    Timeout,
+    /// The answer was no HTTP, or not as HTTP frames it.
+    Protocol,
+}
+
+impl Failure {
+    /// All kinds, in the order of their counts.
+    pub const ALL: [Self; 5] =
+        [Self::Connect, Self::Read, Self::Write, Self::Timeout, Self::Protocol];
+
+    /// One word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Connect => "connect",
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Timeout => "timeout",
+            Self::Protocol => "protocol",
+        }
+    }
+}
+
+/// A second of the run, by intended start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Second {
+    /// Requests that have ended.
+    pub count: u64,
+    /// Of them, failed or answered with 400 or above.
+    pub errors: u64,
+    /// Sum of their response times, in nanoseconds.
+    pub sum_ns: u64,
+    /// The longest response time, in nanoseconds.
+    pub max_ns: u64,
+}
+
+/// Everything that is kept of a run, or of one thread's part in it.
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// From the intended start to the end of the answer, in nanoseconds. Timeouts are in it with the time they waited: it would have
+    /// been at least that.
+    pub response: Histogram<u64>,
+    /// From the actual start, in nanoseconds.
+    pub service: Histogram<u64>,
+    /// How long after its time, or after its connection was free, a request was really sent, in nanoseconds: the generator's own error.
+    pub lateness: Histogram<u64>,
+    /// Answers that were whole.
+    pub answered: u64,
+    /// Requests sent, answered or not.
+    pub sent: u64,
+    /// Requests that could not start in time because no connection was free.
+    pub delayed: u64,
+    /// Failures by kind, in the order of [`Failure::ALL`].
+    pub failures: [u64; 5],
+    /// Answers by the first digit of their status.
+    pub status_classes: [u64; 10],
+    /// Bytes of answers, heads included.
+    pub bytes: u64,
+    /// When the last of them ended, in nanoseconds since the measurement began.
+    pub last_ended_ns: u64,
+    /// Requests of the warm-up, which are in nothing else here.
+    pub warm: u64,
+    /// The course in time.
+    pub seconds: Vec<Second>,
+    /// Every request, where they are asked for.
+    pub samples: Option<Vec<Sample>>,
+}
+
+impl Record {
+    /// An empty one.
+    pub fn new(with_samples: bool) -> Self {
+        Self {
+            response: histogram(),
+            service: histogram(),
+            lateness: histogram(),
+            answered: 0,
+            sent: 0,
+            delayed: 0,
+            failures: [0; 5],
+            status_classes: [0; 10],
+            bytes: 0,
+            last_ended_ns: 0,
+            warm: 0,
+            seconds: Vec::new(),
+            samples: with_samples.then(Vec::new),
+        }
+    }
+
+    /// Takes a request that has ended.
+    pub fn add(&mut self, sample: &Sample) {
+        let response_ns = sample.ended_ns.saturating_sub(sample.intended_ns);
+        let is_measured = matches!(sample.failure, None | Some(Failure::Timeout));
+        self.bytes += sample.bytes;
+        self.last_ended_ns = self.last_ended_ns.max(sample.ended_ns);
+        if sample.failure != Some(Failure::Connect) {
+            self.sent += 1;
+            let due_ns = sample.intended_ns.max(sample.free_ns);
+            self.delayed += u64::from(sample.free_ns > sample.intended_ns);
+            self.lateness.saturating_record(sample.sent_ns.saturating_sub(due_ns));
+        }
+        if is_measured {
+            self.response.saturating_record(response_ns);
+            self.service.saturating_record(sample.ended_ns.saturating_sub(sample.sent_ns));
+        }
+        match sample.failure {
+            None => {
+                self.answered += 1;
+                if let Some(count) = self.status_classes.get_mut(usize::from(sample.status / 100)) {
+                    *count += 1;
+                }
+            }
+            Some(failure) => {
+                if let Some(count) = self.failures.get_mut(failure as usize) {
+                    *count += 1;
+                }
+            }
+        }
+        self.add_to_second(sample, response_ns);
+        if let Some(samples) = &mut self.samples {
+            samples.push(*sample);
+        }
+    }
+
+    fn add_to_second(&mut self, sample: &Sample, response_ns: u64) {
+        let number = (sample.intended_ns / 1_000_000_000) as usize;
+        if number >= MAX_SECONDS {
+            return;
+        }
+        if self.seconds.len() <= number {
+            self.seconds.resize(number + 1, Second::default());
+        }
+        if let Some(second) = self.seconds.get_mut(number) {
+            second.count += 1;
+            second.errors += u64::from(sample.failure.is_some() || sample.status >= 400);
+            second.sum_ns += response_ns;
+            second.max_ns = second.max_ns.max(response_ns);
+        }
+    }
+
+    /// Puts another thread's part to this one.
+    pub fn merge(&mut self, other: &Self) {
+        for (own, theirs) in [
+            (&mut self.response, &other.response),
+            (&mut self.service, &other.service),
+            (&mut self.lateness, &other.lateness),
+        ] {
+            // Both have the same bounds, so that there is nothing to fail on.
+            let added = own.add(theirs);
+            debug_assert!(added.is_ok(), "histograms of one run have one shape");
+        }
+        self.answered += other.answered;
+        self.sent += other.sent;
+        self.delayed += other.delayed;
+        self.bytes += other.bytes;
+        self.warm += other.warm;
+        self.last_ended_ns = self.last_ended_ns.max(other.last_ended_ns);
+        add_each(&mut self.failures, &other.failures);
+        add_each(&mut self.status_classes, &other.status_classes);
+        if self.seconds.len() < other.seconds.len() {
+            self.seconds.resize(other.seconds.len(), Second::default());
+        }
+        for (own, theirs) in self.seconds.iter_mut().zip(&other.seconds) {
+            own.count += theirs.count;
+            own.errors += theirs.errors;
+            own.sum_ns += theirs.sum_ns;
+            own.max_ns = own.max_ns.max(theirs.max_ns);
+        }
+        if let (Some(own), Some(theirs)) = (&mut self.samples, &other.samples) {
+            own.extend_from_slice(theirs);
+        }
+    }
+
+    /// How many requests failed.
+    pub fn failed(&self) -> u64 {
+        self.failures.iter().sum()
+    }
+
+    /// Failures of this kind.
+    pub fn failures_of(&self, failure: Failure) -> u64 {
+        self.failures.get(failure as usize).copied().unwrap_or(0)
+    }
+
+    /// Answers of 400 and above, which are what wrk calls other than 2xx or 3xx.
+    pub fn bad_status(&self) -> u64 {
+        self.status_classes.iter().skip(4).sum()
+    }
+
+    /// Failed requests and answers of 400 and above.
+    pub fn errors(&self) -> u64 {
+        self.failed() + self.bad_status()
+    }
+}
+
+fn add_each(own: &mut [u64], theirs: &[u64]) {
+    for (own, theirs) in own.iter_mut().zip(theirs) {
+        *own += theirs;
+    }
+}
+
+/// For times in nanoseconds.
+fn histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(FINEST_NS, LONGEST_NS, DIGITS)
+        .unwrap_or_else(|error| unreachable!("the bounds are constants that fit: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Failure, Record, Sample};
+
+    const MS: u64 = 1_000_000;
+
+    fn sample(n: u64, [intended, sent, ended, free]: [u64; 4]) -> Sample {
+        Sample {
+            n,
+            intended_ns: intended * MS,
+            sent_ns: sent * MS,
+            ended_ns: ended * MS,
+            free_ns: free * MS,
+            status: 200,
+            bytes: 1000,
+            failure: None,
+        }
+    }
+
+    /// The histogram's own words for a time in milliseconds: within a thousandth.
+    fn near(found_ns: u64, expected_ms: u64) {
+        let expected = (expected_ms * MS) as f64;
+        assert!(
+            (found_ns as f64 - expected).abs() <= expected * 1e-3 + 64.0,
+            "{found_ns} {expected_ms}"
+        );
+    }
+
+    #[test]
+    fn response_time_runs_from_the_intended_start_and_service_time_from_the_actual_one() {
+        let mut record = Record::new(false);
+        // No connection was free until 40.
+        record.add(&sample(0, [10, 41, 50, 40]));
+        near(record.response.max(), 40);
+        near(record.service.max(), 9);
+        // The generator was late by 1 after that, not by 31.
+        near(record.lateness.max(), 1);
+        assert_eq!((record.delayed, record.answered, record.sent, record.bytes), (1, 1, 1, 1000));
+        record.add(&sample(1, [100, 102, 105, 60]));
+        near(record.lateness.max(), 2);
+        assert_eq!(record.delayed, 1);
+    }
+
+    /// Gil Tene's example: a server that answers at once, asked a hundred times a second, stands still for 100 s. Half of all time is
+    /// bad, and the corrected figures say so; a generator that waits would see one bad request.
+    #[test]
+    fn a_single_stall_gives_the_distribution_that_theory_gives() {
+        let mut record = Record::new(false);
+        for n in 0..20_000_u64 {
+            let intended = n * 10;
+            let stall_end = 200_000;
+            let ended = if intended < 100_000 { intended + 1 } else { stall_end };
+            record.add(&sample(n, [intended, intended, ended, 0]));
+        }
+        assert_eq!(record.response.len(), 20_000);
+        near(record.response.value_at_quantile(0.4999), 1);
+        for (quantile, expected) in
+            [(0.75, 50_000), (0.9, 80_000), (0.99, 98_000), (0.9999, 99_980)]
+        {
+            near(record.response.value_at_quantile(quantile), expected);
+        }
+        assert!(
+            (record.response.mean() / 1e6 - 25_003.0).abs() < 30.0,
+            "{}",
+            record.response.mean()
+        );
+    }
+
+    #[test]
+    fn failures_are_counted_by_kind_and_timeouts_keep_their_waiting_time() {
+        let mut record = Record::new(true);
+        for (n, failure) in Failure::ALL.into_iter().enumerate() {
+            let mut failed = sample(n as u64, [0, 1, 3000, 0]);
+            (failed.failure, failed.status) = (Some(failure), 0);
+            record.add(&failed);
+        }
+        let mut bad = sample(9, [0, 0, 1, 0]);
+        bad.status = 503;
+        record.add(&bad);
+        assert_eq!(
+            (record.failures, record.failed(), record.bad_status(), record.errors()),
+            ([1; 5], 5, 1, 6)
+        );
+        assert_eq!((record.answered, record.sent, record.response.len()), (1, 5, 2));
+        near(record.response.max(), 3000);
+        assert_eq!(record.samples.as_ref().unwrap().len(), 6);
+        assert_eq!(
+            (record.seconds.len(), record.seconds[0].count, record.seconds[0].errors),
+            (1, 6, 6)
+        );
+    }
+
+    #[test]
+    fn parts_of_threads_make_the_whole() {
+        let samples: Vec<_> =
+            (0..1000).map(|n| sample(n, [n * 5, n * 5, n * 5 + 1 + n % 7, 0])).collect();
+        let mut whole = Record::new(true);
+        let mut parts = [Record::new(true), Record::new(true)];
+        for sample in &samples {
+            whole.add(sample);
+            parts[(sample.n % 2) as usize].add(sample);
+        }
+        let [mut merged, second] = parts;
+        merged.merge(&second);
+        assert_eq!(merged.response, whole.response);
+        assert_eq!(
+            (merged.answered, merged.bytes, merged.sent),
+            (whole.answered, whole.bytes, whole.sent)
+        );
+        assert_eq!(merged.seconds, whole.seconds);
+        assert_eq!(merged.samples.unwrap().len(), 1000);
+    }
+}

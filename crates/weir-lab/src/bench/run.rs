@@ -1,0 +1,279 @@
+//! Runs a load: opens the connections, starts the threads, waits for their end or for somebody to stop it, and gathers what they saw.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rustix::thread::{CpuSet, sched_setaffinity};
+use tokio::runtime::Builder;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::Barrier;
+use tokio::task::{LocalSet, spawn_local};
+
+use super::connection::{Connection, Patience, Thread};
+use super::load::{Load, Pace, Shared};
+use super::record::Record;
+use super::schedule::{Arrival, Schedule};
+use super::tls::TlsFacts;
+use crate::timer::{Timer, now_ns};
+
+/// From the moment that all connections are open to the first request, in nanoseconds: what the threads need to get there.
+const HEAD_START_NS: u64 = 2_000_000;
+/// How often patience is looked at, at most and at least.
+const ROUND_NS: (u64, u64) = (1_000_000, 50_000_000);
+/// How often a thread looks whether it is to stop.
+const STOP_POLL: Duration = Duration::from_millis(20);
+/// Progress once a second.
+const POLLS_PER_PROGRESS: u32 = 50;
+
+/// What came of a run.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// What all threads saw, of the measured part.
+    pub record: Record,
+    /// Length of the measured part, in nanoseconds: as asked for, or until it was stopped or the last answer came.
+    pub elapsed_ns: u64,
+    /// Requests that should have started in that time.
+    pub intended: u64,
+    /// Of these, the ones that never did, because no connection was free until the end.
+    pub unsent: u64,
+    /// Requests that were sent and had no answer when the run was stopped.
+    pub unanswered: u64,
+    /// Connections opened over the whole run.
+    pub opened: u64,
+    /// Connections open at the end.
+    pub open: u64,
+    /// Connections that the target closed while they were idle.
+    pub lost: u64,
+    /// What TLS agreed on.
+    pub tls: Option<TlsFacts>,
+    /// Whether somebody stopped it before its end.
+    pub is_cut_short: bool,
+}
+
+/// Where a run is, for those who watch it.
+#[derive(Clone)]
+pub struct Watch(Arc<Shared>);
+
+/// A run that has begun.
+pub struct Running {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<Result<Record, String>>>,
+}
+
+impl Watch {
+    /// Requests started and ended so far, warm-up included.
+    pub fn counts(&self) -> (u64, u64) {
+        (self.0.started.load(Ordering::Relaxed), self.0.ended.load(Ordering::Relaxed))
+    }
+
+    /// Connections open now.
+    pub fn open(&self) -> u64 {
+        self.0.open.load(Ordering::Relaxed)
+    }
+
+    /// Nanoseconds since the start, warm-up included.
+    pub fn elapsed_ns(&self) -> u64 {
+        match self.0.start_ns() {
+            0 => 0,
+            start_ns => now_ns().saturating_sub(start_ns),
+        }
+    }
+
+    /// Ends the run now. What it has seen is still reported.
+    pub fn stop(&self) {
+        self.0.stop();
+    }
+}
+
+impl Running {
+    /// Starts the threads.
+    ///
+    /// # Errors
+    /// One sentence, when a thread is not to be had.
+    pub fn start(load: Load) -> Result<Self, String> {
+        let failed = |error: std::io::Error| format!("cannot start a thread: {error}");
+        let count = load.threads.max(1);
+        let shares = shares(load.connections, count);
+        let cores = load.cores.clone();
+        let barrier = Arc::new(Barrier::new(count));
+        let shared = Arc::new(Shared::new(load));
+        let mut running = Self { shared: shared.clone(), threads: Vec::new() };
+        for (number, connections) in shares.into_iter().enumerate() {
+            let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
+            let core = (!cores.is_empty()).then(|| cores[number % cores.len()]);
+            let (shared, barrier) = (shared.clone(), barrier.clone());
+            let thread = std::thread::Builder::new().name(format!("bench-{number}"));
+            let job = move || {
+                pin(core)?;
+                LocalSet::new().block_on(&runtime, drive(shared, connections, barrier))
+            };
+            running.threads.push(thread.spawn(job).map_err(failed)?);
+        }
+        Ok(running)
+    }
+
+    /// For progress, and to stop it.
+    pub fn watch(&self) -> Watch {
+        Watch(self.shared.clone())
+    }
+
+    /// Waits for the end, and shows the way to whoever wants to see it, about once a second. INT or TERM end the run early; what it has seen
+    /// is the outcome all the same.
+    ///
+    /// # Errors
+    /// One sentence, when a thread failed.
+    pub fn finish(self, mut progress: impl FnMut(&Watch)) -> Result<Outcome, String> {
+        let failed = |error: std::io::Error| format!("cannot wait for signals: {error}");
+        let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
+        let watch = self.watch();
+        runtime.block_on(async {
+            let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
+            let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
+            let mut polls = 0_u32;
+            while !self.threads.iter().all(JoinHandle::is_finished) {
+                tokio::select! {
+                    _ = interrupt.recv() => watch.stop(),
+                    _ = terminate.recv() => watch.stop(),
+                    () = tokio::time::sleep(STOP_POLL) => polls += 1,
+                }
+                if polls == POLLS_PER_PROGRESS {
+                    polls = 0;
+                    progress(&watch);
+                }
+            }
+            Ok::<(), String>(())
+        })?;
+        self.gather()
+    }
+
+    fn gather(self) -> Result<Outcome, String> {
+        let Self { shared, threads } = self;
+        let mut record = Record::new(shared.load.samples);
+        for thread in threads {
+            match thread.join() {
+                Ok(part) => record.merge(&part?),
+                Err(_) => return Err("a thread of the generator died of a bug".to_owned()),
+            }
+        }
+        if let Some(samples) = &mut record.samples {
+            samples.sort_unstable_by_key(|sample| sample.n);
+        }
+        Ok(outcome(&shared, record))
+    }
+}
+
+fn outcome(shared: &Shared, record: Record) -> Outcome {
+    let ended_ns = now_ns();
+    let has_begun = shared.start_ns() > 0;
+    let measured_ns =
+        if has_begun { ended_ns.saturating_sub(shared.measured_from_ns()) } else { 0 };
+    let started = shared.started.load(Ordering::Relaxed);
+    let ended = shared.ended.load(Ordering::Relaxed);
+    let is_stopped = shared.is_stopped();
+    let (elapsed_ns, due) = match shared.load.pace {
+        Pace::Open { schedule, duration_ns } => {
+            let elapsed_ns = if is_stopped { measured_ns.min(duration_ns) } else { duration_ns };
+            let before = schedule.count_before(shared.load.warmup_ns);
+            let due = schedule.count_before(shared.load.warmup_ns + elapsed_ns);
+            (elapsed_ns, due.saturating_sub(before))
+        }
+        Pace::Closed { requests } => {
+            (record.last_ended_ns, if is_stopped { started } else { requests })
+        }
+    };
+    let unanswered = started.saturating_sub(ended);
+    let measured_started = started.saturating_sub(record.warm);
+    Outcome {
+        elapsed_ns,
+        intended: due,
+        unsent: due.saturating_sub(measured_started),
+        unanswered,
+        opened: shared.opened.load(Ordering::Relaxed),
+        open: shared.open.load(Ordering::Relaxed),
+        lost: shared.lost.load(Ordering::Relaxed),
+        tls: shared.facts.lock().ok().and_then(|facts| facts.clone()),
+        is_cut_short: is_stopped,
+        record,
+    }
+}
+
+/// Connections of each thread, as equal as can be.
+fn shares(connections: usize, threads: usize) -> Vec<usize> {
+    (0..threads)
+        .map(|thread| connections / threads + usize::from(thread < connections % threads))
+        .collect()
+}
+
+fn pin(core: Option<usize>) -> Result<(), String> {
+    let Some(core) = core else { return Ok(()) };
+    let mut set = CpuSet::new();
+    set.set(core);
+    sched_setaffinity(None, &set).map_err(|error| format!("core {core} cannot be used: {error}"))
+}
+
+/// One thread's part of the run.
+async fn drive(
+    shared: Arc<Shared>,
+    connections: usize,
+    barrier: Arc<Barrier>,
+) -> Result<Record, String> {
+    let failed = |error: std::io::Error| format!("the generator failed: {error}");
+    let timer = Timer::new().map_err(failed)?;
+    spawn_local(timer.clone().run());
+    let schedule = match shared.load.pace {
+        Pace::Open { schedule, .. } => schedule,
+        Pace::Closed { .. } => Schedule { arrival: Arrival::Constant, rate: 1.0, seed: 0 },
+    };
+    let thread = Rc::new(Thread::new(shared.clone(), timer.clone(), schedule.cursor()));
+    let patiences: Vec<Rc<Patience>> = (0..connections).map(|_| Rc::default()).collect();
+    spawn_local(look_at_patience(patiences.clone(), timer.clone(), shared.load.timeout_ns));
+    let mut tasks = Vec::new();
+    for patience in patiences {
+        let mut connection = Connection::new(thread.clone(), patience);
+        tasks.push(spawn_local(async move {
+            connection.open_early().await;
+            connection
+        }));
+    }
+    let mut opened = Vec::new();
+    for task in tasks {
+        opened.push(task.await.map_err(|_| "a connection died of a bug".to_owned())?);
+    }
+    // Nobody starts before the slowest connection is open, or given up.
+    if barrier.wait().await.is_leader() {
+        shared.begin(now_ns() + HEAD_START_NS);
+    }
+    barrier.wait().await;
+    let running: Vec<_> =
+        opened.into_iter().map(|connection| spawn_local(connection.run())).collect();
+    let all = async {
+        for task in running {
+            let _ = task.await;
+        }
+    };
+    tokio::select! {
+        () = all => {}
+        () = wait_for_stop(&shared) => {}
+    }
+    Ok(thread.record.replace(Record::new(false)))
+}
+
+async fn wait_for_stop(shared: &Shared) {
+    while !shared.is_stopped() {
+        tokio::time::sleep(STOP_POLL).await;
+    }
+}
+
+async fn look_at_patience(patiences: Vec<Rc<Patience>>, timer: Timer, timeout_ns: u64) {
+    let round_ns = (timeout_ns / 50).clamp(ROUND_NS.0, ROUND_NS.1);
+    loop {
+        timer.until(now_ns() + round_ns).await;
+        let now = now_ns();
+        for patience in &patiences {
+            patience.check(now);
+        }
+    }
+}

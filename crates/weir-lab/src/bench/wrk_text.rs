@@ -1,0 +1,309 @@
+//! The report in the words of wrk2, line by line, so that programs that read those go on working. Times in it are those of wrk2:
+//! microseconds made readable; the spectrum is in milliseconds.
+
+use std::fmt::Write;
+
+use hdrhistogram::Histogram;
+
+use super::record::{Failure, Record};
+
+/// What the report is about.
+#[derive(Clone, Debug)]
+pub struct Run<'a> {
+    /// The URL as it was typed.
+    pub url: &'a str,
+    /// Length of the run that was asked for, in nanoseconds.
+    pub duration_ns: u64,
+    /// Length of the run that it became, in nanoseconds.
+    pub elapsed_ns: u64,
+    /// Threads of the generator.
+    pub threads: usize,
+    /// Connections that it was to have.
+    pub connections: usize,
+    /// Whether the distributions are shown.
+    pub latency: bool,
+    /// Whether the uncorrected one is shown too.
+    pub uncorrected: bool,
+}
+
+/// Percentiles of the short list.
+const PERCENTILES: [f64; 8] = [50.0, 75.0, 90.0, 99.0, 99.9, 99.99, 99.999, 100.0];
+/// Lines for each halving of the distance to 100 %.
+const TICKS: u32 = 5;
+const RULE: &str = "----------------------------------------------------------\n";
+
+impl Run<'_> {
+    /// The first two lines.
+    pub fn head(&self) -> String {
+        format!(
+            "Running {} test @ {}\n  {} threads and {} connections\n",
+            seconds_text(self.duration_ns as f64 / 1e9),
+            self.url,
+            self.threads,
+            self.connections
+        )
+    }
+
+    /// Everything after the first two lines.
+    pub fn text(&self, record: &Record) -> String {
+        let mut out = String::new();
+        let _ = writeln!(
+            out,
+            "  Thread Stats{:>6}{:>11}{:>8}{:>12}",
+            "Avg", "Stdev", "Max", "+/- Stdev"
+        );
+        let (mean, deviation) = (mean_us(&record.response), deviation_us(&record.response));
+        statistic(
+            &mut out,
+            "Latency",
+            &[mean, deviation, record.response.max() as f64 / 1e3],
+            time_text,
+        );
+        let _ = writeln!(out, "{:8.2}%", within(&record.response, mean, deviation));
+        self.rates(&mut out, record);
+        if self.latency {
+            distribution(&mut out, &record.response, "Recorded Latency");
+            out.push_str(RULE);
+        }
+        if self.uncorrected {
+            out.push('\n');
+            let words = "Uncorrected Latency (measured without taking delayed starts into account)";
+            distribution(&mut out, &record.service, words);
+            out.push_str(RULE);
+        }
+        self.totals(&mut out, record);
+        out
+    }
+
+    /// Answers of each second, per thread as wrk has it.
+    fn rates(&self, out: &mut String, record: &Record) {
+        let threads = self.threads.max(1) as f64;
+        let counts: Vec<f64> =
+            record.seconds.iter().map(|second| second.count as f64 / threads).collect();
+        let number = counts.len().max(1) as f64;
+        let mean = counts.iter().sum::<f64>() / number;
+        let square = counts.iter().map(|count| (count - mean) * (count - mean)).sum::<f64>();
+        let deviation = (square / number).sqrt();
+        let max = counts.iter().copied().fold(0.0, f64::max);
+        let near = counts.iter().filter(|count| (*count - mean).abs() <= deviation).count();
+        statistic(out, "Req/Sec", &[mean, deviation, max], metric_text);
+        let _ = writeln!(out, "{:8.2}%", 100.0 * near as f64 / number);
+    }
+
+    fn totals(&self, out: &mut String, record: &Record) {
+        let seconds = (self.elapsed_ns as f64 / 1e9).max(1e-9);
+        let _ = writeln!(
+            out,
+            "  {} requests in {}, {}B read",
+            record.answered,
+            time_text(self.elapsed_ns as f64 / 1e3),
+            binary_text(record.bytes as f64)
+        );
+        let of = |failure| record.failures_of(failure);
+        if record.failed() > 0 {
+            let _ = writeln!(
+                out,
+                "  Socket errors: connect {}, read {}, write {}, timeout {}",
+                of(Failure::Connect),
+                of(Failure::Read) + of(Failure::Protocol),
+                of(Failure::Write),
+                of(Failure::Timeout)
+            );
+        }
+        if record.bad_status() > 0 {
+            let _ = writeln!(out, "  Non-2xx or 3xx responses: {}", record.bad_status());
+        }
+        let _ = writeln!(out, "Requests/sec: {:9.2}", record.answered as f64 / seconds);
+        let rate = binary_text(record.bytes as f64 / seconds);
+        let _ = writeln!(out, "Transfer/sec: {rate:>10}B");
+    }
+}
+
+fn statistic(out: &mut String, name: &str, values: &[f64; 3], text: fn(f64) -> String) {
+    let _ = write!(out, "    {name:<10}");
+    for (value, width) in values.iter().zip([8, 10, 9]) {
+        out.push_str(&padded(&text(*value), width));
+    }
+}
+
+/// A distribution as wrk2 shows it: the short list, and the spectrum that HdrHistogram's plotter reads.
+fn distribution(out: &mut String, histogram: &Histogram<u64>, words: &str) {
+    let _ = writeln!(out, "  Latency Distribution (HdrHistogram - {words})");
+    for percentile in PERCENTILES {
+        let value = histogram.value_at_percentile(percentile) as f64 / 1e3;
+        let _ = writeln!(out, "{percentile:7.3}%{}", padded(&time_text(value), 10));
+    }
+    out.push_str("\n  Detailed Percentile spectrum:\n");
+    out.push_str(&spectrum(histogram));
+}
+
+/// The spectrum of HdrHistogram's own programs, in milliseconds; what `--hgrm` writes.
+pub fn spectrum(histogram: &Histogram<u64>) -> String {
+    let mut out = format!(
+        "{:>12} {:>12} {:>12} {:>12}\n\n",
+        "Value", "Percentile", "TotalCount", "1/(1-Percentile)"
+    );
+    let mut total = 0;
+    for step in histogram.iter_quantiles(TICKS) {
+        total += step.count_since_last_iteration();
+        let quantile = step.quantile_iterated_to();
+        let value = step.value_iterated_to() as f64 / 1e6;
+        let inverse = if quantile < 1.0 {
+            format!("{:12.2}", 1.0 / (1.0 - quantile))
+        } else {
+            format!("{:>12}", "inf")
+        };
+        let _ = writeln!(out, "{value:12.3} {quantile:12.6} {total:12} {inverse}");
+    }
+    let _ = writeln!(
+        out,
+        "#[Mean    = {:12.3}, StdDeviation   = {:12.3}]",
+        mean_us(histogram) / 1e3,
+        deviation_us(histogram) / 1e3
+    );
+    let _ = writeln!(
+        out,
+        "#[Max     = {:12.3}, Total count    = {:12}]",
+        histogram.max() as f64 / 1e6,
+        histogram.len()
+    );
+    // HdrHistogram keeps three digits in 2,048 parts of each power of two.
+    let _ = writeln!(out, "#[Buckets = {:12}, SubBuckets     = {:12}]", histogram.buckets(), 2048);
+    out
+}
+
+/// The share of samples within one deviation of the mean, in percent.
+fn within(histogram: &Histogram<u64>, mean_us: f64, deviation_us: f64) -> f64 {
+    if histogram.is_empty() {
+        return 0.0;
+    }
+    let low = ((mean_us - deviation_us) * 1e3).max(0.0) as u64;
+    let high = ((mean_us + deviation_us) * 1e3) as u64;
+    100.0 * histogram.count_between(low, high) as f64 / histogram.len() as f64
+}
+
+/// The mean in microseconds; 0 of nothing, never a number that is none.
+pub fn mean_us(histogram: &Histogram<u64>) -> f64 {
+    if histogram.is_empty() { 0.0 } else { histogram.mean() / 1e3 }
+}
+
+/// The standard deviation in microseconds; 0 of nothing.
+pub fn deviation_us(histogram: &Histogram<u64>) -> f64 {
+    if histogram.is_empty() { 0.0 } else { histogram.stdev() / 1e3 }
+}
+
+/// Right-aligned by its number: the unit's letters hang over, as in wrk.
+fn padded(text: &str, width: usize) -> String {
+    let letters = text.bytes().rev().take(2).filter(u8::is_ascii_alphabetic).count();
+    let room = 2 - letters;
+    format!("{text:>width$}{:room$}", "", width = width - room)
+}
+
+/// A number with the largest unit that leaves it above 0.85.
+fn scaled(number: f64, scale: f64, units: &[&str], digits: usize) -> String {
+    let (mut number, mut units) = (number, units);
+    while let [_, rest @ ..] = units
+        && !rest.is_empty()
+        && number >= scale * 0.85
+    {
+        number /= scale;
+        units = rest;
+    }
+    format!("{number:.digits$}{}", units.first().unwrap_or(&""))
+}
+
+/// Microseconds, readable: `250.00us`, `1.21ms`, `3.50s`.
+pub fn time_text(us: f64) -> String {
+    if us >= 1e6 {
+        scaled(us / 1e6, 60.0, &["s", "m", "h"], 2)
+    } else {
+        scaled(us, 1000.0, &["us", "ms"], 2)
+    }
+}
+
+fn seconds_text(seconds: f64) -> String {
+    scaled(seconds, 60.0, &["s", "m", "h"], 0)
+}
+
+/// A count, readable: `85.00k`.
+pub fn metric_text(count: f64) -> String {
+    scaled(count, 1e3, &["", "k", "M", "G", "T"], 2)
+}
+
+/// Bytes, readable: `1.25M` of 1,048,576 each.
+pub fn binary_text(bytes: f64) -> String {
+    scaled(bytes, 1024.0, &["", "K", "M", "G", "T"], 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Record, Run, binary_text, metric_text, padded, time_text};
+    use crate::bench::record::{Failure, Sample};
+
+    fn sample(n: u64, response_ns: u64) -> Sample {
+        let intended_ns = n * 10_000_000;
+        Sample {
+            n,
+            intended_ns,
+            sent_ns: intended_ns + response_ns / 2,
+            ended_ns: intended_ns + response_ns,
+            free_ns: 0,
+            status: 200,
+            bytes: 1200,
+            failure: None,
+        }
+    }
+
+    fn run(record: &Record) -> String {
+        let run = Run {
+            url: "http://127.0.0.1:80/1k",
+            duration_ns: 30_000_000_000,
+            elapsed_ns: 30_010_000_000,
+            threads: 2,
+            connections: 100,
+            latency: true,
+            uncorrected: true,
+        };
+        run.head() + &run.text(record)
+    }
+
+    #[test]
+    fn the_report_has_the_lines_of_wrk2() {
+        let mut record = Record::new(false);
+        for n in 0..3000 {
+            record.add(&sample(n, 1_000_000 + n * 1_000));
+        }
+        let mut slow = sample(3000, 2_000_000_000);
+        slow.failure = Some(Failure::Timeout);
+        record.add(&slow);
+        let mut bad = sample(3001, 500_000);
+        bad.status = 502;
+        record.add(&bad);
+        insta::assert_snapshot!(run(&record));
+    }
+
+    #[test]
+    fn a_run_without_answers_has_no_number_that_is_none() {
+        let text = run(&Record::new(false));
+        assert!(!text.contains("NaN") && !text.contains("inf"), "{text}");
+        assert!(text.contains("Requests/sec:      0.00\n"), "{text}");
+    }
+
+    #[test]
+    fn units_are_those_of_wrk() {
+        let check = |found: String, expected: &str| assert_eq!(found, expected);
+        check(time_text(0.0), "0.00us");
+        check(time_text(849.0), "849.00us");
+        check(time_text(850.0), "0.85ms");
+        check(time_text(999_999.0), "1000.00ms");
+        check(time_text(1e6), "1.00s");
+        check(time_text(50e6), "50.00s");
+        check(time_text(51e6), "0.85m");
+        check(metric_text(850.0), "0.85k");
+        check(metric_text(85_000.0), "85.00k");
+        check(binary_text(20_000_000.0), "19.07M");
+        check(padded("1.21ms", 8), "  1.21ms");
+        check(padded("85.00k", 8), " 85.00k ");
+        check(padded("12.00", 8), " 12.00  ");
+    }
+}

@@ -1,0 +1,66 @@
+//! When requests come. Open loops and traces do not care what becomes of them; a closed loop's next request follows an answer.
+
+use super::draw::{Draws, Purpose};
+use super::plan::{Load, Plan};
+use super::time::SECOND;
+use super::trace::Trace;
+
+/// The arrivals of one run.
+pub(crate) struct Arrivals<'a> {
+    load: Load,
+    trace: Option<&'a Trace>,
+    draws: Draws,
+    requests: u64,
+    next: u64,
+    /// Of the last arrival, ns.
+    time: f64,
+}
+
+impl<'a> Arrivals<'a> {
+    pub(crate) fn new(plan: &'a Plan, load: Load) -> Self {
+        Self {
+            load,
+            trace: plan.trace.as_deref(),
+            draws: Draws::new(plan.seed, Purpose::Arrival),
+            requests: plan.requests,
+            next: 0,
+            time: 0.0,
+        }
+    }
+
+    /// Whether requests follow answers.
+    pub(crate) fn is_closed(&self) -> bool {
+        matches!(self.load, Load::Closed(_))
+    }
+
+    /// When each client of a closed loop sends its first request: all at once, as `ab` does.
+    pub(crate) fn initial(&self) -> impl Iterator<Item = u64> + use<> {
+        let clients = match self.load {
+            Load::Closed(clients) => clients,
+            _ => 0,
+        };
+        (0..clients).map(|_| 0)
+    }
+
+    /// When the next request of an open loop comes, ns.
+    pub(crate) fn next(&mut self) -> Option<u64> {
+        let number = self.next;
+        if number >= self.requests {
+            return None;
+        }
+        self.next += 1;
+        let second = SECOND as f64;
+        match self.load {
+            Load::Closed(_) => None,
+            Load::Constant(rate) => Some((number as f64 * second / rate).round() as u64),
+            Load::Poisson(rate) => {
+                self.time += self.draws.exponential(number) * second / rate;
+                Some(self.time.round() as u64)
+            }
+            Load::Trace(factor) => {
+                let arrival = self.trace?.arrival(number)?;
+                Some((arrival as f64 / factor).round() as u64)
+            }
+        }
+    }
+}

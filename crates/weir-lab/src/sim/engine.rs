@@ -1,0 +1,607 @@
+//! One run: one candidate in one scenario, event by event in virtual time, on the balancer that the proxy uses.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+
+use weir_balance::{
+    AfterFailure, Arrival, Availability, Balancer, EndpointState, Fault, Member, PassiveSettings,
+    QueueSettings, Rejection, Request, Settings, Slot, Ticket, Tried, hash_key,
+};
+use weir_config::model::{Passive, Retry};
+
+use super::agenda::{Agenda, Event, Token};
+use super::arrivals::Arrivals;
+use super::calendar::Calendar;
+use super::draw::{Draws, Purpose};
+use super::outcome::{End, Outcome, Run};
+use super::plan::{Candidate, Endpoint, OutageKind, Plan, Queue, Scenario};
+use super::server::{Entry, Server};
+use super::time::micros;
+use super::watch::{OrderWatch, Stand};
+
+/// Requests in the system at once; each takes some 300 bytes.
+const MAX_PRESENT: usize = 1_000_000;
+
+/// A request in the system.
+#[derive(Debug)]
+struct Exchange {
+    /// Its place among the outcomes.
+    request: usize,
+    attempt: u64,
+    /// Its number in the order in which requests asked the balancer.
+    seq: u64,
+    /// When it asked.
+    asked: u64,
+    /// When it came to its server.
+    reached: u64,
+    bound: Option<usize>,
+    tried: Tried,
+    holds: Holds,
+}
+
+/// What a request in the system has.
+#[derive(Debug)]
+enum Holds {
+    Nothing,
+    Ticket(Ticket),
+    Slot(Slot),
+}
+
+/// Those whose tickets have news.
+#[derive(Debug, Default)]
+struct Woken(Mutex<Vec<Token>>);
+
+impl Woken {
+    fn take(&self, into: &mut Vec<Token>) {
+        std::mem::swap(into, &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+struct WakeOne {
+    woken: Arc<Woken>,
+    token: Token,
+}
+
+impl Wake for WakeOne {
+    fn wake(self: Arc<Self>) {
+        self.woken.0.lock().unwrap_or_else(PoisonError::into_inner).push(self.token);
+    }
+}
+
+struct Engine<'a> {
+    plan: &'a Plan,
+    scenario: &'a Scenario,
+    queue_timeout: Option<u64>,
+    max_attempts: u16,
+    now: u64,
+    pool: Arc<Balancer>,
+    servers: Vec<Server<'a>>,
+    /// Places that are taken at each endpoint, as the simulation counts them.
+    taken: Vec<u32>,
+    agenda: Agenda,
+    arrivals: Arrivals<'a>,
+    next_arrival: Option<u64>,
+    present: Vec<Option<Exchange>>,
+    vacant: Vec<u32>,
+    /// All wait equally long, so that these are in order.
+    deadlines: VecDeque<(u64, Token)>,
+    woken: Arc<Woken>,
+    order: OrderWatch,
+    inversions: u64,
+    attempts: u64,
+    asked: u64,
+    balancer_draws: Draws,
+    keys: Draws,
+    sticky: Draws,
+    outcomes: Vec<Outcome>,
+}
+
+/// Runs it. The only failure is that too many requests are in the system at once.
+pub(crate) fn run(
+    plan: &Plan,
+    scenario: &Scenario,
+    candidate: &Candidate,
+    calendars: &[Calendar],
+) -> Result<Run, String> {
+    let mut engine = Engine::new(plan, scenario, candidate, calendars);
+    engine.run()?;
+    Ok(Run {
+        inversions: engine.inversions,
+        order_violations: engine.order.violations(),
+        servers: engine.servers.iter().map(|server| server.figures).collect(),
+        counters: engine.pool.counters(),
+        outcomes: engine.outcomes,
+    })
+}
+
+fn pool(plan: &Plan, candidate: &Candidate) -> Arc<Balancer> {
+    let passive = Passive::default();
+    let micros = |duration: std::time::Duration| duration.as_micros() as u64;
+    let settings = Settings {
+        passive: PassiveSettings {
+            errors: passive.errors,
+            window_us: micros(passive.window),
+            eject_us: micros(passive.eject),
+            max_ejected_percent: passive.max_ejected_percent,
+        },
+        queue: (candidate.queue != Queue::Off)
+            .then_some(QueueSettings { max: plan.queue.max, max_per_endpoint: None }),
+        fault: match candidate.queue {
+            Queue::Buggy => Fault::ForgetsPoolQueue,
+            Queue::On | Queue::Off => Fault::None,
+        },
+        ..Settings::new(candidate.policy)
+    };
+    let member = |(index, endpoint): (usize, &Endpoint)| Member {
+        identity: hash_key(format!("app{}", index + 1).as_bytes()),
+        weight: endpoint.weight,
+        max_conn: candidate.max_conn.of(index),
+        tier: 0,
+        state: Arc::new(EndpointState::default()),
+    };
+    Balancer::new(settings, plan.endpoints.iter().enumerate().map(member).collect())
+}
+
+impl<'a> Engine<'a> {
+    fn new(
+        plan: &'a Plan,
+        scenario: &'a Scenario,
+        candidate: &Candidate,
+        calendars: &'a [Calendar],
+    ) -> Self {
+        let endpoints = plan.endpoints.len();
+        let draws = |purpose| Draws::new(plan.seed, purpose);
+        let servers = plan
+            .endpoints
+            .iter()
+            .zip(calendars)
+            .map(|(endpoint, calendar)| Server::new(endpoint, calendar));
+        Self {
+            plan,
+            scenario,
+            queue_timeout: plan.queue.timeout,
+            max_attempts: 1 + Retry::default().attempts as u16,
+            now: 0,
+            pool: pool(plan, candidate),
+            servers: servers.collect(),
+            taken: vec![0; endpoints],
+            agenda: Agenda::default(),
+            arrivals: Arrivals::new(plan, scenario.load),
+            next_arrival: None,
+            present: Vec::new(),
+            vacant: Vec::new(),
+            deadlines: VecDeque::new(),
+            woken: Arc::default(),
+            order: order_watch(plan, candidate),
+            inversions: 0,
+            attempts: 0,
+            asked: 0,
+            balancer_draws: draws(Purpose::Balancer),
+            keys: draws(Purpose::Key),
+            sticky: draws(Purpose::Sticky),
+            outcomes: Vec::with_capacity(plan.requests as usize),
+        }
+    }
+
+    fn run(&mut self) -> Result<(), String> {
+        for (index, outage) in self.plan.outages.iter().enumerate() {
+            if outage.kind == OutageKind::Down {
+                self.agenda.plan(outage.from, Event::Fail(index));
+                self.agenda.plan(outage.until, Event::Recover(index));
+            }
+        }
+        for time in self.arrivals.initial() {
+            self.agenda.plan(time, Event::Send);
+        }
+        self.next_arrival = self.arrivals.next();
+        let mut woken = Vec::new();
+        while !self.is_over() && self.step() {
+            loop {
+                self.woken.take(&mut woken);
+                if woken.is_empty() {
+                    break;
+                }
+                woken.drain(..).for_each(|token| self.hear(token));
+            }
+            if self.present.len() - self.vacant.len() > MAX_PRESENT {
+                return Err(format!(
+                    "{} offers more than the servers can do: {MAX_PRESENT} requests are there at once. Lower the rate, or \
+                    bound what may wait, with --max-conn and --queue-max or with --backlog",
+                    self.scenario.load
+                ));
+            }
+        }
+        self.forget_the_rest();
+        Ok(())
+    }
+
+    /// Whether all requests came and went; recoveries and the like may still be planned.
+    fn is_over(&self) -> bool {
+        self.outcomes.len() as u64 == self.plan.requests && self.present.len() == self.vacant.len()
+    }
+
+    /// The next thing that happens; of one instant first what was planned, then deadlines, then arrivals. False when nothing is left.
+    fn step(&mut self) -> bool {
+        while self.deadlines.front().is_some_and(|(_, token)| !self.waits(*token)) {
+            self.deadlines.pop_front();
+        }
+        let times = [
+            self.agenda.next_time(),
+            self.deadlines.front().map(|(time, _)| *time),
+            self.next_arrival,
+        ];
+        let first = (0..times.len()).filter_map(|kind| Some((times[kind]?, kind))).min();
+        let Some((time, kind)) = first else { return false };
+        self.now = time;
+        match kind {
+            0 => {
+                if let Some(event) = self.agenda.pop() {
+                    self.happen(event);
+                }
+            }
+            1 => {
+                if let Some((_, token)) = self.deadlines.pop_front() {
+                    self.time_out(token);
+                }
+            }
+            _ => {
+                self.next_arrival = self.arrivals.next();
+                self.come();
+            }
+        }
+        true
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Send => self.come(),
+            Event::Reach(token) => self.reach(token),
+            Event::Refuse(token) => self.refused(token),
+            Event::Finish(token) => self.finish(token),
+            Event::Answer(token) => self.answer(token),
+            Event::Fail(outage) => self.fail(outage),
+            Event::Recover(outage) => {
+                self.servers[self.plan.outages[outage].endpoint].recover();
+            }
+            Event::Tick => self.pool.tick(micros(self.now)),
+        }
+    }
+
+    /// A new request.
+    fn come(&mut self) {
+        let number = self.outcomes.len() as u64;
+        if number >= self.plan.requests {
+            return;
+        }
+        self.outcomes.push(Outcome {
+            arrived: self.now,
+            response: 0,
+            queue: 0,
+            door: 0,
+            position: 0,
+            endpoint: None,
+            attempts: 0,
+            end: End::Forgotten,
+        });
+        let sticks = self.plan.sticky > 0.0 && self.sticky.unit(number) < self.plan.sticky;
+        let exchange = Exchange {
+            request: number as usize,
+            attempt: 0,
+            seq: 0,
+            asked: 0,
+            reached: 0,
+            bound: sticks.then(|| (self.key(number) % self.servers.len() as u64) as usize),
+            tried: Tried::new(),
+            holds: Holds::Nothing,
+        };
+        let place = if let Some(place) = self.vacant.pop() {
+            self.present[place as usize] = Some(exchange);
+            place
+        } else {
+            self.present.push(Some(exchange));
+            (self.present.len() - 1) as u32
+        };
+        self.ask(place);
+    }
+
+    fn key(&self, number: u64) -> u64 {
+        let recorded = self.plan.trace.as_ref().and_then(|trace| trace.key(number));
+        recorded.unwrap_or_else(|| hash_key(&self.keys.below(number, self.plan.keys).to_le_bytes()))
+    }
+
+    /// It asks the balancer for an endpoint.
+    fn ask(&mut self, place: u32) {
+        self.attempts += 1;
+        let attempt = self.attempts;
+        self.asked += 1;
+        let (seq, now) = (self.asked, self.now);
+        let Some(exchange) = &mut self.present[place as usize] else { return };
+        exchange.attempt = attempt;
+        exchange.seq = seq;
+        exchange.asked = now;
+        let request = exchange.request;
+        let key = self.key(request as u64);
+        let Some(exchange) = &self.present[place as usize] else { return };
+        let arrival = self.pool.arrive(&Request {
+            key,
+            bound: exchange.bound,
+            tag: request as u64,
+            ..Request::new(micros(now), self.balancer_draws.bits(attempt), &exchange.tried)
+        });
+        let token = Token { place, attempt };
+        match arrival {
+            Arrival::Dispatched(slot) => self.dispatch(token, slot),
+            Arrival::Rejected(rejection) => self.reject(token, rejection),
+            Arrival::Queued(ticket) => {
+                self.outcomes[request].position = ticket.position();
+                let bound = exchange.bound;
+                self.order.join(seq, token, bound);
+                if let Some(timeout) = self.queue_timeout {
+                    self.deadlines.push_back((now + timeout, token));
+                }
+                self.hold(token, Holds::Ticket(ticket));
+                // The first look tells the ticket whom to wake.
+                self.hear(token);
+            }
+        }
+    }
+
+    fn exchange(&mut self, token: Token) -> Option<&mut Exchange> {
+        let exchange = self.present.get_mut(token.place as usize)?.as_mut();
+        exchange.filter(|exchange| exchange.attempt == token.attempt)
+    }
+
+    fn hold(&mut self, token: Token, holds: Holds) {
+        if let Some(exchange) = self.exchange(token) {
+            exchange.holds = holds;
+        }
+    }
+
+    fn waits(&self, token: Token) -> bool {
+        stand(&self.present, token, None) != Stand::Gone
+    }
+
+    /// Its ticket may have news.
+    fn hear(&mut self, token: Token) {
+        let waker = Waker::from(Arc::new(WakeOne { woken: Arc::clone(&self.woken), token }));
+        let Some(exchange) = self.exchange(token) else { return };
+        let Holds::Ticket(ticket) = &mut exchange.holds else { return };
+        match Pin::new(ticket).poll(&mut Context::from_waker(&waker)) {
+            Poll::Pending => {}
+            Poll::Ready(answer) => {
+                exchange.holds = Holds::Nothing;
+                self.note_queue_time(token);
+                match answer {
+                    Ok(slot) => self.dispatch(token, slot),
+                    Err(rejection) => self.reject(token, rejection),
+                }
+            }
+        }
+    }
+
+    fn note_queue_time(&mut self, token: Token) {
+        let now = self.now;
+        let Some(exchange) = self.exchange(token) else { return };
+        let (request, waited) = (exchange.request, now - exchange.asked);
+        self.outcomes[request].queue += waited;
+    }
+
+    fn time_out(&mut self, token: Token) {
+        let Some(exchange) = self.exchange(token) else { return };
+        let Holds::Ticket(ticket) = std::mem::replace(&mut exchange.holds, Holds::Nothing) else {
+            return;
+        };
+        self.note_queue_time(token);
+        match ticket.time_out() {
+            Some(slot) => self.dispatch(token, slot),
+            None => self.end(token, End::TimedOut),
+        }
+    }
+
+    /// It has a place at an endpoint and sets out.
+    fn dispatch(&mut self, token: Token, slot: Slot) {
+        let index = slot.index();
+        let Some(exchange) = self.exchange(token) else { return };
+        exchange.holds = Holds::Slot(slot);
+        let (request, seq, bound) = (exchange.request, exchange.seq, exchange.bound);
+        let tried = exchange.tried.clone();
+        let present = &self.present;
+        self.order.dispatched(seq, index, |other| stand(present, other, Some(index)));
+        if bound != Some(index) && self.taken[index] > 0 && self.has_idle(&tried) {
+            self.inversions += 1;
+        }
+        self.taken[index] += 1;
+        let outcome = &mut self.outcomes[request];
+        outcome.endpoint = Some(index as u16);
+        outcome.attempts += 1;
+        self.after_latency(Event::Reach(token));
+    }
+
+    fn has_idle(&self, tried: &Tried) -> bool {
+        self.taken.iter().enumerate().any(|(index, taken)| {
+            let usable = self.pool.endpoint(index).is_some_and(|endpoint| {
+                endpoint.availability() == Availability::Available
+                    && !endpoint.is_ejected(micros(self.now))
+            });
+            *taken == 0 && usable && !tried.contains(index)
+        })
+    }
+
+    /// What the network carries happens later, or at once where it takes no time.
+    fn after_latency(&mut self, event: Event) {
+        if self.plan.latency == 0 {
+            self.happen(event);
+        } else {
+            self.agenda.plan(self.now + self.plan.latency, event);
+        }
+    }
+
+    /// It is at its server.
+    fn reach(&mut self, token: Token) {
+        let now = self.now;
+        let Some(exchange) = self.exchange(token) else { return };
+        let Holds::Slot(slot) = &exchange.holds else { return };
+        let index = slot.index();
+        exchange.reached = now;
+        match self.servers[index].enter(token) {
+            Entry::Refused => self.after_latency(Event::Refuse(token)),
+            Entry::Waits => self.pool.connect_succeeded(index),
+            Entry::Works => {
+                self.pool.connect_succeeded(index);
+                self.work(token, index);
+            }
+        }
+    }
+
+    /// Its server begins to work on it.
+    fn work(&mut self, token: Token, index: usize) {
+        let now = self.now;
+        let Some(exchange) = self.exchange(token) else { return };
+        let (request, waited) = (exchange.request, now - exchange.reached);
+        self.outcomes[request].door += waited;
+        let plan = self.plan;
+        let work = self.scenario.service.time(plan.seed, request as u64, plan.trace.as_deref());
+        let end = self.servers[index].finish(now, work);
+        self.agenda.plan(end, Event::Finish(token));
+    }
+
+    fn finish(&mut self, token: Token) {
+        let Some(exchange) = self.exchange(token) else { return };
+        let Holds::Slot(slot) = &exchange.holds else { return };
+        let index = slot.index();
+        if let Some(next) = self.servers[index].leave() {
+            self.work(next, index);
+        }
+        self.after_latency(Event::Answer(token));
+    }
+
+    fn answer(&mut self, token: Token) {
+        let now = self.now;
+        let Some(exchange) = self.exchange(token) else { return };
+        let reached = exchange.reached;
+        let held = micros(now - reached);
+        if let Some(slot) = self.take_slot(token) {
+            self.end(token, End::Answered);
+            slot.finish(held);
+        }
+    }
+
+    fn take_slot(&mut self, token: Token) -> Option<Slot> {
+        let exchange = self.exchange(token)?;
+        match std::mem::replace(&mut exchange.holds, Holds::Nothing) {
+            Holds::Slot(slot) => {
+                self.taken[slot.index()] -= 1;
+                Some(slot)
+            }
+            Holds::Nothing | Holds::Ticket(_) => None,
+        }
+    }
+
+    /// Its connection was refused: another endpoint, if it may.
+    fn refused(&mut self, token: Token) {
+        let Some(slot) = self.take_slot(token) else { return };
+        let index = slot.index();
+        let after = self.pool.connect_failed(index, micros(self.now));
+        if let AfterFailure::Ejected { until_us } = after {
+            self.agenda.plan(until_us.saturating_mul(1_000), Event::Tick);
+        }
+        drop(slot);
+        let max_attempts = self.max_attempts;
+        let Some(exchange) = self.exchange(token) else { return };
+        exchange.tried.insert(index);
+        let request = exchange.request;
+        if self.outcomes[request].attempts < max_attempts {
+            self.ask(token.place);
+        } else {
+            self.end(token, End::Unreachable);
+        }
+    }
+
+    fn reject(&mut self, token: Token, rejection: Rejection) {
+        let Some(exchange) = self.exchange(token) else { return };
+        let request = exchange.request;
+        let end = match rejection {
+            Rejection::QueueFull => End::QueueFull,
+            Rejection::Full => End::Full,
+            Rejection::Unavailable if self.outcomes[request].attempts > 0 => End::Unreachable,
+            Rejection::Unavailable => End::Unavailable,
+        };
+        self.end(token, end);
+    }
+
+    /// A server goes down: what is there is lost.
+    fn fail(&mut self, outage: usize) {
+        let index = self.plan.outages[outage].endpoint;
+        self.servers[index].fail();
+        let at_server = |(place, exchange): (usize, &Option<Exchange>)| {
+            let exchange = exchange.as_ref()?;
+            let Holds::Slot(slot) = &exchange.holds else { return None };
+            let token = Token { place: place as u32, attempt: exchange.attempt };
+            (slot.index() == index && exchange.reached >= exchange.asked).then_some(token)
+        };
+        let lost: Vec<Token> = self.present.iter().enumerate().filter_map(at_server).collect();
+        for token in lost {
+            if let Some(slot) = self.take_slot(token) {
+                self.end(token, End::Reset);
+                drop(slot);
+            }
+        }
+    }
+
+    /// It is over; its client of a closed loop thinks about the next.
+    fn end(&mut self, token: Token, end: End) {
+        let Some(exchange) = self.exchange(token) else { return };
+        let request = exchange.request;
+        self.present[token.place as usize] = None;
+        self.vacant.push(token.place);
+        let outcome = &mut self.outcomes[request];
+        outcome.response = self.now - outcome.arrived;
+        outcome.end = end;
+        if self.arrivals.is_closed() {
+            self.agenda.plan(self.now + self.plan.think, Event::Send);
+        }
+    }
+
+    /// Nothing will happen any more, and somebody still waits.
+    fn forget_the_rest(&mut self) {
+        for place in 0..self.present.len() {
+            let Some(exchange) = self.present[place].take() else { continue };
+            let outcome = &mut self.outcomes[exchange.request];
+            outcome.response = self.now - outcome.arrived;
+            outcome.queue += self.now - exchange.asked;
+        }
+    }
+}
+
+fn order_watch(plan: &Plan, candidate: &Candidate) -> OrderWatch {
+    let endpoints = plan.endpoints.len();
+    if candidate.policy.hashes().is_none() {
+        OrderWatch::by_line(endpoints)
+    } else if plan.outages.is_empty() {
+        OrderWatch::by_endpoint(endpoints)
+    } else {
+        OrderWatch::off()
+    }
+}
+
+/// How somebody stands who joined a line; towards a place at `endpoint`, if one is asked about.
+fn stand(present: &[Option<Exchange>], token: Token, endpoint: Option<usize>) -> Stand {
+    let exchange = present.get(token.place as usize).and_then(Option::as_ref);
+    match exchange {
+        Some(exchange)
+            if exchange.attempt == token.attempt && matches!(exchange.holds, Holds::Ticket(_)) =>
+        {
+            if endpoint.is_some_and(|endpoint| exchange.tried.contains(endpoint)) {
+                Stand::WaitsForAnother
+            } else {
+                Stand::Waits
+            }
+        }
+        _ => Stand::Gone,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,473 @@
+//! What is to be simulated: the endpoints, what happens to them, the scenarios (load and service times) and the candidates
+//! (policy, limit, queue). Every candidate is run in every scenario.
+
+use std::fmt::{self, Write};
+use std::sync::Arc;
+
+use weir_balance::PolicyKind;
+
+use super::calendar::Pause;
+use super::service::Service;
+use super::time::{self, SECOND};
+use super::trace::Trace;
+
+/// Requests that one run may have; each takes about 60 bytes while its candidate runs.
+pub const MAX_REQUESTS: u64 = 10_000_000;
+/// Endpoints that a pool may have.
+pub const MAX_ENDPOINTS: usize = 1_000;
+/// Requests that a server may work on at once, unless it is any number.
+const MAX_AT_ONCE: u32 = 10_000;
+/// Candidates times scenarios.
+const MAX_ROWS: usize = 1_000;
+/// Clients of a closed loop.
+const MAX_CLIENTS: u32 = 1_000_000;
+
+/// A comparison.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Said above the tables, before what [`Plan::describe`] says; may be empty.
+    pub title: String,
+    /// Requests in each run; those of a trace are as many as it has.
+    pub requests: u64,
+    /// What all draws come from.
+    pub seed: u64,
+    /// The servers.
+    pub endpoints: Vec<Endpoint>,
+    /// Pauses of every server, each server at its own time.
+    pub pauses: Vec<Pause>,
+    /// Outages.
+    pub outages: Vec<Outage>,
+    /// From the proxy to a server and from there back, each, ns.
+    pub latency: u64,
+    /// From an answer to the client's next request in a closed loop, ns.
+    pub think: u64,
+    /// Different clients, by which policies that hash send requests to endpoints.
+    pub keys: u64,
+    /// Share of requests that are bound to an endpoint, 0 to 1.
+    pub sticky: f64,
+    /// The queue where there is one.
+    pub queue: QueueLimits,
+    /// Recorded arrivals.
+    pub trace: Option<Arc<Trace>>,
+    /// What comes in.
+    pub scenarios: Vec<Scenario>,
+    /// What is compared.
+    pub candidates: Vec<Candidate>,
+}
+
+/// One server.
+#[derive(Clone, Debug)]
+pub struct Endpoint {
+    /// How fast it works; 1 takes as long as the service time says.
+    pub speed: f64,
+    /// Its share, as the pool is told.
+    pub weight: u32,
+    /// Requests that it works on at once; the others wait at its door. `None`: all of them.
+    pub at_once: Option<u32>,
+    /// Requests that may wait at its door; it refuses more. `None`: any number.
+    pub backlog: Option<u32>,
+}
+
+impl Default for Endpoint {
+    fn default() -> Self {
+        Self { speed: 1.0, weight: 1, at_once: Some(1), backlog: None }
+    }
+}
+
+/// A time in which an endpoint does not serve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outage {
+    /// The endpoint, from 0.
+    pub endpoint: usize,
+    /// What happens to it.
+    pub kind: OutageKind,
+    /// ns.
+    pub from: u64,
+    /// ns.
+    pub until: u64,
+}
+
+/// How an endpoint does not serve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OutageKind {
+    /// It refuses connections, and what it works on is lost.
+    Down,
+    /// It takes requests and does nothing, as after SIGSTOP.
+    Frozen,
+}
+
+/// The bounds of the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueLimits {
+    /// Requests that may wait.
+    pub max: u32,
+    /// How long one may wait, ns; `None`: for ever.
+    pub timeout: Option<u64>,
+}
+
+impl Default for QueueLimits {
+    fn default() -> Self {
+        Self { max: 10_000, timeout: Some(60 * SECOND) }
+    }
+}
+
+/// What comes in.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scenario {
+    /// When requests come.
+    pub load: Load,
+    /// How long servers take.
+    pub service: Service,
+}
+
+/// When requests come.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Load {
+    /// So many clients, each with one request at a time: `ab -c N`.
+    Closed(u32),
+    /// So many a second, evenly.
+    Constant(f64),
+    /// So many a second, independent of each other.
+    Poisson(f64),
+    /// As recorded, so many times as fast.
+    Trace(f64),
+}
+
+/// What is compared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// How the pool picks.
+    pub policy: PolicyKind,
+    /// Most requests in flight at an endpoint: one value for all, or one each.
+    pub max_conn: MaxConn,
+    /// What happens when all are at their limit.
+    pub queue: Queue,
+}
+
+/// Most requests in flight at an endpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MaxConn(pub Vec<Option<u32>>);
+
+impl MaxConn {
+    /// The limit of an endpoint.
+    pub fn of(&self, endpoint: usize) -> Option<u32> {
+        self.0.get(endpoint).or(self.0.first()).copied().flatten()
+    }
+
+    /// Whether there is no limit anywhere.
+    pub fn is_none(&self) -> bool {
+        self.0.iter().all(Option::is_none)
+    }
+}
+
+/// What happens when all endpoints are at their limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Queue {
+    /// Requests wait.
+    On,
+    /// Requests are refused.
+    Off,
+    /// Requests wait, and a freed place is not handed to those who do: the bug of HAProxy before 1.3.15.2.
+    Buggy,
+}
+
+impl Candidate {
+    /// Every policy with every limit and every queue. Without a limit nobody waits: such a candidate stands once.
+    pub fn product(policies: &[PolicyKind], limits: &[MaxConn], queues: &[Queue]) -> Vec<Self> {
+        let mut candidates = Vec::new();
+        for &policy in policies {
+            for max_conn in limits {
+                let queues =
+                    if max_conn.is_none() { &queues[..queues.len().min(1)] } else { queues };
+                candidates.extend(queues.iter().map(|&queue| Self {
+                    policy,
+                    max_conn: max_conn.clone(),
+                    queue,
+                }));
+            }
+        }
+        candidates
+    }
+}
+
+impl Scenario {
+    /// Every load with every kind of service time.
+    pub fn product(loads: &[Load], services: &[Service]) -> Vec<Self> {
+        let with = |service: &Service| {
+            let service = service.clone();
+            loads.iter().map(move |&load| Self { load, service: service.clone() })
+        };
+        services.iter().flat_map(with).collect()
+    }
+}
+
+impl Default for Plan {
+    /// Three servers that work on one request at a time, with nothing to compare yet.
+    fn default() -> Self {
+        Self {
+            title: String::new(),
+            requests: 10_000,
+            seed: 1,
+            endpoints: vec![Endpoint::default(); 3],
+            pauses: Vec::new(),
+            outages: Vec::new(),
+            latency: 0,
+            think: 0,
+            keys: 1_000,
+            sticky: 0.0,
+            queue: QueueLimits::default(),
+            trace: None,
+            scenarios: Vec::new(),
+            candidates: Vec::new(),
+        }
+    }
+}
+
+impl Plan {
+    /// Whether it can be run; if not, what to do about it.
+    pub fn check(&self) -> Result<(), String> {
+        self.check_endpoints()?;
+        self.check_outages()?;
+        if !(1..=MAX_REQUESTS).contains(&self.requests) {
+            return Err(format!("{} requests: use 1 to {MAX_REQUESTS}", self.requests));
+        }
+        if self.keys == 0 {
+            return Err("0 keys: requests have at least 1 (--keys 1)".to_owned());
+        }
+        if !(0.0..=1.0).contains(&self.sticky) {
+            return Err("the share of bound requests is from 0% to 100%".to_owned());
+        }
+        if self.scenarios.is_empty() || self.candidates.is_empty() {
+            return Err("nothing to compare: name a load and a policy".to_owned());
+        }
+        let rows = self.scenarios.len() * self.candidates.len();
+        if rows > MAX_ROWS {
+            return Err(format!("{rows} combinations: at most {MAX_ROWS}; name fewer values"));
+        }
+        self.scenarios.iter().try_for_each(|scenario| self.check_scenario(scenario))?;
+        self.candidates.iter().try_for_each(|candidate| self.check_candidate(candidate))
+    }
+
+    /// The servers and what happens to them, in a sentence.
+    pub fn describe(&self) -> String {
+        let count = self.endpoints.len();
+        let mut text = if count == 1 { "1 server".to_owned() } else { format!("{count} servers") };
+        let each = |value: &dyn Fn(&Endpoint) -> String| {
+            let values: Vec<String> = self.endpoints.iter().map(value).collect();
+            let alike = values.windows(2).all(|pair| pair[0] == pair[1]);
+            if alike { values.into_iter().take(1).collect() } else { values.join("/") }
+        };
+        let or_any = |value: Option<u32>| value.map_or("any".to_owned(), |value| value.to_string());
+        let at_once = each(&|endpoint| {
+            endpoint.at_once.map_or("any number of".to_owned(), |most| most.to_string())
+        });
+        let requests = if at_once == "1" { "request" } else { "requests" };
+        let _ = write!(text, ", each working on {at_once} {requests} at a time");
+        let details = [
+            ("speed", each(&|endpoint| endpoint.speed.to_string()), "1"),
+            ("weight", each(&|endpoint| endpoint.weight.to_string()), "1"),
+            ("backlog", each(&|endpoint| or_any(endpoint.backlog)), "any"),
+            ("latency", time::format(self.latency), "0s"),
+            ("think time", time::format(self.think), "0s"),
+            ("bound by affinity", format!("{} %", self.sticky * 100.0), "0 %"),
+        ];
+        for (name, value, usual) in details {
+            if value != usual {
+                let _ = write!(text, ", {name} {value}");
+            }
+        }
+        for pause in &self.pauses {
+            let (length, every) = (time::format(pause.length), time::format(pause.every));
+            let _ = write!(text, ", each paused for {length} every {every}");
+        }
+        for outage in &self.outages {
+            let kind = match outage.kind {
+                OutageKind::Down => "down",
+                OutageKind::Frozen => "frozen",
+            };
+            let _ =
+                write!(text, ", {kind} {} from {}", outage.endpoint + 1, time::format(outage.from));
+            if outage.until < time::NEVER {
+                let _ = write!(text, " to {}", time::format(outage.until));
+            }
+        }
+        if let Some(trace) = &self.trace {
+            let _ = write!(text, "; requests as in {}", trace.name());
+            match trace.skipped() {
+                0 => {}
+                1 => text.push_str(", of which 1 line is not about this pool"),
+                lines => {
+                    let _ = write!(text, ", of which {lines} lines are not about this pool");
+                }
+            }
+        }
+        text + "."
+    }
+
+    fn check_endpoints(&self) -> Result<(), String> {
+        if !(1..=MAX_ENDPOINTS).contains(&self.endpoints.len()) {
+            return Err(format!("{} endpoints: use 1 to {MAX_ENDPOINTS}", self.endpoints.len()));
+        }
+        for endpoint in &self.endpoints {
+            if !(0.001..=1000.0).contains(&endpoint.speed) {
+                return Err(format!("a speed of {}: use 0.001 to 1000", endpoint.speed));
+            }
+            if !(1..=65_535).contains(&endpoint.weight) {
+                return Err(format!("a weight of {}: use 1 to 65535", endpoint.weight));
+            }
+            if endpoint.at_once.is_some_and(|most| !(1..=MAX_AT_ONCE).contains(&most)) {
+                return Err(format!(
+                    "a server that works on {} requests at once: use 1 to {MAX_AT_ONCE}, or any",
+                    endpoint.at_once.unwrap_or(0)
+                ));
+            }
+        }
+        for pause in &self.pauses {
+            if pause.length == 0 || pause.length >= pause.every || pause.every < 1_000_000 {
+                return Err(format!(
+                    "a pause of {} every {}: it has to be shorter than the time from one to the next, which is at \
+                    least 1ms",
+                    time::format(pause.length),
+                    time::format(pause.every)
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_outages(&self) -> Result<(), String> {
+        for outage in &self.outages {
+            if outage.endpoint >= self.endpoints.len() {
+                return Err(format!(
+                    "there is no endpoint {} to fail: they are numbered 1 to {}",
+                    outage.endpoint + 1,
+                    self.endpoints.len()
+                ));
+            }
+            if outage.from >= outage.until {
+                return Err(format!(
+                    "a failure from {} to {}: it has to end after it begins",
+                    time::format(outage.from),
+                    time::format(outage.until)
+                ));
+            }
+            if outage.kind == OutageKind::Frozen && outage.until >= time::NEVER {
+                return Err(
+                    "a server that is frozen for ever never answers: say until when, as in \
+                    frozen:1:5s..11s"
+                        .to_owned(),
+                );
+            }
+        }
+        Ok(())
+    }
+
+    fn check_scenario(&self, scenario: &Scenario) -> Result<(), String> {
+        match scenario.load {
+            Load::Closed(0) => {
+                return Err("0 clients send nothing: use --concurrency 1 or more".to_owned());
+            }
+            Load::Closed(clients) if clients > MAX_CLIENTS => {
+                return Err(format!("{clients} clients: at most {MAX_CLIENTS}"));
+            }
+            Load::Closed(clients) if u64::from(clients) > self.requests => {
+                return Err(format!(
+                    "{clients} clients at once cannot share {} requests: raise --requests or lower --concurrency",
+                    self.requests
+                ));
+            }
+            Load::Constant(rate) | Load::Poisson(rate) if !(0.001..=1e7).contains(&rate) => {
+                return Err(format!("{rate} requests a second: use 0.001 to 10000000"));
+            }
+            Load::Trace(factor) if !(0.001..=1000.0).contains(&factor) => {
+                return Err(format!("a trace {factor} times as fast: use 0.001 to 1000"));
+            }
+            Load::Trace(_)
+                if self.trace.as_ref().is_some_and(|trace| trace.len() < self.requests) =>
+            {
+                return Err(format!(
+                    "the trace has fewer than {} requests: lower --requests, or leave it out",
+                    self.requests
+                ));
+            }
+            Load::Trace(_) if self.trace.is_none() => {
+                return Err(
+                    "a trace is to be replayed and none is named: use --trace FILE".to_owned()
+                );
+            }
+            _ => {}
+        }
+        match (&scenario.service, &self.trace) {
+            (Service::Trace, None) => {
+                Err("--service trace takes the times from a trace: name one with --trace FILE"
+                    .to_owned())
+            }
+            (Service::Trace, Some(trace)) if !trace.is_timed() => Err(format!(
+                "{} does not say how long every request took: use another --service than trace",
+                trace.name()
+            )),
+            (Service::Trace, Some(trace)) if trace.len() < self.requests => Err(format!(
+                "{} has times for {} requests, not for {}: lower --requests",
+                trace.name(),
+                trace.len(),
+                self.requests
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_candidate(&self, candidate: &Candidate) -> Result<(), String> {
+        let limits = &candidate.max_conn.0;
+        if limits.contains(&Some(0)) {
+            return Err("max_conn 0 lets nothing through: use 1 or more, or none".to_owned());
+        }
+        if limits.len() != 1 && limits.len() != self.endpoints.len() {
+            return Err(format!(
+                "{} limits for {} endpoints: give one for all, or one each",
+                limits.len(),
+                self.endpoints.len()
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Load {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Closed(1) => formatter.write_str("1 client"),
+            Self::Closed(clients) => write!(formatter, "{clients} clients"),
+            Self::Constant(rate) => write!(formatter, "{rate}/s evenly"),
+            Self::Poisson(rate) => write!(formatter, "{rate}/s at random"),
+            Self::Trace(factor) if (factor - 1.0).abs() < f64::EPSILON => {
+                formatter.write_str("as recorded")
+            }
+            Self::Trace(factor) => write!(formatter, "as recorded, {factor} times as fast"),
+        }
+    }
+}
+
+impl fmt::Display for MaxConn {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, limit) in self.0.iter().enumerate() {
+            if index > 0 {
+                formatter.write_str("/")?;
+            }
+            match limit {
+                Some(limit) => write!(formatter, "{limit}")?,
+                None => formatter.write_str("none")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Queue {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::On => "on",
+            Self::Off => "off",
+            Self::Buggy => "buggy",
+        })
+    }
+}

@@ -1,0 +1,86 @@
+//! All rows of a comparison, and the way to them.
+
+use super::calendar::Calendar;
+use super::draw::{Draws, Purpose};
+use super::engine;
+use super::outcome::Outcome;
+use super::plan::{Candidate, Plan, Scenario};
+use super::summary::{Bounds, Summary};
+
+/// A comparison's result.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// What it is about.
+    pub title: String,
+    /// What all draws came from.
+    pub seed: u64,
+    /// By scenario.
+    pub scenarios: Vec<ScenarioReport>,
+}
+
+/// All candidates in one scenario.
+#[derive(Clone, Debug)]
+pub struct ScenarioReport {
+    /// Load and service times.
+    pub scenario: Scenario,
+    /// Requests of each run.
+    pub requests: u64,
+    /// What holds for all candidates.
+    pub bounds: Bounds,
+    /// The candidates.
+    pub rows: Vec<Row>,
+}
+
+/// One candidate in one scenario.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// Policy, limit, queue.
+    pub candidate: Candidate,
+    /// Its figures.
+    pub summary: Summary,
+}
+
+/// Runs every candidate in every scenario, one after the other. `points` is given each run's requests, in the order in which
+/// they came; its failure ends the comparison.
+pub fn run(
+    plan: &Plan,
+    mut points: impl FnMut(&Scenario, &Candidate, &[Outcome]) -> Result<(), String>,
+) -> Result<Report, String> {
+    plan.check()?;
+    let calendars = calendars(plan);
+    let mut scenarios = Vec::new();
+    for scenario in &plan.scenarios {
+        let bounds = Bounds::new(plan, scenario, &calendars)?;
+        let mut rows = Vec::new();
+        for candidate in &plan.candidates {
+            let run = engine::run(plan, scenario, candidate, &calendars)?;
+            points(scenario, candidate, &run.outcomes)?;
+            let summary = Summary::new(&run, &bounds);
+            rows.push(Row { candidate: candidate.clone(), summary });
+        }
+        let scenario = scenario.clone();
+        scenarios.push(ScenarioReport { scenario, requests: plan.requests, bounds, rows });
+    }
+    let title = match plan.title.as_str() {
+        "" => plan.describe(),
+        name => format!("{name}: {}", plan.describe()),
+    };
+    Ok(Report { title, seed: plan.seed, scenarios })
+}
+
+/// When each server does not work: its outages, and each pause from a time of its own.
+fn calendars(plan: &Plan) -> Vec<Calendar> {
+    let draws = Draws::new(plan.seed, Purpose::Pause);
+    let calendar = |endpoint: usize| {
+        let first = |(number, pause): (usize, &super::calendar::Pause)| {
+            let draw = (endpoint * plan.pauses.len() + number) as u64;
+            (*pause, draws.below(draw, pause.every))
+        };
+        let own = plan.outages.iter().filter(|outage| outage.endpoint == endpoint);
+        Calendar::new(
+            plan.pauses.iter().enumerate().map(first).collect(),
+            own.map(|outage| (outage.from, outage.until)).collect(),
+        )
+    };
+    (0..plan.endpoints.len()).map(calendar).collect()
+}

@@ -1,0 +1,62 @@
+//! How long servers work on requests. The time belongs to the request's number, so that every candidate gets the same
+//! requests.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::trace::Trace;
+use crate::service_time::ServiceTime;
+
+/// What service times are like.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Service {
+    /// Drawn.
+    Drawn {
+        /// As it was written.
+        text: String,
+        /// What that means.
+        time: ServiceTime,
+    },
+    /// What the trace recorded.
+    Trace,
+}
+
+impl Service {
+    /// The time of request `number`, ns. Without a trace that knows it, [`Service::Trace`] is 0; the plan is checked before.
+    pub(crate) fn time(&self, seed: u64, number: u64, trace: Option<&Trace>) -> u64 {
+        match self {
+            Self::Drawn { time, .. } => time.draw_ns(seed, number),
+            Self::Trace => trace.and_then(|trace| trace.service(number)).unwrap_or(0),
+        }
+    }
+}
+
+impl FromStr for Service {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "trace" {
+            return Ok(Self::Trace);
+        }
+        let read = |file: &str| {
+            std::fs::read_to_string(file)
+                .map_err(|error| format!("cannot read service times from {file}: {error}"))
+        };
+        let time = ServiceTime::parse(text, read)?;
+        if time.mean_ns() <= 0.0 {
+            return Err(format!(
+                "`{text}`: service times of 0 make nobody wait; use more, as in 20ms"
+            ));
+        }
+        Ok(Self::Drawn { text: text.to_owned(), time })
+    }
+}
+
+impl fmt::Display for Service {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Drawn { text, .. } => formatter.write_str(text),
+            Self::Trace => formatter.write_str("trace"),
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! A run in figures.
+
+use super::arrivals::Arrivals;
+use super::calendar::Calendar;
+use super::ideal::{self, Ideal};
+use super::outcome::{End, Outcome, Run};
+use super::period::{self, Period};
+use super::plan::{Load, Plan, Scenario};
+use super::service::Service;
+use super::time::SECOND;
+
+/// A value that a share of the requests does not exceed, with how many requests are at it or above: what it rests on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quantile {
+    /// Its name: `p99`, `max`.
+    pub name: &'static str,
+    /// ns.
+    pub value: u64,
+    /// Requests that took as long or longer, by rank.
+    pub samples: u64,
+}
+
+/// Seconds of work beyond which nanoseconds do not fit their counter: 126 years.
+const MOST_WORK: f64 = 4e9;
+
+/// The shares of which the tables tell, per million.
+const QUANTILES: [(&str, u64); 7] = [
+    ("p25", 250_000),
+    ("p50", 500_000),
+    ("p75", 750_000),
+    ("p95", 950_000),
+    ("p99", 990_000),
+    ("p99.9", 999_000),
+    ("max", 1_000_000),
+];
+
+/// What holds for all candidates of a scenario.
+#[derive(Clone, Debug)]
+pub struct Bounds {
+    /// Answers a second that cannot be exceeded, for these requests on these servers.
+    pub ceiling: Option<f64>,
+    /// Requests a second that come, in an open loop.
+    pub offered: Option<f64>,
+    /// Requests a second that the servers can do, for these requests.
+    pub capacity: Option<f64>,
+    /// The longest wait with one queue before all servers, ns.
+    pub ideal_longest_wait: u64,
+    /// The mean of those waits, ns.
+    pub ideal_mean_wait: f64,
+}
+
+/// What one candidate gave in one scenario.
+#[derive(Clone, Debug)]
+pub struct Summary {
+    /// Requests.
+    pub requests: u64,
+    /// Requests by how they ended; those of no request are left out.
+    pub ends: Vec<(End, u64)>,
+    /// From the first arrival to the last end, ns.
+    pub duration: u64,
+    /// Answers a second.
+    pub throughput: f64,
+    /// Requests that the times below are of: those answered, and those that waited in vain.
+    pub samples: u64,
+    /// Mean response time, ns.
+    pub mean: f64,
+    /// Quartiles and high percentiles.
+    pub quantiles: Vec<Quantile>,
+    /// The shortest response time, ns.
+    pub fastest: u64,
+    /// Share of the samples that took at most 1.5 times as long as the fastest.
+    pub near_fastest: f64,
+    /// The longest wait in the balancer's queue, ns.
+    pub longest_queue_wait: u64,
+    /// The longest wait in the queue and at a server's door together, ns.
+    pub longest_wait: u64,
+    /// The mean of those waits, ns.
+    pub mean_wait: f64,
+    /// The longest wait as a multiple of the ideal's; `None` where the ideal has none.
+    pub wait_to_ideal: Option<f64>,
+    /// Dispatches to a busy endpoint while an idle one could be had.
+    pub inversions: u64,
+    /// What those lost by the balancer's regret meter, µs.
+    pub regret_us: u64,
+    /// Requests that came to a server that worked on as many as it can.
+    pub overlaps: u64,
+    /// Dispatches that overtook somebody who waited; `None` where that cannot be told.
+    pub order_violations: Option<u64>,
+    /// Most requests that were in the queue at once.
+    pub longest_queue: u64,
+    /// Requests that each endpoint served.
+    pub served: Vec<u64>,
+    /// Most requests that were at each endpoint at once.
+    pub most: Vec<u32>,
+    /// A period of the response times that stands out.
+    pub period: Option<Period>,
+}
+
+impl Bounds {
+    /// Fails when the work is so much that its end cannot be told in nanoseconds.
+    pub(crate) fn new(
+        plan: &Plan,
+        scenario: &Scenario,
+        calendars: &[Calendar],
+    ) -> Result<Self, String> {
+        let work = total_work(plan, &scenario.service);
+        if work / slowest(plan) > MOST_WORK {
+            return Err(format!(
+                "{} requests of {} are more than a hundred years of work for one server: use fewer or shorter ones",
+                plan.requests, scenario.service
+            ));
+        }
+        let Ideal { longest_wait, total_wait } = ideal::run(plan, scenario, calendars);
+        let requests = plan.requests as f64;
+        let mean = work / requests;
+        let capacity = capacity(plan).map(|speed| speed / mean);
+        let offered = offered(plan, scenario.load);
+        let clients = match scenario.load {
+            Load::Closed(clients) => Some(f64::from(clients) / fastest_round(plan, mean, clients)),
+            _ => None,
+        };
+        let least = |one: Option<f64>, other: Option<f64>| match (one, other) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        };
+        Ok(Self {
+            ceiling: least(least(capacity, offered), clients),
+            offered,
+            capacity,
+            ideal_longest_wait: longest_wait,
+            ideal_mean_wait: total_wait as f64 / requests,
+        })
+    }
+
+    /// Whether more comes than the servers can do.
+    pub fn is_overloaded(&self) -> bool {
+        matches!((self.offered, self.capacity), (Some(offered), Some(capacity)) if offered > capacity)
+    }
+}
+
+/// Seconds of work in all requests.
+fn total_work(plan: &Plan, service: &Service) -> f64 {
+    let time = |number| service.time(plan.seed, number, plan.trace.as_deref());
+    (0..plan.requests).map(time).map(|time| time as f64 / SECOND as f64).sum()
+}
+
+/// Seconds of work that the servers do in a second; `None`: any.
+fn capacity(plan: &Plan) -> Option<f64> {
+    plan.endpoints
+        .iter()
+        .map(|endpoint| Some(endpoint.speed * f64::from(endpoint.at_once?)))
+        .sum::<Option<f64>>()
+        .map(|speed| speed * working(plan))
+}
+
+/// Seconds of work that the slowest server does in a second, one request at a time.
+fn slowest(plan: &Plan) -> f64 {
+    let slowest = plan.endpoints.iter().map(|endpoint| endpoint.speed).fold(f64::MAX, f64::min);
+    slowest * working(plan)
+}
+
+/// The share of its time in which a server is not paused. Pauses of several kinds may come one upon the other.
+fn working(plan: &Plan) -> f64 {
+    plan.pauses.iter().map(|pause| 1.0 - pause.length as f64 / pause.every as f64).product()
+}
+
+/// What a client of a closed loop spends on one request of mean length at least, seconds.
+fn fastest_round(plan: &Plan, mean: f64, clients: u32) -> f64 {
+    let fastest = plan.endpoints.iter().map(|endpoint| endpoint.speed).fold(0.0, f64::max);
+    // After its last request a client does not think.
+    let thinks = 1.0 - f64::from(clients) / plan.requests as f64;
+    mean / fastest + (2.0 * plan.latency as f64 + thinks * plan.think as f64) / SECOND as f64
+}
+
+/// By these very arrivals.
+fn offered(plan: &Plan, load: Load) -> Option<f64> {
+    let mut arrivals = Arrivals::new(plan, load);
+    let first = arrivals.next()?;
+    let last = std::iter::from_fn(|| arrivals.next()).last()?;
+    (last > first).then(|| plan.requests as f64 * SECOND as f64 / (last - first) as f64)
+}
+
+/// Whether its times are counted: who is turned away at once would make any policy look fast.
+fn is_sample(outcome: &Outcome) -> bool {
+    matches!(outcome.end, End::Answered | End::TimedOut | End::Forgotten)
+}
+
+impl Summary {
+    pub(crate) fn new(run: &Run, bounds: &Bounds) -> Self {
+        let outcomes = &run.outcomes;
+        let mut times: Vec<u64> = outcomes
+            .iter()
+            .filter(|outcome| is_sample(outcome))
+            .map(|outcome| outcome.response)
+            .collect();
+        let period = period::find(outcomes);
+        times.sort_unstable();
+        let samples = times.len() as u64;
+        let fastest = times.first().copied().unwrap_or(0);
+        let near = times.partition_point(|time| time * 2 <= fastest * 3);
+        let sum: u128 = times.iter().map(|time| u128::from(*time)).sum();
+        let first = outcomes.first().map_or(0, |outcome| outcome.arrived);
+        let last = outcomes.iter().map(|outcome| outcome.arrived + outcome.response).max();
+        let duration = last.unwrap_or(first) - first;
+        let answered = outcomes.iter().filter(|outcome| outcome.end == End::Answered).count();
+        let wait = |outcome: &Outcome| outcome.queue + outcome.door;
+        let waits = || outcomes.iter().filter(|outcome| is_sample(outcome)).map(wait);
+        let longest_wait = waits().max().unwrap_or(0);
+        let ideal = bounds.ideal_longest_wait;
+        Self {
+            requests: outcomes.len() as u64,
+            ends: ends(outcomes),
+            duration,
+            throughput: per_second(answered as u64, duration),
+            samples,
+            mean: ratio(sum as f64, samples),
+            quantiles: quantiles(&times),
+            fastest,
+            near_fastest: ratio(near as f64, samples),
+            longest_queue_wait: outcomes.iter().map(|outcome| outcome.queue).max().unwrap_or(0),
+            longest_wait,
+            mean_wait: ratio(waits().map(u128::from).sum::<u128>() as f64, samples),
+            wait_to_ideal: (ideal > 0).then(|| longest_wait as f64 / ideal as f64),
+            inversions: run.inversions,
+            regret_us: run.counters.regret_us,
+            overlaps: run.servers.iter().map(|server| server.overlaps).sum(),
+            order_violations: run.order_violations,
+            longest_queue: run.counters.longest_queue,
+            served: run.servers.iter().map(|server| server.served).collect(),
+            most: run.servers.iter().map(|server| server.most).collect(),
+            period,
+        }
+    }
+
+    /// Requests that ended so.
+    pub fn count(&self, end: End) -> u64 {
+        self.ends.iter().find(|(own, _)| *own == end).map_or(0, |(_, count)| *count)
+    }
+}
+
+fn ends(outcomes: &[Outcome]) -> Vec<(End, u64)> {
+    let mut ends = std::collections::BTreeMap::new();
+    for outcome in outcomes {
+        *ends.entry(outcome.end).or_insert(0) += 1;
+    }
+    ends.into_iter().collect()
+}
+
+fn ratio(sum: f64, count: u64) -> f64 {
+    if count == 0 { 0.0 } else { sum / count as f64 }
+}
+
+fn per_second(count: u64, duration: u64) -> f64 {
+    if duration == 0 { 0.0 } else { count as f64 * SECOND as f64 / duration as f64 }
+}
+
+/// By nearest rank, of sorted times.
+fn quantiles(times: &[u64]) -> Vec<Quantile> {
+    let count = times.len() as u64;
+    let quantile = |&(name, share): &(&'static str, u64)| {
+        let rank = (count * share).div_ceil(1_000_000).max(1);
+        let value = *times.get(rank as usize - 1)?;
+        Some(Quantile { name, value, samples: count - rank + 1 })
+    };
+    QUANTILES.iter().filter_map(quantile).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(count: u64, expected: [(u64, u64); 7]) {
+        let times: Vec<u64> = (1..=count).collect();
+        let found: Vec<(u64, u64)> =
+            quantiles(&times).iter().map(|quantile| (quantile.value, quantile.samples)).collect();
+        assert_eq!(found, expected, "{count}");
+    }
+
+    #[test]
+    fn a_percentile_says_how_many_it_rests_on() {
+        check(
+            1000,
+            [(250, 751), (500, 501), (750, 251), (950, 51), (990, 11), (999, 2), (1000, 1)],
+        );
+        check(10, [(3, 8), (5, 6), (8, 3), (10, 1), (10, 1), (10, 1), (10, 1)]);
+        check(1, [(1, 1); 7]);
+        assert!(quantiles(&[]).is_empty());
+    }
+}

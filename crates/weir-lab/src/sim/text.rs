@@ -1,0 +1,287 @@
+//! A comparison as tables for people. Figures are those of [`super::json`], rounded.
+
+use std::fmt::Write;
+
+use super::outcome::End;
+use super::plan::Load;
+use super::report::{Report, Row, ScenarioReport};
+use super::summary::Summary;
+use super::time::SECOND;
+
+/// The columns that name a candidate stand left, the others right.
+const NAMES: usize = 3;
+
+const LEGEND: &str = "\
+times are ms, of requests that were answered or waited in vain
+samples        requests that a figure rests on: as many took as long or longer
+of max         answers a second, as a share of what these servers can do with these requests
+near fastest   share that took at most 1.5 times as long as the fastest
+in queue       the longest wait in the balancer's queue
+in all         the longest wait in the queue and at a server's door together
+÷ ideal        that, to the longest wait in one queue before all servers
+inversions     times that a busy endpoint was chosen while an idle one could be had
+overlaps       requests that came to a server that was already working on as many as it can
+out of order   times that somebody who waited was overtaken
+";
+
+impl Report {
+    /// Tables, one pair for each scenario, and what their words mean.
+    pub fn to_text(&self) -> String {
+        let mut text = format!("{} Seed {}.\n", self.title, self.seed);
+        for scenario in &self.scenarios {
+            text.push('\n');
+            scenario.write(&mut text);
+        }
+        text.push('\n');
+        text.push_str(LEGEND);
+        text
+    }
+}
+
+impl ScenarioReport {
+    fn write(&self, text: &mut String) {
+        let requests = count(self.requests);
+        let _ = write!(
+            text,
+            "{}, {}, {requests} requests: ",
+            self.scenario.load, self.scenario.service
+        );
+        match self.bounds.ceiling {
+            Some(ceiling) => {
+                let _ = write!(text, "at most {}/s", rate(ceiling));
+            }
+            None => text.push_str("no bound on answers a second"),
+        }
+        let _ = writeln!(
+            text,
+            "; the longest wait in one ideal queue is {} ms",
+            milliseconds(self.bounds.ideal_longest_wait)
+        );
+        if self.bounds.is_overloaded() {
+            let _ = writeln!(
+                text,
+                "saturated: more comes ({}/s) than the servers can do ({}/s), and waits grow as long as that lasts",
+                self.bounds.offered.map_or_else(String::new, rate),
+                self.bounds.capacity.map_or_else(String::new, rate),
+            );
+        }
+        text.push('\n');
+        text.push_str(&align(&self.times()));
+        text.push('\n');
+        text.push_str(&align(&self.reasons()));
+        for row in &self.rows {
+            if let Some(period) = row.summary.period {
+                let _ = writeln!(
+                    text,
+                    "{}: response times repeat every {:.2} s (autocorrelation {:.2})",
+                    names(row).join(" ").trim_end_matches([' ', '-']),
+                    period.length as f64 / SECOND as f64,
+                    period.correlation
+                );
+            }
+        }
+    }
+
+    fn times(&self) -> Vec<Vec<String>> {
+        let headings = [
+            "policy",
+            "max_conn",
+            "queue",
+            "answers/s",
+            "of max",
+            "mean",
+            "p25",
+            "p50",
+            "p75",
+            "p95",
+            "p99",
+            "p99.9",
+            "max",
+            "near fastest",
+        ];
+        let mut lines = vec![headings.map(str::to_owned).to_vec()];
+        // One line for all whose every request counts; the others have their own.
+        let whole = |row: &&Row| row.summary.samples == self.requests;
+        if let Some(row) = self.rows.iter().find(whole) {
+            lines.push(samples(&row.summary));
+        }
+        for row in &self.rows {
+            let summary = &row.summary;
+            let mut line = names(row);
+            line.push(rate(summary.throughput));
+            line.push(
+                self.bounds.ceiling.map_or_else(dash, |most| percent(summary.throughput / most)),
+            );
+            line.push(milliseconds(summary.mean as u64));
+            line.extend(summary.quantiles.iter().map(|quantile| milliseconds(quantile.value)));
+            line.resize_with(headings.len() - 1, dash);
+            line.push(percent(summary.near_fastest));
+            lines.push(line);
+            if !whole(&row) {
+                lines.push(samples(summary));
+            }
+        }
+        lines
+    }
+
+    fn reasons(&self) -> Vec<Vec<String>> {
+        let headings = [
+            "policy",
+            "max_conn",
+            "queue",
+            "in queue",
+            "in all",
+            "÷ ideal",
+            "inversions",
+            "overlaps",
+            "out of order",
+            "not answered",
+        ];
+        let line = |row: &Row| {
+            let summary = &row.summary;
+            let mut line = names(row);
+            line.extend([
+                milliseconds(summary.longest_queue_wait),
+                milliseconds(summary.longest_wait),
+                to_ideal(summary),
+                count(summary.inversions),
+                count(summary.overlaps),
+                summary.order_violations.map_or_else(dash, count),
+                not_answered(summary),
+            ]);
+            line
+        };
+        let mut lines = vec![headings.map(str::to_owned).to_vec()];
+        lines.extend(self.rows.iter().map(line));
+        lines
+    }
+}
+
+fn names(row: &Row) -> Vec<String> {
+    let candidate = &row.candidate;
+    // Without a limit nobody waits in the balancer.
+    let queue = if candidate.max_conn.is_none() { dash() } else { candidate.queue.to_string() };
+    let limit = if candidate.max_conn.is_none() { dash() } else { candidate.max_conn.to_string() };
+    vec![candidate.policy.to_string(), limit, queue]
+}
+
+fn samples(summary: &Summary) -> Vec<String> {
+    let mut line = vec!["  samples".to_owned(), String::new(), String::new()];
+    line.extend([String::new(), String::new(), count(summary.samples)]);
+    line.extend(summary.quantiles.iter().map(|quantile| count(quantile.samples)));
+    line
+}
+
+/// Those who were turned away waited for nobody: what the others waited is no figure to compare.
+fn to_ideal(summary: &Summary) -> String {
+    let all_waited = summary.samples == summary.requests;
+    summary.wait_to_ideal.filter(|_| all_waited).map_or_else(dash, |times| format!("{times:.2}"))
+}
+
+fn not_answered(summary: &Summary) -> String {
+    let words = [
+        (End::TimedOut, "timed out in the queue"),
+        (End::Forgotten, "never served"),
+        (End::QueueFull, "queue full"),
+        (End::Full, "refused"),
+        (End::Unavailable, "no endpoint"),
+        (End::Unreachable, "not connected"),
+        (End::Reset, "cut off"),
+    ];
+    let parts: Vec<String> = words
+        .iter()
+        .filter(|(end, _)| summary.count(*end) > 0)
+        .map(|(end, word)| format!("{} {word}", count(summary.count(*end))))
+        .collect();
+    if parts.is_empty() { "0".to_owned() } else { parts.join(", ") }
+}
+
+/// Columns with two spaces between them.
+fn align(lines: &[Vec<String>]) -> String {
+    let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
+    let cell =
+        |line: &Vec<String>, column: usize| line.get(column).map_or(0, |cell| cell.chars().count());
+    let widths: Vec<usize> = (0..columns)
+        .map(|column| lines.iter().map(|line| cell(line, column)).max().unwrap_or(0))
+        .collect();
+    let line = |line: &Vec<String>| {
+        let cells = line.iter().zip(&widths).enumerate().map(|(column, (cell, &width))| {
+            if column < NAMES { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
+        });
+        format!("{}\n", cells.collect::<Vec<_>>().join("  ").trim_end())
+    };
+    lines.iter().map(line).collect()
+}
+
+fn dash() -> String {
+    "-".to_owned()
+}
+
+/// With thousands apart.
+pub(super) fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Three digits or whole numbers, whichever is more.
+fn milliseconds(nanoseconds: u64) -> String {
+    match nanoseconds {
+        0 => "0".to_owned(),
+        1..9_995_000 => format!("{:.2}", nanoseconds as f64 / 1e6),
+        9_995_000..99_950_000 => format!("{:.1}", nanoseconds as f64 / 1e6),
+        _ => count((nanoseconds + 500_000) / 1_000_000),
+    }
+}
+
+fn rate(per_second: f64) -> String {
+    if per_second < 1_000.0 { format!("{per_second:.1}") } else { count(per_second.round() as u64) }
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
+}
+
+impl Load {
+    /// One word for files: `closed:10`, `poisson:100`.
+    pub(super) fn word(&self) -> String {
+        match self {
+            Self::Closed(clients) => format!("closed:{clients}"),
+            Self::Constant(rate) => format!("constant:{rate}"),
+            Self::Poisson(rate) => format!("poisson:{rate}"),
+            Self::Trace(factor) => format!("trace:{factor}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_short_and_exact_enough() {
+        let check = |nanoseconds, text: &str| assert_eq!(milliseconds(nanoseconds), text);
+        check(0, "0");
+        check(1_234_567, "1.23");
+        check(9_994_999, "9.99");
+        check(9_996_000, "10.0");
+        check(99_949_999, "99.9");
+        check(99_951_000, "100");
+        check(47_000_400_000, "47,000");
+        assert_eq!((count(999), count(1_000_000)), ("999".to_owned(), "1,000,000".to_owned()));
+        assert_eq!((rate(150.04), rate(12_345.6)), ("150.0".to_owned(), "12,346".to_owned()));
+    }
+
+    #[test]
+    fn columns_stand_under_their_headings() {
+        let line = |cells: &[&str]| cells.iter().map(|cell| (*cell).to_owned()).collect::<Vec<_>>();
+        let table = align(&[line(&["a", "b", "c", "÷ n"]), line(&["long", "", "x", "1,000"])]);
+        assert_eq!(table, "a     b  c    ÷ n\nlong     x  1,000\n");
+    }
+}

@@ -1,0 +1,408 @@
+//! The load generator against origins of which the truth is known: what it reports is what happened, request for request.
+
+use std::net::SocketAddr;
+
+use serde_json::Value;
+use weir_lab::bench::load::{Load, Pace};
+use weir_lab::bench::machine::Usage;
+use weir_lab::bench::probe::probe;
+use weir_lab::bench::record::{Failure, Record};
+use weir_lab::bench::report::Figures;
+use weir_lab::bench::run::{Outcome, Running};
+use weir_lab::bench::schedule::{Arrival, Schedule};
+use weir_lab::bench::target::{Form, Requests, Url};
+use weir_lab::bench::tls::{TlsSettings, server_name};
+use weir_lab::origin::{Bound, Origin, Settings, addresses};
+use weir_lab::service_time::ServiceTime;
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+fn origin(settings: Settings) -> (Origin, SocketAddr) {
+    let listen =
+        if settings.listen_tls.is_empty() { addresses("127.0.0.1:0").unwrap() } else { Vec::new() };
+    let bound = Bound::new(Settings { listen, ..settings }).unwrap();
+    let address = bound.listening().next().unwrap().0;
+    (bound.start().unwrap(), address)
+}
+
+fn load(address: SocketAddr, path: &str, pace: Pace) -> Load {
+    let url = Url::parse(&format!("http://{address}{path}")).unwrap();
+    Load {
+        requests: Requests::new(vec![(1.0, Form::default().request(&url).unwrap())]),
+        address,
+        tls: None,
+        pace,
+        warmup_ns: 0,
+        threads: 2,
+        connections: 16,
+        timeout_ns: 20 * SECOND_NS,
+        seed: 1,
+        cores: Vec::new(),
+        samples: false,
+    }
+}
+
+fn open(rate: f64, duration_ms: u64) -> Pace {
+    let schedule = Schedule { arrival: Arrival::Constant, rate, seed: 1 };
+    Pace::Open { schedule, duration_ns: duration_ms * 1_000_000 }
+}
+
+fn run(load: Load) -> Outcome {
+    Running::start(load).unwrap().finish(|_| {}).unwrap()
+}
+
+fn objections(outcome: &Outcome, pace: Pace) -> Vec<String> {
+    let usage = Usage::default();
+    Figures { outcome, pace, usage: &usage, threads: 2, connections: 16, asked: Vec::new() }
+        .objections()
+}
+
+fn number(stats: &Value, name: &str) -> u64 {
+    stats[name].as_u64().unwrap()
+}
+
+/// A busy machine only ever adds time: one run of a few that is right shows that the figures are.
+fn in_one_of_a_few_runs(mut attempt: impl FnMut() -> Result<(), String>) {
+    let errors: Vec<String> = (0..5).map_while(|_| attempt().err()).collect();
+    assert!(errors.len() < 5, "{errors:#?}");
+}
+
+#[test]
+fn totals_are_those_of_the_origin() {
+    let (origin, address) = origin(Settings { workers: 2, ..Settings::default() });
+    let mut seen = 0;
+    let schedule = |arrival| Schedule { arrival, rate: 800.0, seed: 3 };
+    let half = |arrival| Pace::Open { schedule: schedule(arrival), duration_ns: SECOND_NS / 2 };
+    for pace in [half(Arrival::Constant), half(Arrival::Poisson), Pace::Closed { requests: 1000 }] {
+        let warmup_ns = if matches!(pace, Pace::Open { .. }) { SECOND_NS / 4 } else { 0 };
+        let outcome = run(Load { warmup_ns, samples: true, ..load(address, "/1k", pace) });
+        let record = &outcome.record;
+        let expected = match pace {
+            Pace::Open { schedule, duration_ns } => {
+                let before = schedule.count_before(warmup_ns);
+                assert_eq!(record.warm, before);
+                schedule.count_before(warmup_ns + duration_ns) - before
+            }
+            Pace::Closed { requests } => requests,
+        };
+        assert_eq!(
+            (outcome.intended, record.sent, record.answered),
+            (expected, expected, expected)
+        );
+        assert_eq!(
+            (outcome.unsent, outcome.unanswered, record.errors(), outcome.lost),
+            (0, 0, 0, 0)
+        );
+        assert_eq!(
+            (record.response.len(), record.service.len(), record.status_classes[2]),
+            (expected, expected, expected)
+        );
+        assert_eq!((outcome.opened, outcome.open), (16, 16));
+        let numbers = record.samples.as_ref().unwrap().iter().map(|sample| sample.n);
+        assert!(numbers.eq(record.warm..record.warm + expected));
+        seen += expected + record.warm;
+        let stats = origin.stats();
+        assert_eq!((number(&stats, "requests"), number(&stats, "broken")), (seen, 0));
+        let each = record.bytes / expected;
+        assert!(
+            each > 1024 && record.bytes.is_multiple_of(expected),
+            "{} bytes of {expected}",
+            record.bytes
+        );
+    }
+}
+
+/// Whether a measured time is the true one: not below it, and above by at most 1 % and the generator's own error bar.
+fn is_true(what: &str, found_ns: u64, true_ns: f64, record: &Record) -> Result<(), String> {
+    let bar = 2.0 * record.lateness.max() as f64 + 1e6;
+    let found = found_ns as f64;
+    if found >= true_ns * 0.999 && found <= true_ns * 1.01 + bar {
+        return Ok(());
+    }
+    Err(format!("{what}: {found} instead of {true_ns}, error bar {bar}"))
+}
+
+#[test]
+fn percentiles_are_those_of_the_service_times_drawn() {
+    in_one_of_a_few_runs(|| {
+        let service = ServiceTime::parse("lognormal:40ms,0.7", |_| unreachable!()).unwrap();
+        let settings =
+            Settings { service: Some(service.clone()), seed: 5, workers: 2, ..Settings::default() };
+        let (_origin, address) = origin(settings);
+        let outcome = run(Load { connections: 200, ..load(address, "/1k", open(300.0, 2000)) });
+        let record = &outcome.record;
+        assert_eq!(record.answered, 600);
+        let mut drawn: Vec<u64> = (0..600).map(|n| service.draw_ns(5, n)).collect();
+        drawn.sort_unstable();
+        for (name, histogram) in [("response", &record.response), ("service", &record.service)] {
+            for quantile in [0.25, 0.5, 0.75, 0.9, 0.99, 1.0] {
+                let place = (quantile * 600.0_f64).ceil() as usize - 1;
+                let found = histogram.value_at_quantile(quantile);
+                is_true(&format!("{name} p{quantile}"), found, drawn[place] as f64, record)?;
+            }
+        }
+        Ok(())
+    });
+}
+
+/// An origin that serves one at a time, at once, but for one request that takes a second.
+fn stalling_origin(at: usize, of: usize) -> (Origin, SocketAddr) {
+    let times = (0..of).map(|n| if n == at { SECOND_NS } else { 0 }).collect();
+    origin(Settings {
+        service: Some(ServiceTime::List(times)),
+        concurrency: Some(1),
+        ..Settings::default()
+    })
+}
+
+/// 200 a second for 3 s, of which the second from 0.5 to 1.5 stands still: 200 requests wait for its end, from 1 s down to nothing, whether they
+/// wait in the origin or, for want of connections, in the generator.
+#[test]
+fn a_stall_gives_the_distribution_that_theory_gives_however_few_connections_there_are() {
+    for connections in [300, 4] {
+        in_one_of_a_few_runs(|| {
+            let (_origin, address) = stalling_origin(100, 600);
+            let outcome = run(Load { connections, ..load(address, "/1k", open(200.0, 3000)) });
+            let record = &outcome.record;
+            assert_eq!((record.answered, outcome.unsent), (600, 0));
+            for slow in [199, 150, 100, 50, 10] {
+                // The slow-th longest but one waited 1 s less 5 ms for each that came before it.
+                let quantile = (400.0 + f64::from(slow) + 0.5) / 600.0;
+                let true_ns = 5e6 * f64::from(slow + 1);
+                is_true(
+                    &format!("{slow}"),
+                    record.response.value_at_quantile(quantile),
+                    true_ns,
+                    record,
+                )?;
+            }
+            let quick = record.response.value_at_quantile(0.6);
+            is_true("those beside the stall", quick, 0.0, record)?;
+            // What a generator that waits for its answers would have called latency.
+            let slow = record.service.count_between(100_000_000, u64::MAX);
+            let expected = if connections == 4 { 1..=5 } else { 170..=190 };
+            assert!(
+                expected.contains(&slow),
+                "{slow} slow service times over {connections} connections"
+            );
+            Ok(())
+        });
+    }
+}
+
+#[test]
+fn a_closed_loop_leaves_out_what_users_would_have_waited() {
+    let (_origin, address) = stalling_origin(100, 600);
+    let pace = Pace::Closed { requests: 600 };
+    let outcome = run(Load { connections: 4, ..load(address, "/1k", pace) });
+    let slow = outcome.record.response.count_between(500_000_000, u64::MAX);
+    assert!((1..=4).contains(&slow), "{slow} of four connections were slow");
+    let usage = Usage::default();
+    let figures = Figures {
+        outcome: &outcome,
+        pace,
+        usage: &usage,
+        threads: 2,
+        connections: 4,
+        asked: vec![0.999],
+    };
+    let text = figures.text();
+    assert!(
+        text.contains("closed loop, 4 connections") && text.contains("coordinated omission"),
+        "{text}"
+    );
+    assert!(text.contains("p99.9 rests on 0.6 samples"), "{text}");
+}
+
+#[test]
+fn more_than_the_target_can_do_is_said_and_not_hidden() {
+    let (_origin, address) = origin(Settings::default());
+    let pace = open(200.0, 1000);
+    let outcome = run(Load { threads: 1, connections: 1, ..load(address, "/delay/50ms", pace) });
+    let record = &outcome.record;
+    // One connection makes at most 20 in a second.
+    assert!(
+        record.answered <= 20 && outcome.unsent >= 180,
+        "{} {}",
+        record.answered,
+        outcome.unsent
+    );
+    assert_eq!(record.answered + outcome.unsent, outcome.intended);
+    assert!(record.delayed >= record.answered - 1);
+    // What was sent last was meant to be sent long before.
+    assert!(record.response.max() > 5 * record.service.value_at_quantile(0.5));
+    let objections = objections(&outcome, pace);
+    assert!(objections.iter().any(|text| text.starts_with("saturated")), "{objections:?}");
+}
+
+#[test]
+fn failures_are_counted_by_their_kind() {
+    let (origin, address) = origin(Settings::default());
+    for (path, failure) in [
+        ("/fault/close", Failure::Read),
+        ("/fault/reset", Failure::Read),
+        ("/1k?fault=close-body", Failure::Read),
+        ("/stream/4?fault=close-body", Failure::Read),
+        ("/fault/garbage", Failure::Protocol),
+        ("/fault/hang", Failure::Timeout),
+        ("/1k?fault=hang-body", Failure::Timeout),
+    ] {
+        let pace = open(100.0, 200);
+        let outcome =
+            run(Load { timeout_ns: SECOND_NS / 4, connections: 32, ..load(address, path, pace) });
+        let record = &outcome.record;
+        let expected = Failure::ALL.map(|kind| if kind == failure { 20 } else { 0 });
+        assert_eq!((record.failures, record.answered, record.sent), (expected, 0, 20), "{path}");
+        // A timeout has lasted at least so long, and is in the figures.
+        let measured = if failure == Failure::Timeout { 20 } else { 0 };
+        assert_eq!(record.response.len(), measured, "{path}");
+        assert!(measured == 0 || record.response.min() >= SECOND_NS / 5, "{path}");
+        assert!(outcome.opened >= 20 && !objections(&outcome, pace).is_empty());
+    }
+    let bad = run(load(address, "/status/503", open(100.0, 200)));
+    assert_eq!((bad.record.answered, bad.record.bad_status(), bad.record.errors()), (20, 20, 20));
+    let redirects = run(load(address, "/status/302", open(100.0, 200)));
+    assert_eq!((redirects.record.errors(), redirects.record.status_classes[3]), (0, 20));
+    assert_eq!(number(&origin.stats(), "broken"), 0);
+}
+
+#[test]
+fn every_framing_of_an_answer_is_read_to_its_end() {
+    let (origin, address) = origin(Settings::default());
+    for (path, least) in [
+        ("/bytes/0", 0),
+        ("/bytes/300000", 300_000),
+        ("/stream/5?size=70000", 350_000),
+        ("/events/3?every=1ms", 60),
+        ("/status/204", 0),
+    ] {
+        let outcome = run(load(address, path, open(100.0, 200)));
+        assert_eq!(
+            (outcome.record.answered, outcome.record.errors(), outcome.opened),
+            (20, 0, 16),
+            "{path}"
+        );
+        assert!(outcome.record.bytes > 20 * least, "{path}");
+    }
+    let head = Form { method: "HEAD".to_owned(), ..Form::default() };
+    let url = Url::parse(&format!("http://{address}/100k")).unwrap();
+    let requests = Requests::new(vec![(1.0, head.request(&url).unwrap())]);
+    let outcome = run(Load { requests, ..load(address, "/", open(100.0, 200)) });
+    assert_eq!((outcome.record.answered, outcome.opened), (20, 16));
+    let close = Form { close: true, body: b"hello".to_vec(), ..Form::default() };
+    let url = Url::parse(&format!("http://{address}/echo")).unwrap();
+    let requests = Requests::new(vec![(1.0, close.request(&url).unwrap())]);
+    let outcome = run(Load { requests, ..load(address, "/", open(100.0, 200)) });
+    // The first of each connection was opened before; the rest when they were needed.
+    assert_eq!((outcome.record.answered, outcome.record.errors()), (20, 0));
+    assert!((20..=36).contains(&outcome.opened), "{}", outcome.opened);
+    assert_eq!(number(&origin.stats(), "broken"), 0);
+}
+
+#[test]
+fn a_target_that_goes_away_is_a_failure_and_no_hang() {
+    let (origin, address) = origin(Settings::default());
+    let pace = open(200.0, 1500);
+    let running = Running::start(load(address, "/1k", pace)).unwrap();
+    let watch = running.watch();
+    let killer = std::thread::spawn(move || {
+        while watch.counts().1 < 50 {
+            std::thread::yield_now();
+        }
+        drop(origin);
+    });
+    let outcome = running.finish(|_| {}).unwrap();
+    killer.join().unwrap();
+    let record = &outcome.record;
+    assert!(
+        record.answered >= 50 && record.failures_of(Failure::Connect) > 0,
+        "{:?}",
+        record.failures
+    );
+    assert_eq!(record.answered + record.failed() + outcome.unsent, outcome.intended);
+}
+
+#[test]
+fn who_stops_it_gets_the_report_of_what_was() {
+    let (_origin, address) = origin(Settings::default());
+    let pace = open(200.0, 60_000);
+    let running = Running::start(load(address, "/1k", pace)).unwrap();
+    let watch = running.watch();
+    let stopper = std::thread::spawn(move || {
+        while watch.counts().1 < 50 {
+            std::thread::yield_now();
+        }
+        watch.stop();
+    });
+    let outcome = running.finish(|_| {}).unwrap();
+    stopper.join().unwrap();
+    assert!(outcome.is_cut_short && outcome.record.answered >= 50);
+    assert!(outcome.elapsed_ns < 60 * SECOND_NS);
+    assert!(objections(&outcome, pace).iter().any(|text| text.contains("was stopped")));
+}
+
+#[test]
+fn tls_is_spoken_and_its_facts_are_reported() {
+    let listen_tls = addresses("127.0.0.1:0").unwrap();
+    let (origin, address) = origin(Settings { listen_tls, ..Settings::default() });
+    let with = |settings: TlsSettings| {
+        let tls = Some((settings.config().unwrap(), server_name("localhost").unwrap()));
+        Load { tls, ..load(address, "/100k", open(100.0, 300)) }
+    };
+    let trusting =
+        TlsSettings { insecure: true, version: Some("1.3".to_owned()), ..TlsSettings::default() };
+    let outcome = run(with(trusting));
+    assert_eq!((outcome.record.answered, outcome.record.errors()), (30, 0));
+    let facts = outcome.tls.unwrap();
+    assert_eq!((facts.version.as_str(), facts.group.is_empty()), ("TLSv1_3", false));
+    let old = TlsSettings {
+        insecure: true,
+        version: Some("1.2".to_owned()),
+        ciphers: Some("ECDHE-ECDSA-AES256-GCM-SHA384".to_owned()),
+        no_resumption: true,
+        ..TlsSettings::default()
+    };
+    let facts = run(with(old)).tls.unwrap();
+    assert_eq!(
+        (facts.version.as_str(), facts.suite.as_str()),
+        ("TLSv1_2", "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384")
+    );
+    assert_eq!(number(&origin.stats(), "requests"), 60);
+    let distrusting = with(TlsSettings::default());
+    let error = probe(&distrusting).unwrap_err();
+    assert!(error.contains("certificate") && error.contains("--insecure"), "{error}");
+    // Without the first look, every request is a counted failure.
+    assert_eq!(run(distrusting).record.failures_of(Failure::Connect), 30);
+}
+
+#[test]
+fn a_server_of_another_protocol_is_a_counted_failure() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            std::thread::spawn(move || {
+                use std::io::{Read, Write};
+                let mut bytes = [0; 1024];
+                while stream.read(&mut bytes).is_ok_and(|read| read > 0) {
+                    if stream.write_all(b"220 mail.example ESMTP\r\n").is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    let outcome = run(load(address, "/", open(100.0, 200)));
+    assert_eq!(outcome.record.failures_of(Failure::Protocol), 20);
+}
+
+#[test]
+fn nobody_there_is_a_sentence() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let load = Load { timeout_ns: SECOND_NS, ..load(address, "/", open(10.0, 100)) };
+    let error = probe(&load).unwrap_err();
+    assert!(error.starts_with(&format!("cannot connect to {address}: ")), "{error}");
+}

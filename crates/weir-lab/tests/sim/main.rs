@@ -1,0 +1,6 @@
+//! The simulation as `weir sim` uses it: held against the theory of queues, against the laws of the pool, and against itself.
+
+mod laws;
+mod output;
+mod support;
+mod theory;

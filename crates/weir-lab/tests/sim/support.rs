@@ -1,0 +1,40 @@
+//! Short ways to a plan.
+
+use weir_lab::sim::{
+    Candidate, Load, MaxConn, Outcome, Plan, Queue, QueueLimits, Report, Scenario, Summary, run,
+};
+
+/// One scenario, one candidate, nothing that ends a wait.
+pub(crate) fn plan(requests: u64, load: Load, service: &str) -> Plan {
+    Plan {
+        requests,
+        queue: QueueLimits { max: u32::MAX, timeout: None },
+        scenarios: vec![Scenario { load, service: service.parse().unwrap() }],
+        candidates: vec![candidate("least_conn", Some(1), Queue::On)],
+        ..Plan::default()
+    }
+}
+
+pub(crate) fn candidate(policy: &str, max_conn: Option<u32>, queue: Queue) -> Candidate {
+    Candidate { policy: policy.parse().unwrap(), max_conn: MaxConn(vec![max_conn]), queue }
+}
+
+pub(crate) fn report(plan: &Plan) -> Report {
+    run(plan, |_, _, _| Ok(())).unwrap()
+}
+
+/// Of the first candidate in the first scenario.
+pub(crate) fn summary(plan: &Plan) -> Summary {
+    report(plan).scenarios[0].rows[0].summary.clone()
+}
+
+/// Of the first candidate in the first scenario, request by request.
+pub(crate) fn outcomes(plan: &Plan) -> Vec<Outcome> {
+    let mut all = Vec::new();
+    run(plan, |_, _, outcomes| {
+        all = outcomes.to_vec();
+        Ok(())
+    })
+    .unwrap();
+    all
+}

@@ -1,0 +1,450 @@
+//! `weir bench`: the load generator. Flags are wrk2's where it has one.
+
+use std::fs::{self, File};
+use std::io::{IsTerminal, Write};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use weir_lab::bench::files::{csv, json};
+use weir_lab::bench::load::{Load, Pace};
+use weir_lab::bench::machine::{Reading, listener_on};
+use weir_lab::bench::probe::{probe, resolve};
+use weir_lab::bench::report::Figures;
+use weir_lab::bench::run::{Running, Watch};
+use weir_lab::bench::schedule::{Arrival, Schedule};
+use weir_lab::bench::target::{Form, Requests, Url, weighted_url};
+use weir_lab::bench::threshold::Thresholds;
+use weir_lab::bench::tls::{TlsSettings, server_name};
+use weir_lab::bench::wrk_text::{Run, spectrum};
+use weir_lab::open_files::room_for_connections;
+use weir_lab::units::{wrk_count, wrk_time_ns};
+
+use crate::failure::Failure;
+use crate::terminal;
+
+const NOTES: &str = "\
+Times are seconds or have a unit (30, 30s, 2m, 500ms), counts may end in k or M (2k is 2,000).
+Response time runs from the intended start, service time from the actual send; both are reported.
+Conditions of --fail-if: p99.9>8ms, service_p99>1ms, mean, max, errors>0, error_rate>0.1%, unsent>0,
+achieved<5000, achieved_share<99%; joined by `and` and `or`. The exit code is 4 when they are met.";
+
+/// Load a server at a constant rate and report honest percentiles; takes wrk2's flags
+#[derive(Args, Debug)]
+#[command(after_help = NOTES)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
+pub(crate) struct Arguments {
+    /// What to ask for; several of the same server in turn, with weights as in `3*http://host/a`
+    #[arg(value_name = "URL", required_unless_present = "version")]
+    urls: Vec<String>,
+    /// Threads [default: 2, or 1 for one connection]
+    #[arg(short, long, value_name = "N", value_parser = count)]
+    threads: Option<f64>,
+    /// Connections kept open
+    #[arg(short, long, value_name = "N", default_value = "10", value_parser = count)]
+    connections: f64,
+    /// How long
+    #[arg(short, long, value_name = "TIME", default_value = "10s", value_parser = wrk_time_ns)]
+    duration: u64,
+    /// Requests per second, over all connections
+    #[arg(short = 'R', long, value_name = "N", value_parser = wrk_count)]
+    rate: Option<f64>,
+    /// So many requests, one after the other on each connection (closed loop, as `ab -n`)
+    #[arg(short = 'n', long, value_name = "N", value_parser = count, conflicts_with_all = ["rate", "warmup", "arrival"])]
+    requests: Option<f64>,
+    /// Show the distribution of response times
+    #[arg(short = 'L', long)]
+    latency: bool,
+    /// Show the distribution of service times as well
+    #[arg(short = 'U', long = "u_latency")]
+    u_latency: bool,
+    /// As in wrk2: one figure for each batch of requests; a batch is one request here
+    #[arg(short = 'B', long = "batch_latency")]
+    batch_latency: bool,
+    /// `Name: value`, sent with each request; may be repeated
+    #[arg(short = 'H', long, value_name = "HEADER")]
+    header: Vec<String>,
+    /// How long an answer or a new connection may take
+    #[arg(short = 'T', long, value_name = "TIME", default_value = "2s", value_parser = wrk_time_ns)]
+    timeout: u64,
+    /// wrk's Lua scripts, which are not taken
+    #[arg(short = 's', long, value_name = "FILE", hide = true)]
+    script: Option<String>,
+    /// Print the version
+    #[arg(short = 'v', long)]
+    version: bool,
+    /// What is left of `-latency` with one dash
+    #[arg(short = 'l', value_name = "REST", hide = true)]
+    one_dash: Option<String>,
+    /// Load before the measurement, in no figure
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = wrk_time_ns)]
+    warmup: u64,
+    /// How the starts lie: constant, or poisson as of many users who know nothing of each other
+    #[arg(long, value_name = "KIND", default_value = "constant", value_parser = ["constant", "poisson"])]
+    arrival: String,
+    /// Seed of what is drawn
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+    /// Method [default: GET, or POST with a body]
+    #[arg(short = 'X', long, value_name = "METHOD", default_value = "", hide_default_value = true)]
+    method: String,
+    /// Body of each request, or `@FILE`
+    #[arg(long, value_name = "TEXT")]
+    body: Option<String>,
+    /// A new connection for each request
+    #[arg(long)]
+    no_keepalive: bool,
+    /// Take any certificate
+    #[arg(short = 'k', long)]
+    insecure: bool,
+    /// Roots to trust instead of the system's (PEM)
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
+    /// TLS version
+    #[arg(long, value_name = "VERSION", value_parser = ["1.2", "1.3"])]
+    tls: Option<String>,
+    /// Cipher suites by OpenSSL or IANA name, separated by colons
+    #[arg(long, value_name = "LIST")]
+    ciphers: Option<String>,
+    /// A whole handshake for each connection
+    #[arg(long)]
+    no_resumption: bool,
+    /// Connect there, whatever host and port the URL names
+    #[arg(long, value_name = "HOST:PORT")]
+    connect_to: Option<String>,
+    /// Cores for the threads, such as `0-3` or `0,2`
+    #[arg(long, value_name = "LIST", value_parser = cores)]
+    cpus: Option<Cores>,
+    /// Process of the target, to report its CPU [default: who listens on the port, if that is this machine]
+    #[arg(long, value_name = "PID", conflicts_with = "port")]
+    pid: Option<u32>,
+    /// Port of this machine whose listener is the target, where a proxy is between
+    #[arg(long, value_name = "PORT")]
+    port: Option<u16>,
+    /// Conditions that make the exit code 4, such as `p99.9>8ms or errors>0`
+    #[arg(long, value_name = "CONDITIONS", value_parser = Thresholds::parse)]
+    fail_if: Option<Thresholds>,
+    /// Write all figures to this file, or with `-` to standard output instead of the report
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write the percentile spectrum, as HdrHistogram's plotter reads it
+    #[arg(long, value_name = "FILE")]
+    hgrm: Option<PathBuf>,
+    /// Write one line a request
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+}
+
+/// A list of cores; a type of its own, because clap takes a bare list for a repeated flag.
+#[derive(Clone, Debug)]
+struct Cores(Vec<usize>);
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    if arguments.version {
+        return terminal::print(concat!("weir ", env!("CARGO_PKG_VERSION"), "\n"));
+    }
+    arguments.refuse_what_is_not_meant()?;
+    let urls = arguments.urls()?;
+    let load = arguments.load(&urls)?;
+    probe(&load).map_err(Failure::RunTime)?;
+    let target = arguments.target(&load)?;
+    let files = Files::open(arguments)?;
+    let threads = load.threads;
+    let (pace, connections, warmup_ns) = (load.pace, load.connections, load.warmup_ns);
+    let report = Run {
+        url: &urls.first().map(|(_, url)| url.text.clone()).unwrap_or_default(),
+        duration_ns: arguments.duration,
+        elapsed_ns: 0,
+        threads,
+        connections,
+        latency: arguments.latency || arguments.u_latency,
+        uncorrected: arguments.u_latency,
+    };
+    if !arguments.is_json_to_stdout() {
+        terminal::print(&report.head())?;
+    }
+    let before = Reading::now(target);
+    let running = Running::start(load).map_err(Failure::RunTime)?;
+    let outcome = running.finish(progress(warmup_ns)).map_err(Failure::RunTime)?;
+    let usage = Reading::now(target).since(&before);
+    end_progress();
+    let asked = arguments.fail_if.iter().flat_map(Thresholds::quantiles).collect();
+    let figures = Figures { outcome: &outcome, pace, usage: &usage, threads, connections, asked };
+    files.write(&figures, report.url)?;
+    if arguments.is_json_to_stdout() {
+        terminal::print(&json_text(&figures, report.url))?;
+    } else {
+        let report = Run { elapsed_ns: outcome.elapsed_ns, ..report };
+        terminal::print(&(report.text(&outcome.record) + &figures.text()))?;
+    }
+    match &arguments.fail_if {
+        Some(conditions) => fail(&conditions.met_by(&figures)),
+        None => Ok(()),
+    }
+}
+
+fn fail(met: &[String]) -> Result<(), Failure> {
+    if met.is_empty() {
+        Ok(())
+    } else {
+        Err(Failure::Threshold(format!("failed: {}", met.join("; "))))
+    }
+}
+
+/// Writes where the run is, where somebody sees it.
+fn progress(warmup_ns: u64) -> impl FnMut(&Watch) {
+    let shows = std::io::stderr().is_terminal();
+    let mut last = 0;
+    move |watch| {
+        if !shows {
+            return;
+        }
+        let (started, ended) = watch.counts();
+        let elapsed_ns = watch.elapsed_ns();
+        let phase = if elapsed_ns < warmup_ns { "warm-up, " } else { "" };
+        eprint!(
+            "\r\x1b[K{phase}{:.0} s: {} answered a second, {} in flight, {} connections open",
+            elapsed_ns as f64 / 1e9,
+            ended - last,
+            started.saturating_sub(ended),
+            watch.open()
+        );
+        let _ = std::io::stderr().flush();
+        last = ended;
+    }
+}
+
+fn end_progress() {
+    if std::io::stderr().is_terminal() {
+        eprint!("\r\x1b[K");
+    }
+}
+
+impl Arguments {
+    fn is_json_to_stdout(&self) -> bool {
+        self.json.as_deref() == Some(Path::new("-"))
+    }
+
+    /// What wrk takes and Weir does not, and what is nearly right, in a sentence each.
+    fn refuse_what_is_not_meant(&self) -> Result<(), Failure> {
+        let usage = |sentence: &str| Err(Failure::Usage(sentence.to_owned()));
+        match &self.one_dash {
+            Some(rest) if "atency".starts_with(rest.as_str()) => {
+                return usage("`-latency` has one dash too few: write `--latency` or `-L`");
+            }
+            Some(rest) => return usage(&format!("there is no `-l{rest}`; `-L` shows latencies")),
+            None => {}
+        }
+        if self.script.is_some() {
+            return usage(
+                "wrk's Lua scripts are not taken; see -X, -H, --body and several URLs with weights",
+            );
+        }
+        match (self.rate, self.requests) {
+            (None, None) => usage(
+                "say how many requests per second with -R, or how many in all with -n (closed loop); without a rate \
+                there is no intended start to measure from",
+            ),
+            (Some(rate), _) if rate <= 0.0 => usage("the rate of -R must be above zero"),
+            (_, Some(requests)) if requests < 1.0 => usage("-n wants one request at least"),
+            _ if self.duration == 0 => usage("the duration of -d must be above zero"),
+            _ if self.timeout == 0 => usage("the timeout of -T must be above zero"),
+            _ => Ok(()),
+        }
+    }
+
+    fn urls(&self) -> Result<Vec<(f64, Url)>, Failure> {
+        let urls: Result<Vec<_>, _> = self.urls.iter().map(|text| weighted_url(text)).collect();
+        let urls = urls.map_err(Failure::Usage)?;
+        let mut places = urls.iter().map(|(_, url)| (url.tls, url.authority()));
+        let first = places.next();
+        if let Some((_, other)) = places.find(|place| Some(place) != first.as_ref()) {
+            let sentence =
+                format!("all URLs must name one server; `{other}` is another one than the first");
+            return Err(Failure::Usage(sentence));
+        }
+        Ok(urls)
+    }
+
+    fn load(&self, urls: &[(f64, Url)]) -> Result<Load, Failure> {
+        let Some((_, url)) = urls.first() else {
+            return Err(Failure::Usage("name a URL".to_owned()));
+        };
+        let (connections, threads) = self.connections_and_threads()?;
+        let form = Form {
+            method: self.method.clone(),
+            headers: self.header.clone(),
+            body: self.body()?,
+            close: self.no_keepalive,
+        };
+        let requests: Result<Vec<_>, String> =
+            urls.iter().map(|(weight, url)| Ok((*weight, form.request(url)?))).collect();
+        let tls = if url.tls {
+            let settings = TlsSettings {
+                version: self.tls.clone(),
+                ciphers: self.ciphers.clone(),
+                insecure: self.insecure,
+                ca: self.ca.clone(),
+                no_resumption: self.no_resumption,
+            };
+            let config = settings.config().map_err(Failure::Usage)?;
+            Some((config, server_name(&url.host).map_err(Failure::Usage)?))
+        } else {
+            None
+        };
+        Ok(Load {
+            requests: Requests::new(requests.map_err(Failure::Usage)?),
+            address: self.address(url)?,
+            tls,
+            pace: self.pace(),
+            warmup_ns: self.warmup,
+            threads,
+            connections,
+            timeout_ns: self.timeout,
+            seed: self.seed,
+            cores: self.cpus.as_ref().map(|cores| cores.0.clone()).unwrap_or_default(),
+            samples: self.csv.is_some(),
+        })
+    }
+
+    fn connections_and_threads(&self) -> Result<(usize, usize), Failure> {
+        let connections = self.connections as usize;
+        let threads = self.threads.map_or(2.min(connections), |threads| threads as usize);
+        if threads == 0 || connections == 0 {
+            return Err(Failure::Usage("-t and -c want one at least".to_owned()));
+        }
+        if threads > connections {
+            let sentence = format!(
+                "{threads} threads for {connections} connections: every thread needs one, so raise -c or lower -t"
+            );
+            return Err(Failure::Usage(sentence));
+        }
+        let room = room_for_connections(connections);
+        if room < connections {
+            let sentence = format!(
+                "the limit of open files leaves room for {room} connections; raise it with `ulimit -n`"
+            );
+            return Err(Failure::RunTime(sentence));
+        }
+        Ok((connections, threads))
+    }
+
+    fn pace(&self) -> Pace {
+        match (self.rate, self.requests) {
+            (Some(rate), _) => {
+                let arrival =
+                    if self.arrival == "poisson" { Arrival::Poisson } else { Arrival::Constant };
+                let schedule = Schedule { arrival, rate, seed: self.seed };
+                Pace::Open { schedule, duration_ns: self.duration }
+            }
+            (None, requests) => Pace::Closed { requests: requests.unwrap_or(0.0) as u64 },
+        }
+    }
+
+    fn body(&self) -> Result<Vec<u8>, Failure> {
+        match self.body.as_deref().map(|text| (text, text.strip_prefix('@'))) {
+            None => Ok(Vec::new()),
+            Some((_, Some(file))) => fs::read(file)
+                .map_err(|error| Failure::RunTime(format!("cannot read {file}: {error}"))),
+            Some((text, None)) => Ok(text.as_bytes().to_vec()),
+        }
+    }
+
+    fn address(&self, url: &Url) -> Result<SocketAddr, Failure> {
+        let Some(other) = &self.connect_to else {
+            return resolve(&url.host, url.port).map_err(Failure::RunTime);
+        };
+        let scheme = if url.tls { "https" } else { "http" };
+        let place = Url::parse(&format!("{scheme}://{other}")).map_err(|_| {
+            Failure::Usage(format!("`{other}` is no place to connect to: write `HOST:PORT`"))
+        })?;
+        resolve(&place.host, place.port).map_err(Failure::RunTime)
+    }
+
+    /// The process whose CPU is reported.
+    fn target(&self, load: &Load) -> Result<Option<u32>, Failure> {
+        match (self.pid, self.port) {
+            (Some(pid), _) if !Path::new(&format!("/proc/{pid}")).exists() => {
+                Err(Failure::Usage(format!("there is no process {pid}")))
+            }
+            (Some(pid), _) => Ok(Some(pid)),
+            (None, Some(port)) => Ok(Some(listener_on(port).map_err(Failure::RunTime)?)),
+            (None, None) if load.address.ip().is_loopback() => {
+                Ok(listener_on(load.address.port()).ok())
+            }
+            (None, None) => Ok(None),
+        }
+    }
+}
+
+/// The files that the figures go to, opened before the run: an hour of load is not to end in a name that cannot be written to.
+struct Files {
+    json: Option<File>,
+    hgrm: Option<File>,
+    csv: Option<File>,
+}
+
+impl Files {
+    fn open(arguments: &Arguments) -> Result<Self, Failure> {
+        let json = arguments.json.as_deref().filter(|_| !arguments.is_json_to_stdout());
+        Ok(Self {
+            json: json.map(create).transpose()?,
+            hgrm: arguments.hgrm.as_deref().map(create).transpose()?,
+            csv: arguments.csv.as_deref().map(create).transpose()?,
+        })
+    }
+
+    fn write(self, figures: &Figures<'_>, url: &str) -> Result<(), Failure> {
+        let record = &figures.outcome.record;
+        if let Some(file) = self.json {
+            write(file, &json_text(figures, url))?;
+        }
+        if let Some(file) = self.hgrm {
+            write(file, &spectrum(&record.response))?;
+        }
+        if let Some(file) = self.csv {
+            write(file, &csv(record.samples.as_deref().unwrap_or_default()))?;
+        }
+        Ok(())
+    }
+}
+
+fn json_text(figures: &Figures<'_>, url: &str) -> String {
+    format!("{:#}\n", json(figures, url))
+}
+
+fn create(path: &Path) -> Result<File, Failure> {
+    File::create(path)
+        .map_err(|error| Failure::RunTime(format!("cannot write {}: {error}", path.display())))
+}
+
+fn write(mut file: File, text: &str) -> Result<(), Failure> {
+    file.write_all(text.as_bytes())
+        .map_err(|error| Failure::RunTime(format!("cannot write a file of figures: {error}")))
+}
+
+/// A whole number as wrk takes it.
+fn count(text: &str) -> Result<f64, String> {
+    let count = wrk_count(text)?;
+    if count.fract() == 0.0 && count <= 1e15 {
+        Ok(count)
+    } else {
+        Err(format!("`{text}` is not a whole number"))
+    }
+}
+
+fn cores(text: &str) -> Result<Cores, String> {
+    let wrong = || format!("`{text}` is no list of cores: write `0-3` or `0,2`");
+    let mut found = Vec::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (Ok(first), Ok(last)) = (first.parse::<usize>(), last.parse::<usize>()) else {
+            return Err(wrong());
+        };
+        if first > last || last >= 1024 {
+            return Err(wrong());
+        }
+        found.extend(first..=last);
+    }
+    Ok(Cores(found))
+}

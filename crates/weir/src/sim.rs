@@ -1,0 +1,385 @@
+//! `weir sim`: policies, limits and queues side by side in virtual time. What the flags mean is in `weir_lab::sim`.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+
+use clap::builder::PossibleValuesParser;
+use clap::{Args, ValueEnum};
+use weir_balance::PolicyKind;
+use weir_lab::sim::{
+    self, Candidate, Endpoint, Load, MaxConn, Outage, POINTS_HEADER, Pause, Plan, Preset, Queue,
+    QueueLimits, Report, Scenario, Service, Trace, count_or, each, rate, share,
+};
+use weir_lab::units::time_ns;
+
+use crate::failure::Failure;
+use crate::terminal::print;
+
+const EXAMPLES: &str = "\
+Lists with commas are compared: every policy with every limit and queue, under every load. Slashes give \
+each endpoint its own value.
+
+Examples:
+  weir sim 2008-mongrel
+  weir sim --concurrency 10,30 --policy round_robin,least_conn --max-conn none,1,2
+  weir sim --rate 100,140 --service lognormal:15ms,0.6 --pause every=5s,for=200ms
+  weir sim --trace access.json --at-once 8 --max-conn none,4,8 --speed-up 1,1.5
+  weir sim --rate 100 --service 10ms --fail frozen:2:5s..11s --policy least_conn";
+
+/// Compare policies, limits and queues in virtual time, on the balancer's own code
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Arguments {
+    /// A comparison that has a name; flags change it
+    #[arg(value_name = "PRESET", value_parser = presets())]
+    preset: Option<String>,
+    #[command(flatten)]
+    load: LoadArguments,
+    #[command(flatten)]
+    servers: ServerArguments,
+    #[command(flatten)]
+    balancer: BalancerArguments,
+    #[command(flatten)]
+    output: OutputArguments,
+}
+
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Load")]
+struct LoadArguments {
+    /// Requests in each run [default: 10000, or those of the trace]
+    #[arg(long, value_name = "N")]
+    requests: Option<u64>,
+    /// Clients that each have one request at a time, as `ab -c N` [default: 10]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    concurrency: Vec<u32>,
+    /// Requests a second, whatever becomes of them
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = rate)]
+    #[arg(conflicts_with = "concurrency")]
+    rate: Vec<f64>,
+    /// How requests of a rate follow each other: independently or evenly
+    #[arg(long, value_enum, default_value_t = Spacing::Poisson, requires = "rate")]
+    arrivals: Spacing,
+    /// Requests as recorded: Weir's `json` access log, or CSV with the columns arrival_ms, service_ms, key
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["concurrency", "rate"])]
+    trace: Option<PathBuf>,
+    /// The pool whose requests count in the access log
+    #[arg(long, value_name = "NAME", requires = "trace")]
+    pool: Option<String>,
+    /// So many times as fast as recorded
+    #[arg(long, value_name = "LIST", value_delimiter = ',', requires = "trace")]
+    speed_up: Vec<f64>,
+    /// How long a server works on a request: constant:20ms, exp:20ms, lognormal:MEDIAN,SIGMA, mix:98%10ms+2%500ms, list:FILE or
+    /// trace; several are compared [default: exp:20ms, or trace]
+    #[arg(long, value_name = "TIMES", value_parser = Service::from_str)]
+    service: Vec<Service>,
+    /// From an answer to the client's next request
+    #[arg(long, value_name = "TIME", value_parser = time_ns)]
+    think: Option<u64>,
+    /// Different clients, for policies that hash [default: 1000]
+    #[arg(long, value_name = "N")]
+    keys: Option<u64>,
+    /// Share of requests that are bound to an endpoint by affinity, as in 20%
+    #[arg(long, value_name = "SHARE", value_parser = share)]
+    sticky: Option<f64>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Spacing {
+    Poisson,
+    Constant,
+}
+
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Servers")]
+struct ServerArguments {
+    /// How many [default: 3]
+    #[arg(long, value_name = "N")]
+    endpoints: Option<usize>,
+    /// Requests that a server works on at once, or `any` [default: 1]
+    #[arg(long, value_name = "N", value_parser = PerEndpoint::at_once)]
+    at_once: Option<PerEndpoint<Option<u32>>>,
+    /// How fast it works: 2 takes half as long as the service time says
+    #[arg(long, value_name = "FACTOR", value_parser = PerEndpoint::<f64>::read)]
+    speed: Option<PerEndpoint<f64>>,
+    /// Its weight in the pool
+    #[arg(long, value_name = "N", value_parser = PerEndpoint::<u32>::read)]
+    weight: Option<PerEndpoint<u32>>,
+    /// Requests that may wait at its door, or `any`; it refuses more [default: any]
+    #[arg(long, value_name = "N", value_parser = PerEndpoint::at_once)]
+    backlog: Option<PerEndpoint<Option<u32>>>,
+    /// A pause of every server that comes again and again, as in every=5s,for=200ms
+    #[arg(long, value_name = "PAUSE", value_parser = Pause::from_str)]
+    pause: Vec<Pause>,
+    /// A failure: down:ENDPOINT:FROM..UNTIL or frozen:ENDPOINT:FROM..UNTIL; may be repeated
+    #[arg(long, value_name = "FAILURE", value_parser = Outage::from_str)]
+    fail: Vec<Outage>,
+    /// From the proxy to a server, and back again
+    #[arg(long, value_name = "TIME", value_parser = time_ns)]
+    latency: Option<u64>,
+}
+
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Balancer")]
+struct BalancerArguments {
+    /// How endpoints are picked [default: round_robin,least_conn]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = policies())]
+    policy: Vec<String>,
+    /// Most requests in flight at each endpoint, or `none` [default: none,1]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = MaxConn::from_str)]
+    max_conn: Vec<MaxConn>,
+    /// When all are at their limit: on (wait), off (refuse), buggy (wait and be forgotten, as with HAProxy before 1.3.15.2)
+    /// [default: on]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = Queue::from_str)]
+    queue: Vec<Queue>,
+    /// Requests that may wait in the queue [default: 10000]
+    #[arg(long, value_name = "N")]
+    queue_max: Option<u32>,
+    /// How long one may wait, or `none` [default: 60s]
+    #[arg(long, value_name = "TIME", value_parser = timeout)]
+    queue_timeout: Option<Timeout>,
+}
+
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Output")]
+struct OutputArguments {
+    /// What all that is random comes from: the same seed gives the same output [default: 1]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Write all figures as JSON; `-` instead of the tables
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write a CSV line for each request of each run
+    #[arg(long, value_name = "FILE")]
+    points: Option<PathBuf>,
+}
+
+/// One value for all endpoints, or one for each.
+#[derive(Clone, Debug)]
+struct PerEndpoint<T>(Vec<T>);
+
+impl<T: FromStr> PerEndpoint<T> {
+    fn read(text: &str) -> Result<Self, String> {
+        let number = |part: &str| part.parse().map_err(|_| format!("`{part}` is not a number"));
+        each(text, number).map(Self)
+    }
+}
+
+impl PerEndpoint<Option<u32>> {
+    fn at_once(text: &str) -> Result<Self, String> {
+        each(text, |part| count_or(part, "any")).map(Self)
+    }
+}
+
+impl<T: Copy> PerEndpoint<T> {
+    /// Gives each endpoint its value.
+    fn set(
+        &self,
+        flag: &str,
+        endpoints: &mut [Endpoint],
+        assign: impl Fn(&mut Endpoint, T),
+    ) -> Result<(), Failure> {
+        if self.0.len() != 1 && self.0.len() != endpoints.len() {
+            return Err(Failure::Usage(format!(
+                "{flag} has {} values for {} endpoints: give one for all, or one each",
+                self.0.len(),
+                endpoints.len()
+            )));
+        }
+        for (endpoint, value) in endpoints.iter_mut().zip(self.0.iter().cycle()) {
+            assign(endpoint, *value);
+        }
+        Ok(())
+    }
+}
+
+/// A timeout that may be none; clap takes an `Option` for a flag that may be missing.
+#[derive(Clone, Copy, Debug)]
+struct Timeout(Option<u64>);
+
+fn timeout(text: &str) -> Result<Timeout, String> {
+    if text == "none" { Ok(Timeout(None)) } else { time_ns(text).map(Some).map(Timeout) }
+}
+
+fn presets() -> PossibleValuesParser {
+    Preset::all().iter().map(|(name, _)| *name).into()
+}
+
+fn policies() -> PossibleValuesParser {
+    PolicyKind::all().iter().map(|policy| policy.as_str()).into()
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let plan = arguments.plan()?;
+    plan.check().map_err(Failure::Usage)?;
+    let report = match &arguments.output.points {
+        Some(path) => run_with_points(&plan, path)?,
+        None => sim::run(&plan, |_, _, _| Ok(())).map_err(Failure::RunTime)?,
+    };
+    match &arguments.output.json {
+        Some(path) if path.as_os_str() == "-" => print(&report.to_json()),
+        Some(path) => {
+            std::fs::write(path, report.to_json()).map_err(|error| cannot_write(path, &error))?;
+            print(&report.to_text())
+        }
+        None => print(&report.to_text()),
+    }
+}
+
+fn run_with_points(plan: &Plan, path: &Path) -> Result<Report, Failure> {
+    let mut file = BufWriter::new(File::create(path).map_err(|error| cannot_write(path, &error))?);
+    file.write_all(POINTS_HEADER.as_bytes()).map_err(|error| cannot_write(path, &error))?;
+    let report = sim::run(plan, |scenario, candidate, outcomes| {
+        sim::write_points(&mut file, scenario, candidate, outcomes)
+            .map_err(|error| format!("cannot write {}: {error}", path.display()))
+    })
+    .map_err(Failure::RunTime)?;
+    file.flush().map_err(|error| cannot_write(path, &error))?;
+    Ok(report)
+}
+
+fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::RunTime(format!("cannot write {}: {error}", path.display()))
+}
+
+impl Arguments {
+    fn plan(&self) -> Result<Plan, Failure> {
+        let mut plan = match &self.preset {
+            Some(name) => {
+                let found = Preset::all().iter().find(|(own, _)| own == name);
+                let (_, preset) =
+                    found.ok_or_else(|| Failure::Usage(format!("no preset {name}")))?;
+                preset.plan().map_err(Failure::Usage)?
+            }
+            None => Plan::default(),
+        };
+        if let Some(seed) = self.output.seed {
+            plan.seed = seed;
+        }
+        self.servers.apply(&mut plan)?;
+        self.load.apply(&mut plan)?;
+        self.balancer.apply(&mut plan)?;
+        Ok(plan)
+    }
+}
+
+impl ServerArguments {
+    fn apply(&self, plan: &mut Plan) -> Result<(), Failure> {
+        if let Some(count) = self.endpoints {
+            // More is refused by the plan's check, and need not be built.
+            plan.endpoints = vec![Endpoint::default(); count.min(sim::MAX_ENDPOINTS + 1)];
+        }
+        let endpoints = &mut plan.endpoints;
+        if let Some(values) = &self.at_once {
+            values.set("--at-once", endpoints, |endpoint, value| endpoint.at_once = value)?;
+        }
+        if let Some(values) = &self.speed {
+            values.set("--speed", endpoints, |endpoint, value| endpoint.speed = value)?;
+        }
+        if let Some(values) = &self.weight {
+            values.set("--weight", endpoints, |endpoint, value| endpoint.weight = value)?;
+        }
+        if let Some(values) = &self.backlog {
+            values.set("--backlog", endpoints, |endpoint, value| endpoint.backlog = value)?;
+        }
+        plan.pauses.extend(&self.pause);
+        plan.outages.extend(&self.fail);
+        plan.latency = self.latency.unwrap_or(plan.latency);
+        Ok(())
+    }
+}
+
+impl LoadArguments {
+    fn apply(&self, plan: &mut Plan) -> Result<(), Failure> {
+        plan.think = self.think.unwrap_or(plan.think);
+        plan.keys = self.keys.unwrap_or(plan.keys);
+        plan.sticky = self.sticky.unwrap_or(plan.sticky);
+        if let Some(path) = &self.trace {
+            let trace = Trace::read(path, self.pool.as_deref()).map_err(Failure::RunTime)?;
+            plan.requests = trace.len();
+            plan.trace = Some(Arc::new(trace));
+        }
+        plan.requests = self.requests.unwrap_or(plan.requests);
+        let loads = self.loads();
+        let loads = match (loads.is_empty(), plan.scenarios.is_empty()) {
+            (false, _) => loads,
+            (true, true) => vec![Load::Closed(10)],
+            (true, false) => distinct(plan.scenarios.iter().map(|scenario| scenario.load)),
+        };
+        let services = match (self.service.is_empty(), plan.scenarios.is_empty()) {
+            (false, _) => self.service.clone(),
+            (true, true) if self.trace.is_some() => vec![Service::Trace],
+            (true, true) => vec![Service::from_str("exp:20ms").map_err(Failure::Usage)?],
+            (true, false) => {
+                distinct(plan.scenarios.iter().map(|scenario| scenario.service.clone()))
+            }
+        };
+        plan.scenarios = Scenario::product(&loads, &services);
+        Ok(())
+    }
+
+    fn loads(&self) -> Vec<Load> {
+        if self.trace.is_some() {
+            let as_recorded = [1.0];
+            let factors: &[f64] =
+                if self.speed_up.is_empty() { &as_recorded } else { &self.speed_up };
+            return factors.iter().map(|factor| Load::Trace(*factor)).collect();
+        }
+        let open = |rate: &f64| match self.arrivals {
+            Spacing::Poisson => Load::Poisson(*rate),
+            Spacing::Constant => Load::Constant(*rate),
+        };
+        let closed = self.concurrency.iter().map(|clients| Load::Closed(*clients));
+        closed.chain(self.rate.iter().map(open)).collect()
+    }
+}
+
+impl BalancerArguments {
+    fn apply(&self, plan: &mut Plan) -> Result<(), Failure> {
+        plan.queue = QueueLimits {
+            max: self.queue_max.unwrap_or(plan.queue.max),
+            timeout: self.queue_timeout.map_or(plan.queue.timeout, |timeout| timeout.0),
+        };
+        let named = !(self.policy.is_empty() && self.max_conn.is_empty() && self.queue.is_empty());
+        if !plan.candidates.is_empty() && !named {
+            return Ok(());
+        }
+        let or = |names: &[String], default: &[&str]| -> Vec<String> {
+            if names.is_empty() {
+                default.iter().map(|name| (*name).to_owned()).collect()
+            } else {
+                names.to_vec()
+            }
+        };
+        let policies = or(&self.policy, &["round_robin", "least_conn"])
+            .iter()
+            .map(|name| name.parse::<PolicyKind>())
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|error| Failure::Usage(error.to_string()))?;
+        let limits = if self.max_conn.is_empty() {
+            vec![MaxConn(vec![None]), MaxConn(vec![Some(1)])]
+        } else {
+            self.max_conn.clone()
+        };
+        let queues = if self.queue.is_empty() { vec![Queue::On] } else { self.queue.clone() };
+        if !self.queue.is_empty() && limits.iter().all(MaxConn::is_none) {
+            return Err(Failure::Usage(
+                "--queue makes no difference without a limit: add --max-conn 1".to_owned(),
+            ));
+        }
+        plan.candidates = Candidate::product(&policies, &limits, &queues);
+        Ok(())
+    }
+}
+
+fn distinct<T: PartialEq>(values: impl Iterator<Item = T>) -> Vec<T> {
+    let mut found = Vec::new();
+    for value in values {
+        if !found.contains(&value) {
+            found.push(value);
+        }
+    }
+    found
+}

@@ -1,0 +1,254 @@
+//! `weir bench` as it is typed: wrk2's command lines, its report as other programs read it, its files and its exit codes.
+
+use std::net::SocketAddr;
+use std::process::Output;
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::support::process::{Process, finish};
+use crate::support::weir::{Weir, weir_command};
+use crate::support::{Directory, eventually};
+
+fn origin(arguments: &[&str]) -> Weir {
+    Weir::origin(&[&["--listen", "127.0.0.1:0"], arguments].concat(), 1)
+}
+
+fn bench(line: &str) -> Output {
+    finish(weir_command().arg("bench").args(line.split_whitespace()), b"")
+}
+
+#[track_caller]
+fn report(line: &str) -> String {
+    let done = bench(line);
+    assert!(done.status.success(), "{line}: {}", String::from_utf8_lossy(&done.stderr));
+    // Nothing but the report is written where nobody watches.
+    assert!(done.stderr.is_empty(), "{}", String::from_utf8_lossy(&done.stderr));
+    String::from_utf8(done.stdout).unwrap()
+}
+
+fn requests(address: SocketAddr) -> u64 {
+    let stats =
+        crate::support::programs::curl([format!("http://{address}/-/stats?log=0").as_str()]);
+    let stats: Value = serde_json::from_slice(&stats).unwrap();
+    stats["requests"].as_u64().unwrap()
+}
+
+/// The number in front of these words.
+#[track_caller]
+fn before(text: &str, words: &str) -> u64 {
+    let place = text.find(words).unwrap_or_else(|| panic!("no {words:?} in {text}"));
+    text[..place].split_whitespace().next_back().unwrap().parse().unwrap()
+}
+
+#[test]
+fn the_command_lines_of_the_published_comparisons_run_as_they_are() {
+    let origin = Weir::origin(&["--listen", "127.0.0.1:0", "--listen-tls", "127.0.0.1:0"], 2);
+    let (plain, tls) = (origin.addresses[0], origin.addresses[1]);
+    // As printed, but for address and length. Their programs took any certificate.
+    let text = report(&format!("-t 4 -c 100 -d 1s -R 500 --latency --insecure https://{tls}/"));
+    assert!(
+        text.starts_with(&format!(
+            "Running 1s test @ https://{tls}/\n  4 threads and 100 connections\n"
+        )),
+        "{text}"
+    );
+    assert!(
+        text.contains("Latency Distribution (HdrHistogram - Recorded Latency)\n 50.000% "),
+        "{text}"
+    );
+    assert!(text.contains("TLSv1_3"), "{text}");
+    let text = report(&format!("-t1 -c50 -d1s -R600 --latency http://{plain}/1k"));
+    assert_eq!(before(&text, " requests in 1.00s"), 600);
+    assert_eq!(requests(plain), 1100);
+    let text = report(&format!("-n 1000 -c 30 http://{plain}/1k"));
+    assert_eq!(before(&text, " requests in "), 1000);
+    assert!(
+        text.contains("closed loop, 30 connections") && text.contains("coordinated omission"),
+        "{text}"
+    );
+    assert_eq!(requests(plain), 2100);
+}
+
+#[test]
+fn the_report_reads_as_wrk2s() {
+    let origin = origin(&[]);
+    let text = report(&format!("-t2 -c10 -d1 -R0.2k -U -H X-Y:z -T5s {}", origin.url(0, "/1k")));
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines[2], "  Thread Stats   Avg      Stdev     Max   +/- Stdev");
+    assert!(lines[3].starts_with("    Latency ") && lines[3].ends_with('%'), "{}", lines[3]);
+    assert!(lines[4].starts_with("    Req/Sec "), "{}", lines[4]);
+    let rate = lines.iter().find_map(|line| line.strip_prefix("Requests/sec:")).unwrap();
+    assert_eq!(rate.trim(), "200.00");
+    assert!(
+        lines.iter().any(|line| line.starts_with("Transfer/sec:") && line.ends_with("KB")),
+        "{text}"
+    );
+    assert!(
+        text.contains("Uncorrected Latency (measured without taking delayed starts into account)"),
+        "{text}"
+    );
+    // The spectrum ends with all samples, as the plotter wants it.
+    let total = lines.iter().rfind(|line| line.ends_with(" inf")).unwrap();
+    assert_eq!(total.split_whitespace().nth(2), Some("200"));
+    assert!(!text.contains("Socket errors") && !text.contains("NaN"), "{text}");
+    let text = report(&format!("-c4 -d1 -R50 {}", origin.url(0, "/status/404")));
+    assert!(
+        text.contains("  Non-2xx or 3xx responses: 50\n")
+            && text.contains("50 answers were 400 or above"),
+        "{text}"
+    );
+    let text = report(&format!("-c4 -d1 -R50 {}", origin.url(0, "/fault/reset")));
+    assert!(text.contains("  Socket errors: connect 0, read 50, write 0, timeout 0\n"), "{text}");
+    assert!(text.contains("NOT VALID: no request was answered") && !text.contains("NaN"), "{text}");
+}
+
+#[test]
+fn files_hold_the_same_figures() {
+    let origin = origin(&["--service-time", "exp:2ms"]);
+    let directory = Directory::new();
+    let paths = ["json", "hgrm", "csv"].map(|name| directory.text(name));
+    let [json, hgrm, csv] = &paths;
+    let text = report(&format!(
+        "-c20 -d1 -R300 --warmup 300ms --arrival poisson --seed 4 --json {json} --hgrm {hgrm} --csv {csv} {}",
+        origin.url(0, "/1k")
+    ));
+    let read = |path: &str| std::fs::read_to_string(path).unwrap();
+    let figures: Value = serde_json::from_str(&read(json)).unwrap();
+    let answered = figures["requests"]["answered"].as_u64().unwrap();
+    assert_eq!(before(&text, " requests in 1.00s"), answered);
+    assert_eq!(figures["response"]["samples"], answered);
+    let warm = figures["requests"]["warm_up"].as_u64().unwrap();
+    assert!(warm > 0 && requests(origin.address()) == answered + warm);
+    assert_eq!(
+        (&figures["load"]["arrival"], &figures["load"]["seed"]),
+        (&"poisson".into(), &4.into())
+    );
+    // The target is on this machine, so its process is found.
+    assert!(figures["target_cpu"]["system_us"].is_number(), "{figures}");
+    let rows: Vec<Vec<f64>> = read(csv)
+        .lines()
+        .skip(1)
+        .map(|line| line.split(',').take(8).map(|cell| cell.parse().unwrap()).collect())
+        .collect();
+    assert_eq!(rows.len() as u64, answered);
+    for row in &rows {
+        assert!(
+            row[2] >= row[1] && row[3] >= row[2] && (row[4] - (row[3] - row[1])).abs() < 0.01,
+            "{row:?}"
+        );
+    }
+    let longest = rows.iter().map(|row| row[4]).fold(0.0, f64::max);
+    let max = figures["response"]["max"].as_f64().unwrap();
+    assert!((max / longest - 1.0).abs() < 2e-3, "{max} {longest}");
+    assert!(read(hgrm).contains(&format!("Total count    = {answered:12}]")));
+    let stdout = report(&format!("-c2 -d1 -R20 --json - {}", origin.url(0, "/1k")));
+    let figures: Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!(figures["requests"]["answered"], 20);
+}
+
+#[test]
+fn conditions_decide_the_exit_code() {
+    let origin = origin(&[]);
+    let check = |condition: &str, page: &str, code| {
+        let url = origin.url(0, page);
+        let mut command = weir_command();
+        command.args(["bench", "-c4", "-d1", "-R20", "--fail-if", condition, &url]);
+        let done = finish(&mut command, b"");
+        let errors = String::from_utf8_lossy(&done.stderr);
+        assert_eq!(done.status.code(), Some(code), "{condition}: {errors}");
+        assert!(code != 4 || errors.starts_with("weir: failed: "), "{errors}");
+        // The report is printed either way.
+        assert!(code == 2 || String::from_utf8_lossy(&done.stdout).contains("Requests/sec:"));
+    };
+    check("p50>1h or errors>0", "/1k", 0);
+    check("p50 < 1h and achieved_share >= 99%", "/1k", 4);
+    check("p99>20ms", "/delay/30ms", 4);
+    check("mean<20ms or max<20ms", "/delay/30ms", 0);
+    check("errors>0", "/status/500", 4);
+    check("error_rate>50%", "/status/500", 4);
+    check("p99", "/1k", 2);
+    check("p101>1ms", "/1k", 2);
+    check("speed>1", "/1k", 2);
+}
+
+#[test]
+fn mistakes_are_one_sentence() {
+    let origin = origin(&[]);
+    let url = origin.url(0, "/1k");
+    let check = |line: &str, code, part: &str| {
+        let done = bench(&line.replace("URL", &url));
+        let errors = String::from_utf8_lossy(&done.stderr);
+        assert_eq!(done.status.code(), Some(code), "{line}: {errors}");
+        assert!(errors.contains(part), "{line}: {errors}");
+        assert!(done.stdout.is_empty() && !errors.contains("panicked"), "{line}: {errors}");
+    };
+    check("URL", 2, "-R");
+    check("-R0 URL", 2, "above zero");
+    check("-R10 -latency URL", 2, "`--latency`");
+    check("-R10 -s script.lua URL", 2, "Lua");
+    check("-R10 -t4 -c2 URL", 2, "4 threads for 2 connections");
+    check("-R10 -c1.5 URL", 2, "whole number");
+    check("-R10 -d0 URL", 2, "-d");
+    check("-R10 -d5x URL", 2, "`x` is not a unit of time");
+    check("-Rfast URL", 2, "`fast`");
+    check("-R10 -n5 URL", 2, "cannot be used with");
+    check("-R10 127.0.0.1:80", 2, "did you mean `http://127.0.0.1:80`?");
+    check("-R10 URL http://127.0.0.1:1/", 2, "one server");
+    check("-R10 -H nonsense URL", 2, "`Name: value`");
+    check("-R10 --cpus x URL", 2, "`0-3`");
+    check("-R10 --connect-to x:y URL", 2, "`x:y`");
+    check("-R10 --ciphers NULL https://localhost/", 2, "`NULL`");
+    check("-R10 http://nowhere.invalid/", 1, "nowhere.invalid");
+    check(
+        "-R10 https://HOST/".replace("HOST", &origin.address().to_string()).as_str(),
+        1,
+        "is there HTTP without TLS?",
+    );
+    check("-R10 --csv /nowhere/file -d1h URL", 1, "/nowhere/file");
+    let gone = {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.local_addr().unwrap()
+    };
+    check(&format!("-R10 http://{gone}/"), 1, "cannot connect to");
+    let version = bench("-v");
+    assert!(version.status.success() && version.stdout.starts_with(b"weir "));
+}
+
+#[test]
+fn an_interrupt_ends_the_run_with_its_report() {
+    let origin = origin(&[]);
+    let directory = Directory::new();
+    let path = directory.path().join("report");
+    let output = std::fs::File::create(&path).unwrap();
+    let mut command = weir_command();
+    command
+        .args(["bench", "-c4", "-d1h", "-R200", "--latency", &origin.url(0, "/1k")])
+        .stdout(output);
+    let mut process = Process::start(&mut command);
+    eventually("some requests", || (requests(origin.address()) > 20).then_some(()));
+    process.signal(Signal::INT);
+    assert!(process.wait().success());
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert!(
+        text.contains("Requests/sec:    ") && text.contains("the run was stopped after"),
+        "{text}"
+    );
+    assert!(before(&text, " requests in ") >= 20);
+}
+
+#[test]
+fn several_urls_are_asked_for_by_their_weights_and_connections_go_elsewhere_when_told() {
+    let origin = origin(&[]);
+    let to = origin.address();
+    report(&format!(
+        "-c4 -d1 -R200 --connect-to {to} 3*http://shop.example/bytes/5 http://shop.example/bytes/6"
+    ));
+    let stats = crate::support::programs::curl([origin.url(0, "/-/stats").as_str()]);
+    let stats: Value = serde_json::from_slice(&stats).unwrap();
+    let log = stats["log"].as_array().unwrap();
+    let fives = log.iter().filter(|entry| entry["target"] == "/bytes/5").count();
+    assert_eq!(log.len(), 200);
+    // Within 4.5 standard deviations (6.1) of 150.
+    assert!((123..=177).contains(&fives), "{fives}");
+}

@@ -1,0 +1,139 @@
+//! `weir sim` as a shell sees it. What it computes is tested where it is computed, in `weir-lab`.
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn sim(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+    command.arg("sim").args(arguments).env("NO_COLOR", "1").env("COLUMNS", "100").output().unwrap()
+}
+
+#[track_caller]
+fn shown(arguments: &[&str]) -> String {
+    let output = sim(arguments);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && errors.is_empty(), "{arguments:?}: {errors}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The rows of the first table: from the headings to the empty line.
+fn rows(text: &str) -> Vec<&str> {
+    text.lines()
+        .skip_while(|line| !line.starts_with("policy"))
+        .take_while(|line| !line.is_empty())
+        .collect()
+}
+
+#[test]
+fn wrong_factors_say_what_to_do() {
+    let check = |arguments: &[&str], code: i32, parts: &[&str]| {
+        let output = sim(arguments);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {errors}");
+        assert!(output.stdout.is_empty(), "{arguments:?}");
+        for part in parts {
+            assert!(errors.contains(part), "{arguments:?}: no {part:?} in {errors}");
+        }
+    };
+    check(&["--policy", "lest_conn"], 2, &["least_conn"]);
+    check(&["--queue", "perhaps"], 2, &["on, off or buggy"]);
+    check(&["--queue", "off", "--max-conn", "none"], 2, &["add --max-conn 1"]);
+    check(&["--max-conn", "0"], 2, &["use 1 or more"]);
+    check(&["--max-conn", "1/2"], 2, &["2 limits for 3 endpoints"]);
+    check(&["--concurrency", "20000"], 2, &["raise --requests or lower --concurrency"]);
+    check(&["--concurrency", "3", "--rate", "5"], 2, &["cannot be used with"]);
+    check(&["--service", "gauss:20ms"], 2, &["lognormal:MEDIAN,SIGMA"]);
+    check(&["--service", "trace"], 2, &["--trace FILE"]);
+    check(&["--speed", "1/2"], 2, &["2 values for 3 endpoints"]);
+    check(&["--fail", "down:9:1s..2s"], 2, &["numbered 1 to 3"]);
+    check(&["--pause", "every=1s,for=1s"], 2, &["shorter"]);
+    check(&["--endpoints", "99999999999"], 2, &["1001 endpoints: use 1 to 1000"]);
+    check(&["--requests", "99999999999"], 2, &["use 1 to 10000000"]);
+    check(&["2009-mongrel"], 2, &["2008-mongrel"]);
+    check(&["--trace", "/nowhere.json"], 1, &["/nowhere.json"]);
+    check(&["--points", "/nowhere/points.csv"], 1, &["/nowhere/points.csv"]);
+}
+
+#[test]
+fn what_could_never_end_is_ended() {
+    let check = |arguments: &[&str], part: &str| {
+        let output = sim(arguments);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{errors}");
+        assert!(errors.contains(part), "{errors}");
+    };
+    let flood = ["--rate", "1000000", "--max-conn", "none"];
+    check(&[&flood[..], &["--service", "1s", "--requests", "1200000"]].concat(), "Lower the rate");
+    check(&[&flood[..], &["--service", "500h"]].concat(), "a hundred years");
+}
+
+#[test]
+fn the_same_seed_gives_the_same_bytes() {
+    let directory = tempfile::tempdir().unwrap();
+    let all = |seed: &str, name: &str| {
+        let json = directory.path().join(format!("{name}.json"));
+        let points = directory.path().join(format!("{name}.csv"));
+        let text = shown(&[
+            "--seed",
+            seed,
+            "--requests",
+            "500",
+            "--json",
+            json.to_str().unwrap(),
+            "--points",
+            points.to_str().unwrap(),
+        ]);
+        (text, std::fs::read(json).unwrap(), std::fs::read_to_string(points).unwrap())
+    };
+    let (first, again, other) = (all("7", "first"), all("7", "again"), all("8", "other"));
+    assert!(first == again);
+    assert!(first.0 != other.0 && first.1 != other.1 && first.2 != other.2);
+    assert!(first.2.starts_with("load,service,policy,"));
+    assert_eq!(first.2.lines().count(), 1 + 4 * 500);
+}
+
+#[test]
+fn factors_are_combined() {
+    let text = shown(&[
+        "--requests",
+        "200",
+        "--policy",
+        "round_robin,random2",
+        "--max-conn",
+        "none,1",
+        "--queue",
+        "on,off",
+    ]);
+    // Headings, samples of those that answer all, and of the two that do not.
+    assert_eq!(rows(&text).len(), 2 + 6 + 2, "{text}");
+    assert!(
+        text.starts_with("3 servers, each working on 1 request at a time. Seed 1.\n"),
+        "{text}"
+    );
+}
+
+#[test]
+fn json_on_standard_output_is_all_there() {
+    let text = shown(&["--requests", "200", "--rate", "50,100", "--json", "-"]);
+    let json: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(json["scenarios"].as_array().unwrap().len(), 2);
+    assert_eq!(json["scenarios"][1]["load"], "poisson:100");
+}
+
+#[test]
+fn a_trace_is_replayed_at_its_speed_and_faster() {
+    let directory = tempfile::tempdir().unwrap();
+    let trace = directory.path().join("trace.csv");
+    let lines: Vec<String> = (0..300).map(|number| format!("{},20\n", number * 10)).collect();
+    std::fs::write(&trace, format!("arrival_ms,service_ms\n{}", lines.concat())).unwrap();
+    let trace = trace.to_str().unwrap();
+    let text = shown(&["--trace", trace, "--speed-up", "1,2", "--max-conn", "1", "--json", "-"]);
+    let json: Value = serde_json::from_str(&text).unwrap();
+    let mean =
+        |scenario: usize| json["scenarios"][scenario]["rows"][0]["mean_us"].as_f64().unwrap();
+    // 100 requests a second of 20 ms are two thirds of what three servers can do; 200 are more than they can.
+    assert!((mean(0) - 20_000.0).abs() < 1.0 && mean(1) > 100_000.0, "{text}");
+    assert_eq!(json["scenarios"][0]["service"], "trace");
+    assert_eq!(json["scenarios"][0]["requests"], 300);
+}
