@@ -52,7 +52,7 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--weir", type=pathlib.Path, required=True, help="the binary to measure")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=int, default=4, help="length of one measurement")
+    parser.add_argument("--seconds", type=int, default=3, help="length of one measurement")
     parser.add_argument("--connections", type=int, default=50)
     parser.add_argument("--only", default="origin,generator", help="which parts, by comma")
     parser.add_argument("--quick", action="store_true", help="one round of 2 s, no file written")
