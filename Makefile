@@ -56,7 +56,7 @@ bench-core: ## CPU per request and memory against nginx and haproxy; writes benc
 bench-balance: ## what it costs to be dispatched, to wait and to leave: criterion
 	cargo bench -p weir-balance --bench dispatch --bench policies -- $(ARGS)
 
-bench-lab: ## CPU per request of the test origin beside nginx; writes benches/lab.md
-	@scripts/packages cc nginx wrk python3
+bench-lab: ## CPU per request of the test origin beside nginx and of the generator beside wrk; writes benches/lab.md
+	@scripts/packages cc nginx wrk openssl python3
 	cargo build --profile bench-release -p weir
 	python3 benches/lab.py --weir "$$(scripts/target-directory)/bench-release/weir" $(ARGS)

@@ -1,15 +1,19 @@
 #!/usr/bin/env python3
 """What a request costs the laboratory's own programs: `weir origin` beside Debian's nginx serving the same 1 KB from
-memory. Measured in one run, interleaved, medians of the rounds, processor time from /proc.
+memory, and `weir bench` beside Debian's wrk asking for it. Measured in one run, interleaved, medians of the rounds,
+processor time from the kernel's accounting.
 
-One worker each, pinned to one core; the load (wrk) on the other; everything on loopback. Prints a table, writes
+One worker and one thread each, server and load on a core of its own; everything on loopback. Prints a table, writes
 benches/lab.md, asserts nothing about speed. `make bench-lab` builds Weir and calls this."""
 
 import argparse
 import datetime
+import json
 import pathlib
+import resource
 import shlex
 import statistics
+import subprocess
 import sys
 import tempfile
 
@@ -26,20 +30,31 @@ ORIGINS = {
     "nginx-return": "nginx, `return` of a text",
     "nginx-file": "nginx, file in memory",
 }
+GENERATORS = {
+    "wrk": "wrk, closed loop",
+    "weir-closed": "weir bench -n, closed loop",
+    "weir-open": "weir bench -R, open loop at 90 % of wrk's rate",
+}
+GENERATOR_TARGETS = {"plain": 1.2, "tls": 1.0}
 METHOD = """\
 Each origin has one worker on one core; wrk with {connections} keep-alive connections asks for 1,024 bytes from the other. In each
 of {rounds} rounds the origins take turns, the first one changing; a point is 1 s of warm-up and {seconds} s of measurement. The cost
 is user and system time of all of a program's threads (`/proc/PID/stat`) over the requests that wrk counted. nginx serves the body
 from its configuration (`return 200 "…"`) and, from another process, from a file that is open and in the kernel's cache; nothing is logged there. `weir
-origin` numbers and logs every request, as it always does. A point with an error or a wrong answer counts for nothing."""
+origin` numbers and logs every request, as it always does. A point with an error or a wrong answer counts for nothing.
+
+The generators ask nginx (`return`, one worker) with {connections} connections and one thread, in turns. Their cost is user and system time of
+the generator's process from start to end (`getrusage`), over the answers it counted. The server's core is the bottleneck, so that the closed loops
+reach the same rate. TLS is 1.3 with TLS_AES_256_GCM_SHA384; no certificate is verified, as wrk verifies none."""
 
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--weir", type=pathlib.Path, required=True, help="the binary to measure")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=int, default=4, help="length of one measurement")
+    parser.add_argument("--seconds", type=int, default=3, help="length of one measurement")
     parser.add_argument("--connections", type=int, default=50)
+    parser.add_argument("--only", default="origin,generator", help="which parts, by comma")
     parser.add_argument("--quick", action="store_true", help="one round of 2 s, no file written")
     options = parser.parse_args()
     if not options.weir.is_file():
@@ -58,6 +73,7 @@ class Lab(candidates.Bench):
         self.directory.chmod(0o755)
         (files / "1k").write_bytes(b"w" * 1024)
         self.values["BODY"] = "w" * 1024
+        candidates.certificate(self.directory)
 
     def fill(self, template):
         text = (HERE / "lab" / template).read_text()
@@ -68,15 +84,16 @@ class Lab(candidates.Bench):
         return path
 
     def origin(self, name):
-        port, other = candidates.free_ports(2)
+        port, other, tls = candidates.free_ports(3)
         if name == "weir":
             command = [str(self.weir), "origin", "--workers", "1", "--listen", f"127.0.0.1:{port}"]
         else:
             ports = (port, other) if name == "nginx-return" else (other, port)
             self.values["RETURN"], self.values["FILE"] = ports
+            self.values["TLS"] = tls
             command = ["nginx", "-e", "stderr", "-c", str(self.fill("nginx.conf"))]
         child = self.start(self.proxy_core, command, name)
-        child.plain = port
+        child.plain, child.tls = port, tls
         child.wait_for([port])
         return child
 
@@ -99,6 +116,78 @@ def run_origins(bench, options):
     for child in running.values():
         bench.stop(child)
     return results
+
+
+def generate(bench, server, name, kind, seconds, connections, rate):
+    """One run of a generator: what it cost and how fast it was."""
+    scheme, port = ("http", server.plain) if kind == "plain" else ("https", server.tls)
+    url = f"{scheme}://localhost:{port}/1k"
+    if name == "wrk":
+        summary = str(HERE / "core" / "summary.lua")
+        command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "-s", summary, url]
+    else:
+        load_flags = {"weir-closed": f"-n{int(rate * seconds)}", "weir-open": f"-R{rate * 0.9:.0f}"}[name]
+        command = [str(bench.weir), "bench", "-t1", f"-c{connections}", f"-d{seconds}s", load_flags, "-k", "--json", "-", url]
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    command = ["taskset", "-c", str(bench.load_core), *command]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=seconds + 60)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu_us = 1e6 * (after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime)
+    if name == "wrk":
+        summary = load.wrk_summary(done.stdout)
+        requests, reached = summary["requests"], summary["requests"] * 1e6 / summary["microseconds"]
+        faults, lateness = load.faults(summary, CASE), None
+    else:
+        report = json.loads(done.stdout)
+        requests, reached = report["requests"]["answered"], report["achieved"]
+        faults = "" if report["requests"]["failed"] == 0 else f"{report['requests']['failed']} failures"
+        lateness = report["lateness"]["p99.9"] if name == "weir-open" else None
+    point = load.Point(cpu_us=cpu_us / max(requests, 1), rate=reached, faults=faults)
+    point.lateness_us = lateness
+    return point
+
+
+def run_generators(bench, options):
+    """CPU per request: {kind: {generator: [Point of each round]}}."""
+    results = {kind: {name: [] for name in GENERATORS} for kind in GENERATOR_TARGETS}
+    server = bench.origin("nginx-return")
+    rates = {}
+    for kind in GENERATOR_TARGETS:
+        rates[kind] = generate(bench, server, "wrk", kind, 2, options.connections, 0).rate
+    for turn in range(options.rounds):
+        for kind in GENERATOR_TARGETS:
+            names = list(GENERATORS)
+            for name in names[turn % 3:] + names[: turn % 3]:
+                point = generate(bench, server, name, kind, options.seconds, options.connections, rates[kind])
+                results[kind][name].append(point)
+                late = "" if point.lateness_us is None else f"  late {point.lateness_us:.0f} us at p99.9"
+                print(
+                    f"round {turn + 1} {kind:5} {name:11} {point.cpu_us:7.2f} us/request {point.rate:9.0f}/s{late}  {point.faults}",
+                    flush=True,
+                )
+    bench.stop(server)
+    return results
+
+
+def generator_table(results):
+    lines = [
+        "| generator, 1 KB | kind | CPU µs per request, median (range) | requests/s, median | ratio to wrk | target |",
+        "| --- | --- | ---: | ---: | ---: | ---: |",
+    ]
+    for kind, by_name in results.items():
+        base = median(by_name["wrk"])
+        for name, title in GENERATORS.items():
+            points = by_name[name]
+            middle = median(points)
+            costs = [point.cpu_us for point in points]
+            cost = "invalid" if middle is None else f"{middle:.2f} ({min(costs):.2f}-{max(costs):.2f})"
+            rate = statistics.median(point.rate for point in points)
+            ratio = f"{middle / base:.2f}" if middle and base and name != "wrk" else "-"
+            target = f"{GENERATOR_TARGETS[kind]:.1f}" if name != "wrk" else "-"
+            lines.append(f"| {title} | {kind} | {cost} | {rate:,.0f} | {ratio} | {target} |")
+    late = {kind: statistics.median(point.lateness_us for point in by_name["weir-open"]) for kind, by_name in results.items()}
+    words = ", ".join(f"{value:.0f} µs ({kind})" for kind, value in late.items())
+    return lines + ["", f"Lateness of the open loop at p99.9, median of the rounds: {words}."]
 
 
 def median(points):
@@ -144,12 +233,17 @@ def all_points(results):
     return lines
 
 
-def render(facts, results, options):
+def render(facts, results, generators, options):
     lines = ["# What the laboratory's programs cost", "", "Written by `make bench-lab`; not edited by hand.", ""]
     lines += ["| | |", "| --- | --- |"] + [f"| {name} | {value} |" for name, value in facts] + [""]
-    lines += ["## Origin", ""] + origin_table(results) + [""]
+    if results:
+        lines += ["## Origin", ""] + origin_table(results) + [""]
+    if generators:
+        lines += ["## Generator", ""] + generator_table(generators) + [""]
     words = {"connections": options.connections, "rounds": options.rounds, "seconds": options.seconds}
-    lines += ["## How it was measured", "", METHOD.format(**words), "", "## Every point", ""] + all_points(results)
+    lines += ["## How it was measured", "", METHOD.format(**words), ""]
+    if results:
+        lines += ["## Every point of the origins", ""] + all_points(results)
     config = (HERE / "lab" / "nginx.conf").read_text().rstrip()
     lines += ["", "## Configuration", "", "`benches/lab/nginx.conf`:", "", "```", config, "```", ""]
     return "\n".join(lines)
@@ -164,7 +258,8 @@ def main():
         bench = Lab(directory, options.weir.resolve(), "")
         try:
             bench.prepare()
-            results = run_origins(bench, options)
+            results = run_origins(bench, options) if "origin" in options.only else {}
+            generators = run_generators(bench, options) if "generator" in options.only else {}
         finally:
             bench.stop_all()
     words = [pathlib.Path(word).name if word.startswith("/") else word for word in sys.argv[1:]]
@@ -175,11 +270,11 @@ def main():
         ("weir", machine.version([str(options.weir), "--version"])),
         ("nginx", machine.version(["nginx", "-v"])),
         ("load", f"{machine.version(['wrk', '-v'])}; {options.connections} connections, {options.seconds} s a point"),
-        ("cores", f"origin on {bench.proxy_core}, load on {bench.load_core}"),
+        ("cores", f"servers on {bench.proxy_core}, load on {bench.load_core}"),
     ]
-    text = render(facts, results, options)
+    text = render(facts, results, generators, options)
     print(text.split("## How", 1)[0])
-    if not options.quick:
+    if not options.quick and results and generators:
         (HERE / "lab.md").write_text(text)
         print(f"written: {HERE / 'lab.md'}")
 

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use weir_lab::bench::chart::{page, percentiles};
 use weir_lab::bench::files::{csv, json};
 use weir_lab::bench::load::{Load, Pace};
 use weir_lab::bench::machine::{Reading, listener_on};
@@ -133,6 +134,12 @@ pub(crate) struct Arguments {
     /// Write one line a request
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
+    /// Write the percentile chart
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    /// Write a page with report and charts: percentiles, course in time, and with --csv every request
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
 }
 
 /// A list of cores; a type of its own, because clap takes a bare list for a repeated flag.
@@ -170,12 +177,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     end_progress();
     let asked = arguments.fail_if.iter().flat_map(Thresholds::quantiles).collect();
     let figures = Figures { outcome: &outcome, pace, usage: &usage, threads, connections, asked };
-    files.write(&figures, report.url)?;
+    let report = Run { elapsed_ns: outcome.elapsed_ns, ..report };
+    let text = report.text(&outcome.record) + &figures.text();
+    files.write(&figures, report.url, &(report.head() + &text))?;
     if arguments.is_json_to_stdout() {
         terminal::print(&json_text(&figures, report.url))?;
     } else {
-        let report = Run { elapsed_ns: outcome.elapsed_ns, ..report };
-        terminal::print(&(report.text(&outcome.record) + &figures.text()))?;
+        terminal::print(&text)?;
     }
     match &arguments.fail_if {
         Some(conditions) => fail(&conditions.met_by(&figures)),
@@ -382,6 +390,8 @@ struct Files {
     json: Option<File>,
     hgrm: Option<File>,
     csv: Option<File>,
+    svg: Option<File>,
+    html: Option<File>,
 }
 
 impl Files {
@@ -391,10 +401,13 @@ impl Files {
             json: json.map(create).transpose()?,
             hgrm: arguments.hgrm.as_deref().map(create).transpose()?,
             csv: arguments.csv.as_deref().map(create).transpose()?,
+            svg: arguments.svg.as_deref().map(create).transpose()?,
+            html: arguments.html.as_deref().map(create).transpose()?,
         })
     }
 
-    fn write(self, figures: &Figures<'_>, url: &str) -> Result<(), Failure> {
+    /// `text` is the report.
+    fn write(self, figures: &Figures<'_>, url: &str, text: &str) -> Result<(), Failure> {
         let record = &figures.outcome.record;
         if let Some(file) = self.json {
             write(file, &json_text(figures, url))?;
@@ -404,6 +417,12 @@ impl Files {
         }
         if let Some(file) = self.csv {
             write(file, &csv(record.samples.as_deref().unwrap_or_default()))?;
+        }
+        if let Some(file) = self.svg {
+            write(file, &percentiles(url, record))?;
+        }
+        if let Some(file) = self.html {
+            write(file, &page(url, text, record))?;
         }
         Ok(())
     }

@@ -175,8 +175,10 @@ impl Connection {
                     return None;
                 }
                 self.thread.timer.until(intended_ns).await;
-                // What is still due when the time is up has had no connection: it is not sent any more, and reported.
-                (now_ns() < end_ns && !shared.is_stopped()).then_some(intended_ns)
+                // What is still due when the time is up has had no connection: it is not sent any more, and reported. What had one that was
+                // free in time is sent, however late this thread woke up for it.
+                let is_in_time = self.free_ns <= intended_ns || now_ns() < end_ns;
+                (is_in_time && !shared.is_stopped()).then_some(intended_ns)
             }
         }
     }

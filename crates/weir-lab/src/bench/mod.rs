@@ -4,6 +4,7 @@
 //! The schedule knows no connection. Any connection that is free, of any thread, takes the next start; where none is free the start is
 //! late, and its response time says so.
 
+pub mod chart;
 mod connection;
 pub mod files;
 pub mod load;

@@ -107,10 +107,10 @@ fn the_report_reads_as_wrk2s() {
 fn files_hold_the_same_figures() {
     let origin = origin(&["--service-time", "exp:2ms"]);
     let directory = Directory::new();
-    let paths = ["json", "hgrm", "csv"].map(|name| directory.text(name));
-    let [json, hgrm, csv] = &paths;
+    let paths = ["json", "hgrm", "csv", "svg", "html"].map(|name| directory.text(name));
+    let [json, hgrm, csv, svg, html] = &paths;
     let text = report(&format!(
-        "-c20 -d1 -R300 --warmup 300ms --arrival poisson --seed 4 --json {json} --hgrm {hgrm} --csv {csv} {}",
+        "-c20 -d1 -R300 --warmup 300ms --arrival poisson --seed 4 --json {json} --hgrm {hgrm} --csv {csv} --svg {svg} --html {html} {}",
         origin.url(0, "/1k")
     ));
     let read = |path: &str| std::fs::read_to_string(path).unwrap();
@@ -142,6 +142,18 @@ fn files_hold_the_same_figures() {
     let max = figures["response"]["max"].as_f64().unwrap();
     assert!((max / longest - 1.0).abs() < 2e-3, "{max} {longest}");
     assert!(read(hgrm).contains(&format!("Total count    = {answered:12}]")));
+    let chart = read(svg);
+    assert!(
+        chart.starts_with("<svg ")
+            && chart.contains(&format!("response time, ms ({answered} samples)")),
+        "{chart}"
+    );
+    let page = read(html);
+    assert_eq!(
+        (page.matches("<svg ").count(), page.matches("<circle").count() as u64),
+        (3, answered)
+    );
+    assert!(page.contains("verdict") && page.contains("Requests/sec:"), "{page}");
     let stdout = report(&format!("-c2 -d1 -R20 --json - {}", origin.url(0, "/1k")));
     let figures: Value = serde_json::from_str(&stdout).unwrap();
     assert_eq!(figures["requests"]["answered"], 20);
