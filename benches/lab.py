@@ -46,7 +46,9 @@ origin` numbers and logs every request, as it always does. A point with an error
 The generators ask nginx (`return`, one worker) with {connections} connections and one thread, in turns, wrk first: the open loop is
 given 90 % of the rate that wrk reached a moment before. Their cost is user and system time of
 the generator's process from start to end (`getrusage`), over the answers it counted. The server's core is the bottleneck, so that the closed loops
-reach the same rate. TLS is 1.3 with TLS_AES_256_GCM_SHA384; no certificate is verified, as wrk verifies none."""
+reach the same rate. TLS is 1.3 with TLS_AES_256_GCM_SHA384; no certificate is verified, as wrk verifies none.
+An open loop wakes for every start and again for its answer; the answers of a closed loop come in bursts that share a wake-up, which is most of
+the difference. A core that other programs use meanwhile shows as a low rate and as lateness."""
 
 
 def arguments():
