@@ -135,6 +135,12 @@ impl Default for HttpProbe {
     }
 }
 
+impl Default for Stall {
+    fn default() -> Self {
+        Self { factor: 3, floor: Duration::from_millis(20) }
+    }
+}
+
 impl Default for Queue {
     fn default() -> Self {
         Self {
@@ -146,12 +152,6 @@ impl Default for Queue {
             page: None,
             content_type: None,
         }
-    }
-}
-
-impl Default for Stall {
-    fn default() -> Self {
-        Self { factor: 3, floor: Duration::from_millis(20) }
     }
 }
 
@@ -213,8 +213,8 @@ impl Pool {
             keepalive: Keepalive::default(),
             check: None,
             passive: Passive::default(),
-            queue: queue(),
             stall: Stall::default(),
+            queue: queue(),
             retry: Retry::default(),
             timeouts: UpstreamTimeouts::default(),
             tls: None,

@@ -77,14 +77,14 @@ pub(crate) const DIRECTIVES: &[Spec] = &[
         .words(0, 1)
         .options(PASSIVE)
         .example("passive errors=3 window=5s eject=30s;"),
-    directive("queue", POOL, "[off]", "What happens when all servers are at their `max_conn`: requests wait, and a place that becomes free goes to the one that came first, whichever worker has it. A client that leaves is taken out at once. With `off`, and when the queue is full or the wait was too long, the answer is an error at once. Where no server has `max_conn`, nobody waits.")
-        .words(0, 1)
-        .options(QUEUE)
-        .example("queue timeout=5s max=500 status=503 retry_after=1s page=sorry.html;"),
     directive("stall", POOL, "[off]", "A server that takes requests and does not answer gets no more of them until it answers: when two or more are without an answer for far longer than its answers usually take, while another server of the pool answers. What is in flight there waits on. In a pool without `max_conn`, one that is silent for longer than usual is passed over even before that, while another that answers has far fewer requests in flight. At most half of a pool's servers count as stalled; sticky clients stay; after 10 seconds, and when nothing is in flight there, one request tries it.")
         .words(0, 1)
         .options(STALL)
         .example("stall factor=5 floor=50ms;"),
+    directive("queue", POOL, "[off]", "What happens when all servers are at their `max_conn`: requests wait, and a place that becomes free goes to the one that came first, whichever worker has it. A client that leaves is taken out at once. With `off`, and when the queue is full or the wait was too long, the answer is an error at once. Where no server has `max_conn`, nobody waits.")
+        .words(0, 1)
+        .options(QUEUE)
+        .example("queue timeout=5s max=500 status=503 retry_after=1s page=sorry.html;"),
     directive("retry", POOL, "[NUMBER | off]", "Further attempts, 2 by default, when one at a server fails before the client was sent anything: at a server that was not tried yet, as long as there is one. A request that may have had an effect (POST, PATCH) is not retried once bytes of it were sent, and a body can only be sent again if it came whole with the head or is held by `buffer_request`. A request that the queue turned away is not retried; one that is retried waits, where it has to wait, behind those who wait already.")
         .words(0, 1)
         .options(RETRY)
@@ -319,6 +319,16 @@ const PASSIVE: &[OptionSpec] = &[
     option("max_ejected", "PERCENT", "50%", "Share of the pool that may be out at once."),
 ];
 
+const STALL: &[OptionSpec] = &[
+    option(
+        "factor",
+        "NUMBER",
+        "3",
+        "How many times longer than 99 of 100 of its answers took. Until ten answers are known, the server has a second.",
+    ),
+    option("floor", "TIME", "20ms", "And at least this long."),
+];
+
 const QUEUE: &[OptionSpec] = &[
     option(
         "timeout",
@@ -352,16 +362,6 @@ const QUEUE: &[OptionSpec] = &[
         "A page for that answer, read when the configuration is loaded; without it, the `error_page` of the status.",
     ),
     option("type", "TYPE", "", "The page's `Content-Type`; without it, by the file's ending."),
-];
-
-const STALL: &[OptionSpec] = &[
-    option(
-        "factor",
-        "NUMBER",
-        "3",
-        "How many times longer than 99 of 100 of its answers took. Until ten answers are known, the server has a second.",
-    ),
-    option("floor", "TIME", "20ms", "And at least this long."),
 ];
 
 const STICKY: &[OptionSpec] = &[

@@ -139,12 +139,12 @@ pub struct Pool {
     /// When an endpoint is ejected for failures seen in traffic.
     #[serde(default)]
     pub passive: Passive,
-    /// Waiting for a place when all endpoints are full; `None`: nobody waits, and full is an answer.
-    #[serde(default = "defaults::queue")]
-    pub queue: Option<Queue>,
     /// When an endpoint that does not answer gets nothing more.
     #[serde(default)]
     pub stall: Stall,
+    /// Waiting for a place when all endpoints are full; `None`: nobody waits, and full is an answer.
+    #[serde(default = "defaults::queue")]
+    pub queue: Option<Queue>,
     /// Further attempts after one that failed.
     #[serde(default)]
     pub retry: Retry,

@@ -24,8 +24,6 @@ pub(crate) async fn listen(
     say: fn(&str),
 ) {
     while let Some(Notice { pool, what }) = notices.recv().await {
-        let change =
-            |endpoint, to, reason| Change { pool, endpoint, to, reason, excerpt: String::new() };
         match what {
             Noticed::LawBroken { found } => {
                 let name = shared.pools.get(pool).map_or("", |pool| &*pool.name);
@@ -38,7 +36,9 @@ pub(crate) async fn listen(
             }
             Noticed::Ejected { endpoint, cause, until_us } => {
                 let reason = format!("too many failures in traffic, the last: {}", words(cause));
-                log.change(&shared, change(endpoint, HealthState::Ejected, reason));
+                let to = HealthState::Ejected;
+                let excerpt = String::new();
+                log.change(&shared, Change { pool, endpoint, to, reason, excerpt });
                 let back = wait_for_return((pool, endpoint), until_us, shared.clone(), log.clone());
                 tokio::spawn(back);
             }
@@ -47,13 +47,16 @@ pub(crate) async fn listen(
                 let reason = format!(
                     "{unanswered} requests without an answer, none for {silent}, while others answer"
                 );
-                log.change(&shared, change(endpoint, HealthState::Stalled, reason));
+                let to = HealthState::Stalled;
+                let excerpt = String::new();
+                log.change(&shared, Change { pool, endpoint, to, reason, excerpt });
             }
             Noticed::Answers { endpoint }
                 if log.state((pool, endpoint)) == HealthState::Stalled =>
             {
+                let (to, excerpt) = (HealthState::Up, String::new());
                 let reason = "it answers again".to_owned();
-                log.change(&shared, change(endpoint, HealthState::Up, reason));
+                log.change(&shared, Change { pool, endpoint, to, reason, excerpt });
             }
             Noticed::Answers { .. } => {}
         }

@@ -113,15 +113,15 @@ impl Compiler<'_> {
             max_ejected_percent: pool.passive.max_ejected_percent,
         };
         let panic_percent = pool.check.as_ref().map_or(0, |check| check.panic_percent);
-        let queue = pool.queue.as_ref();
-        let queue = queue
-            .map(|queue| QueueSettings { max: queue.max, max_per_endpoint: queue.per_endpoint });
         let stall = (pool.stall.factor > 0).then_some(StallSettings {
             factor: pool.stall.factor,
             floor_us: pool.stall.floor.as_micros() as u64,
         });
+        let queue = pool.queue.as_ref();
+        let queue = queue
+            .map(|queue| QueueSettings { max: queue.max, max_per_endpoint: queue.per_endpoint });
         let settings =
-            Settings { passive, queue, stall, panic_percent, ..Settings::new(pool.policy.kind()) };
+            Settings { passive, stall, queue, panic_percent, ..Settings::new(pool.policy.kind()) };
         let members = pool.endpoints.iter().map(|endpoint| member(pool, endpoint)).collect();
         let tls = pool.tls.as_ref().map(|tls| self.client_tls(tls)).transpose()?;
         let endpoints =

@@ -142,7 +142,7 @@ fn laws_hold_where_everybody_waits_for_every_seed() {
     let replay = "cargo test -p weir-simnet --test scenario everybody_waits";
     let reports = run_seeds(&seeds_wanted(200), replay, Some(&Crowded), &draw_crowd);
     if reports.len() >= 100 {
-        let compared = weir::queue_watch::COMPARED.load(Ordering::Relaxed);
+        let compared = weir::COMPARED.load(Ordering::Relaxed);
         assert!(compared > 1_000, "law 4 was checked on {compared} pairs only");
     }
 }

@@ -137,3 +137,19 @@ fn a_trace_is_replayed_at_its_speed_and_faster() {
     assert_eq!(json["scenarios"][0]["service"], "trace");
     assert_eq!(json["scenarios"][0]["requests"], 300);
 }
+
+/// `docs/queue.md` shows this very output below its command line.
+#[test]
+fn the_page_about_the_queue_shows_what_is_printed() {
+    const COMMAND: &str = "$ weir sim 2008-mongrel --concurrency 10\n";
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/queue.md");
+    let page = std::fs::read_to_string(path).unwrap();
+    let (before, rest) = page.split_once(COMMAND).unwrap();
+    let (block, after) = rest.split_once("```\n").unwrap();
+    let printed = shown(&["2008-mongrel", "--concurrency", "10"]);
+    if std::env::var_os("WEIR_BLESS").is_some() {
+        std::fs::write(path, format!("{before}{COMMAND}{printed}```\n{after}")).unwrap();
+    } else {
+        assert_eq!(block, printed, "WEIR_BLESS=1 writes it anew");
+    }
+}

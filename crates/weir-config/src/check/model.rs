@@ -133,12 +133,12 @@ impl<'a> Validator<'a> {
             0,
             100,
         );
-        if let Some(queue) = &pool.queue {
-            self.queue(&format!("{path}.queue"), queue);
-        }
         let factor = u64::from(pool.stall.factor);
         self.range(format!("{path}.stall.factor"), factor, 0, super::pool::MAX_STALL_FACTOR);
         self.waits(&format!("{path}.stall"), &[("floor", pool.stall.floor)]);
+        if let Some(queue) = &pool.queue {
+            self.queue(&format!("{path}.queue"), queue);
+        }
         self.retry(&format!("{path}.retry"), &pool.retry);
         let waits = &pool.timeouts;
         self.waits(

@@ -60,8 +60,8 @@ impl<'a> Checker<'a> {
             ("keepalive", off) => self.keepalive(line, off, &mut pool.keepalive),
             ("check", Some(kind)) => pool.check = self.check(line, kind),
             ("passive", off) => self.passive(line, off, &mut pool.passive),
-            ("queue", off) => pool.queue = self.queue(line, off),
             ("stall", off) => self.stall(line, off, &mut pool.stall),
+            ("queue", off) => pool.queue = self.queue(line, off),
             ("retry", count) => self.retry(line, count, &mut pool.retry),
             ("buffer_request", Some(value)) => {
                 pool.buffer_request = self.value(value, size_or_off).flatten();

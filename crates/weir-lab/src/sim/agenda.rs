@@ -23,6 +23,8 @@ pub(crate) enum Event {
     Refuse(Token),
     /// Its server is done.
     Finish(Token),
+    /// It waited long enough, not for the first time.
+    TimeOut(Token),
     /// The proxy has the answer.
     Answer(Token),
     /// An outage begins.

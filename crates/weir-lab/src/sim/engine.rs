@@ -85,7 +85,7 @@ struct Engine<'a> {
     next_arrival: Option<u64>,
     present: Vec<Option<Exchange>>,
     vacant: Vec<u32>,
-    /// All wait equally long, so that these are in order.
+    /// Of first waits, which are equally long, so that these are in order.
     deadlines: VecDeque<(u64, Token)>,
     woken: Arc<Woken>,
     order: OrderWatch,
@@ -260,6 +260,7 @@ impl<'a> Engine<'a> {
             Event::Reach(token) => self.reach(token),
             Event::Refuse(token) => self.refused(token),
             Event::Finish(token) => self.finish(token),
+            Event::TimeOut(token) => self.time_out(token),
             Event::Answer(token) => self.answer(token),
             Event::Fail(outage) => self.fail(outage),
             Event::Recover(outage) => {
@@ -338,12 +339,22 @@ impl<'a> Engine<'a> {
                 self.outcomes[request].position = ticket.position();
                 let bound = exchange.bound;
                 self.order.join(seq, token, bound);
-                if let Some(timeout) = self.queue_timeout {
-                    self.deadlines.push_back((now + timeout, token));
-                }
+                self.set_deadline(token, request);
                 self.hold(token, Holds::Ticket(ticket));
                 // The first look tells the ticket whom to wake.
                 self.hear(token);
+            }
+        }
+    }
+
+    /// The timeout is for all of its waits together.
+    fn set_deadline(&mut self, token: Token, request: usize) {
+        let Some(timeout) = self.queue_timeout else { return };
+        match self.outcomes[request].queue {
+            0 => self.deadlines.push_back((self.now + timeout, token)),
+            waited => {
+                let deadline = self.now + timeout.saturating_sub(waited);
+                self.agenda.plan(deadline, Event::TimeOut(token));
             }
         }
     }
@@ -389,11 +400,14 @@ impl<'a> Engine<'a> {
     }
 
     fn time_out(&mut self, token: Token) {
+        if !self.waits(token) {
+            return;
+        }
+        self.note_queue_time(token);
         let Some(exchange) = self.exchange(token) else { return };
         let Holds::Ticket(ticket) = std::mem::replace(&mut exchange.holds, Holds::Nothing) else {
             return;
         };
-        self.note_queue_time(token);
         match ticket.time_out() {
             Some(slot) => self.dispatch(token, slot),
             None => self.end(token, End::TimedOut),

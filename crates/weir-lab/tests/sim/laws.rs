@@ -249,7 +249,7 @@ fn check_laws(plan: &Plan) -> Result<(), TestCaseError> {
     }
     for outcome in &outcomes {
         prop_assert!(outcome.queue + outcome.door <= outcome.response, "{:?}", outcome);
-        prop_assert!(plan.queue.timeout.is_none_or(|timeout| outcome.queue <= timeout * 3));
+        prop_assert!(plan.queue.timeout.is_none_or(|timeout| outcome.queue <= timeout));
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! The real data plane as the device under test: its workers, its accept loop, its pools, its access log, on the simulated
 //! network. Configurations are drawn from the seed.
 
-pub(crate) mod queue_watch;
+mod queue_watch;
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -25,6 +25,8 @@ use weir_proxy::{Handoff, accept};
 use weir_simnet::{Limits, LogLine, Plan, Running, SimNet, Site};
 use weir_stats::{LogReceiver, Message, Template, log_channel};
 
+#[allow(unused_imports, reason = "only the scenario asks for it")]
+pub(crate) use queue_watch::COMPARED;
 use queue_watch::{QueueWatch, Served};
 
 struct AtWork {

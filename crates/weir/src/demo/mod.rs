@@ -137,9 +137,11 @@ fn read_log(home: &Home, count: usize) -> Result<Vec<Value>, Failure> {
     loop {
         let text = std::fs::read_to_string(&home.log).unwrap_or_default();
         let whole = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
-        let entries: Vec<Value> =
+        let mut entries: Vec<Value> =
             whole.filter_map(|line| serde_json::from_str(line).ok()).collect();
         if entries.len() >= count {
+            // Each worker writes its own lines together.
+            entries.sort_by(|one, other| one["time"].as_str().cmp(&other["time"].as_str()));
             return Ok(entries);
         }
         if Instant::now() > deadline {

@@ -11,6 +11,7 @@ mod health;
 mod http;
 mod lifecycle;
 mod logs;
+mod queue;
 mod sim;
 mod smuggling;
 mod streams;

@@ -1,0 +1,274 @@
+//! The experiment of 2008 for real and at reduced size: servers that work on one request at a time, a closed loop of clients, and an
+//! origin that counts the requests which came to a server that was busy. `weir sim 2008-mongrel` is the same in virtual time.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::support::client::Client;
+use crate::support::programs::curl;
+use crate::support::weir::Weir;
+use crate::support::{Directory, eventually};
+
+const SERVERS: usize = 3;
+const CONSTANT: &str = "constant:20ms";
+const MIX: &str = "mix:98%10ms+2%500ms";
+
+/// Three servers that work on one request at a time, and Weir with four workers before them.
+struct Experiment {
+    origin: Weir,
+    weir: Weir,
+    directory: Directory,
+}
+
+/// What came of it.
+struct Outcome {
+    wall: Duration,
+    stats: Value,
+    /// The access log's entries, by request id.
+    log: HashMap<String, Value>,
+}
+
+/// A request as both sides saw it, µs on the clock of the log and on the origin's.
+struct Seen {
+    queued_at: f64,
+    waited: f64,
+    came_to_server: f64,
+    work: f64,
+    server: u64,
+}
+
+/// How it is set up.
+struct Setup {
+    /// What the servers take; none: no time.
+    service: Option<&'static str>,
+    balance: &'static str,
+    max_conn: Option<u32>,
+    /// Whether an access log is written, to be held against what the servers saw.
+    logged: bool,
+}
+
+/// Places are handed out one at a time, and who finds none waits.
+const QUEUED: Setup =
+    Setup { service: None, balance: "least_conn", max_conn: Some(1), logged: true };
+
+impl Experiment {
+    fn new(setup: &Setup) -> Self {
+        let directory = Directory::new();
+        let mut arguments = vec!["--concurrency", "1", "--seed", "2008", "--log", "100000"];
+        if let Some(service) = setup.service {
+            arguments.extend(["--service-time", service]);
+        }
+        arguments.extend(["--listen", "127.0.0.1:0"].repeat(SERVERS));
+        let origin = Weir::origin(&arguments, SERVERS);
+        let weir = Weir::start(&directory, &setup.configuration(&origin.addresses, &directory));
+        Self { origin, weir, directory }
+    }
+
+    /// So many clients, each with its next request when the last is answered, as `ab -n -c`.
+    fn run(&self, requests: u64, clients: usize) -> Duration {
+        let next = AtomicU64::new(0);
+        let address = self.weir.address();
+        let began = Instant::now();
+        thread::scope(|scope| {
+            for _ in 0..clients {
+                scope.spawn(|| client(address, &next, requests));
+            }
+        });
+        began.elapsed()
+    }
+
+    fn stats(&self) -> Value {
+        let text = curl([format!("http://{}/-/stats", self.origin.address()).as_str()]);
+        serde_json::from_slice(&text).unwrap()
+    }
+
+    fn outcome(&self, requests: u64, clients: usize) -> Outcome {
+        let wall = self.run(requests, clients);
+        let path = self.directory.path().join("access.json");
+        let log = eventually("all requests are logged", || {
+            let text = std::fs::read_to_string(&path).ok()?;
+            let whole = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+            let entries: Vec<Value> =
+                whole.map(|line| serde_json::from_str(line).unwrap()).collect();
+            (entries.len() as u64 >= requests).then_some(entries)
+        });
+        let id = |entry: &Value| entry["request_id"].as_str().unwrap().to_owned();
+        let log = log.into_iter().map(|entry| (id(&entry), entry)).collect();
+        Outcome { wall, stats: self.stats(), log }
+    }
+}
+
+impl Setup {
+    fn configuration(&self, servers: &[SocketAddr], directory: &Directory) -> String {
+        let limit = self.max_conn.map(|most| format!(" max_conn={most}")).unwrap_or_default();
+        let servers: Vec<String> =
+            servers.iter().map(|address| format!("    server {address}{limit};\n")).collect();
+        let path = directory.path().join("access.json");
+        let (log, logged) = if self.logged {
+            (format!("log access {{ to {}; format json; }}\n", path.display()), "log access; ")
+        } else {
+            (String::new(), "")
+        };
+        format!(
+            "workers 4;\n{log}pool app {{\n    balance {};\n    queue timeout=60s;\n{}}}\n\
+            listen 127.0.0.1:0 {{ {logged}route -> app; }}\n",
+            self.balance,
+            servers.concat()
+        )
+    }
+}
+
+fn client(address: SocketAddr, next: &AtomicU64, requests: u64) {
+    let mut client = Client::connect(address);
+    while next.fetch_add(1, Ordering::Relaxed) < requests {
+        let response = client.ask("/bytes/100");
+        assert_eq!(response.status, 200, "{}", response.text());
+    }
+}
+
+impl Outcome {
+    fn overlapping(&self) -> u64 {
+        self.stats["overlapping"].as_u64().unwrap()
+    }
+
+    /// Every request, in the order in which servers saw them.
+    fn seen(&self) -> Vec<Seen> {
+        let entries = self.stats["log"].as_array().unwrap();
+        let seen = |entry: &Value| {
+            let logged = &self.log[entry["id"].as_str().unwrap()];
+            let time = |name: &str| logged[name].as_f64().unwrap_or(0.0);
+            let origin = |name: &str| entry[name].as_f64().unwrap();
+            Seen {
+                queued_at: micros(logged["time"].as_str().unwrap()) + time("t_request"),
+                waited: time("t_queue") + origin("began_us") - origin("arrived_us"),
+                came_to_server: origin("arrived_us"),
+                work: origin("ended_us") - origin("began_us"),
+                server: entry["port"].as_u64().unwrap(),
+            }
+        };
+        let mut all: Vec<Seen> = entries.iter().map(seen).collect();
+        all.sort_by(|left, right| left.came_to_server.total_cmp(&right.came_to_server));
+        all
+    }
+}
+
+/// µs since midnight, of a time as `2026-11-20T19:15:00.123456+00:00`. The zone is the same for all.
+fn micros(time: &str) -> f64 {
+    let clock = &time[11..26];
+    let parts: Vec<f64> = clock.split(':').map(|part| part.parse().unwrap()).collect();
+    ((parts[0] * 60.0 + parts[1]) * 60.0 + parts[2]) * 1e6
+}
+
+/// Requests that came to a server before one that had waited longer, in the order in which servers saw them. Two workers write down
+/// the same moment a little apart, so that only a wait longer by a service time counts; and places that become free at one moment
+/// at several servers are taken up by workers that race, so that at another server only a lead of half a service time counts.
+fn overtaken(seen: &[Seen]) -> usize {
+    const SERVICE_US: f64 = 20_000.0;
+    let overtakes = |earlier: &Seen, request: &Seen| {
+        let lead = request.came_to_server - earlier.came_to_server;
+        earlier.queued_at > request.queued_at + SERVICE_US
+            && (earlier.server == request.server || lead > SERVICE_US / 2.0)
+    };
+    let is_overtaken = |(index, request): &(usize, &Seen)| {
+        seen[..*index].iter().any(|earlier| overtakes(earlier, request))
+    };
+    seen.iter().enumerate().filter(is_overtaken).count()
+}
+
+/// The longest wait in one queue before all servers, for the very times that the servers took, µs.
+fn ideal_longest_wait(seen: &[Seen], clients: usize) -> f64 {
+    let nanoseconds = |time: f64| (time * 1e3) as u64;
+    let mut free = BinaryHeap::from(vec![Reverse(0_u64); SERVERS]);
+    let mut arrivals = BinaryHeap::from(vec![Reverse(0_u64); clients]);
+    let mut longest = 0;
+    for request in seen {
+        let (Some(Reverse(arrival)), Some(Reverse(free_at))) = (arrivals.pop(), free.pop()) else {
+            break;
+        };
+        let start = arrival.max(free_at);
+        longest = longest.max(start - arrival);
+        let end = start + nanoseconds(request.work);
+        free.push(Reverse(end));
+        arrivals.push(Reverse(end));
+    }
+    longest as f64 / 1e3
+}
+
+/// What is measured beside the laws, with what it is compared to.
+struct Measured {
+    wait_to_ideal: f64,
+    /// Of what the servers could have answered, had they never stood idle.
+    throughput: f64,
+}
+
+fn check_one_at_a_time(service: &'static str, requests: u64, clients: usize) -> Measured {
+    let experiment = Experiment::new(&Setup { service: Some(service), ..QUEUED });
+    let outcome = experiment.outcome(requests, clients);
+    assert_eq!(outcome.stats["requests"].as_u64(), Some(requests));
+    assert_eq!(outcome.overlapping(), 0, "{service}, {clients} clients");
+    let seen = outcome.seen();
+    assert_eq!(overtaken(&seen), 0, "{service}, {clients} clients");
+    let longest = seen.iter().map(|request| request.waited).fold(0.0, f64::max);
+    let work: f64 = seen.iter().map(|request| request.work).sum();
+    let measured = Measured {
+        wait_to_ideal: longest / ideal_longest_wait(&seen, clients),
+        throughput: work / SERVERS as f64 / (outcome.wall.as_secs_f64() * 1e6),
+    };
+    println!(
+        "{service}, {clients} clients: {:.1}/s, {:.1} % of the ceiling; longest wait {:.1} ms, {:.3} times the ideal",
+        requests as f64 / outcome.wall.as_secs_f64(),
+        measured.throughput * 100.0,
+        longest / 1e3,
+        measured.wait_to_ideal
+    );
+    measured
+}
+
+/// The bounds on times are wide: other tests run on the same cores.
+#[test]
+fn with_one_slot_each_no_server_has_two_requests_and_they_come_in_order() {
+    for (service, clients) in [(CONSTANT, 30), (MIX, 10)] {
+        let measured = check_one_at_a_time(service, 300, clients);
+        assert!(measured.wait_to_ideal < 2.0, "{}", measured.wait_to_ideal);
+        assert!(measured.throughput > 0.5, "{}", measured.throughput);
+    }
+}
+
+/// So that nobody believes a counter that counts nothing.
+#[test]
+fn without_a_limit_requests_wait_behind_others_at_their_server() {
+    let setup = Setup { service: Some(MIX), balance: "round_robin", max_conn: None, ..QUEUED };
+    let experiment = Experiment::new(&setup);
+    assert!(experiment.outcome(300, 10).overlapping() > 30);
+}
+
+/// On a machine that does nothing else: the numbers to reach.
+#[test]
+#[ignore = "wants the machine for itself"]
+fn the_longest_wait_is_the_ideal_one_and_servers_never_idle() {
+    for clients in [10, 30] {
+        let measured = check_one_at_a_time(CONSTANT, 1_000, clients);
+        assert!(measured.wait_to_ideal <= 1.05, "{}", measured.wait_to_ideal);
+        assert!(measured.throughput >= 0.97, "{}", measured.throughput);
+    }
+    let measured = check_one_at_a_time(MIX, 1_000, 30);
+    assert!(measured.wait_to_ideal <= 1.05, "{}", measured.wait_to_ideal);
+}
+
+/// Servers that take no time, so that places change hands as fast as four workers can make them.
+#[test]
+#[ignore = "a million requests: minutes"]
+fn no_server_has_two_requests_in_a_million_over_four_workers() {
+    let experiment = Experiment::new(&Setup { logged: false, ..QUEUED });
+    let wall = experiment.run(1_000_000, 64);
+    let stats = experiment.stats();
+    assert_eq!(stats["requests"].as_u64(), Some(1_000_000));
+    assert_eq!(stats["overlapping"].as_u64(), Some(0));
+    println!("a million requests in {wall:?}: no server had two");
+}
