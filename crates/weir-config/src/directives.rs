@@ -97,7 +97,7 @@ pub(crate) const DIRECTIVES: &[Spec] = &[
         .words(0, 0)
         .options(CLIENT_TLS)
         .example("tls name=backend.internal ca=/etc/weir/ca.pem;"),
-    directive("sticky", POOL, "cookie NAME insert", "Brings a client back to the server that served it first, by a cookie of Weir's own. Its value says nothing to clients, is the same in every instance with this configuration and survives restarts. Servers never see the cookie, and a `Set-Cookie` of theirs with its name is dropped. It is set when a client comes without one or was served by another server; that response gets `Cache-Control: private`, unless it has that already. A server that is `down`, unhealthy, left out or full is replaced by another, and so is the cookie; one that drains keeps its clients.")
+    directive("sticky", POOL, "cookie NAME insert", "Brings a client back to the server that served it first, by a cookie of Weir's own. Its value says nothing to clients, is the same in every instance with this configuration and survives restarts. Servers never see the cookie, and a `Set-Cookie` of theirs with its name is dropped. It is set when a client comes without one or was served by another server; that response gets `Cache-Control: private`, unless it has that already. A server that is `down`, unhealthy or left out is replaced by another, and so is the cookie; one that drains keeps its clients. For one that is full its clients wait in the pool's queue, in order of arrival with everybody else who may have it; without a queue they go to another.")
         .words(3, MANY)
         .options(STICKY)
         .example("sticky cookie SRV insert httponly secure samesite=lax secret_file=/etc/weir/sticky.secret;"),

@@ -1,4 +1,4 @@
-//! P-01, P-04, P-06: a client comes back to the server that served it first, by a cookie that servers never see; over all workers and
+//! P-01, P-04, P-06, NEW-22, S4-15: a client comes back to the server that served it first, by a cookie that servers never see; over all workers and
 //! restarts, through a drain, and to another server when its own may not be had.
 
 use std::cell::RefCell;
@@ -270,5 +270,111 @@ fn our_own_answers_set_no_cookie_and_a_switch_of_protocols_does() {
         upstream.send("HTTP/1.1 101 Switching\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n").await;
         let response = client.head().await;
         assert_eq!((response.status(), set(&response).is_some()), (101, true));
+    });
+}
+
+#[test]
+fn who_is_bound_waits_for_a_busy_server_though_another_is_free() {
+    let pool = format!(
+        "server 10.0.1.1:80 max_conn=1; server 10.0.1.2:80 max_conn=1; queue timeout=1m; {STICKY}"
+    );
+    play(&app(&pool, ""), async |world| {
+        let [first, second] = [world.origin(1), world.origin(2)];
+        let mut holder = world.client().await;
+        holder.send(GET).await;
+        let mut upstream = first.accept().await;
+        upstream.message().await;
+        upstream.send(OK).await;
+        let cookie = set(&holder.message().await).unwrap();
+        holder.send(GET).await;
+        let mut busy = second.accept().await;
+        busy.message().await;
+        let request = format!("GET / HTTP/1.1\r\nHost: a\r\nCookie: {cookie}\r\n\r\n");
+        let mut served = world.client().await;
+        served.send(&request).await;
+        upstream.message().await;
+        // The second is free now, the first is not.
+        busy.send(OK).await;
+        holder.message().await;
+        let mut client = world.client().await;
+        client.send(&request).await;
+        sleep(Duration::from_secs(1)).await;
+        assert_eq!(world.waiting(), 1);
+        let mut other = world.client().await;
+        other.send(GET).await;
+        busy.message().await;
+        busy.send(OK).await;
+        assert_eq!(other.message().await.status(), 200);
+        for waiter in [&mut served, &mut client] {
+            upstream.send(OK).await;
+            assert_eq!(set(&waiter.message().await), None);
+            if world.in_flight() > 0 {
+                upstream.message().await;
+            }
+        }
+    });
+}
+
+/// A request as the log tells of it, times in ms.
+struct Logged {
+    number: u64,
+    bound: Option<String>,
+    endpoint: String,
+    waited: u64,
+}
+
+#[test]
+fn mixed_with_others_those_who_are_bound_starve_nobody_and_are_not_starved() {
+    const SERVICE: u64 = 20;
+    const REQUESTS: u64 = 240;
+    let words = "max_conn=1";
+    let text =
+        sticky([words, words, words]).replace(STICKY, &format!("{STICKY} queue timeout=1h;"));
+    play(&text, async |world| {
+        let seen = [1, 2, 3]
+            .map(|number| world.origin(number).answers_after(Duration::from_millis(SERVICE), OK));
+        let cookies = cookies(world).await;
+        world.log().await;
+        // One a millisecond, in turn for each of the servers and for any: six times what they can do.
+        let mut clients = Vec::new();
+        for number in 0..REQUESTS {
+            let cookie = cookies.get(number as usize % 4).map_or("none", String::as_str);
+            let mut client = world.client().await;
+            let head = format!("GET /{number} HTTP/1.1\r\nHost: a\r\nCookie: {cookie}\r\n\r\n");
+            client.send(head).await;
+            clients.push(client);
+            sleep(Duration::from_millis(1)).await;
+        }
+        for client in &mut clients {
+            assert_eq!(client.message().await.status(), 200);
+        }
+        assert_eq!(seen.map(|seen| seen.borrow().most_busy), [1, 1, 1]);
+        let lines = world.log().await;
+        let mut served: Vec<Logged> = lines
+            .iter()
+            .map(|line| {
+                let number = line.text("target")[1..].parse::<u64>().unwrap();
+                let bound = ["a", "b", "c"].get(number as usize % 4).map(ToString::to_string);
+                let waited = line.number("t_queue").unwrap() / 1000;
+                Logged { number, bound, endpoint: line.text("endpoint"), waited }
+            })
+            .collect();
+        assert_eq!(served.len() as u64, REQUESTS);
+        served.sort_by_key(|one| one.number + one.waited);
+        for (at, one) in served.iter().enumerate() {
+            assert!(one.bound.as_ref().is_none_or(|bound| *bound == one.endpoint));
+            for later in &served[at + 1..] {
+                let may = later.bound.as_ref().is_none_or(|bound| *bound == one.endpoint);
+                let fair = !may || later.number > one.number;
+                assert!(fair, "{} overtook {} at {}", one.number, later.number, one.endpoint);
+            }
+        }
+        let longest = |bound: bool| {
+            let own = served.iter().filter(|one| one.bound.is_some() == bound);
+            own.map(|one| one.waited).max().unwrap()
+        };
+        let (bound, free) = (longest(true), longest(false));
+        assert!(free <= bound && bound <= free + 4 * SERVICE, "{free} {bound}");
+        assert_eq!(world.shared.pools[0].balancer.counters().violations, 0);
     });
 }
