@@ -15,6 +15,7 @@ use weir_lab::sim::{
 };
 use weir_lab::units::time_ns;
 
+use crate::check;
 use crate::failure::Failure;
 use crate::terminal::print;
 
@@ -27,7 +28,8 @@ Examples:
   weir sim --concurrency 10,30 --policy round_robin,least_conn --max-conn none,1,2
   weir sim --rate 100,140 --service lognormal:15ms,0.6 --pause every=5s,for=200ms
   weir sim --trace access.json --at-once 8 --max-conn none,4,8 --speed-up 1,1.5
-  weir sim --rate 100 --service 10ms --fail frozen:2:5s..11s --policy least_conn";
+  weir sim --rate 100 --service 10ms --fail frozen:2:5s..11s --policy least_conn
+  weir sim -c weir.conf --pool app --at-once 1 --trace access.json --max-conn 1,2";
 
 /// Compare policies, limits and queues in virtual time, on the balancer's own code
 #[derive(Args, Debug)]
@@ -36,6 +38,13 @@ pub(crate) struct Arguments {
     /// A comparison that has a name; flags change it
     #[arg(value_name = "PRESET", value_parser = presets())]
     preset: Option<String>,
+    /// The pool as this configuration has it: servers, weights, limits, policy, queue. Flags are compared with it
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["preset", "endpoints", "weight"])]
+    #[arg(requires = "at_once")]
+    config: Option<PathBuf>,
+    /// The pool, where the configuration or the access log has several
+    #[arg(long, value_name = "NAME")]
+    pool: Option<String>,
     #[command(flatten)]
     load: LoadArguments,
     #[command(flatten)]
@@ -65,9 +74,6 @@ struct LoadArguments {
     /// Requests as recorded: Weir's `json` access log, or CSV with the columns arrival_ms, service_ms, key
     #[arg(long, value_name = "FILE", conflicts_with_all = ["concurrency", "rate"])]
     trace: Option<PathBuf>,
-    /// The pool whose requests count in the access log
-    #[arg(long, value_name = "NAME", requires = "trace")]
-    pool: Option<String>,
     /// So many times as fast as recorded
     #[arg(long, value_name = "LIST", value_delimiter = ',', requires = "trace")]
     speed_up: Vec<f64>,
@@ -134,12 +140,21 @@ struct BalancerArguments {
     /// [default: on]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = Queue::from_str)]
     queue: Vec<Queue>,
-    /// Requests that may wait in the queue [default: 10000]
+    /// Requests that may wait in the queue [default: as configured, which is 1024]
     #[arg(long, value_name = "N")]
     queue_max: Option<u32>,
-    /// How long one may wait, or `none` [default: 60s]
+    /// How long one may wait, or `none` [default: as configured, which is 5s]
     #[arg(long, value_name = "TIME", value_parser = timeout)]
     queue_timeout: Option<Timeout>,
+    /// Whether a server that does not answer while others do gets nothing more [default: as configured, which is on]
+    #[arg(long, value_enum, value_name = "SWITCH")]
+    stall: Option<Switch>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Switch {
+    On,
+    Off,
 }
 
 #[derive(Args, Debug)]
@@ -258,10 +273,34 @@ impl Arguments {
         if let Some(seed) = self.output.seed {
             plan.seed = seed;
         }
+        let configured = self.configured(&mut plan)?;
         self.servers.apply(&mut plan)?;
-        self.load.apply(&mut plan)?;
-        self.balancer.apply(&mut plan)?;
+        self.load.apply(&mut plan, self.pool.as_deref())?;
+        self.balancer.apply(&mut plan, configured)?;
         Ok(plan)
+    }
+}
+
+impl Arguments {
+    /// The pool of the configuration, if one is named.
+    fn configured(&self, plan: &mut Plan) -> Result<Option<Candidate>, Failure> {
+        let Some(path) = &self.config else { return Ok(None) };
+        let config = check::load(path)?;
+        let names = || config.pools.iter().map(|pool| pool.name.as_str()).collect::<Vec<_>>();
+        let found = match (&self.pool, config.pools.as_slice()) {
+            (Some(name), pools) => pools.iter().find(|pool| pool.name == *name),
+            (None, [only]) => Some(only),
+            (None, _) => None,
+        };
+        let Some(pool) = found else {
+            return Err(Failure::Usage(format!(
+                "{} has the pools {}: name one of them with --pool",
+                path.display(),
+                names().join(", ")
+            )));
+        };
+        plan.title = format!("Pool {} of {}", pool.name, path.display());
+        Ok(Some(plan.take_pool(pool)))
     }
 }
 
@@ -292,12 +331,12 @@ impl ServerArguments {
 }
 
 impl LoadArguments {
-    fn apply(&self, plan: &mut Plan) -> Result<(), Failure> {
+    fn apply(&self, plan: &mut Plan, pool: Option<&str>) -> Result<(), Failure> {
         plan.think = self.think.unwrap_or(plan.think);
         plan.keys = self.keys.unwrap_or(plan.keys);
         plan.sticky = self.sticky.unwrap_or(plan.sticky);
         if let Some(path) = &self.trace {
-            let trace = Trace::read(path, self.pool.as_deref()).map_err(Failure::RunTime)?;
+            let trace = Trace::read(path, pool).map_err(Failure::RunTime)?;
             plan.requests = trace.len();
             plan.trace = Some(Arc::new(trace));
         }
@@ -337,40 +376,55 @@ impl LoadArguments {
 }
 
 impl BalancerArguments {
-    fn apply(&self, plan: &mut Plan) -> Result<(), Failure> {
+    /// `configured` is compared with what the flags name.
+    fn apply(&self, plan: &mut Plan, configured: Option<Candidate>) -> Result<(), Failure> {
         plan.queue = QueueLimits {
             max: self.queue_max.unwrap_or(plan.queue.max),
+            max_per_endpoint: plan.queue.max_per_endpoint,
             timeout: self.queue_timeout.map_or(plan.queue.timeout, |timeout| timeout.0),
         };
+        match self.stall {
+            Some(Switch::Off) => plan.stall = None,
+            Some(Switch::On) => plan.stall = plan.stall.or(Plan::default().stall),
+            None => {}
+        }
         let named = !(self.policy.is_empty() && self.max_conn.is_empty() && self.queue.is_empty());
+        plan.candidates.extend(configured.clone());
         if !plan.candidates.is_empty() && !named {
             return Ok(());
         }
-        let or = |names: &[String], default: &[&str]| -> Vec<String> {
-            if names.is_empty() {
-                default.iter().map(|name| (*name).to_owned()).collect()
-            } else {
-                names.to_vec()
-            }
+        let policies = self.policies(configured.as_ref())?;
+        let limits = match (&configured, self.max_conn.is_empty()) {
+            (_, false) => self.max_conn.clone(),
+            (Some(configured), true) => vec![configured.max_conn.clone()],
+            (None, true) => vec![MaxConn(vec![None]), MaxConn(vec![Some(1)])],
         };
-        let policies = or(&self.policy, &["round_robin", "least_conn"])
-            .iter()
-            .map(|name| name.parse::<PolicyKind>())
-            .collect::<Result<Vec<_>, _>>()
-            .map_err(|error| Failure::Usage(error.to_string()))?;
-        let limits = if self.max_conn.is_empty() {
-            vec![MaxConn(vec![None]), MaxConn(vec![Some(1)])]
-        } else {
-            self.max_conn.clone()
+        let queues = match (&configured, self.queue.is_empty()) {
+            (_, false) => self.queue.clone(),
+            (Some(configured), true) => vec![configured.queue],
+            (None, true) => vec![Queue::On],
         };
-        let queues = if self.queue.is_empty() { vec![Queue::On] } else { self.queue.clone() };
         if !self.queue.is_empty() && limits.iter().all(MaxConn::is_none) {
             return Err(Failure::Usage(
                 "--queue makes no difference without a limit: add --max-conn 1".to_owned(),
             ));
         }
-        plan.candidates = Candidate::product(&policies, &limits, &queues);
+        // The flags of a preset replace its candidates.
+        plan.candidates = configured.into_iter().collect();
+        plan.candidates.extend(Candidate::product(&policies, &limits, &queues));
+        plan.candidates = distinct(plan.candidates.drain(..));
         Ok(())
+    }
+
+    fn policies(&self, configured: Option<&Candidate>) -> Result<Vec<PolicyKind>, Failure> {
+        let parse = |name: &String| {
+            name.parse::<PolicyKind>().map_err(|error| Failure::Usage(error.to_string()))
+        };
+        match configured {
+            _ if !self.policy.is_empty() => self.policy.iter().map(parse).collect(),
+            Some(configured) => Ok(vec![configured.policy]),
+            None => Ok(vec![PolicyKind::RoundRobin, PolicyKind::LeastConn]),
+        }
     }
 }
 

@@ -138,6 +138,45 @@ fn a_trace_is_replayed_at_its_speed_and_faster() {
     assert_eq!(json["scenarios"][0]["requests"], 300);
 }
 
+#[test]
+fn a_configured_pool_is_compared_with_what_the_flags_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("weir.conf");
+    std::fs::write(
+        &path,
+        "pool app {\n    balance least_conn;\n    server 127.0.0.1:1 max_conn=2;\n    server 127.0.0.1:2 max_conn=4 weight=2;\n    \
+        server 127.0.0.1:3 backup;\n}\npool other { server 127.0.0.1:4; }\nlisten :80 { route path /o -> other; route -> app; }\n",
+    )
+    .unwrap();
+    let config = path.to_str().unwrap();
+    let of_app =
+        ["-c", config, "--pool", "app", "--at-once", "2/4/1", "--requests", "300", "--json", "-"];
+    let text = shown(&[&of_app[..], &["--max-conn", "none"]].concat());
+    let json: Value = serde_json::from_str(&text).unwrap();
+    let title = json["title"].as_str().unwrap();
+    assert!(title.starts_with("Pool app of ") && title.contains("priority 0/0/1"), "{title}");
+    let rows = json["scenarios"][0]["rows"].as_array().unwrap();
+    let named: Vec<_> = rows.iter().map(|row| (&row["policy"], &row["max_conn"])).collect();
+    assert_eq!(
+        named,
+        [(&"least_conn".into(), &"2/4/none".into()), (&"least_conn".into(), &"none".into())]
+    );
+    assert!(
+        rows.iter().all(|row| row["served_by_endpoint"][2] == 0),
+        "the backup has nothing to do: {text}"
+    );
+
+    let check = |arguments: &[&str], code: i32, part: &str| {
+        let output = sim(arguments);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{errors}");
+        assert!(errors.contains(part), "{errors}");
+    };
+    check(&["-c", config, "--at-once", "1"], 2, "pools app, other: name one of them with --pool");
+    check(&["-c", config, "--pool", "app"], 2, "--at-once");
+    check(&["-c", "/nowhere.conf", "--at-once", "1"], 3, "/nowhere.conf");
+}
+
 /// `docs/queue.md` shows this very output below its command line.
 #[test]
 fn the_page_about_the_queue_shows_what_is_printed() {

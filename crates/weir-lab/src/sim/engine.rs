@@ -2,19 +2,19 @@
 
 use std::collections::VecDeque;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, Wake, Waker};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 
 use weir_balance::{
-    AfterFailure, Arrival, Availability, Balancer, EndpointState, Fault, Member, PassiveSettings,
-    QueueSettings, Rejection, Request, Settings, Slot, Ticket, Tried, hash_key,
+    AfterFailure, Arrival, Availability, Balancer, EndpointState, Fault, Member, Order,
+    QueueSettings, Rejection, Request, Settings, Slot, Tried, hash_key,
 };
-use weir_config::model::{Passive, Retry};
 
 use super::agenda::{Agenda, Event, Token};
 use super::arrivals::Arrivals;
 use super::calendar::Calendar;
 use super::draw::{Draws, Purpose};
+use super::exchange::{Exchange, Holds, Place, WakeOne, Woken, stand};
 use super::outcome::{End, Outcome, Run};
 use super::plan::{Candidate, Endpoint, OutageKind, Plan, Queue, Scenario};
 use super::server::{Entry, Server};
@@ -23,52 +23,6 @@ use super::watch::{OrderWatch, Stand};
 
 /// Requests in the system at once; each takes some 300 bytes.
 const MAX_PRESENT: usize = 1_000_000;
-
-/// A request in the system.
-#[derive(Debug)]
-struct Exchange {
-    /// Its place among the outcomes.
-    request: usize,
-    attempt: u64,
-    /// Its number in the order in which requests asked the balancer.
-    seq: u64,
-    /// When it asked.
-    asked: u64,
-    /// When it came to its server.
-    reached: u64,
-    bound: Option<usize>,
-    tried: Tried,
-    holds: Holds,
-}
-
-/// What a request in the system has.
-#[derive(Debug)]
-enum Holds {
-    Nothing,
-    Ticket(Ticket),
-    Slot(Slot),
-}
-
-/// Those whose tickets have news.
-#[derive(Debug, Default)]
-struct Woken(Mutex<Vec<Token>>);
-
-impl Woken {
-    fn take(&self, into: &mut Vec<Token>) {
-        std::mem::swap(into, &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
-    }
-}
-
-struct WakeOne {
-    woken: Arc<Woken>,
-    token: Token,
-}
-
-impl Wake for WakeOne {
-    fn wake(self: Arc<Self>) {
-        self.woken.0.lock().unwrap_or_else(PoisonError::into_inner).push(self.token);
-    }
-}
 
 struct Engine<'a> {
     plan: &'a Plan,
@@ -117,17 +71,13 @@ pub(crate) fn run(
 }
 
 fn pool(plan: &Plan, candidate: &Candidate) -> Arc<Balancer> {
-    let passive = Passive::default();
-    let micros = |duration: std::time::Duration| duration.as_micros() as u64;
     let settings = Settings {
-        passive: PassiveSettings {
-            errors: passive.errors,
-            window_us: micros(passive.window),
-            eject_us: micros(passive.eject),
-            max_ejected_percent: passive.max_ejected_percent,
-        },
-        queue: (candidate.queue != Queue::Off)
-            .then_some(QueueSettings { max: plan.queue.max, max_per_endpoint: None }),
+        passive: plan.passive,
+        stall: plan.stall,
+        queue: (candidate.queue != Queue::Off).then_some(QueueSettings {
+            max: plan.queue.max,
+            max_per_endpoint: plan.queue.max_per_endpoint,
+        }),
         fault: match candidate.queue {
             Queue::Buggy => Fault::ForgetsPoolQueue,
             Queue::On | Queue::Off => Fault::None,
@@ -135,13 +85,17 @@ fn pool(plan: &Plan, candidate: &Candidate) -> Arc<Balancer> {
         ..Settings::new(candidate.policy)
     };
     let member = |(index, endpoint): (usize, &Endpoint)| Member {
-        identity: hash_key(format!("app{}", index + 1).as_bytes()),
+        identity: hash_key(endpoint.name_at(index).as_bytes()),
         weight: endpoint.weight,
         max_conn: candidate.max_conn.of(index),
-        tier: 0,
+        tier: endpoint.tier,
         state: Arc::new(EndpointState::default()),
     };
-    Balancer::new(settings, plan.endpoints.iter().enumerate().map(member).collect())
+    let pool = Balancer::new(settings, plan.endpoints.iter().enumerate().map(member).collect());
+    for (index, endpoint) in plan.endpoints.iter().enumerate() {
+        pool.set_order(index, endpoint.order, 0);
+    }
+    pool
 }
 
 impl<'a> Engine<'a> {
@@ -162,7 +116,7 @@ impl<'a> Engine<'a> {
             plan,
             scenario,
             queue_timeout: plan.queue.timeout,
-            max_attempts: 1 + Retry::default().attempts as u16,
+            max_attempts: plan.retries.saturating_add(1),
             now: 0,
             pool: pool(plan, candidate),
             servers: servers.collect(),
@@ -421,9 +375,11 @@ impl<'a> Engine<'a> {
         exchange.holds = Holds::Slot(slot);
         let (request, seq, bound) = (exchange.request, exchange.seq, exchange.bound);
         let tried = exchange.tried.clone();
+        let stalled = self.pool.endpoint(index).is_some_and(EndpointState::is_stalled);
+        let place = Place { endpoint: index, stalled };
         let present = &self.present;
-        self.order.dispatched(seq, index, |other| stand(present, other, Some(index)));
-        if bound != Some(index) && self.taken[index] > 0 && self.has_idle(&tried) {
+        self.order.dispatched(seq, index, |other| stand(present, other, Some(place)));
+        if bound != Some(index) && self.taken[index] > 0 && self.has_idle_beside(index, &tried) {
             self.inversions += 1;
         }
         self.taken[index] += 1;
@@ -433,13 +389,17 @@ impl<'a> Engine<'a> {
         self.after_latency(Event::Reach(token));
     }
 
-    fn has_idle(&self, tried: &Tried) -> bool {
+    /// Whether another endpoint of the same priority is idle and could be had.
+    fn has_idle_beside(&self, chosen: usize, tried: &Tried) -> bool {
+        let endpoints = &self.plan.endpoints;
         self.taken.iter().enumerate().any(|(index, taken)| {
             let usable = self.pool.endpoint(index).is_some_and(|endpoint| {
                 endpoint.availability() == Availability::Available
+                    && endpoint.order() == Order::Ready
                     && !endpoint.is_ejected(micros(self.now))
             });
-            *taken == 0 && usable && !tried.contains(index)
+            let alike = endpoints[index].tier == endpoints[chosen].tier;
+            *taken == 0 && usable && alike && !tried.contains(index)
         })
     }
 
@@ -456,16 +416,20 @@ impl<'a> Engine<'a> {
     fn reach(&mut self, token: Token) {
         let now = self.now;
         let Some(exchange) = self.exchange(token) else { return };
-        let Holds::Slot(slot) = &exchange.holds else { return };
+        let Holds::Slot(slot) = &mut exchange.holds else { return };
         let index = slot.index();
         exchange.reached = now;
-        match self.servers[index].enter(token) {
-            Entry::Refused => self.after_latency(Event::Refuse(token)),
-            Entry::Waits => self.pool.connect_succeeded(index),
-            Entry::Works => {
-                self.pool.connect_succeeded(index);
-                self.work(token, index);
-            }
+        let entry = self.servers[index].enter(token);
+        if entry == Entry::Refused {
+            self.after_latency(Event::Refuse(token));
+            return;
+        }
+        if let Some(Exchange { holds: Holds::Slot(slot), .. }) = self.exchange(token) {
+            slot.sent(micros(now));
+        }
+        self.pool.connect_succeeded(index);
+        if entry == Entry::Works {
+            self.work(token, index);
         }
     }
 
@@ -496,8 +460,9 @@ impl<'a> Engine<'a> {
         let Some(exchange) = self.exchange(token) else { return };
         let reached = exchange.reached;
         let held = micros(now - reached);
-        if let Some(slot) = self.take_slot(token) {
+        if let Some(mut slot) = self.take_slot(token) {
             self.end(token, End::Answered);
+            slot.answered(micros(now));
             slot.finish(held);
         }
     }
@@ -591,29 +556,16 @@ impl<'a> Engine<'a> {
 
 fn order_watch(plan: &Plan, candidate: &Candidate) -> OrderWatch {
     let endpoints = plan.endpoints.len();
-    if candidate.policy.hashes().is_none() {
+    let keyed = candidate.policy.hashes().is_some();
+    if plan.queue.max_per_endpoint.is_some() && (keyed || plan.sticky > 0.0) {
+        // Who finds his endpoint's line full stands in another, and only the balancer knows.
+        OrderWatch::off()
+    } else if !keyed {
         OrderWatch::by_line(endpoints)
-    } else if plan.outages.is_empty() {
+    } else if plan.outages.is_empty() && plan.stall.is_none() {
         OrderWatch::by_endpoint(endpoints)
     } else {
         OrderWatch::off()
-    }
-}
-
-/// How somebody stands who joined a line; towards a place at `endpoint`, if one is asked about.
-fn stand(present: &[Option<Exchange>], token: Token, endpoint: Option<usize>) -> Stand {
-    let exchange = present.get(token.place as usize).and_then(Option::as_ref);
-    match exchange {
-        Some(exchange)
-            if exchange.attempt == token.attempt && matches!(exchange.holds, Holds::Ticket(_)) =>
-        {
-            if endpoint.is_some_and(|endpoint| exchange.tried.contains(endpoint)) {
-                Stand::WaitsForAnother
-            } else {
-                Stand::Waits
-            }
-        }
-        _ => Stand::Gone,
     }
 }
 

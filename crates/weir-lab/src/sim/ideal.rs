@@ -47,6 +47,7 @@ pub(crate) fn run(plan: &Plan, scenario: &Scenario, calendars: &[Calendar]) -> I
         .iter()
         .zip(calendars)
         .enumerate()
+        .filter(|(_, (endpoint, _))| plan.is_regular(endpoint))
         .map(|(index, (endpoint, calendar))| Places {
             endpoint,
             calendar,

@@ -8,8 +8,10 @@
 mod agenda;
 mod arrivals;
 mod calendar;
+mod configured;
 mod draw;
 mod engine;
+mod exchange;
 mod ideal;
 mod json;
 mod outcome;

@@ -4,11 +4,13 @@
 use std::fmt::{self, Write};
 use std::sync::Arc;
 
-use weir_balance::PolicyKind;
+use weir_balance::{FairSettings, Order, PassiveSettings, PolicyKind, StallSettings, WeightMode};
+use weir_config::model::{self, Passive, Retry, Stall, UpstreamTimeouts};
 
 use super::calendar::Pause;
+use super::configured::{passive, queue_limits, retries, stall};
 use super::service::Service;
-use super::time::{self, SECOND};
+use super::time;
 use super::trace::Trace;
 
 /// Requests that one run may have; each takes about 60 bytes while its candidate runs.
@@ -47,6 +49,12 @@ pub struct Plan {
     pub sticky: f64,
     /// The queue where there is one.
     pub queue: QueueLimits,
+    /// When failed connects eject an endpoint.
+    pub passive: PassiveSettings,
+    /// When an endpoint that does not answer gets nothing more; `None`: never.
+    pub stall: Option<StallSettings>,
+    /// Further attempts after a failed connect.
+    pub retries: u16,
     /// Recorded arrivals.
     pub trace: Option<Arc<Trace>>,
     /// What comes in.
@@ -58,10 +66,16 @@ pub struct Plan {
 /// One server.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
+    /// Its name in the pool, which policies that hash go by; empty: `app1`, `app2` and so on.
+    pub name: String,
     /// How fast it works; 1 takes as long as the service time says.
     pub speed: f64,
     /// Its share, as the pool is told.
     pub weight: u32,
+    /// Its priority: endpoints of a higher number take part only when none of a lower one may be had.
+    pub tier: u8,
+    /// What the operator lets it take.
+    pub order: Order,
     /// Requests that it works on at once; the others wait at its door. `None`: all of them.
     pub at_once: Option<u32>,
     /// Requests that may wait at its door; it refuses more. `None`: any number.
@@ -70,7 +84,22 @@ pub struct Endpoint {
 
 impl Default for Endpoint {
     fn default() -> Self {
-        Self { speed: 1.0, weight: 1, at_once: Some(1), backlog: None }
+        Self {
+            name: String::new(),
+            speed: 1.0,
+            weight: 1,
+            tier: 0,
+            order: Order::Ready,
+            at_once: Some(1),
+            backlog: None,
+        }
+    }
+}
+
+impl Endpoint {
+    /// Its name, or the one that its place gives it.
+    pub(crate) fn name_at(&self, index: usize) -> String {
+        if self.name.is_empty() { format!("app{}", index + 1) } else { self.name.clone() }
     }
 }
 
@@ -101,13 +130,15 @@ pub enum OutageKind {
 pub struct QueueLimits {
     /// Requests that may wait.
     pub max: u32,
+    /// Requests that may wait for one endpoint, of those bound to it; who comes later waits for any.
+    pub max_per_endpoint: Option<u32>,
     /// How long one may wait, ns; `None`: for ever.
     pub timeout: Option<u64>,
 }
 
 impl Default for QueueLimits {
     fn default() -> Self {
-        Self { max: 10_000, timeout: Some(60 * SECOND) }
+        queue_limits(&model::Queue::default(), &UpstreamTimeouts::default())
     }
 }
 
@@ -149,6 +180,14 @@ pub struct Candidate {
 pub struct MaxConn(pub Vec<Option<u32>>);
 
 impl MaxConn {
+    /// One limit each; one for all where they are alike.
+    pub fn new(mut limits: Vec<Option<u32>>) -> Self {
+        if limits.windows(2).all(|pair| pair[0] == pair[1]) {
+            limits.truncate(1);
+        }
+        Self(limits)
+    }
+
     /// The limit of an endpoint.
     pub fn of(&self, endpoint: usize) -> Option<u32> {
         self.0.get(endpoint).or(self.0.first()).copied().flatten()
@@ -172,6 +211,15 @@ pub enum Queue {
 }
 
 impl Candidate {
+    /// Whether anybody may ever have to wait in the balancer: a limit is set, or the policy has one of its own.
+    pub fn may_wait(&self) -> bool {
+        let peak = matches!(
+            self.policy,
+            PolicyKind::Fair(FairSettings { weight_mode: WeightMode::Peak, .. })
+        );
+        peak || !self.max_conn.is_none()
+    }
+
     /// Every policy with every limit and every queue. Without a limit nobody waits: such a candidate stands once.
     pub fn product(policies: &[PolicyKind], limits: &[MaxConn], queues: &[Queue]) -> Vec<Self> {
         let mut candidates = Vec::new();
@@ -216,6 +264,9 @@ impl Default for Plan {
             keys: 1_000,
             sticky: 0.0,
             queue: QueueLimits::default(),
+            passive: passive(&Passive::default()),
+            stall: stall(&Stall::default()),
+            retries: retries(&Retry::default()),
             trace: None,
             scenarios: Vec::new(),
             candidates: Vec::new(),
@@ -266,6 +317,7 @@ impl Plan {
         let details = [
             ("speed", each(&|endpoint| endpoint.speed.to_string()), "1"),
             ("weight", each(&|endpoint| endpoint.weight.to_string()), "1"),
+            ("priority", each(&|endpoint| endpoint.tier.to_string()), "0"),
             ("backlog", each(&|endpoint| or_any(endpoint.backlog)), "any"),
             ("latency", time::format(self.latency), "0s"),
             ("think time", time::format(self.think), "0s"),
@@ -302,6 +354,13 @@ impl Plan {
             }
         }
         text + "."
+    }
+
+    /// Whether an endpoint takes part as long as all are well: it has to be ready, and no backup.
+    pub(crate) fn is_regular(&self, endpoint: &Endpoint) -> bool {
+        let ready = self.endpoints.iter().filter(|other| other.order == Order::Ready);
+        let first = ready.map(|other| other.tier).min();
+        endpoint.order == Order::Ready && Some(endpoint.tier) == first
     }
 
     fn check_endpoints(&self) -> Result<(), String> {

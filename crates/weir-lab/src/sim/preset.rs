@@ -55,6 +55,8 @@ fn mongrel_2008() -> Result<Plan, String> {
             candidate("least_conn", Some(1), Queue::On)?,
             candidate("least_conn", Some(1), Queue::Buggy)?,
         ],
+        // The policies as they were.
+        stall: None,
         ..Plan::default()
     })
 }

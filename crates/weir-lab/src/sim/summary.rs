@@ -39,6 +39,8 @@ const QUANTILES: [(&str, u64); 7] = [
 pub struct Bounds {
     /// Answers a second that cannot be exceeded, for these requests on these servers.
     pub ceiling: Option<f64>,
+    /// Whether there are endpoints that take part only when others may not be had; the figures here are without them.
+    pub backups: bool,
     /// Requests a second that come, in an open loop.
     pub offered: Option<f64>,
     /// Requests a second that the servers can do, for these requests.
@@ -125,6 +127,7 @@ impl Bounds {
         };
         Ok(Self {
             ceiling: least(least(capacity, offered), clients),
+            backups: !plan.endpoints.iter().all(|endpoint| plan.is_regular(endpoint)),
             offered,
             capacity,
             ideal_longest_wait: longest_wait,
@@ -148,6 +151,7 @@ fn total_work(plan: &Plan, service: &Service) -> f64 {
 fn capacity(plan: &Plan) -> Option<f64> {
     plan.endpoints
         .iter()
+        .filter(|endpoint| plan.is_regular(endpoint))
         .map(|endpoint| Some(endpoint.speed * f64::from(endpoint.at_once?)))
         .sum::<Option<f64>>()
         .map(|speed| speed * working(plan))

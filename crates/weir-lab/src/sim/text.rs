@@ -48,7 +48,8 @@ impl ScenarioReport {
         );
         match self.bounds.ceiling {
             Some(ceiling) => {
-                let _ = write!(text, "at most {}/s", rate(ceiling));
+                let aside = if self.bounds.backups { " without the backups" } else { "" };
+                let _ = write!(text, "at most {}/s{aside}", rate(ceiling));
             }
             None => text.push_str("no bound on answers a second"),
         }
@@ -160,7 +161,7 @@ impl ScenarioReport {
 fn names(row: &Row) -> Vec<String> {
     let candidate = &row.candidate;
     // Without a limit nobody waits in the balancer.
-    let queue = if candidate.max_conn.is_none() { dash() } else { candidate.queue.to_string() };
+    let queue = if candidate.may_wait() { candidate.queue.to_string() } else { dash() };
     let limit = if candidate.max_conn.is_none() { dash() } else { candidate.max_conn.to_string() };
     vec![candidate.policy.to_string(), limit, queue]
 }

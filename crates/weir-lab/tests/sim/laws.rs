@@ -140,7 +140,7 @@ fn without_a_queue_who_finds_all_busy_is_refused() {
 fn a_full_queue_refuses_and_a_late_one_times_out() {
     let mut plan = ab(10, "constant:20ms");
     plan.think = 1_000_000;
-    plan.queue = QueueLimits { max: 3, timeout: Some(15_000_000) };
+    plan.queue = QueueLimits { max: 3, max_per_endpoint: None, timeout: Some(15_000_000) };
     let summary = summary(&plan);
     assert!(summary.count(End::QueueFull) > 0, "{:?}", summary.ends);
     assert!(summary.count(End::TimedOut) > 0, "{:?}", summary.ends);
@@ -162,6 +162,9 @@ fn who_was_sent_to_a_server_that_froze_waits_and_nobody_else() {
         |plan: &Plan| outcomes(plan).iter().filter(|outcome| outcome.response > 2 * SECOND).count();
     assert_eq!(slow(&plan), 1, "max_conn 1");
     plan.candidates[0] = candidate("round_robin", None, Queue::On);
+    let with = slow(&plan);
+    assert!((1..=5).contains(&with), "{with} without a limit: until it is found to be silent");
+    plan.stall = None;
     assert!(slow(&plan) > 150, "round robin sends half of them there for 6 s");
 }
 
@@ -240,8 +243,9 @@ fn check_laws(plan: &Plan) -> Result<(), TestCaseError> {
     prop_assert_eq!(ended, plan.requests);
     prop_assert_eq!(outcomes.len() as u64, plan.requests);
     prop_assert_eq!(summary.count(End::Forgotten), 0);
-    // Outages move requests that hash to other lines: there it cannot be told.
-    let told = plan.outages.is_empty() || plan.candidates[0].policy.hashes().is_none();
+    // Outages and stalls move requests that hash to other lines: there it cannot be told.
+    let moved = !plan.outages.is_empty() || plan.stall.is_some();
+    let told = !moved || plan.candidates[0].policy.hashes().is_none();
     prop_assert_eq!(summary.order_violations, told.then_some(0));
     for (index, most) in summary.most.iter().enumerate() {
         let limit = plan.candidates[0].max_conn.of(index);
@@ -264,14 +268,16 @@ fn any_plan() -> impl Strategy<Value = Plan> {
     let policy = proptest::sample::select(PolicyKind::all());
     let limits = proptest::collection::vec(proptest::option::of(1_u32..4), 1..5);
     let outage = (0_usize..4, any::<bool>(), 0_u64..8_000, 1_u64..4_000);
-    let more = (any::<u64>(), 0_u64..3, 0_u32..60, proptest::option::of(outage), 0_u32..3);
+    let stall = any::<bool>();
+    let more = (any::<u64>(), 0_u64..3, 0_u32..60, proptest::option::of(outage), 0_u32..3, stall);
     (load, service, policy, limits, more).prop_map(
-        |(load, service, policy, limits, (seed, latency, max, outage, sticky))| {
+        |(load, service, policy, limits, (seed, latency, max, outage, sticky, stall))| {
             let mut plan = plan(800, load, service);
             plan.seed = seed;
+            plan.stall = plan.stall.filter(|_| stall);
             plan.latency = latency * 500_000;
             plan.sticky = f64::from(sticky) / 4.0;
-            plan.queue = QueueLimits { max, timeout: Some(300_000_000) };
+            plan.queue = QueueLimits { max, max_per_endpoint: None, timeout: Some(300_000_000) };
             plan.endpoints = vec![Endpoint::default(); limits.len()];
             plan.candidates[0] = candidate(policy.as_str(), None, Queue::On);
             plan.candidates[0].max_conn = MaxConn(limits);

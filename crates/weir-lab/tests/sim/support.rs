@@ -8,7 +8,7 @@ use weir_lab::sim::{
 pub(crate) fn plan(requests: u64, load: Load, service: &str) -> Plan {
     Plan {
         requests,
-        queue: QueueLimits { max: u32::MAX, timeout: None },
+        queue: QueueLimits { max: u32::MAX, max_per_endpoint: None, timeout: None },
         scenarios: vec![Scenario { load, service: service.parse().unwrap() }],
         candidates: vec![candidate("least_conn", Some(1), Queue::On)],
         ..Plan::default()

@@ -1,0 +1,70 @@
+//! A pool as a configuration has it, to be simulated. How fast its servers are and on how many requests they work at once no
+//! configuration says.
+
+use weir_balance::{Order, PassiveSettings, StallSettings};
+use weir_config::model::{self, Passive, Pool, Retry, RetryOn, Stall, UpstreamTimeouts};
+
+use super::plan::{Candidate, Endpoint, MaxConn, Plan, Queue, QueueLimits};
+
+impl Plan {
+    /// Takes the endpoints and the rules of a pool. Returns its policy, limits and queue as a candidate. Probes and sticky
+    /// cookies are not simulated, and every name is taken to be known.
+    pub fn take_pool(&mut self, pool: &Pool) -> Candidate {
+        let endpoint = |endpoint: &model::Endpoint| Endpoint {
+            name: endpoint.name.clone(),
+            weight: endpoint.weight,
+            tier: pool.tier(endpoint),
+            order: order(endpoint.order),
+            ..Endpoint::default()
+        };
+        self.endpoints = pool.endpoints.iter().map(endpoint).collect();
+        self.passive = passive(&pool.passive);
+        self.stall = stall(&pool.stall);
+        self.retries = retries(&pool.retry);
+        if let Some(queue) = &pool.queue {
+            self.queue = queue_limits(queue, &pool.timeouts);
+        }
+        let limits = pool.endpoints.iter().map(|endpoint| endpoint.max_conn).collect();
+        let queue = if pool.queue.is_some() { Queue::On } else { Queue::Off };
+        Candidate { policy: pool.policy.kind(), max_conn: MaxConn::new(limits), queue }
+    }
+}
+
+fn order(order: model::Order) -> Order {
+    match order {
+        model::Order::Ready => Order::Ready,
+        model::Order::Draining => Order::Draining,
+        model::Order::Maintenance => Order::Maintenance,
+    }
+}
+
+/// In the balancer's units.
+pub(super) fn passive(passive: &Passive) -> PassiveSettings {
+    PassiveSettings {
+        errors: passive.errors,
+        window_us: passive.window.as_micros() as u64,
+        eject_us: passive.eject.as_micros() as u64,
+        max_ejected_percent: passive.max_ejected_percent,
+    }
+}
+
+/// In the balancer's units; `None` where it is off.
+pub(super) fn stall(stall: &Stall) -> Option<StallSettings> {
+    (stall.factor > 0)
+        .then_some(StallSettings { factor: stall.factor, floor_us: stall.floor.as_micros() as u64 })
+}
+
+/// The bounds of a queue.
+pub(super) fn queue_limits(queue: &model::Queue, timeouts: &UpstreamTimeouts) -> QueueLimits {
+    QueueLimits {
+        max: queue.max,
+        max_per_endpoint: queue.per_endpoint,
+        timeout: Some(queue.timeout.unwrap_or(timeouts.connect).as_nanos() as u64),
+    }
+}
+
+/// Further attempts after a failed connect.
+pub(super) fn retries(retry: &Retry) -> u16 {
+    let retried = [RetryOn::Connect, RetryOn::Refused].iter().any(|on| retry.on.contains(on));
+    if retried { retry.attempts.min(u32::from(u16::MAX)) as u16 } else { 0 }
+}

@@ -1,0 +1,80 @@
+//! A request on its way, and who is told when its ticket has news.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Wake;
+
+use weir_balance::{Slot, Ticket, Tried};
+
+use super::agenda::Token;
+use super::watch::Stand;
+
+/// A request in the system.
+#[derive(Debug)]
+pub(crate) struct Exchange {
+    /// Its place among the outcomes.
+    pub(crate) request: usize,
+    pub(crate) attempt: u64,
+    /// Its number in the order in which requests asked the balancer.
+    pub(crate) seq: u64,
+    /// When it asked.
+    pub(crate) asked: u64,
+    /// When it came to its server.
+    pub(crate) reached: u64,
+    pub(crate) bound: Option<usize>,
+    pub(crate) tried: Tried,
+    pub(crate) holds: Holds,
+}
+
+/// What a request in the system has.
+#[derive(Debug)]
+pub(crate) enum Holds {
+    Nothing,
+    Ticket(Ticket),
+    Slot(Slot),
+}
+
+/// Those whose tickets have news.
+#[derive(Debug, Default)]
+pub(crate) struct Woken(Mutex<Vec<Token>>);
+
+impl Woken {
+    pub(crate) fn take(&self, into: &mut Vec<Token>) {
+        std::mem::swap(into, &mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+pub(crate) struct WakeOne {
+    pub(crate) woken: Arc<Woken>,
+    pub(crate) token: Token,
+}
+
+impl Wake for WakeOne {
+    fn wake(self: Arc<Self>) {
+        self.woken.0.lock().unwrap_or_else(PoisonError::into_inner).push(self.token);
+    }
+}
+
+/// A place that somebody gets.
+#[derive(Clone, Copy)]
+pub(crate) struct Place {
+    pub(crate) endpoint: usize,
+    /// Only who is bound to it gets a place there.
+    pub(crate) stalled: bool,
+}
+
+/// How somebody stands who joined a line; towards a place, if one is asked about.
+pub(crate) fn stand(present: &[Option<Exchange>], token: Token, place: Option<Place>) -> Stand {
+    let exchange = present.get(token.place as usize).and_then(Option::as_ref);
+    let Some(exchange) = exchange.filter(|exchange| exchange.attempt == token.attempt) else {
+        return Stand::Gone;
+    };
+    let wants = |place: Place| {
+        let may = !place.stalled || exchange.bound == Some(place.endpoint);
+        may && !exchange.tried.contains(place.endpoint)
+    };
+    match exchange.holds {
+        Holds::Ticket(_) if place.is_none_or(wants) => Stand::Waits,
+        Holds::Ticket(_) => Stand::WaitsForAnother,
+        Holds::Nothing | Holds::Slot(_) => Stand::Gone,
+    }
+}
