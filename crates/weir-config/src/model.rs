@@ -19,7 +19,10 @@ pub mod overrides;
 pub mod policy;
 
 pub use admin::{AdminAccess, AdminListener};
-pub use overrides::{Change, EndpointOverride, Limit, ListenerOverride, Overrides, PoolOverrides};
+pub use overrides::{
+    Change, EndpointOverride, Limit, ListenerOverride, Overrides, PoolOverrides, Refusal,
+    RefusalKind,
+};
 pub use policy::{Fair, KeyHash, Policy};
 pub mod sticky;
 
