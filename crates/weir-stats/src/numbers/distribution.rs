@@ -54,7 +54,7 @@ impl Distribution {
         self.sum_us
     }
 
-    /// How many of them are known only to a sixteenth, because memory for more was used up.
+    /// How many of them are known to 3 to 6 % only, because memory for more was used up.
     pub fn coarse(&self) -> u64 {
         self.coarse
     }

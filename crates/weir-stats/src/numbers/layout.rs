@@ -7,9 +7,9 @@ pub const HIGHEST_US: u64 = 3_600_000_000;
 /// Binary digits of a count's place within its octave: 1,024 places of a thousandth or less each.
 const PLACE_BITS: u32 = 10;
 /// Places of an octave.
-pub(crate) const PLACES: usize = 1 << PLACE_BITS;
+const PLACES: usize = 1 << PLACE_BITS;
 /// Octaves: the first two hold the times up to 2,047 µs one by one.
-pub(crate) const OCTAVES: usize = index_of(HIGHEST_US) / PLACES + 1;
+const OCTAVES: usize = index_of(HIGHEST_US) / PLACES + 1;
 /// All places.
 pub const INDEXES: usize = OCTAVES * PLACES;
 

@@ -1,7 +1,7 @@
 //! The phases of an exchange that are kept as histograms, and a set of one of each.
 
 use super::distribution::Distribution;
-use super::histogram::{Histogram, PageBudget};
+use super::histogram::{PageBudget, Pages, Totals};
 use crate::{Micros, Times};
 
 /// A part of an exchange's time.
@@ -51,36 +51,39 @@ impl Phase {
 }
 
 impl Times {
-    /// By [`Phase::ALL`]; what was not reached is [`Micros::NEVER`].
+    /// By [`Phase::ALL`], of an exchange that took so long; what was not reached is [`Micros::NEVER`].
     #[inline]
-    pub(crate) fn phases(&self) -> [Micros; 7] {
-        let total = Micros(self.elapsed() as i64);
+    pub(crate) fn phases(&self, elapsed_us: u64) -> [Micros; 7] {
+        let total = Micros(elapsed_us as i64);
         [self.request, self.queue, self.connect, self.response, self.data, total, self.own]
     }
 }
 
 /// A histogram for each phase, of one worker.
 #[derive(Debug, Default)]
-pub(crate) struct PhaseHistograms([Histogram; 7]);
+pub(crate) struct PhaseHistograms {
+    totals: [Totals; 7],
+    pages: [Pages; 7],
+}
 
 impl PhaseHistograms {
     #[inline]
     pub(crate) fn record(&self, phases: &[Micros; 7], budget: &PageBudget) {
-        for (histogram, time) in self.0.iter().zip(phases) {
+        for ((totals, pages), time) in self.totals.iter().zip(&self.pages).zip(phases) {
             if let Some(us) = time.reached() {
-                histogram.record(us, budget);
+                totals.record(us, pages, budget);
             }
         }
     }
 
     pub(crate) fn read_into(&self, sum: &mut PhaseDistributions) {
-        for (histogram, sum) in self.0.iter().zip(&mut sum.0) {
-            histogram.read_into(sum);
+        for ((totals, pages), sum) in self.totals.iter().zip(&self.pages).zip(&mut sum.0) {
+            totals.read_into(pages, sum);
         }
     }
 
     pub(crate) fn give_back(&self, budget: &PageBudget) {
-        self.0.iter().for_each(|histogram| histogram.give_back(budget));
+        self.pages.iter().for_each(|pages| pages.give_back(budget));
     }
 }
 

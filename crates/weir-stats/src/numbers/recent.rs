@@ -71,13 +71,13 @@ impl Recent {
     }
 
     #[inline]
-    pub(crate) fn write(&self, exchange: &RecentExchange) {
+    pub(crate) fn write(&self, elapsed_us: u64, exchange: &RecentExchange) {
         let turn = self.written.load(Ordering::Relaxed);
         let Some(entry) = self.entries.get(turn as usize % KEPT) else { return };
         let version = entry.version.load(Ordering::Relaxed);
         entry.version.store(version.wrapping_add(1), Ordering::Relaxed);
         fence(Ordering::Release);
-        for (place, word) in entry.words.iter().zip(pack(exchange)) {
+        for (place, word) in entry.words.iter().zip(pack(elapsed_us, exchange)) {
             place.store(word, Ordering::Relaxed);
         }
         entry.version.store(version.wrapping_add(2), Ordering::Release);
@@ -111,7 +111,7 @@ fn read(entry: &Entry) -> Option<RecentExchange> {
 const NEVER: u64 = u32::MAX as u64;
 
 #[inline]
-fn pack(exchange: &RecentExchange) -> [u64; WORDS] {
+fn pack(elapsed_us: u64, exchange: &RecentExchange) -> [u64; WORDS] {
     let RecentExchange { id, ended_us, route, endpoint, times, outcome } = exchange;
     let both = |high: Micros, low: Micros| {
         let word = |time: Micros| time.reached().map_or(NEVER, |us| us.min(NEVER - 1));
@@ -128,7 +128,7 @@ fn pack(exchange: &RecentExchange) -> [u64; WORDS] {
         u64::from(*route) << 32 | u64::from(*endpoint),
         both(times.request, times.queue),
         both(times.connect, times.response),
-        both(times.data, Micros(times.elapsed() as i64)),
+        both(times.data, Micros(elapsed_us as i64)),
         both(times.own, Micros::ZERO),
         small,
         outcome.bytes_received,
@@ -203,7 +203,7 @@ mod tests {
     #[test]
     fn the_last_ones_are_found_as_they_were() {
         let ring = Recent::new();
-        (1..=10_000).for_each(|id| ring.write(&exchange(id)));
+        (1..=10_000).for_each(|id| ring.write(5_000, &exchange(id)));
         assert_eq!(ring.find(10_000), Some(exchange(10_000)));
         assert_eq!(ring.find(10_000 - KEPT as u64 + 1).map(|one| one.ended_us), Some(5_905));
         assert_eq!(ring.find(10_000 - KEPT as u64), None);
@@ -218,7 +218,7 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 for turn in 0..2_000_000_u64 {
-                    ring.write(&exchange(1 + turn % 5_000));
+                    ring.write(5_000, &exchange(1 + turn % 5_000));
                 }
                 stop.store(true, Ordering::Relaxed);
             });

@@ -15,7 +15,7 @@ use super::series::{
 use super::tally::Outcome;
 use crate::{Cause, ExchangeRecord, Micros, Times};
 
-/// Memory for the counts of all histograms, bytes. A phase whose times lie within a decade takes 15 KiB for each worker.
+/// Memory for the counts of all histograms, bytes. A phase whose times lie within a decade takes about 16 KiB for each worker.
 const HISTOGRAM_BYTES: usize = 256 << 20;
 /// Series kept of routes, and as many of endpoints and listeners, that no configuration names any more.
 const REMOVED_KEPT: usize = 256;
@@ -165,7 +165,8 @@ impl Numbers {
         done: &Done<'_>,
     ) -> Keep {
         let times = done.times;
-        let mut phases = times.phases();
+        let elapsed_us = times.elapsed();
+        let mut phases = times.phases(elapsed_us);
         let is_tunnel = done.outcome.cause == Cause::TunnelClosed;
         if is_tunnel {
             // How long two talk is no latency.
@@ -191,15 +192,18 @@ impl Numbers {
         }
         own.exchanges.add(1);
         own.own_us.add(times.own.reached().unwrap_or(0));
-        own.recent.write(&RecentExchange {
-            id: id_number(done.request_id),
-            ended_us: done.ended_us,
-            route: route.number,
-            endpoint: endpoint.map_or(0, |endpoint| endpoint.number),
-            times: *times,
-            outcome: done.outcome,
-        });
-        if !is_tunnel && shard.slow.wants(times.elapsed(), done.ended_us) {
+        own.recent.write(
+            elapsed_us,
+            &RecentExchange {
+                id: id_number(done.request_id),
+                ended_us: done.ended_us,
+                route: route.number,
+                endpoint: endpoint.map_or(0, |endpoint| endpoint.number),
+                times: *times,
+                outcome: done.outcome,
+            },
+        );
+        if !is_tunnel && shard.slow.wants(elapsed_us, done.ended_us) {
             Keep::Whole
         } else {
             Keep::Counted
