@@ -30,7 +30,7 @@ pub(crate) async fn proxy<N: Net>(
     facts: &mut Facts,
     (route, number): (&CompiledRoute, usize),
 ) -> Result<Next, Ended> {
-    let pool = scope.worker.shared.pools.get(number).ok_or(Cause::Internal)?;
+    let pool = scope.generation.pool(number).ok_or(Cause::Internal)?;
     facts.pool = Some(number);
     let claim = |affinity: &Affinity| affinity.claim(&work.request, work.input.bytes());
     facts.claim = pool.affinity.as_ref().map_or(Claim::None, claim);
@@ -54,8 +54,8 @@ pub(crate) async fn proxy<N: Net>(
         let trouble = match heard {
             Ok(()) => {
                 let status = work.response.status;
-                scope.worker.endpoint_answered(place, status);
-                scope.worker.slot_answered(facts.slot.as_mut(), place, conversation.heard);
+                scope.endpoint_answered(place, status);
+                scope.slot_answered(facts.slot.as_mut(), place, conversation.heard);
                 pool.retry.minds_status(status).then_some(Trouble::Status(status))
             }
             // The endpoint closed an idle connection while our request was on its way to it (row C-07).
@@ -67,7 +67,7 @@ pub(crate) async fn proxy<N: Net>(
             }
             Err(failure) => {
                 if let Some(cause) = passive::cause_of(failure) {
-                    scope.worker.endpoint_failed(place, cause);
+                    scope.endpoint_failed(place, cause);
                 }
                 failure.trouble()
             }
@@ -106,8 +106,8 @@ fn give_up<N: Net>(
     // Without a response of this attempt, `work.response` is of an earlier one.
     let clean = matches!(trouble, Trouble::Status(_)) && conversation.is_over(&work.response);
     let Conversation { upstream, upload, returned, raw, .. } = conversation;
-    if clean && let (Some(number), Some(endpoint)) = (facts.pool, facts.endpoint) {
-        scope.worker.idle.keep(pool, (number, endpoint), upstream, Instant::now());
+    if clean && let Some(endpoint) = facts.endpoint {
+        scope.worker.idle.keep(pool, endpoint, upstream, Instant::now());
     }
     scope.worker.buffers.give_back(raw);
     rewind(scope, work, facts, pool, (upload, returned))
@@ -122,7 +122,7 @@ fn write_head<N: Net>(
 ) {
     let mut out = std::mem::take(&mut work.request_out);
     out.clear();
-    let pool = facts.pool.and_then(|number| scope.worker.shared.pools.get(number));
+    let pool = facts.pool.and_then(|number| scope.generation.pool(number));
     let affinity = pool.and_then(|pool| pool.affinity.as_ref());
     record::with_entry(scope, connection, work, (facts, Some(route)), |entry| {
         let head = UpstreamHead {

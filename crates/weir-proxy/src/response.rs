@@ -56,7 +56,7 @@ pub(crate) async fn relay<N: Net>(
     let head = std::mem::take(&mut work.response_out);
     let framing = if switching { Framing::None } else { work.response.framing };
     let mut download = Pump::new(head, framing, plan.encoder, raw, work.response.head_bytes);
-    let Some(pool) = facts.pool.and_then(|number| scope.worker.shared.pools.get(number)) else {
+    let Some(pool) = facts.pool.and_then(|number| scope.generation.pool(number)) else {
         return Err(Cause::Internal.into());
     };
     let until = if switching { Until::Sent } else { Until::Read };
@@ -111,7 +111,7 @@ fn plan<N: Net>(
     let mut keep_alive = work.request.keep_alive
         && conversation.upload.is_finished()
         && connection.served < scope.listener.limits.requests
-        && !scope.worker.is_stopping();
+        && !scope.is_last();
     let (framing, encoder) = match work.response.framing {
         Framing::None if work.request.method == Method::Head || work.response.status == 304 => {
             (BodyFraming::AsReceived, Encoder::Plain)
@@ -169,7 +169,7 @@ fn response_cookie<'a, N: Net>(
     work: &Workspace,
     facts: &Facts,
 ) -> Option<ResponseCookie<'a>> {
-    let pool = scope.worker.shared.pools.get(facts.pool?)?;
+    let pool = scope.generation.pool(facts.pool?)?;
     let over_tls = || {
         matches!(connection.client, Transport::Server(_))
             || came_over_tls(facts.trust, &work.request, work.input.bytes())
@@ -286,8 +286,8 @@ fn let_go<N: Net>(
     upstream: Option<UpstreamConnection<N::Stream>>,
     now: Instant,
 ) {
-    if let (Some(upstream), Some(number), Some(endpoint)) = (upstream, facts.pool, facts.endpoint) {
-        scope.worker.idle.keep(pool, (number, endpoint), upstream, now);
+    if let (Some(upstream), Some(endpoint)) = (upstream, facts.endpoint) {
+        scope.worker.idle.keep(pool, endpoint, upstream, now);
     }
     facts.finish_slot(now);
 }

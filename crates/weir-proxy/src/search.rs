@@ -109,8 +109,7 @@ impl<'a> Search<'a> {
             facts.endpoint = Some(index);
             facts.attempts += 1;
             if !self.fresh
-                && let Some(idle) =
-                    scope.worker.idle.take(self.pool, (self.number, index), self.now)
+                && let Some(idle) = scope.worker.idle.take(self.pool, index, self.now)
             {
                 facts.times.connect = self.connect_time(self.now);
                 facts.reused = true;
@@ -128,11 +127,11 @@ impl<'a> Search<'a> {
                 Err(Unopened::ClientGone) => return Err(Ended::Broken(Cause::ClientGone)),
                 Err(Unopened::Failed(failure)) => {
                     let trouble = failure.trouble();
-                    scope.worker.shared.connect_failed((self.number, index), failure);
+                    scope.connect_failed((self.number, index), failure);
                     trouble
                 }
             };
-            scope.worker.endpoint_failed((self.number, index), PassiveCause::Connect);
+            scope.endpoint_failed((self.number, index), PassiveCause::Connect);
             if !self.may_go_on(scope, facts, trouble) {
                 return Err(trouble.cause().into());
             }
@@ -208,7 +207,7 @@ impl<'a> Search<'a> {
         index: usize,
     ) -> Result<Transport<N::Stream>, Unopened> {
         let deadline = Instant::now() + self.pool.timeouts.connect;
-        let tls = scope.worker.upstream_tls.get(self.number).and_then(Option::as_ref);
+        let tls = scope.generation.upstream_tls(self.number);
         let mut attempt = std::pin::pin!(self.pool.connect(&scope.worker.net, index, tls));
         let Connection { client: stream, alarm, .. } = connection;
         let (input, buffers) = (&mut work.input, &scope.worker.buffers);
@@ -244,7 +243,7 @@ impl<'a> Search<'a> {
         if let Some(slot) = facts.slot.as_mut().filter(|_| self.at_hand) {
             slot.sent(now_us);
         }
-        scope.worker.tell_stalls(self.number, now_us);
+        scope.tell_stalls(self.number, now_us);
     }
 
     /// A slot, at once or after a wait in the queue. One who comes here for another attempt arrives anew: those who wait have waited
