@@ -2,7 +2,7 @@
 //! `retry` says so, another connection after a stale one. What the client gets is `response.rs`.
 
 use tokio::time::Instant;
-use weir_stats::{Cause, Micros};
+use weir_stats::{Cause, Entry, Micros};
 use weir_wire::Framing;
 
 use crate::affinity::{Affinity, Claim};
@@ -47,7 +47,7 @@ pub(crate) async fn proxy<N: Net>(
         let upstream = found.inspect_err(|_| leave_body(work, facts, &upload))?;
         write_head(scope, connection, work, facts, (route, framing));
         upload.prepend(std::mem::take(&mut work.request_out));
-        let mut conversation = Conversation::new(upstream, upload);
+        let mut conversation = Conversation::new(upstream, upload, search.now);
         let heard = conversation.hear(scope, connection, work, pool).await;
         let place = (number, facts.endpoint.unwrap_or_default());
         let repeatable = conversation.may_repeat(work.request.method, &pool.retry);
@@ -60,7 +60,7 @@ pub(crate) async fn proxy<N: Net>(
             }
             // The endpoint closed an idle connection while our request was on its way to it (row C-07).
             Err(Failure::Silent) if repeatable && conversation.upstream.reused => {
-                search.pass_over_idle();
+                search.pass_over_idle(scope);
                 let Conversation { upload: sent, returned, .. } = conversation;
                 upload = rewind(scope, work, facts, pool, (sent, returned));
                 continue;
@@ -124,10 +124,15 @@ fn write_head<N: Net>(
     out.clear();
     let pool = facts.pool.and_then(|number| scope.generation.pool(number));
     let affinity = pool.and_then(|pool| pool.affinity.as_ref());
-    record::with_entry(scope, connection, work, (facts, Some(route)), |entry| {
+    let endpoint = pool.zip(facts.endpoint).and_then(|(pool, index)| pool.endpoints.get(index));
+    let mut write = |entry: Option<&Entry<'_>>| {
         let head = UpstreamHead {
             head: &work.request,
             bytes: work.input.bytes(),
+            peer: connection.peer,
+            tls: connection.agreed.is_some(),
+            request_id_value: facts.request_id.as_bytes(),
+            endpoint_address: endpoint.map_or("", |endpoint| &endpoint.address_text),
             entry,
             forwarded: &scope.listener.forwarded,
             request_id: &scope.listener.request_id,
@@ -146,6 +151,12 @@ fn write_head<N: Net>(
             },
         };
         forward::write_request_head(&head, &mut out);
-    });
+    };
+    if route.request_edits.has_variables() {
+        let about = (facts, Some(route));
+        record::with_entry(scope, connection, work, about, |entry| write(Some(entry)));
+    } else {
+        write(None);
+    }
     work.request_out = out;
 }

@@ -4,7 +4,7 @@
 use std::task::{Context, Poll};
 
 use tokio::time::Instant;
-use weir_stats::{Cause, Micros};
+use weir_stats::{Cause, Entry, Micros};
 use weir_wire::{Framing, Method, Version};
 
 use crate::affinity::{ResponseCookie, came_over_tls};
@@ -86,6 +86,7 @@ pub(crate) async fn relay<N: Net>(
     if let Some(upstream) = upstream.filter(|_| switching) {
         return Ok(tunnel::run(scope, connection, work, facts, (pool, upstream, download)).await);
     }
+    facts.ended = Some(now);
     Ok(finish(scope, work, (upload, download, plan.keep_alive)))
 }
 
@@ -139,26 +140,29 @@ fn write_head<N: Net>(
     let mut out = std::mem::take(&mut work.response_out);
     out.clear();
     let respond = scope.listener.request_id.respond;
-    let date = scope.worker.date(facts.head_end);
+    let date = || scope.worker.date(facts.head_end);
+    let id_header = scope.listener.request_id.header.as_deref().filter(|_| respond);
     let cookie = response_cookie(scope, connection, work, facts);
-    record::with_entry(scope, connection, work, (facts, Some(route)), |entry| {
+    let mut write = |entry: Option<&Entry<'_>>| {
         let head = DownstreamHead {
             head: &work.response,
             bytes: raw,
             entry,
             edits: &route.response_edits,
             cookie,
-            request_id_header: if respond {
-                scope.listener.request_id.header.as_deref()
-            } else {
-                None
-            },
+            request_id: id_header.map(|header| (header, facts.request_id.as_bytes())),
             date: &date,
             framing: plan.framing,
             connection: connection_line(work, plan.keep_alive),
         };
         forward::write_response_head(&head, &mut out);
-    });
+    };
+    if route.response_edits.has_variables() {
+        let about = (facts, Some(route));
+        record::with_entry(scope, connection, work, about, |entry| write(Some(entry)));
+    } else {
+        write(None);
+    }
     work.response_out = out;
 }
 

@@ -27,6 +27,7 @@ pub use clock::Clock;
 pub use entry::{Concurrency, Entry, FailedAttempt, Headers, Setback, TlsFacts};
 pub use escape::Escape;
 pub use line::Line;
+pub use number::append_address;
 pub use template::{Template, TemplateError};
 pub use times::{Micros, Times};
 pub use variable::Variable;
