@@ -31,6 +31,7 @@ pub use entry::{Concurrency, Entry, FailedAttempt, Headers, Setback, TlsFacts};
 pub use escape::Escape;
 pub use explain::{ExchangeRecord, FailedAttemptRecord};
 pub use line::Line;
+pub use number::append_address;
 pub use template::{Template, TemplateError};
 pub use times::{Micros, Times};
 pub use variable::Variable;
