@@ -22,10 +22,10 @@ use weir_config::Config;
 use weir_config::model::Workers;
 use weir_proxy::bind::{BoundSocket, bind};
 use weir_proxy::compile::{Surroundings, compile};
-use weir_proxy::shared::BoundAddress;
+use weir_proxy::shared::{BoundAddress, Process};
 use weir_proxy::start::{Running, allowed_cores, start};
 
-use crate::admin::{self, Admin, AdminSocket, Context, Served, StateFile};
+use crate::admin::{self, Admin, AdminSocket, Context, StateFile};
 use crate::health_log::HealthLog;
 use crate::log_writer::{Flushed, LogWriter};
 use crate::open_files;
@@ -122,8 +122,7 @@ impl Server {
             Workers::Count(count) => count.max(1),
         };
         let read = |path: &std::path::Path| std::fs::read(path);
-        let compiled =
-            compile(config, Surroundings { read: &read, sinks, workers, connection_cap })?;
+        let compiled = compile(config, Surroundings { read: &read, sinks })?;
         for warning in &compiled.warnings {
             tell(&format!("warning: {warning}"));
         }
@@ -136,24 +135,16 @@ impl Server {
             let _inside = runtime.enter();
             Signals::take().map_err(|error| format!("cannot take signals: {error}"))?
         };
-        let running = start(&compiled.shared, sockets)
-            .map_err(|error| format!("cannot start {workers} workers: {error}"))?;
+        let (process, notices) = Process::new(compiled.snapshot, workers, connection_cap);
+        let running =
+            start(&process).map_err(|error| format!("cannot start {workers} workers: {error}"))?;
+        open_all(&running, sockets);
         resolve_names(config, &running, &runtime);
         let health = Arc::new(HealthLog::new(tell));
-        probe::start(config, running.shared(), &health, runtime.handle());
-        runtime.spawn(traffic::listen(
-            compiled.notices,
-            running.shared().clone(),
-            health.clone(),
-            tell,
-        ));
-        let served = Served {
-            generation: 1,
-            config: Arc::new(config.clone()),
-            file: Arc::new(file.clone()),
-            shared: running.shared().clone(),
-        };
-        let context = Context::new(served, health.clone(), state_file, overrides, tell);
+        probe::start(config, &process, &health, runtime.handle());
+        runtime.spawn(traffic::listen(notices, process.clone(), health.clone(), tell));
+        let read = (Arc::new(file.clone()), Arc::new(config.clone()));
+        let context = Context::new(process, read, health.clone(), (state_file, overrides), tell);
         let admin = if admin_sockets.is_empty() {
             None
         } else {
@@ -238,8 +229,8 @@ impl Server {
         let deadline = Instant::now() + self.shutdown_timeout;
         let finished =
             self.runtime.block_on(wait_for_end(&self.running, &mut self.signals, deadline));
-        traffic::say_rest(self.running.shared(), tell);
-        match self.running.shared().cut_off.load(Ordering::Relaxed) {
+        traffic::say_rest(self.running.process(), tell);
+        match self.running.process().cut_off.load(Ordering::Relaxed) {
             0 => {}
             1 => tell("1 request was cut off"),
             number => tell(&format!("{number} requests were cut off")),
@@ -296,11 +287,11 @@ async fn wait_for_end(running: &Running, signals: &mut Signals, mut deadline: In
 }
 
 fn requests_running(running: &Running) -> usize {
-    running.shared().loads.iter().map(|load| load.busy.load(Ordering::Relaxed)).sum()
+    running.process().loads.iter().map(|load| load.busy.load(Ordering::Relaxed)).sum()
 }
 
 /// What the configuration says, or what the limit on open files allows.
-fn connection_cap(config: &Config) -> usize {
+pub(crate) fn connection_cap(config: &Config) -> usize {
     let limit = open_files::raise_limit();
     let possible = open_files::connections_below(limit);
     match config.max_connections {
@@ -326,6 +317,16 @@ fn bind_all(config: &Config) -> Result<Vec<(usize, BoundSocket)>, String> {
     Ok(sockets)
 }
 
+/// Serves from the sockets of the first configuration.
+fn open_all(running: &Running, sockets: Vec<(usize, BoundSocket)>) {
+    let snapshot = running.process().snapshot();
+    for (number, socket) in sockets {
+        if let Some(listener) = snapshot.listeners.get(number) {
+            running.plane().open(socket, &listener.name, &listener.gate);
+        }
+    }
+}
+
 fn listening(config: &Config, sockets: &[(usize, BoundSocket)]) -> Vec<Listening> {
     let listening = |(number, socket): &(usize, BoundSocket)| Listening {
         purpose: Purpose::Traffic,
@@ -344,10 +345,13 @@ fn resolve_names(config: &Config, running: &Running, runtime: &Runtime) {
     }
     let (answered, answers) = watch::channel(0);
     let missing = names.len();
-    let shared = running.shared().clone();
+    let process = running.process().clone();
     let mut seen = HashSet::new();
-    let report = move |pool, endpoint, answer: Result<SocketAddr, String>| {
-        shared.resolved(pool, endpoint, answer.ok());
+    let report = move |pool: usize, endpoint: usize, answer: Result<SocketAddr, String>| {
+        let now_us = process.balance_clock(Instant::now());
+        if let Some(pool) = process.snapshot().pools.get(pool) {
+            pool.resolved(endpoint, answer.ok(), now_us);
+        }
         seen.insert((pool, endpoint));
         answered.send_replace(seen.len());
     };

@@ -38,12 +38,7 @@ impl Changed {
 
     /// Whether the live state takes it as it is, without another configuration.
     pub(crate) fn is_live(&self) -> bool {
-        matches!(self.field.as_str(), "order" | "max_conn")
-    }
-
-    /// Whether it is about this endpoint.
-    pub(crate) fn is_of(&self, pool: &str, endpoint: &str) -> bool {
-        self.pool.as_deref() == Some(pool) && self.endpoint.as_deref() == Some(endpoint)
+        matches!(self.field.as_str(), "order" | "max_conn" | "max_connections")
     }
 }
 

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use weir_balance::Order;
 use weir_config::Config;
 use weir_config::model::{self, Change, Overrides, Refusal};
-use weir_proxy::shared::Shared;
+use weir_proxy::shared::{Process, Snapshot};
 
 use super::changed::{Changed, between};
 use super::gather::{health_event, milliseconds};
@@ -20,13 +20,15 @@ use super::live::STREAMS;
 use super::state_file::StateFile;
 use super::status::Event;
 use crate::health_log::{HealthLog, KEPT};
+use crate::server::connection_cap;
 
 /// What all admin connections share.
 pub(crate) struct Context {
     /// When the process started.
     pub(crate) started: SystemTime,
     pub(crate) health: Arc<HealthLog>,
-    served: Mutex<Served>,
+    process: Arc<Process>,
+    read: Mutex<Read>,
     made: Mutex<Made>,
     /// Whoever changes something has it to the end.
     turn: tokio::sync::Mutex<()>,
@@ -40,12 +42,19 @@ pub(crate) struct Context {
 /// One configuration that is served, with its live state.
 #[derive(Clone)]
 pub(crate) struct Served {
-    pub(crate) generation: u64,
     /// As it holds, with what was changed at run time.
     pub(crate) config: Arc<Config>,
     /// As the file says.
     pub(crate) file: Arc<Config>,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) snapshot: Arc<Snapshot>,
+    pub(crate) process: Arc<Process>,
+}
+
+/// A configuration as it was read.
+struct Read {
+    file: Arc<Config>,
+    /// With what was changed at run time.
+    config: Arc<Config>,
 }
 
 /// What was changed at run time.
@@ -91,16 +100,17 @@ pub(crate) struct Lasts {
 
 impl Context {
     pub(crate) fn new(
-        served: Served,
+        process: Arc<Process>,
+        (file, config): (Arc<Config>, Arc<Config>),
         health: Arc<HealthLog>,
-        state_file: Option<StateFile>,
-        overrides: Overrides,
+        (state_file, overrides): (Option<StateFile>, Overrides),
         say: fn(&str),
     ) -> Self {
         Self {
             started: SystemTime::now(),
             health,
-            served: Mutex::new(served),
+            process,
+            read: Mutex::new(Read { file, config }),
             made: Mutex::new(Made { overrides, ordered: HashMap::new() }),
             turn: tokio::sync::Mutex::new(()),
             events: Mutex::new(VecDeque::new()),
@@ -111,7 +121,13 @@ impl Context {
     }
 
     pub(crate) fn served(&self) -> Served {
-        locked(&self.served).clone()
+        let read = locked(&self.read);
+        Served {
+            config: read.config.clone(),
+            file: read.file.clone(),
+            snapshot: self.process.snapshot(),
+            process: self.process.clone(),
+        }
     }
 
     pub(crate) fn overrides(&self) -> Overrides {
@@ -181,7 +197,7 @@ impl Context {
         let after = before.with(&served.file, change)?;
         let config = after.over(&served.file);
         let changed = between(&served.config, &config);
-        let workers = served.shared.loads.len();
+        let workers = served.process.loads.len();
         if trial == Trial::Dry {
             let lasts = self.lasts(None);
             return Ok(Outcome { changed, dry_run: true, workers, lasts });
@@ -215,26 +231,10 @@ impl Context {
             let message = "this cannot be changed at run time yet".to_owned();
             return Err(Refusal::conflict(&other.field, message));
         }
-        let now_us = served.shared.balance_clock(Instant::now());
-        for pool in &served.shared.pools {
-            let Some(own) = config.pools.iter().find(|own| own.name == *pool.name) else {
-                continue;
-            };
-            for (index, endpoint) in pool.endpoints.iter().enumerate() {
-                let name = &*endpoint.name;
-                let Some(own) = own.endpoints.iter().find(|own| own.name == *name) else {
-                    continue;
-                };
-                let is_of = |one: &&Changed| one.is_of(&pool.name, name);
-                for one in changed.iter().filter(is_of) {
-                    match one.field.as_str() {
-                        "order" => pool.balancer.set_order(index, order(own.order), now_us),
-                        _ => pool.balancer.set_max_conn(index, own.max_conn, now_us),
-                    }
-                }
-            }
+        for one in changed {
+            put(served, &config, one);
         }
-        locked(&self.served).config = Arc::new(config);
+        locked(&self.read).config = Arc::new(config);
         Ok(())
     }
 
@@ -267,6 +267,30 @@ impl Context {
             }
         };
         Lasts { reload: true, restart, note }
+    }
+}
+
+/// Puts one field into effect, for all workers: they share what it is about.
+fn put(served: &Served, config: &Config, changed: &Changed) {
+    let process = &served.process;
+    if let (Some(pool), Some(endpoint)) = (&changed.pool, &changed.endpoint) {
+        let Some((live, index)) = served.snapshot.endpoint(pool, endpoint) else { return };
+        let own = config.pools.iter().find(|own| own.name == *pool);
+        let own = own.and_then(|own| own.endpoints.iter().find(|own| own.name == *endpoint));
+        let Some(own) = own else { return };
+        let now_us = process.balance_clock(Instant::now());
+        match changed.field.as_str() {
+            "order" => live.balancer.set_order(index, order(own.order), now_us),
+            _ => live.balancer.set_max_conn(index, own.max_conn, now_us),
+        }
+    } else if let Some(name) = &changed.listener {
+        let live = served.snapshot.listeners.iter().find(|live| *live.name == **name);
+        let own = config.listeners.iter().find(|own| own.name == *name);
+        if let (Some(live), Some(own)) = (live, own) {
+            live.gate.room.resize(own.max_connections.unwrap_or(usize::MAX));
+        }
+    } else {
+        process.connections.resize(connection_cap(config));
     }
 }
 

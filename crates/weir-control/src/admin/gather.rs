@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use weir_balance::{Availability, Balancer, EndpointState, Health, Order};
 use weir_config::model::{self, EndpointCheck, ListenAddress, Overrides};
 use weir_proxy::net::PeerAddress;
-use weir_proxy::shared::Shared;
+use weir_proxy::shared::{Process, Snapshot};
 use weir_proxy::upstream::{UpstreamEndpoint, UpstreamPool};
 
 use super::context::{Context, Served};
@@ -16,7 +16,7 @@ use super::status::{
     EndpointStatus, Event, Info, ListenerStatus, PoolCounters, PoolStatus, QueueStatus, State,
     Status, WaitingStatus, WorkerStatus,
 };
-use crate::health_log::{HealthEvent, HealthState};
+use crate::health_log::{EndpointName, HealthEvent, HealthState};
 use crate::open_files;
 
 /// Everything at this moment.
@@ -51,15 +51,19 @@ impl<'a> View<'a> {
         }
     }
 
-    fn shared(&self) -> &Shared {
-        &self.served.shared
+    fn process(&self) -> &Process {
+        &self.served.process
+    }
+
+    fn snapshot(&self) -> &Snapshot {
+        &self.served.snapshot
     }
 
     pub(crate) fn info(&self) -> Info {
-        let shared = self.shared();
-        let stopping = shared.stopping.load(Ordering::Relaxed);
+        let process = self.process();
+        let stopping = process.stopping.load(Ordering::Relaxed);
         let path = |path: &std::path::Path| path.display().to_string();
-        let busy = shared.loads.iter().map(|load| load.busy.load(Ordering::Relaxed));
+        let busy = process.loads.iter().map(|load| load.busy.load(Ordering::Relaxed));
         Info {
             name: "Weir".to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -67,11 +71,11 @@ impl<'a> View<'a> {
             host: host_name(),
             started_ms: milliseconds(self.context.started),
             uptime_s: self.wall.duration_since(self.context.started).unwrap_or_default().as_secs(),
-            generation: self.served.generation,
+            generation: self.snapshot().generation,
             state: if stopping { "stopping" } else { "running" }.to_owned(),
-            workers: shared.loads.len(),
-            connections: shared.open_connections(),
-            max_connections: shared.connection_cap,
+            workers: process.loads.len(),
+            connections: process.open_connections(),
+            max_connections: process.connections.cap(),
             requests_running: busy.sum(),
             configuration: self.context.configuration_file().map(path),
             state_file: self.context.state_file().map(path),
@@ -81,7 +85,7 @@ impl<'a> View<'a> {
     }
 
     pub(crate) fn workers(&self) -> Vec<WorkerStatus> {
-        let loads = self.shared().loads.iter().enumerate();
+        let loads = self.process().loads.iter().enumerate();
         let worker = |(number, load): (usize, &std::sync::Arc<weir_proxy::worker::WorkerLoad>)| {
             WorkerStatus {
                 number,
@@ -93,13 +97,13 @@ impl<'a> View<'a> {
     }
 
     pub(crate) fn listeners(&self) -> Vec<ListenerStatus> {
-        let listeners = self.shared().listeners.iter();
+        let listeners = self.snapshot().listeners.iter();
         listeners
             .map(|listener| ListenerStatus {
                 name: listener.name.to_string(),
                 addresses: listener.addresses.iter().map(address_text).collect(),
                 tls: listener.tls.is_some(),
-                connections: listener.open.load(Ordering::Relaxed),
+                connections: listener.gate.open.load(Ordering::Relaxed),
                 max_connections: self
                     .served
                     .config
@@ -112,12 +116,12 @@ impl<'a> View<'a> {
     }
 
     pub(crate) fn pools(&self) -> Vec<PoolStatus> {
-        (0..self.shared().pools.len()).filter_map(|index| self.pool(index)).collect()
+        (0..self.snapshot().pools.len()).filter_map(|index| self.pool(index)).collect()
     }
 
     /// One pool, by its name.
     pub(crate) fn pool_named(&self, name: &str) -> Option<PoolStatus> {
-        let index = self.shared().pools.iter().position(|pool| *pool.name == *name)?;
+        let index = self.snapshot().pools.iter().position(|pool| *pool.name == *name)?;
         self.pool(index)
     }
 
@@ -128,11 +132,11 @@ impl<'a> View<'a> {
     }
 
     fn pool(&self, index: usize) -> Option<PoolStatus> {
-        let live = self.shared().pools.get(index)?;
+        let live = self.snapshot().pools.get(index)?;
         let config = self.served.config.pools.iter().find(|pool| pool.name == *live.name)?;
         let counters = live.balancer.counters();
         let endpoints: Vec<EndpointStatus> = (0..live.endpoints.len())
-            .filter_map(|endpoint| self.endpoint((index, endpoint), live, config))
+            .filter_map(|endpoint| self.endpoint(endpoint, live, config))
             .collect();
         let usable = endpoints.iter().filter(|endpoint| self.is_usable(live, endpoint)).count();
         Some(PoolStatus {
@@ -178,16 +182,16 @@ impl<'a> View<'a> {
 
     fn endpoint(
         &self,
-        place: (usize, usize),
+        index: usize,
         pool: &UpstreamPool,
         config: &model::Pool,
     ) -> Option<EndpointStatus> {
-        let live = pool.endpoints.get(place.1)?;
+        let live = pool.endpoints.get(index)?;
         let own = config.endpoints.iter().find(|endpoint| endpoint.name == *live.name)?;
-        let counts = pool.balancer.endpoint(place.1)?;
-        let now_us = self.shared().balance_clock(self.now);
+        let counts = pool.balancer.endpoint(index)?;
+        let now_us = self.process().balance_clock(self.now);
         let state = state(counts, now_us);
-        let (since, event) = self.standing(place, (pool, live), state);
+        let (since, event) = self.standing((pool, live), state);
         let checked = config.check.is_some() && own.check != EndpointCheck::Off;
         let ejected_until = counts.is_ejected(now_us).then(|| {
             let left = Duration::from_micros(counts.ejected_until().saturating_sub(now_us));
@@ -232,11 +236,11 @@ impl<'a> View<'a> {
     /// Since when an endpoint is in its state, and the event that put it there as far as it is one of health.
     fn standing(
         &self,
-        place: (usize, usize),
         (pool, endpoint): (&UpstreamPool, &UpstreamEndpoint),
         state: State,
     ) -> (SystemTime, Option<HealthEvent>) {
-        let (noted, lasted) = self.context.health.standing(place);
+        let of = EndpointName { pool: pool.name.clone(), endpoint: endpoint.name.clone() };
+        let (noted, lasted) = self.context.health.standing(&of);
         let observed = match state {
             State::Draining | State::Maintenance => {
                 return (self.context.ordered_at(&pool.name, &endpoint.name), None);
@@ -274,8 +278,8 @@ impl<'a> View<'a> {
 
     /// Who waits in a pool, the oldest first.
     pub(crate) fn queue(&self, pool: &str) -> Option<Vec<WaitingStatus>> {
-        let live = self.shared().pools.iter().find(|live| *live.name == *pool)?;
-        let now_us = self.shared().balance_clock(Instant::now());
+        let live = self.snapshot().pools.iter().find(|live| *live.name == *pool)?;
+        let now_us = self.process().balance_clock(Instant::now());
         let patience = live.queue.as_ref().map_or(0, |queue| queue.timeout.as_micros() as u64);
         Some(waiting(&live.balancer, live, (now_us, patience)))
     }

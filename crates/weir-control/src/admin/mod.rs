@@ -35,7 +35,7 @@ use weir_config::model::Overrides;
 
 use crate::server::tell;
 
-pub(crate) use context::{Context, Served};
+pub(crate) use context::Context;
 pub(crate) use socket::AdminSocket;
 pub(crate) use state_file::StateFile;
 
