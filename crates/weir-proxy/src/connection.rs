@@ -60,9 +60,12 @@ pub(crate) struct Scope<'a, N: Net> {
 }
 
 impl<'a, N: Net> Scope<'a, N> {
-    fn new(worker: &'a Rc<Worker<N>>, seat: &'a Seat) -> Option<Self> {
-        let Seat { generation, leaving, .. } = seat;
-        Some(Self { worker, generation, listener: seat.listener()?, leaving: *leaving })
+    fn new(worker: &'a Rc<Worker<N>>, seat: &'a Seat, client: &Transport<N::Stream>) -> Self {
+        let Seat { generation, listener, .. } = seat;
+        // The listener may speak TLS only since this connection came, or no more.
+        let fits = matches!(client, Transport::Server(_)) == listener.tls.is_some();
+        let leaving = if fits { seat.leaving } else { Leaving::Yes };
+        Self { worker, generation, listener, leaving }
     }
 
     /// Whether the connection is to end with this answer.
@@ -120,7 +123,7 @@ async fn open<N: Net>(
 ) -> Option<Connection<N>> {
     let began = Instant::now();
     let mut alarm = Alarm::default();
-    let listener = Arc::clone(worker.seat(gate)?.listener()?);
+    let listener = worker.seat(gate)?.listener;
     let client = match &listener.tls {
         None => Transport::Plain(stream),
         Some(config) => {
@@ -182,7 +185,7 @@ impl<N: Net> Connection<N> {
     /// Until when the next request has to begin.
     fn deadline(&self, worker: &Worker<N>, gate: &Arc<Gate>) -> Option<Instant> {
         let seat = worker.seat(gate)?;
-        let timeouts = &seat.listener()?.timeouts;
+        let timeouts = &seat.listener.timeouts;
         Some(self.since + if self.served == 0 { timeouts.head } else { timeouts.keepalive })
     }
 
@@ -241,7 +244,7 @@ impl<N: Net> Connection<N> {
             if seat.as_of != worker.generation() {
                 seat = worker.seat(gate)?;
             }
-            let scope = Scope::new(worker, &seat)?;
+            let scope = Scope::new(worker, &seat, &self.client);
             self.served += 1;
             let busy = Busy::new(&scope.worker.load);
             let next = exchange::run(scope, self, work, first_byte).await;

@@ -4,6 +4,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use rustls::ClientConfig;
 use tokio::time::sleep;
@@ -25,14 +26,23 @@ pub(crate) struct Generation {
 }
 
 impl Generation {
-    pub(crate) fn new(snapshot: Arc<Snapshot>) -> Self {
-        let tls = |pool: &Arc<UpstreamPool>| pool.tls.as_ref().map(ClientTls::for_worker);
+    /// With what this worker had for the same pools in the generation before.
+    pub(crate) fn new(snapshot: Arc<Snapshot>, before: Option<&Self>) -> Self {
+        let tls = |pool: &Arc<UpstreamPool>| {
+            let known = before.and_then(|before| before.tls_of(pool));
+            known.cloned().or_else(|| pool.tls.as_ref().map(ClientTls::for_worker))
+        };
         Self {
             upstream_tls: snapshot.pools.iter().map(tls).collect(),
             logs: RefCell::new(snapshot.logs.iter().map(|log| log.sink.batch()).collect()),
             flush_due: Cell::new(false),
             snapshot,
         }
+    }
+
+    fn tls_of(&self, pool: &Arc<UpstreamPool>) -> Option<&Arc<ClientConfig>> {
+        let number = self.snapshot.pools.iter().position(|one| Arc::ptr_eq(one, pool))?;
+        self.upstream_tls(number)
     }
 
     /// Pool number `number`.
@@ -74,7 +84,7 @@ impl Generation {
 #[derive(Clone)]
 pub(crate) struct Seat {
     pub(crate) generation: Rc<Generation>,
-    listener: usize,
+    pub(crate) listener: Arc<Listener>,
     /// The worker's generation when it was looked for.
     pub(crate) as_of: u64,
     /// Whether the listener is gone from the configuration: the next answer is the connection's last.
@@ -92,12 +102,35 @@ impl Seat {
     /// At the listener of this gate, if this generation has it.
     pub(crate) fn find(generation: &Rc<Generation>, gate: &Arc<Gate>) -> Option<Self> {
         let snapshot = &generation.snapshot;
-        let listener = snapshot.position_of(gate)?;
+        let number = snapshot.position_of(gate)?;
+        let listener = Arc::clone(snapshot.listeners.get(number)?);
         let as_of = snapshot.generation;
         Some(Self { generation: Rc::clone(generation), listener, as_of, leaving: Leaving::No })
     }
 
-    pub(crate) fn listener(&self) -> Option<&Arc<Listener>> {
-        self.generation.snapshot.listeners.get(self.listener)
+    /// At a listener that the next snapshot does not have.
+    pub(crate) fn leaving(
+        generation: &Rc<Generation>,
+        number: usize,
+        next: &Snapshot,
+    ) -> Option<Self> {
+        let listener = generation.snapshot.listeners.get(number)?;
+        let is_gone = next.position_of(&listener.gate).is_none();
+        is_gone.then(|| Self {
+            generation: Rc::clone(generation),
+            listener: Arc::clone(listener),
+            as_of: next.generation,
+            leaving: Leaving::Yes,
+        })
+    }
+
+    pub(crate) fn gate(&self) -> &Arc<Gate> {
+        &self.listener.gate
+    }
+
+    /// Whether a connection through its gate is there, or may still be on its way to its worker.
+    pub(crate) fn is_needed(&self) -> bool {
+        let gate = self.gate();
+        gate.accepting.load(Ordering::Acquire) > 0 || gate.open.load(Ordering::Acquire) > 0
     }
 }

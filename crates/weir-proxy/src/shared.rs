@@ -2,8 +2,8 @@
 //! configuration that is swapped whole. Both are plain state; `compile.rs` makes snapshots, workers run on them.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
 use rustls::ServerConfig;
@@ -13,9 +13,13 @@ use weir_config::model;
 use weir_files::Root;
 use weir_stats::{Line, LogSink};
 
+use crate::compile::ListenerModel;
+use crate::compile::source::Source;
+use crate::endpoint_number::EndpointNumbers;
 use crate::gate::{Gate, Room};
 use crate::notice::{Notice, Noticed, Notices};
 use crate::route::Router;
+use crate::tls::Tickets;
 use crate::upstream::UpstreamPool;
 use crate::worker::WorkerLoad;
 
@@ -76,6 +80,10 @@ impl Process {
         self.current.load_full()
     }
 
+    pub(crate) fn publish(&self, snapshot: Arc<Snapshot>) {
+        self.current.store(snapshot);
+    }
+
     /// Client connections open now.
     pub fn open_connections(&self) -> usize {
         self.loads.iter().map(|load| load.open.load(Ordering::Relaxed)).sum()
@@ -110,6 +118,11 @@ pub struct Snapshot {
     pub pools: Vec<Arc<UpstreamPool>>,
     /// Access logs, in configuration order.
     pub logs: Vec<AccessLog>,
+    /// Pools of earlier ones that may still have exchanges.
+    pub(crate) gone: Vec<Weak<UpstreamPool>>,
+    pub(crate) numbers: Arc<EndpointNumbers>,
+    /// Keys of session tickets.
+    pub(crate) tickets: Arc<Tickets>,
 }
 
 impl Snapshot {
@@ -126,6 +139,17 @@ impl Snapshot {
             return Some(likely);
         }
         self.listeners.iter().position(is_there)
+    }
+
+    /// The pool of this name, also if it is not configured any more and still has exchanges.
+    pub(crate) fn any_pool(&self, name: &str) -> Option<Arc<UpstreamPool>> {
+        let gone = || self.gone.iter().filter_map(Weak::upgrade).find(|pool| &*pool.name == name);
+        self.pool(name).cloned().or_else(gone)
+    }
+
+    /// The listener of this name.
+    pub fn listener(&self, name: &str) -> Option<&Arc<Listener>> {
+        self.listeners.iter().find(|listener| &*listener.name == name)
     }
 
     /// A pool and the number of an endpoint in it, both by name.
@@ -176,6 +200,9 @@ pub struct Listener {
     pub shows_local_address: bool,
     /// Its connections.
     pub gate: Arc<Gate>,
+    /// How many of them may be open at once.
+    pub max_connections: Option<usize>,
+    pub(crate) source: Source<ListenerModel>,
 }
 
 /// Where a listening socket really is, once bound.
