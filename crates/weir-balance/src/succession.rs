@@ -113,6 +113,16 @@ impl Balancer {
         }
     }
 
+    /// The one that takes its places and queues now: itself, if it has no successor.
+    pub fn latest(self: &Arc<Self>) -> Arc<Self> {
+        self.floor().err().unwrap_or_else(|| Arc::clone(self))
+    }
+
+    /// Whether it has no successor.
+    pub fn is_latest(&self) -> bool {
+        self.floor().is_ok()
+    }
+
     /// Where an endpoint of another balancer stands in this one.
     pub fn index_from(&self, other: &Self, index: usize) -> Option<usize> {
         if std::ptr::eq(self, other) {

@@ -26,7 +26,7 @@ pub fn rehearse(config: &Config) -> Result<Vec<String>, String> {
     }
     let (sinks, _receiver) = log_channel(config.logs.len(), 1);
     let surroundings = Surroundings { read: &|path| std::fs::read(path), sinks };
-    Ok(compile(config, surroundings)?.warnings)
+    Ok(compile(config, surroundings, None)?.warnings)
 }
 
 /// Whether lines could be appended; a log file that is not there yet is not made.

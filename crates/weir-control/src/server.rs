@@ -98,7 +98,7 @@ impl Server {
             Workers::Count(count) => count.max(1),
         };
         let read = |path: &std::path::Path| std::fs::read(path);
-        let compiled = compile(config, Surroundings { read: &read, sinks })?;
+        let compiled = compile(config, Surroundings { read: &read, sinks }, None)?;
         for warning in &compiled.warnings {
             tell(&format!("warning: {warning}"));
         }

@@ -69,8 +69,8 @@ pub fn compile(
         changes: Vec::new(),
     };
     let pools = config.pools.iter().map(|pool| {
-        let before = previous.and_then(|previous| previous.any_pool(&pool.name));
-        compiler.pool(pool, before)
+        let line = previous.map(|previous| previous.line_of(&pool.name).collect());
+        compiler.pool(pool, line.unwrap_or_default())
     });
     let pools = pools.collect::<Result<Vec<_>, _>>()?;
     let listeners =
@@ -87,7 +87,7 @@ pub fn compile(
     let Compiler { numbers, tickets, warnings, changes, .. } = compiler;
     let snapshot = Snapshot {
         generation: previous.map_or(1, |previous| previous.generation + 1),
-        gone: previous.map(|previous| gone(previous, &pools)).unwrap_or_default(),
+        former: previous.map(|previous| former(previous, &pools)).unwrap_or_default(),
         listeners,
         pools,
         logs: logs.map(|(log, sink)| AccessLog { line: line(log), sink }).collect(),
@@ -119,19 +119,19 @@ impl Compiled {
         }
         let now_us = process.balance_clock(Instant::now());
         for Change { before, after, orders } in changes {
-            after.balancer.succeed(&before.balancer, &orders, now_us);
+            after.balancer.succeed(&before, &orders, now_us);
         }
         snapshot
     }
 }
 
-/// Pools that are not configured any more and may still have exchanges.
-fn gone(previous: &Snapshot, pools: &[Arc<UpstreamPool>]) -> Vec<Weak<UpstreamPool>> {
-    let is_there = |one: &UpstreamPool| pools.iter().any(|pool| pool.name == one.name);
-    let now = previous.pools.iter().filter(|pool| !is_there(pool)).map(Arc::downgrade);
-    let earlier =
-        previous.gone.iter().filter(|pool| pool.upgrade().is_some_and(|pool| !is_there(&pool)));
-    now.chain(earlier.cloned()).collect()
+/// Pools that are not configured as they were and may still have exchanges.
+fn former(previous: &Snapshot, pools: &[Arc<UpstreamPool>]) -> Vec<Weak<UpstreamPool>> {
+    let stays = |one: &Arc<UpstreamPool>| pools.iter().any(|pool| Arc::ptr_eq(pool, one));
+    let now = previous.pools.iter().filter(|pool| !stays(pool)).map(Arc::downgrade);
+    // What was gone may be back.
+    let lives = |pool: &&Weak<UpstreamPool>| pool.upgrade().is_some_and(|pool| !stays(&pool));
+    now.chain(previous.former.iter().filter(lives).cloned()).collect()
 }
 
 /// Endpoints whose idle connections nobody will use.

@@ -1,7 +1,7 @@
 //! A snapshot as one worker runs on it: with the worker's own TLS configurations towards endpoints and its own log batches. An
 //! exchange takes the worker's current one at its start and keeps it; the last one to end frees it.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,6 +23,24 @@ pub(crate) struct Generation {
     upstream_tls: Vec<Option<Arc<ClientConfig>>>,
     logs: RefCell<Vec<LogBatch>>,
     flush_due: Cell<bool>,
+    /// Pools of later ones that exchanges of this one were led to.
+    annex: Annex,
+}
+
+/// A list that only grows, so that what is in it can be borrowed.
+#[derive(Default)]
+struct Annex(OnceCell<Box<Annexed>>);
+
+struct Annexed {
+    pool: Arc<UpstreamPool>,
+    tls: Option<Arc<ClientConfig>>,
+    next: Annex,
+}
+
+impl Annex {
+    fn iter(&self) -> impl Iterator<Item = &Annexed> {
+        std::iter::successors(self.0.get(), |one| one.next.0.get()).map(|one| &**one)
+    }
 }
 
 impl Generation {
@@ -36,6 +54,7 @@ impl Generation {
             upstream_tls: snapshot.pools.iter().map(tls).collect(),
             logs: RefCell::new(snapshot.logs.iter().map(|log| log.sink.batch()).collect()),
             flush_due: Cell::new(false),
+            annex: Annex::default(),
             snapshot,
         }
     }
@@ -47,12 +66,35 @@ impl Generation {
 
     /// Pool number `number`.
     pub(crate) fn pool(&self, number: usize) -> Option<&Arc<UpstreamPool>> {
-        self.snapshot.pools.get(number)
+        self.snapshot.pools.get(number).or_else(|| Some(&self.annexed(number)?.pool))
+    }
+
+    /// The number, here, of a pool of a later generation.
+    pub(crate) fn annex(&self, pool: Arc<UpstreamPool>) -> usize {
+        let mut number = self.snapshot.pools.len();
+        let mut place = &self.annex;
+        while let Some(known) = place.0.get() {
+            if Arc::ptr_eq(&known.pool, &pool) {
+                return number;
+            }
+            number += 1;
+            place = &known.next;
+        }
+        let tls = pool.tls.as_ref().map(ClientTls::for_worker);
+        let _ = place.0.set(Box::new(Annexed { pool, tls, next: Annex::default() }));
+        number
+    }
+
+    fn annexed(&self, number: usize) -> Option<&Annexed> {
+        self.annex.iter().nth(number.checked_sub(self.snapshot.pools.len())?)
     }
 
     /// How this worker speaks TLS to the endpoints of a pool.
     pub(crate) fn upstream_tls(&self, number: usize) -> Option<&Arc<ClientConfig>> {
-        self.upstream_tls.get(number)?.as_ref()
+        match self.upstream_tls.get(number) {
+            Some(own) => own.as_ref(),
+            None => self.annexed(number)?.tls.as_ref(),
+        }
     }
 
     /// Appends a line to log number `log`, to be flushed soon.

@@ -118,8 +118,8 @@ pub struct Snapshot {
     pub pools: Vec<Arc<UpstreamPool>>,
     /// Access logs, in configuration order.
     pub logs: Vec<AccessLog>,
-    /// Pools of earlier ones that may still have exchanges.
-    pub(crate) gone: Vec<Weak<UpstreamPool>>,
+    /// Pools of earlier ones that may still have exchanges, the latest first.
+    pub(crate) former: Vec<Weak<UpstreamPool>>,
     pub(crate) numbers: Arc<EndpointNumbers>,
     /// Keys of session tickets.
     pub(crate) tickets: Arc<Tickets>,
@@ -141,10 +141,10 @@ impl Snapshot {
         self.listeners.iter().position(is_there)
     }
 
-    /// The pool of this name, also if it is not configured any more and still has exchanges.
-    pub(crate) fn any_pool(&self, name: &str) -> Option<Arc<UpstreamPool>> {
-        let gone = || self.gone.iter().filter_map(Weak::upgrade).find(|pool| &*pool.name == name);
-        self.pool(name).cloned().or_else(gone)
+    /// The pool of this name, and those before it that still have exchanges, the latest first. It may not be configured any more.
+    pub(crate) fn line_of(&self, name: &str) -> impl Iterator<Item = Arc<UpstreamPool>> {
+        let former = self.former.iter().filter_map(Weak::upgrade);
+        self.pool(name).cloned().into_iter().chain(former.filter(move |pool| &*pool.name == name))
     }
 
     /// The listener of this name.

@@ -3,8 +3,8 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
@@ -51,8 +51,6 @@ pub struct UpstreamPool {
     pub affinity: Option<Affinity>,
     /// Buffer whole request bodies up to this many bytes before picking.
     pub buffer_request: Option<u64>,
-    /// Endpoints that it had once and that may still have exchanges.
-    pub(crate) gone: Vec<Weak<UpstreamEndpoint>>,
     pub(crate) source: Source<model::Pool>,
     pub(crate) tls_source: Source<Option<model::TlsClient>>,
 }

@@ -2,8 +2,8 @@
 //! addresses and idle connections, and with the balancer's succession who waits.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwapOption;
 use weir_balance::{
@@ -25,7 +25,7 @@ use crate::upstream::{UpstreamEndpoint, UpstreamPool, UpstreamQueue};
 
 /// One pool taking over from another.
 pub(super) struct Change {
-    pub(super) before: Arc<UpstreamPool>,
+    pub(super) before: Arc<Balancer>,
     pub(super) after: Arc<UpstreamPool>,
     pub(super) orders: Vec<Order>,
 }
@@ -38,14 +38,18 @@ enum Tls {
 }
 
 impl Compiler<'_> {
-    /// The pool, `before` itself if nothing about it is different.
+    /// The pool; of `line`, those before it, the first itself if nothing about it is different.
     pub(super) fn pool(
         &mut self,
         pool: &model::Pool,
-        before: Option<Arc<UpstreamPool>>,
+        line: Vec<Arc<UpstreamPool>>,
     ) -> Result<Arc<UpstreamPool>, String> {
         let read = self.reader.plain();
-        if let Some(same) = before.as_ref().filter(|before| before.source.is_still(pool, read)) {
+        let before = line.first();
+        let same = |before: &&Arc<UpstreamPool>| {
+            before.balancer.is_latest() && before.source.is_still(pool, read)
+        };
+        if let Some(same) = before.filter(same) {
             return Ok(Arc::clone(same));
         }
         let tls = pool.tls.as_ref().map(|tls| self.client_tls(tls)).transpose()?;
@@ -54,10 +58,9 @@ impl Compiler<'_> {
         let same =
             before.as_ref().is_some_and(|before| before.tls_source.is_still(&pool.tls, read));
         let same = if same { Tls::Same } else { Tls::Other };
-        let known: Vec<Arc<UpstreamEndpoint>> =
-            before.as_ref().map(|before| known(before)).unwrap_or_default();
         let endpoints = pool.endpoints.iter().map(|endpoint| {
-            let known = known.iter().find(|known| known.is_at(endpoint));
+            let mut known = line.iter().flat_map(|pool| &pool.endpoints);
+            let known = known.find(|known| known.is_at(endpoint));
             self.endpoint(endpoint, pool.tls.as_ref(), (known, same))
         });
         let endpoints = endpoints.collect::<Result<Vec<_>, _>>()?;
@@ -69,18 +72,18 @@ impl Compiler<'_> {
         let members = members.map(|(model, endpoint)| member(pool, model, endpoint)).collect();
         let orders: Vec<Order> =
             pool.endpoints.iter().map(|endpoint| order(endpoint.order)).collect();
-        let balancer = match &before {
-            Some(before) => Balancer::prepared(&before.balancer, settings(pool), members),
+        // Of a pool that is back, a later balancer than this one's may be what waits for it.
+        let latest = before.map(|before| before.balancer.latest());
+        let balancer = match &latest {
+            Some(latest) => Balancer::prepared(latest, settings(pool), members),
             None => first_balancer(pool, members, &orders),
         };
-        let retry = before.as_ref().filter(|before| before.source.model().retry == pool.retry);
+        let retry = before.filter(|before| before.source.model().retry == pool.retry);
         let retry = retry.map(|before| Arc::clone(&before.retry));
-        let gone = known.iter().filter(|known| !endpoints.iter().any(|new| is_same(new, known)));
         let after = Arc::new(UpstreamPool {
             name: pool.name.as_str().into(),
             balancer,
             key: pool.policy.key().cloned().map(PoolKey::new),
-            gone: gone.map(Arc::downgrade).collect(),
             endpoints,
             keepalive: pool.keepalive.clone(),
             timeouts: pool.timeouts.clone(),
@@ -93,7 +96,7 @@ impl Compiler<'_> {
             source: Source::new(pool.clone(), files),
             tls_source,
         });
-        if let Some(before) = before {
+        if let Some(before) = latest {
             self.changes.push(Change { before, after: Arc::clone(&after), orders });
         }
         Ok(after)
@@ -206,17 +209,6 @@ fn first_balancer(pool: &model::Pool, members: Vec<Member>, orders: &[Order]) ->
         balancer.set_order(index, *order, 0);
     }
     balancer
-}
-
-/// Endpoints of a pool, and those it had once that still have exchanges.
-fn known(pool: &UpstreamPool) -> Vec<Arc<UpstreamEndpoint>> {
-    let gone = pool.gone.iter().filter_map(Weak::upgrade);
-    pool.endpoints.iter().cloned().chain(gone).collect()
-}
-
-/// Whether two are the same endpoint, though perhaps with other TLS.
-fn is_same(one: &UpstreamEndpoint, other: &UpstreamEndpoint) -> bool {
-    Arc::ptr_eq(&one.state, &other.state)
 }
 
 impl UpstreamEndpoint {

@@ -19,6 +19,7 @@ mod own_answers;
 mod peer;
 mod queue;
 mod redispatch;
+mod reload;
 mod retries;
 mod reuse;
 mod routing;
