@@ -129,8 +129,9 @@ def generate(bench, server, name, kind, seconds, connections, rate):
         summary = str(HERE / "core" / "summary.lua")
         command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "-s", summary, url]
     else:
-        load_flags = {"weir-closed": f"-n{int(rate * seconds)}", "weir-open": f"-R{rate * 0.9:.0f}"}[name]
-        command = [str(bench.weir), "bench", "-t1", f"-c{connections}", f"-d{seconds}s", load_flags, "-k", "--json", "-", url]
+        closed, opened = [f"-n{int(rate * seconds)}"], [f"-R{rate * 0.9:.0f}", f"-d{seconds}s"]
+        load_flags = {"weir-closed": closed, "weir-open": opened}[name]
+        command = [str(bench.weir), "bench", "-t1", f"-c{connections}", *load_flags, "-k", "--json", "-", url]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     command = ["taskset", "-c", str(bench.load_core), *command]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=seconds + 60)

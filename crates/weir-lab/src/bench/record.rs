@@ -12,6 +12,11 @@ pub(super) const DIGITS: u8 = 3;
 /// Seconds of a run that the course in time has room for.
 const MAX_SECONDS: usize = 7 * 24 * 3_600;
 
+/// Length of a [`Part`], in nanoseconds.
+pub const PART_NS: u64 = 100_000_000;
+/// Parts of a run that are kept: its first hour.
+const MAX_PARTS: usize = 36_000;
+
 /// What one request came to. Times are nanoseconds since the beginning of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
@@ -78,6 +83,17 @@ pub struct Second {
     pub max_ns: u64,
 }
 
+/// A tenth of a second of the run, by intended start: what a pattern in time is looked for in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Part {
+    /// Requests that were answered.
+    pub count: u32,
+    /// Sum of their response times, in nanoseconds.
+    pub sum_ns: u64,
+    /// The longest of them.
+    pub max_ns: u64,
+}
+
 /// Everything that is kept of a run, or of one thread's part in it.
 #[derive(Clone, Debug)]
 pub struct Record {
@@ -106,6 +122,8 @@ pub struct Record {
     pub warm: u64,
     /// The course in time.
     pub seconds: Vec<Second>,
+    /// The same, finer, of the first hour.
+    pub parts: Vec<Part>,
     /// Every request, where they are asked for.
     pub samples: Option<Vec<Sample>>,
 }
@@ -126,6 +144,7 @@ impl Record {
             last_ended_ns: 0,
             warm: 0,
             seconds: Vec::new(),
+            parts: Vec::new(),
             samples: with_samples.then(Vec::new),
         }
     }
@@ -160,6 +179,9 @@ impl Record {
             }
         }
         self.add_to_second(sample, response_ns);
+        if sample.failure.is_none() {
+            self.add_to_part(sample.intended_ns, response_ns);
+        }
         if let Some(samples) = &mut self.samples {
             samples.push(*sample);
         }
@@ -178,6 +200,21 @@ impl Record {
             second.errors += u64::from(sample.failure.is_some() || sample.status >= 400);
             second.sum_ns += response_ns;
             second.max_ns = second.max_ns.max(response_ns);
+        }
+    }
+
+    fn add_to_part(&mut self, intended_ns: u64, response_ns: u64) {
+        let number = (intended_ns / PART_NS) as usize;
+        if number >= MAX_PARTS {
+            return;
+        }
+        if self.parts.len() <= number {
+            self.parts.resize(number + 1, Part::default());
+        }
+        if let Some(part) = self.parts.get_mut(number) {
+            part.count += 1;
+            part.sum_ns += response_ns;
+            part.max_ns = part.max_ns.max(response_ns);
         }
     }
 
@@ -206,6 +243,14 @@ impl Record {
         for (own, theirs) in self.seconds.iter_mut().zip(&other.seconds) {
             own.count += theirs.count;
             own.errors += theirs.errors;
+            own.sum_ns += theirs.sum_ns;
+            own.max_ns = own.max_ns.max(theirs.max_ns);
+        }
+        if self.parts.len() < other.parts.len() {
+            self.parts.resize(other.parts.len(), Part::default());
+        }
+        for (own, theirs) in self.parts.iter_mut().zip(&other.parts) {
+            own.count += theirs.count;
             own.sum_ns += theirs.sum_ns;
             own.max_ns = own.max_ns.max(theirs.max_ns);
         }
@@ -356,7 +401,8 @@ mod tests {
             (merged.answered, merged.bytes, merged.sent),
             (whole.answered, whole.bytes, whole.sent)
         );
-        assert_eq!(merged.seconds, whole.seconds);
+        assert_eq!((&merged.seconds, &merged.parts), (&whole.seconds, &whole.parts));
+        assert_eq!((merged.parts.len(), merged.parts[3].count), (50, 20));
         assert_eq!(merged.samples.unwrap().len(), 1000);
     }
 }
