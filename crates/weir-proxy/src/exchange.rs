@@ -152,6 +152,8 @@ pub(crate) struct Facts {
     pub(crate) started: SystemTime,
     /// End of the request head.
     pub(crate) head_end: Instant,
+    /// When the response had been sent, once that was noted.
+    pub(crate) ended: Option<Instant>,
     pub(crate) times: Times,
     pub(crate) cause: Cause,
     /// Status sent to the client; 0 until one is.
@@ -191,6 +193,7 @@ impl Facts {
             first_byte,
             started,
             head_end: first_byte,
+            ended: None,
             times: Times::default(),
             cause: Cause::Complete,
             status: 0,
@@ -298,7 +301,7 @@ pub(crate) async fn run<N: Net>(
         }
         Err(Ended::Silent) => return Next::Close,
     };
-    let now = Instant::now();
+    let now = facts.ended.unwrap_or_else(Instant::now);
     record::write(scope, connection, work, &mut facts, (route, now));
     connection.since = now;
     if facts.has_head {

@@ -20,9 +20,12 @@ mod connection;
 mod conversation;
 mod cookie;
 pub mod edits;
+pub mod endpoint_number;
 mod exchange;
 mod files;
 pub mod forward;
+pub mod gate;
+mod generation;
 mod http_date;
 mod idle;
 mod limits;
@@ -53,4 +56,4 @@ mod upload;
 pub mod upstream;
 pub mod worker;
 
-pub use accept::{Handoff, accept};
+pub use accept::{GateOrders, Handoff, accept};

@@ -61,8 +61,7 @@ pub(crate) fn with_captures<N: Net, R>(
     let request = RequestView { head, bytes, client: facts.client };
     let response = ResponseView { head: &work.response, bytes: &work.response_bytes };
     let part = |span: weir_wire::Span| if facts.has_head { span.of(bytes) } else { &[] };
-    let shared = &scope.worker.shared;
-    let pool = facts.pool.and_then(|number| shared.pools.get(number));
+    let pool = facts.pool.and_then(|number| scope.generation.pool(number));
     let endpoint = pool.zip(facts.endpoint).and_then(|(pool, index)| pool.endpoints.get(index));
     let name =
         |index: usize| pool.and_then(|pool| pool.endpoints.get(index)).map_or("", |one| &*one.name);
@@ -128,24 +127,23 @@ pub(crate) fn write<N: Net>(
     with_captures(scope, connection, work, (facts, route), captures.as_ref(), |entry| {
         let entry = Entry { concurrency: concurrency(scope, facts), ..*entry };
         for &number in &scope.listener.logs {
-            let Some(log) = scope.worker.shared.logs.get(number) else { continue };
+            let Some(log) = scope.generation.snapshot.logs.get(number) else { continue };
             let clock = &mut *scope.worker.clock.borrow_mut();
-            scope.worker.log(number, |out| log.line.write_line(&entry, clock, out));
+            scope.generation.log(number, |out| log.line.write_line(&entry, clock, out));
         }
     });
 }
 
 fn concurrency<N: Net>(scope: Scope<'_, N>, facts: &Facts) -> Concurrency {
-    let shared = &scope.worker.shared;
     let balancer =
-        facts.pool.and_then(|number| shared.pools.get(number)).map(|pool| &pool.balancer);
+        facts.pool.and_then(|number| scope.generation.pool(number)).map(|pool| &pool.balancer);
     let endpoint =
         balancer.zip(facts.endpoint).and_then(|(balancer, index)| balancer.endpoint(index));
     // HAProxy has given the exchange's own place back when it counts.
     let own = u32::from(facts.slot.is_some());
     Concurrency {
-        process: shared.open_connections() as u32,
-        listener: scope.listener.open.load(Ordering::Relaxed) as u32,
+        process: scope.worker.process.open_connections() as u32,
+        listener: scope.listener.gate.open.load(Ordering::Relaxed) as u32,
         pool: balancer.map_or(0, |balancer| (balancer.in_flight() as u32).saturating_sub(own)),
         endpoint: endpoint.map_or(0, |endpoint| endpoint.in_flight().saturating_sub(own)),
     }

@@ -109,6 +109,7 @@ fn times(request: i64, queue: i64, connect: i64, response: i64, total: i64) -> T
         response: micros(response),
         data: Micros::NEVER,
         total: Micros(total * 1000 + 5_000_300),
+        own: Micros::NEVER,
     }
 }
 
