@@ -75,8 +75,8 @@ fn memory_does_not_grow_with_the_number_of_requests() {
     most_bytes(&load, 1_000, false);
     let few = most_bytes(&load, 1_000, false);
     let many = most_bytes(&load, 40_000, false);
-    // A longer run has more seconds, at 40 bytes each, and no more than that.
-    assert!(many < few + 16_384, "{few} bytes at 1,000 requests, {many} at 40,000");
+    // A longer run has more seconds, and buffers come and go; four bytes for each request would be seen.
+    assert!(many < few + 131_072, "{few} bytes at 1,000 requests, {many} at 40,000");
     // The test sees a difference: with a line for each request there is one.
     let kept = most_bytes(&load, 40_000, true);
     assert!(kept > many + 40_000 * 40, "{many} bytes, and with every request {kept}");

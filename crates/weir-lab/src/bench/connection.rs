@@ -144,7 +144,8 @@ impl Connection {
         let thread = self.thread.clone();
         let shared = &thread.shared;
         thread.timer.until(shared.start_ns()).await;
-        self.free_ns = now_ns();
+        // It has been free for longer, but nobody was to send before.
+        self.free_ns = shared.start_ns();
         while !shared.is_stopped() {
             let n = shared.claim();
             let Some(intended_ns) = self.wait_for_turn(n).await else { return };
@@ -156,6 +157,7 @@ impl Connection {
                 sent_ns: 0,
                 ended_ns: 0,
                 free_ns: self.free_ns,
+                opening_ns: 0,
                 status: 0,
                 bytes: 0,
                 failure: None,
@@ -214,12 +216,12 @@ impl Connection {
             self.close();
         }
         if self.stream.is_none() {
+            let began_ns = now_ns();
             let opened = self.open().await;
-            // Opening is not the generator's lateness: the request waited for a connection.
-            self.free_ns = now_ns();
-            sample.free_ns = self.free_ns;
+            let ended_ns = now_ns();
+            sample.opening_ns = ended_ns.saturating_sub(began_ns);
             if let Err(error) = opened {
-                sample.sent_ns = self.free_ns;
+                sample.sent_ns = ended_ns;
                 sample.failure = Some(Failure::Connect);
                 self.thread.shared.note_failure(Failure::Connect, || error.to_string());
                 return;

@@ -28,8 +28,10 @@ pub struct Sample {
     pub sent_ns: u64,
     /// When its answer was whole, or it was given up.
     pub ended_ns: u64,
-    /// Since when its connection had been free, for a request that did not have to wait for one.
+    /// Since when its connection had been free.
     pub free_ns: u64,
+    /// How long a connection was opened for it, in nanoseconds; 0 when one was open.
+    pub opening_ns: u64,
     /// Of the answer; 0 when there was none.
     pub status: u16,
     /// Bytes of the answer, head and body.
@@ -159,7 +161,9 @@ impl Record {
             self.sent += 1;
             let due_ns = sample.intended_ns.max(sample.free_ns);
             self.delayed += u64::from(sample.free_ns > sample.intended_ns);
-            self.lateness.saturating_record(sample.sent_ns.saturating_sub(due_ns));
+            // To open a connection takes the target's time, not the generator's.
+            let late_ns = sample.sent_ns.saturating_sub(due_ns + sample.opening_ns);
+            self.lateness.saturating_record(late_ns);
         }
         if is_measured {
             self.response.saturating_record(response_ns);
@@ -305,6 +309,7 @@ mod tests {
             sent_ns: sent * MS,
             ended_ns: ended * MS,
             free_ns: free * MS,
+            opening_ns: 0,
             status: 200,
             bytes: 1000,
             failure: None,
@@ -331,6 +336,12 @@ mod tests {
         near(record.lateness.max(), 1);
         assert_eq!((record.delayed, record.answered, record.sent, record.bytes), (1, 1, 1, 1000));
         record.add(&sample(1, [100, 102, 105, 60]));
+        near(record.lateness.max(), 2);
+        assert_eq!(record.delayed, 1);
+        // A connection was free, but had to be opened for 30; that is part of the response, and nobody's lateness.
+        let opened = Sample { opening_ns: 30 * MS, ..sample(2, [200, 231, 240, 150]) };
+        record.add(&opened);
+        near(record.response.value_at_quantile(0.99), 40);
         near(record.lateness.max(), 2);
         assert_eq!(record.delayed, 1);
     }

@@ -225,6 +225,7 @@ mod tests {
             sent_ns: intended_ns + response_ns / 2,
             ended_ns: intended_ns + response_ns,
             free_ns: 0,
+            opening_ns: 0,
             status: 200,
             bytes: 1200,
             failure: None,

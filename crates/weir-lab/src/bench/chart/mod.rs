@@ -186,6 +186,7 @@ mod tests {
                 sent_ns: intended_ns,
                 ended_ns: intended_ns + 1_000_000 + (n % 100) * 10_000,
                 free_ns: 0,
+                opening_ns: 0,
                 status: if n == 7 { 500 } else { 200 },
                 bytes: 1,
                 failure: None,
