@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use serde_json::Value;
 use weir_lab::bench::load::{Load, Pace};
 use weir_lab::bench::monitor::Usage;
-use weir_lab::bench::probe::probe;
+use weir_lab::bench::probe::{probe, settle};
 use weir_lab::bench::record::{Failure, Record};
 use weir_lab::bench::report::Figures;
 use weir_lab::bench::run::{Outcome, Running};
@@ -439,6 +439,17 @@ fn a_server_of_another_protocol_is_a_counted_failure() {
     assert_eq!(outcome.record.failures_of(Failure::Protocol), 20);
     let text = texts(&outcome);
     assert!(text.contains("it speaks TLS: write https://"), "{text}");
+}
+
+#[test]
+fn of_several_addresses_the_first_that_answers_is_taken() {
+    let (_origin, address) = origin(Settings::default());
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let mut load = load(closed, "/", open(10.0, 100));
+    assert_eq!(settle(&mut load, &[closed, address]), Ok(()));
+    assert_eq!(load.address, address);
+    let error = settle(&mut load, &[closed]).unwrap_err();
+    assert!(error.starts_with(&format!("cannot connect to {closed}: ")), "{error}");
 }
 
 #[test]

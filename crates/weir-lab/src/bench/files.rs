@@ -11,6 +11,7 @@ use super::monitor::Slice;
 use super::record::{Failure, Sample};
 use super::report::{Figures, PERCENTILES, percent_text};
 use super::schedule::Arrival;
+use super::spectrum::Curve;
 use super::wrk_text::{deviation_us, mean_us};
 
 /// Every figure of a run. Times are microseconds, rates requests per second.
@@ -159,6 +160,8 @@ fn histogram(histogram: &Histogram<u64>) -> Value {
     values.insert("mean".to_owned(), mean_us(histogram).into());
     values.insert("stdev".to_owned(), deviation_us(histogram).into());
     values.insert("samples".to_owned(), histogram.len().into());
+    // As `--compare` reads it.
+    values.insert("spectrum_ms".to_owned(), json!(Curve::of("", histogram).points));
     Value::Object(values)
 }
 

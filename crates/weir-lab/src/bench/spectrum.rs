@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use hdrhistogram::Histogram;
+use serde_json::Value;
 
 use super::wrk_text::{deviation_us, mean_us};
 
@@ -66,11 +67,14 @@ impl Curve {
         Self { name: name.to_owned(), samples: histogram.len(), points: points.collect() }
     }
 
-    /// Of the first spectrum in a text, which may be an `.hgrm` file or a whole report of wrk2 or Weir.
+    /// Of the first spectrum in a text, which may be an `.hgrm` file, a whole report of wrk2 or Weir, or Weir's JSON.
     ///
     /// # Errors
     /// One sentence, when there is none.
     pub fn read(name: &str, text: &str) -> Result<Self, String> {
+        if text.trim_start().starts_with('{') {
+            return Self::from_json(name, text);
+        }
         let mut lines = text.lines().skip_while(|line| !is_heading(line));
         if lines.next().is_none() {
             return Err(format!(
@@ -94,6 +98,23 @@ impl Curve {
             return Err(format!("the percentile spectrum in {name} has no lines"));
         }
         Ok(curve)
+    }
+
+    fn from_json(name: &str, text: &str) -> Result<Self, String> {
+        let report: Value = serde_json::from_str(text)
+            .map_err(|error| format!("{name} begins as JSON and is none: {error}"))?;
+        let response = &report["response"];
+        let points = response["spectrum_ms"].as_array().into_iter().flatten();
+        let points: Vec<(f64, f64)> = points
+            .take(MAX_POINTS)
+            .filter_map(|point| Some((point[0].as_f64()?, point[1].as_f64()?)))
+            .filter(|(share, ms)| (0.0..=1.0).contains(share) && *ms >= 0.0)
+            .collect();
+        let samples = response["samples"].as_u64().unwrap_or(0);
+        if points.is_empty() || samples == 0 {
+            return Err(format!("{name} is JSON, but no report of `weir bench --json`"));
+        }
+        Ok(Self { name: name.to_owned(), samples, points })
     }
 }
 
@@ -128,7 +149,15 @@ mod tests {
 
     #[test]
     fn what_is_no_spectrum_is_a_sentence() {
-        for text in ["", "Value\n", "hello\n1 2 3\n", "Value Percentile\nnothing\n"] {
+        for text in [
+            "",
+            "{",
+            "{}",
+            "{\"response\": {\"spectrum_ms\": [[1]], \"samples\": 5}}",
+            "Value\n",
+            "hello\n1 2 3\n",
+            "Value Percentile\nnothing\n",
+        ] {
             assert!(Curve::read("FILE", text).unwrap_err().contains("FILE"), "{text}");
         }
         // The last line of wrk2 says `inf`, of other programs nothing.

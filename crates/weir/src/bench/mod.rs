@@ -11,7 +11,7 @@ use clap::Args;
 use weir_lab::bench::load::{Load, Pace};
 use weir_lab::bench::machine::{allowed_cores, listener_on};
 use weir_lab::bench::monitor::{Monitor, Target};
-use weir_lab::bench::probe::{probe, resolve};
+use weir_lab::bench::probe::{resolve, settle};
 use weir_lab::bench::report::Figures;
 use weir_lab::bench::run::{Running, Watch};
 use weir_lab::bench::schedule::{Arrival, Schedule};
@@ -27,6 +27,8 @@ use crate::terminal;
 use files::{Files, json_text, other_runs};
 
 const NOTES: &str = "\
+For example: weir bench -t2 -c100 -d30s -R2000 --latency http://127.0.0.1:8080/1k
+
 Times are seconds or have a unit (30, 30s, 2m, 500ms), counts may end in k or M (2k is 2,000).
 Response time runs from the intended start, service time from the actual send; both are reported.
 Conditions of --fail-if: p99.9>8ms, service_p99>1ms, mean, max, errors>0, error_rate>0.1%, unsent>0,
@@ -152,7 +154,7 @@ pub(crate) struct Arguments {
     /// Write a page with the report and the charts
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Another run for the percentile chart: its --hgrm file or printed report; may be repeated
+    /// Another run for the percentile chart: its --json or --hgrm file or printed report; may be repeated
     #[arg(long, value_name = "[NAME=]FILE")]
     compare: Vec<String>,
 }
@@ -168,8 +170,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     arguments.refuse_what_is_not_meant()?;
     let urls = arguments.urls()?;
     let url = urls.first().map(|(_, url)| url.text.as_str()).unwrap_or_default();
-    let load = arguments.load(&urls)?;
-    probe(&load).map_err(Failure::RunTime)?;
+    let (mut load, addresses) = arguments.load(&urls)?;
+    settle(&mut load, &addresses).map_err(Failure::RunTime)?;
     let others = other_runs(&arguments.compare)?;
     let targets = arguments.targets(&load)?;
     let files = Files::open(arguments)?;
@@ -316,7 +318,8 @@ impl Arguments {
         Ok(urls)
     }
 
-    fn load(&self, urls: &[(f64, Url)]) -> Result<Load, Failure> {
+    /// The load, and the addresses that it may go to.
+    fn load(&self, urls: &[(f64, Url)]) -> Result<(Load, Vec<SocketAddr>), Failure> {
         let Some((_, url)) = urls.first() else {
             return Err(Failure::Usage("name a URL".to_owned()));
         };
@@ -342,9 +345,13 @@ impl Arguments {
         } else {
             None
         };
-        Ok(Load {
+        let addresses = self.addresses(url)?;
+        let Some(first) = addresses.first().copied() else {
+            return Err(Failure::RunTime(format!("`{}` has no address", url.host)));
+        };
+        let load = Load {
             requests: Requests::new(requests.map_err(Failure::Usage)?),
-            address: self.address(url)?,
+            address: first,
             tls,
             pace: self.pace(),
             warmup_ns: self.warmup,
@@ -354,7 +361,8 @@ impl Arguments {
             seed: self.seed,
             cores: self.cpus.as_ref().map(|cores| cores.0.clone()).unwrap_or_default(),
             samples: self.csv.is_some(),
-        })
+        };
+        Ok((load, addresses))
     }
 
     fn connections_and_threads(&self) -> Result<(usize, usize), Failure> {
@@ -406,7 +414,7 @@ impl Arguments {
         }
     }
 
-    fn address(&self, url: &Url) -> Result<SocketAddr, Failure> {
+    fn addresses(&self, url: &Url) -> Result<Vec<SocketAddr>, Failure> {
         let Some(other) = &self.connect_to else {
             return resolve(&url.host, url.port).map_err(Failure::RunTime);
         };

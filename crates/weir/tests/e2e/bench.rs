@@ -34,6 +34,10 @@ fn requests(address: SocketAddr) -> u64 {
     stats["requests"].as_u64().unwrap()
 }
 
+fn weir_path() -> String {
+    weir_command().get_program().to_str().unwrap().to_owned()
+}
+
 /// The number in front of these words.
 #[track_caller]
 fn before(text: &str, words: &str) -> u64 {
@@ -58,16 +62,30 @@ fn the_command_lines_of_the_published_comparisons_run_as_they_are() {
         "{text}"
     );
     assert!(text.contains("TLSv1_3"), "{text}");
-    let text = report(&format!("-t1 -c50 -d1s -R600 --latency http://{plain}/1k"));
+    // So are their program's names.
+    let directory = Directory::new();
+    let link = directory.path().join("wrk2");
+    std::os::unix::fs::symlink(weir_path(), &link).unwrap();
+    let url = format!("http://{plain}/1k");
+    let mut command = std::process::Command::new(&link);
+    let done = finish(command.args(["-t1", "-c5", "-d1s", "-R50", "--latency", url.as_str()]), b"");
+    let text = String::from_utf8(done.stdout).unwrap();
+    assert_eq!(before(&text, " requests in 1.00s"), 50);
+    // Cores are given by what their command line begins with.
+    let line =
+        format!("-c 0 {} bench -t1 -c50 -d1s -R600 --latency http://{plain}/1k", weir_path());
+    let done = finish(std::process::Command::new("taskset").args(line.split_whitespace()), b"");
+    let text = String::from_utf8(done.stdout).unwrap();
     assert_eq!(before(&text, " requests in 1.00s"), 600);
-    assert_eq!(requests(plain), 1100);
+    assert!(text.contains("  generator   1 thread on cores 0 of "), "{text}");
+    assert_eq!(requests(plain), 1150);
     let text = report(&format!("-n 1000 -c 30 http://{plain}/1k"));
     assert_eq!(before(&text, " requests in "), 1000);
     assert!(
         text.contains("closed loop, 30 connections") && text.contains("coordinated omission"),
         "{text}"
     );
-    assert_eq!(requests(plain), 2100);
+    assert_eq!(requests(plain), 2150);
 }
 
 #[test]
@@ -177,11 +195,19 @@ fn another_run_is_laid_over_this_one_by_its_spectrum_or_its_printed_report() {
     let origin = origin(&[]);
     let url = origin.url(0, "/1k");
     let directory = Directory::new();
-    let [hgrm, printed, svg] = ["first.hgrm", "printed", "svg"].map(|name| directory.text(name));
+    let [hgrm, printed, json, svg] =
+        ["first.hgrm", "printed", "last.json", "svg"].map(|name| directory.text(name));
     std::fs::write(&printed, report(&format!("-c2 -d1 -R50 -L --hgrm {hgrm} {url}"))).unwrap();
-    report(&format!("-c2 -d1 -R60 --svg {svg} --compare {hgrm} --compare before={printed} {url}"));
+    report(&format!("-c2 -d1 -R70 --json {json} {url}"));
+    let others = format!("--compare {hgrm} --compare before={printed} --compare {json}");
+    report(&format!("-c2 -d1 -R60 --svg {svg} {others} {url}"));
     let chart = std::fs::read_to_string(&svg).unwrap();
-    for name in ["response time (60 samples)", "first (50 samples)", "before (50 samples)"] {
+    for name in [
+        "response time (60 samples)",
+        "first (50 samples)",
+        "before (50 samples)",
+        "last (70 samples)",
+    ] {
         assert!(chart.contains(name), "{name}: {chart}");
     }
 }
@@ -190,11 +216,7 @@ fn another_run_is_laid_over_this_one_by_its_spectrum_or_its_printed_report() {
 #[test]
 fn progress_is_shown_on_a_terminal() {
     let origin = origin(&[]);
-    let line = format!(
-        "{} bench -c4 -d2 -R50 --warmup 2s {}",
-        weir_command().get_program().display(),
-        origin.url(0, "/1k")
-    );
+    let line = format!("{} bench -c4 -d2 -R50 --warmup 2s {}", weir_path(), origin.url(0, "/1k"));
     let done = finish(
         std::process::Command::new("script").args(["-qec", line.as_str(), "/dev/null"]),
         b"",
