@@ -3,8 +3,8 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwapOption;
 use weir_balance::{
@@ -82,6 +82,7 @@ pub fn compile(config: &Config, surroundings: Surroundings<'_>) -> Result<Compil
         listeners,
         pools,
         logs: logs.map(|(log, sink)| AccessLog { line: line(log), sink }).collect(),
+        series: OnceLock::new(),
     };
     Ok(Compiled { snapshot: Arc::new(snapshot), warnings })
 }
