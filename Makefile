@@ -5,7 +5,7 @@ SHELL := /bin/sh
 # rustup puts cargo here; a shell that never sourced ~/.cargo/env does not know.
 export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
 
-.PHONY: help run test test-long schedules lint fmt doc-config deny bench-core bench-balance bench-lab
+.PHONY: help run test test-long schedules lint fmt doc-config deny bench-core bench-balance bench-numbers bench-lab
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -16,7 +16,7 @@ run: ## the demonstration: origins, the proxy on :8080 and :8443, some requests;
 	@exec "$$(scripts/target-directory)/release/weir" demo
 
 test: ## everything that has to pass before a commit
-	@scripts/packages cc nginx haproxy curl wrk openssl
+	@scripts/packages cc nginx haproxy curl wrk openssl script taskset socat hatop prometheus-haproxy-exporter
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	cargo test --workspace
@@ -24,7 +24,7 @@ test: ## everything that has to pass before a commit
 	@$(MAKE) --no-print-directory deny
 
 test-long: ## the same tests with more seeds, more cases and the ignored ones; minutes to hours
-	@scripts/packages cc nginx haproxy curl wrk openssl
+	@scripts/packages cc nginx haproxy curl wrk openssl script taskset socat hatop prometheus-haproxy-exporter
 	WEIR_SEEDS=$${WEIR_SEEDS:-10000} PROPTEST_CASES=$${PROPTEST_CASES:-20000} WEIR_SCHEDULES=$${WEIR_SCHEDULES:-1000000} \
 		cargo test --release --workspace --no-fail-fast -- --include-ignored
 	@WEIR_SCHEDULES=$${WEIR_SCHEDULES:-1000000} $(MAKE) --no-print-directory schedules RELEASE=--release
@@ -55,6 +55,10 @@ bench-core: ## CPU per request and memory against nginx and haproxy; writes benc
 # benches/balance.md has the figures of one run.
 bench-balance: ## what it costs to be dispatched, to wait and to leave: criterion
 	cargo bench -p weir-balance --bench dispatch --bench policies -- $(ARGS)
+
+# benches/numbers.md has the figures of one run.
+bench-numbers: ## what it costs to count an exchange: criterion
+	cargo bench -p weir-stats --bench numbers -- $(ARGS)
 
 bench-lab: ## CPU per request of the test origin beside nginx and of the generator beside wrk; writes benches/lab.md
 	@scripts/packages cc nginx wrk openssl python3

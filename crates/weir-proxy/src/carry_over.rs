@@ -41,7 +41,7 @@ impl<'a> Search<'a> {
         facts: &mut Facts,
         pool: Arc<UpstreamPool>,
     ) -> Option<()> {
-        let number = scope.generation.annex(pool);
+        let number = scope.generation.annex(pool, &scope.worker.process.numbers);
         let pool = scope.generation.pool(number)?;
         let before = &self.pool.balancer;
         let index = |index| pool.balancer.index_from(before, index);

@@ -7,7 +7,7 @@ pub(crate) mod source;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use tokio::time::Instant;
 use weir_config::Config;
@@ -69,8 +69,8 @@ pub fn compile(
         changes: Vec::new(),
     };
     let pools = config.pools.iter().map(|pool| {
-        let line = previous.map(|previous| previous.line_of(&pool.name).collect());
-        compiler.pool(pool, line.unwrap_or_default())
+        let line = previous.map(|previous| previous.line_of(&pool.name).collect::<Vec<_>>());
+        compiler.pool(pool, &line.unwrap_or_default())
     });
     let pools = pools.collect::<Result<Vec<_>, _>>()?;
     let listeners =
@@ -93,6 +93,7 @@ pub fn compile(
         logs: logs.map(|(log, sink)| AccessLog { line: line(log), sink }).collect(),
         numbers,
         tickets,
+        series: OnceLock::new(),
     };
     let retired = previous.map(|previous| retired(previous, &snapshot)).unwrap_or_default();
     Ok(Compiled { snapshot: Arc::new(snapshot), warnings, changes, retired })

@@ -19,6 +19,7 @@ use tokio::io::AsyncWrite;
 use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 use weir_stats::Micros;
+use weir_stats::numbers::Handshake;
 
 use crate::accept::Handoff;
 use crate::alarm::{Alarm, before};
@@ -28,6 +29,7 @@ use crate::gate::Gate;
 use crate::generation::{Generation, Leaving, Seat};
 use crate::limits::{HOT_LINGER, LINGERING_BYTES, LINGERING_CLOSE};
 use crate::net::{Net, PeerAddress};
+use crate::series::ListenerCounts;
 use crate::shared::Listener;
 use crate::tls::{self, TlsFacts};
 use crate::transport::Transport;
@@ -56,16 +58,22 @@ pub(crate) struct Scope<'a, N: Net> {
     pub(crate) worker: &'a Rc<Worker<N>>,
     pub(crate) generation: &'a Rc<Generation>,
     pub(crate) listener: &'a Listener,
+    /// Where exchanges of this listener are counted.
+    pub(crate) counts: &'a ListenerCounts,
     leaving: Leaving,
 }
 
 impl<'a, N: Net> Scope<'a, N> {
-    fn new(worker: &'a Rc<Worker<N>>, seat: &'a Seat, client: &Transport<N::Stream>) -> Self {
+    fn new(
+        worker: &'a Rc<Worker<N>>,
+        seat: &'a Seat,
+        client: &Transport<N::Stream>,
+    ) -> Option<Self> {
         let Seat { generation, listener, .. } = seat;
         // The listener may speak TLS only since this connection came, or no more.
         let fits = matches!(client, Transport::Server(_)) == listener.tls.is_some();
         let leaving = if fits { seat.leaving } else { Leaving::Yes };
-        Self { worker, generation, listener, leaving }
+        Some(Self { worker, generation, listener, counts: seat.counts()?, leaving })
     }
 
     /// Whether the connection is to end with this answer.
@@ -123,15 +131,20 @@ async fn open<N: Net>(
 ) -> Option<Connection<N>> {
     let began = Instant::now();
     let mut alarm = Alarm::default();
-    let listener = worker.seat(gate)?.listener;
+    let (listener, counts) = {
+        let seat = worker.seat(gate)?;
+        (Arc::clone(&seat.listener), Arc::clone(&seat.counts()?.listener))
+    };
+    counts.accepted(worker.number);
     let client = match &listener.tls {
         None => Transport::Plain(stream),
         Some(config) => {
             let handshake = Box::pin(TlsAcceptor::from(config.clone()).accept(stream));
-            let mut stream = before(&mut alarm, began + listener.timeouts.handshake, handshake)
-                .await
-                .ok()?
-                .ok()?;
+            let done = before(&mut alarm, began + listener.timeouts.handshake, handshake).await;
+            let Ok(Ok(mut stream)) = done else {
+                counts.handshake(worker.number, Handshake::Failed, Micros::NEVER);
+                return None;
+            };
             stream.get_mut().1.set_buffer_limit(Some(crate::limits::LARGE_BUFFER));
             Transport::Server(Box::new(stream))
         }
@@ -142,6 +155,10 @@ async fn open<N: Net>(
         Transport::Server(stream) => Some(tls::facts(stream.get_ref().1).without_name()),
         Transport::Plain(_) | Transport::Client(_) => None,
     };
+    if let Some(agreed) = &agreed {
+        let kind = if agreed.resumed { Handshake::Resumed } else { Handshake::Full };
+        counts.handshake(worker.number, kind, handshake);
+    }
     Some(Connection { client, alarm, peer, handshake, since, began, served: 0, agreed })
 }
 
@@ -244,7 +261,7 @@ impl<N: Net> Connection<N> {
             if seat.as_of != worker.generation() {
                 seat = worker.seat(gate)?;
             }
-            let scope = Scope::new(worker, &seat, &self.client);
+            let scope = Scope::new(worker, &seat, &self.client)?;
             self.served += 1;
             let busy = Busy::new(&scope.worker.load);
             let next = exchange::run(scope, self, work, first_byte).await;

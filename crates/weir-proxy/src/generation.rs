@@ -9,9 +9,11 @@ use std::sync::atomic::Ordering;
 use rustls::ClientConfig;
 use tokio::time::sleep;
 use weir_stats::LogBatch;
+use weir_stats::numbers::{EndpointSeries, Numbers};
 
 use crate::gate::Gate;
 use crate::limits::LOG_FLUSH;
+use crate::series::{ListenerCounts, SnapshotSeries};
 use crate::shared::{Listener, Snapshot};
 use crate::tls::ClientTls;
 use crate::upstream::UpstreamPool;
@@ -19,6 +21,8 @@ use crate::upstream::UpstreamPool;
 /// What exchanges of one worker run on.
 pub(crate) struct Generation {
     pub(crate) snapshot: Arc<Snapshot>,
+    /// Where its exchanges are counted.
+    pub(crate) series: Arc<SnapshotSeries>,
     /// By pool.
     upstream_tls: Vec<Option<Arc<ClientConfig>>>,
     logs: RefCell<Vec<LogBatch>>,
@@ -34,6 +38,8 @@ struct Annex(OnceCell<Box<Annexed>>);
 struct Annexed {
     pool: Arc<UpstreamPool>,
     tls: Option<Arc<ClientConfig>>,
+    /// Where its endpoints are counted.
+    series: Vec<Arc<EndpointSeries>>,
     next: Annex,
 }
 
@@ -45,7 +51,7 @@ impl Annex {
 
 impl Generation {
     /// With what this worker had for the same pools in the generation before.
-    pub(crate) fn new(snapshot: Arc<Snapshot>, before: Option<&Self>) -> Self {
+    pub(crate) fn new(snapshot: Arc<Snapshot>, numbers: &Numbers, before: Option<&Self>) -> Self {
         let tls = |pool: &Arc<UpstreamPool>| {
             let known = before.and_then(|before| before.tls_of(pool));
             known.cloned().or_else(|| pool.tls.as_ref().map(ClientTls::for_worker))
@@ -55,6 +61,7 @@ impl Generation {
             logs: RefCell::new(snapshot.logs.iter().map(|log| log.sink.batch()).collect()),
             flush_due: Cell::new(false),
             annex: Annex::default(),
+            series: Arc::clone(snapshot.series(numbers)),
             snapshot,
         }
     }
@@ -70,7 +77,7 @@ impl Generation {
     }
 
     /// The number, here, of a pool of a later generation.
-    pub(crate) fn annex(&self, pool: Arc<UpstreamPool>) -> usize {
+    pub(crate) fn annex(&self, pool: Arc<UpstreamPool>, numbers: &Numbers) -> usize {
         let mut number = self.snapshot.pools.len();
         let mut place = &self.annex;
         while let Some(known) = place.0.get() {
@@ -81,8 +88,16 @@ impl Generation {
             place = &known.next;
         }
         let tls = pool.tls.as_ref().map(ClientTls::for_worker);
-        let _ = place.0.set(Box::new(Annexed { pool, tls, next: Annex::default() }));
+        let series = pool.endpoints.iter();
+        let series = series.map(|endpoint| numbers.endpoint(&pool.name, &endpoint.name)).collect();
+        let _ = place.0.set(Box::new(Annexed { pool, tls, series, next: Annex::default() }));
         number
+    }
+
+    /// Where an endpoint's exchanges are counted.
+    pub(crate) fn endpoint_series(&self, pool: usize, endpoint: usize) -> Option<&EndpointSeries> {
+        let own = self.series.endpoint(pool, endpoint);
+        own.or_else(|| Some(self.annexed(pool)?.series.get(endpoint)?))
     }
 
     fn annexed(&self, number: usize) -> Option<&Annexed> {
@@ -127,6 +142,8 @@ impl Generation {
 pub(crate) struct Seat {
     pub(crate) generation: Rc<Generation>,
     pub(crate) listener: Arc<Listener>,
+    /// The listener's number there.
+    pub(crate) number: usize,
     /// The worker's generation when it was looked for.
     pub(crate) as_of: u64,
     /// Whether the listener is gone from the configuration: the next answer is the connection's last.
@@ -147,7 +164,8 @@ impl Seat {
         let number = snapshot.position_of(gate)?;
         let listener = Arc::clone(snapshot.listeners.get(number)?);
         let as_of = snapshot.generation;
-        Some(Self { generation: Rc::clone(generation), listener, as_of, leaving: Leaving::No })
+        let generation = Rc::clone(generation);
+        Some(Self { generation, listener, number, as_of, leaving: Leaving::No })
     }
 
     /// At a listener that the next snapshot does not have.
@@ -161,9 +179,15 @@ impl Seat {
         is_gone.then(|| Self {
             generation: Rc::clone(generation),
             listener: Arc::clone(listener),
+            number,
             as_of: next.generation,
             leaving: Leaving::Yes,
         })
+    }
+
+    /// Where that listener's exchanges are counted.
+    pub(crate) fn counts(&self) -> Option<&ListenerCounts> {
+        self.generation.series.listener(self.number)
     }
 
     pub(crate) fn gate(&self) -> &Arc<Gate> {

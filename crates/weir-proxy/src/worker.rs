@@ -104,7 +104,7 @@ pub async fn run<N: Net>(parts: WorkerParts<N>) {
         idle: IdleConnections::default(),
         generation: Cell::new(snapshot.generation),
         leaving: RefCell::default(),
-        current: RefCell::new(Rc::new(Generation::new(snapshot, None))),
+        current: RefCell::new(Rc::new(Generation::new(snapshot, &process.numbers, None))),
         date: RefCell::default(),
         clock: RefCell::new(Clock::new()),
         request_ids: RefCell::new(RequestIdSource::new(seed)),
@@ -175,9 +175,13 @@ async fn cut_off<N: Net>(worker: &Worker<N>) {
 
 async fn sweep<N: Net>(worker: std::rc::Weak<Worker<N>>) {
     loop {
-        sleep(IDLE_SWEEP).await;
+        let due = Instant::now() + IDLE_SWEEP;
+        sleep_until(due).await;
+        let now = Instant::now();
         let Some(worker) = worker.upgrade() else { return };
-        worker.idle.sweep(&worker.current().snapshot.pools, Instant::now());
+        let lag = now.saturating_duration_since(due);
+        worker.process.numbers.note_lag(worker.number, lag.as_micros() as u64);
+        worker.idle.sweep(&worker.current().snapshot.pools, now);
         worker.leaving.borrow_mut().retain(Seat::is_needed);
         // Somebody has to, and one is enough.
         if worker.number == 0 {
@@ -202,7 +206,8 @@ impl<N: Net> Worker<N> {
     fn adopt(&self, snapshot: Arc<Snapshot>) {
         self.generation.set(snapshot.generation);
         let before = self.current();
-        let next = Rc::new(Generation::new(snapshot, Some(&before)));
+        let next = Generation::new(snapshot, &self.process.numbers, Some(&before));
+        let next = Rc::new(next);
         let mut leaving = self.leaving.borrow_mut();
         leaving.retain(|seat| seat.is_needed() && next.snapshot.position_of(seat.gate()).is_none());
         for position in 0..before.snapshot.listeners.len() {

@@ -42,7 +42,7 @@ impl Compiler<'_> {
     pub(super) fn pool(
         &mut self,
         pool: &model::Pool,
-        line: Vec<Arc<UpstreamPool>>,
+        line: &[Arc<UpstreamPool>],
     ) -> Result<Arc<UpstreamPool>, String> {
         let read = self.reader.plain();
         let before = line.first();

@@ -105,6 +105,8 @@ pub(crate) struct World {
     files: Rc<RefCell<BTreeMap<PathBuf, String>>>,
     log: LogReceiver,
     next_port: Cell<u16>,
+    /// Log lines read so far.
+    logged: Cell<u64>,
 }
 
 /// Plays a scenario on the configuration `text`; afterwards everything has to settle.
@@ -149,6 +151,7 @@ impl World {
             files,
             log,
             next_port: Cell::new(1024),
+            logged: Cell::new(0),
         };
         world.lead_sockets(&world.snapshot());
         world
@@ -296,6 +299,12 @@ impl World {
     /// The log lines since the last call, after the workers have had time to hand them over.
     pub(crate) async fn log(&self) -> Vec<Line> {
         sleep(Duration::from_millis(150)).await;
+        let lines = self.lines();
+        self.logged.set(self.logged.get() + lines.len() as u64);
+        lines
+    }
+
+    fn lines(&self) -> Vec<Line> {
         let mut lines = Vec::new();
         while let Ok(message) = self.log.try_receive() {
             if let LogMessage::Lines(batch) = message {
@@ -340,11 +349,23 @@ impl World {
         }
         for _ in 0..300 {
             if wrong() == (0, 0, 0) {
-                return;
+                return self.expect_counted().await;
             }
             sleep(Duration::from_secs(1)).await;
         }
         panic!("left behind (slots and waiting, connections, places): {:?}", wrong());
+    }
+}
+
+impl World {
+    /// Every exchange that has a log line was counted, once, and at every level.
+    async fn expect_counted(&self) {
+        self.log().await;
+        let figures = self.process.numbers.read();
+        let requests = figures.tally(|_| true).requests();
+        let exchanges: u64 = figures.workers.iter().map(|worker| worker.exchanges).sum();
+        let logged = self.logged.get();
+        assert_eq!((requests, exchanges), (logged, logged), "counted and logged");
     }
 }
 
