@@ -4,6 +4,7 @@
 mod affinity;
 mod bench;
 mod clients;
+mod clock;
 mod failures;
 mod files;
 mod flood;
