@@ -5,7 +5,7 @@ SHELL := /bin/sh
 # rustup puts cargo here; a shell that never sourced ~/.cargo/env does not know.
 export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
 
-.PHONY: help run test test-long schedules lint fmt doc-config deny bench-core bench-balance bench-lab
+.PHONY: help run test test-long schedules lint fmt doc-config deny bench-core bench-balance bench-numbers bench-lab
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -55,6 +55,10 @@ bench-core: ## CPU per request and memory against nginx and haproxy; writes benc
 # benches/balance.md has the figures of one run.
 bench-balance: ## what it costs to be dispatched, to wait and to leave: criterion
 	cargo bench -p weir-balance --bench dispatch --bench policies -- $(ARGS)
+
+# benches/numbers.md has the figures of one run.
+bench-numbers: ## what it costs to count an exchange: criterion
+	cargo bench -p weir-stats --bench numbers -- $(ARGS)
 
 bench-lab: ## CPU per request of the test origin beside nginx and of the generator beside wrk; writes benches/lab.md
 	@scripts/packages cc nginx wrk openssl python3

@@ -8,7 +8,8 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 use weir_balance::{Availability, Health, Order};
-use weir_proxy::shared::Shared;
+use weir_proxy::shared::Process;
+use weir_proxy::upstream::UpstreamPool;
 
 /// Most changes kept; the oldest go first.
 pub const KEPT: usize = 1000;
@@ -47,11 +48,25 @@ pub(crate) enum Panic {
     Ends,
 }
 
+/// An endpoint, named as it is over all configurations.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct EndpointName {
+    pub(crate) pool: Arc<str>,
+    pub(crate) endpoint: Arc<str>,
+}
+
+impl EndpointName {
+    /// The name of endpoint number `endpoint` of a pool.
+    pub(crate) fn of(pool: &UpstreamPool, endpoint: usize) -> Option<Self> {
+        let endpoint = pool.endpoints.get(endpoint)?.name.clone();
+        Some(Self { pool: pool.name.clone(), endpoint })
+    }
+}
+
 /// A change, as whoever saw it tells it.
 #[derive(Clone, Debug)]
 pub(crate) struct Change {
-    pub(crate) pool: usize,
-    pub(crate) endpoint: usize,
+    pub(crate) of: EndpointName,
     pub(crate) to: HealthState,
     /// One clause.
     pub(crate) reason: String,
@@ -129,8 +144,8 @@ pub struct HealthLog {
 struct Kept {
     events: VecDeque<HealthEvent>,
     count: u64,
-    /// By pool and endpoint, what it is and since when; those missing are up since the start.
-    states: HashMap<(usize, usize), (HealthState, Instant)>,
+    /// What it is and since when; those missing are up since the start.
+    states: HashMap<EndpointName, (HealthState, Instant)>,
 }
 
 impl HealthLog {
@@ -146,19 +161,20 @@ impl HealthLog {
     }
 
     /// What an endpoint was last noted to be.
-    pub(crate) fn state(&self, place: (usize, usize)) -> HealthState {
-        self.turn(place, None).0
+    pub(crate) fn state(&self, of: &EndpointName) -> HealthState {
+        self.turn(of, None).0
     }
 
-    /// Notes a change that has taken effect; nothing when the endpoint was noted to be that already.
-    pub(crate) fn change(&self, shared: &Shared, change: Change) {
-        let Some(pool) = shared.pools.get(change.pool) else { return };
-        let Some(endpoint) = pool.endpoints.get(change.endpoint) else { return };
-        let (from, lasted) = self.turn((change.pool, change.endpoint), Some(change.to));
+    /// Notes a change that has taken effect; nothing when the endpoint was noted to be that already, or is not configured any more.
+    pub(crate) fn change(&self, process: &Process, change: Change) {
+        let EndpointName { pool, endpoint } = &change.of;
+        let snapshot = process.snapshot();
+        let Some((pool, _)) = snapshot.endpoint(pool, endpoint) else { return };
+        let (from, lasted) = self.turn(&change.of, Some(change.to));
         if from == change.to {
             return;
         }
-        let now_us = shared.balance_clock(Instant::now());
+        let now_us = process.balance_clock(Instant::now());
         let states = (0..pool.balancer.len()).filter_map(|index| pool.balancer.endpoint(index));
         let up = states.filter(|state| {
             state.availability() == Availability::Available
@@ -171,7 +187,7 @@ impl HealthLog {
             number: 0,
             at: SystemTime::now(),
             pool: pool.name.clone(),
-            endpoint: endpoint.name.clone(),
+            endpoint: endpoint.clone(),
             from,
             to: change.to,
             reason: change.reason,
@@ -194,12 +210,12 @@ impl HealthLog {
     }
 
     /// What an endpoint was and for how long; from now on it is `to`, if anything.
-    fn turn(&self, place: (usize, usize), to: Option<HealthState>) -> (HealthState, Duration) {
+    fn turn(&self, of: &EndpointName, to: Option<HealthState>) -> (HealthState, Duration) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = kept.states.get(&place).copied();
+        let before = kept.states.get(of).copied();
         let (from, since) = before.unwrap_or((HealthState::Up, self.start));
         if let Some(to) = to.filter(|to| *to != from) {
-            kept.states.insert(place, (to, Instant::now()));
+            kept.states.insert(of.clone(), (to, Instant::now()));
         }
         (from, since.elapsed())
     }

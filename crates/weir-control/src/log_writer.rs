@@ -19,8 +19,8 @@ use weir_stats::{FullBatch, LogReceiver, LogSink, Message, log_channel};
 use file::LogFile;
 use syslog::Syslog;
 
-/// Batches that may wait for the writer, over all logs: 4 MiB.
-const CAPACITY: usize = 256;
+/// Batches that may wait for the writer, over all logs: 8 MiB.
+const CAPACITY: usize = 128;
 
 /// The running writer.
 #[derive(Debug)]

@@ -25,8 +25,7 @@ pub fn rehearse(config: &Config) -> Result<Vec<String>, String> {
         }
     }
     let (sinks, _receiver) = log_channel(config.logs.len(), 1);
-    let surroundings =
-        Surroundings { read: &|path| std::fs::read(path), sinks, workers: 1, connection_cap: 1 };
+    let surroundings = Surroundings { read: &|path| std::fs::read(path), sinks };
     let mut warnings = compile(config, surroundings)?.warnings;
     warnings.extend(config.pools.iter().filter_map(unsigned));
     Ok(warnings)

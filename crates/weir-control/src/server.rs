@@ -22,7 +22,7 @@ use weir_config::Config;
 use weir_config::model::Workers;
 use weir_proxy::bind::{BoundSocket, bind};
 use weir_proxy::compile::{Surroundings, compile};
-use weir_proxy::shared::BoundAddress;
+use weir_proxy::shared::{BoundAddress, Process};
 use weir_proxy::start::{Running, allowed_cores, start};
 
 use crate::health_log::HealthLog;
@@ -98,8 +98,7 @@ impl Server {
             Workers::Count(count) => count.max(1),
         };
         let read = |path: &std::path::Path| std::fs::read(path);
-        let compiled =
-            compile(config, Surroundings { read: &read, sinks, workers, connection_cap })?;
+        let compiled = compile(config, Surroundings { read: &read, sinks })?;
         for warning in &compiled.warnings {
             tell(&format!("warning: {warning}"));
         }
@@ -110,17 +109,14 @@ impl Server {
             let _inside = runtime.enter();
             Signals::take().map_err(|error| format!("cannot take signals: {error}"))?
         };
-        let running = start(&compiled.shared, sockets)
-            .map_err(|error| format!("cannot start {workers} workers: {error}"))?;
+        let (process, notices) = Process::new(compiled.snapshot, workers, connection_cap);
+        let running =
+            start(&process).map_err(|error| format!("cannot start {workers} workers: {error}"))?;
+        open_all(&running, sockets);
         resolve_names(config, &running, &runtime);
         let health = Arc::new(HealthLog::new(tell));
-        probe::start(config, running.shared(), &health, runtime.handle());
-        runtime.spawn(traffic::listen(
-            compiled.notices,
-            running.shared().clone(),
-            health.clone(),
-            tell,
-        ));
+        probe::start(config, &process, &health, runtime.handle());
+        runtime.spawn(traffic::listen(notices, process, health.clone(), tell));
         Ok(Self {
             running,
             listening,
@@ -199,8 +195,8 @@ impl Server {
         let deadline = Instant::now() + self.shutdown_timeout;
         let finished =
             self.runtime.block_on(wait_for_end(&self.running, &mut self.signals, deadline));
-        traffic::say_rest(self.running.shared(), tell);
-        match self.running.shared().cut_off.load(Ordering::Relaxed) {
+        traffic::say_rest(self.running.process(), tell);
+        match self.running.process().cut_off.load(Ordering::Relaxed) {
             0 => {}
             1 => tell("1 request was cut off"),
             number => tell(&format!("{number} requests were cut off")),
@@ -257,7 +253,7 @@ async fn wait_for_end(running: &Running, signals: &mut Signals, mut deadline: In
 }
 
 fn requests_running(running: &Running) -> usize {
-    running.shared().loads.iter().map(|load| load.busy.load(Ordering::Relaxed)).sum()
+    running.process().loads.iter().map(|load| load.busy.load(Ordering::Relaxed)).sum()
 }
 
 /// What the configuration says, or what the limit on open files allows.
@@ -287,6 +283,16 @@ fn bind_all(config: &Config) -> Result<Vec<(usize, BoundSocket)>, String> {
     Ok(sockets)
 }
 
+/// Serves from the sockets of the first configuration.
+fn open_all(running: &Running, sockets: Vec<(usize, BoundSocket)>) {
+    let snapshot = running.process().snapshot();
+    for (number, socket) in sockets {
+        if let Some(listener) = snapshot.listeners.get(number) {
+            running.plane().open(socket, &listener.name, &listener.gate);
+        }
+    }
+}
+
 fn listening(config: &Config, sockets: &[(usize, BoundSocket)]) -> Vec<Listening> {
     let listening = |(number, socket): &(usize, BoundSocket)| Listening {
         address: socket.address.clone(),
@@ -304,10 +310,13 @@ fn resolve_names(config: &Config, running: &Running, runtime: &Runtime) {
     }
     let (answered, answers) = watch::channel(0);
     let missing = names.len();
-    let shared = running.shared().clone();
+    let process = running.process().clone();
     let mut seen = HashSet::new();
-    let report = move |pool, endpoint, answer: Result<SocketAddr, String>| {
-        shared.resolved(pool, endpoint, answer.ok());
+    let report = move |pool: usize, endpoint: usize, answer: Result<SocketAddr, String>| {
+        let now_us = process.balance_clock(Instant::now());
+        if let Some(pool) = process.snapshot().pools.get(pool) {
+            pool.resolved(endpoint, answer.ok(), now_us);
+        }
         seen.insert((pool, endpoint));
         answered.send_replace(seen.len());
     };

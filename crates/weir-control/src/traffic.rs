@@ -7,11 +7,11 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, sleep_until};
 use weir_config::model::PassiveCause;
-use weir_proxy::connect_trouble::ConnectTrouble;
 use weir_proxy::notice::{Notice, Noticed};
-use weir_proxy::shared::Shared;
+use weir_proxy::shared::Process;
+use weir_proxy::upstream::UpstreamPool;
 
-use crate::health_log::{Change, HealthLog, HealthState, Span};
+use crate::health_log::{Change, EndpointName, HealthLog, HealthState, Span};
 
 /// An endpoint's failed connects are one line in this time, at most.
 const TROUBLE_PAUSE: Duration = Duration::from_secs(1);
@@ -19,69 +19,66 @@ const TROUBLE_PAUSE: Duration = Duration::from_secs(1);
 /// Notes what is told until nobody is left to tell.
 pub(crate) async fn listen(
     mut notices: mpsc::Receiver<Notice>,
-    shared: Arc<Shared>,
+    process: Arc<Process>,
     log: Arc<HealthLog>,
     say: fn(&str),
 ) {
-    while let Some(Notice { pool, what }) = notices.recv().await {
-        match what {
-            Noticed::LawBroken { found } => {
-                let name = shared.pools.get(pool).map_or("", |pool| &*pool.name);
-                say(&format!(
-                    "bug: the queue of pool {name} had {found} forgotten or surplus exchanges; the watchdog put that right"
-                ));
+    while let Some(notice) = notices.recv().await {
+        take(&notice, &process, &log, say);
+    }
+}
+
+fn take(notice: &Notice, process: &Arc<Process>, log: &Arc<HealthLog>, say: fn(&str)) {
+    let name = |endpoint| EndpointName::of(&notice.pool, endpoint);
+    let change = |endpoint, to, reason| {
+        let Some(of) = name(endpoint) else { return };
+        log.change(process, Change { of, to, reason, excerpt: String::new() });
+    };
+    match notice.what {
+        Noticed::LawBroken { found } => {
+            let name = &notice.pool.name;
+            say(&format!(
+                "bug: the queue of pool {name} had {found} forgotten or surplus exchanges; the watchdog put that right"
+            ));
+        }
+        Noticed::ConnectFailed { endpoint } => {
+            tokio::spawn(watch_trouble(notice.pool.clone(), endpoint, say));
+        }
+        Noticed::Ejected { endpoint, cause, until_us } => {
+            let reason = format!("too many failures in traffic, the last: {}", words(cause));
+            change(endpoint, HealthState::Ejected, reason);
+            let Some(of) = name(endpoint) else { return };
+            tokio::spawn(wait_for_return(of, until_us, process.clone(), log.clone()));
+        }
+        Noticed::Stalled { endpoint, silent_us, unanswered } => {
+            let silent = Span(Duration::from_micros(silent_us));
+            let reason = format!(
+                "{unanswered} requests without an answer, none for {silent}, while others answer"
+            );
+            change(endpoint, HealthState::Stalled, reason);
+        }
+        Noticed::Answers { endpoint } => {
+            if name(endpoint).is_some_and(|of| log.state(&of) == HealthState::Stalled) {
+                change(endpoint, HealthState::Up, "it answers again".to_owned());
             }
-            Noticed::ConnectFailed { endpoint } => {
-                tokio::spawn(watch_trouble((pool, endpoint), shared.clone(), say));
-            }
-            Noticed::Ejected { endpoint, cause, until_us } => {
-                let reason = format!("too many failures in traffic, the last: {}", words(cause));
-                let to = HealthState::Ejected;
-                let excerpt = String::new();
-                log.change(&shared, Change { pool, endpoint, to, reason, excerpt });
-                let back = wait_for_return((pool, endpoint), until_us, shared.clone(), log.clone());
-                tokio::spawn(back);
-            }
-            Noticed::Stalled { endpoint, silent_us, unanswered } => {
-                let silent = Span(Duration::from_micros(silent_us));
-                let reason = format!(
-                    "{unanswered} requests without an answer, none for {silent}, while others answer"
-                );
-                let to = HealthState::Stalled;
-                let excerpt = String::new();
-                log.change(&shared, Change { pool, endpoint, to, reason, excerpt });
-            }
-            Noticed::Answers { endpoint }
-                if log.state((pool, endpoint)) == HealthState::Stalled =>
-            {
-                let (to, excerpt) = (HealthState::Up, String::new());
-                let reason = "it answers again".to_owned();
-                log.change(&shared, Change { pool, endpoint, to, reason, excerpt });
-            }
-            Noticed::Answers { .. } => {}
         }
     }
 }
 
 /// Says what connects to an endpoint fail with, until none has for a while.
-async fn watch_trouble(place: (usize, usize), shared: Arc<Shared>, say: fn(&str)) {
+async fn watch_trouble(pool: Arc<UpstreamPool>, endpoint: usize, say: fn(&str)) {
     loop {
-        let Some(trouble) = say_trouble(&shared, place, say) else { return };
+        say_trouble(&pool, endpoint, say);
         sleep(TROUBLE_PAUSE).await;
-        if trouble.is_over() {
+        if pool.endpoints.get(endpoint).is_none_or(|endpoint| endpoint.trouble.is_over()) {
             return;
         }
     }
 }
 
-/// Says one line, if there is something to say; `None` when there is no such endpoint.
-fn say_trouble(
-    shared: &Shared,
-    (pool, endpoint): (usize, usize),
-    say: fn(&str),
-) -> Option<&ConnectTrouble> {
-    let pool = shared.pools.get(pool)?;
-    let one = pool.endpoints.get(endpoint)?;
+/// Says one line, if there is something to say.
+fn say_trouble(pool: &UpstreamPool, endpoint: usize, say: fn(&str)) {
+    let Some(one) = pool.endpoints.get(endpoint) else { return };
     if let Some((failure, count)) = one.trouble.take() {
         let more = match count {
             0 | 1 => String::new(),
@@ -92,14 +89,13 @@ fn say_trouble(
             pool.name, one.name, one.address_text
         ));
     }
-    Some(&one.trouble)
 }
 
 /// Says what was still held back: at the end.
-pub(crate) fn say_rest(shared: &Shared, say: fn(&str)) {
-    for (number, pool) in shared.pools.iter().enumerate() {
+pub(crate) fn say_rest(process: &Process, say: fn(&str)) {
+    for pool in &process.snapshot().pools {
         for endpoint in 0..pool.endpoints.len() {
-            say_trouble(shared, (number, endpoint), say);
+            say_trouble(pool, endpoint, say);
         }
     }
 }
@@ -115,19 +111,19 @@ fn words(cause: PassiveCause) -> &'static str {
 
 /// Tells the operator that an ejection is over. Those who wait in the queue hear it from the worker that caused it.
 async fn wait_for_return(
-    place: (usize, usize),
+    of: EndpointName,
     until_us: u64,
-    shared: Arc<Shared>,
+    process: Arc<Process>,
     log: Arc<HealthLog>,
 ) {
-    sleep_until(shared.epoch + Duration::from_micros(until_us)).await;
-    let (pool, endpoint) = place;
-    let now_us = shared.balance_clock(Instant::now());
-    let Some(balancer) = shared.pools.get(pool).map(|pool| &pool.balancer) else { return };
-    let ejected = balancer.endpoint(endpoint).is_some_and(|state| state.is_ejected(now_us));
-    if log.state(place) == HealthState::Ejected && !ejected {
+    sleep_until(process.epoch + Duration::from_micros(until_us)).await;
+    let now_us = process.balance_clock(Instant::now());
+    let snapshot = process.snapshot();
+    let Some((pool, endpoint)) = snapshot.endpoint(&of.pool, &of.endpoint) else { return };
+    let ejected = pool.balancer.endpoint(endpoint).is_some_and(|state| state.is_ejected(now_us));
+    if log.state(&of) == HealthState::Ejected && !ejected {
         let reason = "its time out is over".to_owned();
-        let change = Change { pool, endpoint, to: HealthState::Up, reason, excerpt: String::new() };
-        log.change(&shared, change);
+        let change = Change { of, to: HealthState::Up, reason, excerpt: String::new() };
+        log.change(&process, change);
     }
 }

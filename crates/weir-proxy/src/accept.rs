@@ -4,97 +4,115 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::time::sleep;
 
+use crate::gate::{Gate, RoomPlace};
 use crate::limits::ACCEPT_PAUSE;
 use crate::net::{Net, PeerAddress};
-use crate::shared::{Listener, Shared, Stage};
-use crate::worker::WorkerLoad;
+use crate::shared::{Process, Stage};
+use crate::worker::{Mail, WorkerLoad};
 
 /// An accepted connection on its way to its worker.
 pub struct Handoff<N: Net> {
     pub(crate) accepted: N::Accepted,
     pub(crate) peer: PeerAddress,
-    pub(crate) listener: Arc<Listener>,
     pub(crate) place: Place,
 }
 
 /// A connection's place within the caps and counters; dropping it makes room.
 pub(crate) struct Place {
     load: Arc<WorkerLoad>,
-    listener: Arc<Listener>,
-    _process: OwnedSemaphorePermit,
-    _listener: Option<OwnedSemaphorePermit>,
+    pub(crate) gate: Arc<Gate>,
+    /// In the process and at the listener.
+    _places: (RoomPlace, RoomPlace),
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
         self.load.open.fetch_sub(1, Ordering::Relaxed);
-        self.listener.open.fetch_sub(1, Ordering::Relaxed);
+        self.gate.open.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
-/// Accepts from one socket until the stage changes.
+/// The gate that a socket's connections come through from now on; `None` closes the socket. Without a sender it stays as it is.
+pub type GateOrders = watch::Receiver<Option<Arc<Gate>>>;
+
+/// Accepts from one socket until the stage changes or the socket is closed. A connection that the kernel has given to it is never lost
+/// to a change of the gate.
 pub async fn accept<N: Net>(
     net: N,
     socket: N::Listener,
-    listener: Arc<Listener>,
-    shared: Arc<Shared>,
-    mailboxes: Arc<[mpsc::UnboundedSender<Handoff<N>>]>,
+    mut orders: GateOrders,
+    process: Arc<Process>,
+    mailboxes: Arc<[mpsc::UnboundedSender<Mail<N>>]>,
     mut stage: watch::Receiver<Stage>,
 ) {
     let mut next = 0;
-    loop {
-        let step = accept_one(&net, &socket, &listener, &shared);
+    let mut accepting = orders.borrow_and_update().clone().map(Accepting::new);
+    while let Some(Accepting(gate)) = &accepting {
         let accepted = tokio::select! {
             biased;
             _ = stage.wait_for(|stage| !matches!(stage, Stage::Running)) => return,
-            accepted = step => accepted,
+            () = changed(&mut orders) => {
+                accepting = orders.borrow_and_update().clone().map(Accepting::new);
+                continue;
+            }
+            accepted = accept_one(&net, &socket, gate, &process) => accepted,
         };
-        let Some((accepted, peer, permits)) = accepted else { continue };
-        let number = least_loaded(&shared.loads, next);
+        let Some((accepted, peer)) = accepted else { continue };
+        let places = tokio::select! {
+            biased;
+            _ = stage.wait_for(|stage| !matches!(stage, Stage::Running)) => return,
+            places = enter(gate, &process) => places,
+        };
+        let number = least_loaded(&process.loads, next);
         next = number + 1;
-        let (Some(load), Some(mailbox)) = (shared.loads.get(number), mailboxes.get(number)) else {
+        let (Some(load), Some(mailbox)) = (process.loads.get(number), mailboxes.get(number)) else {
             return;
         };
         load.open.fetch_add(1, Ordering::Relaxed);
-        listener.open.fetch_add(1, Ordering::Relaxed);
-        let (process, own) = permits;
-        let place = Place {
-            load: load.clone(),
-            listener: listener.clone(),
-            _process: process,
-            _listener: own,
-        };
+        gate.open.fetch_add(1, Ordering::AcqRel);
+        let place = Place { load: load.clone(), gate: gate.clone(), _places: places };
         // A worker that is gone is stopping; dropping the connection closes it.
-        let _ = mailbox.send(Handoff { accepted, peer, listener: listener.clone(), place });
+        let _ = mailbox.send(Mail::Connection(Handoff { accepted, peer, place }));
     }
 }
 
-type Permits = (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>);
+/// A socket that is accepted from, counted at its gate.
+struct Accepting(Arc<Gate>);
 
-/// Waits for room, then for a connection, then takes the room. Room is taken last, so that a listener nobody calls does not
-/// hold a place that another could use; when two take the last one, the later waits with its connection in hand.
+impl Accepting {
+    fn new(gate: Arc<Gate>) -> Self {
+        gate.accepting.fetch_add(1, Ordering::AcqRel);
+        Self(gate)
+    }
+}
+
+impl Drop for Accepting {
+    fn drop(&mut self) {
+        self.0.accepting.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+async fn changed(orders: &mut GateOrders) {
+    if orders.changed().await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
+/// Waits for room, then for a connection. Room is taken after that, so that a listener nobody calls does not hold a place that
+/// another could use; when two take the last one, the later waits with its connection in hand.
 async fn accept_one<N: Net>(
     net: &N,
     socket: &N::Listener,
-    listener: &Listener,
-    shared: &Shared,
-) -> Option<(N::Accepted, PeerAddress, Permits)> {
-    room(&shared.connections).await;
-    if let Some(own) = &listener.connections {
-        room(own).await;
-    }
+    gate: &Gate,
+    process: &Process,
+) -> Option<(N::Accepted, PeerAddress)> {
+    process.connections.wait().await;
+    gate.room.wait().await;
     match net.accept(socket).await {
-        Ok((accepted, peer)) => {
-            let process = shared.connections.clone().acquire_owned().await.ok()?;
-            let own = match &listener.connections {
-                Some(own) => Some(own.clone().acquire_owned().await.ok()?),
-                None => None,
-            };
-            Some((accepted, peer, (process, own)))
-        }
+        Ok(accepted) => Some(accepted),
         Err(error) => {
             // A connection that was reset before it was accepted is no reason to wait.
             if !matches!(
@@ -108,10 +126,9 @@ async fn accept_one<N: Net>(
     }
 }
 
-async fn room(semaphore: &Semaphore) {
-    if let Err(TryAcquireError::NoPermits) = semaphore.try_acquire().map(drop) {
-        drop(semaphore.acquire().await);
-    }
+async fn enter(gate: &Gate, process: &Process) -> (RoomPlace, RoomPlace) {
+    let place = process.connections.enter().await;
+    (place, gate.room.enter().await)
 }
 
 /// The worker with the fewest connections, then the fewest running exchanges; equal ones take turns from `first`.

@@ -2,7 +2,7 @@
 //! `retry` says so, another connection after a stale one. What the client gets is `response.rs`.
 
 use tokio::time::Instant;
-use weir_stats::{Cause, Micros};
+use weir_stats::{Cause, Entry, Micros};
 use weir_wire::Framing;
 
 use crate::affinity::{Affinity, Claim};
@@ -30,7 +30,7 @@ pub(crate) async fn proxy<N: Net>(
     facts: &mut Facts,
     (route, number): (&CompiledRoute, usize),
 ) -> Result<Next, Ended> {
-    let pool = scope.worker.shared.pools.get(number).ok_or(Cause::Internal)?;
+    let pool = scope.generation.pool(number).ok_or(Cause::Internal)?;
     facts.pool = Some(number);
     let claim = |affinity: &Affinity| affinity.claim(&work.request, work.input.bytes());
     facts.claim = pool.affinity.as_ref().map_or(Claim::None, claim);
@@ -47,27 +47,27 @@ pub(crate) async fn proxy<N: Net>(
         let upstream = found.inspect_err(|_| leave_body(work, facts, &upload))?;
         write_head(scope, connection, work, facts, (route, framing));
         upload.prepend(std::mem::take(&mut work.request_out));
-        let mut conversation = Conversation::new(upstream, upload);
+        let mut conversation = Conversation::new(upstream, upload, search.now);
         let heard = conversation.hear(scope, connection, work, pool).await;
         let place = (number, facts.endpoint.unwrap_or_default());
         let repeatable = conversation.may_repeat(work.request.method, &pool.retry);
         let trouble = match heard {
             Ok(()) => {
                 let status = work.response.status;
-                scope.worker.endpoint_answered(place, status);
-                scope.worker.slot_answered(facts.slot.as_mut(), place, conversation.heard);
+                scope.endpoint_answered(place, status);
+                scope.slot_answered(facts.slot.as_mut(), place, conversation.heard);
                 pool.retry.minds_status(status).then_some(Trouble::Status(status))
             }
             // The endpoint closed an idle connection while our request was on its way to it (row C-07).
             Err(Failure::Silent) if repeatable && conversation.upstream.reused => {
-                search.pass_over_idle();
+                search.pass_over_idle(scope);
                 let Conversation { upload: sent, returned, .. } = conversation;
                 upload = rewind(scope, work, facts, pool, (sent, returned));
                 continue;
             }
             Err(failure) => {
                 if let Some(cause) = passive::cause_of(failure) {
-                    scope.worker.endpoint_failed(place, cause);
+                    scope.endpoint_failed(place, cause);
                 }
                 failure.trouble()
             }
@@ -106,8 +106,8 @@ fn give_up<N: Net>(
     // Without a response of this attempt, `work.response` is of an earlier one.
     let clean = matches!(trouble, Trouble::Status(_)) && conversation.is_over(&work.response);
     let Conversation { upstream, upload, returned, raw, .. } = conversation;
-    if clean && let (Some(number), Some(endpoint)) = (facts.pool, facts.endpoint) {
-        scope.worker.idle.keep(pool, (number, endpoint), upstream, Instant::now());
+    if clean && let Some(endpoint) = facts.endpoint {
+        scope.worker.idle.keep(pool, endpoint, upstream, Instant::now());
     }
     scope.worker.buffers.give_back(raw);
     rewind(scope, work, facts, pool, (upload, returned))
@@ -122,12 +122,17 @@ fn write_head<N: Net>(
 ) {
     let mut out = std::mem::take(&mut work.request_out);
     out.clear();
-    let pool = facts.pool.and_then(|number| scope.worker.shared.pools.get(number));
+    let pool = facts.pool.and_then(|number| scope.generation.pool(number));
     let affinity = pool.and_then(|pool| pool.affinity.as_ref());
-    record::with_entry(scope, connection, work, (facts, Some(route)), |entry| {
+    let endpoint = pool.zip(facts.endpoint).and_then(|(pool, index)| pool.endpoints.get(index));
+    let mut write = |entry: Option<&Entry<'_>>| {
         let head = UpstreamHead {
             head: &work.request,
             bytes: work.input.bytes(),
+            peer: connection.peer,
+            tls: connection.agreed.is_some(),
+            request_id_value: facts.request_id.as_bytes(),
+            endpoint_address: endpoint.map_or("", |endpoint| &endpoint.address_text),
             entry,
             forwarded: &scope.listener.forwarded,
             request_id: &scope.listener.request_id,
@@ -146,6 +151,12 @@ fn write_head<N: Net>(
             },
         };
         forward::write_request_head(&head, &mut out);
-    });
+    };
+    if route.request_edits.has_variables() {
+        let about = (facts, Some(route));
+        record::with_entry(scope, connection, work, about, |entry| write(Some(entry)));
+    } else {
+        write(None);
+    }
     work.request_out = out;
 }

@@ -4,10 +4,10 @@
 //! `X-Real-IP`): an endpoint must be able to believe what it sees. Where these headers are switched off, a trusted peer's lines pass as
 //! they came.
 
-use std::io::Write;
 use std::net::IpAddr;
 
-use weir_wire::{Header, Known, encode};
+use weir_stats::append_address;
+use weir_wire::{Header, Known};
 
 use crate::client_address::PeerTrust;
 use crate::edits::same_name;
@@ -44,7 +44,7 @@ const PREFIX: &[u8] = b"x-forwarded-";
 pub(crate) fn write(input: &UpstreamHead<'_>, out: &mut Vec<u8>) {
     if input.forwarded.x_forwarded {
         write_for(input, out);
-        let scheme = if input.entry.tls.is_some() { b"https".as_slice() } else { b"http" };
+        let scheme = if input.tls { b"https".as_slice() } else { b"http" };
         write_kept(input, (b"X-Forwarded-Proto", Known::XForwardedProto), scheme, out);
         write_kept(
             input,
@@ -70,8 +70,8 @@ fn write_for(input: &UpstreamHead<'_>, out: &mut Vec<u8>) {
         out.extend_from_slice(value);
         out.extend_from_slice(b", ");
     }
-    match input.entry.peer {
-        Some(peer) => write_address(peer.ip(), out),
+    match input.peer {
+        Some(peer) => append_address(peer.ip(), out),
         None => out.truncate(out.len() - if out.len() > empty { 2 } else { 0 }),
     }
     if out.len() == empty {
@@ -103,15 +103,15 @@ fn write_forwarded(input: &UpstreamHead<'_>, out: &mut Vec<u8>) {
         out.extend_from_slice(value);
         out.extend_from_slice(b", ");
     }
-    match input.entry.peer.map(|peer| peer.ip().to_canonical()) {
+    match input.peer.map(|peer| peer.ip().to_canonical()) {
         None => out.extend_from_slice(b"for=unknown"),
         Some(IpAddr::V4(address)) => {
             out.extend_from_slice(b"for=");
-            write_address(address.into(), out);
+            append_address(address.into(), out);
         }
         Some(IpAddr::V6(address)) => {
             out.extend_from_slice(b"for=\"[");
-            write_address(address.into(), out);
+            append_address(address.into(), out);
             out.extend_from_slice(b"]\"");
         }
     }
@@ -120,11 +120,7 @@ fn write_forwarded(input: &UpstreamHead<'_>, out: &mut Vec<u8>) {
         out.extend_from_slice(b";host=");
         write_quoted(host, out);
     }
-    out.extend_from_slice(if input.entry.tls.is_some() {
-        b";proto=https\r\n"
-    } else {
-        b";proto=http\r\n"
-    });
+    out.extend_from_slice(if input.tls { b";proto=https\r\n" } else { b";proto=http\r\n" });
 }
 
 /// The values of a trusted peer's lines of that name; nothing of anybody else's.
@@ -152,19 +148,4 @@ fn write_quoted(text: &[u8], out: &mut Vec<u8>) {
         out.push(byte);
     }
     out.push(b'"');
-}
-
-fn write_address(address: IpAddr, out: &mut Vec<u8>) {
-    match address.to_canonical() {
-        IpAddr::V4(address) => {
-            let [a, b, c, d] = address.octets();
-            encode::decimal(out, a.into());
-            for octet in [b, c, d] {
-                out.push(b'.');
-                encode::decimal(out, octet.into());
-            }
-        }
-        // Writing to a vector cannot fail.
-        IpAddr::V6(address) => _ = write!(out, "{address}"),
-    }
 }

@@ -3,12 +3,10 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwapOption;
-use tokio::sync::{Semaphore, mpsc};
-use tokio::time::Instant;
 use weir_balance::{
     Availability, Balancer, EndpointState, Member, Order, PassiveSettings, QueueSettings, Settings,
     StallSettings, hash_key,
@@ -21,19 +19,19 @@ use weir_stats::{Line, LogSink, Variable};
 use crate::affinity::Affinity;
 use crate::connect_trouble::ConnectTrouble;
 use crate::edits::uses_captures;
+use crate::endpoint_number::EndpointNumbers;
+use crate::gate::Gate;
 use crate::net::PeerAddress;
-use crate::notice::{Notice, Notices};
 use crate::pool_key::PoolKey;
 use crate::reply::Page;
 use crate::retry::RetryPolicy;
 use crate::route::Router;
-use crate::shared::{AccessLog, Listener, Shared};
+use crate::shared::{AccessLog, Listener, Snapshot};
 use crate::tls::{
     CertificateMaterial, ClientSettings, ClientTls, PemFile, ProtocolSettings, ServerTls, Tickets,
     TlsVersion, server_name,
 };
 use crate::upstream::{UpstreamEndpoint, UpstreamPool, UpstreamQueue};
-use crate::worker::WorkerLoad;
 
 /// Reads a file that the configuration names.
 pub type ReadFile<'a> = &'a dyn Fn(&Path) -> io::Result<Vec<u8>>;
@@ -44,20 +42,14 @@ pub struct Surroundings<'a> {
     pub read: ReadFile<'a>,
     /// One per access log of the configuration, in its order.
     pub sinks: Vec<LogSink>,
-    /// Worker threads.
-    pub workers: usize,
-    /// Client connections open at once, over all listeners.
-    pub connection_cap: usize,
 }
 
 /// What workers run on, and what the operator should know.
 pub struct Compiled {
-    /// Shared by all workers.
-    pub shared: Arc<Shared>,
+    /// For all workers.
+    pub snapshot: Arc<Snapshot>,
     /// Sentences that stop nothing.
     pub warnings: Vec<String>,
-    /// What workers will tell of endpoints.
-    pub notices: mpsc::Receiver<Notice>,
 }
 
 /// Compiles a configuration.
@@ -66,7 +58,9 @@ pub struct Compiled {
 /// One sentence: which file cannot be read, which certificate does not fit, which name is unknown.
 pub fn compile(config: &Config, surroundings: Surroundings<'_>) -> Result<Compiled, String> {
     let mut warnings = Vec::new();
-    let mut compiler = Compiler { read: surroundings.read, warnings: &mut warnings };
+    let numbers = Arc::<EndpointNumbers>::default();
+    let mut compiler =
+        Compiler { read: surroundings.read, numbers: &numbers, warnings: &mut warnings };
     let tickets = Tickets::new().map_err(|error| error.to_string())?;
     let pools =
         config.pools.iter().map(|pool| compiler.pool(pool)).collect::<Result<Vec<_>, _>>()?;
@@ -83,24 +77,19 @@ pub fn compile(config: &Config, surroundings: Surroundings<'_>) -> Result<Compil
         model::LogFormat::Text(template) => Line::text(template.clone()),
     };
     let logs = config.logs.iter().zip(surroundings.sinks);
-    let (notices, heard) = Notices::new();
-    let shared = Shared {
+    let snapshot = Snapshot {
+        generation: 1,
         listeners,
         pools,
         logs: logs.map(|(log, sink)| AccessLog { line: line(log), sink }).collect(),
-        loads: (0..surroundings.workers).map(|_| Arc::<WorkerLoad>::default()).collect(),
-        connections: Arc::new(Semaphore::new(surroundings.connection_cap)),
-        connection_cap: surroundings.connection_cap,
-        notices,
-        epoch: Instant::now(),
-        cut_off: AtomicUsize::new(0),
-        stopping: AtomicBool::new(false),
+        series: OnceLock::new(),
     };
-    Ok(Compiled { shared: Arc::new(shared), warnings, notices: heard })
+    Ok(Compiled { snapshot: Arc::new(snapshot), warnings })
 }
 
 struct Compiler<'a> {
     read: ReadFile<'a>,
+    numbers: &'a Arc<EndpointNumbers>,
     warnings: &'a mut Vec<String>,
 }
 
@@ -131,7 +120,7 @@ impl Compiler<'_> {
         let members = pool.endpoints.iter().map(|endpoint| member(pool, endpoint)).collect();
         let tls = pool.tls.as_ref().map(|tls| self.client_tls(tls)).transpose()?;
         let endpoints =
-            pool.endpoints.iter().map(|endpoint| upstream_endpoint(endpoint, pool.tls.as_ref()));
+            pool.endpoints.iter().map(|endpoint| self.endpoint(endpoint, pool.tls.as_ref()));
         let balancer = Balancer::new(settings, members);
         for (index, endpoint) in pool.endpoints.iter().enumerate() {
             balancer.set_order(index, order(endpoint.order), 0);
@@ -151,6 +140,42 @@ impl Compiler<'_> {
             tls,
             affinity,
             buffer_request: pool.buffer_request,
+        }))
+    }
+
+    fn endpoint(
+        &self,
+        endpoint: &model::Endpoint,
+        tls: Option<&model::TlsClient>,
+    ) -> Result<Arc<UpstreamEndpoint>, String> {
+        let (address, text, host) = match &endpoint.address {
+            EndpointAddress::Socket(address) => {
+                (Some(PeerAddress::Socket(*address)), address.to_string(), address.ip().to_string())
+            }
+            EndpointAddress::Name(name, port) => (None, format!("{name}:{port}"), name.clone()),
+            EndpointAddress::Unix(path) => (
+                Some(PeerAddress::Unix(path.clone())),
+                format!("unix:{}", path.display()),
+                "localhost".to_owned(),
+            ),
+        };
+        let server_name = match tls {
+            None => None,
+            Some(tls) => Some(
+                server_name(tls.server_name.as_deref(), &host)
+                    .map_err(|error| error.to_string())?,
+            ),
+        };
+        Ok(Arc::new(UpstreamEndpoint {
+            number: self.numbers.give(),
+            name: endpoint.name.as_str().into(),
+            address: ArcSwapOption::from_pointee(address),
+            address_text: text.into(),
+            server_name,
+            idle: AtomicU32::new(0),
+            opened: AtomicU64::new(0),
+            reused: AtomicU64::new(0),
+            trouble: ConnectTrouble::default(),
         }))
     }
 
@@ -252,8 +277,7 @@ impl Compiler<'_> {
                 }
             }),
             logs,
-            connections: listener.max_connections.map(|cap| Arc::new(Semaphore::new(cap))),
-            open: AtomicUsize::new(0),
+            gate: Arc::new(Gate::new(listener.max_connections)),
         }))
     }
 
@@ -308,39 +332,6 @@ fn order(order: model::Order) -> Order {
     }
 }
 
-fn upstream_endpoint(
-    endpoint: &model::Endpoint,
-    tls: Option<&model::TlsClient>,
-) -> Result<UpstreamEndpoint, String> {
-    let (address, text, host) = match &endpoint.address {
-        EndpointAddress::Socket(address) => {
-            (Some(PeerAddress::Socket(*address)), address.to_string(), address.ip().to_string())
-        }
-        EndpointAddress::Name(name, port) => (None, format!("{name}:{port}"), name.clone()),
-        EndpointAddress::Unix(path) => (
-            Some(PeerAddress::Unix(path.clone())),
-            format!("unix:{}", path.display()),
-            "localhost".to_owned(),
-        ),
-    };
-    let server_name = match tls {
-        None => None,
-        Some(tls) => Some(
-            server_name(tls.server_name.as_deref(), &host).map_err(|error| error.to_string())?,
-        ),
-    };
-    Ok(UpstreamEndpoint {
-        name: endpoint.name.as_str().into(),
-        address: ArcSwapOption::from_pointee(address),
-        address_text: text.into(),
-        server_name,
-        idle: AtomicU32::new(0),
-        opened: AtomicU64::new(0),
-        reused: AtomicU64::new(0),
-        trouble: ConnectTrouble::default(),
-    })
-}
-
 fn protocol(protocol: &model::TlsProtocol) -> ProtocolSettings<'_> {
     let version = |version| match version {
         model::TlsVersion::Tls12 => TlsVersion::Tls12,
@@ -351,18 +342,5 @@ fn protocol(protocol: &model::TlsProtocol) -> ProtocolSettings<'_> {
         max: version(protocol.max),
         ciphers: &protocol.ciphers,
         curves: &protocol.curves,
-    }
-}
-
-impl Shared {
-    /// Tells where an endpoint whose name was looked up is, or that it is nowhere yet.
-    pub fn resolved(&self, pool: usize, endpoint: usize, address: Option<std::net::SocketAddr>) {
-        let Some(pool) = self.pools.get(pool) else { return };
-        let Some(place) = pool.endpoints.get(endpoint) else { return };
-        let availability =
-            if address.is_some() { Availability::Available } else { Availability::Unavailable };
-        place.address.store(address.map(|address| Arc::new(PeerAddress::Socket(address))));
-        let now_us = self.balance_clock(Instant::now());
-        pool.balancer.set_availability(endpoint, availability, now_us);
     }
 }

@@ -6,9 +6,6 @@ use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::notice::{Notice, Noticed, Told};
-use crate::shared::Shared;
-
 /// Why no connection came about.
 #[derive(Debug)]
 pub enum ConnectFailure {
@@ -90,20 +87,6 @@ impl ConnectTrouble {
     fn state(&self) -> MutexGuard<'_, State> {
         // Whoever panicked under it left a count that is a little wrong.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Shared {
-    /// Tells of a failed connect to `(pool, endpoint)`.
-    pub(crate) fn connect_failed(&self, (pool, endpoint): (usize, usize), failure: ConnectFailure) {
-        let of_pool = self.pools.get(pool);
-        let Some(one) = of_pool.and_then(|pool| pool.endpoints.get(endpoint)) else { return };
-        if one.trouble.note(failure) == Announce::Yes {
-            let notice = Notice { pool, what: Noticed::ConnectFailed { endpoint } };
-            if self.notices.tell(notice) == Told::No {
-                one.trouble.was_not_announced();
-            }
-        }
     }
 }
 

@@ -19,13 +19,17 @@ use tokio::io::AsyncWrite;
 use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 use weir_stats::Micros;
+use weir_stats::numbers::Handshake;
 
 use crate::accept::Handoff;
 use crate::alarm::{Alarm, before};
 use crate::buffers::poll_read_into;
 use crate::exchange::{self, Input, Next, Workspace};
+use crate::gate::Gate;
+use crate::generation::{Generation, Leaving, Seat};
 use crate::limits::{HOT_LINGER, LINGERING_BYTES, LINGERING_CLOSE};
 use crate::net::{Net, PeerAddress};
+use crate::series::ListenerCounts;
 use crate::shared::Listener;
 use crate::tls::{self, TlsFacts};
 use crate::transport::Transport;
@@ -49,10 +53,27 @@ pub(crate) struct Connection<N: Net> {
     pub(crate) agreed: Option<TlsFacts<'static>>,
 }
 
-/// What a worker knows and the listener asks, for the functions of one connection.
+/// What a worker knows, the configuration says and the listener asks, for the functions of one exchange.
 pub(crate) struct Scope<'a, N: Net> {
     pub(crate) worker: &'a Rc<Worker<N>>,
+    pub(crate) generation: &'a Rc<Generation>,
     pub(crate) listener: &'a Listener,
+    /// Where exchanges of this listener are counted.
+    pub(crate) counts: &'a ListenerCounts,
+    leaving: Leaving,
+}
+
+impl<'a, N: Net> Scope<'a, N> {
+    fn new(worker: &'a Rc<Worker<N>>, seat: &'a Seat) -> Option<Self> {
+        let Seat { generation, leaving, .. } = seat;
+        let (listener, counts) = (seat.listener()?, seat.counts()?);
+        Some(Self { worker, generation, listener, counts, leaving: *leaving })
+    }
+
+    /// Whether the connection is to end with this answer.
+    pub(crate) fn is_last(&self) -> bool {
+        self.leaving == Leaving::Yes || self.worker.is_stopping()
+    }
 }
 
 #[expect(
@@ -73,7 +94,7 @@ pub(crate) fn spawn<N: Net>(worker: &Rc<Worker<N>>, handoff: Handoff<N>) {
 }
 
 async fn serve<N: Net>(worker: Rc<Worker<N>>, handoff: Handoff<N>) {
-    let Handoff { accepted, peer, listener, place } = handoff;
+    let Handoff { accepted, peer, place } = handoff;
     let Ok(stream) = worker.net.adopt(accepted) else { return };
     let peer = match peer {
         PeerAddress::Socket(address) => Some(address),
@@ -82,16 +103,11 @@ async fn serve<N: Net>(worker: Rc<Worker<N>>, handoff: Handoff<N>) {
     // Polled once, so that the end of the worker wakes this task, which then looks at the flag behind it.
     let mut cut = std::pin::pin!(worker.cut());
     std::future::poll_fn(|context| Poll::Ready(cut.as_mut().poll(context).is_ready())).await;
-    let Some(mut connection) = open(&listener, stream, peer).await else { return };
-    loop {
-        let Some((bytes, first_byte)) = connection.wait_cold(&worker, &listener).await else {
-            break;
-        };
-        let hot = Box::pin(connection.serve_hot(
-            Scope { worker: &worker, listener: &listener },
-            bytes,
-            first_byte,
-        ));
+    let Some(mut connection) = open(&worker, &place.gate, stream, peer).await else { return };
+    while let Some(deadline) = connection.deadline(&worker, &place.gate)
+        && let Some((bytes, first_byte)) = connection.wait_cold(&worker, deadline).await
+    {
+        let hot = Box::pin(connection.serve_hot(&worker, &place.gate, bytes, first_byte));
         if let Hot::Ended = hot.await {
             break;
         }
@@ -102,20 +118,27 @@ async fn serve<N: Net>(worker: Rc<Worker<N>>, handoff: Handoff<N>) {
 
 /// Completes the TLS handshake if the listener speaks TLS.
 async fn open<N: Net>(
-    listener: &Arc<Listener>,
+    worker: &Rc<Worker<N>>,
+    gate: &Arc<Gate>,
     stream: N::Stream,
     peer: Option<SocketAddr>,
 ) -> Option<Connection<N>> {
     let began = Instant::now();
     let mut alarm = Alarm::default();
+    let (listener, counts) = {
+        let seat = worker.seat(gate)?;
+        (Arc::clone(seat.listener()?), Arc::clone(&seat.counts()?.listener))
+    };
+    counts.accepted(worker.number);
     let client = match &listener.tls {
         None => Transport::Plain(stream),
         Some(config) => {
             let handshake = Box::pin(TlsAcceptor::from(config.clone()).accept(stream));
-            let mut stream = before(&mut alarm, began + listener.timeouts.handshake, handshake)
-                .await
-                .ok()?
-                .ok()?;
+            let done = before(&mut alarm, began + listener.timeouts.handshake, handshake).await;
+            let Ok(Ok(mut stream)) = done else {
+                counts.handshake(worker.number, Handshake::Failed, Micros::NEVER);
+                return None;
+            };
             stream.get_mut().1.set_buffer_limit(Some(crate::limits::LARGE_BUFFER));
             Transport::Server(Box::new(stream))
         }
@@ -126,6 +149,10 @@ async fn open<N: Net>(
         Transport::Server(stream) => Some(tls::facts(stream.get_ref().1).without_name()),
         Transport::Plain(_) | Transport::Client(_) => None,
     };
+    if let Some(agreed) = &agreed {
+        let kind = if agreed.resumed { Handshake::Resumed } else { Handshake::Full };
+        counts.handshake(worker.number, kind, handshake);
+    }
     Some(Connection { client, alarm, peer, handshake, since, began, served: 0, agreed })
 }
 
@@ -166,15 +193,19 @@ impl<N: Net> Connection<N> {
         self.peer.map(|peer| peer.ip())
     }
 
-    /// Waits without holding a buffer; `None` when the client left or stayed silent too long.
+    /// Until when the next request has to begin.
+    fn deadline(&self, worker: &Worker<N>, gate: &Arc<Gate>) -> Option<Instant> {
+        let seat = worker.seat(gate)?;
+        let timeouts = &seat.listener()?.timeouts;
+        Some(self.since + if self.served == 0 { timeouts.head } else { timeouts.keepalive })
+    }
+
+    /// Waits without holding a buffer or a configuration; `None` when the client left or stayed silent too long.
     async fn wait_cold(
         &mut self,
         worker: &Worker<N>,
-        listener: &Listener,
+        deadline: Instant,
     ) -> Option<(Vec<u8>, Instant)> {
-        let patience =
-            if self.served == 0 { listener.timeouts.head } else { listener.timeouts.keepalive };
-        let deadline = self.since + patience;
         std::future::poll_fn(|context| {
             let mut buffer = worker.buffers.small();
             match poll_read_into(&mut self.client, context, &mut buffer, usize::MAX) {
@@ -196,31 +227,45 @@ impl<N: Net> Connection<N> {
     }
 
     /// Serves requests until none comes for a while.
-    async fn serve_hot(&mut self, scope: Scope<'_, N>, bytes: Vec<u8>, first_byte: Instant) -> Hot {
-        let mut work = scope.worker.workspace();
+    async fn serve_hot(
+        &mut self,
+        worker: &Rc<Worker<N>>,
+        gate: &Arc<Gate>,
+        bytes: Vec<u8>,
+        first_byte: Instant,
+    ) -> Hot {
+        let mut work = worker.workspace();
         work.input = Input::of(bytes);
-        let hot = self.serve_requests(scope, &mut work, first_byte).await;
-        scope.worker.give_back_workspace(work);
-        hot
+        let hot = self.serve_requests(worker, gate, &mut work, first_byte).await;
+        worker.give_back_workspace(work);
+        hot.unwrap_or(Hot::Ended)
     }
 
+    /// `None` when the listener is gone.
     async fn serve_requests(
         &mut self,
-        scope: Scope<'_, N>,
+        worker: &Rc<Worker<N>>,
+        gate: &Arc<Gate>,
         work: &mut Workspace,
         mut first_byte: Instant,
-    ) -> Hot {
+    ) -> Option<Hot> {
+        let mut seat = worker.seat(gate)?;
         loop {
+            // The one look at the configuration that an exchange makes.
+            if seat.as_of != worker.generation() {
+                seat = worker.seat(gate)?;
+            }
+            let scope = Scope::new(worker, &seat)?;
             self.served += 1;
             let busy = Busy::new(&scope.worker.load);
             let next = exchange::run(scope, self, work, first_byte).await;
             drop(busy);
             match next {
                 Next::KeepAlive => {}
-                Next::Close => return Hot::Ended,
+                Next::Close => return Some(Hot::Ended),
                 Next::Linger => {
                     self.linger(scope, work).await;
-                    return Hot::Ended;
+                    return Some(Hot::Ended);
                 }
             }
             self.handshake = Micros::ZERO;
@@ -232,8 +277,8 @@ impl<N: Net> Connection<N> {
             let deadline = self.since + HOT_LINGER.min(scope.listener.timeouts.keepalive);
             match self.read_more(scope, &mut work.input, deadline).await {
                 Arrival::Bytes => first_byte = Instant::now(),
-                Arrival::Closed => return Hot::Ended,
-                Arrival::Elapsed => return Hot::Idle,
+                Arrival::Closed => return Some(Hot::Ended),
+                Arrival::Elapsed => return Some(Hot::Idle),
             }
         }
     }

@@ -102,8 +102,7 @@ pub(crate) struct ClientSide<'a, S> {
 }
 
 impl<S> Conversation<S> {
-    pub(crate) fn new(upstream: UpstreamConnection<S>, upload: Pump) -> Self {
-        let now = Instant::now();
+    pub(crate) fn new(upstream: UpstreamConnection<S>, upload: Pump, now: Instant) -> Self {
         Self {
             upstream,
             upload,

@@ -82,19 +82,27 @@ impl Edits {
     }
 
     /// Appends the lines that were set and added.
-    pub(crate) fn write(&self, entry: &Entry<'_>, out: &mut Vec<u8>) {
+    pub(crate) fn write(&self, entry: Option<&Entry<'_>>, out: &mut Vec<u8>) {
         for line in &self.lines {
-            match &line.value {
-                EditValue::Fixed(text) => out.extend_from_slice(text),
-                EditValue::Varying(template) => write_varying(&line.name, template, entry, out),
+            match (&line.value, entry) {
+                (EditValue::Fixed(text), _) => out.extend_from_slice(text),
+                (EditValue::Varying(template), Some(entry)) => {
+                    write_varying(&line.name, template, entry, out);
+                }
+                (EditValue::Varying(_), None) => debug_assert!(false, "variables without an entry"),
             }
         }
     }
 
+    /// Whether a line has variables, so that [`Edits::write`] and [`Edits::write_host`] need an entry.
+    pub(crate) fn has_variables(&self) -> bool {
+        self.templates().next().is_some()
+    }
+
     /// Appends the `Host` line where one was set and comes to something.
-    pub(crate) fn write_host(&self, entry: &Entry<'_>, out: &mut Vec<u8>) -> bool {
+    pub(crate) fn write_host(&self, entry: Option<&Entry<'_>>, out: &mut Vec<u8>) -> bool {
         let start = out.len();
-        if let Some(template) = &self.host {
+        if let (Some(template), Some(entry)) = (&self.host, entry) {
             write_varying("Host", template, entry, out);
         }
         out.len() > start
@@ -211,7 +219,7 @@ mod tests {
         let edits = Edits::compile(Direction::Request, edits).unwrap();
         let request = Request::new("GET /a?q=%0d%0aX:y HTTP/1.1\r\nHost: shop\r\nX-In: 1\r\n\r\n");
         let (view, mut out) = (request.view(), Vec::new());
-        edits.write(&request.entry(&view, &()), &mut out);
+        edits.write(Some(&request.entry(&view, &())), &mut out);
         assert_eq!(String::from_utf8(out).unwrap(), expected);
     }
 

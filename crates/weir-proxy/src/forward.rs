@@ -4,6 +4,8 @@
 //! It decides nothing: who is trusted, how a body is framed and whether a connection stays are the caller's words. It allocates only
 //! where `out` must grow.
 
+use std::net::SocketAddr;
+
 use weir_config::model::{Forwarded, RequestId};
 use weir_stats::Entry;
 use weir_wire::{Header, Known, RequestHead, ResponseHead, TargetForm, Version, encode};
@@ -49,8 +51,16 @@ pub struct UpstreamHead<'a> {
     pub head: &'a RequestHead,
     /// The bytes its spans lie in.
     pub bytes: &'a [u8],
-    /// The exchange so far: variables, `peer`, `tls`, `request_id` and `endpoint_address` are taken from it.
-    pub entry: &'a Entry<'a>,
+    /// The client's end of its connection; `None` on a Unix socket.
+    pub peer: Option<SocketAddr>,
+    /// Whether the client speaks TLS.
+    pub tls: bool,
+    /// The request id, visible ASCII.
+    pub request_id_value: &'a [u8],
+    /// The endpoint's address as text.
+    pub endpoint_address: &'a str,
+    /// The exchange so far; `None` where the edits have no variables, because making it costs more than these lines.
+    pub entry: Option<&'a Entry<'a>>,
     /// The listener's forwarding headers.
     pub forwarded: &'a Forwarded,
     /// The listener's request id header.
@@ -94,7 +104,7 @@ pub fn write_request_head(input: &UpstreamHead<'_>, out: &mut Vec<u8>) {
     lines.flush(out);
     client_headers::write(input, out);
     if !id_header.is_empty() && !input.edits.drops(id_header.as_bytes()) {
-        write_sound(id_header.as_bytes(), input.entry.request_id, out);
+        write_sound(id_header.as_bytes(), input.request_id_value, out);
     }
     input.edits.write(input.entry, out);
     match input.framing {
@@ -113,16 +123,16 @@ pub struct DownstreamHead<'a> {
     pub head: &'a ResponseHead,
     /// The bytes its spans lie in.
     pub bytes: &'a [u8],
-    /// The exchange so far, for variables and the request id.
-    pub entry: &'a Entry<'a>,
+    /// The exchange so far; `None` where the edits have no variables, because making it costs more than these lines.
+    pub entry: Option<&'a Entry<'a>>,
     /// The route's changes.
     pub edits: &'a Edits,
     /// What there is to say of the pool's sticky cookie, if it has one.
     pub cookie: Option<ResponseCookie<'a>>,
-    /// Header that tells the client the request id; `None` tells nothing.
-    pub request_id_header: Option<&'a str>,
-    /// The value of `Date`, for a response that came without.
-    pub date: &'a [u8],
+    /// Header that tells the client the request id, and the id; `None` tells nothing.
+    pub request_id: Option<(&'a str, &'a [u8])>,
+    /// Tells the value of `Date`, asked for a response that came without one.
+    pub date: &'a dyn Fn() -> [u8; 29],
     /// How the body will be sent.
     pub framing: BodyFraming,
     /// What to say of the client's connection.
@@ -133,7 +143,7 @@ pub struct DownstreamHead<'a> {
 pub fn write_response_head(input: &DownstreamHead<'_>, out: &mut Vec<u8>) {
     let (head, bytes) = (input.head, input.bytes);
     write_status_line(head, bytes, out);
-    let id_header = input.request_id_header.unwrap_or_default();
+    let (id_header, id) = input.request_id.unwrap_or_default();
     let mut dated = false;
     let mut lines = Lines::new(bytes);
     for header in head.forwarded(bytes) {
@@ -146,10 +156,10 @@ pub fn write_response_head(input: &DownstreamHead<'_>, out: &mut Vec<u8>) {
     }
     lines.flush(out);
     if !dated && !input.edits.drops(b"date") && head.status >= 200 {
-        write_sound(b"Date", input.date, out);
+        write_sound(b"Date", &(input.date)(), out);
     }
     if !id_header.is_empty() && !input.edits.drops(id_header.as_bytes()) {
-        write_sound(id_header.as_bytes(), input.entry.request_id, out);
+        write_sound(id_header.as_bytes(), id, out);
     }
     input.edits.write(input.entry, out);
     write_cookie(input, out);
@@ -228,7 +238,7 @@ fn write_host(input: &UpstreamHead<'_>, out: &mut Vec<u8>) {
         return;
     }
     let asked = input.head.host.of(input.bytes);
-    let endpoint = input.entry.endpoint_address;
+    let endpoint = input.endpoint_address;
     out.extend_from_slice(b"Host: ");
     out.extend_from_slice(match asked {
         b"" if endpoint.is_empty() || endpoint.contains('/') => b"localhost",

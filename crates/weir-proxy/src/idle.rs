@@ -3,6 +3,7 @@
 
 use std::cell::RefCell;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Waker};
 
@@ -30,29 +31,28 @@ impl<S> UpstreamConnection<S> {
     }
 }
 
-/// Idle connections by pool and endpoint, the latest used on top.
+/// Idle connections by the endpoint's number, the latest used on top.
 pub(crate) struct IdleConnections<S> {
-    pools: RefCell<Vec<Vec<Vec<UpstreamConnection<S>>>>>,
+    shelves: RefCell<Vec<Vec<UpstreamConnection<S>>>>,
+}
+
+impl<S> Default for IdleConnections<S> {
+    fn default() -> Self {
+        Self { shelves: RefCell::default() }
+    }
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> IdleConnections<S> {
-    pub(crate) fn new(pools: &[std::sync::Arc<UpstreamPool>]) -> Self {
-        let shelf = |pool: &std::sync::Arc<UpstreamPool>| {
-            pool.endpoints.iter().map(|_| Vec::new()).collect()
-        };
-        Self { pools: RefCell::new(pools.iter().map(shelf).collect()) }
-    }
-
     /// The most recently used connection that is still open and within its limits.
     pub(crate) fn take(
         &self,
         pool: &UpstreamPool,
-        place: (usize, usize),
+        endpoint: usize,
         now: Instant,
     ) -> Option<UpstreamConnection<S>> {
-        let mut pools = self.pools.borrow_mut();
-        let shelf = pools.get_mut(place.0)?.get_mut(place.1)?;
-        let endpoint = pool.endpoints.get(place.1)?;
+        let endpoint = pool.endpoints.get(endpoint)?;
+        let mut shelves = self.shelves.borrow_mut();
+        let shelf = shelves.get_mut(endpoint.number.index())?;
         while let Some(mut connection) = shelf.pop() {
             endpoint.idle.fetch_sub(1, Ordering::Relaxed);
             if within_limits(pool, &connection, now) && is_open(&mut connection.transport) {
@@ -69,7 +69,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> IdleConnections<S> {
     pub(crate) fn keep(
         &self,
         pool: &UpstreamPool,
-        place: (usize, usize),
+        endpoint: usize,
         mut connection: UpstreamConnection<S>,
         now: Instant,
     ) {
@@ -78,22 +78,27 @@ impl<S: AsyncRead + AsyncWrite + Unpin> IdleConnections<S> {
         if connection.requests >= limits.max_requests || now - connection.opened >= limits.max_age {
             return;
         }
-        let Some(endpoint) = pool.endpoints.get(place.1) else { return };
+        let Some(endpoint) = pool.endpoints.get(endpoint) else { return };
         let room = |idle: u32| (idle < limits.idle).then_some(idle + 1);
         if endpoint.idle.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room).is_err() {
             return;
         }
-        if let Some(shelf) =
-            self.pools.borrow_mut().get_mut(place.0).and_then(|pool| pool.get_mut(place.1))
-        {
+        let mut shelves = self.shelves.borrow_mut();
+        let number = endpoint.number.index();
+        if shelves.len() <= number {
+            shelves.resize_with(number + 1, Vec::new);
+        }
+        if let Some(shelf) = shelves.get_mut(number) {
             shelf.push(connection);
         }
     }
 
     /// Closes what is too old or was closed by its endpoint.
-    pub(crate) fn sweep(&self, pools: &[std::sync::Arc<UpstreamPool>], now: Instant) {
-        for (pool, shelves) in pools.iter().zip(self.pools.borrow_mut().iter_mut()) {
-            for (endpoint, shelf) in pool.endpoints.iter().zip(shelves) {
+    pub(crate) fn sweep(&self, pools: &[Arc<UpstreamPool>], now: Instant) {
+        let mut shelves = self.shelves.borrow_mut();
+        for pool in pools {
+            for endpoint in &pool.endpoints {
+                let Some(shelf) = shelves.get_mut(endpoint.number.index()) else { continue };
                 let before = shelf.len();
                 shelf.retain_mut(|connection| {
                     within_limits(pool, connection, now) && is_open(&mut connection.transport)

@@ -74,7 +74,7 @@ fn refusal_reply<'a, N: Net>(scope: Scope<'a, N>, facts: &Facts, refusal: Refusa
         Cause::QueueFull | Cause::QueueTimeout => facts.pool,
         _ => None,
     };
-    let queue = queue.and_then(|number| scope.worker.shared.pools.get(number)?.queue.as_ref());
+    let queue = queue.and_then(|number| scope.generation.pool(number)?.queue.as_ref());
     let Some(queue) = queue else { return reply };
     let reply = queue.page.as_ref().map_or(reply, |page| reply.with_page(page));
     queue.retry_after_seconds.map_or(reply, |seconds| reply.with_retry_after(seconds))
@@ -200,7 +200,7 @@ fn next_after<N: Net>(
     }
     let stays = work.request.keep_alive
         && connection.served < scope.listener.limits.requests
-        && !scope.worker.is_stopping();
+        && !scope.is_last();
     match (stays, work.request.keep_alive) {
         (true, _) => Next::KeepAlive,
         (false, false) => Next::Close,

@@ -1,18 +1,21 @@
 //! What workers see of pools and endpoints and the operator should hear. A worker never waits to tell it: what finds no room is counted.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::mpsc;
 use weir_config::model::PassiveCause;
 
+use crate::upstream::UpstreamPool;
+
 /// Notices on their way at once.
 const ROOM: usize = 1024;
 
 /// Something that happened to a pool or an endpoint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct Notice {
-    /// The pool's index.
-    pub pool: usize,
+    /// The pool as whoever tells it saw it: the configuration may be another when it is heard.
+    pub pool: Arc<UpstreamPool>,
     /// What.
     pub what: Noticed,
 }

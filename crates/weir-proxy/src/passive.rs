@@ -1,15 +1,18 @@
 //! What traffic says of an endpoint: failures that count by the pool's `passive`, answers that clear it, stalls that picks found. What
 //! follows of it is `weir-balance`'s to decide.
 
+use std::sync::Arc;
+
 use tokio::time::Instant;
 use weir_balance::{AfterFailure, Slot};
 use weir_config::model::PassiveCause;
 
+use crate::connect_trouble::{Announce, ConnectFailure};
+use crate::connection::Scope;
 use crate::conversation::Failure;
 use crate::net::Net;
-use crate::notice::{Notice, Noticed};
+use crate::notice::{Notice, Noticed, Told};
 use crate::upstream::UpstreamPool;
-use crate::worker::Worker;
 
 /// What a talk that brought no response says of the endpoint; `None` when it was not at fault, or may not have been.
 pub(crate) fn cause_of(failure: Failure) -> Option<PassiveCause> {
@@ -24,31 +27,31 @@ pub(crate) fn cause_of(failure: Failure) -> Option<PassiveCause> {
     }
 }
 
-impl<N: Net> Worker<N> {
+impl<N: Net> Scope<'_, N> {
     /// An endpoint failed; `(pool, endpoint)`.
     pub(crate) fn endpoint_failed(&self, (number, endpoint): (usize, usize), cause: PassiveCause) {
-        let Some(pool) = self.shared.pools.get(number) else { return };
+        let Some(pool) = self.generation.pool(number) else { return };
         if !pool.passive_on.contains(&cause) {
             return;
         }
-        let now_us = self.balance_clock(Instant::now());
+        let now_us = self.worker.balance_clock(Instant::now());
         if let AfterFailure::Ejected { until_us } = pool.balancer.connect_failed(endpoint, now_us) {
             let what = Noticed::Ejected { endpoint, cause, until_us };
-            self.shared.notices.tell(Notice { pool: number, what });
-            self.tick_at(&pool.balancer, until_us);
+            self.tell(pool, what);
+            self.worker.tick_at(&pool.balancer, until_us);
         }
     }
 
     /// Tells of endpoints of a pool that a pick has found stalled.
     pub(crate) fn tell_stalls(&self, number: usize, now_us: u64) {
-        let Some(pool) = self.shared.pools.get(number) else { return };
+        let Some(pool) = self.generation.pool(number) else { return };
         for stall in pool.balancer.take_stalls() {
             let what = Noticed::Stalled {
                 endpoint: stall.index,
                 silent_us: now_us.saturating_sub(stall.silent_since_us),
                 unanswered: stall.unanswered,
             };
-            self.shared.notices.tell(Notice { pool: number, what });
+            self.tell(pool, what);
         }
     }
 
@@ -56,17 +59,39 @@ impl<N: Net> Worker<N> {
     pub(crate) fn slot_answered(
         &self,
         slot: Option<&mut Slot>,
-        (pool, endpoint): (usize, usize),
+        (number, endpoint): (usize, usize),
         heard: Instant,
     ) {
-        if slot.is_some_and(|slot| slot.answered(self.balance_clock(heard)).is_some()) {
-            self.shared.notices.tell(Notice { pool, what: Noticed::Answers { endpoint } });
+        let heard_us = self.worker.balance_clock(heard);
+        if slot.is_some_and(|slot| slot.answered(heard_us).is_some())
+            && let Some(pool) = self.generation.pool(number)
+        {
+            self.tell(pool, Noticed::Answers { endpoint });
         }
+    }
+
+    /// A connect failed; `(pool, endpoint)`.
+    pub(crate) fn connect_failed(
+        &self,
+        (number, endpoint): (usize, usize),
+        failure: ConnectFailure,
+    ) {
+        let Some(pool) = self.generation.pool(number) else { return };
+        let Some(one) = pool.endpoints.get(endpoint) else { return };
+        if one.trouble.note(failure) == Announce::Yes
+            && self.tell(pool, Noticed::ConnectFailed { endpoint }) == Told::No
+        {
+            one.trouble.was_not_announced();
+        }
+    }
+
+    fn tell(&self, pool: &Arc<UpstreamPool>, what: Noticed) -> Told {
+        self.worker.process.notices.tell(Notice { pool: Arc::clone(pool), what })
     }
 
     /// The head of a response came.
     pub(crate) fn endpoint_answered(&self, (number, endpoint): (usize, usize), status: u16) {
-        let Some(pool) = self.shared.pools.get(number) else { return };
+        let Some(pool) = self.generation.pool(number) else { return };
         if matches!(*pool.passive_on, [PassiveCause::Connect]) {
             return;
         }

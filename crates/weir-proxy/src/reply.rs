@@ -199,7 +199,7 @@ impl<'a> Reply<'a> {
         if let Some(body) = &body {
             write_line(edits, b"Content-Type", body.content_type().as_bytes(), out);
         }
-        edits.write(surroundings.entry, out);
+        edits.write(Some(surroundings.entry), out);
         if let Some(body) = &body {
             encode::content_length(out, body.len());
         }

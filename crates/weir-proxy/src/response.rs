@@ -4,7 +4,7 @@
 use std::task::{Context, Poll};
 
 use tokio::time::Instant;
-use weir_stats::{Cause, Micros};
+use weir_stats::{Cause, Entry, Micros};
 use weir_wire::{Framing, Method, Version};
 
 use crate::affinity::{ResponseCookie, came_over_tls};
@@ -56,7 +56,7 @@ pub(crate) async fn relay<N: Net>(
     let head = std::mem::take(&mut work.response_out);
     let framing = if switching { Framing::None } else { work.response.framing };
     let mut download = Pump::new(head, framing, plan.encoder, raw, work.response.head_bytes);
-    let Some(pool) = facts.pool.and_then(|number| scope.worker.shared.pools.get(number)) else {
+    let Some(pool) = facts.pool.and_then(|number| scope.generation.pool(number)) else {
         return Err(Cause::Internal.into());
     };
     let until = if switching { Until::Sent } else { Until::Read };
@@ -86,6 +86,7 @@ pub(crate) async fn relay<N: Net>(
     if let Some(upstream) = upstream.filter(|_| switching) {
         return Ok(tunnel::run(scope, connection, work, facts, (pool, upstream, download)).await);
     }
+    facts.ended = Some(now);
     Ok(finish(scope, work, (upload, download, plan.keep_alive)))
 }
 
@@ -111,7 +112,7 @@ fn plan<N: Net>(
     let mut keep_alive = work.request.keep_alive
         && conversation.upload.is_finished()
         && connection.served < scope.listener.limits.requests
-        && !scope.worker.is_stopping();
+        && !scope.is_last();
     let (framing, encoder) = match work.response.framing {
         Framing::None if work.request.method == Method::Head || work.response.status == 304 => {
             (BodyFraming::AsReceived, Encoder::Plain)
@@ -139,26 +140,29 @@ fn write_head<N: Net>(
     let mut out = std::mem::take(&mut work.response_out);
     out.clear();
     let respond = scope.listener.request_id.respond;
-    let date = scope.worker.date(facts.head_end);
+    let date = || scope.worker.date(facts.head_end);
+    let id_header = scope.listener.request_id.header.as_deref().filter(|_| respond);
     let cookie = response_cookie(scope, connection, work, facts);
-    record::with_entry(scope, connection, work, (facts, Some(route)), |entry| {
+    let mut write = |entry: Option<&Entry<'_>>| {
         let head = DownstreamHead {
             head: &work.response,
             bytes: raw,
             entry,
             edits: &route.response_edits,
             cookie,
-            request_id_header: if respond {
-                scope.listener.request_id.header.as_deref()
-            } else {
-                None
-            },
+            request_id: id_header.map(|header| (header, facts.request_id.as_bytes())),
             date: &date,
             framing: plan.framing,
             connection: connection_line(work, plan.keep_alive),
         };
         forward::write_response_head(&head, &mut out);
-    });
+    };
+    if route.response_edits.has_variables() {
+        let about = (facts, Some(route));
+        record::with_entry(scope, connection, work, about, |entry| write(Some(entry)));
+    } else {
+        write(None);
+    }
     work.response_out = out;
 }
 
@@ -169,7 +173,7 @@ fn response_cookie<'a, N: Net>(
     work: &Workspace,
     facts: &Facts,
 ) -> Option<ResponseCookie<'a>> {
-    let pool = scope.worker.shared.pools.get(facts.pool?)?;
+    let pool = scope.generation.pool(facts.pool?)?;
     let over_tls = || {
         matches!(connection.client, Transport::Server(_))
             || came_over_tls(facts.trust, &work.request, work.input.bytes())
@@ -286,8 +290,8 @@ fn let_go<N: Net>(
     upstream: Option<UpstreamConnection<N::Stream>>,
     now: Instant,
 ) {
-    if let (Some(upstream), Some(number), Some(endpoint)) = (upstream, facts.pool, facts.endpoint) {
-        scope.worker.idle.keep(pool, (number, endpoint), upstream, now);
+    if let (Some(upstream), Some(endpoint)) = (upstream, facts.endpoint) {
+        scope.worker.idle.keep(pool, endpoint, upstream, now);
     }
     facts.finish_slot(now);
 }

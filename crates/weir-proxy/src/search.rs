@@ -39,7 +39,9 @@ pub(crate) struct Search<'a> {
     /// When it began: after a body was waited for.
     began: Instant,
     /// The time as it was looked at last.
-    now: Instant,
+    pub(crate) now: Instant,
+    /// The same on the balancer's clock.
+    now_us: u64,
     /// Time waited in the queue.
     waited: Duration,
     /// Attempts given up for another.
@@ -62,7 +64,8 @@ impl<'a> Search<'a> {
             Framing::None => facts.head_end,
             _ => Instant::now(),
         };
-        pool.retry.note_request(scope.worker.balance_clock(began));
+        let now_us = scope.worker.balance_clock(began);
+        pool.retry.note_request(now_us);
         Self {
             pool,
             number,
@@ -73,6 +76,7 @@ impl<'a> Search<'a> {
                 || upload.is_decoded() && upload.surplus().is_empty(),
             began,
             now: began,
+            now_us,
             waited: Duration::ZERO,
             retries: 0,
             backoffs: 0,
@@ -86,9 +90,14 @@ impl<'a> Search<'a> {
     }
 
     /// The next connection is to be a new one.
-    pub(crate) fn pass_over_idle(&mut self) {
+    pub(crate) fn pass_over_idle<N: Net>(&mut self, scope: Scope<'_, N>) {
         self.fresh = true;
+        self.look_at_clock(scope);
+    }
+
+    fn look_at_clock<N: Net>(&mut self, scope: Scope<'_, N>) {
         self.now = Instant::now();
+        self.now_us = scope.worker.balance_clock(self.now);
     }
 
     /// A connection to an endpoint, with `facts.slot` there.
@@ -109,15 +118,14 @@ impl<'a> Search<'a> {
             facts.endpoint = Some(index);
             facts.attempts += 1;
             if !self.fresh
-                && let Some(idle) =
-                    scope.worker.idle.take(self.pool, (self.number, index), self.now)
+                && let Some(idle) = scope.worker.idle.take(self.pool, index, self.now)
             {
                 facts.times.connect = self.connect_time(self.now);
                 facts.reused = true;
                 return Ok(idle);
             }
             let opened = self.open(scope, connection, (&mut *work, &mut *upload), index).await;
-            self.now = Instant::now();
+            self.look_at_clock(scope);
             let trouble = match opened {
                 Ok(transport) => {
                     self.pool.endpoint_connected(index);
@@ -128,11 +136,11 @@ impl<'a> Search<'a> {
                 Err(Unopened::ClientGone) => return Err(Ended::Broken(Cause::ClientGone)),
                 Err(Unopened::Failed(failure)) => {
                     let trouble = failure.trouble();
-                    scope.worker.shared.connect_failed((self.number, index), failure);
+                    scope.connect_failed((self.number, index), failure);
                     trouble
                 }
             };
-            scope.worker.endpoint_failed((self.number, index), PassiveCause::Connect);
+            scope.endpoint_failed((self.number, index), PassiveCause::Connect);
             if !self.may_go_on(scope, facts, trouble) {
                 return Err(trouble.cause().into());
             }
@@ -148,7 +156,7 @@ impl<'a> Search<'a> {
         trouble: Trouble,
     ) -> bool {
         let policy = &self.pool.retry;
-        self.now = Instant::now();
+        self.look_at_clock(scope);
         let elapsed = self.now.saturating_duration_since(facts.head_end);
         if !policy.covers(trouble, self.retries, elapsed) {
             return false;
@@ -156,10 +164,9 @@ impl<'a> Search<'a> {
         if let Some(index) = facts.endpoint {
             self.tried.insert(index);
         }
-        let now_us = scope.worker.balance_clock(self.now);
         let goes_somewhere =
-            policy.asks_again() || self.pool.balancer.has_untried(now_us, &self.tried);
-        if !goes_somewhere || policy.ask(now_us) == Permit::Refused {
+            policy.asks_again() || self.pool.balancer.has_untried(self.now_us, &self.tried);
+        if !goes_somewhere || policy.ask(self.now_us) == Permit::Refused {
             return false;
         }
         self.retries += 1;
@@ -179,8 +186,8 @@ impl<'a> Search<'a> {
         facts.slot = None;
         self.last = Some(trouble);
         self.fresh = false;
-        let now_us = scope.worker.balance_clock(self.now);
-        if self.pool.balancer.has_untried(now_us, &self.tried) || !self.pool.retry.asks_again() {
+        let untried = self.pool.balancer.has_untried(self.now_us, &self.tried);
+        if untried || !self.pool.retry.asks_again() {
             return Ok(());
         }
         self.tried.clear();
@@ -194,7 +201,7 @@ impl<'a> Search<'a> {
         });
         match before(alarm, deadline, left).await {
             Ok(()) => return Err(Ended::Broken(Cause::ClientGone)),
-            Err(Elapsed) => self.now = Instant::now(),
+            Err(Elapsed) => self.look_at_clock(scope),
         }
         Ok(())
     }
@@ -208,7 +215,7 @@ impl<'a> Search<'a> {
         index: usize,
     ) -> Result<Transport<N::Stream>, Unopened> {
         let deadline = Instant::now() + self.pool.timeouts.connect;
-        let tls = scope.worker.upstream_tls.get(self.number).and_then(Option::as_ref);
+        let tls = scope.generation.upstream_tls(self.number);
         let mut attempt = std::pin::pin!(self.pool.connect(&scope.worker.net, index, tls));
         let Connection { client: stream, alarm, .. } = connection;
         let (input, buffers) = (&mut work.input, &scope.worker.buffers);
@@ -240,11 +247,10 @@ impl<'a> Search<'a> {
 
     /// From now on the endpoint is waited for, and nobody else if the whole request is at hand.
     fn wait_for_endpoint<N: Net>(&self, scope: Scope<'_, N>, facts: &mut Facts) {
-        let now_us = scope.worker.balance_clock(self.now);
         if let Some(slot) = facts.slot.as_mut().filter(|_| self.at_hand) {
-            slot.sent(now_us);
+            slot.sent(self.now_us);
         }
-        scope.worker.tell_stalls(self.number, now_us);
+        scope.tell_stalls(self.number, self.now_us);
     }
 
     /// A slot, at once or after a wait in the queue. One who comes here for another attempt arrives anew: those who wait have waited
@@ -256,13 +262,12 @@ impl<'a> Search<'a> {
         body: (&mut Workspace, &mut Pump),
         facts: &mut Facts,
     ) -> Result<Slot, Ended> {
-        let now_us = scope.worker.balance_clock(self.now);
         let random = scope.worker.random.borrow_mut().u64(..);
         let request = Request {
             bound: facts.claim.endpoint(),
             key: self.key,
             tag: facts.request_id.tag(),
-            ..Request::new(now_us, random, &self.tried)
+            ..Request::new(self.now_us, random, &self.tried)
         };
         let slot = match self.pool.balancer.arrive(&request) {
             Arrival::Dispatched(slot) => slot,
@@ -299,7 +304,7 @@ impl<'a> Search<'a> {
             self.poll_left(context, &mut side, upload).map(|()| None)
         });
         let served = before(alarm, deadline, served).await;
-        self.now = Instant::now();
+        self.look_at_clock(scope);
         self.waited += self.now - began;
         facts.times.queue = Micros::from(self.waited);
         match served {

@@ -1,19 +1,23 @@
-//! What all workers share: the compiled listeners and pools, their live counters, and the stage of the process's life.
-//! Built once per configuration by `compile.rs`; it runs nothing.
+//! What all workers share: the process, whose counters and caps live as long as it does, and the snapshot, one compiled
+//! configuration that is swapped whole. Both are plain state; `compile.rs` makes snapshots, workers run on them.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
+use arc_swap::ArcSwap;
 use rustls::ServerConfig;
-use tokio::sync::Semaphore;
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 use weir_config::model;
 use weir_files::Root;
+use weir_stats::numbers::Numbers;
 use weir_stats::{Line, LogSink};
 
+use crate::gate::{Gate, Room};
 use crate::notice::{Notice, Noticed, Notices};
 use crate::route::Router;
+use crate::series::SnapshotSeries;
 use crate::upstream::UpstreamPool;
 use crate::worker::WorkerLoad;
 
@@ -31,22 +35,17 @@ pub enum Stage {
     Stopped,
 }
 
-/// What all workers share.
-pub struct Shared {
-    /// Listeners, in configuration order.
-    pub listeners: Vec<Arc<Listener>>,
-    /// Pools, in configuration order.
-    pub pools: Vec<Arc<UpstreamPool>>,
-    /// Access logs, in configuration order.
-    pub logs: Vec<AccessLog>,
+/// What lives as long as the process, whatever configuration it runs on.
+pub struct Process {
+    current: ArcSwap<Snapshot>,
     /// One per worker.
     pub loads: Vec<Arc<WorkerLoad>>,
     /// Room for client connections over all listeners.
-    pub connections: Arc<Semaphore>,
-    /// The number of permits `connections` started with.
-    pub connection_cap: usize,
+    pub connections: Arc<Room>,
     /// What workers tell the operator of pools and endpoints.
     pub notices: Notices,
+    /// What is counted of everything that passes.
+    pub numbers: Arc<Numbers>,
     /// Start of the balancer's clock.
     pub epoch: Instant,
     /// Exchanges that were running when their worker ended.
@@ -55,7 +54,35 @@ pub struct Shared {
     pub stopping: AtomicBool,
 }
 
-impl Shared {
+impl Process {
+    /// A process of so many workers and client connections at once that begins with `snapshot`; and what its workers will tell of
+    /// endpoints.
+    pub fn new(
+        snapshot: Arc<Snapshot>,
+        workers: usize,
+        connection_cap: usize,
+    ) -> (Arc<Self>, mpsc::Receiver<Notice>) {
+        let (notices, heard) = Notices::new();
+        let numbers = Numbers::new(workers);
+        snapshot.series(&numbers);
+        let process = Self {
+            numbers,
+            current: ArcSwap::new(snapshot),
+            loads: (0..workers).map(|_| Arc::<WorkerLoad>::default()).collect(),
+            connections: Arc::new(Room::new(connection_cap)),
+            notices,
+            epoch: Instant::now(),
+            cut_off: AtomicUsize::new(0),
+            stopping: AtomicBool::new(false),
+        };
+        (Arc::new(process), heard)
+    }
+
+    /// The configuration that new exchanges run on. A worker that has not adopted it yet runs on the one before for a moment longer.
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        self.current.load_full()
+    }
+
     /// Client connections open now.
     pub fn open_connections(&self) -> usize {
         self.loads.iter().map(|load| load.open.load(Ordering::Relaxed)).sum()
@@ -64,10 +91,11 @@ impl Shared {
     /// The watchdog (row Q-18): whoever waits although a place is free for him is served now, and the operator is told.
     pub(crate) fn watch_queues(&self) {
         let now_us = self.balance_clock(Instant::now());
-        for (number, pool) in self.pools.iter().enumerate() {
+        for pool in &self.snapshot().pools {
             let found = pool.balancer.audit(now_us);
             if found > 0 {
-                self.notices.tell(Notice { pool: number, what: Noticed::LawBroken { found } });
+                self.notices
+                    .tell(Notice { pool: Arc::clone(pool), what: Noticed::LawBroken { found } });
             }
         }
     }
@@ -75,6 +103,50 @@ impl Shared {
     /// An instant on the clock of the balancers, in microseconds since the process started.
     pub fn balance_clock(&self, now: Instant) -> u64 {
         now.saturating_duration_since(self.epoch).as_micros() as u64
+    }
+}
+
+/// One compiled configuration. It never changes; what is live about it (places, health, counters) stands behind the `Arc`s that
+/// its successor takes over.
+pub struct Snapshot {
+    /// Its number, from 1.
+    pub generation: u64,
+    /// Listeners, in configuration order.
+    pub listeners: Vec<Arc<Listener>>,
+    /// Pools, in configuration order.
+    pub pools: Vec<Arc<UpstreamPool>>,
+    /// Access logs, in configuration order.
+    pub logs: Vec<AccessLog>,
+    /// Where its exchanges are counted, once that was looked up.
+    pub(crate) series: OnceLock<Arc<SnapshotSeries>>,
+}
+
+impl Snapshot {
+    /// Where its exchanges are counted.
+    pub(crate) fn series(&self, numbers: &Numbers) -> &Arc<SnapshotSeries> {
+        self.series.get_or_init(|| Arc::new(SnapshotSeries::of(self, numbers)))
+    }
+
+    /// The pool of this name.
+    pub fn pool(&self, name: &str) -> Option<&Arc<UpstreamPool>> {
+        self.pools.iter().find(|pool| &*pool.name == name)
+    }
+
+    /// Where the listener stands whose connections come through this gate.
+    pub(crate) fn position_of(&self, gate: &Arc<Gate>) -> Option<usize> {
+        let is_there = |listener: &Arc<Listener>| Arc::ptr_eq(&listener.gate, gate);
+        let likely = gate.position.load(Ordering::Relaxed);
+        if self.listeners.get(likely).is_some_and(is_there) {
+            return Some(likely);
+        }
+        self.listeners.iter().position(is_there)
+    }
+
+    /// A pool and the number of an endpoint in it, both by name.
+    pub fn endpoint(&self, pool: &str, endpoint: &str) -> Option<(&Arc<UpstreamPool>, usize)> {
+        let pool = self.pool(pool)?;
+        let index = pool.endpoints.iter().position(|one| &*one.name == endpoint)?;
+        Some((pool, index))
     }
 }
 
@@ -108,7 +180,7 @@ pub struct Listener {
     pub request_id: model::RequestId,
     /// Allow and deny.
     pub access: Vec<model::AccessRule>,
-    /// Indexes into `Shared::logs`.
+    /// Indexes into [`Snapshot::logs`].
     pub logs: Vec<usize>,
     /// Whether a log or a response header shows what the endpoint answered.
     pub keeps_response_head: bool,
@@ -116,10 +188,8 @@ pub struct Listener {
     pub logs_captures: bool,
     /// Whether a log or the key of a pool shows our own address.
     pub shows_local_address: bool,
-    /// Room for client connections here; `None` is without a cap of its own.
-    pub connections: Option<Arc<Semaphore>>,
-    /// Client connections open here.
-    pub open: AtomicUsize,
+    /// Its connections.
+    pub gate: Arc<Gate>,
 }
 
 /// Where a listening socket really is, once bound.

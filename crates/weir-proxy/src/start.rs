@@ -5,66 +5,90 @@ use std::any::Any;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rustix::thread::CpuSet;
 use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
-use crate::accept::{Handoff, accept};
+use crate::accept::{GateOrders, accept};
 use crate::bind::BoundSocket;
+use crate::gate::Gate;
 use crate::os_net::{OsListener, OsNet};
-use crate::shared::{Shared, Stage};
-use crate::worker::{self, WorkerParts};
+use crate::shared::{Process, Snapshot, Stage};
+use crate::worker::{self, Mail, WorkerParts};
 
 /// A running data plane.
 pub struct Running {
-    shared: Arc<Shared>,
-    stage: watch::Sender<Stage>,
+    plane: Arc<DataPlane>,
     threads: Vec<JoinHandle<()>>,
-    /// Where threads and their listeners say that they ended by a panic.
-    report: mpsc::UnboundedSender<String>,
     failures: mpsc::UnboundedReceiver<String>,
 }
 
-/// A bound socket and the number of the listener it belongs to.
-pub type ListenerSocket = (usize, BoundSocket);
+/// The data plane as whoever changes its configuration has it.
+pub struct DataPlane {
+    process: Arc<Process>,
+    stage: watch::Sender<Stage>,
+    mailboxes: Arc<[mpsc::UnboundedSender<Mail<OsNet>>]>,
+    /// Where threads and their listeners say that they ended by a panic.
+    report: mpsc::UnboundedSender<String>,
+    /// Sockets opened so far: they take turns among the workers.
+    opened: AtomicUsize,
+}
 
-/// Starts the workers and serves.
+/// A listening socket that is accepted from. Dropping it leaves it as it is.
+pub struct Door {
+    gate: watch::Sender<Option<Arc<Gate>>>,
+}
+
+impl Door {
+    /// Connections come through this gate from now on; those that wait in the kernel too.
+    pub fn lead_to(&self, gate: &Arc<Gate>) {
+        self.gate.send_if_modified(|current| {
+            let same = current.as_ref().is_some_and(|current| Arc::ptr_eq(current, gate));
+            *current = Some(Arc::clone(gate));
+            !same
+        });
+    }
+
+    /// Nothing is accepted any more, and the socket is closed.
+    pub fn close(self) {
+        self.gate.send_replace(None);
+    }
+}
+
+/// Starts the workers. They serve from the sockets that [`DataPlane::open`] gives them.
 ///
 /// # Errors
 /// When a thread or its runtime cannot be made; nothing is left running then.
-pub fn start(shared: &Arc<Shared>, sockets: Vec<ListenerSocket>) -> io::Result<Running> {
-    let workers = shared.loads.len();
+pub fn start(process: &Arc<Process>) -> io::Result<Running> {
+    let workers = process.loads.len();
     let cores = allowed_cores();
     let (stage, watcher) = watch::channel(Stage::Running);
     let (mailboxes, receivers): (Vec<_>, Vec<_>) =
         (0..workers).map(|_| mpsc::unbounded_channel()).unzip();
-    let mailboxes: Arc<[mpsc::UnboundedSender<Handoff<OsNet>>]> = mailboxes.into();
-    let mut shares: Vec<Vec<ListenerSocket>> = (0..workers).map(|_| Vec::new()).collect();
-    for (turn, socket) in sockets.into_iter().enumerate() {
-        if let Some(share) = shares.get_mut(turn % workers.max(1)) {
-            share.push(socket);
-        }
-    }
     let (report, failures) = mpsc::unbounded_channel();
-    let mut running =
-        Running { shared: shared.clone(), stage, threads: Vec::new(), report, failures };
-    for (number, (mailbox, share)) in receivers.into_iter().zip(shares).enumerate() {
+    let plane = DataPlane {
+        process: process.clone(),
+        stage,
+        mailboxes: mailboxes.into(),
+        report,
+        opened: AtomicUsize::new(0),
+    };
+    let mut running = Running { plane: Arc::new(plane), threads: Vec::new(), failures };
+    for (number, mailbox) in receivers.into_iter().enumerate() {
         let parts = WorkerParts {
             number,
             net: OsNet,
-            shared: shared.clone(),
+            process: process.clone(),
             mailbox,
             seed: fastrand::u64(..),
             stage: watcher.clone(),
         };
         let core = cores.get(number % cores.len().max(1)).copied();
-        let report = running.report.clone();
-        let job = Job { parts, sockets: share, mailboxes: mailboxes.clone(), core, report };
         // A worker's runtime cannot leave the thread that made it.
         let (report, reported) = std::sync::mpsc::channel();
         running.spawn(
@@ -75,7 +99,7 @@ pub fn start(shared: &Arc<Shared>, sockets: Vec<ListenerSocket>) -> io::Result<R
             {
                 Ok(runtime) => {
                     let _ = report.send(Ok(()));
-                    job.run(&runtime);
+                    work(&runtime, parts, core);
                 }
                 Err(error) => {
                     let _ = report.send(Err(error));
@@ -88,67 +112,115 @@ pub fn start(shared: &Arc<Shared>, sockets: Vec<ListenerSocket>) -> io::Result<R
 }
 
 /// What one worker thread does.
-struct Job {
-    parts: WorkerParts<OsNet>,
-    sockets: Vec<ListenerSocket>,
-    mailboxes: Arc<[mpsc::UnboundedSender<Handoff<OsNet>>]>,
-    core: Option<usize>,
+fn work(runtime: &LocalRuntime, parts: WorkerParts<OsNet>, core: Option<usize>) {
+    if let Some(core) = core {
+        let mut set = CpuSet::new();
+        set.set(core);
+        // A worker that may not be pinned still works.
+        let _ = rustix::thread::sched_setaffinity(None, &set);
+    }
+    runtime.block_on(worker::run(parts));
+}
+
+impl DataPlane {
+    /// What lives as long as the process.
+    pub fn process(&self) -> &Arc<Process> {
+        &self.process
+    }
+
+    /// Accepts from a socket from now on, on one of the workers. `name` is the listener's, for the case that this ends by a bug.
+    pub fn open(&self, socket: BoundSocket, name: &Arc<str>, gate: &Arc<Gate>) -> Door {
+        let (sender, orders) = watch::channel(Some(Arc::clone(gate)));
+        let turn = self.opened.fetch_add(1, Ordering::Relaxed);
+        let job = AcceptJob {
+            socket,
+            name: Arc::clone(name),
+            orders,
+            process: self.process.clone(),
+            mailboxes: self.mailboxes.clone(),
+            stage: self.stage.subscribe(),
+            report: self.report.clone(),
+        };
+        if let Some(mailbox) = self.mailboxes.get(turn % self.mailboxes.len().max(1)) {
+            // A worker that is gone is stopping, as everything is then.
+            let _ = mailbox.send(Mail::Work(Box::new(move || job.spawn())));
+        }
+        Door { gate: sender }
+    }
+
+    /// Has every worker run new exchanges on `snapshot`; returns when all do.
+    pub async fn adopt(&self, snapshot: &Arc<Snapshot>) {
+        let mut adopted = Vec::new();
+        for mailbox in self.mailboxes.iter() {
+            let (sender, receiver) = oneshot::channel();
+            let _ = mailbox.send(Mail::Snapshot(Arc::clone(snapshot), sender));
+            adopted.push(receiver);
+        }
+        for worker in adopted {
+            // A worker that has ended runs nothing new.
+            let _ = worker.await;
+        }
+    }
+}
+
+/// What it takes to accept from a socket.
+struct AcceptJob {
+    socket: BoundSocket,
+    name: Arc<str>,
+    orders: GateOrders,
+    process: Arc<Process>,
+    mailboxes: Arc<[mpsc::UnboundedSender<Mail<OsNet>>]>,
+    stage: watch::Receiver<Stage>,
     report: mpsc::UnboundedSender<String>,
 }
 
-impl Job {
-    fn run(self, runtime: &LocalRuntime) {
-        if let Some(core) = self.core {
-            let mut set = CpuSet::new();
-            set.set(core);
-            // A worker that may not be pinned still works.
-            let _ = rustix::thread::sched_setaffinity(None, &set);
-        }
-        runtime.block_on(async move {
-            for (number, bound) in self.sockets {
-                let Some(listener) = self.parts.shared.listeners.get(number).cloned() else {
-                    continue;
-                };
-                let unix = bound.is_unix();
-                let Ok(socket) = OsListener::new(bound.socket, unix) else { continue };
-                let (shared, stage) = (self.parts.shared.clone(), self.parts.stage.clone());
-                let name = listener.name.clone();
-                let mailboxes = self.mailboxes.clone();
-                let accepting = accept(OsNet, socket, listener, shared, mailboxes, stage);
-                let accepting = tokio::task::spawn_local(accepting);
-                let report = self.report.clone();
-                tokio::task::spawn_local(async move {
-                    if let Err(error) = accepting.await
-                        && error.is_panic()
-                    {
-                        let panic = error.into_panic();
-                        let what = panic_text(&*panic);
-                        let _ = report.send(format!("the listener {name} ended by a bug: {what}"));
-                    }
-                });
+impl AcceptJob {
+    /// Accepts on the worker whose thread this is.
+    fn spawn(self) {
+        let Self { socket, name, orders, process, mailboxes, stage, report } = self;
+        let unix = socket.is_unix();
+        let socket = match OsListener::new(socket.socket, unix) {
+            Ok(socket) => socket,
+            Err(error) => {
+                let _ = report.send(format!("the listener {name} cannot be served: {error}"));
+                return;
             }
-            drop(self.mailboxes);
-            worker::run(self.parts).await;
+        };
+        let accepting = accept(OsNet, socket, orders, process, mailboxes, stage);
+        let accepting = tokio::task::spawn_local(accepting);
+        tokio::task::spawn_local(async move {
+            if let Err(error) = accepting.await
+                && error.is_panic()
+            {
+                let panic = error.into_panic();
+                let what = panic_text(&*panic);
+                let _ = report.send(format!("the listener {name} ended by a bug: {what}"));
+            }
         });
     }
 }
 
 impl Running {
-    /// What the workers share.
-    pub fn shared(&self) -> &Arc<Shared> {
-        &self.shared
+    /// What configurations are given to.
+    pub fn plane(&self) -> &Arc<DataPlane> {
+        &self.plane
+    }
+
+    /// What lives as long as the process.
+    pub fn process(&self) -> &Arc<Process> {
+        &self.plane.process
     }
 
     /// Stops accepting and lets what runs finish within `patience`. Returns at once.
     pub fn drain(&self, patience: Duration) {
-        self.shared.stopping.store(true, Ordering::Relaxed);
-        self.stage.send_replace(Stage::Draining { deadline: Instant::now() + patience });
+        self.plane.process.stopping.store(true, Ordering::Relaxed);
+        self.plane.stage.send_replace(Stage::Draining { deadline: Instant::now() + patience });
     }
 
     /// Ends what runs.
     pub fn stop_now(&self) {
-        self.shared.stopping.store(true, Ordering::Relaxed);
-        self.stage.send_replace(Stage::Stopped);
+        self.plane.process.stopping.store(true, Ordering::Relaxed);
+        self.plane.stage.send_replace(Stage::Stopped);
     }
 
     /// Runs one more thread of the data plane. When it panics, [`Running::failed`] says so; a panic within a task of its runtime is none
@@ -157,7 +229,7 @@ impl Running {
     /// # Errors
     /// When the thread cannot be made.
     pub fn spawn(&mut self, name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
-        let (report, own_name) = (self.report.clone(), name.to_owned());
+        let (report, own_name) = (self.plane.report.clone(), name.to_owned());
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
             if let Err(panic) = catch_unwind(AssertUnwindSafe(work)) {
                 let what = panic_text(&*panic);

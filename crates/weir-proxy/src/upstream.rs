@@ -2,6 +2,7 @@
 //! itself (`weir-balance` does) and resolves no name (the control plane sets addresses).
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -10,11 +11,12 @@ use arc_swap::ArcSwapOption;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio_rustls::TlsConnector;
-use weir_balance::Balancer;
+use weir_balance::{Availability, Balancer};
 use weir_config::model;
 
 use crate::affinity::Affinity;
 use crate::connect_trouble::{ConnectFailure, ConnectTrouble};
+use crate::endpoint_number::EndpointNumber;
 use crate::net::{Net, PeerAddress};
 use crate::pool_key::PoolKey;
 use crate::reply::Page;
@@ -31,7 +33,7 @@ pub struct UpstreamPool {
     /// What the policy hashes, if it does.
     pub key: Option<PoolKey>,
     /// Its endpoints, in the balancer's order.
-    pub endpoints: Vec<UpstreamEndpoint>,
+    pub endpoints: Vec<Arc<UpstreamEndpoint>>,
     /// Limits on idle connections.
     pub keepalive: model::Keepalive,
     /// Waits.
@@ -65,6 +67,8 @@ pub struct UpstreamQueue {
 
 /// One endpoint's address and connection counts.
 pub struct UpstreamEndpoint {
+    /// Its number in this process.
+    pub(crate) number: EndpointNumber,
     /// Its name.
     pub name: Arc<str>,
     /// Where it is; `None` while its name does not resolve.
@@ -84,6 +88,15 @@ pub struct UpstreamEndpoint {
 }
 
 impl UpstreamPool {
+    /// Tells where an endpoint whose name was looked up is, or that it is nowhere yet.
+    pub fn resolved(&self, endpoint: usize, address: Option<SocketAddr>, now_us: u64) {
+        let Some(place) = self.endpoints.get(endpoint) else { return };
+        let availability =
+            if address.is_some() { Availability::Available } else { Availability::Unavailable };
+        place.address.store(address.map(|address| Arc::new(PeerAddress::Socket(address))));
+        self.balancer.set_availability(endpoint, availability, now_us);
+    }
+
     /// Opens a connection to endpoint `index`, with TLS if the worker has a configuration for this pool.
     pub(crate) async fn connect<N: Net>(
         &self,

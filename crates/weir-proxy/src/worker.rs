@@ -7,24 +7,24 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
-use rustls::ClientConfig;
 use tokio::sync::futures::Notified;
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 use weir_balance::Balancer;
-use weir_stats::{Clock, LogBatch};
+use weir_stats::Clock;
 
 use crate::accept::Handoff;
 use crate::buffers::Buffers;
 use crate::connection;
 use crate::exchange::Workspace;
+use crate::gate::Gate;
+use crate::generation::{Generation, Seat};
 use crate::idle::IdleConnections;
-use crate::limits::{CUT_PATIENCE, IDLE_SWEEP, LOG_FLUSH, POOLED_WORKSPACES, STOP_IDLE_GRACE};
+use crate::limits::{CUT_PATIENCE, IDLE_SWEEP, POOLED_WORKSPACES, STOP_IDLE_GRACE};
 use crate::net::Net;
 use crate::reply::HttpDate;
 use crate::request_id::RequestIdSource;
-use crate::shared::{Shared, Stage};
-use crate::tls::ClientTls;
+use crate::shared::{Process, Snapshot, Stage};
 
 /// What other threads see of a worker.
 #[derive(Debug, Default)]
@@ -35,16 +35,28 @@ pub struct WorkerLoad {
     pub busy: AtomicUsize,
 }
 
+/// What a worker is sent.
+pub enum Mail<N: Net> {
+    /// A connection to serve.
+    Connection(Handoff<N>),
+    /// Exchanges that begin from now on run on this; the sender hears when that is so.
+    Snapshot(Arc<Snapshot>, oneshot::Sender<()>),
+    /// Something to do on its thread, within its runtime.
+    Work(Box<dyn FnOnce() + Send>),
+}
+
 /// What the tasks of one worker share.
 pub(crate) struct Worker<N: Net> {
     pub(crate) number: usize,
     pub(crate) net: N,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) process: Arc<Process>,
     pub(crate) load: Arc<WorkerLoad>,
     pub(crate) buffers: Buffers,
     pub(crate) idle: IdleConnections<N::Stream>,
-    /// By pool.
-    pub(crate) upstream_tls: Vec<Option<Arc<ClientConfig>>>,
+    /// What exchanges that begin now run on.
+    current: RefCell<Rc<Generation>>,
+    /// Its number.
+    generation: Cell<u64>,
     pub(crate) date: RefCell<HttpDate>,
     pub(crate) clock: RefCell<Clock>,
     pub(crate) request_ids: RefCell<RequestIdSource>,
@@ -53,8 +65,6 @@ pub(crate) struct Worker<N: Net> {
     cut: Cell<bool>,
     /// Wakes connections to look at that.
     cut_wakes: Notify,
-    logs: RefCell<Vec<LogBatch>>,
-    flush_due: Cell<bool>,
     wall: Cell<(Instant, SystemTime)>,
     #[expect(
         clippy::vec_box,
@@ -70,9 +80,9 @@ pub struct WorkerParts<N: Net> {
     /// Its network.
     pub net: N,
     /// What all workers share.
-    pub shared: Arc<Shared>,
-    /// Connections handed to it.
-    pub mailbox: mpsc::UnboundedReceiver<Handoff<N>>,
+    pub process: Arc<Process>,
+    /// What it is sent.
+    pub mailbox: mpsc::UnboundedReceiver<Mail<N>>,
     /// Seed of its random choices.
     pub seed: u64,
     /// Told when the process stops.
@@ -81,37 +91,33 @@ pub struct WorkerParts<N: Net> {
 
 /// Runs a worker on the current thread's `LocalRuntime` until it is told to stop and its connections have ended.
 pub async fn run<N: Net>(parts: WorkerParts<N>) {
-    let WorkerParts { number, net, shared, mut mailbox, seed, mut stage } = parts;
-    let Some(load) = shared.loads.get(number).cloned() else { return };
+    let WorkerParts { number, net, process, mut mailbox, seed, mut stage } = parts;
+    let Some(load) = process.loads.get(number).cloned() else { return };
+    let snapshot = process.snapshot();
     let worker = Rc::new(Worker {
         number,
         net,
         load,
         buffers: Buffers::default(),
-        idle: IdleConnections::new(&shared.pools),
-        upstream_tls: shared
-            .pools
-            .iter()
-            .map(|pool| pool.tls.as_ref().map(ClientTls::for_worker))
-            .collect(),
+        idle: IdleConnections::default(),
+        generation: Cell::new(snapshot.generation),
+        current: RefCell::new(Rc::new(Generation::new(snapshot, &process.numbers))),
         date: RefCell::default(),
         clock: RefCell::new(Clock::new()),
         request_ids: RefCell::new(RequestIdSource::new(seed)),
         random: RefCell::new(fastrand::Rng::with_seed(seed)),
         cut: Cell::new(false),
         cut_wakes: Notify::new(),
-        logs: RefCell::new(shared.logs.iter().map(|log| log.sink.batch()).collect()),
-        flush_due: Cell::new(false),
         wall: Cell::new((Instant::now(), SystemTime::now())),
         workspaces: RefCell::default(),
-        shared,
+        process,
     });
     tokio::task::spawn_local(sweep(Rc::downgrade(&worker)));
     loop {
         tokio::select! {
             biased;
-            handoff = mailbox.recv() => match handoff {
-                Some(handoff) => connection::spawn(&worker, handoff),
+            mail = mailbox.recv() => match mail {
+                Some(mail) => worker.take(mail),
                 None => break,
             },
             _ = stage.wait_for(|stage| !matches!(stage, Stage::Running)) => break,
@@ -119,13 +125,13 @@ pub async fn run<N: Net>(parts: WorkerParts<N>) {
     }
     drain(&worker, &mut mailbox, &mut stage).await;
     cut_off(&worker).await;
-    worker.flush_logs();
+    worker.current().flush_logs();
 }
 
 /// Serves what was accepted before the listeners closed; ends when nothing runs any more or the deadline has passed.
 async fn drain<N: Net>(
     worker: &Rc<Worker<N>>,
-    mailbox: &mut mpsc::UnboundedReceiver<Handoff<N>>,
+    mailbox: &mut mpsc::UnboundedReceiver<Mail<N>>,
     stage: &mut watch::Receiver<Stage>,
 ) {
     let deadline = match *stage.borrow() {
@@ -134,8 +140,8 @@ async fn drain<N: Net>(
     };
     let grace = (Instant::now() + STOP_IDLE_GRACE).min(deadline);
     loop {
-        while let Ok(handoff) = mailbox.try_recv() {
-            connection::spawn(worker, handoff);
+        while let Ok(mail) = mailbox.try_recv() {
+            worker.take(mail);
         }
         let now = Instant::now();
         let open = worker.load.open.load(Ordering::Relaxed);
@@ -155,7 +161,7 @@ async fn drain<N: Net>(
 /// closed in order.
 async fn cut_off<N: Net>(worker: &Worker<N>) {
     let running = worker.load.busy.load(Ordering::Relaxed);
-    worker.shared.cut_off.fetch_add(running, Ordering::Relaxed);
+    worker.process.cut_off.fetch_add(running, Ordering::Relaxed);
     worker.cut.set(true);
     worker.cut_wakes.notify_waiters();
     let deadline = Instant::now() + CUT_PATIENCE;
@@ -166,17 +172,55 @@ async fn cut_off<N: Net>(worker: &Worker<N>) {
 
 async fn sweep<N: Net>(worker: std::rc::Weak<Worker<N>>) {
     loop {
-        sleep(IDLE_SWEEP).await;
+        let due = Instant::now() + IDLE_SWEEP;
+        sleep_until(due).await;
+        let now = Instant::now();
         let Some(worker) = worker.upgrade() else { return };
-        worker.idle.sweep(&worker.shared.pools, Instant::now());
+        let lag = now.saturating_duration_since(due);
+        worker.process.numbers.note_lag(worker.number, lag.as_micros() as u64);
+        worker.idle.sweep(&worker.current().snapshot.pools, now);
         // Somebody has to, and one is enough.
         if worker.number == 0 {
-            worker.shared.watch_queues();
+            worker.process.watch_queues();
         }
     }
 }
 
 impl<N: Net> Worker<N> {
+    fn take(self: &Rc<Self>, mail: Mail<N>) {
+        match mail {
+            Mail::Connection(handoff) => connection::spawn(self, handoff),
+            Mail::Snapshot(snapshot, adopted) => {
+                self.adopt(snapshot);
+                // Nobody waits for it any more where the reload was given up.
+                let _ = adopted.send(());
+            }
+            Mail::Work(work) => work(),
+        }
+    }
+
+    fn adopt(&self, snapshot: Arc<Snapshot>) {
+        self.generation.set(snapshot.generation);
+        let before =
+            self.current.replace(Rc::new(Generation::new(snapshot, &self.process.numbers)));
+        before.flush_logs();
+    }
+
+    /// What exchanges that begin now run on.
+    pub(crate) fn current(&self) -> Rc<Generation> {
+        Rc::clone(&self.current.borrow())
+    }
+
+    /// The number of what they run on.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation.get()
+    }
+
+    /// Where exchanges of connections that came through this gate run from now on.
+    pub(crate) fn seat(&self, gate: &Arc<Gate>) -> Option<Seat> {
+        Seat::find(&self.current.borrow(), gate)
+    }
+
     /// The wall-clock time of `instant`, set right once a second, without a system call in between.
     pub(crate) fn wall(&self, instant: Instant) -> SystemTime {
         let (anchor, time) = self.wall.get();
@@ -193,16 +237,16 @@ impl<N: Net> Worker<N> {
 
     /// Microseconds since the process started, the balancer's clock.
     pub(crate) fn balance_clock(&self, now: Instant) -> u64 {
-        self.shared.balance_clock(now)
+        self.process.balance_clock(now)
     }
 
     /// Tells a balancer at this time of its clock that something may have ended, so that whoever waits for that goes on.
     pub(crate) fn tick_at(&self, balancer: &Arc<Balancer>, at_us: u64) {
-        let (balancer, shared) = (Arc::clone(balancer), Arc::clone(&self.shared));
+        let (balancer, process) = (Arc::clone(balancer), Arc::clone(&self.process));
         tokio::task::spawn_local(async move {
-            let now_us = shared.balance_clock(Instant::now());
+            let now_us = process.balance_clock(Instant::now());
             sleep(Duration::from_micros(at_us.saturating_sub(now_us))).await;
-            balancer.tick(shared.balance_clock(Instant::now()));
+            balancer.tick(process.balance_clock(Instant::now()));
         });
     }
 
@@ -223,7 +267,7 @@ impl<N: Net> Worker<N> {
 
     /// Whether answers should end their connections.
     pub(crate) fn is_stopping(&self) -> bool {
-        self.shared.stopping.load(Ordering::Relaxed)
+        self.process.stopping.load(Ordering::Relaxed)
     }
 
     pub(crate) fn workspace(&self) -> Box<Workspace> {
@@ -235,29 +279,6 @@ impl<N: Net> Worker<N> {
         let mut workspaces = self.workspaces.borrow_mut();
         if workspaces.len() < POOLED_WORKSPACES {
             workspaces.push(workspace);
-        }
-    }
-
-    /// Appends a line to log number `log`, to be flushed soon.
-    pub(crate) fn log(self: &Rc<Self>, log: usize, write: impl FnOnce(&mut Vec<u8>)) {
-        if let Some(batch) = self.logs.borrow_mut().get_mut(log) {
-            batch.push(write);
-        }
-        if !self.flush_due.replace(true) {
-            let worker = Rc::downgrade(self);
-            tokio::task::spawn_local(async move {
-                sleep(LOG_FLUSH).await;
-                if let Some(worker) = worker.upgrade() {
-                    worker.flush_due.set(false);
-                    worker.flush_logs();
-                }
-            });
-        }
-    }
-
-    fn flush_logs(&self) {
-        for batch in self.logs.borrow_mut().iter_mut() {
-            batch.flush();
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvError, SyncSender, TryRecvError, TrySendError, sync_channel};
 
 /// A buffer is handed over at this size.
-pub const BATCH_BYTES: usize = 16 * 1024;
+pub const BATCH_BYTES: usize = 64 * 1024;
 
 /// Empty buffers waiting to be used again, per worker and log.
 const SPARES: usize = 4;

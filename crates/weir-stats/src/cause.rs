@@ -1,9 +1,14 @@
 //! Why an exchange ended: one enum, one word each for logs and metrics, and HAProxy's two-letter state.
 
+use serde::{Deserialize, Serialize};
+
 use crate::{Micros, Times};
 
 /// Why an exchange ended. Every exchange has exactly one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
 #[repr(u8)]
 pub enum Cause {
     /// The response was sent whole.

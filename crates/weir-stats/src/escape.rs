@@ -29,8 +29,7 @@ pub(crate) fn append(value: &[u8], escape: Escape, out: &mut Vec<u8>) {
 }
 
 fn append_log(mut value: &[u8], out: &mut Vec<u8>) {
-    let special = |byte: &u8| !matches!(byte, b' '..=b'~') || matches!(byte, b'"' | b'\\');
-    while let Some(at) = value.iter().position(special) {
+    while let Some(at) = first_special(value) {
         let byte = value[at];
         out.extend_from_slice(&value[..at]);
         out.extend_from_slice(b"\\x");
@@ -38,6 +37,26 @@ fn append_log(mut value: &[u8], out: &mut Vec<u8>) {
         value = &value[at + 1..];
     }
     out.extend_from_slice(value);
+}
+
+/// Where the first byte is that [`Escape::Log`] writes otherwise; eight at a time, because every byte of every line passes here.
+fn first_special(value: &[u8]) -> Option<usize> {
+    let special = |byte: &u8| !matches!(byte, b' '..=b'~') || matches!(byte, b'"' | b'\\');
+    let (eights, _) = value.as_chunks::<8>();
+    let plain = eights.iter().take_while(|eight| is_plain(u64::from_le_bytes(**eight))).count();
+    let start = plain * 8;
+    Some(start + value[start..].iter().position(special)?)
+}
+
+/// Whether all eight bytes are from space to `~`, and neither `"` nor `\`.
+fn is_plain(eight: u64) -> bool {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const HIGH: u64 = 0x80 * ONES;
+    // The high bit of a byte is set where the byte is 0 (and, after such a one, perhaps where it is 1).
+    let zero = |word: u64| word.wrapping_sub(ONES) & !word & HIGH;
+    let of = |byte: u8| zero(eight ^ (ONES * u64::from(byte)));
+    let control = eight.wrapping_sub(ONES * 0x20) & !eight & HIGH;
+    (eight & HIGH) | control | of(0x7f) | of(b'"') | of(b'\\') == 0
 }
 
 fn append_json(value: &[u8], out: &mut Vec<u8>) {
@@ -94,6 +113,15 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn the_first_special_byte_is_found(mut value in proptest::collection::vec(b' '..=b'~', 0..40), at in 0_usize..40, byte: u8) {
+            if let Some(place) = value.get_mut(at) {
+                *place = byte;
+            }
+            let special = |byte: &u8| !(b' '..=b'~').contains(byte) || b"\"\\".contains(byte);
+            prop_assert_eq!(first_special(&value), value.iter().position(special));
+        }
+
         #[test]
         fn a_value_never_ends_its_field_or_its_line(value in proptest::collection::vec(any::<u8>(), 0..40)) {
             let mut log = Vec::new();

@@ -1,5 +1,6 @@
 //! What is known of an exchange when it ends, and how it is written down: the time split, the cause,
-//! `$variables`, access-log formats and the per-worker log batch. No sockets, no files.
+//! `$variables`, access-log formats and the per-worker log batch; and what is known of many: counters, histograms, the slowest. No
+//! sockets, no files.
 
 #![forbid(unsafe_code)]
 
@@ -9,10 +10,12 @@ mod cause;
 mod clock;
 mod entry;
 mod escape;
+mod explain;
 mod haproxy;
 mod json;
 mod line;
 mod number;
+pub mod numbers;
 #[cfg(test)]
 mod sample;
 mod template;
@@ -26,7 +29,9 @@ pub use cause::Cause;
 pub use clock::Clock;
 pub use entry::{Concurrency, Entry, FailedAttempt, Headers, Setback, TlsFacts};
 pub use escape::Escape;
+pub use explain::{ExchangeRecord, FailedAttemptRecord};
 pub use line::Line;
+pub use number::append_address;
 pub use template::{Template, TemplateError};
 pub use times::{Micros, Times};
 pub use variable::Variable;

@@ -36,6 +36,7 @@ pub(crate) fn entry() -> Entry<'static> {
             response: Micros(102_000),
             data: Micros(19_000),
             total: Micros(124_510),
+            own: Micros(90),
         },
         cause: Cause::Complete,
         status: 200,

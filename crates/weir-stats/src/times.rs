@@ -1,7 +1,12 @@
 //! The time split of an exchange (DESIGN section 8): where its time went, in microseconds.
 
+use serde::{Deserialize, Serialize};
+
 /// A span of time in whole microseconds; [`Micros::NEVER`] says that this phase was not reached.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+///
+/// In JSON a number, or `null` for [`Micros::NEVER`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(from = "Option<u64>", into = "Option<u64>")]
 pub struct Micros(pub i64);
 
 impl Micros {
@@ -22,6 +27,18 @@ impl Default for Micros {
     }
 }
 
+impl From<Micros> for Option<u64> {
+    fn from(micros: Micros) -> Self {
+        micros.reached()
+    }
+}
+
+impl From<Option<u64>> for Micros {
+    fn from(us: Option<u64>) -> Self {
+        us.map_or(Self::NEVER, |us| Self(i64::try_from(us).unwrap_or(i64::MAX)))
+    }
+}
+
 impl From<std::time::Duration> for Micros {
     fn from(duration: std::time::Duration) -> Self {
         Self(i64::try_from(duration.as_micros()).unwrap_or(i64::MAX))
@@ -29,7 +46,8 @@ impl From<std::time::Duration> for Micros {
 }
 
 /// HAProxy's `Th Ti TR Tw Tc Tr Td Ta Tt`, each [`Micros::NEVER`] until its phase has ended.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Times {
     /// `t_handshake`: accept to end of the TLS handshake; on a connection's first request, else zero.
     pub handshake: Micros,
@@ -47,6 +65,11 @@ pub struct Times {
     pub data: Micros,
     /// `t_total`: accept, or end of the previous response, to the end.
     pub total: Micros,
+    /// `t_own`: what Weir itself adds (row O-09): the time in which it worked at this exchange, from the first byte of the request on,
+    /// summed over every time that its task ran. Reading, parsing, choosing, TLS, copying and the system calls for them are in it.
+    /// Waiting is not: for the client, the endpoint, a slot, a file. Neither is what lies outside the task: the handshake, and the
+    /// time that bytes lie in the kernel while the worker serves somebody else, which the worker's lag shows.
+    pub own: Micros,
 }
 
 impl Times {

@@ -97,6 +97,11 @@ impl Fields {
     }
 
     fn take_connection(&mut self, bytes: &[u8], text: &[u8]) -> Result<(), FieldFault> {
+        // What most servers say in every response.
+        if text.eq_ignore_ascii_case(b"keep-alive") {
+            self.keep_alive = true;
+            return Ok(());
+        }
         for option in text.split(|byte| *byte == b',').map(trim) {
             if option.eq_ignore_ascii_case(b"keep-alive") {
                 self.keep_alive = true;

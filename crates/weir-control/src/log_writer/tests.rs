@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, FileType, Mode, OFlags};
 use weir_config::model::LogFormat;
-use weir_stats::LogBatch;
+use weir_stats::{BATCH_BYTES, LogBatch};
 
 use super::*;
 
@@ -121,7 +121,7 @@ fn a_stuck_reader_holds_up_nobody_and_every_line_is_written_or_counted() {
     let reader = rustix::fs::open(&path, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty()).unwrap();
     let (writer, mut batch) = start(LogTarget::File(path));
     let line = format!("{}\n", "x".repeat(1023));
-    let pushed = 3 * CAPACITY * 16;
+    let pushed = 3 * CAPACITY * BATCH_BYTES / 1024;
     for _ in 0..pushed {
         batch.push(|out| out.extend_from_slice(line.as_bytes()));
     }

@@ -16,35 +16,36 @@ use weir_balance::{Health, ProbeHistory, ProbeOutcome, ProbeSettings, ProbeVerdi
 use weir_config::model::{Check, Config, Endpoint, EndpointAddress, EndpointCheck, Pool, Probe};
 use weir_config::units;
 use weir_proxy::net::PeerAddress;
-use weir_proxy::shared::Shared;
+use weir_proxy::shared::Process;
+use weir_proxy::tls::ClientTls;
 
 use self::connect::{Tls, connect};
 use self::http::HttpQuestion;
 use self::reply::{Failure, Heard};
-use crate::health_log::{Change, HealthLog, HealthState, Panic};
+use crate::health_log::{Change, EndpointName, HealthLog, HealthState, Panic};
 
 /// Starts probing every endpoint that a check asks for; returns how many those are.
 pub(crate) fn start(
     config: &Config,
-    shared: &Arc<Shared>,
+    process: &Arc<Process>,
     log: &Arc<HealthLog>,
     runtime: &Handle,
 ) -> usize {
+    let snapshot = process.snapshot();
     let mut targets = Vec::new();
-    for (pool, settings) in config.pools.iter().enumerate() {
+    for (settings, pool) in config.pools.iter().zip(&snapshot.pools) {
         let Some(check) = &settings.check else { continue };
-        let tls = shared.pools.get(pool).and_then(|pool| pool.tls.as_ref()?.for_probes().into());
-        for (endpoint, own) in settings.endpoints.iter().enumerate() {
-            let name = shared.pools.get(pool).and_then(|pool| pool.endpoints.get(endpoint));
-            let name = name.and_then(|endpoint| endpoint.server_name.clone());
+        let tls = pool.tls.as_ref().map(ClientTls::for_probes);
+        for (own, endpoint) in settings.endpoints.iter().zip(&pool.endpoints) {
+            let name = endpoint.server_name.clone();
             let tls = tls.clone().zip(name).map(|(config, name)| Tls { config, name });
-            targets.extend(Target::new((pool, endpoint), check, (settings, own), tls));
+            targets.extend(Target::new(check, (settings, own), tls));
         }
     }
     let count = targets.len();
     for (position, target) in targets.into_iter().enumerate() {
         let turn = (position as u64, count as u64);
-        runtime.spawn(watch(target, turn, shared.clone(), log.clone()));
+        runtime.spawn(watch(target, turn, process.clone(), log.clone()));
     }
     count
 }
@@ -52,8 +53,7 @@ pub(crate) fn start(
 /// One endpoint that is probed.
 #[derive(Debug)]
 struct Target {
-    pool: usize,
-    endpoint: usize,
+    of: EndpointName,
     place: Place,
     question: Question,
     /// TLS before the question.
@@ -81,12 +81,7 @@ enum Question {
 }
 
 impl Target {
-    fn new(
-        (pool, endpoint): (usize, usize),
-        check: &Check,
-        (settings, own): (&Pool, &Endpoint),
-        tls: Option<Tls>,
-    ) -> Option<Self> {
+    fn new(check: &Check, (settings, own): (&Pool, &Endpoint), tls: Option<Tls>) -> Option<Self> {
         let place = match &own.check {
             EndpointCheck::Own => Place::Own(check.port),
             EndpointCheck::At(EndpointAddress::Socket(address)) => {
@@ -111,9 +106,9 @@ impl Target {
             Probe::Tls => Question::Tls,
         };
         let micros = |duration: Duration| duration.as_micros() as u64;
+        let (pool, endpoint) = (settings.name.as_str().into(), own.name.as_str().into());
         Some(Self {
-            pool,
-            endpoint,
+            of: EndpointName { pool, endpoint },
             place,
             question,
             tls: tls.filter(|_| encrypted),
@@ -130,13 +125,15 @@ impl Target {
     }
 
     /// Where to connect to now; `None` while the endpoint has no address.
-    fn address(&self, shared: &Shared) -> Option<PeerAddress> {
+    fn address(&self, process: &Process) -> Option<PeerAddress> {
         let port = match &self.place {
             Place::Fixed(address) => return Some(address.clone()),
             Place::Own(port) => *port,
         };
-        let endpoint = shared.pools.get(self.pool)?.endpoints.get(self.endpoint)?;
-        let address = PeerAddress::clone(&*endpoint.address.load_full()?);
+        let snapshot = process.snapshot();
+        let (pool, endpoint) = snapshot.endpoint(&self.of.pool, &self.of.endpoint)?;
+        let address = pool.endpoints.get(endpoint)?.address.load_full()?;
+        let address = PeerAddress::clone(&address);
         Some(match (address, port) {
             (PeerAddress::Socket(address), Some(port)) => {
                 PeerAddress::Socket(SocketAddr::new(address.ip(), port))
@@ -177,31 +174,33 @@ fn host(address: &EndpointAddress, encrypted: bool) -> String {
 }
 
 /// Probes an endpoint for ever.
-async fn watch(target: Target, turn: (u64, u64), shared: Arc<Shared>, log: Arc<HealthLog>) {
-    let clock = || shared.balance_clock(Instant::now());
+async fn watch(target: Target, turn: (u64, u64), process: Arc<Process>, log: Arc<HealthLog>) {
+    let clock = || process.balance_clock(Instant::now());
     let mut history = ProbeHistory::new(target.settings, clock());
     let mut due_us = history.first_probe_us(clock(), turn, fastrand::u64(..));
     loop {
-        sleep_until(shared.epoch + Duration::from_micros(due_us)).await;
+        sleep_until(process.epoch + Duration::from_micros(due_us)).await;
         let began_us = clock();
         // An endpoint without an address is out for that already, and there is nobody to ask.
-        if let Some(address) = target.address(&shared) {
+        if let Some(address) = target.address(&process) {
             let answer = target.ask(&address).await;
             let outcome = if answer.is_ok() { ProbeOutcome::Passed } else { ProbeOutcome::Failed };
             let verdict = history.take(outcome, clock());
             if let ProbeVerdict::Turned { to, .. } = verdict {
-                turned(&target, &shared, &log, to);
-                log.change(&shared, change(&target, to, answer));
+                turned(&target, &process, &log, to);
+                log.change(&process, change(&target, to, answer));
             }
         }
         due_us = history.next_probe_us(began_us, clock(), fastrand::u64(..));
     }
 }
 
-fn turned(target: &Target, shared: &Shared, log: &HealthLog, to: Health) {
-    let Some(pool) = shared.pools.get(target.pool) else { return };
+fn turned(target: &Target, process: &Process, log: &HealthLog, to: Health) {
+    let EndpointName { pool, endpoint } = &target.of;
+    let snapshot = process.snapshot();
+    let Some((pool, endpoint)) = snapshot.endpoint(pool, endpoint) else { return };
     let before = pool.balancer.is_panicking();
-    pool.balancer.set_health(target.endpoint, to, shared.balance_clock(Instant::now()));
+    pool.balancer.set_health(endpoint, to, process.balance_clock(Instant::now()));
     if pool.balancer.is_panicking() != before {
         log.panic(&pool.name, if before { Panic::Ends } else { Panic::Begins });
     }
@@ -220,7 +219,7 @@ fn change(target: &Target, to: Health, answer: Result<(), Failure>) -> Change {
         Ok(reason) => (reason, String::new()),
         Err(failure) => (failure.reason, failure.excerpt),
     };
-    Change { pool: target.pool, endpoint: target.endpoint, to, reason, excerpt }
+    Change { of: target.of.clone(), to, reason, excerpt }
 }
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ fn target(check: &str, address: SocketAddr) -> Target {
     let text = format!("pool app {{ server {address}; check {check}; }} listen :80 -> app;");
     let config = weir_config::parse_str("test", &text).unwrap_or_else(|error| panic!("{error}"));
     let pool = &config.config.pools[0];
-    Target::new((0, 0), pool.check.as_ref().unwrap(), (pool, &pool.endpoints[0]), None).unwrap()
+    Target::new(pool.check.as_ref().unwrap(), (pool, &pool.endpoints[0]), None).unwrap()
 }
 
 /// Asks a server of this manner; what it got, and what the probe found.

@@ -48,7 +48,11 @@ impl Setting {
         let input = UpstreamHead {
             head: &request.head,
             bytes: &request.bytes,
-            entry: &entry,
+            peer: entry.peer,
+            tls: entry.tls.is_some(),
+            request_id_value: entry.request_id,
+            endpoint_address: entry.endpoint_address,
+            entry: Some(&entry),
             forwarded: &self.forwarded,
             request_id: &self.request_id,
             edits: &edits,
@@ -281,11 +285,11 @@ impl DownstreamSetting {
         let input = DownstreamHead {
             head: &response(text, self.method),
             bytes: text.as_bytes(),
-            entry: &blank_entry(),
+            entry: Some(&blank_entry()),
             edits: &Edits::compile(Direction::Response, &self.edits).unwrap(),
             cookie: self.cookie,
-            request_id_header: self.request_id_header,
-            date: b"TODAY",
+            request_id: self.request_id_header.map(|header| (header, blank_entry().request_id)),
+            date: &|| *b"Thu, 01 Jan 1970 00:00:00 GMT",
             framing: self.framing,
             connection: self.connection,
         };
@@ -308,10 +312,15 @@ fn responses_keep_what_the_endpoint_said() {
         &chunked,
         "200",
         "Connection: x-hop\r\nX-Hop: 1\r\nKeep-Alive: 1\r\nA: 1\r\n",
-        "A: 1\r\nDate: TODAY\r\nTransfer-Encoding: chunked\r\n",
+        "A: 1\r\nDate: Thu, 01 Jan 1970 00:00:00 GMT\r\nTransfer-Encoding: chunked\r\n",
     );
     let close = DownstreamSetting::new(BodyFraming::Close, ConnectionLine::Close);
-    check_response(&close, "404 Not Found", "", "Date: TODAY\r\nConnection: close\r\n");
+    check_response(
+        &close,
+        "404 Not Found",
+        "",
+        "Date: Thu, 01 Jan 1970 00:00:00 GMT\r\nConnection: close\r\n",
+    );
     let upgrade = DownstreamSetting::new(BodyFraming::None, ConnectionLine::Upgrade);
     check_response(
         &upgrade,

@@ -200,7 +200,7 @@ fn a_drain_ordered_under_way_lets_bound_clients_stay() {
     play(&sticky(READY), async |world| {
         let seen = origins(world);
         let [bound, ..] = cookies(world).await;
-        let balancer = &world.shared.pools[0].balancer;
+        let balancer = world.pool().balancer.clone();
         balancer.set_order(0, Order::Draining, 0);
         let mut client = world.client().await;
         for _ in 0..4 {
@@ -245,7 +245,7 @@ fn the_log_says_what_became_of_affinity() {
     play(&sticky(READY), async |world| {
         origins(world);
         let cookies = cookies(world).await;
-        world.shared.pools[0].balancer.set_order(0, Order::Maintenance, 0);
+        world.pool().balancer.set_order(0, Order::Maintenance, 0);
         let mut client = world.client().await;
         for cookie in ["a=1", "SRV=wrong", &cookies[0], &cookies[1]] {
             get(&mut client, cookie).await;
@@ -375,6 +375,6 @@ fn mixed_with_others_those_who_are_bound_starve_nobody_and_are_not_starved() {
         };
         let (bound, free) = (longest(true), longest(false));
         assert!(free <= bound && bound <= free + 4 * SERVICE, "{free} {bound}");
-        assert_eq!(world.shared.pools[0].balancer.counters().violations, 0);
+        assert_eq!(world.pool().balancer.counters().violations, 0);
     });
 }

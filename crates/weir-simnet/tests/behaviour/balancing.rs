@@ -13,7 +13,7 @@ fn three_workers(pool: &str) -> String {
 /// A client at each of the workers.
 async fn clients(world: &World) -> Vec<Peer> {
     let mut clients = Vec::new();
-    for _ in &world.shared.loads {
+    for _ in &world.process.loads {
         clients.push(world.client().await);
     }
     clients

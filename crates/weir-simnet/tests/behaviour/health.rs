@@ -61,8 +61,8 @@ fn a_server_that_probes_find_down_gets_nothing_until_they_find_it_up() {
         let first = world.origin(1).answers(OK);
         let second = world.origin(2).answers(OK);
         let found = |health| {
-            let now_us = world.shared.balance_clock(Instant::now());
-            world.shared.pools[0].balancer.set_health(1, health, now_us);
+            let now_us = world.process.balance_clock(Instant::now());
+            world.pool().balancer.set_health(1, health, now_us);
         };
         found(Health::Unhealthy);
         assert_eq!(count(&twenty(world).await, 200), 20);
@@ -77,9 +77,9 @@ fn a_server_that_probes_find_down_gets_nothing_until_they_find_it_up() {
 fn with_too_few_up_probes_do_not_count_unless_a_backup_is_up() {
     let pool = format!("{TWO} check tcp panic=50%;");
     let all_down = |world: &World, servers: usize| {
-        let now_us = world.shared.balance_clock(Instant::now());
+        let now_us = world.process.balance_clock(Instant::now());
         for index in 0..servers {
-            world.shared.pools[0].balancer.set_health(index, Health::Unhealthy, now_us);
+            world.pool().balancer.set_health(index, Health::Unhealthy, now_us);
         }
     };
     play(&app(&pool, ""), async |world| {

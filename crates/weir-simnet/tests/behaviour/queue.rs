@@ -73,7 +73,7 @@ fn the_limit_is_exact_on_the_wire_over_four_workers_and_no_server_idles_while_so
         assert_eq!(began.elapsed(), service * clients * each / 3);
         assert_eq!(seen.each_ref().map(|seen| seen.borrow().most_busy), [1, 1, 1]);
         assert_eq!(seen.map(|seen| seen.borrow().requests.len()), [100, 100, 100]);
-        let counters = world.shared.pools[0].balancer.counters();
+        let counters = world.pool().balancer.counters();
         assert_eq!((counters.violations, counters.longest_queue), (0, 27));
     });
 }
@@ -252,8 +252,8 @@ fn when_the_last_server_goes_down_those_who_wait_hear_it_at_once() {
         let mut first = [asks(world, "/1").await, asks(world, "/2").await];
         let mut held = [taken(&origins[0]).await.1, taken(&origins[1]).await.1];
         let mut waiting = [asks(world, "/3").await, asks(world, "/4").await];
-        let balancer = &world.shared.pools[0].balancer;
-        let now_us = || world.shared.balance_clock(Instant::now());
+        let balancer = world.pool().balancer.clone();
+        let now_us = || world.process.balance_clock(Instant::now());
         balancer.set_health(0, Health::Unhealthy, now_us());
         pass(1_000).await;
         assert_eq!(world.waiting(), 2, "the other may serve them");
@@ -468,9 +468,9 @@ fn who_waits_is_listed_with_since_when_and_for_what() {
             let (_, mut upstream) = taken(&origin).await;
             let mut client = world.client().await;
             client.send("GET /2 HTTP/1.1\r\nHost: a\r\nX-Request-Id: abcdefghijk\r\n\r\n").await;
-            let since_us = world.shared.balance_clock(Instant::now());
+            let since_us = world.process.balance_clock(Instant::now());
             pass(1_000).await;
-            let waiting = world.shared.pools[0].balancer.waiting();
+            let waiting = world.pool().balancer.waiting();
             assert_eq!(waiting.len(), 1);
             assert_eq!(waiting[0].tag, u64::from_be_bytes(*b"abcdefgh"));
             assert_eq!((waiting[0].since_us, waiting[0].position), (since_us, 0));

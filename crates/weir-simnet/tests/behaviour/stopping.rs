@@ -123,7 +123,7 @@ fn at_the_deadline_who_waits_is_told_and_what_was_begun_is_broken_off() {
         let mut statuses: Vec<_> = logged.iter().map(|line| line.number("status")).collect();
         statuses.sort_unstable();
         assert_eq!(statuses, [Some(200), Some(503), Some(503)]);
-        assert_eq!(world.shared.cut_off.load(Ordering::Relaxed), 3);
+        assert_eq!(world.process.cut_off.load(Ordering::Relaxed), 3);
     });
 }
 

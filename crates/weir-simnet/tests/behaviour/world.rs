@@ -15,13 +15,13 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, LocalSet, spawn_local};
 use tokio::time::{Instant, sleep, timeout};
-use weir_config::model::{AccessLog, Config, ListenAddress, LogFormat, LogTarget, Workers};
+use weir_config::model::{AccessLog, ListenAddress, LogFormat, LogTarget, Workers};
+use weir_proxy::accept;
 use weir_proxy::compile::{Surroundings, compile};
 use weir_proxy::net::{Net, PeerAddress};
-use weir_proxy::shared::{Shared, Stage};
+use weir_proxy::shared::{Process, Snapshot, Stage};
 use weir_proxy::upstream::UpstreamPool;
-use weir_proxy::worker::{self, WorkerParts};
-use weir_proxy::{Handoff, accept};
+use weir_proxy::worker::{self, Mail, WorkerParts};
 use weir_simnet::{Faults, Side, SimListener, SimNet, SimStream, Ticket};
 use weir_stats::{LogReceiver, Message as LogMessage, log_channel};
 
@@ -89,11 +89,13 @@ impl Net for ScriptedNet {
 /// Weir at work, and everybody around it.
 pub(crate) struct World {
     net: ScriptedNet,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) process: Arc<Process>,
     stage: watch::Sender<Stage>,
     workers: RefCell<Vec<JoinHandle<()>>>,
     log: LogReceiver,
     next_port: Cell<u16>,
+    /// Log lines read so far.
+    logged: Cell<u64>,
 }
 
 /// Plays a scenario on the configuration `text`; afterwards everything has to settle.
@@ -121,16 +123,17 @@ impl World {
         let (sinks, log) = log_channel(1, 100_000);
         let read = |path: &Path| Ok(format!("the page {}", path.display()).into_bytes());
         let connection_cap = config.max_connections.unwrap_or(10_000);
-        let surroundings = Surroundings { read: &read, sinks, workers, connection_cap };
-        let shared = compile(&config, surroundings).unwrap().shared;
+        let surroundings = Surroundings { read: &read, sinks };
+        let snapshot = compile(&config, surroundings).unwrap().snapshot;
+        let (process, _) = Process::new(snapshot, workers, connection_cap);
         let net = ScriptedNet {
             inner: SimNet::new(1, Faults::default()),
             manners: Rc::default(),
             counts: Rc::default(),
         };
-        let (stage, workers) = start_workers(&net, &shared, &config);
+        let (stage, workers) = start_workers(&net, &process);
         let workers = RefCell::new(workers);
-        Self { net, shared, stage, workers, log, next_port: Cell::new(1024) }
+        Self { net, process, stage, workers, log, next_port: Cell::new(1024), logged: Cell::new(0) }
     }
 
     /// A client at the first listener.
@@ -177,22 +180,32 @@ impl World {
 
     /// Client connections that each worker holds.
     pub(crate) fn open_by_worker(&self) -> Vec<usize> {
-        self.shared.loads.iter().map(|load| load.open.load(Ordering::Relaxed)).collect()
+        self.process.loads.iter().map(|load| load.open.load(Ordering::Relaxed)).collect()
+    }
+
+    /// What new exchanges run on.
+    pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
+        self.process.snapshot()
+    }
+
+    /// The first pool.
+    pub(crate) fn pool(&self) -> Arc<UpstreamPool> {
+        self.snapshot().pools[0].clone()
     }
 
     /// Exchanges in flight in the first pool.
     pub(crate) fn in_flight(&self) -> u64 {
-        self.shared.pools[0].balancer.in_flight()
+        self.pool().balancer.in_flight()
     }
 
     /// How many wait in the first pool.
     pub(crate) fn waiting(&self) -> u64 {
-        self.shared.pools[0].balancer.counters().waiting
+        self.pool().balancer.counters().waiting
     }
 
     /// Begins a graceful stop.
     pub(crate) fn drain(&self, patience: Duration) {
-        self.shared.stopping.store(true, Ordering::Relaxed);
+        self.process.stopping.store(true, Ordering::Relaxed);
         self.stage.send_replace(Stage::Draining { deadline: Instant::now() + patience });
     }
 
@@ -215,6 +228,12 @@ impl World {
     /// The log lines since the last call, after the workers have had time to hand them over.
     pub(crate) async fn log(&self) -> Vec<Line> {
         sleep(Duration::from_millis(150)).await;
+        let lines = self.lines();
+        self.logged.set(self.logged.get() + lines.len() as u64);
+        lines
+    }
+
+    fn lines(&self) -> Vec<Line> {
         let mut lines = Vec::new();
         while let Ok(message) = self.log.try_receive() {
             if let LogMessage::Lines(batch) = message {
@@ -247,22 +266,35 @@ impl World {
             let own = |pool: &Arc<UpstreamPool>| {
                 pool.balancer.in_flight() + pool.balancer.counters().waiting
             };
-            let slots = self.shared.pools.iter().map(own);
-            let room = self.shared.connections.available_permits();
-            let taken = self.shared.connection_cap - room;
-            (slots.sum::<u64>(), self.shared.open_connections(), taken)
+            let snapshot = self.process.snapshot();
+            let slots = snapshot.pools.iter().map(own);
+            let room = &self.process.connections;
+            let taken = room.cap() - room.free();
+            (slots.sum::<u64>(), self.process.open_connections(), taken)
         };
-        for pool in &self.shared.pools {
+        for pool in &self.snapshot().pools {
             // Laws 2, 3 and 5, which the watchdog looked after all the while.
             assert_eq!(pool.balancer.counters().violations, 0, "pool {}", pool.name);
         }
         for _ in 0..300 {
             if wrong() == (0, 0, 0) {
-                return;
+                return self.expect_counted().await;
             }
             sleep(Duration::from_secs(1)).await;
         }
         panic!("left behind (slots and waiting, connections, places): {:?}", wrong());
+    }
+}
+
+impl World {
+    /// Every exchange that has a log line was counted, once, and at every level.
+    async fn expect_counted(&self) {
+        self.log().await;
+        let figures = self.process.numbers.read();
+        let requests = figures.tally(|_| true).requests();
+        let exchanges: u64 = figures.workers.iter().map(|worker| worker.exchanges).sum();
+        let logged = self.logged.get();
+        assert_eq!((requests, exchanges), (logged, logged), "counted and logged");
     }
 }
 
@@ -272,28 +304,27 @@ fn endpoint(number: u8) -> SocketAddr {
 
 fn start_workers(
     net: &ScriptedNet,
-    shared: &Arc<Shared>,
-    config: &Config,
+    process: &Arc<Process>,
 ) -> (watch::Sender<Stage>, Vec<JoinHandle<()>>) {
     let (stage, watcher) = watch::channel(Stage::Running);
     let (mailboxes, receivers): (Vec<_>, Vec<_>) =
-        shared.loads.iter().map(|_| mpsc::unbounded_channel()).unzip();
-    let mailboxes: Arc<[mpsc::UnboundedSender<Handoff<ScriptedNet>>]> = mailboxes.into();
+        process.loads.iter().map(|_| mpsc::unbounded_channel()).unzip();
+    let mailboxes: Arc<[mpsc::UnboundedSender<Mail<ScriptedNet>>]> = mailboxes.into();
     let workers = receivers.into_iter().enumerate().map(|(number, mailbox)| {
-        let (net, shared, stage) = (net.clone(), shared.clone(), watcher.clone());
+        let (net, process, stage) = (net.clone(), process.clone(), watcher.clone());
         let seed = number as u64;
-        let parts = WorkerParts { number, net, shared, mailbox, seed, stage };
+        let parts = WorkerParts { number, net, process, mailbox, seed, stage };
         // A set of its own, as a worker's thread has: what still runs when the worker ends is dropped with it.
         spawn_local(async move { LocalSet::new().run_until(worker::run(parts)).await })
     });
     let workers = workers.collect();
-    for (listener, model) in shared.listeners.iter().zip(&config.listeners) {
-        for address in &model.addresses {
+    for listener in &process.snapshot().listeners {
+        for address in &listener.addresses {
             let ListenAddress::Socket(address) = address else { panic!("{address:?}") };
             let socket = net.inner.bind(PeerAddress::Socket(*address), Side::Downstream);
-            let (net, mailboxes) = (net.clone(), mailboxes.clone());
-            let (listener, shared) = (listener.clone(), shared.clone());
-            spawn_local(accept(net, socket, listener, shared, mailboxes, watcher.clone()));
+            let (net, mailboxes, process) = (net.clone(), mailboxes.clone(), process.clone());
+            let (_, orders) = watch::channel(Some(listener.gate.clone()));
+            spawn_local(accept(net, socket, orders, process, mailboxes, watcher.clone()));
         }
     }
     (stage, workers)

@@ -18,10 +18,10 @@ use weir_config::model::{
     Listener, LogFormat, LogTarget, MessageLimits, Passive, Policy, Pool, Queue, Retry, RetryOn,
     Route, Rule, UpstreamTimeouts,
 };
+use weir_proxy::accept;
 use weir_proxy::compile::{Surroundings, compile};
-use weir_proxy::shared::{Shared, Stage};
-use weir_proxy::worker::{self, WorkerParts};
-use weir_proxy::{Handoff, accept};
+use weir_proxy::shared::{Process, Snapshot, Stage};
+use weir_proxy::worker::{self, Mail, WorkerParts};
 use weir_simnet::{Limits, LogLine, Plan, Running, SimNet, Site};
 use weir_stats::{LogReceiver, Message, Template, log_channel};
 
@@ -30,7 +30,7 @@ pub(crate) use queue_watch::COMPARED;
 use queue_watch::{QueueWatch, Served};
 
 struct AtWork {
-    shared: Arc<Shared>,
+    process: Arc<Process>,
     workers: usize,
     log: LogReceiver,
     /// What was received of it.
@@ -66,37 +66,39 @@ pub(crate) fn launch_with(
 ) -> Box<dyn Running> {
     let (sinks, log) = log_channel(config.logs.len(), 100_000);
     let read = |path: &std::path::Path| Err(std::io::Error::other(path.display().to_string()));
-    let surroundings = Surroundings { read: &read, sinks, workers, connection_cap };
-    let mut shared = compile(config, surroundings).expect("the configuration is sound").shared;
+    let surroundings = Surroundings { read: &read, sinks };
+    let mut snapshot = compile(config, surroundings).expect("the configuration is sound").snapshot;
     if fault != Fault::None {
-        break_balancer(&mut shared, config, fault);
+        break_balancer(&mut snapshot, config, fault);
     }
+    let gate = snapshot.listeners[0].gate.clone();
+    let (process, _) = Process::new(snapshot, workers, connection_cap);
     let (stage, watcher) = watch::channel(Stage::Running);
     let (mailboxes, receivers): (Vec<_>, Vec<_>) =
         (0..workers).map(|_| mpsc::unbounded_channel()).unzip();
-    let mailboxes: Arc<[mpsc::UnboundedSender<Handoff<SimNet>>]> = mailboxes.into();
+    let mailboxes: Arc<[mpsc::UnboundedSender<Mail<SimNet>>]> = mailboxes.into();
     for (number, mailbox) in receivers.into_iter().enumerate() {
-        let (shared, stage) = (shared.clone(), watcher.clone());
+        let (process, stage) = (process.clone(), watcher.clone());
         let seed = site.seed.wrapping_mul(31).wrapping_add(number as u64);
         spawn_local(worker::run(WorkerParts {
             number,
             net: site.net.clone(),
-            shared,
+            process,
             mailbox,
             seed,
             stage,
         }));
     }
-    let listener = shared.listeners[0].clone();
-    spawn_local(accept(site.net, site.listener, listener, shared.clone(), mailboxes, watcher));
+    let (_, orders) = watch::channel(Some(gate));
+    spawn_local(accept(site.net, site.listener, orders, process.clone(), mailboxes, watcher));
     let limit = |endpoint: &Endpoint| endpoint.max_conn;
     let limits = Limits { max_conn: config.pools[0].endpoints.iter().map(limit).collect() };
-    let (watch, lines) = (QueueWatch::start(&shared), RefCell::default());
-    Box::new(AtWork { shared, workers, log, lines, stage, watch, limits })
+    let (watch, lines) = (QueueWatch::start(&process), RefCell::default());
+    Box::new(AtWork { process, workers, log, lines, stage, watch, limits })
 }
 
 /// Puts a balancer with a mistake in the place of the first pool's; nobody has the pool yet.
-fn break_balancer(shared: &mut Arc<Shared>, config: &Config, fault: Fault) {
+fn break_balancer(snapshot: &mut Arc<Snapshot>, config: &Config, fault: Fault) {
     let pool = &config.pools[0];
     let member = |(index, endpoint): (usize, &Endpoint)| Member {
         identity: index as u64,
@@ -111,8 +113,8 @@ fn break_balancer(shared: &mut Arc<Shared>, config: &Config, fault: Fault) {
         .as_ref()
         .map(|queue| QueueSettings { max: queue.max, max_per_endpoint: queue.per_endpoint });
     let settings = Settings { queue, fault, ..Settings::new(PolicyKind::RoundRobin) };
-    let shared = Arc::get_mut(shared).expect("nobody else has it");
-    let broken = Arc::get_mut(&mut shared.pools[0]).expect("nobody else has it");
+    let snapshot = Arc::get_mut(snapshot).expect("nobody else has it");
+    let broken = Arc::get_mut(&mut snapshot.pools[0]).expect("nobody else has it");
     broken.balancer = Balancer::new(settings, members);
 }
 
@@ -138,7 +140,7 @@ impl AtWork {
         let served: Vec<Served> =
             self.lines.borrow().iter().filter_map(|line| line.served).collect();
         let mut wrong = self.watch.violations(&served);
-        for pool in &self.shared.pools {
+        for pool in &self.process.snapshot().pools {
             let counters = pool.balancer.counters();
             if counters.violations > 0 {
                 wrong.push(format!("law 2: the watchdog found {} violations", counters.violations));
@@ -154,7 +156,7 @@ impl AtWork {
 impl Running for AtWork {
     fn settled(&self) -> Vec<String> {
         let mut wrong = self.queue_violations();
-        for pool in &self.shared.pools {
+        for pool in &self.process.snapshot().pools {
             let in_flight = pool.balancer.in_flight();
             if in_flight != 0 {
                 wrong
@@ -170,16 +172,16 @@ impl Running for AtWork {
                 }
             }
         }
-        let open = self.shared.open_connections();
-        let room = self.shared.connections.available_permits();
-        if open != 0 || room != self.shared.connection_cap {
+        let open = self.process.open_connections();
+        let room = self.process.connections.free();
+        if open != 0 || room != self.process.connections.cap() {
             wrong.push(format!("law 5: {open} client connections counted, room for {room}"));
         }
         wrong
     }
 
     fn stop(&self) {
-        self.shared.stopping.store(true, std::sync::atomic::Ordering::Relaxed);
+        self.process.stopping.store(true, std::sync::atomic::Ordering::Relaxed);
         let deadline = Instant::now() + Duration::from_mins(5);
         self.stage.send_replace(Stage::Draining { deadline });
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::task::spawn_local;
 use tokio::time::{Instant, sleep};
 use weir_balance::Waiting;
-use weir_proxy::shared::Shared;
+use weir_proxy::shared::Process;
 
 /// Pairs of those who waited whose order was looked at, over all runs of this process.
 pub(crate) static COMPARED: AtomicUsize = AtomicUsize::new(0);
@@ -42,22 +42,22 @@ pub(crate) struct Served {
 
 impl QueueWatch {
     /// Looks from now on at the first pool.
-    pub(crate) fn start(shared: &Arc<Shared>) -> Self {
+    pub(crate) fn start(process: &Arc<Process>) -> Self {
         let watch = Self::default();
-        let (told, shared) = (watch.clone(), Arc::clone(shared));
+        let (told, process) = (watch.clone(), Arc::clone(process));
         spawn_local(async move {
             for _ in 0..LOOKS {
                 sleep(EVERY).await;
-                told.look(&shared);
+                told.look(&process);
             }
         });
         watch
     }
 
-    fn look(&self, shared: &Shared) {
-        let balancer = &shared.pools[0].balancer;
+    fn look(&self, process: &Process) {
+        let balancer = &process.snapshot().pools[0].balancer;
         let mut seen = self.0.borrow_mut();
-        seen.violations += balancer.audit(shared.balance_clock(Instant::now()));
+        seen.violations += balancer.audit(process.balance_clock(Instant::now()));
         for waiting in balancer.waiting() {
             seen.waited.entry(waiting.tag).or_insert(waiting);
         }

@@ -1,0 +1,65 @@
+//! Small numbers for endpoints, unique in the process while the endpoint lives: workers keep what they hold of an endpoint in a plain
+//! vector, over all configurations.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Gives numbers out and takes them back.
+#[derive(Debug, Default)]
+pub struct EndpointNumbers(Mutex<Given>);
+
+#[derive(Debug, Default)]
+struct Given {
+    next: u32,
+    /// Given back.
+    free: Vec<u32>,
+}
+
+impl EndpointNumbers {
+    /// A number that nobody has.
+    pub(crate) fn give(self: &Arc<Self>) -> EndpointNumber {
+        let mut given = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let number = given.free.pop().unwrap_or_else(|| {
+            given.next += 1;
+            given.next - 1
+        });
+        EndpointNumber { number, numbers: Arc::clone(self) }
+    }
+}
+
+/// An endpoint's number; dropping it gives it back.
+#[derive(Debug)]
+pub struct EndpointNumber {
+    number: u32,
+    numbers: Arc<EndpointNumbers>,
+}
+
+impl EndpointNumber {
+    /// As an index.
+    pub(crate) fn index(&self) -> usize {
+        self.number as usize
+    }
+}
+
+impl Drop for EndpointNumber {
+    fn drop(&mut self) {
+        let mut given = self.numbers.0.lock().unwrap_or_else(PoisonError::into_inner);
+        given.free.push(self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_unique_while_they_live_and_stay_small() {
+        let numbers = Arc::<EndpointNumbers>::default();
+        let first = numbers.give();
+        for _ in 0..100 {
+            let other = numbers.give();
+            assert_eq!((first.index(), other.index()), (0, 1));
+        }
+        drop(first);
+        assert_eq!(numbers.give().index(), 0);
+    }
+}

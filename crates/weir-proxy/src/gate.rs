@@ -1,0 +1,151 @@
+//! Room for client connections, and the gate through which a listener's connections come: what outlives the listener's settings
+//! when the configuration changes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::sync::Semaphore;
+
+/// A cap on connections that can be changed while they are open.
+#[derive(Debug)]
+pub struct Room {
+    places: Semaphore,
+    cap: AtomicUsize,
+    /// Places taken beyond a cap that was lowered: so many are not free when they are given back.
+    surplus: AtomicUsize,
+}
+
+impl Room {
+    /// Room for `cap` connections.
+    pub fn new(cap: usize) -> Self {
+        let cap = cap.min(Semaphore::MAX_PERMITS);
+        Self {
+            places: Semaphore::new(cap),
+            cap: AtomicUsize::new(cap),
+            surplus: AtomicUsize::new(0),
+        }
+    }
+
+    /// How many may be open at once.
+    pub fn cap(&self) -> usize {
+        self.cap.load(Ordering::Relaxed)
+    }
+
+    /// How many more may come now.
+    pub fn free(&self) -> usize {
+        self.places.available_permits()
+    }
+
+    /// Another cap from now on. Connections beyond a lower one stay; nobody comes until enough have gone. Not to be called by two at once.
+    pub fn resize(&self, cap: usize) {
+        let cap = cap.min(Semaphore::MAX_PERMITS);
+        let before = self.cap.swap(cap, Ordering::Relaxed);
+        if cap < before {
+            let less = before - cap;
+            let forgotten = self.places.forget_permits(less);
+            self.surplus.fetch_add(less - forgotten, Ordering::AcqRel);
+        } else {
+            let more = cap - before;
+            let surplus =
+                self.surplus.fetch_update(Ordering::AcqRel, Ordering::Acquire, |surplus| {
+                    Some(surplus.saturating_sub(more))
+                });
+            self.places.add_permits(more - surplus.unwrap_or(0).min(more));
+        }
+    }
+
+    /// Waits until there is room, and takes none of it.
+    pub(crate) async fn wait(&self) {
+        if self.places.available_permits() == 0 {
+            drop(self.places.acquire().await);
+        }
+    }
+
+    /// Waits for a place and takes it.
+    pub(crate) async fn enter(self: &Arc<Self>) -> RoomPlace {
+        if let Ok(permit) = self.places.acquire().await {
+            permit.forget();
+        }
+        RoomPlace(Arc::clone(self))
+    }
+}
+
+/// A place in a [`Room`]; dropping it makes room.
+#[derive(Debug)]
+pub(crate) struct RoomPlace(Arc<Room>);
+
+impl Drop for RoomPlace {
+    fn drop(&mut self) {
+        let surplus = &self.0.surplus;
+        let less = |surplus: usize| surplus.checked_sub(1);
+        if surplus.load(Ordering::Acquire) > 0
+            && surplus.fetch_update(Ordering::AcqRel, Ordering::Acquire, less).is_ok()
+        {
+            return;
+        }
+        self.0.places.add_permits(1);
+    }
+}
+
+/// What connections of one listener share. It is the same for all configurations in which the listener is.
+#[derive(Debug)]
+pub struct Gate {
+    /// Client connections open here.
+    pub open: AtomicUsize,
+    /// Room for them; without a cap of its own it never runs out.
+    pub room: Arc<Room>,
+    /// Sockets that are accepted from.
+    pub(crate) accepting: AtomicUsize,
+    /// Where the listener stands in the latest snapshot, most likely.
+    pub(crate) position: AtomicUsize,
+}
+
+impl Gate {
+    /// The gate of a listener with this cap of its own.
+    pub(crate) fn new(cap: Option<usize>) -> Self {
+        Self {
+            open: AtomicUsize::new(0),
+            room: Arc::new(Room::new(cap.unwrap_or(usize::MAX))),
+            accepting: AtomicUsize::new(0),
+            position: AtomicUsize::new(0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_lower_cap_holds_once_enough_have_gone() {
+        let room = Arc::new(Room::new(3));
+        let mut places = Vec::new();
+        for _ in 0..3 {
+            places.push(room.enter().await);
+        }
+        room.resize(1);
+        for left in [2, 1] {
+            places.pop();
+            assert_eq!((places.len(), room.free()), (left, 0));
+        }
+        places.pop();
+        assert_eq!((room.cap(), room.free()), (1, 1));
+    }
+
+    #[tokio::test]
+    async fn a_cap_that_falls_and_rises_again_is_the_last_one() {
+        let room = Arc::new(Room::new(4));
+        let mut places = Vec::new();
+        for _ in 0..4 {
+            places.push(room.enter().await);
+        }
+        for cap in [1, 3, 2, 6] {
+            room.resize(cap);
+        }
+        assert_eq!(room.free(), 2);
+        places.clear();
+        assert_eq!(room.free(), 6);
+        room.resize(usize::MAX);
+        assert_eq!(room.free(), room.cap());
+    }
+}

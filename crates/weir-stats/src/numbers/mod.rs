@@ -1,0 +1,34 @@
+//! Counters and histograms of everything that passes: per worker without waiting for anybody, summed when they are read (rows O-04 to
+//! O-09, NEW-04), and the exchanges worth a look (NEW-03). It knows no configuration, no clock and no socket.
+//!
+//! ```text
+//!  worker ──record──▶ RouteSeries[worker]    7 histograms, the slowest, counters where there is no endpoint
+//!                 ├─▶ EndpointSeries[worker] 7 histograms, counters by route
+//!                 └─▶ WorkerSeries           the last 4,096 exchanges
+//!  anybody ──Numbers::read──▶ Figures: sums by listener, route, pool, endpoint
+//! ```
+
+mod counter;
+mod distribution;
+mod figures;
+mod histogram;
+mod layout;
+mod phase;
+mod recent;
+mod registry;
+mod series;
+mod slow;
+mod tally;
+
+pub use distribution::{Distribution, QUANTILES, Quantile};
+pub use figures::{CellFigures, EndpointFigures, Figures, RouteFigures};
+pub use histogram::{Histogram, PageBudget};
+pub use layout::{HIGHEST_US, INDEXES, highest_us, index_of, lowest_us};
+pub use phase::{Phase, PhaseDistributions};
+pub use recent::{RecentExchange, id_number};
+pub use registry::{Done, Keep, Numbers};
+pub use series::{
+    EndpointSeries, Handshake, ListenerFigures, ListenerSeries, RouteSeries, WorkerFigures,
+};
+pub use slow::{SLOW_WINDOW_US, SLOWEST};
+pub use tally::{Outcome, TallyFigures};

@@ -1,0 +1,245 @@
+//! The last exchanges of a worker, each in ten words and a version, so that one can be found by its request id (row NEW-03). What was slow is kept
+//! whole in `slow.rs`.
+
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+use super::tally::Outcome;
+use crate::{Cause, Micros, Times};
+
+/// Exchanges kept for each worker: 96 bytes each.
+const KEPT: usize = 4_096;
+const WORDS: usize = 10;
+
+/// A number for a request id. Two ids of the same number are one in 2⁶⁴, unless somebody wants them to be.
+#[inline]
+pub fn id_number(id: &[u8]) -> u64 {
+    const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mut number = id.len() as u64;
+    let mut chunks = id.chunks_exact(8);
+    for chunk in &mut chunks {
+        let word = <[u8; 8]>::try_from(chunk).map_or(0, u64::from_le_bytes);
+        number = (number.rotate_left(23) ^ word).wrapping_mul(FACTOR);
+    }
+    for byte in chunks.remainder() {
+        number = (number.rotate_left(23) ^ u64::from(*byte)).wrapping_mul(FACTOR);
+    }
+    number ^ number >> 32
+}
+
+/// One exchange, as far as ten words say it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct RecentExchange {
+    /// [`id_number`] of its request id.
+    pub id: u64,
+    /// When it ended, on the process's clock, µs.
+    pub ended_us: u64,
+    /// Number of its route's series.
+    pub route: u32,
+    /// Number of its endpoint's series; 0 is none.
+    pub endpoint: u32,
+    /// Its time split; each at most 71 minutes. Handshake and idle time are not in it.
+    pub times: Times,
+    /// What was counted of it.
+    pub outcome: Outcome,
+}
+
+/// A ring with one writer. A reader that meets the writer at an exchange reads it again or goes on without it.
+pub(crate) struct Recent {
+    entries: Box<[Entry]>,
+    /// Written so far.
+    written: AtomicU64,
+}
+
+/// The first word counts up, before and after the others change; odd is in between.
+#[repr(align(32))]
+struct Entry {
+    version: AtomicU64,
+    words: [AtomicU64; WORDS],
+}
+
+impl std::fmt::Debug for Recent {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Recent").field("written", &self.written).finish_non_exhaustive()
+    }
+}
+
+impl Recent {
+    pub(crate) fn new() -> Self {
+        let entry =
+            || Entry { version: AtomicU64::new(0), words: [const { AtomicU64::new(0) }; WORDS] };
+        Self { entries: (0..KEPT).map(|_| entry()).collect(), written: AtomicU64::new(0) }
+    }
+
+    #[inline]
+    pub(crate) fn write(&self, elapsed_us: u64, exchange: &RecentExchange) {
+        let turn = self.written.load(Ordering::Relaxed);
+        let Some(entry) = self.entries.get(turn as usize % KEPT) else { return };
+        let version = entry.version.load(Ordering::Relaxed);
+        entry.version.store(version.wrapping_add(1), Ordering::Relaxed);
+        fence(Ordering::Release);
+        for (place, word) in entry.words.iter().zip(pack(elapsed_us, exchange)) {
+            place.store(word, Ordering::Relaxed);
+        }
+        entry.version.store(version.wrapping_add(2), Ordering::Release);
+        self.written.store(turn + 1, Ordering::Relaxed);
+    }
+
+    /// The latest of this id.
+    pub(crate) fn find(&self, id: u64) -> Option<RecentExchange> {
+        let written = self.written.load(Ordering::Relaxed) as usize;
+        let latest_first = (0..KEPT.min(written)).map(|back| (written - 1 - back) % KEPT);
+        latest_first
+            .filter_map(|place| self.entries.get(place))
+            .filter(|entry| {
+                entry.words.first().map(|word| word.load(Ordering::Relaxed)) == Some(id)
+            })
+            .find_map(|entry| read(entry).filter(|exchange| exchange.id == id))
+    }
+}
+
+fn read(entry: &Entry) -> Option<RecentExchange> {
+    let before = entry.version.load(Ordering::Acquire);
+    let words = std::array::from_fn(|at| {
+        entry.words.get(at).map_or(0, |word| word.load(Ordering::Relaxed))
+    });
+    fence(Ordering::Acquire);
+    let after = entry.version.load(Ordering::Relaxed);
+    (before == after && before.is_multiple_of(2)).then(|| unpack(&words))
+}
+
+/// What stands for a phase that was not reached.
+const NEVER: u64 = u32::MAX as u64;
+
+#[inline]
+fn pack(elapsed_us: u64, exchange: &RecentExchange) -> [u64; WORDS] {
+    let RecentExchange { id, ended_us, route, endpoint, times, outcome } = exchange;
+    let both = |high: Micros, low: Micros| {
+        let word = |time: Micros| time.reached().map_or(NEVER, |us| us.min(NEVER - 1));
+        word(high) << 32 | word(low)
+    };
+    let small = u64::from(outcome.status)
+        | (outcome.cause as u64) << 16
+        | u64::from(outcome.attempts.min(255)) << 24
+        | u64::from(outcome.queue_position.min(0x7fff_ffff)) << 32
+        | u64::from(outcome.reused) << 63;
+    [
+        *id,
+        *ended_us,
+        u64::from(*route) << 32 | u64::from(*endpoint),
+        both(times.request, times.queue),
+        both(times.connect, times.response),
+        both(times.data, Micros(elapsed_us as i64)),
+        both(times.own, Micros::ZERO),
+        small,
+        outcome.bytes_received,
+        outcome.bytes_sent,
+    ]
+}
+
+fn unpack(words: &[u64; WORDS]) -> RecentExchange {
+    let [id, ended_us, series, first, second, third, fourth, small, bytes_received, bytes_sent] =
+        *words;
+    let half = |word: u64| {
+        let half = word & NEVER;
+        if half == NEVER { Micros::NEVER } else { Micros(half as i64) }
+    };
+    RecentExchange {
+        id,
+        ended_us,
+        route: (series >> 32) as u32,
+        endpoint: series as u32,
+        times: Times {
+            request: half(first >> 32),
+            queue: half(first),
+            connect: half(second >> 32),
+            response: half(second),
+            data: half(third >> 32),
+            total: half(third),
+            own: half(fourth >> 32),
+            ..Times::default()
+        },
+        outcome: Outcome {
+            status: small as u16,
+            cause: Cause::ALL.get((small >> 16) as usize & 0xff).copied().unwrap_or_default(),
+            attempts: (small >> 24) as u32 & 0xff,
+            queue_position: (small >> 32) as u32 & 0x7fff_ffff,
+            reused: small >> 63 == 1,
+            bytes_received,
+            bytes_sent,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn exchange(id: u64) -> RecentExchange {
+        RecentExchange {
+            id,
+            ended_us: id,
+            route: 3,
+            endpoint: 4,
+            times: Times {
+                request: Micros(0),
+                queue: Micros(7),
+                response: Micros(id as i64 % 1_000),
+                total: Micros(5_000),
+                own: Micros(40),
+                ..Times::default()
+            },
+            outcome: Outcome {
+                status: 503,
+                cause: Cause::QueueTimeout,
+                bytes_received: id,
+                bytes_sent: id,
+                attempts: 2,
+                reused: true,
+                queue_position: 9,
+            },
+        }
+    }
+
+    #[test]
+    fn the_last_ones_are_found_as_they_were() {
+        let ring = Recent::new();
+        (1..=10_000).for_each(|id| ring.write(5_000, &exchange(id)));
+        assert_eq!(ring.find(10_000), Some(exchange(10_000)));
+        assert_eq!(ring.find(10_000 - KEPT as u64 + 1).map(|one| one.ended_us), Some(5_905));
+        assert_eq!(ring.find(10_000 - KEPT as u64), None);
+        assert_eq!(ring.find(77), None);
+        assert_eq!(Recent::new().find(0), None);
+    }
+
+    #[test]
+    fn a_reader_never_sees_two_exchanges_in_one() {
+        let ring = Recent::new();
+        let stop = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for turn in 0..2_000_000_u64 {
+                    ring.write(5_000, &exchange(1 + turn % 5_000));
+                }
+                stop.store(true, Ordering::Relaxed);
+            });
+            while !stop.load(Ordering::Relaxed) {
+                for id in 1..40 {
+                    if let Some(found) = ring.find(id) {
+                        assert_eq!(found, exchange(id));
+                    }
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn ids_have_numbers_of_their_own() {
+        let mut numbers: Vec<u64> = (0..100_000_u64)
+            .map(|id| id_number(format!("{:032x}", id.wrapping_mul(7)).as_bytes()))
+            .collect();
+        numbers.extend(["", "a", "b", "ab", "ba"].map(|id| id_number(id.as_bytes())));
+        numbers.sort_unstable();
+        numbers.dedup();
+        assert_eq!(numbers.len(), 100_005);
+    }
+}

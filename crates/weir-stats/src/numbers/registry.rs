@@ -1,0 +1,354 @@
+//! The registry of everything counted: series by name, kept over reloads, so that a route or an endpoint that comes back finds its
+//! counts. Of those that no configuration names any more the latest are kept.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::figures::{CellFigures, EndpointFigures, Figures, RouteFigures};
+use super::histogram::PageBudget;
+use super::phase::Phase;
+use super::recent::{RecentExchange, id_number};
+use super::series::{
+    EndpointSeries, ListenerSeries, ROUTES, RouteKey, RouteSeries, WorkerSeries, touch,
+};
+use super::tally::Outcome;
+use crate::{Cause, ExchangeRecord, Micros, Times};
+
+/// Memory for the counts of all histograms, bytes. A phase whose times lie within a decade takes about 16 KiB for each worker.
+const HISTOGRAM_BYTES: usize = 256 << 20;
+/// Series kept of routes, and as many of endpoints and listeners, that no configuration names any more.
+const REMOVED_KEPT: usize = 256;
+/// The route that stands for those of a pool beyond the bound.
+const OTHER: &str = "other";
+
+/// Everything counted in a process.
+#[derive(Debug)]
+pub struct Numbers {
+    workers: Box<[WorkerSeries]>,
+    budget: Arc<PageBudget>,
+    registry: Mutex<Registry>,
+}
+
+#[derive(Debug, Default)]
+struct Registry {
+    listeners: BTreeMap<Arc<str>, Arc<ListenerSeries>>,
+    routes: BTreeMap<RouteKey, Arc<RouteSeries>>,
+    endpoints: BTreeMap<(Arc<str>, Arc<str>), Arc<EndpointSeries>>,
+    /// Routes so far, by pool.
+    places: BTreeMap<Arc<str>, usize>,
+    /// The last number given to a series.
+    number: u32,
+    /// How often somebody asked.
+    turn: u64,
+}
+
+/// An exchange that has ended, as [`Numbers::record`] takes it.
+#[derive(Clone, Copy, Debug)]
+pub struct Done<'a> {
+    /// Its request id; may be empty.
+    pub request_id: &'a [u8],
+    /// When it ended, on the process's clock, µs.
+    pub ended_us: u64,
+    /// Its time split, with the total.
+    pub times: &'a Times,
+    /// What is counted.
+    pub outcome: Outcome,
+}
+
+/// Whether somebody wants to know more of an exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Keep {
+    /// It is among the slowest: [`RouteSeries::keep`] wants it whole.
+    Whole,
+    /// It was counted, and that is all.
+    Counted,
+}
+
+impl Numbers {
+    /// Nothing counted yet, for so many workers.
+    pub fn new(workers: usize) -> Arc<Self> {
+        Self::with_budget(workers, HISTOGRAM_BYTES)
+    }
+
+    /// The same with so many bytes for histograms.
+    pub fn with_budget(workers: usize, bytes: usize) -> Arc<Self> {
+        Arc::new(Self {
+            workers: (0..workers).map(|_| WorkerSeries::new()).collect(),
+            budget: Arc::new(PageBudget::new(bytes)),
+            registry: Mutex::default(),
+        })
+    }
+
+    fn registry(&self) -> MutexGuard<'_, Registry> {
+        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The series of a route; `pool` is empty when it leads to none. The same names give the same series.
+    pub fn route(&self, listener: &str, route: &str, pool: &str) -> Arc<RouteSeries> {
+        self.route_of(&mut self.registry(), listener, route, pool)
+    }
+
+    fn route_of(
+        &self,
+        registry: &mut Registry,
+        listener: &str,
+        route: &str,
+        pool: &str,
+    ) -> Arc<RouteSeries> {
+        let key = RouteKey { listener: listener.into(), route: route.into(), pool: pool.into() };
+        registry.turn += 1;
+        if let Some(series) = registry.routes.get(&key) {
+            touch(&series.turn, registry.turn);
+            return Arc::clone(series);
+        }
+        let place = registry.places.entry(Arc::clone(&key.pool)).or_default();
+        // The last place is for all that is beyond.
+        let key = if *place < ROUTES - 1 { key } else { RouteKey { route: OTHER.into(), ..key } };
+        if let Some(series) = registry.routes.get(&key) {
+            return Arc::clone(series);
+        }
+        let own_place = (*place).min(ROUTES - 1);
+        *place += 1;
+        registry.number += 1;
+        let numbers = (registry.number, own_place);
+        let series = RouteSeries::new(key.clone(), numbers, self.workers.len(), &self.budget);
+        touch(&series.turn, registry.turn);
+        let series = Arc::new(series);
+        registry.routes.insert(key, Arc::clone(&series));
+        series
+    }
+
+    /// The series of an endpoint.
+    pub fn endpoint(&self, pool: &str, endpoint: &str) -> Arc<EndpointSeries> {
+        let key: (Arc<str>, Arc<str>) = (pool.into(), endpoint.into());
+        let mut registry = self.registry();
+        let registry = &mut *registry;
+        registry.turn += 1;
+        let series = registry.endpoints.entry(key.clone()).or_insert_with(|| {
+            registry.number += 1;
+            let workers = self.workers.len();
+            Arc::new(EndpointSeries::new(key, registry.number, workers, &self.budget))
+        });
+        touch(&series.turn, registry.turn);
+        Arc::clone(series)
+    }
+
+    /// The series of a listener.
+    pub fn listener(&self, name: &str) -> Arc<ListenerSeries> {
+        let mut registry = self.registry();
+        let routeless = self.route_of(&mut registry, name, "", "");
+        let turn = registry.turn;
+        let series = registry.listeners.entry(name.into()).or_insert_with(|| {
+            let workers = self.workers.len();
+            Arc::new(ListenerSeries::new(name.into(), routeless, workers, &self.budget))
+        });
+        touch(&series.turn, turn);
+        Arc::clone(series)
+    }
+
+    /// Frees series that nobody has any more, but for the latest; for after a reload.
+    pub fn forget_removed(&self) {
+        let mut registry = self.registry();
+        forget(&mut registry.listeners, |series| &series.turn);
+        forget(&mut registry.routes, |series| &series.turn);
+        forget(&mut registry.endpoints, |series| &series.turn);
+    }
+
+    /// Counts an exchange that has ended on this worker. To be called by the worker's own thread.
+    #[inline]
+    pub fn record(
+        &self,
+        worker: usize,
+        (route, endpoint): (&RouteSeries, Option<&EndpointSeries>),
+        done: &Done<'_>,
+    ) -> Keep {
+        let times = done.times;
+        let elapsed_us = times.elapsed();
+        let mut phases = times.phases(elapsed_us);
+        let is_tunnel = done.outcome.cause == Cause::TunnelClosed;
+        if is_tunnel {
+            // How long two talk is no latency.
+            for phase in [Phase::Data, Phase::Total, Phase::Own] {
+                if let Some(time) = phases.get_mut(phase as usize) {
+                    *time = Micros::NEVER;
+                }
+            }
+        }
+        let (Some(shard), Some(own)) = (route.shard(worker), self.workers.get(worker)) else {
+            return Keep::Counted;
+        };
+        shard.phases.record(&phases, &self.budget);
+        let tally = match endpoint.and_then(|endpoint| endpoint.shard(worker)) {
+            None => Some(&shard.tally),
+            Some(endpoint) => {
+                endpoint.phases.record(&phases, &self.budget);
+                endpoint.tally(route.place)
+            }
+        };
+        if let Some(tally) = tally {
+            tally.record(&done.outcome);
+        }
+        own.exchanges.add(1);
+        own.own_us.add(times.own.reached().unwrap_or(0));
+        own.recent.write(
+            elapsed_us,
+            &RecentExchange {
+                id: id_number(done.request_id),
+                ended_us: done.ended_us,
+                route: route.number,
+                endpoint: endpoint.map_or(0, |endpoint| endpoint.number),
+                times: *times,
+                outcome: done.outcome,
+            },
+        );
+        if !is_tunnel && shard.slow.wants(elapsed_us, done.ended_us) {
+            Keep::Whole
+        } else {
+            Keep::Counted
+        }
+    }
+
+    /// Notes how much later than asked for a worker's timer came.
+    pub fn note_lag(&self, worker: usize, lag_us: u64) {
+        if let Some(worker) = self.workers.get(worker) {
+            worker.lag.record(lag_us, &self.budget);
+        }
+    }
+
+    /// Everything counted so far, summed over the workers.
+    pub fn read(&self) -> Figures {
+        let (listeners, routes, endpoints) = {
+            let registry = self.registry();
+            let listeners: Vec<_> = registry.listeners.values().cloned().collect();
+            let routes: Vec<_> = registry.routes.values().cloned().collect();
+            let endpoints: Vec<_> = registry.endpoints.values().cloned().collect();
+            (listeners, routes, endpoints)
+        };
+        let mut cells: Vec<CellFigures> = routes.iter().map(|route| cell(route)).collect();
+        for endpoint in &endpoints {
+            cells.extend(cells_of(endpoint, &routes));
+        }
+        cells.retain(|cell| cell.tally.requests() > 0);
+        let of_endpoint = |endpoint: &Arc<EndpointSeries>| EndpointFigures {
+            pool: endpoint.pool.to_string(),
+            endpoint: endpoint.endpoint.to_string(),
+            phases: endpoint.phases(),
+            failed_attempts: endpoint.failed_attempts(),
+        };
+        let of_route = |route: &Arc<RouteSeries>| RouteFigures {
+            listener: route.listener.to_string(),
+            route: route.route.to_string(),
+            pool: route.pool.to_string(),
+            phases: route.phases(),
+        };
+        Figures {
+            cells,
+            listeners: listeners.iter().map(|listener| listener.read()).collect(),
+            routes: routes.iter().map(of_route).collect(),
+            endpoints: endpoints.iter().map(of_endpoint).collect(),
+            workers: self.workers.iter().map(WorkerSeries::read).collect(),
+            histogram_bytes: self.budget.taken_bytes(),
+        }
+    }
+
+    /// The slowest exchanges of the last 15 minutes, of each route or of this one: the slowest first.
+    pub fn slowest(&self, route: Option<&str>, now_us: u64) -> Vec<Arc<ExchangeRecord>> {
+        let routes: Vec<_> = self.registry().routes.values().cloned().collect();
+        let mut all = Vec::new();
+        let wanted = routes.iter().filter(|one| route.is_none_or(|name| *one.route == *name));
+        for shard in wanted.flat_map(|route| route.shards()) {
+            shard.slow.read_into(now_us, &mut all);
+        }
+        all.sort_by_key(|record| std::cmp::Reverse(record.elapsed_us()));
+        all
+    }
+
+    /// The exchange of this request id: whole if it is among the slowest, else as far as the last ones of each worker tell.
+    pub fn why(&self, request_id: &str, now_us: u64) -> Option<ExchangeRecord> {
+        let slow = self.slowest(None, now_us);
+        let mut whole = slow.iter().filter(|record| record.request_id == request_id);
+        if let Some(record) = whole.next() {
+            return Some(ExchangeRecord::clone(record));
+        }
+        let id = id_number(request_id.as_bytes());
+        let found = self.workers.iter().enumerate().filter_map(|(worker, series)| {
+            series.recent.find(id).map(|exchange| (worker, exchange))
+        });
+        let (worker, exchange) = found.max_by_key(|(_, exchange)| exchange.ended_us)?;
+        Some(self.record_of(request_id, worker, &exchange))
+    }
+
+    fn record_of(
+        &self,
+        request_id: &str,
+        worker: usize,
+        exchange: &RecentExchange,
+    ) -> ExchangeRecord {
+        let registry = self.registry();
+        let mut routes = registry.routes.values();
+        let route = routes.find(|route| route.number == exchange.route);
+        let mut endpoints = registry.endpoints.values();
+        let endpoint = endpoints.find(|endpoint| endpoint.number == exchange.endpoint);
+        let name = |name: Option<&Arc<str>>| name.map(ToString::to_string).unwrap_or_default();
+        let outcome = exchange.outcome;
+        ExchangeRecord {
+            request_id: request_id.to_owned(),
+            ended_us: exchange.ended_us,
+            listener: name(route.map(|route| &route.listener)),
+            route: name(route.map(|route| &route.route)),
+            pool: name(route.map(|route| &route.pool)),
+            endpoint: name(endpoint.map(|endpoint| &endpoint.endpoint)),
+            times: exchange.times,
+            cause: outcome.cause,
+            status: outcome.status,
+            attempts: outcome.attempts,
+            reused: outcome.reused,
+            queue_position: outcome.queue_position,
+            worker,
+            bytes_received: outcome.bytes_received,
+            bytes_sent: outcome.bytes_sent,
+            ..ExchangeRecord::default()
+        }
+    }
+}
+
+/// Of exchanges that a route had no endpoint for.
+fn cell(route: &RouteSeries) -> CellFigures {
+    CellFigures {
+        listener: route.listener.to_string(),
+        route: route.route.to_string(),
+        pool: route.pool.to_string(),
+        endpoint: String::new(),
+        tally: route.tally(),
+    }
+}
+
+fn cells_of(endpoint: &EndpointSeries, routes: &[Arc<RouteSeries>]) -> Vec<CellFigures> {
+    let tallies = endpoint.tallies().into_iter();
+    let cell = |(place, tally)| {
+        let mut routes = routes.iter();
+        let route = routes.find(|route| route.pool == endpoint.pool && route.place == place);
+        CellFigures {
+            listener: route.map_or_else(String::new, |route| route.listener.to_string()),
+            // One that was removed long ago.
+            route: route.map_or_else(|| OTHER.to_owned(), |route| route.route.to_string()),
+            pool: endpoint.pool.to_string(),
+            endpoint: endpoint.endpoint.to_string(),
+            tally,
+        }
+    };
+    tallies.map(cell).collect()
+}
+
+fn forget<K: Ord + Clone, T>(series: &mut BTreeMap<K, Arc<T>>, turn: impl Fn(&T) -> &AtomicU64) {
+    let turn_of = |one: &Arc<T>| turn(one).load(Ordering::Relaxed);
+    let unused = series.iter().filter(|(_, one)| Arc::strong_count(one) == 1);
+    let mut removed: Vec<(u64, K)> = unused.map(|(key, one)| (turn_of(one), key.clone())).collect();
+    let Some(surplus) = removed.len().checked_sub(REMOVED_KEPT) else { return };
+    removed.sort_unstable_by_key(|(turn, _)| *turn);
+    for (_, key) in removed.into_iter().take(surplus) {
+        series.remove(&key);
+    }
+}

@@ -1,0 +1,352 @@
+//! What is counted for one route, endpoint, listener or worker: a shard for each worker, made when the worker first needs it, written by
+//! that worker alone and read by anybody.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use super::counter::Counter;
+use super::distribution::Distribution;
+use super::histogram::{Histogram, PageBudget};
+use super::phase::{PhaseDistributions, PhaseHistograms};
+use super::recent::Recent;
+use super::slow::SlowShelf;
+use super::tally::{Tally, TallyFigures};
+use crate::{ExchangeRecord, Micros};
+
+/// Routes of a pool that its endpoints tell apart; what is beyond counts as one.
+pub(crate) const ROUTES: usize = CHUNKS * CHUNK;
+const CHUNKS: usize = 32;
+const CHUNK: usize = 16;
+
+/// One shard for each worker.
+type Shards<T> = Box<[OnceLock<Box<T>>]>;
+
+fn shards<T>(workers: usize) -> Shards<T> {
+    (0..workers).map(|_| OnceLock::new()).collect()
+}
+
+#[inline]
+fn shard<T: Default>(shards: &Shards<T>, worker: usize) -> Option<&T> {
+    Some(shards.get(worker)?.get_or_init(Box::default))
+}
+
+fn made<T>(shards: &Shards<T>) -> impl Iterator<Item = &T> {
+    shards.iter().filter_map(|shard| shard.get().map(|shard| &**shard))
+}
+
+/// What is counted for a route, or for what a listener answers without one.
+#[derive(Debug)]
+pub struct RouteSeries {
+    pub(crate) listener: Arc<str>,
+    pub(crate) route: Arc<str>,
+    /// Empty when it leads to none.
+    pub(crate) pool: Arc<str>,
+    /// Tells it from every other series of the process.
+    pub(crate) number: u32,
+    /// Its place in the tables of the pool's endpoints.
+    pub(crate) place: usize,
+    /// When it was asked for last, in the registry's turns.
+    pub(crate) turn: AtomicU64,
+    pub(crate) budget: Arc<PageBudget>,
+    shards: Shards<RouteShard>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct RouteShard {
+    pub(crate) phases: PhaseHistograms,
+    /// Of exchanges that no endpoint was picked for.
+    pub(crate) tally: Tally,
+    pub(crate) slow: SlowShelf,
+}
+
+/// Who a route series is.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct RouteKey {
+    pub(crate) listener: Arc<str>,
+    pub(crate) route: Arc<str>,
+    pub(crate) pool: Arc<str>,
+}
+
+impl RouteSeries {
+    pub(crate) fn new(
+        key: RouteKey,
+        (number, place): (u32, usize),
+        workers: usize,
+        budget: &Arc<PageBudget>,
+    ) -> Self {
+        let RouteKey { listener, route, pool } = key;
+        let (turn, budget) = (AtomicU64::new(0), Arc::clone(budget));
+        Self { listener, route, pool, number, place, turn, budget, shards: shards(workers) }
+    }
+
+    #[inline]
+    pub(crate) fn shard(&self, worker: usize) -> Option<&RouteShard> {
+        shard(&self.shards, worker)
+    }
+
+    pub(crate) fn shards(&self) -> impl Iterator<Item = &RouteShard> {
+        made(&self.shards)
+    }
+
+    pub(crate) fn phases(&self) -> PhaseDistributions {
+        let mut sum = PhaseDistributions::default();
+        self.shards().for_each(|shard| shard.phases.read_into(&mut sum));
+        sum
+    }
+
+    pub(crate) fn tally(&self) -> TallyFigures {
+        let mut sum = TallyFigures::default();
+        self.shards().for_each(|shard| shard.tally.read_into(&mut sum));
+        sum
+    }
+
+    /// Keeps a slow exchange whole, when [`super::Numbers::record`] asked for that.
+    pub fn keep(&self, worker: usize, record: ExchangeRecord) {
+        if let Some(shard) = self.shard(worker) {
+            shard.slow.keep(record);
+        }
+    }
+}
+
+impl Drop for RouteSeries {
+    fn drop(&mut self) {
+        self.shards().for_each(|shard| shard.phases.give_back(&self.budget));
+    }
+}
+
+/// What is counted for an endpoint of a pool.
+#[derive(Debug)]
+pub struct EndpointSeries {
+    pub(crate) pool: Arc<str>,
+    pub(crate) endpoint: Arc<str>,
+    pub(crate) number: u32,
+    pub(crate) turn: AtomicU64,
+    budget: Arc<PageBudget>,
+    shards: Shards<EndpointShard>,
+}
+
+type TallyChunk = [OnceLock<Box<Tally>>; CHUNK];
+
+#[derive(Debug, Default)]
+pub(crate) struct EndpointShard {
+    pub(crate) phases: PhaseHistograms,
+    /// By the place of the route.
+    tallies: [OnceLock<Box<TallyChunk>>; CHUNKS],
+    failed_attempts: Counter,
+}
+
+impl EndpointShard {
+    /// The counters of exchanges that a route led here.
+    #[inline]
+    pub(crate) fn tally(&self, route: usize) -> Option<&Tally> {
+        let chunk = self.tallies.get(route / CHUNK)?.get_or_init(Box::default);
+        Some(chunk.get(route % CHUNK)?.get_or_init(Box::default))
+    }
+}
+
+impl EndpointSeries {
+    pub(crate) fn new(
+        (pool, endpoint): (Arc<str>, Arc<str>),
+        number: u32,
+        workers: usize,
+        budget: &Arc<PageBudget>,
+    ) -> Self {
+        let (turn, budget) = (AtomicU64::new(0), Arc::clone(budget));
+        Self { pool, endpoint, number, turn, budget, shards: shards(workers) }
+    }
+
+    #[inline]
+    pub(crate) fn shard(&self, worker: usize) -> Option<&EndpointShard> {
+        shard(&self.shards, worker)
+    }
+
+    /// Counts an attempt here that was given up for another, here or elsewhere.
+    pub fn attempt_failed(&self, worker: usize) {
+        if let Some(shard) = self.shard(worker) {
+            shard.failed_attempts.add(1);
+        }
+    }
+
+    pub(crate) fn phases(&self) -> PhaseDistributions {
+        let mut sum = PhaseDistributions::default();
+        made(&self.shards).for_each(|shard| shard.phases.read_into(&mut sum));
+        sum
+    }
+
+    pub(crate) fn failed_attempts(&self) -> u64 {
+        made(&self.shards).map(|shard| shard.failed_attempts.read()).sum()
+    }
+
+    /// By place of the route.
+    pub(crate) fn tallies(&self) -> Vec<(usize, TallyFigures)> {
+        let mut all: BTreeMap<usize, TallyFigures> = BTreeMap::new();
+        for shard in made(&self.shards) {
+            for (place, tally) in shard.places() {
+                tally.read_into(all.entry(place).or_default());
+            }
+        }
+        all.into_iter().collect()
+    }
+}
+
+impl EndpointShard {
+    fn places(&self) -> impl Iterator<Item = (usize, &Tally)> {
+        let chunks = self.tallies.iter().enumerate();
+        chunks.filter_map(|(number, chunk)| Some((number, chunk.get()?))).flat_map(
+            |(number, chunk)| {
+                let tallies = chunk.iter().enumerate();
+                tallies.filter_map(move |(at, tally)| Some((number * CHUNK + at, &**tally.get()?)))
+            },
+        )
+    }
+}
+
+impl Drop for EndpointSeries {
+    fn drop(&mut self) {
+        made(&self.shards).for_each(|shard| shard.phases.give_back(&self.budget));
+    }
+}
+
+/// What a TLS handshake came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Handshake {
+    /// A new session.
+    Full,
+    /// A session that was resumed.
+    Resumed,
+    /// None.
+    Failed,
+}
+
+/// What is counted for a listener's connections.
+#[derive(Debug)]
+pub struct ListenerSeries {
+    pub(crate) name: Arc<str>,
+    /// What it answers without a route.
+    pub(crate) routeless: Arc<RouteSeries>,
+    pub(crate) turn: AtomicU64,
+    budget: Arc<PageBudget>,
+    shards: Shards<ListenerShard>,
+}
+
+#[derive(Debug, Default)]
+struct ListenerShard {
+    accepted: Counter,
+    handshakes: [Counter; 3],
+    handshake: Histogram,
+}
+
+/// What a listener counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ListenerFigures {
+    /// Its name.
+    pub listener: String,
+    /// Connections that a worker took.
+    pub accepted: u64,
+    /// Handshakes that made a new session.
+    pub handshakes_full: u64,
+    /// Handshakes that resumed one.
+    pub handshakes_resumed: u64,
+    /// Handshakes that failed or took too long.
+    pub handshakes_failed: u64,
+    /// How long those took that did not fail.
+    pub handshake: Distribution,
+}
+
+impl ListenerSeries {
+    pub(crate) fn new(
+        name: Arc<str>,
+        routeless: Arc<RouteSeries>,
+        workers: usize,
+        budget: &Arc<PageBudget>,
+    ) -> Self {
+        let (turn, budget) = (AtomicU64::new(0), Arc::clone(budget));
+        Self { name, routeless, turn, budget, shards: shards(workers) }
+    }
+
+    /// The series of what this listener answers without a route.
+    pub fn routeless(&self) -> &Arc<RouteSeries> {
+        &self.routeless
+    }
+
+    /// Counts a connection.
+    pub fn accepted(&self, worker: usize) {
+        if let Some(shard) = shard(&self.shards, worker) {
+            shard.accepted.add(1);
+        }
+    }
+
+    /// Counts a handshake and how long it took.
+    pub fn handshake(&self, worker: usize, handshake: Handshake, took: Micros) {
+        let Some(shard) = shard(&self.shards, worker) else { return };
+        if let Some(counter) = shard.handshakes.get(handshake as usize) {
+            counter.add(1);
+        }
+        if let (Some(us), Handshake::Full | Handshake::Resumed) = (took.reached(), handshake) {
+            shard.handshake.record(us, &self.budget);
+        }
+    }
+
+    pub(crate) fn read(&self) -> ListenerFigures {
+        let mut sum =
+            ListenerFigures { listener: self.name.to_string(), ..ListenerFigures::default() };
+        for shard in made(&self.shards) {
+            let [full, resumed, failed] = &shard.handshakes;
+            sum.accepted += shard.accepted.read();
+            sum.handshakes_full += full.read();
+            sum.handshakes_resumed += resumed.read();
+            sum.handshakes_failed += failed.read();
+            shard.handshake.read_into(&mut sum.handshake);
+        }
+        sum
+    }
+}
+
+impl Drop for ListenerSeries {
+    fn drop(&mut self) {
+        made(&self.shards).for_each(|shard| shard.handshake.give_back(&self.budget));
+    }
+}
+
+/// What is counted for a worker.
+#[derive(Debug)]
+pub(crate) struct WorkerSeries {
+    pub(crate) exchanges: Counter,
+    pub(crate) own_us: Counter,
+    pub(crate) lag: Histogram,
+    pub(crate) recent: Recent,
+}
+
+/// What a worker counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WorkerFigures {
+    /// Exchanges that ended.
+    pub exchanges: u64,
+    /// Time in which it worked at exchanges, µs: handshakes and the kernel's work beside it are not in it.
+    pub own_us: u64,
+    /// How much later than asked for it looked after its timer, once a second: for so long an exchange might have waited for it.
+    pub lag: Distribution,
+}
+
+impl WorkerSeries {
+    pub(crate) fn new() -> Self {
+        Self {
+            exchanges: Counter::default(),
+            own_us: Counter::default(),
+            lag: Histogram::default(),
+            recent: Recent::new(),
+        }
+    }
+
+    pub(crate) fn read(&self) -> WorkerFigures {
+        let mut lag = Distribution::default();
+        self.lag.read_into(&mut lag);
+        WorkerFigures { exchanges: self.exchanges.read(), own_us: self.own_us.read(), lag }
+    }
+}
+
+/// Marks a series as asked for in this turn.
+pub(crate) fn touch(turn: &AtomicU64, now: u64) {
+    turn.store(now, Ordering::Relaxed);
+}

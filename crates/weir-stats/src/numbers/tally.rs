@@ -1,0 +1,248 @@
+//! Counts of exchanges by status and by cause, and what they carried. Labels are bounded: a status that is not in the list counts as
+//! another of its class.
+
+use super::counter::Counter;
+use crate::Cause;
+
+/// Statuses that have a count of their own (the IANA registry, and nginx's 444 and 499).
+const STATUSES: [u16; 62] = [
+    100, 101, 103, 200, 201, 202, 203, 204, 205, 206, 207, 226, 300, 301, 302, 303, 304, 307, 308,
+    400, 401, 402, 403, 404, 405, 406, 407, 408, 409, 410, 411, 412, 413, 414, 415, 416, 417, 418,
+    421, 422, 423, 424, 425, 426, 428, 429, 431, 444, 451, 499, 500, 501, 502, 503, 504, 505, 506,
+    507, 508, 511, 520, 521,
+];
+/// Those that have not: none sent at all, one of each class, and nonsense.
+const OTHERS: [&str; 7] = ["none", "1xx", "2xx", "3xx", "4xx", "5xx", "other"];
+const CODES: usize = STATUSES.len() + OTHERS.len();
+const CAUSES: usize = Cause::ALL.len();
+
+/// Where a status counts.
+static CODE_OF: [u8; 600] = codes();
+
+const fn codes() -> [u8; 600] {
+    let mut codes = [0; 600];
+    let mut status = 0;
+    while status < 600 {
+        codes[status] = (STATUSES.len() + if status == 0 { 0 } else { status / 100 }) as u8;
+        if status > 0 && status < 100 {
+            codes[status] = (CODES - 1) as u8;
+        }
+        status += 1;
+    }
+    let mut number = 0;
+    while number < STATUSES.len() {
+        codes[STATUSES[number] as usize] = number as u8;
+        number += 1;
+    }
+    codes
+}
+
+/// What a label says of it.
+fn code_text(code: usize) -> String {
+    match STATUSES.get(code) {
+        Some(status) => status.to_string(),
+        None => OTHERS.get(code - STATUSES.len()).copied().unwrap_or("other").to_owned(),
+    }
+}
+
+/// What is counted of an exchange.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// Status sent; 0 when none was.
+    pub status: u16,
+    /// Why it ended.
+    pub cause: Cause,
+    /// Request bytes, head and body.
+    pub bytes_received: u64,
+    /// Response bytes, head and body.
+    pub bytes_sent: u64,
+    /// Attempts made.
+    pub attempts: u32,
+    /// Whether the last one used an idle connection.
+    pub reused: bool,
+    /// Place in the queue at arrival, from 1; 0 is straight through.
+    pub queue_position: u32,
+}
+
+/// The counters of one worker for one pair of route and endpoint.
+#[derive(Debug)]
+pub(crate) struct Tally {
+    codes: [Counter; CODES],
+    causes: [Counter; CAUSES],
+    bytes_received: Counter,
+    bytes_sent: Counter,
+    attempts: Counter,
+    retried: Counter,
+    reused: Counter,
+    queued: Counter,
+}
+
+impl Default for Tally {
+    fn default() -> Self {
+        Self {
+            codes: std::array::from_fn(|_| Counter::default()),
+            causes: std::array::from_fn(|_| Counter::default()),
+            bytes_received: Counter::default(),
+            bytes_sent: Counter::default(),
+            attempts: Counter::default(),
+            retried: Counter::default(),
+            reused: Counter::default(),
+            queued: Counter::default(),
+        }
+    }
+}
+
+impl Tally {
+    #[inline]
+    pub(crate) fn record(&self, outcome: &Outcome) {
+        let code = CODE_OF.get(usize::from(outcome.status)).copied().unwrap_or(CODES as u8 - 1);
+        if let Some(counter) = self.codes.get(usize::from(code)) {
+            counter.add(1);
+        }
+        if let Some(counter) = self.causes.get(outcome.cause as usize) {
+            counter.add(1);
+        }
+        self.bytes_received.add(outcome.bytes_received);
+        self.bytes_sent.add(outcome.bytes_sent);
+        if outcome.attempts > 0 {
+            self.attempts.add(u64::from(outcome.attempts));
+        }
+        if outcome.attempts > 1 {
+            self.retried.add(1);
+        }
+        if outcome.reused {
+            self.reused.add(1);
+        }
+        if outcome.queue_position > 0 {
+            self.queued.add(1);
+        }
+    }
+
+    pub(crate) fn read_into(&self, sum: &mut TallyFigures) {
+        for (own, counter) in sum.codes.iter_mut().zip(&self.codes) {
+            *own += counter.read();
+        }
+        for (own, counter) in sum.causes.iter_mut().zip(&self.causes) {
+            *own += counter.read();
+        }
+        sum.bytes_received += self.bytes_received.read();
+        sum.bytes_sent += self.bytes_sent.read();
+        sum.attempts += self.attempts.read();
+        sum.retried += self.retried.read();
+        sum.reused += self.reused.read();
+        sum.queued += self.queued.read();
+    }
+}
+
+/// What was counted, over all workers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TallyFigures {
+    codes: [u64; CODES],
+    causes: [u64; CAUSES],
+    /// Request bytes, heads and bodies.
+    pub bytes_received: u64,
+    /// Response bytes, heads and bodies.
+    pub bytes_sent: u64,
+    /// Attempts of all exchanges.
+    pub attempts: u64,
+    /// Exchanges with more than one.
+    pub retried: u64,
+    /// Exchanges whose last attempt went over an idle connection.
+    pub reused: u64,
+    /// Exchanges that had to wait in the queue.
+    pub queued: u64,
+}
+
+impl Default for TallyFigures {
+    fn default() -> Self {
+        Self {
+            codes: [0; CODES],
+            causes: [0; CAUSES],
+            bytes_received: 0,
+            bytes_sent: 0,
+            attempts: 0,
+            retried: 0,
+            reused: 0,
+            queued: 0,
+        }
+    }
+}
+
+impl TallyFigures {
+    /// Exchanges that ended.
+    pub fn requests(&self) -> u64 {
+        self.codes.iter().sum()
+    }
+
+    /// Those with a status of this class, 1 to 5.
+    pub fn of_class(&self, class: u16) -> u64 {
+        let listed = self.codes.iter().zip(STATUSES);
+        let listed: u64 =
+            listed.filter(|(_, status)| status / 100 == class).map(|(count, _)| count).sum();
+        let others = self.codes.get(STATUSES.len() + usize::from(class));
+        listed + others.copied().filter(|_| (1..=5).contains(&class)).unwrap_or(0)
+    }
+
+    /// Those of this cause.
+    pub fn of_cause(&self, cause: Cause) -> u64 {
+        self.causes.get(cause as usize).copied().unwrap_or(0)
+    }
+
+    /// Counts by status that are not 0: `200`, `none` where none was sent, `4xx` for one that is in no registry.
+    pub fn codes(&self) -> impl Iterator<Item = (String, u64)> {
+        let counts = self.codes.iter().enumerate().filter(|(_, count)| **count > 0);
+        counts.map(|(code, count)| (code_text(code), *count))
+    }
+
+    /// Counts by cause that are not 0.
+    pub fn causes(&self) -> impl Iterator<Item = (Cause, u64)> {
+        let counts = Cause::ALL.iter().zip(&self.causes).filter(|(_, count)| **count > 0);
+        counts.map(|(cause, count)| (*cause, *count))
+    }
+
+    /// Puts another's counts to these.
+    pub fn add(&mut self, other: &Self) {
+        self.codes.iter_mut().zip(&other.codes).for_each(|(own, theirs)| *own += theirs);
+        self.causes.iter_mut().zip(&other.causes).for_each(|(own, theirs)| *own += theirs);
+        self.bytes_received += other.bytes_received;
+        self.bytes_sent += other.bytes_sent;
+        self.attempts += other.attempts;
+        self.retried += other.retried;
+        self.reused += other.reused;
+        self.queued += other.queued;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figures(statuses: &[u16]) -> TallyFigures {
+        let tally = Tally::default();
+        for status in statuses {
+            tally.record(&Outcome { status: *status, ..Outcome::default() });
+        }
+        let mut sum = TallyFigures::default();
+        tally.read_into(&mut sum);
+        sum
+    }
+
+    #[test]
+    fn every_status_counts_once_under_a_bounded_label() {
+        let all: Vec<u16> = (0..=1_000).collect();
+        let figures = figures(&all);
+        assert_eq!(figures.requests(), 1_001);
+        assert!(figures.codes().count() <= CODES);
+        let count = |label: &str| figures.codes().find(|(code, _)| code == label).unwrap().1;
+        assert_eq!(["200", "499", "none", "1xx", "2xx"].map(count), [1, 1, 1, 97, 91]);
+        assert_eq!(count("other"), 99 + 401);
+        assert_eq!((1..=5).map(|class| figures.of_class(class)).collect::<Vec<_>>(), [100; 5]);
+    }
+
+    #[test]
+    fn causes_are_numbered_as_declared() {
+        for (number, cause) in Cause::ALL.iter().enumerate() {
+            assert_eq!(*cause as usize, number);
+        }
+    }
+}
