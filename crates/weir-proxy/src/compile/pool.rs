@@ -239,7 +239,8 @@ fn settings(pool: &model::Pool) -> Settings {
     let queue = pool.queue.as_ref();
     let queue =
         queue.map(|queue| QueueSettings { max: queue.max, max_per_endpoint: queue.per_endpoint });
-    Settings { passive, stall, queue, panic_percent, ..Settings::new(pool.policy.kind()) }
+    let fault = pool.fault;
+    Settings { passive, stall, queue, panic_percent, fault, ..Settings::new(pool.policy.kind()) }
 }
 
 fn member(pool: &model::Pool, model: &model::Endpoint, endpoint: &UpstreamEndpoint) -> Member {
