@@ -132,7 +132,7 @@ pub(crate) const ROUTES: &[Route] = &[
             let served = call.context.served();
             let file = write::yes(call, "file")?;
             let config = if file { &served.file } else { &served.config };
-            Ok(Reply::new("application/json", weir_config::to_json(config)))
+            Ok(Reply::new("application/json", weir_config::to_json(&config.without_secrets())))
         },
     ),
     look(
@@ -180,6 +180,12 @@ pub(crate) const ROUTES: &[Route] = &[
         ENDPOINT,
         "Takes an endpoint out; what runs there finishes",
         write::remove,
+    ),
+    change(
+        Method::POST,
+        "/v1/reload",
+        "Reads the configuration's file anew, and waits for the verdict",
+        write::reload,
     ),
     change(
         Method::POST,

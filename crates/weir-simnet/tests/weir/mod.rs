@@ -67,7 +67,8 @@ pub(crate) fn launch_with(
     let (sinks, log) = log_channel(config.logs.len(), 100_000);
     let read = |path: &std::path::Path| Err(std::io::Error::other(path.display().to_string()));
     let surroundings = Surroundings { read: &read, sinks };
-    let mut snapshot = compile(config, surroundings).expect("the configuration is sound").snapshot;
+    let mut snapshot =
+        compile(config, surroundings, None).expect("the configuration is sound").snapshot;
     if fault != Fault::None {
         break_balancer(&mut snapshot, config, fault);
     }
