@@ -301,7 +301,9 @@ fn logs_come_and_go() {
         let log = |(number, path): (usize, &&str)| {
             format!("log l{number} {{ to {path}; format \"$uri {number}\"; }}\n")
         };
-        let uses: String = (0..logs.len()).map(|number| format!("log l{number}; ")).collect();
+        let names: Vec<String> = (0..logs.len()).map(|number| format!("l{number}")).collect();
+        let uses =
+            if names.is_empty() { String::new() } else { format!("log {};", names.join(" ")) };
         let logs: String = logs.iter().enumerate().map(log).collect();
         format!("{logs}listen 127.0.0.1:0 {{ {uses} default -> respond 204; }}")
     };
