@@ -232,7 +232,7 @@ impl Control {
         let snapshot = compiled.publish(process);
         addresses.tell(process);
         self.plane.adopt(&snapshot).await;
-        for line in turn.doors.follow(doors, &config, (&self.plane, &snapshot)) {
+        for line in turn.doors.follow(doors, &config, (&self.plane, &snapshot)).await {
             tell(&line);
         }
         turn.resolver.follow(&config, process, &self.runtime);

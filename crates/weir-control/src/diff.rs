@@ -24,7 +24,9 @@ pub(crate) fn lines(before: &Config, after: &Config) -> Vec<String> {
     let named = |config: &Config| {
         let names: Vec<&str> = config.pools.iter().map(|pool| pool.name.as_str()).collect();
         let mut listeners = list(&config.listeners);
-        listeners.iter_mut().for_each(|listener| name_pools(listener, &names));
+        for listener in &mut listeners {
+            name_pools(listener, &names);
+        }
         listeners
     };
     things("pool", (&list(&before.pools), &list(&after.pools)), &mut lines);
@@ -59,9 +61,15 @@ fn name_pools(value: &mut Value, names: &[&str]) {
                 let name = names.get(number as usize).copied().unwrap_or_default();
                 fields.insert("pool".to_owned(), name.into());
             }
-            fields.values_mut().for_each(|value| name_pools(value, names));
+            for value in fields.values_mut() {
+                name_pools(value, names);
+            }
         }
-        Value::Array(values) => values.iter_mut().for_each(|value| name_pools(value, names)),
+        Value::Array(values) => {
+            for value in values {
+                name_pools(value, names);
+            }
+        }
         _ => {}
     }
 }

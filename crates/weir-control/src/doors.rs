@@ -44,7 +44,7 @@ impl Doors {
     ///
     /// # Returns
     /// What is different for clients, a line each.
-    pub(crate) fn follow(
+    pub(crate) async fn follow(
         &mut self,
         Prepared(mut prepared): Prepared,
         config: &Config,
@@ -76,7 +76,7 @@ impl Doors {
         }
         for Open { listening, door, .. } in before {
             lines.push(format!("not listening on {listening} any more"));
-            door.close();
+            door.close().await;
             if let BoundAddress::Unix(path) = &listening.address {
                 // Nobody is there any more; a new socket would remove it all the same.
                 let _ = std::fs::remove_file(path);

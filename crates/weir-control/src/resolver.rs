@@ -101,7 +101,9 @@ impl Resolver {
             });
             self.0.insert(name, task);
         }
-        before.into_values().for_each(|task| task.abort());
+        for task in before.into_values() {
+            task.abort();
+        }
     }
 }
 
@@ -320,7 +322,7 @@ mod tests {
         let mut reports = Vec::new();
         let names = vec![name(0, "hangs"), name(1, "works")];
         let running = run(names, hangs_or_works, |name, answer| {
-            reports.push((name.endpoint.clone(), answer))
+            reports.push((name.endpoint.clone(), answer));
         });
         assert!(tokio::time::timeout(Duration::from_secs(20), running).await.is_err());
         assert_eq!(reports, [("1".to_owned(), Ok(address(9)))]);

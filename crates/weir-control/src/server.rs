@@ -136,7 +136,8 @@ impl Server {
         let (mut resolver, mut probes) = (Resolver::default(), Probes::default());
         runtime.block_on(resolver.look_up_new(config)).tell(&process);
         resolver.follow(config, &process, runtime.handle());
-        doors.follow(prepared, config, (running.plane(), &process.snapshot()));
+        let snapshot = process.snapshot();
+        runtime.block_on(doors.follow(prepared, config, (running.plane(), &snapshot)));
         let mut listening = doors.listening();
         listening.extend(admin_sockets.iter().map(Listening::of_admin));
         let health = Arc::new(HealthLog::new(tell));
