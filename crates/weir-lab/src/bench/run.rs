@@ -13,7 +13,7 @@ use tokio::sync::Barrier;
 use tokio::task::{LocalSet, spawn_local};
 
 use super::connection::{Connection, Patience, Thread};
-use super::load::{Load, Pace, Shared};
+use super::load::{Examples, Load, Pace, Shared};
 use super::record::Record;
 use super::schedule::{Arrival, Schedule};
 use super::tls::TlsFacts;
@@ -47,6 +47,12 @@ pub struct Outcome {
     pub open: u64,
     /// Connections that the target closed while they were idle.
     pub lost: u64,
+    /// Connections open when the first request was due.
+    pub open_at_start: u64,
+    /// When the measurement began, on the monotonic clock; 0 when it never did.
+    pub began_ns: u64,
+    /// The first of each kind of failure, in words, and of redirects.
+    pub examples: Examples,
     /// What TLS agreed on.
     pub tls: Option<TlsFacts>,
     /// Whether somebody stopped it before its end.
@@ -194,6 +200,9 @@ fn outcome(shared: &Shared, record: Record) -> Outcome {
         opened: shared.opened.load(Ordering::Relaxed),
         open: shared.open.load(Ordering::Relaxed),
         lost: shared.lost.load(Ordering::Relaxed),
+        open_at_start: shared.open_at_start.load(Ordering::Relaxed),
+        began_ns: if has_begun { shared.measured_from_ns() } else { 0 },
+        examples: shared.examples(),
         tls: shared.facts.lock().ok().and_then(|facts| facts.clone()),
         is_cut_short: is_stopped,
         record,
@@ -230,23 +239,11 @@ async fn drive(
     let thread = Rc::new(Thread::new(shared.clone(), timer.clone(), schedule.cursor()));
     let patiences: Vec<Rc<Patience>> = (0..connections).map(|_| Rc::default()).collect();
     spawn_local(look_at_patience(patiences.clone(), timer.clone(), shared.load.timeout_ns));
-    let mut tasks = Vec::new();
-    for patience in patiences {
-        let mut connection = Connection::new(thread.clone(), patience);
-        tasks.push(spawn_local(async move {
-            connection.open_early().await;
-            connection
-        }));
-    }
-    let mut opened = Vec::new();
-    for task in tasks {
-        opened.push(task.await.map_err(|_| "a connection died of a bug".to_owned())?);
-    }
-    // Nobody starts before the slowest connection is open, or given up.
-    if barrier.wait().await.is_leader() {
-        shared.begin(now_ns() + HEAD_START_NS);
-    }
-    barrier.wait().await;
+    let opened = tokio::select! {
+        opened = open_all(&thread, patiences, &barrier) => opened?,
+        // Whoever stops it does not wait for a target that does not answer.
+        () = wait_for_stop(&shared) => return Ok(thread.record.replace(Record::new(false))),
+    };
     let running: Vec<_> =
         opened.into_iter().map(|connection| spawn_local(connection.run())).collect();
     let all = async {
@@ -259,6 +256,33 @@ async fn drive(
         () = wait_for_stop(&shared) => {}
     }
     Ok(thread.record.replace(Record::new(false)))
+}
+
+/// Opens the connections of a thread, and waits until those of all threads are open, or given up: nobody starts before.
+async fn open_all(
+    thread: &Rc<Thread>,
+    patiences: Vec<Rc<Patience>>,
+    barrier: &Barrier,
+) -> Result<Vec<Connection>, String> {
+    let mut tasks = Vec::new();
+    for patience in patiences {
+        let mut connection = Connection::new(thread.clone(), patience);
+        tasks.push(spawn_local(async move {
+            connection.open_early().await;
+            connection
+        }));
+    }
+    let mut opened = Vec::new();
+    for task in tasks {
+        opened.push(task.await.map_err(|_| "a connection died of a bug".to_owned())?);
+    }
+    let shared = &thread.shared;
+    if barrier.wait().await.is_leader() {
+        shared.open_at_start.store(shared.open.load(Ordering::Relaxed), Ordering::Relaxed);
+        shared.begin(now_ns() + HEAD_START_NS);
+    }
+    barrier.wait().await;
+    Ok(opened)
 }
 
 async fn wait_for_stop(shared: &Shared) {
