@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
+use weir_balance::Fault;
 use weir_stats::Template;
 
 use crate::defaults;
@@ -14,8 +15,15 @@ use crate::pattern::{HostPattern, PathPattern, TextPattern};
 use crate::units::{duration, percent, size};
 use crate::words;
 
+pub mod admin;
+pub mod overrides;
 pub mod policy;
 
+pub use admin::{AdminAccess, AdminListener};
+pub use overrides::{
+    Change, EndpointOverride, Limit, ListenerOverride, Overrides, PoolOverrides, Refusal,
+    RefusalKind,
+};
 pub use policy::{Fair, KeyHash, Policy};
 pub mod sticky;
 
@@ -49,6 +57,10 @@ pub struct Config {
     /// How long a graceful stop waits for running exchanges.
     #[serde(with = "duration")]
     pub shutdown_timeout: Duration,
+    /// Where the process is looked at and changed while it runs.
+    pub admin: Vec<AdminListener>,
+    /// File that keeps what was changed at run time over restarts.
+    pub state_file: Option<PathBuf>,
     /// Access-log destinations, by name.
     pub logs: Vec<AccessLog>,
     /// Named groups of endpoints, in file order; routes name them by index.
@@ -160,6 +172,10 @@ pub struct Pool {
     /// Read a request's whole body before an endpoint is picked, up to this many bytes; larger ones get 413.
     #[serde(default, with = "size::option")]
     pub buffer_request: Option<u64>,
+    /// A mistake to be made on purpose, for tests with real programs. No configuration can say it.
+    #[doc(hidden)]
+    #[serde(skip)]
+    pub fault: Fault,
 }
 
 /// One server address in a pool.

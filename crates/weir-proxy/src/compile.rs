@@ -3,8 +3,8 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwapOption;
 use weir_balance::{
@@ -82,6 +82,7 @@ pub fn compile(config: &Config, surroundings: Surroundings<'_>) -> Result<Compil
         listeners,
         pools,
         logs: logs.map(|(log, sink)| AccessLog { line: line(log), sink }).collect(),
+        series: OnceLock::new(),
     };
     Ok(Compiled { snapshot: Arc::new(snapshot), warnings })
 }
@@ -108,8 +109,14 @@ impl Compiler<'_> {
         let queue = pool.queue.as_ref();
         let queue = queue
             .map(|queue| QueueSettings { max: queue.max, max_per_endpoint: queue.per_endpoint });
-        let settings =
-            Settings { passive, stall, queue, panic_percent, ..Settings::new(pool.policy.kind()) };
+        let settings = Settings {
+            passive,
+            stall,
+            queue,
+            panic_percent,
+            fault: pool.fault,
+            ..Settings::new(pool.policy.kind())
+        };
         let members = pool.endpoints.iter().map(|endpoint| member(pool, endpoint)).collect();
         let tls = pool.tls.as_ref().map(|tls| self.client_tls(tls)).transpose()?;
         let endpoints =

@@ -19,6 +19,7 @@ use tokio::io::AsyncWrite;
 use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 use weir_stats::Micros;
+use weir_stats::numbers::Handshake;
 
 use crate::accept::Handoff;
 use crate::alarm::{Alarm, before};
@@ -28,6 +29,7 @@ use crate::gate::Gate;
 use crate::generation::{Generation, Leaving, Seat};
 use crate::limits::{HOT_LINGER, LINGERING_BYTES, LINGERING_CLOSE};
 use crate::net::{Net, PeerAddress};
+use crate::series::ListenerCounts;
 use crate::shared::Listener;
 use crate::tls::{self, TlsFacts};
 use crate::transport::Transport;
@@ -56,13 +58,16 @@ pub(crate) struct Scope<'a, N: Net> {
     pub(crate) worker: &'a Rc<Worker<N>>,
     pub(crate) generation: &'a Rc<Generation>,
     pub(crate) listener: &'a Listener,
+    /// Where exchanges of this listener are counted.
+    pub(crate) counts: &'a ListenerCounts,
     leaving: Leaving,
 }
 
 impl<'a, N: Net> Scope<'a, N> {
     fn new(worker: &'a Rc<Worker<N>>, seat: &'a Seat) -> Option<Self> {
         let Seat { generation, leaving, .. } = seat;
-        Some(Self { worker, generation, listener: seat.listener()?, leaving: *leaving })
+        let (listener, counts) = (seat.listener()?, seat.counts()?);
+        Some(Self { worker, generation, listener, counts, leaving: *leaving })
     }
 
     /// Whether the connection is to end with this answer.
@@ -120,15 +125,20 @@ async fn open<N: Net>(
 ) -> Option<Connection<N>> {
     let began = Instant::now();
     let mut alarm = Alarm::default();
-    let listener = Arc::clone(worker.seat(gate)?.listener()?);
+    let (listener, counts) = {
+        let seat = worker.seat(gate)?;
+        (Arc::clone(seat.listener()?), Arc::clone(&seat.counts()?.listener))
+    };
+    counts.accepted(worker.number);
     let client = match &listener.tls {
         None => Transport::Plain(stream),
         Some(config) => {
             let handshake = Box::pin(TlsAcceptor::from(config.clone()).accept(stream));
-            let mut stream = before(&mut alarm, began + listener.timeouts.handshake, handshake)
-                .await
-                .ok()?
-                .ok()?;
+            let done = before(&mut alarm, began + listener.timeouts.handshake, handshake).await;
+            let Ok(Ok(mut stream)) = done else {
+                counts.handshake(worker.number, Handshake::Failed, Micros::NEVER);
+                return None;
+            };
             stream.get_mut().1.set_buffer_limit(Some(crate::limits::LARGE_BUFFER));
             Transport::Server(Box::new(stream))
         }
@@ -139,6 +149,10 @@ async fn open<N: Net>(
         Transport::Server(stream) => Some(tls::facts(stream.get_ref().1).without_name()),
         Transport::Plain(_) | Transport::Client(_) => None,
     };
+    if let Some(agreed) = &agreed {
+        let kind = if agreed.resumed { Handshake::Resumed } else { Handshake::Full };
+        counts.handshake(worker.number, kind, handshake);
+    }
     Some(Connection { client, alarm, peer, handshake, since, began, served: 0, agreed })
 }
 

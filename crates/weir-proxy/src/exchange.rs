@@ -1,7 +1,6 @@
 //! One exchange: read a request head, decide where it leads, have it answered, write it down. How a pool answers is in
 //! `attempt.rs` and `response.rs`, how we answer ourselves in `local.rs`.
 
-use std::future::Future;
 use std::io;
 use std::net::IpAddr;
 use std::task::{Context, Poll};
@@ -26,6 +25,7 @@ use crate::net::Net;
 use crate::record;
 use crate::request_id::RequestId;
 use crate::route::{CompiledAction, CompiledRoute, RequestView};
+use crate::work_time::WorkTime;
 
 /// What becomes of the connection after an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -269,6 +269,7 @@ pub(crate) async fn run<N: Net>(
     facts.times.handshake = connection.handshake;
     facts.times.idle = Micros::from(first_byte.saturating_duration_since(connection.since));
     let mut route = None;
+    let mut own = WorkTime::begun(first_byte);
     let served = {
         // Pinned where it is made: it is large, and moving it would copy it for every request.
         let mut serving = std::pin::pin!(serve(scope, connection, work, &mut facts, &mut route));
@@ -276,7 +277,7 @@ pub(crate) async fn run<N: Net>(
             if scope.worker.is_cut() {
                 return Poll::Ready(None);
             }
-            serving.as_mut().poll(context).map(Some)
+            own.poll(serving.as_mut(), context).map(Some)
         })
         .await
     };
@@ -290,7 +291,9 @@ pub(crate) async fn run<N: Net>(
         Err(Ended::Refused(refusal)) => {
             // No endpoint waits for our answer to be read.
             facts.slot = None;
-            local::refuse(scope, connection, work, &mut facts, (refusal, route)).await
+            let refusing = local::refuse(scope, connection, work, &mut facts, (refusal, route));
+            let mut refusing = std::pin::pin!(refusing);
+            std::future::poll_fn(|context| own.poll(refusing.as_mut(), context)).await
         }
         Err(Ended::Broken(cause)) => {
             facts.cause = cause;
@@ -302,6 +305,7 @@ pub(crate) async fn run<N: Net>(
         Err(Ended::Silent) => return Next::Close,
     };
     let now = facts.ended.unwrap_or_else(Instant::now);
+    facts.times.own = Micros::from(own.until(now));
     record::write(scope, connection, work, &mut facts, (route, now));
     connection.since = now;
     if facts.has_head {

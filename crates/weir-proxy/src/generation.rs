@@ -8,9 +8,11 @@ use std::sync::Arc;
 use rustls::ClientConfig;
 use tokio::time::sleep;
 use weir_stats::LogBatch;
+use weir_stats::numbers::Numbers;
 
 use crate::gate::Gate;
 use crate::limits::LOG_FLUSH;
+use crate::series::{ListenerCounts, SnapshotSeries};
 use crate::shared::{Listener, Snapshot};
 use crate::tls::ClientTls;
 use crate::upstream::UpstreamPool;
@@ -18,6 +20,8 @@ use crate::upstream::UpstreamPool;
 /// What exchanges of one worker run on.
 pub(crate) struct Generation {
     pub(crate) snapshot: Arc<Snapshot>,
+    /// Where its exchanges are counted.
+    pub(crate) series: Arc<SnapshotSeries>,
     /// By pool.
     upstream_tls: Vec<Option<Arc<ClientConfig>>>,
     logs: RefCell<Vec<LogBatch>>,
@@ -25,12 +29,13 @@ pub(crate) struct Generation {
 }
 
 impl Generation {
-    pub(crate) fn new(snapshot: Arc<Snapshot>) -> Self {
+    pub(crate) fn new(snapshot: Arc<Snapshot>, numbers: &Numbers) -> Self {
         let tls = |pool: &Arc<UpstreamPool>| pool.tls.as_ref().map(ClientTls::for_worker);
         Self {
             upstream_tls: snapshot.pools.iter().map(tls).collect(),
             logs: RefCell::new(snapshot.logs.iter().map(|log| log.sink.batch()).collect()),
             flush_due: Cell::new(false),
+            series: Arc::clone(snapshot.series(numbers)),
             snapshot,
         }
     }
@@ -95,6 +100,11 @@ impl Seat {
         let listener = snapshot.position_of(gate)?;
         let as_of = snapshot.generation;
         Some(Self { generation: Rc::clone(generation), listener, as_of, leaving: Leaving::No })
+    }
+
+    /// Where that listener's exchanges are counted.
+    pub(crate) fn counts(&self) -> Option<&ListenerCounts> {
+        self.generation.series.listener(self.listener)
     }
 
     pub(crate) fn listener(&self) -> Option<&Arc<Listener>> {

@@ -47,6 +47,7 @@ pub mod route;
 #[cfg(test)]
 mod sample;
 mod search;
+mod series;
 pub mod shared;
 pub mod start;
 pub mod tls;
@@ -54,6 +55,7 @@ mod transport;
 mod tunnel;
 mod upload;
 pub mod upstream;
+mod work_time;
 pub mod worker;
 
 pub use accept::{GateOrders, Handoff, accept};

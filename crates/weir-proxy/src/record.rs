@@ -4,7 +4,10 @@ use std::sync::atomic::Ordering;
 
 use smallvec::SmallVec;
 use tokio::time::Instant;
-use weir_stats::{Cause, Concurrency, Entry, FailedAttempt, Headers, Micros, TlsFacts};
+use weir_stats::numbers::{Done, Keep, Outcome};
+use weir_stats::{
+    Cause, Concurrency, Entry, ExchangeRecord, FailedAttempt, Headers, Micros, TlsFacts,
+};
 use weir_wire::{ResponseHead, Version};
 
 use crate::connection::{Connection, Scope};
@@ -107,7 +110,7 @@ pub(crate) fn with_captures<N: Net, R>(
     then(&entry)
 }
 
-/// Writes the access-log lines of an exchange that has ended.
+/// Counts an exchange that has ended, writes its access-log lines, and keeps it whole if it is among the slowest.
 pub(crate) fn write<N: Net>(
     scope: Scope<'_, N>,
     connection: &Connection<N>,
@@ -115,14 +118,16 @@ pub(crate) fn write<N: Net>(
     facts: &mut Facts,
     (route, now): (Option<&CompiledRoute>, Instant),
 ) {
-    if scope.listener.logs.is_empty() {
-        return;
-    }
     facts.times.total = Micros::from(now.saturating_duration_since(connection.began));
     if facts.cause == Cause::Complete && facts.pool.is_none() {
         facts.cause = Cause::Local;
     }
     let facts = &*facts;
+    let ended_us = scope.worker.balance_clock(now);
+    let keep = count(scope, facts, (route, ended_us));
+    if scope.listener.logs.is_empty() && keep == Keep::Counted {
+        return;
+    }
     let captures = captures(work, facts, route.filter(|_| scope.listener.logs_captures));
     with_captures(scope, connection, work, (facts, route), captures.as_ref(), |entry| {
         let entry = Entry { concurrency: concurrency(scope, facts), ..*entry };
@@ -131,7 +136,39 @@ pub(crate) fn write<N: Net>(
             let clock = &mut *scope.worker.clock.borrow_mut();
             scope.generation.log(number, |out| log.line.write_line(&entry, clock, out));
         }
+        if keep == Keep::Whole {
+            let record = ExchangeRecord::of(&entry, ended_us);
+            scope.counts.route(route).keep(scope.worker.number, record);
+        }
     });
+}
+
+/// Counts an exchange for its route, its endpoint and its worker.
+fn count<N: Net>(
+    scope: Scope<'_, N>,
+    facts: &Facts,
+    (route, ended_us): (Option<&CompiledRoute>, u64),
+) -> Keep {
+    let worker = &scope.worker;
+    let series = |index: usize| scope.generation.series.endpoint(facts.pool?, index);
+    for (index, _) in &facts.failed {
+        if let Some(endpoint) = series(*index) {
+            endpoint.attempt_failed(worker.number);
+        }
+    }
+    let outcome = Outcome {
+        status: facts.status,
+        cause: facts.cause,
+        bytes_received: facts.bytes_received,
+        bytes_sent: facts.bytes_sent,
+        attempts: facts.attempts,
+        reused: facts.reused,
+        queue_position: facts.queue_position,
+    };
+    let request_id = facts.request_id.as_bytes();
+    let done = Done { request_id, ended_us, times: &facts.times, outcome };
+    let at = (scope.counts.route(route), facts.endpoint.and_then(series));
+    worker.process.numbers.record(worker.number, at, &done)
 }
 
 fn concurrency<N: Net>(scope: Scope<'_, N>, facts: &Facts) -> Concurrency {

@@ -39,6 +39,8 @@ impl Headers for RequestView<'_> {
 /// A route, ready to be taken.
 #[derive(Clone, Debug)]
 pub struct CompiledRoute {
+    /// Its number among the listener's routes.
+    pub(crate) number: usize,
     /// Its name in logs.
     pub name: Arc<str>,
     /// Where it leads.
@@ -144,8 +146,10 @@ impl Router {
         read: &dyn Fn(&Path) -> io::Result<Vec<u8>>,
     ) -> Result<Self, String> {
         let mut files = Vec::new();
+        let mut numbers = 0..;
         let mut compile = |routes: &[Route]| -> Result<Box<[CompiledRoute]>, String> {
-            routes.iter().map(|route| compile_route(listener, route, &mut files)).collect()
+            let numbered = routes.iter().zip(numbers.by_ref());
+            numbered.map(|one| compile_route(listener, one, &mut files)).collect()
         };
         let default = compile(&listener.default)?;
         let sites = listener
@@ -192,6 +196,12 @@ impl Router {
         };
         let subject = Subject { view, path };
         routes.iter().find(|route| route.condition.holds(subject))
+    }
+
+    /// Every route, by its number.
+    pub(crate) fn routes(&self) -> impl Iterator<Item = &CompiledRoute> {
+        // As they are compiled.
+        self.default.iter().chain(self.sites.iter().flatten())
     }
 
     /// What its `files` routes serve, by the index of [`CompiledAction::Files`].
@@ -260,7 +270,7 @@ impl CompiledRoute {
 
 fn compile_route(
     listener: &Listener,
-    route: &Route,
+    (route, number): (&Route, usize),
     files: &mut Vec<Files>,
 ) -> Result<CompiledRoute, String> {
     let explain = |error| format!("route {}: {error}", route.name);
@@ -274,6 +284,7 @@ fn compile_route(
         Action::Pool(_) | Action::Files(_) => false,
     };
     Ok(CompiledRoute {
+        number,
         name: route.name.as_str().into(),
         action: compile_action(&route.action, files),
         access: route.access.clone(),

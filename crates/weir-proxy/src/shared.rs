@@ -2,8 +2,8 @@
 //! configuration that is swapped whole. Both are plain state; `compile.rs` makes snapshots, workers run on them.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use rustls::ServerConfig;
@@ -11,11 +11,13 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use weir_config::model;
 use weir_files::Root;
+use weir_stats::numbers::Numbers;
 use weir_stats::{Line, LogSink};
 
 use crate::gate::{Gate, Room};
 use crate::notice::{Notice, Noticed, Notices};
 use crate::route::Router;
+use crate::series::SnapshotSeries;
 use crate::upstream::UpstreamPool;
 use crate::worker::WorkerLoad;
 
@@ -42,6 +44,8 @@ pub struct Process {
     pub connections: Arc<Room>,
     /// What workers tell the operator of pools and endpoints.
     pub notices: Notices,
+    /// What is counted of everything that passes.
+    pub numbers: Arc<Numbers>,
     /// Start of the balancer's clock.
     pub epoch: Instant,
     /// Exchanges that were running when their worker ended.
@@ -59,7 +63,10 @@ impl Process {
         connection_cap: usize,
     ) -> (Arc<Self>, mpsc::Receiver<Notice>) {
         let (notices, heard) = Notices::new();
+        let numbers = Numbers::new(workers);
+        snapshot.series(&numbers);
         let process = Self {
+            numbers,
             current: ArcSwap::new(snapshot),
             loads: (0..workers).map(|_| Arc::<WorkerLoad>::default()).collect(),
             connections: Arc::new(Room::new(connection_cap)),
@@ -110,9 +117,16 @@ pub struct Snapshot {
     pub pools: Vec<Arc<UpstreamPool>>,
     /// Access logs, in configuration order.
     pub logs: Vec<AccessLog>,
+    /// Where its exchanges are counted, once that was looked up.
+    pub(crate) series: OnceLock<Arc<SnapshotSeries>>,
 }
 
 impl Snapshot {
+    /// Where its exchanges are counted.
+    pub(crate) fn series(&self, numbers: &Numbers) -> &Arc<SnapshotSeries> {
+        self.series.get_or_init(|| Arc::new(SnapshotSeries::of(self, numbers)))
+    }
+
     /// The pool of this name.
     pub fn pool(&self, name: &str) -> Option<&Arc<UpstreamPool>> {
         self.pools.iter().find(|pool| &*pool.name == name)

@@ -101,7 +101,7 @@ pub async fn run<N: Net>(parts: WorkerParts<N>) {
         buffers: Buffers::default(),
         idle: IdleConnections::default(),
         generation: Cell::new(snapshot.generation),
-        current: RefCell::new(Rc::new(Generation::new(snapshot))),
+        current: RefCell::new(Rc::new(Generation::new(snapshot, &process.numbers))),
         date: RefCell::default(),
         clock: RefCell::new(Clock::new()),
         request_ids: RefCell::new(RequestIdSource::new(seed)),
@@ -172,9 +172,13 @@ async fn cut_off<N: Net>(worker: &Worker<N>) {
 
 async fn sweep<N: Net>(worker: std::rc::Weak<Worker<N>>) {
     loop {
-        sleep(IDLE_SWEEP).await;
+        let due = Instant::now() + IDLE_SWEEP;
+        sleep_until(due).await;
+        let now = Instant::now();
         let Some(worker) = worker.upgrade() else { return };
-        worker.idle.sweep(&worker.current().snapshot.pools, Instant::now());
+        let lag = now.saturating_duration_since(due);
+        worker.process.numbers.note_lag(worker.number, lag.as_micros() as u64);
+        worker.idle.sweep(&worker.current().snapshot.pools, now);
         // Somebody has to, and one is enough.
         if worker.number == 0 {
             worker.process.watch_queues();
@@ -197,7 +201,8 @@ impl<N: Net> Worker<N> {
 
     fn adopt(&self, snapshot: Arc<Snapshot>) {
         self.generation.set(snapshot.generation);
-        let before = self.current.replace(Rc::new(Generation::new(snapshot)));
+        let before =
+            self.current.replace(Rc::new(Generation::new(snapshot, &self.process.numbers)));
         before.flush_logs();
     }
 

@@ -106,6 +106,7 @@ fn append_times(entry: &Entry<'_>, out: &mut Vec<u8>) {
         ("t_response", times.response),
         ("t_data", times.data),
         ("t_active", times.active()),
+        ("t_own", times.own),
         ("t_total", times.total),
     ];
     for (name, span) in spans {

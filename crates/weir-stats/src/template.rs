@@ -197,7 +197,7 @@ mod tests {
             "fe r app app1 complete 1 0",
         );
         check("$t_handshake $t_idle $t_request $t_queue $t_connect", "- 10 1000 500 2000");
-        check("$t_response $t_data $t_active $t_total", "102000 19000 124500 124510");
+        check("$t_response $t_data $t_active $t_own $t_total", "102000 19000 124500 90 124510");
         check("$1 $2 $3 $worker $connection_requests $request_id", "one two - 3 9 id-1");
         check("$msec", "1234567890.131");
         check("$request", "GET /a?b=c HTTP/1.1");

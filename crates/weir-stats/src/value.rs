@@ -164,6 +164,7 @@ fn of_upstream<'a>(plain: Plain, entry: &Entry<'a>) -> Value<'a> {
         Plain::Response => micros(times.response),
         Plain::Data => micros(times.data),
         Plain::Active => micros(times.active()),
+        Plain::Own => micros(times.own),
         Plain::Total => micros(times.total),
         _ => of_tls(plain, entry),
     }

@@ -59,6 +59,7 @@ pub(crate) enum Plain {
     Response,
     Data,
     Active,
+    Own,
     Total,
 }
 
@@ -156,6 +157,7 @@ const PLAIN: &[(&str, Plain, &str)] = &[
     ("t_response", Plain::Response, "request sent to response head, µs"),
     ("t_data", Plain::Data, "response head to its last byte, µs"),
     ("t_active", Plain::Active, "request + queue + connect + response + data, µs"),
+    ("t_own", Plain::Own, "what Weir itself added: when it worked at this exchange, µs"),
     ("t_total", Plain::Total, "accept, or end of the previous response, to the end, µs"),
 ];
 
@@ -180,6 +182,7 @@ const AFTER_PICK: &[Plain] = &[
     Plain::Response,
     Plain::Data,
     Plain::Active,
+    Plain::Own,
     Plain::Total,
 ];
 

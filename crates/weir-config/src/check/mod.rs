@@ -1,9 +1,11 @@
 //! From directives to the checked model: names resolved, values typed, defaults filled in. Every mistake is collected;
 //! one that is reported does not stop the rest.
 
+mod admin;
 mod arguments;
 mod balance;
 mod expression;
+mod limits;
 mod listen;
 mod log;
 pub(crate) mod model;
@@ -31,6 +33,7 @@ use crate::tree::Directive;
 use crate::units;
 use arguments::{Arguments, Value};
 use expression::NamedRule;
+pub use values::endpoint_address;
 
 /// Checks a whole file, of which `read` was reported already. The configuration is only to be used when no error is among the diagnostics.
 pub(crate) fn check(
@@ -52,6 +55,7 @@ pub(crate) fn check(
         rule_depth: 0,
         addresses: HashMap::new(),
         trusted: Vec::new(),
+        max_connections: None,
     };
     let config = checker.config(directives);
     let mut diagnostics = checker.diagnostics;
@@ -84,6 +88,8 @@ struct Checker<'a> {
     /// Where every address is listened on.
     addresses: HashMap<ListenAddress, Span>,
     trusted: Vec<ipnet::IpNet>,
+    /// Most client connections, and where that is said.
+    max_connections: Option<(u32, Span)>,
 }
 
 impl<'a> Checker<'a> {
@@ -106,6 +112,7 @@ impl<'a> Checker<'a> {
             self.resolve_rule(arguments);
         }
         config.listeners = self.listeners(&top);
+        self.admins(&top, &mut config);
         self.shared_cookies(&config.listeners);
         config.pools = std::mem::take(&mut self.pools);
         config.logs = std::mem::take(&mut self.logs);
@@ -119,7 +126,11 @@ impl<'a> Checker<'a> {
             "workers" => {
                 config.workers = self.value(value, values::workers).unwrap_or(config.workers);
             }
-            "max_connections" => config.max_connections = self.count(value, 1),
+            "max_connections" => {
+                let most: Option<u32> = self.count(value, 1);
+                config.max_connections = most.map(|most| most as usize);
+                self.max_connections = most.map(|most| (most, arguments.span()));
+            }
             "shutdown_timeout" => {
                 config.shutdown_timeout =
                     self.value(value, units::duration::parse).unwrap_or(defaults::SHUTDOWN_TIMEOUT);

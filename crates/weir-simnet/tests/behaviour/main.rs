@@ -13,6 +13,7 @@ mod health;
 mod interim;
 mod keys;
 mod leaving;
+mod numbers;
 mod origin;
 mod origin_faults;
 mod own_answers;

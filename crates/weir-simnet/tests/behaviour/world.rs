@@ -94,6 +94,8 @@ pub(crate) struct World {
     workers: RefCell<Vec<JoinHandle<()>>>,
     log: LogReceiver,
     next_port: Cell<u16>,
+    /// Log lines read so far.
+    logged: Cell<u64>,
 }
 
 /// Plays a scenario on the configuration `text`; afterwards everything has to settle.
@@ -131,7 +133,7 @@ impl World {
         };
         let (stage, workers) = start_workers(&net, &process);
         let workers = RefCell::new(workers);
-        Self { net, process, stage, workers, log, next_port: Cell::new(1024) }
+        Self { net, process, stage, workers, log, next_port: Cell::new(1024), logged: Cell::new(0) }
     }
 
     /// A client at the first listener.
@@ -226,6 +228,12 @@ impl World {
     /// The log lines since the last call, after the workers have had time to hand them over.
     pub(crate) async fn log(&self) -> Vec<Line> {
         sleep(Duration::from_millis(150)).await;
+        let lines = self.lines();
+        self.logged.set(self.logged.get() + lines.len() as u64);
+        lines
+    }
+
+    fn lines(&self) -> Vec<Line> {
         let mut lines = Vec::new();
         while let Ok(message) = self.log.try_receive() {
             if let LogMessage::Lines(batch) = message {
@@ -270,11 +278,23 @@ impl World {
         }
         for _ in 0..300 {
             if wrong() == (0, 0, 0) {
-                return;
+                return self.expect_counted().await;
             }
             sleep(Duration::from_secs(1)).await;
         }
         panic!("left behind (slots and waiting, connections, places): {:?}", wrong());
+    }
+}
+
+impl World {
+    /// Every exchange that has a log line was counted, once, and at every level.
+    async fn expect_counted(&self) {
+        self.log().await;
+        let figures = self.process.numbers.read();
+        let requests = figures.tally(|_| true).requests();
+        let exchanges: u64 = figures.workers.iter().map(|worker| worker.exchanges).sum();
+        let logged = self.logged.get();
+        assert_eq!((requests, exchanges), (logged, logged), "counted and logged");
     }
 }
 

@@ -280,7 +280,7 @@ fn json_has_every_field() {
         r#""reused":false,"affinity":null,"queue_position":0,"status":200,"cause":"complete","bytes_received":80,"bytes_sent":1200,"body_bytes_sent":1024,"worker":3,"#,
         r#""process_connections":4,"listener_connections":3,"pool_in_flight":2,"endpoint_in_flight":1,"#,
         r#""t_handshake":null,"t_idle":10,"t_request":1000,"t_queue":500,"t_connect":2000,"t_response":102000,"#,
-        r#""t_data":19000,"t_active":124500,"t_total":124510}"#,
+        r#""t_data":19000,"t_active":124500,"t_own":90,"t_total":124510}"#,
         "\n"
     );
     let failed_attempts = [

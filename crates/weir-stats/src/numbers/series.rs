@@ -12,7 +12,7 @@ use super::phase::{PhaseDistributions, PhaseHistograms};
 use super::recent::Recent;
 use super::slow::SlowShelf;
 use super::tally::{Tally, TallyFigures};
-use crate::{ExchangeRecord, Micros, Setback};
+use crate::{ExchangeRecord, Micros};
 
 /// Routes of a pool that its endpoints tell apart; what is beyond counts as one.
 pub(crate) const ROUTES: usize = CHUNKS * CHUNK;
@@ -162,7 +162,7 @@ impl EndpointSeries {
     }
 
     /// Counts an attempt here that was given up for another, here or elsewhere.
-    pub fn attempt_failed(&self, worker: usize, _why: Setback) {
+    pub fn attempt_failed(&self, worker: usize) {
         if let Some(shard) = self.shard(worker) {
             shard.failed_attempts.add(1);
         }

@@ -1,0 +1,69 @@
+//! What is counted for each listener, route and endpoint of a snapshot, found by position. The counts themselves are kept by name in the
+//! process's `Numbers`, so that the next snapshot goes on counting where this one ends.
+
+use std::sync::Arc;
+
+use weir_stats::numbers::{EndpointSeries, ListenerSeries, Numbers, RouteSeries};
+
+use crate::route::{CompiledAction, CompiledRoute};
+use crate::shared::{Listener, Snapshot};
+
+/// The series of a snapshot.
+#[derive(Debug)]
+pub(crate) struct SnapshotSeries {
+    /// By listener.
+    listeners: Vec<ListenerCounts>,
+    /// By pool and endpoint.
+    endpoints: Vec<Vec<Arc<EndpointSeries>>>,
+}
+
+/// The series of a listener.
+#[derive(Debug)]
+pub(crate) struct ListenerCounts {
+    pub(crate) listener: Arc<ListenerSeries>,
+    /// By the route's number.
+    routes: Vec<Arc<RouteSeries>>,
+}
+
+impl ListenerCounts {
+    /// The series of a route; without one that of what the listener answers itself.
+    pub(crate) fn route(&self, route: Option<&CompiledRoute>) -> &RouteSeries {
+        let series = route.and_then(|route| self.routes.get(route.number));
+        series.unwrap_or_else(|| self.listener.routeless())
+    }
+}
+
+impl SnapshotSeries {
+    /// Looks everything up that a snapshot names.
+    pub(crate) fn of(snapshot: &Snapshot, numbers: &Numbers) -> Self {
+        let route = |listener: &Listener, route: &CompiledRoute| {
+            let pool = match &route.action {
+                CompiledAction::Pool(pool) => snapshot.pools.get(*pool),
+                CompiledAction::Respond(_)
+                | CompiledAction::Redirect(_)
+                | CompiledAction::Files(_) => None,
+            };
+            numbers.route(&listener.name, &route.name, pool.map_or("", |pool| &pool.name))
+        };
+        let listener = |listener: &Arc<Listener>| ListenerCounts {
+            listener: numbers.listener(&listener.name),
+            routes: listener.router.routes().map(|one| route(listener, one)).collect(),
+        };
+        let endpoints = snapshot.pools.iter().map(|pool| {
+            let endpoints = pool.endpoints.iter();
+            endpoints.map(|endpoint| numbers.endpoint(&pool.name, &endpoint.name)).collect()
+        });
+        Self {
+            listeners: snapshot.listeners.iter().map(listener).collect(),
+            endpoints: endpoints.collect(),
+        }
+    }
+
+    pub(crate) fn listener(&self, number: usize) -> Option<&ListenerCounts> {
+        self.listeners.get(number)
+    }
+
+    pub(crate) fn endpoint(&self, pool: usize, endpoint: usize) -> Option<&EndpointSeries> {
+        Some(self.endpoints.get(pool)?.get(endpoint)?)
+    }
+}

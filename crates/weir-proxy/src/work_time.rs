@@ -1,0 +1,68 @@
+//! How long a task worked at an exchange, and how long it only waited: what Weir itself adds to a request's time (row O-09).
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// Adds up the times in which the futures of an exchange were polled.
+pub(crate) struct WorkTime {
+    /// Since when it works; `None` while it waits.
+    since: Option<Instant>,
+    before: Duration,
+}
+
+impl WorkTime {
+    /// Work that began at `since`.
+    pub(crate) fn begun(since: Instant) -> Self {
+        Self { since: Some(since), before: Duration::ZERO }
+    }
+
+    /// Polls one future of the exchange.
+    pub(crate) fn poll<F: Future>(
+        &mut self,
+        future: Pin<&mut F>,
+        context: &mut Context<'_>,
+    ) -> Poll<F::Output> {
+        let since = *self.since.get_or_insert_with(Instant::now);
+        let polled = future.poll(context);
+        if polled.is_pending() {
+            self.before += since.elapsed();
+            self.since = None;
+        }
+        polled
+    }
+
+    /// All of it until `now`.
+    pub(crate) fn until(&self, now: Instant) -> Duration {
+        let last = self.since.map(|since| now.saturating_duration_since(since));
+        self.before + last.unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::time::{advance, sleep};
+
+    #[tokio::test(start_paused = true)]
+    async fn waiting_is_no_work() {
+        let began = Instant::now();
+        let mut work = WorkTime::begun(began);
+        advance(Duration::from_micros(30)).await;
+        let mut future = std::pin::pin!(async {
+            sleep(Duration::from_secs(1)).await;
+            sleep(Duration::from_secs(2)).await;
+        });
+        std::future::poll_fn(|context| work.poll(future.as_mut(), context)).await;
+        assert_eq!(work.until(Instant::now()), Duration::from_micros(30));
+        advance(Duration::from_micros(5)).await;
+        assert_eq!(work.until(Instant::now()), Duration::from_micros(35));
+        assert_eq!(
+            work.until(began),
+            Duration::from_micros(30),
+            "a look at the past takes nothing away"
+        );
+    }
+}

@@ -1,0 +1,177 @@
+//! Rows O-04, O-08, O-09 and NEW-03: what is counted of exchanges, and what is kept of those that were slow. That every exchange with a
+//! log line is counted once, every scenario shows (`World::expect_settled`).
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+use weir_stats::numbers::Phase;
+use weir_stats::{Cause, ExchangeRecord};
+
+use crate::world::{Connects, World, app, play};
+use crate::{GET, OK};
+
+const ONE: &str = "server 10.0.1.1:80 name=one;";
+
+async fn pass(millis: u64) {
+    sleep(Duration::from_millis(millis)).await;
+}
+
+fn now_us(world: &World) -> u64 {
+    world.process.balance_clock(Instant::now())
+}
+
+/// What is said of the exchange with the only log line since the last call.
+async fn why(world: &World) -> ExchangeRecord {
+    let id = world.log_line().await.text("request_id");
+    world.process.numbers.why(&id, now_us(world)).expect("it was a moment ago")
+}
+
+#[test]
+fn every_phase_goes_to_its_histogram_of_route_and_endpoint() {
+    play(&app(ONE, ""), async |world| {
+        let origin = world.origin(1);
+        world.connects(1, Some(Connects::After(Duration::from_millis(40))));
+        let mut client = world.client().await;
+        pass(100).await;
+        client.send("GET / HTTP/1.1\r\n").await;
+        pass(20).await;
+        client.send("Host: a\r\n\r\n").await;
+        let mut upstream = origin.accept().await;
+        upstream.message().await;
+        pass(300).await;
+        upstream.send("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nhe").await;
+        pass(70).await;
+        upstream.send("re").await;
+        client.message().await;
+        world.log().await;
+        let figures = world.process.numbers.read();
+        let listener = world.snapshot().listeners[0].name.to_string();
+        for phases in [
+            figures.phases_of_listener(&listener),
+            figures.phases_of_pool("app"),
+            figures.phases_of_endpoint("app", "one"),
+        ] {
+            // In this world only waiting takes time, so that Weir's own is none.
+            let expected = [20, 0, 40, 300, 70, 430, 0];
+            for ((phase, found), millis) in phases.each().zip(expected) {
+                assert_eq!((found.count(), found.sum_us()), (1, millis * 1_000), "{phase:?}");
+            }
+        }
+        assert_eq!(figures.tally_of_endpoint("app", "one").of_class(2), 1);
+        assert_eq!(figures.listeners[0].accepted, 1);
+    });
+}
+
+#[test]
+fn weir_s_own_time_is_none_of_the_time_in_which_it_waits() {
+    let pool =
+        format!("{ONE} queue timeout=1m; buffer_request 1k;").replace(":80 ", ":80 max_conn=1 ");
+    play(&app(&pool, ""), async |world| {
+        let _seen = world.origin(1).answers_after(Duration::from_millis(80), OK);
+        let mut clients = Vec::new();
+        for _ in 0..3 {
+            let mut client = world.client().await;
+            client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n").await;
+            clients.push(client);
+        }
+        pass(50).await;
+        for client in &mut clients {
+            client.send("hi").await;
+        }
+        for client in &mut clients {
+            assert_eq!(client.message().await.status(), 200);
+        }
+        world.log().await;
+        let phases = world.process.numbers.read().phases_of_pool("app");
+        assert_eq!((phases.of(Phase::Own).count(), phases.of(Phase::Own).sum_us()), (3, 0));
+        assert_eq!(phases.of(Phase::Queue).sum_us(), 240_000);
+        assert_eq!(phases.of(Phase::Total).max_us() / 1_000, 290);
+    });
+}
+
+#[test]
+fn why_a_request_was_slow_is_told_by_its_id() {
+    let pool = "server 10.0.1.1:80 name=one max_conn=1; queue timeout=1m;";
+    play(&app(pool, ""), async |world| {
+        let _seen = world.origin(1).answers_after(Duration::from_millis(200), OK);
+        let mut clients = Vec::new();
+        for target in ["/first", "/second", "/third"] {
+            let mut client = world.client().await;
+            client.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n")).await;
+            pass(1).await;
+            clients.push(client);
+        }
+        for client in &mut clients {
+            client.message().await;
+        }
+        let lines = world.log().await;
+        let third = lines.iter().find(|line| line.text("target") == "/third").unwrap();
+        let record = world.process.numbers.why(&third.text("request_id"), now_us(world)).unwrap();
+        assert!(record.whole);
+        assert_eq!(
+            (&*record.target, &*record.endpoint, record.queue_position),
+            ("/third", "one", 2)
+        );
+        let told = record.explain();
+        let expected = "GET /third took 598.0 ms. It waited 398.0 ms (66 %) in the queue of pool app for a free place; one was ahead of \
+                        it when it came. Endpoint one took 200.0 ms (33 %) to answer.";
+        assert!(told.starts_with(expected), "{told}");
+        let slowest = world.process.numbers.slowest(None, now_us(world));
+        let targets: Vec<&str> = slowest.iter().map(|record| &*record.target).collect();
+        assert_eq!(targets, ["/third", "/second", "/first"]);
+        pass(16 * 60 * 1_000).await;
+        assert!(world.process.numbers.slowest(None, now_us(world)).is_empty());
+        let later = world.process.numbers.why(&third.text("request_id"), now_us(world)).unwrap();
+        assert_eq!((later.whole, later.times.queue.reached()), (false, Some(398_000)));
+    });
+}
+
+#[test]
+fn attempts_that_failed_count_where_they_failed_and_are_told_of() {
+    let pool = "server 10.0.1.1:80 name=one; server 10.0.1.2:80 name=two; retry 1 on=connect;";
+    play(&app(pool, ""), async |world| {
+        world.connects(1, Some(Connects::Refused));
+        let _seen = world.origin(2).answers(OK);
+        let mut client = world.client().await;
+        client.send(GET).await;
+        client.message().await;
+        let record = why(world).await;
+        assert_eq!((record.attempts, &*record.failed_attempts[0].endpoint), (2, "one"));
+        assert!(record.explain().contains("given up before: one (connect_failed)"));
+        let figures = world.process.numbers.read();
+        let failed: Vec<u64> = figures.endpoints.iter().map(|one| one.failed_attempts).collect();
+        assert_eq!(failed, [1, 0]);
+        let tally = figures.tally_of_endpoint("app", "two");
+        assert_eq!((tally.requests(), tally.attempts, tally.retried), (1, 2, 1));
+        assert_eq!(figures.tally_of_endpoint("app", "one").requests(), 0);
+    });
+}
+
+#[test]
+fn what_weir_answers_itself_has_its_cause() {
+    let text = "listen 10.0.0.1:80 { route path /a -> respond 204; route path /b -> app; } pool app { server 10.0.1.1:80; }";
+    play(text, async |world| {
+        world.connects(1, Some(Connects::Refused));
+        for request in [
+            "GET /a HTTP/1.1\r\nHost: a\r\n\r\n",
+            "GET /b HTTP/1.1\r\nHost: a\r\n\r\n",
+            "GET /c HTTP/1.1\r\nHost: a\r\n\r\n",
+            "nonsense\r\n\r\n",
+        ] {
+            let mut client = world.client().await;
+            client.send(request).await;
+            client.message().await;
+        }
+        world.log().await;
+        let figures = world.process.numbers.read();
+        let all = figures.tally(|_| true);
+        for cause in [Cause::Local, Cause::ConnectFailed, Cause::NoRoute, Cause::BadRequest] {
+            assert_eq!(all.of_cause(cause), 1, "{cause:?}");
+        }
+        let without_route = figures.tally(|cell| cell.route.is_empty());
+        assert_eq!(without_route.requests(), 2);
+        let codes: Vec<_> = all.codes().collect();
+        let expected = ["204", "400", "404", "502"].map(|code| (code.to_owned(), 1));
+        assert_eq!(codes, expected);
+    });
+}
