@@ -21,7 +21,7 @@ pub(crate) struct Managed {
     pub(crate) weir: Weir,
     pub(crate) socket: PathBuf,
     pub(crate) directory: Directory,
-    pub(crate) origins: Vec<Origin>,
+    pub(crate) _origins: Vec<Origin>,
 }
 
 /// An origin that answers with its name.
@@ -54,7 +54,7 @@ impl Managed {
         );
         let weir = Weir::start_with_addresses(&directory, &config, 1 + tcp);
         let socket = directory.path().join("admin.sock");
-        Self { weir, socket, directory, origins: origins }
+        Self { weir, socket, directory, _origins: origins }
     }
 
     /// Asks over the Unix socket: the status, and the body.

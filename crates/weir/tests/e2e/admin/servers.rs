@@ -59,7 +59,7 @@ fn a_server_is_added_and_taken_out_without_a_lost_request() {
     weir.process.wait();
     let config = std::fs::read_to_string(directory.path().join("weir.conf")).unwrap();
     let weir = Weir::start(&directory, &config);
-    let managed = Managed { weir, socket, directory, origins: Vec::<Origin>::new() };
+    let managed = Managed { weir, socket, directory, _origins: Vec::<Origin>::new() };
     let names = managed.json("/v1/pools/app")["endpoints"].clone();
     let names: Vec<_> = names.as_array().unwrap().iter().map(|one| one["name"].clone()).collect();
     assert_eq!(names, ["two", "three"]);
@@ -173,7 +173,7 @@ fn why_a_server_is_down_is_shown_with_its_reply() {
     );
     let weir = Weir::start(&directory, &config);
     let socket = directory.path().join("admin.sock");
-    let managed = Managed { weir, socket, directory, origins: vec![broken] };
+    let managed = Managed { weir, socket, directory, _origins: vec![broken] };
     let one = eventually("it is down", || {
         let one = managed.json(&format!("{SERVERS}/one"));
         (one["state"] == "down").then_some(one)
