@@ -62,7 +62,64 @@ pub struct EndpointFigures {
     pub failed_attempts: u64,
 }
 
+impl CellFigures {
+    fn is_same(&self, other: &Self) -> bool {
+        self.endpoint == other.endpoint
+            && self.route == other.route
+            && self.pool == other.pool
+            && self.listener == other.listener
+    }
+}
+
+impl RouteFigures {
+    fn is_same(&self, other: &Self) -> bool {
+        self.route == other.route && self.pool == other.pool && self.listener == other.listener
+    }
+}
+
 impl Figures {
+    /// What was counted after `earlier`, a former reading of the same numbers. What came to be known since then is whole in it.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let mut later = self.clone();
+        for cell in &mut later.cells {
+            if let Some(before) = earlier.cells.iter().find(|before| before.is_same(cell)) {
+                cell.tally = cell.tally.since(&before.tally);
+            }
+        }
+        for listener in &mut later.listeners {
+            let mut before = earlier.listeners.iter();
+            if let Some(before) = before.find(|before| before.listener == listener.listener) {
+                *listener = listener.since(before);
+            }
+        }
+        for route in &mut later.routes {
+            if let Some(before) = earlier.routes.iter().find(|before| before.is_same(route)) {
+                route.phases = route.phases.since(&before.phases);
+            }
+        }
+        for endpoint in &mut later.endpoints {
+            let mut before = earlier.endpoints.iter();
+            let same = |one: &&EndpointFigures| {
+                one.pool == endpoint.pool && one.endpoint == endpoint.endpoint
+            };
+            if let Some(before) = before.find(same) {
+                endpoint.phases = endpoint.phases.since(&before.phases);
+                endpoint.failed_attempts =
+                    endpoint.failed_attempts.saturating_sub(before.failed_attempts);
+            }
+        }
+        for (worker, before) in later.workers.iter_mut().zip(&earlier.workers) {
+            *worker = worker.since(before);
+        }
+        later
+    }
+
+    /// Exchanges that ended.
+    pub fn requests(&self) -> u64 {
+        self.workers.iter().map(|worker| worker.exchanges).sum()
+    }
+
     /// Counters of a listener's exchanges.
     pub fn tally_of_listener(&self, listener: &str) -> TallyFigures {
         self.tally(|cell| cell.listener == listener)

@@ -200,6 +200,26 @@ impl TallyFigures {
         counts.map(|(cause, count)| (*cause, *count))
     }
 
+    /// What was counted after `earlier`.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let less = |now: u64, then: u64| now.saturating_sub(then);
+        Self {
+            codes: std::array::from_fn(|at| {
+                less(at_of(&self.codes, at), at_of(&earlier.codes, at))
+            }),
+            causes: std::array::from_fn(|at| {
+                less(at_of(&self.causes, at), at_of(&earlier.causes, at))
+            }),
+            bytes_received: less(self.bytes_received, earlier.bytes_received),
+            bytes_sent: less(self.bytes_sent, earlier.bytes_sent),
+            attempts: less(self.attempts, earlier.attempts),
+            retried: less(self.retried, earlier.retried),
+            reused: less(self.reused, earlier.reused),
+            queued: less(self.queued, earlier.queued),
+        }
+    }
+
     /// Puts another's counts to these.
     pub fn add(&mut self, other: &Self) {
         self.codes.iter_mut().zip(&other.codes).for_each(|(own, theirs)| *own += theirs);
@@ -211,6 +231,10 @@ impl TallyFigures {
         self.reused += other.reused;
         self.queued += other.queued;
     }
+}
+
+fn at_of(counts: &[u64], at: usize) -> u64 {
+    counts.get(at).copied().unwrap_or(0)
 }
 
 #[cfg(test)]
