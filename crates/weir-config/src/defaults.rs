@@ -11,6 +11,8 @@ use crate::model::{
 
 /// How long a graceful stop waits.
 pub const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(30);
+/// Permission bits of an admin socket: its owner and group.
+pub const ADMIN_MODE: u32 = 0o660;
 /// The policy of a pool that names none.
 pub const POLICY: Policy = Policy::RoundRobin;
 /// An endpoint's share.
@@ -44,6 +46,8 @@ impl Default for Config {
             workers: Workers::Auto,
             max_connections: None,
             shutdown_timeout: SHUTDOWN_TIMEOUT,
+            admin: Vec::new(),
+            state_file: None,
             logs: Vec::new(),
             pools: Vec::new(),
             listeners: Vec::new(),

@@ -14,7 +14,7 @@ const EDITS: &[Context] = &[Context::Listen, Context::Route];
 const ROUTES: &[Context] = &[Context::Listen, Context::Host];
 
 /// Words that are planned but do nothing yet: an error says so, so that nobody counts on them.
-pub(crate) const LATER: &[(Context, &str)] = &[(Context::Top, "admin")];
+pub(crate) const LATER: &[(Context, &str)] = &[];
 
 /// Policies that are planned.
 pub(crate) const LATER_POLICIES: &[&str] = &["peak_ewma"];
@@ -35,6 +35,12 @@ pub(crate) const DIRECTIVES: &[Spec] = &[
     directive("shutdown_timeout", TOP, "TIME", "How long a graceful stop waits for running exchanges.")
         .default("30s")
         .example("shutdown_timeout 1m;"),
+    directive("admin", TOP, "ADDRESS", "An address where the process is looked at and changed while it runs: an HTTP API, and on a Unix socket also HAProxy's command line. `unix:/path` for whoever the file's owner and mode let in; an IP address and port for whoever brings the token, or only to look.")
+        .options(ADMIN)
+        .many()
+        .example("admin unix:/run/weir/admin.sock mode=0660 group=weir;"),
+    directive("state_file", TOP, "FILE", "Keeps what is changed at run time (orders, limits, weights, servers added and removed) over restarts. Reloads keep it anyway. `weir ctl diff` shows what differs from the configuration, `weir ctl adopt` the lines that would take it over, `weir ctl revert` gives it up.")
+        .example("state_file /var/lib/weir/state.json;"),
     directive("include", TOP, "FILE | PATTERN", "Puts the directives of these files here. May stand in any block. The path is relative to the file that has the line; a pattern (`*`, `?`, `[…]`) may match nothing and is taken in alphabetical order.")
         .many()
         .example("include conf.d/*.conf;"),
@@ -487,6 +493,24 @@ const CLIENT_TLS: &[OptionSpec] = &[
     PROTOCOL[1],
     PROTOCOL[2],
     PROTOCOL[3],
+];
+
+const ADMIN: &[OptionSpec] = &[
+    option("mode", "MODE", "0660", "Permissions of a Unix socket, in octal."),
+    option(
+        "owner",
+        "USER",
+        "",
+        "The user a Unix socket belongs to; without it, whoever runs Weir.",
+    ),
+    option("group", "GROUP", "", "The group a Unix socket belongs to."),
+    flag("read_only", "Nothing can be changed over it."),
+    option(
+        "token_file",
+        "FILE",
+        "",
+        "File with the token that every request over TCP has to bring, as `Authorization: Bearer TOKEN`.",
+    ),
 ];
 
 const LISTEN_OPTIONS: &[OptionSpec] = &[

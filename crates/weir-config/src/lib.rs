@@ -23,6 +23,7 @@ pub mod tree;
 pub mod units;
 mod words;
 
+pub use check::endpoint_address;
 pub use diagnostic::{Diagnostic, Diagnostics, Severity};
 pub use json::{from_json, to_json};
 pub use load::{Checked, load, parse_str};

@@ -14,8 +14,15 @@ use crate::pattern::{HostPattern, PathPattern, TextPattern};
 use crate::units::{duration, percent, size};
 use crate::words;
 
+pub mod admin;
+pub mod overrides;
 pub mod policy;
 
+pub use admin::{AdminAccess, AdminListener};
+pub use overrides::{
+    Change, EndpointOverride, Limit, ListenerOverride, Overrides, PoolOverrides, Refusal,
+    RefusalKind,
+};
 pub use policy::{Fair, KeyHash, Policy};
 pub mod sticky;
 
@@ -49,6 +56,10 @@ pub struct Config {
     /// How long a graceful stop waits for running exchanges.
     #[serde(with = "duration")]
     pub shutdown_timeout: Duration,
+    /// Where the process is looked at and changed while it runs.
+    pub admin: Vec<AdminListener>,
+    /// File that keeps what was changed at run time over restarts.
+    pub state_file: Option<PathBuf>,
     /// Access-log destinations, by name.
     pub logs: Vec<AccessLog>,
     /// Named groups of endpoints, in file order; routes name them by index.

@@ -160,6 +160,25 @@ impl HealthLog {
         kept.events.iter().filter(|event| event.number > after).cloned().collect()
     }
 
+    /// What an endpoint was last noted to be, and for how long.
+    pub(crate) fn standing(&self, of: &EndpointName) -> (HealthState, Duration) {
+        self.turn(of, None)
+    }
+
+    /// The latest change of an endpoint, as far as it is kept.
+    pub(crate) fn latest_of(&self, pool: &str, endpoint: &str) -> Option<HealthEvent> {
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut events = kept.events.iter().rev();
+        events.find(|event| *event.pool == *pool && *event.endpoint == *endpoint).cloned()
+    }
+
+    /// A number for an event that is kept elsewhere, so that one order holds for all.
+    pub(crate) fn draw_number(&self) -> u64 {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.count += 1;
+        kept.count
+    }
+
     /// What an endpoint was last noted to be.
     pub(crate) fn state(&self, of: &EndpointName) -> HealthState {
         self.turn(of, None).0

@@ -2,6 +2,7 @@
 //! probes endpoints. It is
 //! never on a request's way.
 
+pub mod admin;
 pub mod health_log;
 pub mod log_writer;
 mod open_files;
@@ -13,4 +14,4 @@ mod signals;
 mod traffic;
 
 pub use rehearse::rehearse;
-pub use server::{Listening, Server};
+pub use server::{Listening, Purpose, Server};

@@ -23,6 +23,11 @@ pub(crate) fn raise_limit() -> u64 {
     current.unwrap_or(u64::MAX)
 }
 
+/// How many files may be open at once.
+pub(crate) fn limit() -> u64 {
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
 /// Client connections that fit below `limit` files, each with a connection to an endpoint beside it.
 pub(crate) fn connections_below(limit: u64) -> usize {
     let connections = limit.saturating_sub(RESERVE) / 2;

@@ -25,6 +25,7 @@ use weir_proxy::compile::{Surroundings, compile};
 use weir_proxy::shared::{BoundAddress, Process};
 use weir_proxy::start::{Running, allowed_cores, start};
 
+use crate::admin::{self, Admin, AdminSocket, Context, StateFile};
 use crate::health_log::HealthLog;
 use crate::log_writer::{Flushed, LogWriter};
 use crate::open_files;
@@ -43,9 +44,20 @@ const FIRST_LOOKUPS: Duration = Duration::from_secs(2);
 /// How long a stop waits for the logs.
 const LOG_FLUSH: Duration = Duration::from_secs(5);
 
+/// What an address is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// Clients and their requests.
+    Traffic,
+    /// Looking at the process and changing it.
+    Admin,
+}
+
 /// An address that is served.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listening {
+    /// What is there.
+    pub purpose: Purpose,
     /// Where, with the port that the kernel chose if 0 was asked for.
     pub address: BoundAddress,
     /// Whether clients speak TLS there.
@@ -53,6 +65,10 @@ pub struct Listening {
 }
 
 impl Listening {
+    fn of_admin(socket: &AdminSocket) -> Self {
+        Self { purpose: Purpose::Admin, address: socket.address().clone(), tls: false }
+    }
+
     /// The TCP address.
     pub fn socket(&self) -> Option<SocketAddr> {
         match self.address {
@@ -68,7 +84,11 @@ impl fmt::Display for Listening {
             BoundAddress::Socket(address) => write!(formatter, "{address}")?,
             BoundAddress::Unix(path) => write!(formatter, "unix:{}", path.display())?,
         }
-        formatter.write_str(if self.tls { " (https)" } else { " (http)" })
+        formatter.write_str(match self.purpose {
+            Purpose::Admin => " (admin)",
+            Purpose::Traffic if self.tls => " (https)",
+            Purpose::Traffic => " (http)",
+        })
     }
 }
 
@@ -81,6 +101,7 @@ pub struct Server {
     shutdown_timeout: Duration,
     runtime: Runtime,
     signals: Signals,
+    _admin: Option<Admin>,
 }
 
 impl Server {
@@ -89,7 +110,10 @@ impl Server {
     ///
     /// # Errors
     /// One sentence for the operator; nothing runs then.
-    pub fn start(config: &Config) -> Result<Self, String> {
+    pub fn start(file: &Config) -> Result<Self, String> {
+        let state_file = file.state_file.as_deref().map(StateFile::new);
+        let overrides = admin::restore(state_file.as_ref(), file, tell);
+        let config = &overrides.over(file);
         let connection_cap = connection_cap(config);
         let (log_writer, sinks) =
             LogWriter::start(&config.logs).map_err(|error| error.to_string())?;
@@ -103,7 +127,9 @@ impl Server {
             tell(&format!("warning: {warning}"));
         }
         let sockets = bind_all(config)?;
-        let listening = listening(config, &sockets);
+        let admin_sockets = admin::open(config)?;
+        let mut listening = listening(config, &sockets);
+        listening.extend(admin_sockets.iter().map(Listening::of_admin));
         let runtime = control_runtime().map_err(|error| format!("cannot start: {error}"))?;
         let signals = {
             let _inside = runtime.enter();
@@ -116,10 +142,18 @@ impl Server {
         resolve_names(config, &running, &runtime);
         let health = Arc::new(HealthLog::new(tell));
         probe::start(config, &process, &health, runtime.handle());
-        runtime.spawn(traffic::listen(notices, process, health.clone(), tell));
+        runtime.spawn(traffic::listen(notices, process.clone(), health.clone(), tell));
+        let read = (Arc::new(file.clone()), Arc::new(config.clone()));
+        let context = Context::new(process, read, health.clone(), (state_file, overrides), tell);
+        let admin = if admin_sockets.is_empty() {
+            None
+        } else {
+            Some(Admin::start(admin_sockets, Arc::new(context))?)
+        };
         Ok(Self {
             running,
             listening,
+            _admin: admin,
             health,
             log_writer,
             shutdown_timeout: config.shutdown_timeout,
@@ -257,7 +291,7 @@ fn requests_running(running: &Running) -> usize {
 }
 
 /// What the configuration says, or what the limit on open files allows.
-fn connection_cap(config: &Config) -> usize {
+pub(crate) fn connection_cap(config: &Config) -> usize {
     let limit = open_files::raise_limit();
     let possible = open_files::connections_below(limit);
     match config.max_connections {
@@ -295,6 +329,7 @@ fn open_all(running: &Running, sockets: Vec<(usize, BoundSocket)>) {
 
 fn listening(config: &Config, sockets: &[(usize, BoundSocket)]) -> Vec<Listening> {
     let listening = |(number, socket): &(usize, BoundSocket)| Listening {
+        purpose: Purpose::Traffic,
         address: socket.address.clone(),
         tls: config.listeners[*number].tls.is_some(),
     };

@@ -37,10 +37,29 @@ pub fn bind(address: &ListenAddress) -> Result<BoundSocket, String> {
     match address {
         ListenAddress::Socket(address) => bind_tcp(*address)
             .map_err(|error| format!("cannot listen on {address}: {}", reason(&error))),
-        ListenAddress::Unix { path, mode } => bind_unix(path, *mode).map_err(|error| {
-            format!("cannot listen on unix:{}: {}", path.display(), reason(&error))
-        }),
+        ListenAddress::Unix { path, mode } => bind_unix(path, |path| set_mode(path, *mode)),
     }
+}
+
+/// Opens a Unix socket. `prepare` gives its file an owner and permissions before anybody can connect.
+///
+/// # Errors
+/// One sentence naming the path.
+pub fn bind_unix(
+    path: &Path,
+    prepare: impl FnOnce(&Path) -> io::Result<()>,
+) -> Result<BoundSocket, String> {
+    unix_socket(path, prepare)
+        .map_err(|error| format!("cannot listen on unix:{}: {}", path.display(), reason(&error)))
+}
+
+/// Gives a socket's file its permissions, if any are wanted.
+///
+/// # Errors
+/// When it is not ours.
+pub fn set_mode(path: &Path, mode: Option<u32>) -> io::Result<()> {
+    let Some(mode) = mode else { return Ok(()) };
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))
 }
 
 fn reason(error: &io::Error) -> String {
@@ -83,13 +102,14 @@ fn tcp_socket(address: SocketAddr) -> io::Result<Socket> {
     Ok(socket)
 }
 
-fn bind_unix(path: &Path, mode: Option<u32>) -> io::Result<BoundSocket> {
+fn unix_socket(
+    path: &Path,
+    prepare: impl FnOnce(&Path) -> io::Result<()>,
+) -> io::Result<BoundSocket> {
     remove_dead_socket(path)?;
     let socket = Socket::new(Domain::UNIX, Type::STREAM.nonblocking().cloexec(), None)?;
     socket.bind(&SockAddr::unix(path)?)?;
-    if let Some(mode) = mode {
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
-    }
+    prepare(path)?;
     socket.listen(BACKLOG)?;
     Ok(BoundSocket { socket: socket.into(), address: BoundAddress::Unix(path.to_owned()) })
 }

@@ -98,7 +98,7 @@ impl<'a> Checker<'a> {
     }
 
     /// Port 0 is a new port each time. Two sockets with one path but different modes are one socket.
-    fn address_taken(&self, address: &ListenAddress) -> Option<Span> {
+    pub(super) fn address_taken(&self, address: &ListenAddress) -> Option<Span> {
         let same = |other: &ListenAddress| match (address, other) {
             (ListenAddress::Socket(address), ListenAddress::Socket(other)) => {
                 overlap(*address, *other)
@@ -342,7 +342,11 @@ impl<'a> Checker<'a> {
     }
 }
 
-fn listened_already(value: Value<'_>, address: &ListenAddress, first: Span) -> Diagnostic {
+pub(super) fn listened_already(
+    value: Value<'_>,
+    address: &ListenAddress,
+    first: Span,
+) -> Diagnostic {
     let error =
         Diagnostic::error(value.span(), format!("`{}` is listened on already", value.text()));
     let error = error.related(first, "first here");

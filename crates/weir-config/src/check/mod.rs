@@ -1,6 +1,7 @@
 //! From directives to the checked model: names resolved, values typed, defaults filled in. Every mistake is collected;
 //! one that is reported does not stop the rest.
 
+mod admin;
 mod arguments;
 mod balance;
 mod expression;
@@ -31,6 +32,7 @@ use crate::tree::Directive;
 use crate::units;
 use arguments::{Arguments, Value};
 use expression::NamedRule;
+pub use values::endpoint_address;
 
 /// Checks a whole file, of which `read` was reported already. The configuration is only to be used when no error is among the diagnostics.
 pub(crate) fn check(
@@ -106,6 +108,7 @@ impl<'a> Checker<'a> {
             self.resolve_rule(arguments);
         }
         config.listeners = self.listeners(&top);
+        self.admins(&top, &mut config);
         self.shared_cookies(&config.listeners);
         config.pools = std::mem::take(&mut self.pools);
         config.logs = std::mem::take(&mut self.logs);

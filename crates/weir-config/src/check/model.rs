@@ -59,6 +59,11 @@ impl<'a> Validator<'a> {
         for (index, listener) in config.listeners.iter().enumerate() {
             self.listener(&format!("listeners[{index}]"), listener);
         }
+        for (index, admin) in config.admin.iter().enumerate() {
+            if let Some((field, message)) = admin.objection() {
+                self.problem(format!("admin[{index}].{field}"), message);
+            }
+        }
         self.addresses();
     }
 
@@ -432,6 +437,14 @@ impl<'a> Validator<'a> {
             let fresh = matches!(address, ListenAddress::Socket(address) if address.port() == 0);
             if !fresh && !seen.insert(address) {
                 let path = format!("listeners[{index}].addresses[{number}]");
+                self.problem(path, "this address is listened on already");
+            }
+        }
+        for (index, admin) in config.admin.iter().enumerate() {
+            let fresh =
+                matches!(&admin.address, ListenAddress::Socket(address) if address.port() == 0);
+            if !fresh && !seen.insert(&admin.address) {
+                let path = format!("admin[{index}].address");
                 self.problem(path, "this address is listened on already");
             }
         }

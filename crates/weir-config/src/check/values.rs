@@ -98,8 +98,11 @@ pub(super) fn network(text: &str) -> Result<IpNet, String> {
     })
 }
 
-/// Where a server is.
-pub(super) fn endpoint_address(text: &str) -> Result<EndpointAddress, String> {
+/// Where a server is, as `server` writes it.
+///
+/// # Errors
+/// One sentence: why that is no address of a server.
+pub fn endpoint_address(text: &str) -> Result<EndpointAddress, String> {
     if let Some(path) = text.strip_prefix("unix:") {
         return unix_path(path).map(EndpointAddress::Unix);
     }

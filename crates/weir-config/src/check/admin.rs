@@ -1,0 +1,74 @@
+//! `admin ADDRESS;` and `state_file FILE;`.
+
+use std::path::PathBuf;
+
+use super::arguments::{Arguments, Value};
+use super::listen::listened_already;
+use super::{Checker, values};
+use crate::defaults;
+use crate::diagnostic::Diagnostic;
+use crate::model::{AdminAccess, AdminListener, Config, ListenAddress};
+
+impl<'a> Checker<'a> {
+    /// After the listeners, so that an address that both want is told at the admin's place.
+    pub(super) fn admins(&mut self, top: &[Arguments<'a>], config: &mut Config) {
+        let lines = top.iter().filter(|arguments| arguments.name() == "admin");
+        config.admin = lines.filter_map(|line| self.admin(line)).collect();
+        let file = top.iter().find(|arguments| arguments.name() == "state_file");
+        let Some(file) = file else { return };
+        config.state_file = file.word(0).and_then(|value| self.file(value));
+        if config.admin.is_empty() && !self.is_wrong() {
+            let warning = Diagnostic::warning(
+                file.span(),
+                "`state_file` has no effect: without `admin` nothing is changed at run time",
+            );
+            self.report(warning.help("add `admin unix:/run/weir/admin.sock;`"));
+        }
+    }
+
+    fn admin(&mut self, line: &Arguments<'a>) -> Option<AdminListener> {
+        let value = line.word(0)?;
+        let mode = self.setting(line, "mode", values::mode);
+        let mode = Some(mode.unwrap_or(defaults::ADMIN_MODE));
+        let address = self.value(value, |text| values::listen_address(text, mode))?;
+        if let Some(first) = self.address_taken(&address) {
+            self.report(listened_already(value, &address, first));
+        }
+        self.addresses.insert(address.clone(), value.span());
+        let unix = matches!(address, ListenAddress::Unix { .. });
+        if let Some(mode) = line.option("mode").filter(|_| !unix) {
+            self.report(Diagnostic::error(mode.word.span, "`mode=` is for Unix sockets"));
+        }
+        let listener = AdminListener {
+            address,
+            owner: self.setting(line, "owner", values::name),
+            group: self.setting(line, "group", values::name),
+            access: if line.flag("read_only") { AdminAccess::ReadOnly } else { AdminAccess::Write },
+            token_file: line.option("token_file").and_then(|value| self.file(value)),
+        };
+        if let Some((field, message)) = listener.objection() {
+            let missing = field == "token_file" && listener.token_file.is_none();
+            if missing && line.option("token_file").is_some() {
+                return None;
+            }
+            let place = line.option(field).map_or(value.span(), |option| option.word.span);
+            let mut error = Diagnostic::error(place, message);
+            if missing {
+                error = error.help(
+                    "add `token_file=FILE`, or `read_only` for an address where everybody may look and nobody may change",
+                );
+            }
+            self.report(error);
+            return None;
+        }
+        Some(listener)
+    }
+
+    /// A path that is not empty.
+    fn file(&mut self, value: Value<'a>) -> Option<PathBuf> {
+        let path = self.path(value);
+        let filled =
+            |text: &str| if text.is_empty() { Err("this path is empty".into()) } else { Ok(()) };
+        self.value(value, filled).map(|()| path)
+    }
+}

@@ -1,0 +1,218 @@
+//! What runtime changes make different from the file, and the lines that would take them over into it.
+
+use std::fmt::Write;
+
+use serde::{Deserialize, Serialize};
+
+use super::{EndpointOverride, Limit, Overrides, PoolOverrides};
+use crate::defaults;
+use crate::model::{Config, Endpoint, EndpointAddress, EndpointCheck, Order, Pool};
+
+/// One thing that is not as the file says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Difference {
+    /// The pool, if it is about one.
+    pub pool: Option<String>,
+    /// The endpoint, if it is about one; or the listener.
+    pub name: Option<String>,
+    /// `order`, `weight`, `max_conn`, `max_connections`, or `server` for one that is more or less.
+    pub field: String,
+    /// What the file says; `None`: nothing.
+    pub file: Option<String>,
+    /// What holds; `None`: it was taken out.
+    pub now: Option<String>,
+}
+
+/// What to write into the file so that it says what holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Line {
+    /// Where: `pool app`, `listen :80`, or empty for the top level.
+    pub place: String,
+    /// The line that stands there now, as the file means it; `None`: it is a new one.
+    pub instead_of: Option<String>,
+    /// The line to write; `None`: take the other out.
+    pub write: Option<String>,
+}
+
+impl Overrides {
+    /// Everything that is not as the file says.
+    pub fn differences(&self, file: &Config) -> Vec<Difference> {
+        let number = |limit: Option<usize>| limit.map(|limit| limit.to_string());
+        let mut list = Vec::new();
+        if let Some(own) = self.max_connections {
+            let file = number(file.max_connections);
+            list.push(difference((None, None), "max_connections", file, Some(own.to_string())));
+        }
+        for listener in &file.listeners {
+            let Some(own) = self.listeners.get(&listener.name) else { continue };
+            let place = (None, Some(listener.name.as_str()));
+            let now = Some(own.max_connections.to_string());
+            list.push(difference(place, "max_connections", number(listener.max_connections), now));
+        }
+        for pool in &file.pools {
+            if let Some(own) = self.pools.get(&pool.name) {
+                own.differences(pool, &mut list);
+            }
+        }
+        list
+    }
+
+    /// The lines to write into the file so that nothing of this is needed any more.
+    pub fn lines(&self, file: &Config) -> Vec<Line> {
+        let mut list = Vec::new();
+        let global = |limit: usize| format!("max_connections {limit};");
+        if let Some(own) = self.max_connections {
+            let place = String::new();
+            let instead_of = file.max_connections.map(global);
+            list.push(Line { place, instead_of, write: Some(global(own)) });
+        }
+        for (name, own) in &self.listeners {
+            let write = Some(format!("max_connections={}", own.max_connections));
+            list.push(Line { place: format!("listen {name}"), instead_of: None, write });
+        }
+        for pool in &file.pools {
+            if let Some(own) = self.pools.get(&pool.name) {
+                own.lines(pool, &mut list);
+            }
+        }
+        list
+    }
+}
+
+impl PoolOverrides {
+    fn differences(&self, pool: &Pool, list: &mut Vec<Difference>) {
+        for endpoint in &pool.endpoints {
+            let place = (Some(pool.name.as_str()), Some(endpoint.name.as_str()));
+            if self.removed.contains(&endpoint.name) {
+                list.push(difference(place, "server", Some(server_line(endpoint)), None));
+            } else if let Some(own) = self.endpoints.get(&endpoint.name) {
+                own.differences(place, endpoint, list);
+            }
+        }
+        for endpoint in &self.added {
+            let place = (Some(pool.name.as_str()), Some(endpoint.name.as_str()));
+            list.push(difference(place, "server", None, Some(server_line(endpoint))));
+        }
+    }
+
+    fn lines(&self, pool: &Pool, list: &mut Vec<Line>) {
+        let place = || format!("pool {}", pool.name);
+        for endpoint in &pool.endpoints {
+            let own = self.endpoints.get(&endpoint.name);
+            let removed = self.removed.contains(&endpoint.name);
+            if !removed && own.is_none() {
+                continue;
+            }
+            let write = own.filter(|_| !removed).map(|own| {
+                let mut changed = endpoint.clone();
+                own.apply(&mut changed);
+                server_line(&changed)
+            });
+            list.push(Line { place: place(), instead_of: Some(server_line(endpoint)), write });
+        }
+        for endpoint in &self.added {
+            let write = Some(server_line(endpoint));
+            list.push(Line { place: place(), instead_of: None, write });
+        }
+    }
+}
+
+impl EndpointOverride {
+    fn differences(
+        &self,
+        place: (Option<&str>, Option<&str>),
+        file: &Endpoint,
+        list: &mut Vec<Difference>,
+    ) {
+        let mut note = |field: &str, before: String, now: Option<String>| {
+            if now.is_some() {
+                list.push(difference(place, field, Some(before), now));
+            }
+        };
+        note("order", file.order.as_str().to_owned(), self.order.map(|it| it.as_str().to_owned()));
+        note("weight", file.weight.to_string(), self.weight.map(|it| it.to_string()));
+        note("max_conn", limit(file.max_conn.into()), self.max_conn.map(limit));
+    }
+}
+
+fn difference(
+    (pool, name): (Option<&str>, Option<&str>),
+    field: &str,
+    file: Option<String>,
+    now: Option<String>,
+) -> Difference {
+    let (pool, name) = (pool.map(str::to_owned), name.map(str::to_owned));
+    Difference { pool, name, field: field.to_owned(), file, now }
+}
+
+fn limit(limit: Limit) -> String {
+    match limit {
+        Limit::Unlimited => "none".to_owned(),
+        Limit::At(limit) => limit.to_string(),
+    }
+}
+
+impl Order {
+    /// Its word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ready => "ready",
+            Self::Draining => "draining",
+            Self::Maintenance => "maintenance",
+        }
+    }
+}
+
+/// The `server` line that means this endpoint, with its semicolon.
+pub fn server_line(endpoint: &Endpoint) -> String {
+    let address = address_text(&endpoint.address);
+    let mut line = format!("server {}", word(&address));
+    if endpoint.name != address {
+        line.push_str(&[" name=", &word(&endpoint.name)].concat());
+    }
+    if let Some(limit) = endpoint.max_conn {
+        let _ = write!(line, " max_conn={limit}");
+    }
+    if endpoint.weight != defaults::WEIGHT {
+        let _ = write!(line, " weight={}", endpoint.weight);
+    }
+    if endpoint.priority > 0 {
+        let _ = write!(line, " priority={}", endpoint.priority);
+    }
+    if endpoint.backup {
+        line.push_str(" backup");
+    }
+    match endpoint.order {
+        Order::Ready => {}
+        Order::Draining => line.push_str(" drain"),
+        Order::Maintenance => line.push_str(" down"),
+    }
+    match &endpoint.check {
+        EndpointCheck::Own => {}
+        EndpointCheck::Off => line.push_str(" check=off"),
+        EndpointCheck::At(address) => {
+            line.push_str(&[" check=", &word(&address_text(address))].concat());
+        }
+    }
+    line.push(';');
+    line
+}
+
+/// An address as a configuration writes it.
+pub(crate) fn address_text(address: &EndpointAddress) -> String {
+    match address {
+        EndpointAddress::Socket(address) => address.to_string(),
+        EndpointAddress::Name(name, port) => format!("{name}:{port}"),
+        EndpointAddress::Unix(path) => format!("unix:{}", path.display()),
+    }
+}
+
+/// A word as the lexer takes it, in quotes where it has to be.
+fn word(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "._:/-[]@%+,".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        return text.to_owned();
+    }
+    let escaped = text.replace('\\', "\\\\").replace('"', "\\\"").replace("${", "\\${");
+    format!("\"{escaped}\"")
+}

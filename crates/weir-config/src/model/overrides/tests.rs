@@ -1,0 +1,225 @@
+use super::RefusalKind::{Conflict, Invalid, Unknown};
+use super::*;
+use crate::parse_str;
+
+const FILE: &str = "
+    pool app {
+        server 10.0.0.1:80 name=app1 max_conn=2;
+        server 10.0.0.2:80 name=app2 weight=3 drain;
+    }
+    pool one { server 10.0.0.9:80; }
+    listen 127.0.0.1:80 name=front -> app;
+    listen 127.0.0.1:81 -> one;
+";
+
+fn file(text: &str) -> Config {
+    parse_str("weir.conf", text).unwrap_or_else(|error| panic!("{error}")).config
+}
+
+fn endpoint(pool: &str, endpoint: &str, set: EndpointOverride) -> Change {
+    Change::Endpoint { pool: pool.to_owned(), endpoint: endpoint.to_owned(), set }
+}
+
+fn order(order: Order) -> EndpointOverride {
+    EndpointOverride { order: Some(order), ..EndpointOverride::default() }
+}
+
+fn limit(limit: Limit) -> EndpointOverride {
+    EndpointOverride { max_conn: Some(limit), ..EndpointOverride::default() }
+}
+
+fn weight(weight: u32) -> EndpointOverride {
+    EndpointOverride { weight: Some(weight), ..EndpointOverride::default() }
+}
+
+fn added(line: &str) -> Change {
+    let text = format!("pool p {{ check tcp; server 1.1.1.1:1; {line} }} listen :1 -> p;");
+    let endpoint = Box::new(file(&text).pools[0].endpoints[1].clone());
+    Change::Add { pool: "app".to_owned(), endpoint }
+}
+
+fn removed(pool: &str, endpoint: &str) -> Change {
+    Change::Remove { pool: pool.to_owned(), endpoint: endpoint.to_owned() }
+}
+
+/// What the first pool's lines are after these changes, and the changes.
+fn after(changes: &[Change]) -> (Vec<String>, Overrides) {
+    let file = file(FILE);
+    let mut overrides = Overrides::default();
+    for change in changes {
+        overrides = overrides.with(&file, change).unwrap_or_else(|refusal| panic!("{refusal:?}"));
+    }
+    (overrides.over(&file).pools[0].endpoints.iter().map(server_line).collect(), overrides)
+}
+
+#[track_caller]
+fn check(changes: &[Change], expected: &[&str]) {
+    assert_eq!(after(changes).0, expected);
+}
+
+const FIRST: &str = "server 10.0.0.1:80 name=app1 max_conn=2;";
+const SECOND: &str = "server 10.0.0.2:80 name=app2 weight=3 drain;";
+
+#[test]
+fn changes_are_put_over_the_file() {
+    check(&[], &[FIRST, SECOND]);
+    let drained = endpoint("app", "app1", order(Order::Draining));
+    check(&[drained], &["server 10.0.0.1:80 name=app1 max_conn=2 drain;", SECOND]);
+    let free = endpoint("app", "app1", limit(Limit::Unlimited));
+    check(std::slice::from_ref(&free), &["server 10.0.0.1:80 name=app1;", SECOND]);
+    let both = [free, endpoint("app", "app1", weight(9))];
+    check(&both, &["server 10.0.0.1:80 name=app1 weight=9;", SECOND]);
+    check(&[removed("app", "app2")], &[FIRST]);
+    let third = "server 10.0.0.3:80 name=app3 backup;";
+    check(&[added(third)], &[FIRST, SECOND, third]);
+    let ready = endpoint("app", "app3", order(Order::Maintenance));
+    let down = "server 10.0.0.3:80 name=app3 backup down;";
+    check(&[added(third), ready], &[FIRST, SECOND, down]);
+    check(&[added(third), removed("app", "app3")], &[FIRST, SECOND]);
+}
+
+#[test]
+fn what_the_file_says_itself_is_no_change() {
+    let there_and_back = [
+        endpoint("app", "app1", limit(Limit::At(7))),
+        endpoint("app", "app1", limit(Limit::At(2))),
+    ];
+    assert!(after(&there_and_back).1.is_empty());
+    assert!(after(&[removed("app", "app1"), added(FIRST)]).1.is_empty());
+    let other = "server 10.0.0.77:80 name=app1;";
+    let (lines, overrides) = after(&[removed("app", "app1"), added(other)]);
+    assert_eq!(lines, [SECOND, other]);
+    assert!(!overrides.is_empty());
+}
+
+#[test]
+fn a_change_that_makes_no_sense_names_what_is_to_blame() {
+    let file = file(FILE);
+    let check = |change: &Change, kind, field: &str, message: &str| {
+        let refusal = Refusal { kind, field: field.to_owned(), message: message.to_owned() };
+        assert_eq!(Overrides::default().with(&file, change), Err(refusal));
+    };
+    let nothing = EndpointOverride::default();
+    let message = "nothing is changed: name order, weight or max_conn";
+    check(&endpoint("app", "app1", nothing), Invalid, "body", message);
+    check(&endpoint("ap", "app1", weight(1)), Unknown, "pool", "there is no pool `ap`");
+    check(&endpoint("app", "x", weight(1)), Unknown, "endpoint", "there is no endpoint `x`");
+    check(&endpoint("app", "app1", weight(0)), Invalid, "weight", "0 is too small: at least 1");
+    let large = "65536 is too large: at most 65535";
+    check(&endpoint("app", "app1", weight(65_536)), Invalid, "weight", large);
+    let small = "0 is too small: at least 1";
+    check(&endpoint("app", "app1", limit(Limit::At(0))), Invalid, "max_conn", small);
+    check(&Change::MaxConnections(0), Invalid, "max_connections", small);
+    let there = "there is a server `app1` in pool `app` already";
+    check(&added(FIRST), Conflict, "name", there);
+    let last = "`10.0.0.9:80` is the only server of pool `one`";
+    check(&removed("one", "10.0.0.9:80"), Conflict, "endpoint", last);
+    let listener = Change::Listener { listener: "back".to_owned(), max_connections: 9 };
+    check(&listener, Unknown, "listener", "there is no listener `back`");
+}
+
+#[test]
+fn they_go_to_json_and_back() {
+    let (_, overrides) = after(&[
+        endpoint("app", "app1", limit(Limit::Unlimited)),
+        endpoint("app", "app1", order(Order::Maintenance)),
+        removed("app", "app2"),
+        added("server unix:/run/app.sock name=app3 max_conn=4 check=off;"),
+        Change::Listener { listener: "front".to_owned(), max_connections: 9 },
+        Change::MaxConnections(77),
+    ]);
+    let text = serde_json::to_string(&overrides).unwrap();
+    assert!(text.contains(r#""app1":{"order":"maintenance","max_conn":null}"#), "{text}");
+    assert_eq!(serde_json::from_str::<Overrides>(&text).unwrap(), overrides);
+    let limits = overrides.over(&file(FILE));
+    assert_eq!(limits.max_connections, Some(77));
+    assert_eq!(limits.listeners[0].max_connections, Some(9));
+}
+
+#[test]
+fn a_file_that_took_them_over_leaves_nothing_of_them() {
+    let (_, mut overrides) = after(&[
+        endpoint("app", "app1", limit(Limit::At(9))),
+        removed("app", "app2"),
+        added("server 10.0.0.3:80 name=app3;"),
+    ]);
+    let lines = overrides.lines(&file(FILE));
+    let written: Vec<_> = lines.iter().map(|line| line.write.as_deref()).collect();
+    let first = "server 10.0.0.1:80 name=app1 max_conn=9;";
+    assert_eq!(written, [Some(first), None, Some("server 10.0.0.3:80 name=app3;")]);
+    assert_eq!(lines[1].instead_of.as_deref(), Some(SECOND));
+    let text = FILE.replace(FIRST, first).replace(SECOND, "server 10.0.0.3:80 name=app3;");
+    assert_eq!(overrides.prune(&file(&text)), Vec::<String>::new());
+    assert!(overrides.is_empty(), "{overrides:?}");
+}
+
+#[test]
+fn what_the_file_has_nothing_for_is_said() {
+    let (_, mut overrides) = after(&[
+        endpoint("app", "app1", limit(Limit::At(9))),
+        endpoint("one", "10.0.0.9:80", limit(Limit::At(9))),
+        Change::Listener { listener: "front".to_owned(), max_connections: 9 },
+    ]);
+    let other = file("pool app { server 10.0.0.7:80; } listen :81 -> app;");
+    assert_eq!(overrides.prune(&other), ["listener front", "server app/app1", "pool one"]);
+    assert!(overrides.is_empty());
+}
+
+#[test]
+fn differences_stand_beside_what_the_file_says() {
+    let (_, overrides) = after(&[
+        endpoint("app", "app2", order(Order::Ready)),
+        endpoint("app", "app2", limit(Limit::At(5))),
+        removed("app", "app1"),
+    ]);
+    let differences = overrides.differences(&file(FILE));
+    let rows: Vec<_> = differences
+        .iter()
+        .map(|row| {
+            let text = |value: &Option<String>| value.clone().unwrap_or_default();
+            [text(&row.name), row.field.clone(), text(&row.file), text(&row.now)]
+        })
+        .collect();
+    assert_eq!(
+        rows,
+        [
+            ["app1", "server", FIRST, ""],
+            ["app2", "order", "draining", "ready"],
+            ["app2", "max_conn", "none", "5"],
+        ]
+    );
+}
+
+#[test]
+fn reverting_brings_back_the_file() {
+    let changes = [
+        endpoint("app", "app2", order(Order::Ready)),
+        removed("app", "app1"),
+        Change::MaxConnections(3),
+    ];
+    let revert = |pool: Option<&str>, endpoint: Option<&str>| Change::Revert {
+        pool: pool.map(str::to_owned),
+        endpoint: endpoint.map(str::to_owned),
+    };
+    let with = |last: Change| after(&[changes.as_slice(), &[last]].concat());
+    assert!(with(revert(None, None)).1.is_empty());
+    assert_eq!(with(revert(Some("app"), None)).0, [FIRST, SECOND]);
+    let (lines, _) = with(revert(Some("app"), Some("app1")));
+    assert_eq!(lines, [FIRST, "server 10.0.0.2:80 name=app2 weight=3;"]);
+    let refusal = Overrides::default().with(&file(FILE), &revert(Some("app"), Some("zz")));
+    assert_eq!(refusal, Err(Refusal::unknown("endpoint", "zz")));
+}
+
+#[test]
+fn a_servers_line_means_the_server() {
+    for line in [
+        "server 10.0.0.1:80;",
+        "server app.internal:8080 name=a weight=7 priority=2;",
+        "server unix:/run/app.sock backup;",
+        "server [::1]:80 max_conn=3 down check=127.0.0.1:9;",
+        "server 10.0.0.1:80 name=\"a;b{}\" drain check=off;",
+    ] {
+        let Change::Add { endpoint, .. } = added(line) else { panic!() };
+        assert_eq!(server_line(&endpoint), line);
+    }
+}

@@ -1,0 +1,113 @@
+//! What a change made different, one field at a time: for answers, events and the operator's eyes.
+
+use std::fmt;
+
+use serde::Serialize;
+use weir_config::Config;
+use weir_config::model::overrides::server_line;
+use weir_config::model::{Endpoint, Pool};
+
+/// One field that is different.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Changed {
+    /// The pool, if it is about one.
+    pub(crate) pool: Option<String>,
+    /// The endpoint, if it is about one.
+    pub(crate) endpoint: Option<String>,
+    /// The listener, if it is about one.
+    pub(crate) listener: Option<String>,
+    /// Which: `order`, `weight`, `max_conn`, `max_connections`, or `server` for one that is more or less.
+    pub(crate) field: String,
+    /// What it was; `null`: it was not there.
+    pub(crate) before: Option<String>,
+    /// What it is; `null`: it is not there any more.
+    pub(crate) after: Option<String>,
+}
+
+impl Changed {
+    fn new(field: &str, before: Option<String>, after: Option<String>) -> Self {
+        let (pool, endpoint, listener) = (None, None, None);
+        Self { pool, endpoint, listener, field: field.to_owned(), before, after }
+    }
+
+    fn of_endpoint(mut self, pool: &Pool, endpoint: &Endpoint) -> Self {
+        self.pool = Some(pool.name.clone());
+        self.endpoint = Some(endpoint.name.clone());
+        self
+    }
+
+    /// Whether the live state takes it as it is, without another configuration.
+    pub(crate) fn is_live(&self) -> bool {
+        matches!(self.field.as_str(), "order" | "max_conn" | "max_connections")
+    }
+}
+
+impl fmt::Display for Changed {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(pool) = &self.pool {
+            write!(formatter, "{pool}/")?;
+        }
+        if let Some(name) = self.endpoint.as_ref().or(self.listener.as_ref()) {
+            write!(formatter, "{name} ")?;
+        }
+        let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "none".to_owned());
+        write!(formatter, "{} {} -> {}", self.field, text(&self.before), text(&self.after))
+    }
+}
+
+/// What is different between two configurations that differ by runtime changes only.
+pub(crate) fn between(before: &Config, after: &Config) -> Vec<Changed> {
+    let number = |limit: Option<usize>| limit.map(|limit| limit.to_string());
+    let mut list = Vec::new();
+    if before.max_connections != after.max_connections {
+        let (before, after) = (number(before.max_connections), number(after.max_connections));
+        list.push(Changed::new("max_connections", before, after));
+    }
+    for (old, new) in before.listeners.iter().zip(&after.listeners) {
+        if old.max_connections != new.max_connections {
+            let (before, after) = (number(old.max_connections), number(new.max_connections));
+            let changed = Changed::new("max_connections", before, after);
+            list.push(Changed { listener: Some(new.name.clone()), ..changed });
+        }
+    }
+    for (old, new) in before.pools.iter().zip(&after.pools) {
+        pools(old, new, &mut list);
+    }
+    list
+}
+
+fn pools(before: &Pool, after: &Pool, list: &mut Vec<Changed>) {
+    let find = |pool: &Pool, name: &str| {
+        pool.endpoints.iter().find(|endpoint| endpoint.name == *name).cloned()
+    };
+    for old in &before.endpoints {
+        if let Some(new) = find(after, &old.name) {
+            endpoints(after, (old, &new), list);
+        } else {
+            let gone = Changed::new("server", Some(server_line(old)), None);
+            list.push(gone.of_endpoint(before, old));
+        }
+    }
+    for new in &after.endpoints {
+        if find(before, &new.name).is_none() {
+            let added = Changed::new("server", None, Some(server_line(new)));
+            list.push(added.of_endpoint(after, new));
+        }
+    }
+}
+
+fn endpoints(pool: &Pool, (old, new): (&Endpoint, &Endpoint), list: &mut Vec<Changed>) {
+    let mut note = |field: &str, before: String, after: String| {
+        if before != after {
+            let changed = Changed::new(field, Some(before), Some(after));
+            list.push(changed.of_endpoint(pool, new));
+        }
+    };
+    let limit = |limit: Option<u32>| limit.map_or("none".to_owned(), |limit| limit.to_string());
+    note("order", old.order.as_str().to_owned(), new.order.as_str().to_owned());
+    note("weight", old.weight.to_string(), new.weight.to_string());
+    note("max_conn", limit(old.max_conn), limit(new.max_conn));
+    if (&old.address, old.backup, old.priority) != (&new.address, new.backup, new.priority) {
+        note("server", server_line(old), server_line(new));
+    }
+}

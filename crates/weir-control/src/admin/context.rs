@@ -1,0 +1,309 @@
+//! What every admin connection sees: the live state, what was changed at run time, and the list of events. Changes go through
+//! here one after the other, whichever way they came.
+
+use std::collections::{HashMap, VecDeque};
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+use serde::Serialize;
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+use weir_balance::Order;
+use weir_config::Config;
+use weir_config::model::{self, Change, Overrides, Refusal};
+use weir_proxy::shared::{Process, Snapshot};
+
+use super::changed::{Changed, between};
+use super::gather::{health_event, milliseconds};
+use super::live::STREAMS;
+use super::state_file::StateFile;
+use super::status::Event;
+use crate::health_log::{HealthLog, KEPT};
+use crate::server::connection_cap;
+
+/// What all admin connections share.
+pub(crate) struct Context {
+    /// When the process started.
+    pub(crate) started: SystemTime,
+    pub(crate) health: Arc<HealthLog>,
+    process: Arc<Process>,
+    read: Mutex<Read>,
+    made: Mutex<Made>,
+    /// Whoever changes something has it to the end.
+    turn: tokio::sync::Mutex<()>,
+    events: Mutex<VecDeque<Event>>,
+    state_file: Option<StateFile>,
+    /// Room for those who listen to `/v1/stream`.
+    pub(crate) streams: Arc<Semaphore>,
+    say: fn(&str),
+}
+
+/// One configuration that is served, with its live state.
+#[derive(Clone)]
+pub(crate) struct Served {
+    /// As it holds, with what was changed at run time.
+    pub(crate) config: Arc<Config>,
+    /// As the file says.
+    pub(crate) file: Arc<Config>,
+    pub(crate) snapshot: Arc<Snapshot>,
+    pub(crate) process: Arc<Process>,
+}
+
+/// A configuration as it was read.
+struct Read {
+    file: Arc<Config>,
+    /// With what was changed at run time.
+    config: Arc<Config>,
+}
+
+/// What was changed at run time.
+#[derive(Default)]
+struct Made {
+    overrides: Overrides,
+    /// By pool and endpoint, when its order was changed last.
+    ordered: HashMap<(String, String), SystemTime>,
+}
+
+/// How a change is to be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trial {
+    /// For good.
+    Real,
+    /// Only checked.
+    Dry,
+}
+
+/// What became of a change.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Outcome {
+    /// What is different now, or would be.
+    pub(crate) changed: Vec<Changed>,
+    /// Whether it was only checked.
+    pub(crate) dry_run: bool,
+    /// Workers that it holds for: all, from one instant on, for they share what was changed.
+    pub(crate) workers: usize,
+    /// How long it lasts.
+    pub(crate) lasts: Lasts,
+}
+
+/// How long a change lasts.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Lasts {
+    /// Whether it survives a reload.
+    pub(crate) reload: bool,
+    /// Whether it survives a restart.
+    pub(crate) restart: bool,
+    /// The same in words.
+    pub(crate) note: String,
+}
+
+impl Context {
+    pub(crate) fn new(
+        process: Arc<Process>,
+        (file, config): (Arc<Config>, Arc<Config>),
+        health: Arc<HealthLog>,
+        (state_file, overrides): (Option<StateFile>, Overrides),
+        say: fn(&str),
+    ) -> Self {
+        Self {
+            started: SystemTime::now(),
+            health,
+            process,
+            read: Mutex::new(Read { file, config }),
+            made: Mutex::new(Made { overrides, ordered: HashMap::new() }),
+            turn: tokio::sync::Mutex::new(()),
+            events: Mutex::new(VecDeque::new()),
+            state_file,
+            streams: Arc::new(Semaphore::new(STREAMS)),
+            say,
+        }
+    }
+
+    pub(crate) fn served(&self) -> Served {
+        let read = locked(&self.read);
+        Served {
+            config: read.config.clone(),
+            file: read.file.clone(),
+            snapshot: self.process.snapshot(),
+            process: self.process.clone(),
+        }
+    }
+
+    pub(crate) fn overrides(&self) -> Overrides {
+        locked(&self.made).overrides.clone()
+    }
+
+    #[expect(clippy::unused_self, reason = "known once the server keeps its file")]
+    pub(crate) fn configuration_file(&self) -> Option<&Path> {
+        None
+    }
+
+    pub(crate) fn state_file(&self) -> Option<&Path> {
+        self.state_file.as_ref().map(StateFile::path)
+    }
+
+    /// When the order of an endpoint was changed last: the start when never.
+    pub(crate) fn ordered_at(&self, pool: &str, endpoint: &str) -> SystemTime {
+        let key = (pool.to_owned(), endpoint.to_owned());
+        locked(&self.made).ordered.get(&key).copied().unwrap_or(self.started)
+    }
+
+    /// Everything that happened, the oldest first, as far as it is kept.
+    pub(crate) fn events(&self) -> Vec<Event> {
+        let mut events: Vec<Event> = self.health.since(0).iter().map(health_event).collect();
+        events.extend(locked(&self.events).iter().cloned());
+        events.sort_by_key(|event| event.number);
+        events
+    }
+
+    /// Keeps an event and says it to the operator.
+    pub(crate) fn note(&self, mut event: Event) {
+        let by = event.who.as_ref().map(|who| format!(", by {who}")).unwrap_or_default();
+        (self.say)(&format!("{}: {}{by}", event.kind, event.what));
+        event.number = self.health.draw_number();
+        let mut events = locked(&self.events);
+        if events.len() == KEPT {
+            events.pop_front();
+        }
+        events.push_back(event);
+    }
+
+    /// Changes something for every worker at once, and for later configurations and processes as far as that can be.
+    ///
+    /// # Errors
+    /// Why not; then everything is as it was.
+    pub(crate) async fn change(
+        &self,
+        who: &str,
+        change: &Change,
+        trial: Trial,
+    ) -> Result<Outcome, Refusal> {
+        self.change_if(who, change, trial, |_| Ok(())).await
+    }
+
+    /// The same, if `still` finds what is now as whoever asks believes it to be.
+    pub(crate) async fn change_if(
+        &self,
+        who: &str,
+        change: &Change,
+        trial: Trial,
+        still: impl FnOnce(&Config) -> Result<(), Refusal>,
+    ) -> Result<Outcome, Refusal> {
+        let _turn = self.turn.lock().await;
+        let served = self.served();
+        let before = self.overrides();
+        still(&served.config)?;
+        let after = before.with(&served.file, change)?;
+        let config = after.over(&served.file);
+        let changed = between(&served.config, &config);
+        let workers = served.process.loads.len();
+        if trial == Trial::Dry {
+            let lasts = self.lasts(None);
+            return Ok(Outcome { changed, dry_run: true, workers, lasts });
+        }
+        self.put_into_effect(&served, &changed, config)?;
+        self.remember(&changed, after.clone());
+        let written = self.state_file.as_ref().map(|file| file.write(&after));
+        let lasts = self.lasts(written.and_then(Result::err));
+        for one in &changed {
+            self.note(Event {
+                number: 0,
+                at_ms: milliseconds(SystemTime::now()),
+                kind: "change".to_owned(),
+                pool: one.pool.clone(),
+                endpoint: one.endpoint.clone(),
+                who: Some(who.to_owned()),
+                what: one.to_string(),
+                details: vec![lasts.note.clone()],
+            });
+        }
+        Ok(Outcome { changed, dry_run: false, workers, lasts })
+    }
+
+    fn put_into_effect(
+        &self,
+        served: &Served,
+        changed: &[Changed],
+        config: Config,
+    ) -> Result<(), Refusal> {
+        if let Some(other) = changed.iter().find(|one| !one.is_live()) {
+            let message = "this cannot be changed at run time yet".to_owned();
+            return Err(Refusal::conflict(&other.field, message));
+        }
+        for one in changed {
+            put(served, &config, one);
+        }
+        locked(&self.read).config = Arc::new(config);
+        Ok(())
+    }
+
+    fn remember(&self, changed: &[Changed], overrides: Overrides) {
+        let now = SystemTime::now();
+        let mut made = locked(&self.made);
+        made.overrides = overrides;
+        for one in changed.iter().filter(|one| one.field == "order") {
+            if let (Some(pool), Some(endpoint)) = (&one.pool, &one.endpoint) {
+                made.ordered.insert((pool.clone(), endpoint.clone()), now);
+            }
+        }
+    }
+
+    /// How long changes last; `failed`: why the state file could not be written.
+    fn lasts(&self, failed: Option<String>) -> Lasts {
+        let (restart, note) = match (&self.state_file, failed) {
+            (None, _) => {
+                let note = "it survives reloads, but not a restart: no `state_file` is configured";
+                (false, note.to_owned())
+            }
+            (Some(_), Some(error)) => {
+                let note = format!("it survives reloads, but not a restart: {error}");
+                (self.say)(&note);
+                (false, note)
+            }
+            (Some(file), None) => {
+                let path = file.path().display();
+                (true, format!("it survives reloads and restarts: it is kept in {path}"))
+            }
+        };
+        Lasts { reload: true, restart, note }
+    }
+}
+
+/// Puts one field into effect, for all workers: they share what it is about.
+fn put(served: &Served, config: &Config, changed: &Changed) {
+    let process = &served.process;
+    if let (Some(pool), Some(endpoint)) = (&changed.pool, &changed.endpoint) {
+        let Some((live, index)) = served.snapshot.endpoint(pool, endpoint) else { return };
+        let own = config.pools.iter().find(|own| own.name == *pool);
+        let own = own.and_then(|own| own.endpoints.iter().find(|own| own.name == *endpoint));
+        let Some(own) = own else { return };
+        let now_us = process.balance_clock(Instant::now());
+        match changed.field.as_str() {
+            "order" => live.balancer.set_order(index, order(own.order), now_us),
+            _ => live.balancer.set_max_conn(index, own.max_conn, now_us),
+        }
+    } else if let Some(name) = &changed.listener {
+        let live = served.snapshot.listeners.iter().find(|live| *live.name == **name);
+        let own = config.listeners.iter().find(|own| own.name == *name);
+        if let (Some(live), Some(own)) = (live, own) {
+            live.gate.room.resize(own.max_connections.unwrap_or(usize::MAX));
+        }
+    } else {
+        process.connections.resize(connection_cap(config));
+    }
+}
+
+/// What was ordered, in the balancer's words.
+fn order(order: model::Order) -> Order {
+    match order {
+        model::Order::Ready => Order::Ready,
+        model::Order::Draining => Order::Draining,
+        model::Order::Maintenance => Order::Maintenance,
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Whoever panicked under it is a bug of its own; what is there is whole.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,384 @@
+//! Reads the live state into `status.rs`'s values. It changes nothing and holds no lock for longer than the balancer's own
+//! counters take.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tokio::time::Instant;
+use weir_balance::{Availability, Balancer, EndpointState, Health, Order};
+use weir_config::model::{self, EndpointCheck, ListenAddress, Overrides};
+use weir_proxy::net::PeerAddress;
+use weir_proxy::shared::{Process, Snapshot};
+use weir_proxy::upstream::{UpstreamEndpoint, UpstreamPool};
+
+use super::context::{Context, Served};
+use super::status::{
+    EndpointStatus, Event, Info, ListenerStatus, PoolCounters, PoolStatus, QueueStatus, State,
+    Status, WaitingStatus, WorkerStatus,
+};
+use crate::health_log::{EndpointName, HealthEvent, HealthState};
+use crate::open_files;
+
+/// Everything at this moment.
+pub(crate) fn status(context: &Context) -> Status {
+    let view = View::new(context);
+    Status {
+        at_ms: milliseconds(SystemTime::now()),
+        info: view.info(),
+        listeners: view.listeners(),
+        pools: view.pools(),
+        workers: view.workers(),
+    }
+}
+
+/// What is looked at: one configuration with its live state, taken once so that every number is of the same.
+pub(crate) struct View<'a> {
+    context: &'a Context,
+    served: Served,
+    overrides: Overrides,
+    now: Instant,
+    wall: SystemTime,
+}
+
+impl<'a> View<'a> {
+    pub(crate) fn new(context: &'a Context) -> Self {
+        Self {
+            context,
+            served: context.served(),
+            overrides: context.overrides(),
+            now: Instant::now(),
+            wall: SystemTime::now(),
+        }
+    }
+
+    fn process(&self) -> &Process {
+        &self.served.process
+    }
+
+    fn snapshot(&self) -> &Snapshot {
+        &self.served.snapshot
+    }
+
+    pub(crate) fn info(&self) -> Info {
+        let process = self.process();
+        let stopping = process.stopping.load(Ordering::Relaxed);
+        let path = |path: &std::path::Path| path.display().to_string();
+        let busy = process.loads.iter().map(|load| load.busy.load(Ordering::Relaxed));
+        Info {
+            name: "Weir".to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            host: host_name(),
+            started_ms: milliseconds(self.context.started),
+            uptime_s: self.wall.duration_since(self.context.started).unwrap_or_default().as_secs(),
+            generation: self.snapshot().generation,
+            state: if stopping { "stopping" } else { "running" }.to_owned(),
+            workers: process.loads.len(),
+            connections: process.open_connections(),
+            max_connections: process.connections.cap(),
+            requests_running: busy.sum(),
+            configuration: self.context.configuration_file().map(path),
+            state_file: self.context.state_file().map(path),
+            overrides: self.overrides.differences(&self.served.file).len(),
+            open_files_limit: open_files::limit(),
+        }
+    }
+
+    pub(crate) fn workers(&self) -> Vec<WorkerStatus> {
+        let loads = self.process().loads.iter().enumerate();
+        let worker = |(number, load): (usize, &std::sync::Arc<weir_proxy::worker::WorkerLoad>)| {
+            WorkerStatus {
+                number,
+                connections: load.open.load(Ordering::Relaxed),
+                requests_running: load.busy.load(Ordering::Relaxed),
+            }
+        };
+        loads.map(worker).collect()
+    }
+
+    pub(crate) fn listeners(&self) -> Vec<ListenerStatus> {
+        let listeners = self.snapshot().listeners.iter();
+        listeners
+            .map(|listener| ListenerStatus {
+                name: listener.name.to_string(),
+                addresses: listener.addresses.iter().map(address_text).collect(),
+                tls: listener.tls.is_some(),
+                connections: listener.gate.open.load(Ordering::Relaxed),
+                max_connections: self
+                    .served
+                    .config
+                    .listeners
+                    .iter()
+                    .find(|own| own.name == *listener.name)
+                    .and_then(|own| own.max_connections),
+            })
+            .collect()
+    }
+
+    pub(crate) fn pools(&self) -> Vec<PoolStatus> {
+        (0..self.snapshot().pools.len()).filter_map(|index| self.pool(index)).collect()
+    }
+
+    /// One pool, by its name.
+    pub(crate) fn pool_named(&self, name: &str) -> Option<PoolStatus> {
+        let index = self.snapshot().pools.iter().position(|pool| *pool.name == *name)?;
+        self.pool(index)
+    }
+
+    /// One endpoint, by names.
+    pub(crate) fn endpoint_named(&self, pool: &str, name: &str) -> Option<EndpointStatus> {
+        let pool = self.pool_named(pool)?;
+        pool.endpoints.into_iter().find(|endpoint| endpoint.name == name)
+    }
+
+    fn pool(&self, index: usize) -> Option<PoolStatus> {
+        let live = self.snapshot().pools.get(index)?;
+        let config = self.served.config.pools.iter().find(|pool| pool.name == *live.name)?;
+        let counters = live.balancer.counters();
+        let endpoints: Vec<EndpointStatus> = (0..live.endpoints.len())
+            .filter_map(|endpoint| self.endpoint(endpoint, live, config))
+            .collect();
+        let usable = endpoints.iter().filter(|endpoint| self.is_usable(live, endpoint)).count();
+        Some(PoolStatus {
+            name: live.name.to_string(),
+            policy: live.balancer.policy().as_str().to_owned(),
+            state: if usable > 0 { "up" } else { "down" }.to_owned(),
+            panicking: live.balancer.is_panicking(),
+            usable,
+            in_flight: live.balancer.in_flight(),
+            queue: config.queue.as_ref().zip(live.queue.as_ref()).map(|(queue, live)| {
+                QueueStatus {
+                    now: counters.waiting,
+                    max: u64::from(queue.max),
+                    longest: counters.longest_queue,
+                    timeout_ms: live.timeout.as_millis() as u64,
+                }
+            }),
+            counters: PoolCounters {
+                dispatched: counters.dispatched,
+                queued: counters.queued,
+                queue_full: counters.queue_full,
+                full: counters.full,
+                unavailable: counters.unavailable,
+                gave_up: counters.gave_up,
+                cancelled: counters.cancelled,
+                timed_out: counters.timed_out,
+                inversions: counters.inversions,
+                regret_us: counters.regret_us,
+                violations: counters.violations,
+            },
+            endpoints,
+        })
+    }
+
+    #[expect(clippy::unused_self, reason = "stands beside what decides the state")]
+    fn is_usable(&self, pool: &UpstreamPool, endpoint: &EndpointStatus) -> bool {
+        match endpoint.state {
+            State::Up | State::Stalled => true,
+            State::Down => pool.balancer.is_panicking(),
+            State::Draining | State::Maintenance | State::Ejected | State::Unresolved => false,
+        }
+    }
+
+    fn endpoint(
+        &self,
+        index: usize,
+        pool: &UpstreamPool,
+        config: &model::Pool,
+    ) -> Option<EndpointStatus> {
+        let live = pool.endpoints.get(index)?;
+        let own = config.endpoints.iter().find(|endpoint| endpoint.name == *live.name)?;
+        let counts = pool.balancer.endpoint(index)?;
+        let now_us = self.process().balance_clock(self.now);
+        let state = state(counts, now_us);
+        let (since, event) = self.standing((pool, live), state);
+        let checked = config.check.is_some() && own.check != EndpointCheck::Off;
+        let ejected_until = counts.is_ejected(now_us).then(|| {
+            let left = Duration::from_micros(counts.ejected_until().saturating_sub(now_us));
+            milliseconds(self.wall + left)
+        });
+        let (reason, excerpt) =
+            event.map(|event| (event.reason, event.excerpt)).unwrap_or_default();
+        Some(EndpointStatus {
+            pool: pool.name.to_string(),
+            name: live.name.to_string(),
+            address: live.address_text.to_string(),
+            resolved: resolved(live, own),
+            state,
+            since_ms: milliseconds(since),
+            order: order_word(counts.order()).to_owned(),
+            health: match counts.health() {
+                Health::Unhealthy => "down",
+                Health::Healthy if checked => "up",
+                Health::Healthy => "unchecked",
+            }
+            .to_owned(),
+            reason,
+            excerpt,
+            ejected_until_ms: ejected_until,
+            in_flight: counts.in_flight(),
+            max_conn: counts.max_conn(),
+            queued: counts.queued(),
+            weight: own.weight,
+            tier: config.tier(own),
+            backup: own.backup,
+            idle_connections: live.idle.load(Ordering::Relaxed),
+            connections_opened: live.opened.load(Ordering::Relaxed),
+            connections_reused: live.reused.load(Ordering::Relaxed),
+            picks: counts.picks(),
+            connect_failures: counts.connect_failures(),
+            ejections: counts.ejections(),
+            stalls: counts.stalls(),
+            overridden: self.overridden(&config.name, &own.name),
+        })
+    }
+
+    /// Since when an endpoint is in its state, and the event that put it there as far as it is one of health.
+    fn standing(
+        &self,
+        (pool, endpoint): (&UpstreamPool, &UpstreamEndpoint),
+        state: State,
+    ) -> (SystemTime, Option<HealthEvent>) {
+        let of = EndpointName { pool: pool.name.clone(), endpoint: endpoint.name.clone() };
+        let (noted, lasted) = self.context.health.standing(&of);
+        let observed = match state {
+            State::Draining | State::Maintenance => {
+                return (self.context.ordered_at(&pool.name, &endpoint.name), None);
+            }
+            State::Unresolved => return (self.context.started, None),
+            State::Up => HealthState::Up,
+            State::Down => HealthState::Down,
+            State::Ejected => HealthState::Ejected,
+            State::Stalled => HealthState::Stalled,
+        };
+        // Whoever sees a change notes it a moment later.
+        let since = if noted == observed { self.wall - lasted } else { self.wall };
+        let ordered = self.context.ordered_at(&pool.name, &endpoint.name);
+        let since = if state == State::Up { since.max(ordered) } else { since };
+        (since, self.context.health.latest_of(&pool.name, &endpoint.name))
+    }
+
+    fn overridden(&self, pool: &str, endpoint: &str) -> Vec<String> {
+        let Some(own) = self.overrides.pools.get(pool) else { return Vec::new() };
+        let mut fields = Vec::new();
+        if own.added.iter().any(|added| added.name == endpoint) {
+            fields.push("added".to_owned());
+        }
+        if let Some(own) = own.endpoints.get(endpoint) {
+            let changed = [
+                ("order", own.order.is_some()),
+                ("weight", own.weight.is_some()),
+                ("max_conn", own.max_conn.is_some()),
+            ];
+            let changed = changed.into_iter().filter(|(_, changed)| *changed);
+            fields.extend(changed.map(|(field, _)| field.to_owned()));
+        }
+        fields
+    }
+
+    /// Who waits in a pool, the oldest first.
+    pub(crate) fn queue(&self, pool: &str) -> Option<Vec<WaitingStatus>> {
+        let live = self.snapshot().pools.iter().find(|live| *live.name == *pool)?;
+        let now_us = self.process().balance_clock(Instant::now());
+        let patience = live.queue.as_ref().map_or(0, |queue| queue.timeout.as_micros() as u64);
+        Some(waiting(&live.balancer, live, (now_us, patience)))
+    }
+}
+
+fn waiting(
+    balancer: &Balancer,
+    pool: &UpstreamPool,
+    (now_us, patience_us): (u64, u64),
+) -> Vec<WaitingStatus> {
+    let one = |waiting: weir_balance::Waiting| {
+        let waited_us = now_us.saturating_sub(waiting.since_us);
+        WaitingStatus {
+            position: waiting.position,
+            waited_us,
+            left_us: patience_us.saturating_sub(waited_us),
+            request_id: tag_text(waiting.tag),
+            endpoint: waiting
+                .bound
+                .and_then(|index| pool.endpoints.get(index))
+                .map(|endpoint| endpoint.name.to_string()),
+        }
+    };
+    balancer.waiting().into_iter().map(one).collect()
+}
+
+/// The first eight characters of a request id, which the data plane packs into one number.
+fn tag_text(tag: u64) -> String {
+    let printable = |byte: &u8| byte.is_ascii_graphic();
+    tag.to_be_bytes().into_iter().filter(|byte| printable(byte)).map(char::from).collect()
+}
+
+/// The state in one word: what the operator ordered counts before what was observed, unless nothing can be sent there at all.
+fn state(endpoint: &EndpointState, now_us: u64) -> State {
+    match endpoint.order() {
+        Order::Maintenance => return State::Maintenance,
+        Order::Draining | Order::Ready => {}
+    }
+    if endpoint.availability() == Availability::Unavailable {
+        State::Unresolved
+    } else if endpoint.health() == Health::Unhealthy {
+        State::Down
+    } else if endpoint.is_ejected(now_us) {
+        State::Ejected
+    } else if endpoint.order() == Order::Draining {
+        State::Draining
+    } else if endpoint.is_stalled() {
+        State::Stalled
+    } else {
+        State::Up
+    }
+}
+
+fn order_word(order: Order) -> &'static str {
+    match order {
+        Order::Ready => "ready",
+        Order::Draining => "draining",
+        Order::Maintenance => "maintenance",
+    }
+}
+
+fn resolved(live: &UpstreamEndpoint, own: &model::Endpoint) -> Option<String> {
+    if !matches!(own.address, model::EndpointAddress::Name(..)) {
+        return None;
+    }
+    match live.address.load_full().as_deref() {
+        Some(PeerAddress::Socket(address)) => Some(address.to_string()),
+        _ => None,
+    }
+}
+
+/// An address as a configuration writes it.
+pub(crate) fn address_text(address: &ListenAddress) -> String {
+    match address {
+        ListenAddress::Socket(address) => address.to_string(),
+        ListenAddress::Unix { path, .. } => format!("unix:{}", path.display()),
+    }
+}
+
+/// An event of health as one of the list.
+pub(crate) fn health_event(event: &HealthEvent) -> Event {
+    let text = event.to_string();
+    Event {
+        number: event.number,
+        at_ms: milliseconds(event.at),
+        kind: "health".to_owned(),
+        pool: Some(event.pool.to_string()),
+        endpoint: Some(event.endpoint.to_string()),
+        who: None,
+        what: text.strip_prefix("health: ").unwrap_or(&text).to_owned(),
+        details: if event.excerpt.is_empty() { Vec::new() } else { vec![event.excerpt.clone()] },
+    }
+}
+
+/// Milliseconds since 1970.
+pub(crate) fn milliseconds(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64
+}
+
+fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}

@@ -1,0 +1,357 @@
+//! The commands of HAProxy's command line: what they do here, and what is said of mistakes, in HAProxy's words, for scripts look
+//! for those.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use weir_config::model::{Change, EndpointOverride, Limit, Order, Refusal, RefusalKind};
+
+use super::info;
+use super::stat::{Choice, proxy_number, rows, servers_conn, servers_state};
+use super::table::{csv, info_json, lines, stat_json, typed, typed_lines};
+use crate::admin::caller::{Caller, Right};
+use crate::admin::context::{Context, Trial};
+use crate::admin::gather::status;
+use crate::admin::status::EndpointStatus;
+
+/// What a command comes to.
+pub(super) enum Answer {
+    /// This is said.
+    Text(String),
+    /// The connection goes on after each line, or no longer.
+    Prompt,
+    /// The connection ends.
+    Quit,
+    /// The connection may be idle for this long.
+    Patience(Duration),
+}
+
+/// What there is, for `help`.
+const HELP: &[(&str, &str, Right)] = &[
+    ("clear counters [all]", "clear max statistics counters (or all counters)", Right::Write),
+    ("disable server <bk>/<srv>", "disable a server for maintenance", Right::Write),
+    ("enable server <bk>/<srv>", "enable a disabled server", Right::Write),
+    ("get weight <bk>/<srv>", "report a server's current weight", Right::Read),
+    ("set maxconn server <bk>/<srv> <value>", "change a server's maxconn setting", Right::Write),
+    ("set server <bk>/<srv> [opts]", "change a server's state, weight or maxconn", Right::Write),
+    ("set timeout cli <delay>", "change the timeout of this connection", Right::Read),
+    ("set weight <bk>/<srv> <weight>", "change a server's weight", Right::Write),
+    ("show backend", "list backends in the current running config", Right::Read),
+    ("show cli level", "display the level of the current CLI session", Right::Read),
+    ("show errors", "report last request and/or response errors for each proxy", Right::Read),
+    ("show info [json|typed]", "report information about the running process", Right::Read),
+    ("show servers conn [<backend>]", "dump server connections status", Right::Read),
+    ("show servers state [<backend>]", "dump volatile server information", Right::Read),
+    ("show sess", "report this session and the requests that wait in queues", Right::Read),
+    (
+        "show stat [json|no-maint|typed|up]*",
+        "report counters for each proxy and server",
+        Right::Read,
+    ),
+    ("show version", "show version of the current process", Right::Read),
+    ("help [<command>]", "list matching or all commands", Right::Read),
+    ("prompt", "toggle interactive mode with prompt", Right::Read),
+    ("quit", "disconnect", Right::Read),
+];
+
+/// Does what a command says.
+pub(super) async fn execute(words: &[String], context: &Context, caller: &Caller) -> Answer {
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let asked = Asked { context, caller };
+    let done = match words.as_slice() {
+        ["quit" | "_getsocks", ..] => return Answer::Quit,
+        ["prompt", ..] => return Answer::Prompt,
+        ["set", "timeout", "cli", delay] => {
+            return match delay_of(delay) {
+                Some(patience) => Answer::Patience(patience),
+                None => Answer::Text("Invalid timeout value.".to_owned()),
+            };
+        }
+        ["help", rest @ ..] => Ok(help(rest, caller)),
+        ["show", what @ ..] => asked.show(what),
+        ["get", "weight", place @ ..] => asked.weight(place.first().copied()),
+        // Whoever may only look learns nothing of what is there from how a change is refused.
+        ["set" | "enable" | "disable" | "add" | "del" | "clear", ..]
+            if caller.right == Right::Read =>
+        {
+            Err("Permission denied".to_owned())
+        }
+        ["set", "server", rest @ ..] => asked.set_server(rest).await,
+        ["set", "weight", rest @ ..] => asked.set_weight(rest).await,
+        ["set", "maxconn", "server", rest @ ..] => asked.set_max_conn(rest).await,
+        ["enable", "server", rest @ ..] => asked.order(rest.first().copied(), Order::Ready).await,
+        ["disable", "server", rest @ ..] => {
+            asked.order(rest.first().copied(), Order::Maintenance).await
+        }
+        _ => Err(unknown(&words, caller)),
+    };
+    Answer::Text(done.unwrap_or_else(|error| error))
+}
+
+/// The text of an answer; the other is a mistake of whoever asks, said the same way.
+type Said = Result<String, String>;
+
+struct Asked<'a> {
+    context: &'a Context,
+    caller: &'a Caller,
+}
+
+impl Asked<'_> {
+    fn show(&self, words: &[&str]) -> Said {
+        match words {
+            ["info", options @ ..] => {
+                let fields = info::fields(&status(self.context));
+                Ok(match options {
+                    options if options.contains(&"json") => info_json(&fields),
+                    options if options.contains(&"typed") => typed_lines(&fields),
+                    _ => lines(&fields),
+                })
+            }
+            ["stat", options @ ..] => self.stat(options),
+            ["servers", "state", rest @ ..] => {
+                servers_state(&status(self.context), rest.first().copied()).ok_or_else(no_backend)
+            }
+            ["servers", "conn", rest @ ..] => {
+                servers_conn(&status(self.context), rest.first().copied()).ok_or_else(no_backend)
+            }
+            ["backend"] => {
+                let pools = status(self.context).pools.into_iter();
+                Ok(pools.fold("# name\n".to_owned(), |text, pool| text + &pool.name + "\n"))
+            }
+            ["sess", ..] => Ok(self.sessions()),
+            ["errors", ..] => Ok("Total events captured : 0\n".to_owned()),
+            ["version"] => Ok(env!("CARGO_PKG_VERSION").to_owned()),
+            ["cli", "level"] => Ok(match self.caller.right {
+                Right::Read => "operator".to_owned(),
+                Right::Write => "admin".to_owned(),
+            }),
+            _ => Err(unknown(&[&["show"], words].concat(), self.caller)),
+        }
+    }
+
+    fn stat(&self, options: &[&str]) -> Said {
+        let status = status(self.context);
+        let mut choice = Choice::ALL;
+        if let [proxy, kinds, server, ..] = options
+            && let (Ok(kinds), Ok(server)) = (kinds.parse(), server.parse())
+        {
+            let number = proxy_number(&status, proxy).and_then(|it| i64::try_from(it).ok());
+            let number = number.or_else(|| proxy.parse().ok());
+            choice.proxy = number.ok_or_else(|| "No such proxy.".to_owned())?;
+            (choice.kinds, choice.server) = (kinds, server);
+        }
+        choice.up = options.contains(&"up");
+        choice.no_maintenance = options.contains(&"no-maint");
+        let rows = rows(&status, &choice);
+        Ok(match options {
+            options if options.contains(&"json") => stat_json(&rows),
+            options if options.contains(&"typed") => typed(&rows),
+            _ => csv(&rows),
+        })
+    }
+
+    /// This session, and the requests that wait: others are not kept anywhere that could be looked at without slowing them.
+    fn sessions(&self) -> String {
+        let view = crate::admin::gather::View::new(self.context);
+        let mut text = format!(
+            "0x0: proto=unix_stream src={} fe=GLOBAL be=<NONE> srv=<none>\n",
+            self.caller.who.replace(' ', "_")
+        );
+        for pool in view.pools() {
+            for waiting in view.queue(&pool.name).unwrap_or_default() {
+                let server = waiting.endpoint.as_deref().unwrap_or("<none>");
+                let _ = writeln!(
+                    text,
+                    "0x{}: proto=http fe=<NONE> be={} srv={server} age={}s queued position={}",
+                    waiting.request_id,
+                    pool.name,
+                    waiting.waited_us / 1_000_000,
+                    waiting.position,
+                );
+            }
+        }
+        text
+    }
+
+    fn weight(&self, place: Option<&str>) -> Said {
+        let (_, endpoint) = self.endpoint(place)?;
+        Ok(format!("{} (initial {})", endpoint.weight, self.initial_weight(&endpoint)))
+    }
+
+    /// What the file says.
+    fn initial_weight(&self, endpoint: &EndpointStatus) -> u32 {
+        let file = self.context.served().file;
+        let pool = file.pools.iter().find(|pool| pool.name == endpoint.pool);
+        let own = pool.and_then(|pool| pool.endpoints.iter().find(|own| own.name == endpoint.name));
+        own.map_or(endpoint.weight, |own| own.weight)
+    }
+
+    async fn set_server(&self, words: &[&str]) -> Said {
+        let (place, rest) = match words {
+            [place, rest @ ..] => (Some(*place), rest),
+            [] => (None, words),
+        };
+        self.endpoint(place)?;
+        match rest {
+            ["state", state, ..] => {
+                let order = match *state {
+                    "ready" => Order::Ready,
+                    "drain" => Order::Draining,
+                    "maint" => Order::Maintenance,
+                    _ => {
+                        let text = "'set server <srv> state' expects 'ready', 'drain' and 'maint'.";
+                        return Err(text.to_owned());
+                    }
+                };
+                self.order(place, order).await
+            }
+            ["state"] => {
+                Err("'set server <srv> state' expects 'ready', 'drain' and 'maint'.".to_owned())
+            }
+            ["weight", ..] => self.set_weight(&[&[words[0]], &rest[1..]].concat()).await,
+            ["maxconn", ..] => self.set_max_conn(&[&[words[0]], &rest[1..]].concat()).await,
+            _ => Err("usage: set server <backend>/<server> maxconn | state | weight".to_owned()),
+        }
+    }
+
+    async fn set_weight(&self, words: &[&str]) -> Said {
+        let (_, endpoint) = self.endpoint(words.first().copied())?;
+        let Some(text) = words.get(1) else {
+            return Err("Require <weight> or <weight%>.".to_owned());
+        };
+        let digits = text.strip_suffix('%').unwrap_or(text);
+        let number: u32 = digits
+            .parse()
+            .map_err(|_| "Empty weight string empty or preceded by garbage".to_owned())?;
+        let weight = match text.strip_suffix('%') {
+            None => number,
+            Some(_) if number > 100 => {
+                return Err("Relative weight can only be between 0 and 100% inclusive.".to_owned());
+            }
+            // What a file could say is at least 1.
+            Some(_) => (self.initial_weight(&endpoint) * number / 100).max(u32::from(number > 0)),
+        };
+        if weight == 0 {
+            // HAProxy's way to drain a server.
+            return self.order(words.first().copied(), Order::Draining).await;
+        }
+        self.set(
+            &endpoint,
+            EndpointOverride { weight: Some(weight), ..EndpointOverride::default() },
+        )
+        .await
+    }
+
+    async fn set_max_conn(&self, words: &[&str]) -> Said {
+        let (_, endpoint) = self.endpoint(words.first().copied())?;
+        let Some(text) = words.get(1) else { return Err("Require <maxconn>.".to_owned()) };
+        let limit: u32 =
+            text.parse().map_err(|_| "maxconn string empty or preceded by garbage".to_owned())?;
+        // 0 is HAProxy's word for no limit.
+        let limit = if limit == 0 { Limit::Unlimited } else { Limit::At(limit) };
+        self.set(
+            &endpoint,
+            EndpointOverride { max_conn: Some(limit), ..EndpointOverride::default() },
+        )
+        .await
+    }
+
+    async fn order(&self, place: Option<&str>, order: Order) -> Said {
+        let (_, endpoint) = self.endpoint(place)?;
+        self.set(&endpoint, EndpointOverride { order: Some(order), ..EndpointOverride::default() })
+            .await
+    }
+
+    async fn set(&self, endpoint: &EndpointStatus, set: EndpointOverride) -> Said {
+        let (pool, name) = (endpoint.pool.clone(), endpoint.name.clone());
+        self.change(&Change::Endpoint { pool, endpoint: name, set }).await
+    }
+
+    async fn change(&self, change: &Change) -> Said {
+        let done = self.context.change(&self.caller.who, change, Trial::Real).await;
+        done.map(|_| String::new()).map_err(|refusal| refused(&refusal))
+    }
+
+    /// The endpoint of `backend/server`.
+    fn endpoint(&self, place: Option<&str>) -> Result<(String, EndpointStatus), String> {
+        let required = || "Require 'backend/server'.".to_owned();
+        let place = place.ok_or_else(required)?;
+        // Names of servers may have slashes, those of backends seldom.
+        let (pool, name) = place.split_once('/').ok_or_else(required)?;
+        let view = crate::admin::gather::View::new(self.context);
+        let found = view.pool_named(pool).ok_or_else(|| "No such backend.".to_owned())?;
+        let mut endpoints = found.endpoints.into_iter();
+        let endpoint = endpoints.find(|endpoint| endpoint.name == name);
+        endpoint
+            .map(|endpoint| (pool.to_owned(), endpoint))
+            .ok_or_else(|| "No such server.".to_owned())
+    }
+}
+
+fn no_backend() -> String {
+    "Can't find backend.".to_owned()
+}
+
+/// A refusal as HAProxy would say it, where it has words for it.
+fn refused(refusal: &Refusal) -> String {
+    match (refusal.kind, refusal.field.as_str()) {
+        (RefusalKind::Unknown, "pool") => "No such backend.".to_owned(),
+        (RefusalKind::Unknown, "endpoint") => "No such server.".to_owned(),
+        (RefusalKind::Conflict, "name") => {
+            "Already exists a server with the same name in backend.".to_owned()
+        }
+        _ => format!("{}.", refusal.message),
+    }
+}
+
+/// HAProxy's times: a number of seconds, or with a unit.
+fn delay_of(text: &str) -> Option<Duration> {
+    let end = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
+    let (digits, unit) = text.split_at(end);
+    let number: u64 = digits.parse().ok()?;
+    let milliseconds = match unit {
+        "ms" => 1,
+        "" | "s" => 1000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        "d" => 86_400_000,
+        _ => return None,
+    };
+    // A day is for ever enough, and holds up nobody else.
+    let most = 86_400_000;
+    Some(Duration::from_millis(number.saturating_mul(milliseconds).clamp(1, most)))
+}
+
+fn help(words: &[&str], caller: &Caller) -> String {
+    if words.is_empty() {
+        return listing("The following commands are valid at this level:", |_| true, caller);
+    }
+    let wanted = words.join(" ");
+    listing(
+        "The following commands are valid at this level:",
+        |name| name.starts_with(&wanted),
+        caller,
+    )
+}
+
+fn unknown(words: &[&str], caller: &Caller) -> String {
+    let first = words.first().copied().unwrap_or_default();
+    let near = |name: &str| !first.is_empty() && name.split(' ').next() == Some(first);
+    if HELP.iter().any(|(name, ..)| near(name)) {
+        let title = "Unknown command, but maybe one of the following ones is a better match:";
+        return listing(title, near, caller);
+    }
+    listing("Unknown command. Please enter one of the following commands only:", |_| true, caller)
+}
+
+/// The commands that somebody may use, and of them those that `chosen` takes.
+fn listing(title: &str, chosen: impl Fn(&str) -> bool, caller: &Caller) -> String {
+    let last = ["help [<command>]", "prompt", "quit"];
+    let may = |right: Right| right == Right::Read || caller.right == Right::Write;
+    let rows =
+        HELP.iter().filter(|(name, _, right)| may(*right) && (chosen(name) || last.contains(name)));
+    rows.fold(format!("{title}\n"), |mut text, (name, what, _)| {
+        let _ = writeln!(text, "  {name:<40}: {what}");
+        text
+    })
+}

@@ -1,0 +1,199 @@
+//! The HTTP side of an admin connection: bounds on what is sent, who may do what, and the way to the handler. What there is to ask
+//! for is in `routes.rs`.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::body::{Body, Bytes, Incoming};
+use hyper::header::{self, HeaderMap};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::timeout;
+
+use super::caller::{Caller, Right};
+use super::context::Context;
+use super::error::ApiError;
+use super::reply::{Reply, ReplyBody};
+use super::routes::{Answer, Found, find};
+use super::stream::AdminStream;
+
+/// Request line and headers, bytes.
+const HEAD_BYTES: usize = 16 * 1024;
+/// Header lines.
+const HEADERS: usize = 64;
+/// The body of a request, bytes.
+const BODY_BYTES: usize = 64 * 1024;
+/// For a request's head, the wait for it on an open connection included.
+const HEAD_PATIENCE: Duration = Duration::from_secs(30);
+/// For a request's body.
+const BODY_PATIENCE: Duration = Duration::from_secs(10);
+/// For anything to move on the connection.
+pub(crate) const IDLE_PATIENCE: Duration = Duration::from_mins(1);
+
+/// One request, as its handler sees it.
+pub(crate) struct Call {
+    pub(crate) context: Arc<Context>,
+    pub(crate) caller: Rc<Caller>,
+    /// What stood in the braces of the route's path, in order.
+    pub(crate) parameters: Vec<String>,
+    pub(crate) query: Vec<(String, String)>,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+}
+
+impl Call {
+    /// What stood in the n-th braces.
+    pub(crate) fn parameter(&self, index: usize) -> &str {
+        self.parameters.get(index).map_or("", String::as_str)
+    }
+
+    /// The value of a query parameter.
+    pub(crate) fn query(&self, name: &str) -> Option<&str> {
+        self.query.iter().find(|(own, _)| own == name).map(|(_, value)| value.as_str())
+    }
+}
+
+/// Serves requests until the connection ends.
+pub(crate) async fn serve<S>(mut stream: AdminStream<S>, context: Arc<Context>, caller: Rc<Caller>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + 'static,
+{
+    stream.set_patience(IDLE_PATIENCE);
+    let service = service_fn(move |request| answer(request, context.clone(), caller.clone()));
+    let mut builder = http1::Builder::new();
+    builder
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_PATIENCE)
+        .max_buf_size(HEAD_BYTES)
+        .max_headers(HEADERS);
+    // Whatever ends a connection early is its client's doing, and he knows.
+    let _ = builder.serve_connection(TokioIo::new(stream), service).await;
+}
+
+async fn answer(
+    request: Request<Incoming>,
+    context: Arc<Context>,
+    caller: Rc<Caller>,
+) -> Result<Response<ReplyBody>, Infallible> {
+    let head = request.method() == Method::HEAD;
+    let mut reply = handle(request, context, caller).await.unwrap_or_else(Reply::from);
+    if head {
+        if let ReplyBody::Whole(body) = &reply.body {
+            reply.headers.push((header::CONTENT_LENGTH, body.len().to_string()));
+        }
+        reply.body = ReplyBody::Whole(Bytes::new());
+    }
+    Ok(reply.into_response())
+}
+
+async fn handle(
+    request: Request<Incoming>,
+    context: Arc<Context>,
+    caller: Rc<Caller>,
+) -> Result<Reply, ApiError> {
+    let (parts, body) = request.into_parts();
+    let token = parts.headers.get(header::AUTHORIZATION).map(header::HeaderValue::as_bytes);
+    if !caller.is_known(token) {
+        let message = "the token is missing or wrong: send `Authorization: Bearer TOKEN`";
+        let refused = Reply::from(ApiError::new(StatusCode::UNAUTHORIZED, message));
+        return Ok(refused.header(header::WWW_AUTHENTICATE, "Bearer".to_owned()));
+    }
+    let (route, parameters) = match find(&parts.method, parts.uri.path()) {
+        Found::Route(route, parameters) => (route, parameters),
+        Found::Nothing => {
+            let message = format!("there is nothing at {}", parts.uri.path());
+            return Err(ApiError::new(StatusCode::NOT_FOUND, message));
+        }
+        Found::OtherMethods(methods) => {
+            let message = format!("{} is not for {}", parts.uri.path(), parts.method);
+            let refused = Reply::from(ApiError::new(StatusCode::METHOD_NOT_ALLOWED, message));
+            return Ok(refused.header(header::ALLOW, methods.join(", ")));
+        }
+    };
+    if route.right == Right::Write && caller.right == Right::Read {
+        let message = "nothing can be changed over this address: it is read_only";
+        return Err(ApiError::new(StatusCode::FORBIDDEN, message));
+    }
+    let query = query_of(parts.uri.query().unwrap_or_default());
+    let body = timeout(BODY_PATIENCE, whole(body)).await.map_err(|_| {
+        ApiError::new(StatusCode::REQUEST_TIMEOUT, "the body of the request did not come in time")
+    })??;
+    let call = Call { context, caller, parameters, query, headers: parts.headers, body };
+    match route.answer {
+        Answer::Now(answer) => answer(&call),
+        Answer::Later(answer) => answer(call).await,
+    }
+}
+
+/// Reads a body that has a bound.
+async fn whole(mut body: Incoming) -> Result<Bytes, ApiError> {
+    let too_large = || {
+        let message = format!("the body of a request has at most {BODY_BYTES} bytes");
+        ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, message)
+    };
+    if body.size_hint().lower() > BODY_BYTES as u64 {
+        return Err(too_large());
+    }
+    let mut bytes = Vec::new();
+    while let Some(frame) =
+        std::future::poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await
+    {
+        let broken =
+            |_| ApiError::new(StatusCode::BAD_REQUEST, "the body of the request broke off");
+        let Ok(piece) = frame.map_err(broken)?.into_data() else { continue };
+        if bytes.len() + piece.len() > BODY_BYTES {
+            return Err(too_large());
+        }
+        bytes.extend_from_slice(&piece);
+    }
+    Ok(bytes.into())
+}
+
+fn query_of(text: &str) -> Vec<(String, String)> {
+    let pairs = text.split('&').filter(|pair| !pair.is_empty());
+    pairs
+        .map(|pair| {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            (decoded(&name.replace('+', " ")), decoded(&value.replace('+', " ")))
+        })
+        .collect()
+}
+
+/// With `%41` read as `A`; what is no such thing stays.
+pub(crate) fn decoded(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, tail @ ..] = rest {
+        let hex = tail.get(..2).filter(|_| *first == b'%').and_then(|digits| {
+            let digits = std::str::from_utf8(digits).ok()?;
+            let are_digits = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+            are_digits.then(|| u8::from_str_radix(digits, 16).ok()).flatten()
+        });
+        bytes.push(hex.unwrap_or(*first));
+        rest = if hex.is_some() { &tail[2..] } else { tail };
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queries_are_taken_apart() {
+        let check = |text: &str, expected: &[(&str, &str)]| {
+            let found = query_of(text);
+            let found: Vec<_> = found.iter().map(|(a, b)| (a.as_str(), b.as_str())).collect();
+            assert_eq!(found, expected);
+        };
+        check("", &[]);
+        check("dry_run=true&x", &[("dry_run", "true"), ("x", "")]);
+        check("a=1%202&b=%zz%+4%4&&c=+", &[("a", "1 2"), ("b", "%zz% 4%4"), ("c", " ")]);
+    }
+}

@@ -1,0 +1,51 @@
+//! `GET /v1/stream`: the whole status once a second, as server-sent events, for as long as somebody listens.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::StatusCode;
+use hyper::body::Bytes;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::context::Context;
+use super::error::ApiError;
+use super::gather::status;
+use super::http::Call;
+use super::reply::{Reply, ReplyBody};
+use super::routes::Later;
+
+/// Listeners at once.
+pub(crate) const STREAMS: usize = 16;
+/// From one status to the next.
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// Begins a stream.
+pub(crate) fn stream(call: Call) -> Later {
+    Box::pin(async move {
+        let Ok(place) = call.context.streams.clone().try_acquire_owned() else {
+            let message = format!("{STREAMS} streams are open already");
+            return Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, message));
+        };
+        // One on its way: who reads slowly gets fewer, not older ones.
+        let (sender, pieces) = mpsc::channel(1);
+        tokio::task::spawn_local(tell(call.context.clone(), sender, place));
+        let reply = Reply::new("text/event-stream", Bytes::new());
+        Ok(Reply { body: ReplyBody::Stream(pieces), ..reply })
+    })
+}
+
+async fn tell(context: Arc<Context>, sender: mpsc::Sender<Bytes>, place: OwnedSemaphorePermit) {
+    let mut seconds = interval(PERIOD);
+    seconds.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            _ = seconds.tick() => {}
+            () = sender.closed() => break,
+        }
+        let Ok(room) = sender.reserve().await else { break };
+        let text = serde_json::to_string(&status(&context)).unwrap_or_default();
+        room.send(format!("event: status\ndata: {text}\n\n").into());
+    }
+    drop(place);
+}

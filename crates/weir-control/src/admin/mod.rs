@@ -1,0 +1,126 @@
+//! The admin interface: where a running Weir is looked at and changed, over HTTP and in HAProxy's command line. It has a thread and
+//! a runtime of its own, so that neither a worker nor a signal waits for whoever is connected to it, however slow he is.
+//!
+//! ```text
+//! socket.rs ── capital letter ──▶ http.rs ──▶ routes.rs ──▶ gather.rs ──▶ status.rs (look)
+//!     │                                           └───────▶ write.rs ──▶ context.rs (change)
+//!     └──────── anything else ──▶ haproxy/ ───────────────────┴─────────────▲
+//! ```
+
+mod caller;
+mod changed;
+mod context;
+mod error;
+mod gather;
+mod haproxy;
+mod http;
+mod live;
+mod openapi;
+mod reply;
+mod routes;
+mod socket;
+mod state_file;
+pub mod status;
+mod stream;
+mod token;
+mod write;
+
+use std::sync::Arc;
+use std::thread;
+
+use tokio::runtime::{Builder, LocalOptions};
+use tokio::sync::watch;
+use weir_config::Config;
+use weir_config::model::Overrides;
+
+use crate::server::tell;
+
+pub(crate) use context::Context;
+pub(crate) use socket::AdminSocket;
+pub(crate) use state_file::StateFile;
+
+/// The admin interface of a running server.
+pub(crate) struct Admin {
+    /// Gone, it ends.
+    _alive: watch::Sender<()>,
+}
+
+/// Opens every admin socket of a configuration.
+///
+/// # Errors
+/// One sentence for the operator.
+pub(crate) fn open(config: &Config) -> Result<Vec<AdminSocket>, String> {
+    config.admin.iter().map(AdminSocket::open).collect()
+}
+
+/// Reads what was changed at run time before the restart. A state file that makes no sense stops nothing: it is set aside and
+/// told.
+pub(crate) fn restore(file: Option<&StateFile>, config: &Config, say: fn(&str)) -> Overrides {
+    let Some(file) = file else { return Overrides::default() };
+    let mut overrides = match file.read() {
+        Ok(overrides) => overrides,
+        Err(error) => {
+            say(&format!("warning: {error}: it starts as the configuration's file says"));
+            if let Some(aside) = file.set_aside() {
+                say(&format!("warning: the state file is now {}", aside.display()));
+            }
+            return Overrides::default();
+        }
+    };
+    for gone in overrides.prune(config) {
+        say(&format!("runtime changes of {gone} are given up: the configuration has it no more"));
+    }
+    for one in overrides.differences(config) {
+        let text = |value: Option<String>| value.unwrap_or_else(|| "none".to_owned());
+        let place: Vec<String> = [one.pool, one.name].into_iter().flatten().collect();
+        say(&format!(
+            "as changed at run time: {} {} is {} (in the file: {})",
+            place.join("/"),
+            one.field,
+            text(one.now),
+            text(one.file)
+        ));
+    }
+    overrides
+}
+
+impl Admin {
+    /// Starts its thread.
+    ///
+    /// # Errors
+    /// One sentence for the operator.
+    pub(crate) fn start(sockets: Vec<AdminSocket>, context: Arc<Context>) -> Result<Self, String> {
+        let (alive, ended) = watch::channel(());
+        let failed = |error: std::io::Error| format!("cannot start the admin interface: {error}");
+        let thread = thread::Builder::new().name("weir-admin".to_owned());
+        let (report, reported) = std::sync::mpsc::channel();
+        let run = move || {
+            let runtime =
+                Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
+            match runtime {
+                Ok(runtime) => {
+                    let _ = report.send(Ok(()));
+                    runtime.block_on(serve(sockets, context, ended));
+                }
+                Err(error) => drop(report.send(Err(error))),
+            }
+        };
+        thread.spawn(run).map_err(failed)?;
+        let ended = || std::io::Error::other("its thread ended at its start");
+        reported.recv().map_err(|_| failed(ended()))?.map_err(failed)?;
+        Ok(Self { _alive: alive })
+    }
+}
+
+/// Accepts from every socket until the server is gone.
+async fn serve(sockets: Vec<AdminSocket>, context: Arc<Context>, mut ended: watch::Receiver<()>) {
+    for socket in sockets {
+        let context = context.clone();
+        tokio::task::spawn_local(async move {
+            if let Err(error) = socket.accept(context).await {
+                tell(&format!("an admin address is not served: {error}"));
+            }
+        });
+    }
+    let _ = ended.changed().await;
+}

@@ -1,0 +1,227 @@
+//! What there is to ask for over HTTP, in one table: the router, the rights and `openapi.json` are drawn from it.
+
+use std::pin::Pin;
+
+use hyper::{Method, header};
+use serde_json::json;
+
+use super::caller::Right;
+use super::error::ApiError;
+use super::gather::{View, status};
+use super::http::{Call, decoded};
+use super::reply::Reply;
+use super::{live, openapi, write};
+
+/// An answer that takes its time.
+pub(crate) type Later = Pin<Box<dyn Future<Output = Result<Reply, ApiError>>>>;
+
+/// One thing to ask for.
+pub(crate) struct Route {
+    pub(crate) method: Method,
+    /// With `{names}` for what varies.
+    pub(crate) path: &'static str,
+    pub(crate) right: Right,
+    /// What it does, in one line.
+    pub(crate) summary: &'static str,
+    pub(crate) answer: Answer,
+}
+
+/// Who answers.
+#[derive(Clone, Copy)]
+pub(crate) enum Answer {
+    /// At once.
+    Now(fn(&Call) -> Result<Reply, ApiError>),
+    /// When it is done.
+    Later(fn(Call) -> Later),
+}
+
+const fn look(
+    path: &'static str,
+    summary: &'static str,
+    answer: fn(&Call) -> Result<Reply, ApiError>,
+) -> Route {
+    Route { method: Method::GET, path, right: Right::Read, summary, answer: Answer::Now(answer) }
+}
+
+const fn change(
+    method: Method,
+    path: &'static str,
+    summary: &'static str,
+    answer: fn(Call) -> Later,
+) -> Route {
+    Route { method, path, right: Right::Write, summary, answer: Answer::Later(answer) }
+}
+
+/// Where one endpoint is.
+pub(crate) const ENDPOINT: &str = "/v1/pools/{pool}/endpoints/{endpoint}";
+
+/// Everything there is.
+pub(crate) const ROUTES: &[Route] = &[
+    look("/v1", "What there is to ask for", |_| {
+        let list = ROUTES.iter().map(|route| {
+            json!({
+                "method": route.method.as_str(), "path": route.path, "summary": route.summary,
+                "right": if route.right == Right::Write { "write" } else { "read" },
+            })
+        });
+        Ok(Reply::json(&json!({"routes": list.collect::<Vec<_>>()})))
+    }),
+    look("/v1/status", "Everything below in one answer, of one moment", |call| {
+        Ok(Reply::json(&status(&call.context)))
+    }),
+    look("/v1/info", "The process", |call| Ok(Reply::json(&View::new(&call.context).info()))),
+    look("/v1/pools", "Every pool with its endpoints", |call| {
+        Ok(Reply::json(&json!({"pools": View::new(&call.context).pools()})))
+    }),
+    look("/v1/pools/{pool}", "One pool with its endpoints", |call| {
+        let name = call.parameter(0);
+        let pool = View::new(&call.context).pool_named(name);
+        pool.map(|pool| Reply::json(&pool)).ok_or_else(|| ApiError::unknown("pool", name))
+    }),
+    look("/v1/pools/{pool}/queue", "Who waits in a pool's queue, the oldest first", |call| {
+        let name = call.parameter(0);
+        let queue = View::new(&call.context).queue(name);
+        let queue = queue.ok_or_else(|| ApiError::unknown("pool", name))?;
+        Ok(Reply::json(&json!({"pool": name, "waiting": queue})))
+    }),
+    look(ENDPOINT, "One endpoint; its `ETag` is for `If-Match`", |call| {
+        let endpoint = write::endpoint(&call.context, call.parameter(0), call.parameter(1))?;
+        let tag = write::tag(&endpoint);
+        Ok(Reply::json(&endpoint).header(header::ETAG, tag))
+    }),
+    look("/v1/listeners", "Every listener", |call| {
+        Ok(Reply::json(&json!({"listeners": View::new(&call.context).listeners()})))
+    }),
+    look("/v1/workers", "Every worker", |call| {
+        Ok(Reply::json(&json!({"workers": View::new(&call.context).workers()})))
+    }),
+    look(
+        "/v1/events",
+        "What happened, the oldest first; `?after=NUMBER` leaves out what is known",
+        events,
+    ),
+    look(
+        "/v1/config",
+        "The configuration as it holds, runtime changes included; `?file=true` without them",
+        |call| {
+            let served = call.context.served();
+            let file = write::yes(call, "file")?;
+            let config = if file { &served.file } else { &served.config };
+            Ok(Reply::new("application/json", weir_config::to_json(config)))
+        },
+    ),
+    look(
+        "/v1/overrides",
+        "What was changed at run time: values, differences from the file, and the lines to write there",
+        |call| {
+            let (served, overrides) = (call.context.served(), call.context.overrides());
+            Ok(Reply::json(&json!({
+                "overrides": overrides,
+                "differences": overrides.differences(&served.file),
+                "lines": overrides.lines(&served.file),
+            })))
+        },
+    ),
+    look("/openapi.json", "This interface, for programs", |_| {
+        Ok(Reply::new("application/json", openapi::TEXT))
+    }),
+    Route {
+        method: Method::GET,
+        path: "/v1/stream",
+        right: Right::Read,
+        summary: "The status once a second, as server-sent events",
+        answer: Answer::Later(live::stream),
+    },
+    change(
+        Method::PATCH,
+        ENDPOINT,
+        "Changes an endpoint: `order`, `weight`, `max_conn`",
+        write::patch,
+    ),
+];
+
+fn events(call: &Call) -> Result<Reply, ApiError> {
+    let after = match call.query("after") {
+        None => 0,
+        Some(text) => text
+            .parse()
+            .map_err(|_| ApiError::field("after", format!("`{text}` is not an event's number")))?,
+    };
+    let mut events = call.context.events();
+    events.retain(|event| event.number > after);
+    Ok(Reply::json(&json!({"events": events})))
+}
+
+/// What a method and a path lead to.
+pub(crate) enum Found {
+    /// That, with what stands in the braces.
+    Route(&'static Route, Vec<String>),
+    /// There is something, but for these methods.
+    OtherMethods(Vec<&'static str>),
+    /// Nothing.
+    Nothing,
+}
+
+/// Looks a request's way up. HEAD is GET without a body.
+pub(crate) fn find(method: &Method, path: &str) -> Found {
+    let method = if *method == Method::HEAD { &Method::GET } else { method };
+    let mut others = Vec::new();
+    for route in ROUTES {
+        let Some(parameters) = parameters(route.path, path) else { continue };
+        if route.method == *method {
+            return Found::Route(route, parameters);
+        }
+        others.push(route.method.as_str());
+    }
+    if others.is_empty() { Found::Nothing } else { Found::OtherMethods(others) }
+}
+
+/// What stands in the braces of `pattern`, if `path` is of its form.
+fn parameters(pattern: &str, path: &str) -> Option<Vec<String>> {
+    let mut found = Vec::new();
+    let (mut wanted, mut there) = (pattern.split('/'), path.split('/'));
+    loop {
+        match (wanted.next(), there.next()) {
+            (None, None) => return Some(found),
+            (Some(wanted), Some(there)) if wanted.starts_with('{') && !there.is_empty() => {
+                found.push(decoded(there));
+            }
+            (Some(wanted), Some(there)) if wanted == there => {}
+            _ => return None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(method: &Method, path: &str, expected: &str) {
+        let found = match find(method, path) {
+            Found::Route(route, parameters) => format!("{} {}", route.path, parameters.join(" ")),
+            Found::OtherMethods(methods) => methods.join(", "),
+            Found::Nothing => "nothing".to_owned(),
+        };
+        assert_eq!(found.trim_end(), expected, "{method} {path}");
+    }
+
+    #[test]
+    fn paths_lead_to_routes() {
+        check(&Method::GET, "/v1/info", "/v1/info");
+        check(&Method::HEAD, "/v1/info", "/v1/info");
+        check(&Method::POST, "/v1/info", "GET");
+        check(&Method::GET, "/v1/info/", "nothing");
+        check(&Method::GET, "/v1/pools/app", "/v1/pools/{pool} app");
+        check(&Method::GET, "/v1/pools//queue", "nothing");
+        let socket = "/v1/pools/app/endpoints/unix:%2Frun%2Fapp.sock";
+        check(&Method::GET, socket, "/v1/pools/{pool}/endpoints/{endpoint} app unix:/run/app.sock");
+        check(&Method::GET, "/v1/pools/app/endpoints", "nothing");
+    }
+
+    #[test]
+    fn nothing_is_changed_by_looking() {
+        for route in ROUTES {
+            assert_eq!(route.method == Method::GET, route.right == Right::Read, "{}", route.path);
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! The admin sockets: opened with their owner and mode before anybody can connect, and accepted from with a bound on how many are
+//! there at once. The first byte says what a connection speaks: requests of HTTP begin with a capital letter, commands of HAProxy's
+//! command line do not.
+
+use std::io;
+use std::os::unix::fs::chown;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::process::{Gid, Uid};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, UnixListener, UnixStream};
+use tokio::sync::Semaphore;
+use tokio::time::{sleep, timeout};
+use weir_config::model::{AdminAccess, AdminListener, ListenAddress};
+use weir_proxy::bind::{BoundSocket, bind, bind_unix, set_mode};
+use weir_proxy::shared::BoundAddress;
+
+use super::caller::{Caller, Right};
+use super::context::Context;
+use super::stream::AdminStream;
+use super::token::Token;
+use super::{haproxy, http};
+
+/// Connections to one address at once. Whoever floods one does not shut out who comes over another.
+const CONNECTIONS: usize = 64;
+/// For the first byte.
+const FIRST_PATIENCE: Duration = Duration::from_secs(10);
+/// To tell somebody that there is no room.
+const REFUSAL_PATIENCE: Duration = Duration::from_millis(100);
+/// After an accept that failed for want of files or memory.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// An admin socket that is open, and what may be done over it.
+pub(crate) struct AdminSocket {
+    socket: BoundSocket,
+    right: Right,
+    token: Option<Arc<Token>>,
+}
+
+impl AdminSocket {
+    /// Opens it.
+    ///
+    /// # Errors
+    /// One sentence for the operator.
+    pub(crate) fn open(listener: &AdminListener) -> Result<Self, String> {
+        let token = listener.token_file.as_deref().map(Token::read).transpose()?;
+        let socket = match &listener.address {
+            ListenAddress::Socket(_) => bind(&listener.address)?,
+            ListenAddress::Unix { path, mode } => {
+                let owner = listener.owner.as_deref().map(user).transpose()?;
+                let group = listener.group.as_deref().map(group).transpose()?;
+                bind_unix(path, |path| {
+                    if owner.is_some() || group.is_some() {
+                        chown(path, owner.map(Uid::as_raw), group.map(Gid::as_raw))?;
+                    }
+                    set_mode(path, *mode)
+                })?
+            }
+        };
+        let right = match listener.access {
+            AdminAccess::Write => Right::Write,
+            AdminAccess::ReadOnly => Right::Read,
+        };
+        Ok(Self { socket, right, token: token.map(Arc::new) })
+    }
+
+    /// Where it is.
+    pub(crate) fn address(&self) -> &BoundAddress {
+        &self.socket.address
+    }
+
+    /// Accepts for ever.
+    pub(crate) async fn accept(self, context: Arc<Context>) -> io::Result<()> {
+        let place = match &self.socket.address {
+            BoundAddress::Socket(address) => address.to_string(),
+            BoundAddress::Unix(path) => format!("unix:{}", path.display()),
+        };
+        let room = Arc::new(Semaphore::new(CONNECTIONS));
+        let (right, token) = (self.right, self.token);
+        let caller = |who: String| {
+            Rc::new(Caller { who: format!("{who} over {place}"), right, token: token.clone() })
+        };
+        if self.socket.is_unix() {
+            let listener = std::os::unix::net::UnixListener::from(self.socket.socket);
+            let listener = UnixListener::from_std(listener)?;
+            loop {
+                let Some((stream, _)) = accepted(listener.accept().await).await else { continue };
+                attend(stream, Speaks::Both, (&room, &context), |stream| caller(peer_of(stream)));
+            }
+        }
+        let listener = std::net::TcpListener::from(self.socket.socket);
+        let listener = TcpListener::from_std(listener)?;
+        let brought = if token.is_some() { "the token from " } else { "" };
+        loop {
+            let Some((stream, peer)) = accepted(listener.accept().await).await else { continue };
+            let who = format!("{brought}{peer}");
+            attend(stream, Speaks::Http, (&room, &context), |_| caller(who));
+        }
+    }
+}
+
+/// What was accepted; after a failure, for want of files or memory, a pause.
+async fn accepted<A>(result: io::Result<A>) -> Option<A> {
+    if result.is_err() {
+        sleep(ACCEPT_PAUSE).await;
+    }
+    result.ok()
+}
+
+/// Who is at the other end of a Unix socket, by the kernel's word.
+fn peer_of(stream: &UnixStream) -> String {
+    let Ok(peer) = stream.peer_cred() else { return "somebody".to_owned() };
+    match peer.pid() {
+        Some(pid) => format!("uid {} (pid {pid})", peer.uid()),
+        None => format!("uid {}", peer.uid()),
+    }
+}
+
+/// What may be spoken over a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Speaks {
+    /// Only HTTP: a command line has no place for a token.
+    Http,
+    /// HTTP and HAProxy's command line.
+    Both,
+}
+
+/// Serves a connection on a task of its own, or tells it that there is no room.
+fn attend<S>(
+    stream: S,
+    speaks: Speaks,
+    (room, context): (&Arc<Semaphore>, &Arc<Context>),
+    caller: impl FnOnce(&S) -> Rc<Caller>,
+) where
+    S: AsyncRead + AsyncWrite + Unpin + 'static,
+{
+    let Ok(place) = room.clone().try_acquire_owned() else {
+        tokio::task::spawn_local(refuse(stream));
+        return;
+    };
+    let (context, caller) = (context.clone(), caller(&stream));
+    tokio::task::spawn_local(async move {
+        let mut stream = AdminStream::new(stream, FIRST_PATIENCE);
+        if let Ok(Some(first)) = stream.peek().await {
+            if speaks == Speaks::Http || first.is_ascii_uppercase() {
+                http::serve(stream, context, caller).await;
+            } else {
+                haproxy::serve(stream, &context, &caller).await;
+            }
+        }
+        drop(place);
+    });
+}
+
+async fn refuse(mut stream: impl AsyncWrite + Unpin) {
+    let body = "{\"error\": {\"field\": null, \"message\": \"too many admin connections\"}}\n";
+    let answer = format!(
+        "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        body.len()
+    );
+    let _ = timeout(REFUSAL_PATIENCE, stream.write_all(answer.as_bytes())).await;
+}
+
+/// A user by name or number.
+fn user(name: &str) -> Result<Uid, String> {
+    number_of(name, Path::new("/etc/passwd"))
+        .map(Uid::from_raw)
+        .ok_or_else(|| format!("there is no user `{name}` for the admin socket to belong to"))
+}
+
+/// A group by name or number.
+fn group(name: &str) -> Result<Gid, String> {
+    number_of(name, Path::new("/etc/group"))
+        .map(Gid::from_raw)
+        .ok_or_else(|| format!("there is no group `{name}` for the admin socket to belong to"))
+}
+
+fn number_of(name: &str, file: &Path) -> Option<u32> {
+    if let Ok(number) = name.parse() {
+        return Some(number);
+    }
+    number_in(&std::fs::read_to_string(file).ok()?, name)
+}
+
+/// The number in `name:x:number:…`.
+fn number_in(text: &str, name: &str) -> Option<u32> {
+    text.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        (fields.next() == Some(name)).then(|| fields.nth(1)?.parse().ok())?
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_and_groups_are_found_by_name_and_by_number() {
+        let text = "root:x:0:0:root:/root:/bin/bash\nweir:x:990:985::/nonexistent:/bin/false\n";
+        assert_eq!(number_in(text, "weir"), Some(990));
+        assert_eq!(number_in(text, "wei"), None);
+        assert_eq!(number_in("broken\nbroken:x:y", "broken"), None);
+        assert_eq!(number_of("77", Path::new("/nowhere")), Some(77));
+        assert_eq!(number_of("root", Path::new("/nowhere")), None);
+    }
+}

@@ -1,0 +1,153 @@
+//! The file that keeps runtime changes over restarts: written whole, beside, and renamed, so that a crash leaves the old one or
+//! the new one.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use weir_config::model::Overrides;
+
+/// The form of the file.
+const VERSION: u32 = 1;
+
+/// A place for runtime changes.
+#[derive(Debug)]
+pub(crate) struct StateFile {
+    path: PathBuf,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Content {
+    version: u32,
+    overrides: Overrides,
+}
+
+impl StateFile {
+    pub(crate) fn new(path: &Path) -> Self {
+        Self { path: path.to_owned() }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What it keeps; nothing when it is not there yet.
+    ///
+    /// # Errors
+    /// One sentence: why it cannot be used.
+    pub(crate) fn read(&self) -> Result<Overrides, String> {
+        let path = self.path.display();
+        let text = match fs::read_to_string(&self.path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok(Overrides::default());
+            }
+            Err(error) => return Err(format!("cannot read the state file {path}: {error}")),
+        };
+        let content: Content = serde_json::from_str(&text)
+            .map_err(|error| format!("the state file {path} makes no sense: {error}"))?;
+        if content.version != VERSION {
+            return Err(format!(
+                "the state file {path} is of version {}, this Weir knows {VERSION}",
+                content.version
+            ));
+        }
+        Ok(content.overrides)
+    }
+
+    /// Keeps these instead.
+    ///
+    /// # Errors
+    /// One clause: why it cannot be written. What was there is there still.
+    pub(crate) fn write(&self, overrides: &Overrides) -> Result<(), String> {
+        self.replace(overrides).map_err(|error| {
+            format!("the state file {} cannot be written: {error}", self.path.display())
+        })
+    }
+
+    fn replace(&self, overrides: &Overrides) -> io::Result<()> {
+        let content = Content { version: VERSION, overrides: overrides.clone() };
+        let mut text = serde_json::to_string_pretty(&content)?;
+        text.push('\n');
+        let mut beside = self.path.clone().into_os_string();
+        beside.push(".new");
+        let beside = PathBuf::from(beside);
+        let mut file =
+            OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&beside, &self.path)?;
+        // The name is on the disk too only then. A file system that cannot do that has to do without.
+        let directory = self.path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let _ = File::open(directory.unwrap_or(Path::new("."))).and_then(|file| file.sync_all());
+        Ok(())
+    }
+
+    /// Moves a file that makes no sense out of the way, so that the next change does not write over it.
+    pub(crate) fn set_aside(&self) -> Option<PathBuf> {
+        let mut aside = self.path.clone().into_os_string();
+        aside.push(".broken");
+        let aside = PathBuf::from(aside);
+        fs::rename(&self.path, &aside).ok().map(|()| aside)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_config::model::ListenerOverride;
+
+    use super::*;
+
+    fn some() -> Overrides {
+        let mut overrides = Overrides::default();
+        overrides.listeners.insert(":80".to_owned(), ListenerOverride { max_connections: 7 });
+        overrides
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = StateFile::new(&directory.path().join("state.json"));
+        assert_eq!(file.read(), Ok(Overrides::default()), "there is none yet");
+        file.write(&some()).unwrap();
+        assert_eq!(file.read(), Ok(some()));
+        file.write(&Overrides::default()).unwrap();
+        assert_eq!(file.read(), Ok(Overrides::default()));
+        let left: Vec<_> = fs::read_dir(directory.path()).unwrap().collect();
+        assert_eq!(left.len(), 1, "a file was left beside: {left:?}");
+    }
+
+    #[test]
+    fn a_write_that_fails_leaves_what_was_there() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("state.json");
+        let file = StateFile::new(&path);
+        file.write(&some()).unwrap();
+        // Nobody, root included, opens a directory for writing.
+        fs::create_dir(directory.path().join("state.json.new")).unwrap();
+        let error = file.write(&Overrides::default()).unwrap_err();
+        assert!(error.contains("state.json cannot be written"), "{error}");
+        assert_eq!(file.read(), Ok(some()));
+    }
+
+    #[test]
+    fn a_file_that_makes_no_sense_is_said_and_set_aside() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("state.json");
+        let file = StateFile::new(&path);
+        for (text, reason) in [
+            ("{\"version\": 1", "makes no sense: EOF"),
+            ("{\"version\": 1, \"overrides\": {\"pool\": {}}}", "unknown field `pool`"),
+            ("{\"version\": 9, \"overrides\": {}}", "is of version 9, this Weir knows 1"),
+        ] {
+            fs::write(&path, text).unwrap();
+            let error = file.read().unwrap_err();
+            assert!(error.contains(reason), "{error}");
+        }
+        let aside = file.set_aside().unwrap();
+        assert!(aside.ends_with("state.json.broken") && aside.exists() && !path.exists());
+    }
+}

@@ -1,0 +1,271 @@
+//! What the admin interface tells, as plain values: the JSON API, the dashboard, HAProxy's tables and `weir top` are views of
+//! this and nothing else. It is gathered in `gather.rs`.
+
+use serde::{Deserialize, Serialize};
+
+/// Everything at one moment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// When, milliseconds since 1970.
+    pub at_ms: u64,
+    /// The process.
+    pub info: Info,
+    /// In the configuration's order.
+    pub listeners: Vec<ListenerStatus>,
+    /// In the configuration's order.
+    pub pools: Vec<PoolStatus>,
+    /// By number.
+    pub workers: Vec<WorkerStatus>,
+}
+
+/// The process.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Info {
+    /// `Weir`.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// Its process id.
+    pub pid: u32,
+    /// The machine's name.
+    pub host: String,
+    /// When it started, milliseconds since 1970.
+    pub started_ms: u64,
+    /// Seconds since then.
+    pub uptime_s: u64,
+    /// The number of the configuration that is served, from 1.
+    pub generation: u64,
+    /// `running` or `stopping`.
+    pub state: String,
+    /// Worker threads.
+    pub workers: usize,
+    /// Client connections open now.
+    pub connections: usize,
+    /// Most that may be.
+    pub max_connections: usize,
+    /// Requests that run now.
+    pub requests_running: usize,
+    /// The configuration's file, where there is one.
+    pub configuration: Option<String>,
+    /// The file that keeps runtime changes over restarts, where there is one.
+    pub state_file: Option<String>,
+    /// Things that are not as the configuration's file says.
+    pub overrides: usize,
+    /// Most files open at once.
+    pub open_files_limit: u64,
+}
+
+/// A listener.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ListenerStatus {
+    /// Its name.
+    pub name: String,
+    /// What it accepts on, as configured.
+    pub addresses: Vec<String>,
+    /// Whether clients speak TLS.
+    pub tls: bool,
+    /// Client connections open now.
+    pub connections: usize,
+    /// Most that may be; `null`: only the process's limit counts.
+    pub max_connections: Option<usize>,
+}
+
+/// A worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkerStatus {
+    /// Its number, from 0.
+    pub number: usize,
+    /// Client connections it holds.
+    pub connections: usize,
+    /// Of them, those with a request that runs.
+    pub requests_running: usize,
+}
+
+/// A pool.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PoolStatus {
+    /// Its name.
+    pub name: String,
+    /// How it picks.
+    pub policy: String,
+    /// `up` while one endpoint can be had, else `down`.
+    pub state: String,
+    /// Whether probes are ignored because too few endpoints are healthy by them.
+    pub panicking: bool,
+    /// Endpoints that can be had.
+    pub usable: usize,
+    /// Requests in flight.
+    pub in_flight: u64,
+    /// Those who wait; `null`: nobody may.
+    pub queue: Option<QueueStatus>,
+    /// What was counted.
+    pub counters: PoolCounters,
+    /// In the configuration's order.
+    pub endpoints: Vec<EndpointStatus>,
+}
+
+/// A pool's queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QueueStatus {
+    /// Waiting now.
+    pub now: u64,
+    /// Most that may.
+    pub max: u64,
+    /// Most that ever did at once.
+    pub longest: u64,
+    /// Longest wait, milliseconds.
+    pub timeout_ms: u64,
+}
+
+/// What a pool counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PoolCounters {
+    /// Requests that got an endpoint.
+    pub dispatched: u64,
+    /// Requests that had to wait.
+    pub queued: u64,
+    /// Turned away because the queue was full.
+    pub queue_full: u64,
+    /// Turned away because all endpoints were full and there is no queue.
+    pub full: u64,
+    /// Turned away because no endpoint could be had.
+    pub unavailable: u64,
+    /// Turned away for that reason after they had waited.
+    pub gave_up: u64,
+    /// Left the queue of their own accord.
+    pub cancelled: u64,
+    /// Waited too long.
+    pub timed_out: u64,
+    /// Sent to a busy endpoint while an idle one could be had.
+    pub inversions: u64,
+    /// Time that those lost, microseconds.
+    pub regret_us: u64,
+    /// Times that the watchdog found a law of the queue broken; has to be 0.
+    pub violations: u64,
+}
+
+/// An endpoint.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EndpointStatus {
+    /// The pool's name.
+    pub pool: String,
+    /// Its name.
+    pub name: String,
+    /// Its address, as written.
+    pub address: String,
+    /// Where its name leads, where it has one and that is known.
+    pub resolved: Option<String>,
+    /// In one word: `up`, `draining`, `maintenance`, `down`, `ejected`, `stalled`, `unresolved`.
+    pub state: State,
+    /// Since when, milliseconds since 1970.
+    pub since_ms: u64,
+    /// What the operator ordered: `ready`, `draining`, `maintenance`.
+    pub order: String,
+    /// What its probes say: `up`, `down`, or `unchecked` when there are none.
+    pub health: String,
+    /// Why it is in its state, in one clause; empty when nothing is known.
+    pub reason: String,
+    /// How the reply to the probe that changed its health began.
+    pub excerpt: String,
+    /// When its ejection ends, milliseconds since 1970.
+    pub ejected_until_ms: Option<u64>,
+    /// Requests in flight.
+    pub in_flight: u32,
+    /// Most that may be.
+    pub max_conn: Option<u32>,
+    /// Requests that wait for it and no other.
+    pub queued: u32,
+    /// Its share.
+    pub weight: u32,
+    /// Its tier, 0 first.
+    pub tier: u8,
+    /// Whether it is a backup.
+    pub backup: bool,
+    /// Idle connections kept to it.
+    pub idle_connections: u32,
+    /// Connections opened to it.
+    pub connections_opened: u64,
+    /// Requests that went over a connection that was there.
+    pub connections_reused: u64,
+    /// Times it was picked.
+    pub picks: u64,
+    /// Connects that failed.
+    pub connect_failures: u64,
+    /// Times it was ejected.
+    pub ejections: u64,
+    /// Times it was found stalled.
+    pub stalls: u64,
+    /// What is not as the configuration's file says: `order`, `weight`, `max_conn`, `added`.
+    pub overridden: Vec<String>,
+}
+
+/// An endpoint's state, in one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// It takes requests.
+    Up,
+    /// The operator lets it take only what is bound to it.
+    Draining,
+    /// The operator lets it take nothing.
+    Maintenance,
+    /// Its probes fail.
+    Down,
+    /// It is out for failures seen in traffic.
+    Ejected,
+    /// It does not answer, while others do.
+    Stalled,
+    /// Its name leads nowhere.
+    Unresolved,
+}
+
+impl State {
+    /// Its word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Up => "up",
+            Self::Draining => "draining",
+            Self::Maintenance => "maintenance",
+            Self::Down => "down",
+            Self::Ejected => "ejected",
+            Self::Stalled => "stalled",
+            Self::Unresolved => "unresolved",
+        }
+    }
+}
+
+/// One who waits in a pool's queue.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WaitingStatus {
+    /// How many are before him.
+    pub position: u32,
+    /// For how long, microseconds.
+    pub waited_us: u64,
+    /// How much longer he will wait at most, microseconds.
+    pub left_us: u64,
+    /// How the id of his request begins, as it is in logs and in the request id header.
+    pub request_id: String,
+    /// The endpoint he waits for, where no other will do.
+    pub endpoint: Option<String>,
+}
+
+/// Something that happened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Event {
+    /// Its number; later ones are higher.
+    pub number: u64,
+    /// When, milliseconds since 1970.
+    pub at_ms: u64,
+    /// `health`, `change`, `reload` or `process`.
+    pub kind: String,
+    /// The pool, where it is about one.
+    pub pool: Option<String>,
+    /// The endpoint, where it is about one.
+    pub endpoint: Option<String>,
+    /// Who did it, where somebody did.
+    pub who: Option<String>,
+    /// What, in one line.
+    pub what: String,
+    /// How the reply to the probe began, or the lines that differ.
+    pub details: Vec<String>,
+}

@@ -1,0 +1,89 @@
+//! The token that whoever comes over TCP has to bring. It is compared by its digest and in constant time, so that how long that
+//! takes tells nothing of it, not even its length.
+
+use std::path::Path;
+
+use aws_lc_rs::constant_time::verify_slices_are_equal;
+use aws_lc_rs::digest::{Digest, SHA256, digest};
+
+/// Fewer bytes can be guessed.
+const LEAST_BYTES: usize = 16;
+
+/// What is known of a token.
+pub(crate) struct Token(Digest);
+
+impl Token {
+    /// Reads it from the file's first line.
+    ///
+    /// # Errors
+    /// One sentence for the operator.
+    pub(crate) fn read(path: &Path) -> Result<Self, String> {
+        let label = path.display();
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| format!("cannot read the token file {label}: {error}"))?;
+        let token = text.lines().next().unwrap_or_default().trim();
+        if token.len() < LEAST_BYTES {
+            return Err(format!(
+                "the token in {label} has {} bytes: at least {LEAST_BYTES}, such as `openssl rand -hex 32` makes",
+                token.len()
+            ));
+        }
+        if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(format!("the token in {label} has a character that no header can have"));
+        }
+        Ok(Self::of(token))
+    }
+
+    fn of(token: &str) -> Self {
+        Self(digest(&SHA256, token.as_bytes()))
+    }
+
+    /// Whether an `Authorization` header brings it.
+    pub(crate) fn is_in(&self, header: Option<&[u8]>) -> bool {
+        let Some((scheme, brought)) = header.and_then(|header| header.split_at_checked(7)) else {
+            return false;
+        };
+        let brought = digest(&SHA256, brought.trim_ascii());
+        let equal = verify_slices_are_equal(self.0.as_ref(), brought.as_ref()).is_ok();
+        equal && scheme.eq_ignore_ascii_case(b"bearer ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_whole_token_will_do() {
+        let token = Token::of("0123456789abcdef");
+        let check = |header: &str, expected| {
+            assert_eq!(token.is_in(Some(header.as_bytes())), expected, "{header}");
+        };
+        check("Bearer 0123456789abcdef", true);
+        check("bearer  0123456789abcdef ", true);
+        check("Bearer 0123456789abcde", false);
+        check("Bearer 0123456789abcdeff", false);
+        check("Bearer 0123456789abcdeF", false);
+        check("Basic  0123456789abcdef", false);
+        check("Bearer", false);
+        check("", false);
+        assert!(!token.is_in(None));
+    }
+
+    #[test]
+    fn a_file_without_a_token_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("token");
+        let check = |text: &str, expected: &str| {
+            std::fs::write(&path, text).unwrap();
+            let error = Token::read(&path).err().unwrap();
+            assert!(error.contains(expected), "{error}");
+        };
+        check("", "has 0 bytes: at least 16");
+        check("short\n0123456789abcdef", "has 5 bytes");
+        check("0123456789 abcdef\n", "a character that no header can have");
+        std::fs::write(&path, "0123456789abcdef\n").unwrap();
+        assert!(Token::read(&path).unwrap().is_in(Some(b"Bearer 0123456789abcdef")));
+        assert!(Token::read(&directory.path().join("none")).is_err());
+    }
+}
