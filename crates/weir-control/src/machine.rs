@@ -23,9 +23,9 @@ pub(crate) fn read(workers: usize) -> MachineFigures {
     MachineFigures {
         cpu: cpu_of(&text("/proc/self/stat")),
         workers: workers_of(Path::new("/proc/self/task"), workers),
-        machine_us: machine.map(|machine| machine.total_us),
-        steal_us: machine.map(|machine| machine.steal_us),
-        idle_us: machine.map(|machine| machine.idle_us),
+        machine_us: machine.map(|machine| machine.total),
+        steal_us: machine.map(|machine| machine.steal),
+        idle_us: machine.map(|machine| machine.idle),
         throttled_periods: throttled.map(|(periods, _)| periods),
         throttled_us: throttled.map(|(_, us)| us),
         open_files: open_files(),
@@ -52,17 +52,19 @@ fn workers_of(tasks: &Path, workers: usize) -> Vec<Option<Cpu>> {
             continue;
         };
         if let Some(place) = found.get_mut(number) {
-            *place = fs::read_to_string(task.path().join("stat")).ok().and_then(|stat| cpu_of(&stat));
+            *place =
+                fs::read_to_string(task.path().join("stat")).ok().and_then(|stat| cpu_of(&stat));
         }
     }
     found
 }
 
+/// Times of all cores, µs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Machine {
-    total_us: u64,
-    steal_us: u64,
-    idle_us: u64,
+    total: u64,
+    steal: u64,
+    idle: u64,
 }
 
 /// Of `/proc/stat`: time of guests is in that of users already.
@@ -72,9 +74,9 @@ fn machine_of(stat: &str) -> Option<Machine> {
         line.split_whitespace().take(8).map(str::parse).collect::<Result<_, _>>().ok()?;
     let [_, _, _, idle, waiting, _, _, steal] = ticks[..] else { return None };
     Some(Machine {
-        total_us: ticks.iter().sum::<u64>() * TICK_US,
-        steal_us: steal * TICK_US,
-        idle_us: (idle + waiting) * TICK_US,
+        total: ticks.iter().sum::<u64>() * TICK_US,
+        steal: steal * TICK_US,
+        idle: (idle + waiting) * TICK_US,
     })
 }
 
@@ -128,7 +130,7 @@ mod tests {
         assert_eq!(cpu_of(stat), Some(Cpu { user_us: 2_500_000, system_us: 400_000 }));
         assert_eq!(cpu_of("nonsense"), None);
         let machine = machine_of("cpu  10 1 20 100 5 2 3 9 7 0\ncpu0 1 1 1\n");
-        let expected = Machine { total_us: 1_500_000, steal_us: 90_000, idle_us: 1_050_000 };
+        let expected = Machine { total: 1_500_000, steal: 90_000, idle: 1_050_000 };
         assert_eq!(machine, Some(expected));
         let second = "usage_usec 5\nnr_periods 9\nnr_throttled 3\nthrottled_usec 1200\n";
         assert_eq!(throttled_of(second), Some((3, 1_200)));

@@ -158,9 +158,7 @@ fn listener(listener: &Listener) -> ListenerReport {
 }
 
 fn worker(load: &WorkerLoad) -> WorkerReport {
-    let read = |count: &AtomicUsize| {
-        count.load(Ordering::Relaxed) as u64
-    };
+    let read = |count: &AtomicUsize| count.load(Ordering::Relaxed) as u64;
     WorkerReport { connections: read(&load.open), requests_running: read(&load.busy) }
 }
 

@@ -13,6 +13,8 @@ use weir_balance::Order;
 use weir_config::Config;
 use weir_config::model::{self, Change, Overrides, Refusal};
 use weir_proxy::shared::{Process, Snapshot};
+use weir_stats::ExchangeRecord;
+use weir_stats::exposition::Report;
 
 use super::changed::{Changed, between};
 use super::gather::{health_event, milliseconds};
@@ -20,6 +22,7 @@ use super::live::STREAMS;
 use super::state_file::StateFile;
 use super::status::Event;
 use crate::health_log::{HealthLog, KEPT};
+use crate::report::Reporter;
 use crate::server::connection_cap;
 
 /// What all admin connections share.
@@ -34,6 +37,7 @@ pub(crate) struct Context {
     turn: tokio::sync::Mutex<()>,
     events: Mutex<VecDeque<Event>>,
     state_file: Option<StateFile>,
+    pub(crate) reporter: Arc<Reporter>,
     /// Room for those who listen to `/v1/stream`.
     pub(crate) streams: Arc<Semaphore>,
     say: fn(&str),
@@ -106,9 +110,11 @@ impl Context {
         (state_file, overrides): (Option<StateFile>, Overrides),
         say: fn(&str),
     ) -> Self {
+        let started = SystemTime::now();
         Self {
-            started: SystemTime::now(),
+            started,
             health,
+            reporter: Arc::new(Reporter::new(process.clone(), started)),
             process,
             read: Mutex::new(Read { file, config }),
             made: Mutex::new(Made { overrides, ordered: HashMap::new() }),
@@ -128,6 +134,22 @@ impl Context {
             snapshot: self.process.snapshot(),
             process: self.process.clone(),
         }
+    }
+
+    /// Everything that is known of the process at this moment.
+    pub(crate) fn report(&self) -> Report {
+        let served = self.served();
+        self.reporter.report(&served.config, &served.snapshot)
+    }
+
+    /// The slowest requests of the last 15 minutes, over all routes or of this one.
+    pub(crate) fn slowest(&self, route: Option<&str>) -> Vec<Arc<ExchangeRecord>> {
+        self.process.numbers.slowest(route, self.process.balance_clock(Instant::now()))
+    }
+
+    /// What is known of the request with this id.
+    pub(crate) fn why(&self, request_id: &str) -> Option<ExchangeRecord> {
+        self.process.numbers.why(request_id, self.process.balance_clock(Instant::now()))
     }
 
     pub(crate) fn overrides(&self) -> Overrides {

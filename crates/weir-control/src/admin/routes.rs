@@ -10,7 +10,7 @@ use super::error::ApiError;
 use super::gather::{View, status};
 use super::http::{Call, decoded};
 use super::reply::Reply;
-use super::{live, openapi, write};
+use super::{live, numbers, openapi, write};
 
 /// An answer that takes its time.
 pub(crate) type Later = Pin<Box<dyn Future<Output = Result<Reply, ApiError>>>>;
@@ -122,6 +122,24 @@ pub(crate) const ROUTES: &[Route] = &[
             })))
         },
     ),
+    look("/metrics", "Everything counted, as text for Prometheus or as OpenMetrics", |call| {
+        Ok(numbers::metrics(call))
+    }),
+    look("/v1/routes", "What was counted by listener and route", |call| Ok(numbers::routes(call))),
+    look(
+        "/v1/latency",
+        "Percentiles of each phase; `?window=recent` of the last one to two minutes, `?counts=true` with HdrHistogram's counts",
+        numbers::latency,
+    ),
+    look(
+        "/v1/slow",
+        "The slowest requests of the last 15 minutes, and why; `?route=NAME`, `?limit=NUMBER`",
+        numbers::slow,
+    ),
+    look("/v1/why/{id}", "Why the request of this id took as long as it did", numbers::why),
+    look("/v1/machine", "Processor time, steal, throttling, open files, workers", |call| {
+        Ok(numbers::machine(call))
+    }),
     look("/openapi.json", "This interface, for programs", |_| {
         Ok(Reply::new("application/json", openapi::TEXT))
     }),

@@ -2,6 +2,7 @@
 
 mod api;
 mod haproxy;
+mod numbers;
 mod rights;
 
 use std::path::PathBuf;
