@@ -16,7 +16,7 @@ run: ## the demonstration: origins, the proxy on :8080 and :8443, some requests;
 	@exec "$$(scripts/target-directory)/release/weir" demo
 
 test: ## everything that has to pass before a commit
-	@scripts/packages cc nginx haproxy curl wrk openssl socat hatop prometheus-haproxy-exporter
+	@scripts/packages cc nginx haproxy curl wrk openssl script taskset socat hatop prometheus-haproxy-exporter
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	cargo test --workspace
@@ -24,7 +24,7 @@ test: ## everything that has to pass before a commit
 	@$(MAKE) --no-print-directory deny
 
 test-long: ## the same tests with more seeds, more cases and the ignored ones; minutes to hours
-	@scripts/packages cc nginx haproxy curl wrk openssl socat hatop prometheus-haproxy-exporter
+	@scripts/packages cc nginx haproxy curl wrk openssl script taskset socat hatop prometheus-haproxy-exporter
 	WEIR_SEEDS=$${WEIR_SEEDS:-10000} PROPTEST_CASES=$${PROPTEST_CASES:-20000} WEIR_SCHEDULES=$${WEIR_SCHEDULES:-1000000} \
 		cargo test --release --workspace --no-fail-fast -- --include-ignored
 	@WEIR_SCHEDULES=$${WEIR_SCHEDULES:-1000000} $(MAKE) --no-print-directory schedules RELEASE=--release

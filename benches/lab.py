@@ -18,9 +18,10 @@ import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE / "core"))
+sys.path[:0] = [str(HERE / "core"), str(HERE / "lab")]
 
 import candidates  # noqa: E402
+import lateness  # noqa: E402
 import load  # noqa: E402
 import machine  # noqa: E402
 
@@ -47,8 +48,13 @@ The generators ask nginx (`return`, one worker) with {connections} connections a
 given 90 % of the rate that wrk reached a moment before. Their cost is user and system time of
 the generator's process from start to end (`getrusage`), over the answers it counted. The server's core is the bottleneck, so that the closed loops
 reach the same rate. TLS is 1.3 with TLS_AES_256_GCM_SHA384; no certificate is verified, as wrk verifies none.
-An open loop wakes for every start and again for its answer; the answers of a closed loop come in bursts that share a wake-up, which is most of
-the difference. A core that other programs use meanwhile shows as a low rate and as lateness."""
+The target is for like against like, loop against loop at the same rate. An open loop wakes for every start and again for its answer; the
+answers of a closed loop come in bursts that share a wake-up, which is most of the difference. A core that other programs use meanwhile shows as a low rate and as lateness."""
+
+LATENESS = """\
+How long after its time, or after a connection was free, the open loop really sends: one thread on a core of its own, against nginx. The last rate is
+the one that takes about half of the core. The first and the last line are what the kernel and the host leave of that core to a program
+that does nothing but sleep: nobody can be more punctual than that."""
 
 
 def arguments():
@@ -57,7 +63,7 @@ def arguments():
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--seconds", type=int, default=3, help="length of one measurement")
     parser.add_argument("--connections", type=int, default=50)
-    parser.add_argument("--only", default="origin,generator", help="which parts, by comma")
+    parser.add_argument("--only", default="origin,generator,lateness", help="which parts, by comma")
     parser.add_argument("--quick", action="store_true", help="one round of 2 s, no file written")
     options = parser.parse_args()
     if not options.weir.is_file():
@@ -129,8 +135,9 @@ def generate(bench, server, name, kind, seconds, connections, rate):
         summary = str(HERE / "core" / "summary.lua")
         command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "-s", summary, url]
     else:
-        load_flags = {"weir-closed": f"-n{int(rate * seconds)}", "weir-open": f"-R{rate * 0.9:.0f}"}[name]
-        command = [str(bench.weir), "bench", "-t1", f"-c{connections}", f"-d{seconds}s", load_flags, "-k", "--json", "-", url]
+        closed, opened = [f"-n{int(rate * seconds)}"], [f"-R{rate * 0.9:.0f}", f"-d{seconds}s"]
+        load_flags = {"weir-closed": closed, "weir-open": opened}[name]
+        command = [str(bench.weir), "bench", "-t1", f"-c{connections}", *load_flags, "-k", "--json", "-", url]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     command = ["taskset", "-c", str(bench.load_core), *command]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=seconds + 60)
@@ -185,11 +192,18 @@ def generator_table(results):
             cost = "invalid" if middle is None else f"{middle:.2f} ({min(costs):.2f}-{max(costs):.2f})"
             rate = statistics.median(point.rate for point in points)
             ratio = f"{middle / base:.2f}" if middle and base and name != "wrk" else "-"
-            target = f"{GENERATOR_TARGETS[kind]:.1f}" if name != "wrk" else "-"
+            target = f"{GENERATOR_TARGETS[kind]:.1f}" if name == "weir-closed" else "-"
             lines.append(f"| {title} | {kind} | {cost} | {rate:,.0f} | {ratio} | {target} |")
     late = {kind: statistics.median(point.lateness_us for point in by_name["weir-open"]) for kind, by_name in results.items()}
     words = ", ".join(f"{value:.0f} µs ({kind})" for kind, value in late.items())
     return lines + ["", f"Lateness of the open loop at p99.9, median of the rounds: {words}."]
+
+
+def run_lateness(bench, options):
+    server = bench.origin("nginx-return")
+    found = lateness.run(bench, server.plain, max(options.seconds, 5), options.connections)
+    bench.stop(server)
+    return found
 
 
 def median(points):
@@ -235,13 +249,15 @@ def all_points(results):
     return lines
 
 
-def render(facts, results, generators, options):
+def render(facts, results, generators, late, options):
     lines = ["# What the laboratory's programs cost", "", "Written by `make bench-lab`; not edited by hand.", ""]
     lines += ["| | |", "| --- | --- |"] + [f"| {name} | {value} |" for name, value in facts] + [""]
     if results:
         lines += ["## Origin", ""] + origin_table(results) + [""]
     if generators:
         lines += ["## Generator", ""] + generator_table(generators) + [""]
+    if late:
+        lines += ["## Lateness", "", LATENESS, ""] + lateness.table(late) + [""]
     words = {"connections": options.connections, "rounds": options.rounds, "seconds": options.seconds}
     lines += ["## How it was measured", "", METHOD.format(**words), ""]
     if results:
@@ -262,6 +278,7 @@ def main():
             bench.prepare()
             results = run_origins(bench, options) if "origin" in options.only else {}
             generators = run_generators(bench, options) if "generator" in options.only else {}
+            late = run_lateness(bench, options) if "lateness" in options.only else []
         finally:
             bench.stop_all()
     words = [pathlib.Path(word).name if word.startswith("/") else word for word in sys.argv[1:]]
@@ -274,9 +291,9 @@ def main():
         ("load", f"{machine.version(['wrk', '-v'])}; {options.connections} connections, {options.seconds} s a point"),
         ("cores", f"servers on {bench.proxy_core}, load on {bench.load_core}"),
     ]
-    text = render(facts, results, generators, options)
+    text = render(facts, results, generators, late, options)
     print(text.split("## How", 1)[0])
-    if not options.quick and results and generators:
+    if not options.quick and results and generators and late:
         (HERE / "lab.md").write_text(text)
         print(f"written: {HERE / 'lab.md'}")
 

@@ -79,6 +79,15 @@ pub enum Fault {
     None,
     /// The bug of 2008 (HAProxy before 1.3.15.2): a slot that is given back does not wake the pool's queue.
     ForgetsPoolQueue,
+    /// The same, and no watchdog that finds those who were forgotten: there was none in 2008.
+    ForgetsPoolQueueUnwatched,
+}
+
+impl Fault {
+    /// Whether a slot that is given back wakes the pool's queue.
+    pub(crate) fn forgets_pool_queue(self) -> bool {
+        matches!(self, Self::ForgetsPoolQueue | Self::ForgetsPoolQueueUnwatched)
+    }
 }
 
 /// Endpoints that this exchange was at already.

@@ -5,7 +5,7 @@ use core::task::Waker;
 
 use smallvec::SmallVec;
 
-use crate::balancer::{Balancer, Fault, QueueSettings, Request};
+use crate::balancer::{Balancer, QueueSettings, Request};
 use crate::choose::{Query, Stalls};
 use crate::queue::{Id, Left, Queue, Standing, Waiter, Wish};
 use crate::slot::Taken;
@@ -222,7 +222,7 @@ impl<'a> Floor<'a> {
     /// The older of those next in line for an endpoint (law 4), and whether he stands in the endpoint's own line.
     fn next_for(&self, index: usize) -> Option<(Id, bool)> {
         let own = self.own_next(index);
-        if self.pool.fault == Fault::ForgetsPoolQueue {
+        if self.pool.fault.forgets_pool_queue() {
             return own.map(|(id, _)| (id, true));
         }
         match (own, self.pool_next(index)) {

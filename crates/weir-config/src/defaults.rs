@@ -224,6 +224,7 @@ impl Pool {
             tls: None,
             sticky: None,
             buffer_request: None,
+            fault: weir_balance::Fault::None,
         }
     }
 }

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 
 use serde_json::Value;
 use weir_lab::bench::load::{Load, Pace};
-use weir_lab::bench::machine::Usage;
-use weir_lab::bench::probe::probe;
+use weir_lab::bench::monitor::Usage;
+use weir_lab::bench::probe::{probe, settle};
 use weir_lab::bench::record::{Failure, Record};
 use weir_lab::bench::report::Figures;
 use weir_lab::bench::run::{Outcome, Running};
@@ -53,8 +53,13 @@ fn run(load: Load) -> Outcome {
 
 fn objections(outcome: &Outcome, pace: Pace) -> Vec<String> {
     let usage = Usage::default();
-    Figures { outcome, pace, usage: &usage, threads: 2, connections: 16, asked: Vec::new() }
-        .objections()
+    Figures::of(outcome, pace, &usage).objections()
+}
+
+/// What is said of failures, in one text.
+fn texts(outcome: &Outcome) -> String {
+    let found: Vec<&str> = outcome.examples.failures.iter().flatten().map(String::as_str).collect();
+    found.join("; ")
 }
 
 fn number(stats: &Value, name: &str) -> u64 {
@@ -97,7 +102,7 @@ fn totals_are_those_of_the_origin() {
             (record.response.len(), record.service.len(), record.status_classes[2]),
             (expected, expected, expected)
         );
-        assert_eq!((outcome.opened, outcome.open), (16, 16));
+        assert_eq!((outcome.opened, outcome.open_at_start, outcome.open), (16, 16, 16));
         let numbers = record.samples.as_ref().unwrap().iter().map(|sample| sample.n);
         assert!(numbers.eq(record.warm..record.warm + expected));
         seen += expected + record.warm;
@@ -142,6 +147,33 @@ fn percentiles_are_those_of_the_service_times_drawn() {
             }
         }
         Ok(())
+    });
+}
+
+/// The service times are a thousandth of an exponential distribution each, shuffled: their percentiles are the analytic ones.
+#[test]
+fn percentiles_are_the_analytic_ones_of_an_exponential_distribution() {
+    const COUNT: usize = 1000;
+    const MEAN_NS: f64 = 30e6;
+    let analytic_ns = |share: f64| -MEAN_NS * (1.0 - share).ln();
+    // 387 and 1000 have no common divisor, so every place comes once.
+    let places = (0..COUNT).map(|n| n * 387 % COUNT);
+    let times = places.map(|place| analytic_ns((place as f64 + 0.5) / COUNT as f64) as u64);
+    let times: Vec<u64> = times.collect();
+    in_one_of_a_few_runs(|| {
+        let service = Some(ServiceTime::List(times.clone()));
+        let (_origin, address) = origin(Settings { service, workers: 2, ..Settings::default() });
+        let outcome = run(Load { connections: 150, ..load(address, "/1k", open(500.0, 2000)) });
+        let record = &outcome.record;
+        assert_eq!(record.answered, COUNT as u64);
+        for quantile in [0.25, 0.5, 0.75, 0.9, 0.95, 0.99] {
+            // The sample at a rank stands for half a thousandth less than the share.
+            let found = record.response.value_at_quantile(quantile);
+            let expected = analytic_ns(quantile - 0.5 / COUNT as f64);
+            is_true(&format!("p{quantile}"), found, expected, record)?;
+        }
+        let mean = record.response.mean();
+        is_true("mean", mean as u64, times.iter().sum::<u64>() as f64 / COUNT as f64, record)
     });
 }
 
@@ -198,14 +230,8 @@ fn a_closed_loop_leaves_out_what_users_would_have_waited() {
     let slow = outcome.record.response.count_between(500_000_000, u64::MAX);
     assert!((1..=4).contains(&slow), "{slow} of four connections were slow");
     let usage = Usage::default();
-    let figures = Figures {
-        outcome: &outcome,
-        pace,
-        usage: &usage,
-        threads: 2,
-        connections: 4,
-        asked: vec![0.999],
-    };
+    let figures =
+        Figures { connections: 4, asked: vec![0.999], ..Figures::of(&outcome, pace, &usage) };
     let text = figures.text();
     assert!(
         text.contains("closed loop, 4 connections") && text.contains("coordinated omission"),
@@ -238,14 +264,15 @@ fn more_than_the_target_can_do_is_said_and_not_hidden() {
 #[test]
 fn failures_are_counted_by_their_kind() {
     let (origin, address) = origin(Settings::default());
-    for (path, failure) in [
-        ("/fault/close", Failure::Read),
-        ("/fault/reset", Failure::Read),
-        ("/1k?fault=close-body", Failure::Read),
-        ("/stream/4?fault=close-body", Failure::Read),
-        ("/fault/garbage", Failure::Protocol),
-        ("/fault/hang", Failure::Timeout),
-        ("/1k?fault=hang-body", Failure::Timeout),
+    for (path, failure, words) in [
+        ("/fault/close", Failure::Read, "closed before the answer"),
+        ("/fault/close-head", Failure::Read, "closed in the head"),
+        ("/fault/reset", Failure::Read, "reset"),
+        ("/1k?fault=close-body", Failure::Read, "closed in the body"),
+        ("/stream/4?fault=close-body", Failure::Read, "closed in the body"),
+        ("/fault/garbage", Failure::Protocol, "the answer is no HTTP"),
+        ("/fault/hang", Failure::Timeout, "-T"),
+        ("/1k?fault=hang-body", Failure::Timeout, "-T"),
     ] {
         let pace = open(100.0, 200);
         let outcome =
@@ -258,11 +285,18 @@ fn failures_are_counted_by_their_kind() {
         assert_eq!(record.response.len(), measured, "{path}");
         assert!(measured == 0 || record.response.min() >= SECOND_NS / 5, "{path}");
         assert!(outcome.opened >= 20 && !objections(&outcome, pace).is_empty());
+        let texts: Vec<_> = outcome.examples.failures.iter().flatten().collect();
+        assert_eq!(texts.len(), 1, "{texts:?}");
+        assert!(texts[0].contains(words), "{path}: {texts:?}");
     }
     let bad = run(load(address, "/status/503", open(100.0, 200)));
     assert_eq!((bad.record.answered, bad.record.bad_status(), bad.record.errors()), (20, 20, 20));
     let redirects = run(load(address, "/status/302", open(100.0, 200)));
     assert_eq!((redirects.record.errors(), redirects.record.status_classes[3]), (0, 20));
+    assert!(redirects.examples.redirect.is_some());
+    let usage = Usage::default();
+    let text = Figures::of(&redirects, open(100.0, 200), &usage).text();
+    assert!(text.contains("redirects are not followed"), "{text}");
     assert_eq!(number(&origin.stats(), "broken"), 0);
 }
 
@@ -293,8 +327,9 @@ fn every_framing_of_an_answer_is_read_to_its_end() {
     let url = Url::parse(&format!("http://{address}/echo")).unwrap();
     let requests = Requests::new(vec![(1.0, close.request(&url).unwrap())]);
     let outcome = run(Load { requests, ..load(address, "/", open(100.0, 200)) });
-    // The first of each connection was opened before; the rest when they were needed.
+    // The first of each connection was opened before; the rest when they were needed, though connections were free.
     assert_eq!((outcome.record.answered, outcome.record.errors()), (20, 0));
+    assert!(outcome.record.delayed <= 2, "{}", outcome.record.delayed);
     assert!((20..=36).contains(&outcome.opened), "{}", outcome.opened);
     assert_eq!(number(&origin.stats(), "broken"), 0);
 }
@@ -395,6 +430,26 @@ fn a_server_of_another_protocol_is_a_counted_failure() {
     });
     let outcome = run(load(address, "/", open(100.0, 200)));
     assert_eq!(outcome.record.failures_of(Failure::Protocol), 20);
+    let text = texts(&outcome);
+    assert!(text.contains("it begins with `220 mail.example ESMTP"), "{text}");
+    // Another common one: a port of HTTPS asked without TLS.
+    let listen_tls = addresses("127.0.0.1:0").unwrap();
+    let (_origin, address) = origin(Settings { listen_tls, ..Settings::default() });
+    let outcome = run(load(address, "/", open(100.0, 200)));
+    assert_eq!(outcome.record.failures_of(Failure::Protocol), 20);
+    let text = texts(&outcome);
+    assert!(text.contains("it speaks TLS: write https://"), "{text}");
+}
+
+#[test]
+fn of_several_addresses_the_first_that_answers_is_taken() {
+    let (_origin, address) = origin(Settings::default());
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let mut load = load(closed, "/", open(10.0, 100));
+    assert_eq!(settle(&mut load, &[closed, address]), Ok(()));
+    assert_eq!(load.address, address);
+    let error = settle(&mut load, &[closed]).unwrap_err();
+    assert!(error.starts_with(&format!("cannot connect to {closed}: ")), "{error}");
 }
 
 #[test]

@@ -109,8 +109,14 @@ impl Compiler<'_> {
         let queue = pool.queue.as_ref();
         let queue = queue
             .map(|queue| QueueSettings { max: queue.max, max_per_endpoint: queue.per_endpoint });
-        let settings =
-            Settings { passive, stall, queue, panic_percent, ..Settings::new(pool.policy.kind()) };
+        let settings = Settings {
+            passive,
+            stall,
+            queue,
+            panic_percent,
+            fault: pool.fault,
+            ..Settings::new(pool.policy.kind())
+        };
         let members = pool.endpoints.iter().map(|endpoint| member(pool, endpoint)).collect();
         let tls = pool.tls.as_ref().map(|tls| self.client_tls(tls)).transpose()?;
         let endpoints =

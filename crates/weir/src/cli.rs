@@ -1,7 +1,8 @@
 //! The command line as a whole: subcommands, and the flags that stand before any of them. A subcommand's own flags are
 //! defined in its file; help and completion are drawn from these definitions.
 
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 
 use clap::{Parser, Subcommand};
 
@@ -44,6 +45,16 @@ pub(crate) enum Command {
     Completion(completion::Arguments),
 }
 
+/// What the command line means: a link of the name `wrk` or `wrk2` is `weir bench`, so that scripts go on working.
+pub(crate) fn arguments(given: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut arguments: Vec<OsString> = given.collect();
+    let name = arguments.first().and_then(|name| Path::new(name).file_name());
+    if name.is_some_and(|name| name == "wrk" || name == "wrk2") {
+        arguments.insert(1, "bench".into());
+    }
+    arguments
+}
+
 impl Cli {
     /// `weir -t -c FILE`, for people with nginx in their fingers.
     pub(crate) fn into_nginx_test(self) -> Result<check::Arguments, Failure> {
@@ -51,5 +62,25 @@ impl Cli {
             return Err(Failure::Usage("name a command; `weir --help` lists them".to_owned()));
         }
         Ok(check::Arguments::of(self.config))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::arguments;
+
+    #[test]
+    fn a_link_of_the_name_of_wrk_is_bench() {
+        let check = |given: &[&str], expected: &[&str]| {
+            assert_eq!(arguments(given.iter().map(Into::into)), expected);
+        };
+        check(
+            &["/usr/bin/wrk2", "-t1", "http://a"],
+            &["/usr/bin/wrk2", "bench", "-t1", "http://a"],
+        );
+        check(&["wrk"], &["wrk", "bench"]);
+        check(&["weir", "run"], &["weir", "run"]);
+        check(&["/opt/wrk/weir", "check"], &["/opt/wrk/weir", "check"]);
+        check(&[], &[]);
     }
 }

@@ -23,7 +23,7 @@ use crate::failure::Failure;
 
 fn main() -> ExitCode {
     // Wrong usage ends in here, with exit code 2.
-    match command(Cli::parse()) {
+    match command(Cli::parse_from(cli::arguments(std::env::args_os()))) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
     }

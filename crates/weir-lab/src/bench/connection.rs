@@ -1,5 +1,6 @@
 //! One connection of the generator: it takes the next request of the schedule, waits for its time, sends it and reads the answer.
 
+use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::io;
@@ -114,8 +115,11 @@ struct Answer {
     keep_alive: bool,
 }
 
-/// Why there is none.
-struct Broken(Failure);
+/// Why there is none, and in words.
+struct Broken(Failure, Cow<'static, str>);
+
+/// Bytes of a foreign protocol that are shown.
+const SHOWN_BYTES: usize = 32;
 
 impl Connection {
     pub(super) fn new(thread: Rc<Thread>, patience: Rc<Patience>) -> Self {
@@ -140,7 +144,8 @@ impl Connection {
         let thread = self.thread.clone();
         let shared = &thread.shared;
         thread.timer.until(shared.start_ns()).await;
-        self.free_ns = now_ns();
+        // It has been free for longer, but nobody was to send before.
+        self.free_ns = shared.start_ns();
         while !shared.is_stopped() {
             let n = shared.claim();
             let Some(intended_ns) = self.wait_for_turn(n).await else { return };
@@ -152,6 +157,7 @@ impl Connection {
                 sent_ns: 0,
                 ended_ns: 0,
                 free_ns: self.free_ns,
+                opening_ns: 0,
                 status: 0,
                 bytes: 0,
                 failure: None,
@@ -210,13 +216,14 @@ impl Connection {
             self.close();
         }
         if self.stream.is_none() {
+            let began_ns = now_ns();
             let opened = self.open().await;
-            // Opening is not the generator's lateness: the request waited for a connection.
-            self.free_ns = now_ns();
-            sample.free_ns = self.free_ns;
-            if opened.is_err() {
-                sample.sent_ns = self.free_ns;
+            let ended_ns = now_ns();
+            sample.opening_ns = ended_ns.saturating_sub(began_ns);
+            if let Err(error) = opened {
+                sample.sent_ns = ended_ns;
                 sample.failure = Some(Failure::Connect);
+                self.thread.shared.note_failure(Failure::Connect, || error.to_string());
                 return;
             }
         }
@@ -234,8 +241,9 @@ impl Connection {
                     self.close();
                 }
             }
-            Err(Broken(failure)) => {
+            Err(Broken(failure, text)) => {
                 sample.failure = Some(failure);
+                self.thread.shared.note_failure(failure, || text.into_owned());
                 self.close();
             }
         }
@@ -251,7 +259,7 @@ impl Connection {
                 break self.head.framing;
             }
             if self.head.upgrade {
-                return Err(Broken(Failure::Protocol));
+                return Err(protocol("the answer is of another protocol, which was not asked for"));
             }
         };
         match framing {
@@ -262,7 +270,7 @@ impl Connection {
         }
         // More than the answer has come: nobody can say what it is.
         if !self.input.is_empty() {
-            return Err(Broken(Failure::Protocol));
+            return Err(protocol("there are bytes after the end of the answer"));
         }
         Ok(Answer { status: self.head.status, keep_alive: self.head.keep_alive })
     }
@@ -274,7 +282,9 @@ impl Connection {
         loop {
             if !self.input.is_empty() {
                 let parsed = self.head.parse(&self.input, &mut scanned, &limits, method);
-                if let Some(length) = parsed.map_err(|_| Broken(Failure::Protocol))? {
+                let parsed = parsed.map_err(|fault| no_http(fault.reason(), &self.input))?;
+                if let Some(length) = parsed {
+                    self.note_redirect();
                     self.input.drain(..length);
                     return Ok(());
                 }
@@ -282,9 +292,24 @@ impl Connection {
             let read =
                 self.read_into_input().await.map_err(|error| broken(&error, Failure::Read))?;
             if read == 0 {
-                return Err(Broken(Failure::Read));
+                let text = if self.input.is_empty() {
+                    "the connection was closed before the answer"
+                } else {
+                    "the connection was closed in the head of the answer"
+                };
+                return Err(Broken(Failure::Read, text.into()));
             }
             *bytes += read as u64;
+        }
+    }
+
+    /// Where to, if the head that was read says so. 304 leads nowhere.
+    fn note_redirect(&self) {
+        if (300..400).contains(&self.head.status) && self.head.status != 304 {
+            let location = self.head.header(&self.input, "location");
+            self.thread.shared.note_redirect(|| {
+                String::from_utf8_lossy(location.unwrap_or_default()).into_owned()
+            });
         }
     }
 
@@ -295,7 +320,7 @@ impl Connection {
         while left > 0 {
             let read = self.read_and_forget(left).await?;
             if read == 0 {
-                return Err(Broken(Failure::Read));
+                return Err(cut_short());
             }
             *bytes += read as u64;
             left -= read as u64;
@@ -306,7 +331,9 @@ impl Connection {
     async fn read_chunks(&mut self, bytes: &mut u64) -> Result<(), Broken> {
         let mut decoder = ChunkedDecoder::new();
         loop {
-            let (used, step) = decoder.step(&self.input).map_err(|_| Broken(Failure::Protocol))?;
+            let (used, step) = decoder
+                .step(&self.input)
+                .map_err(|_| protocol("the chunks of the answer are malformed"))?;
             self.input.drain(..used);
             match step {
                 Step::End => return Ok(()),
@@ -314,7 +341,7 @@ impl Connection {
                 Step::More => {
                     let read = self.read_into_input().await;
                     match read.map_err(|error| broken(&error, Failure::Read))? {
-                        0 => return Err(Broken(Failure::Read)),
+                        0 => return Err(cut_short()),
                         read => *bytes += read as u64,
                     }
                 }
@@ -439,7 +466,34 @@ async fn open(shared: &Shared) -> io::Result<Stream> {
 
 /// Whose fault an error is: a timeout is always that.
 fn broken(error: &io::Error, otherwise: Failure) -> Broken {
-    Broken(if error.kind() == io::ErrorKind::TimedOut { Failure::Timeout } else { otherwise })
+    if error.kind() == io::ErrorKind::TimedOut {
+        return Broken(Failure::Timeout, "no whole answer within the time of -T".into());
+    }
+    Broken(otherwise, error.to_string().into())
+}
+
+fn protocol(text: &'static str) -> Broken {
+    Broken(Failure::Protocol, text.into())
+}
+
+fn cut_short() -> Broken {
+    Broken(Failure::Read, "the connection was closed in the body of the answer".into())
+}
+
+/// What came instead of an answer.
+fn no_http(reason: &str, bytes: &[u8]) -> Broken {
+    let begin = bytes.get(..SHOWN_BYTES.min(bytes.len())).unwrap_or_default();
+    // A record of TLS: an alert, or a handshake.
+    let hint = if matches!(begin, [0x15 | 0x16, 0x03, ..]) {
+        "; it speaks TLS: write https://"
+    } else {
+        ""
+    };
+    let text = format!(
+        "the answer is no HTTP ({reason}): it begins with `{}`{hint}",
+        begin.escape_ascii()
+    );
+    Broken(Failure::Protocol, text.into())
 }
 
 impl AsyncRead for Stream {

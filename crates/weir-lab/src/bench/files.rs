@@ -6,10 +6,12 @@ use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 
 use super::load::Pace;
-use super::machine::Cpu;
+use super::machine::{Cpu, Process};
+use super::monitor::Slice;
 use super::record::{Failure, Sample};
 use super::report::{Figures, PERCENTILES, percent_text};
 use super::schedule::Arrival;
+use super::spectrum::Curve;
 use super::wrk_text::{deviation_us, mean_us};
 
 /// Every figure of a run. Times are microseconds, rates requests per second.
@@ -41,7 +43,8 @@ pub fn json(figures: &Figures<'_>, url: &str) -> Value {
         "load": load(figures),
         "threads": figures.threads,
         "connections": {
-            "asked": figures.connections, "opened": outcome.opened, "open": outcome.open, "lost": outcome.lost,
+            "asked": figures.connections, "open_at_start": outcome.open_at_start, "opened": outcome.opened,
+            "open": outcome.open, "lost": outcome.lost,
         },
         "elapsed_us": outcome.elapsed_ns as f64 / 1e3,
         "offered": figures.offered(),
@@ -61,14 +64,23 @@ pub fn json(figures: &Figures<'_>, url: &str) -> Value {
         "service": histogram(&record.service),
         "lateness": histogram(&record.lateness),
         "failures": failures,
+        "first_failures": first_failures(figures),
+        "first_redirect": outcome.examples.redirect,
         "statuses": statuses,
         "seconds": seconds,
         "tls": outcome.tls.as_ref().map(|tls| json!({"version": tls.version, "suite": tls.suite, "group": tls.group})),
-        "generator_cpu": figures.usage.own.map(cpu),
-        "target_cpu": figures.usage.target.map(cpu),
-        "steal": figures.usage.steal,
-        "busy": figures.usage.busy,
-        "throttled_us": figures.usage.throttled.map(|throttled| throttled.time_us),
+        "generator_cpu": figures.usage.whole.own.map(cpu),
+        "target_cpu": figures.usage.whole.targets.first().copied().flatten().map(|process| cpu(process.cpu)),
+        "targets": figures.usage.targets.iter().zip(&figures.usage.whole.targets).map(|(target, used)| {
+            json!({"pid": target.pid, "name": target.name, "used": used.map(process)})
+        }).collect::<Vec<_>>(),
+        "machine": slice(&figures.usage.whole),
+        "machine_seconds": figures.usage.slices.iter().map(slice).collect::<Vec<_>>(),
+        "throttled_from_s": figures.usage.throttled_from_s(),
+        "stolen_from_s": figures.usage.stolen_from_s().map(|(second, _)| second),
+        "pattern_s": figures.pattern().map(|period| period.length as f64 / 1e9),
+        "pages": pages(figures),
+        "valid_up_to": figures.valid_up_to(),
         "cut_short": outcome.is_cut_short,
         "valid": objections.is_empty(),
         "objections": objections,
@@ -91,6 +103,51 @@ fn cpu(cpu: Cpu) -> Value {
     json!({"user_us": cpu.user_us, "system_us": cpu.system_us})
 }
 
+fn process(process: Process) -> Value {
+    json!({
+        "user_us": process.cpu.user_us,
+        "system_us": process.cpu.system_us,
+        "read_bytes": process.read_bytes,
+        "written_bytes": process.written_bytes,
+    })
+}
+
+/// What was used between two readings; `t_s` is on the clock of the intended starts.
+fn slice(slice: &Slice) -> Value {
+    json!({
+        "t_s": slice.from_s,
+        "wall_us": slice.wall_us,
+        "generator_cpu": slice.own.map(cpu),
+        "targets": slice.targets.iter().map(|used| used.map(process)).collect::<Vec<_>>(),
+        "busy": slice.busy,
+        "steal": slice.steal,
+        "throttled_us": slice.throttled.map(|throttled| throttled.time_us),
+        "received_bytes": slice.network.map(|network| network.received_bytes),
+        "sent_bytes": slice.network.map(|network| network.sent_bytes),
+    })
+}
+
+fn first_failures(figures: &Figures<'_>) -> Value {
+    let texts = Failure::ALL.into_iter().zip(&figures.outcome.examples.failures);
+    let found = texts.filter_map(|(failure, text)| {
+        Some((failure.name().to_owned(), Value::from(text.as_ref()?.as_str())))
+    });
+    Value::Object(found.collect())
+}
+
+/// The shares of pages that have a slow request, where somebody asked for them.
+fn pages(figures: &Figures<'_>) -> Vec<Value> {
+    let each = figures
+        .pages
+        .iter()
+        .flat_map(|requests| figures.slower.iter().map(move |limit| (*requests, *limit)));
+    each.map(|(requests, limit)| {
+        let share = figures.pages_with_slower(requests, limit);
+        json!({"requests": requests, "slower_than_us": limit as f64 / 1e3, "share": share})
+    })
+    .collect()
+}
+
 fn histogram(histogram: &Histogram<u64>) -> Value {
     let us = |value: u64| value as f64 / 1e3;
     let mut values = serde_json::Map::new();
@@ -103,6 +160,8 @@ fn histogram(histogram: &Histogram<u64>) -> Value {
     values.insert("mean".to_owned(), mean_us(histogram).into());
     values.insert("stdev".to_owned(), deviation_us(histogram).into());
     values.insert("samples".to_owned(), histogram.len().into());
+    // As `--compare` reads it.
+    values.insert("spectrum_ms".to_owned(), json!(Curve::of("", histogram).points));
     Value::Object(values)
 }
 

@@ -1,12 +1,13 @@
 //! What a run is told to do, and what all its threads share.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 
+use super::record::Failure;
 use super::schedule::Schedule;
 use super::target::Requests;
 use super::tls::TlsFacts;
@@ -69,10 +70,25 @@ pub(super) struct Shared {
     pub(super) ended: AtomicU64,
     pub(super) opened: AtomicU64,
     pub(super) open: AtomicU64,
+    pub(super) open_at_start: AtomicU64,
     /// Connections that the target closed although they were to be kept.
     pub(super) lost: AtomicU64,
     pub(super) facts: Mutex<Option<TlsFacts>>,
+    /// What is in `examples`, a bit each: looked at before the lock.
+    noted: AtomicU8,
+    examples: Mutex<Examples>,
 }
+
+/// The first of each kind that a reader will want to know of.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Examples {
+    /// What went wrong first, of each kind of failure, in the order of [`Failure::ALL`].
+    pub failures: [Option<String>; 5],
+    /// Where the first redirect leads.
+    pub redirect: Option<String>,
+}
+
+const REDIRECT_BIT: u8 = 1 << 7;
 
 impl Shared {
     pub(super) fn new(load: Load) -> Self {
@@ -85,8 +101,11 @@ impl Shared {
             ended: AtomicU64::new(0),
             opened: AtomicU64::new(0),
             open: AtomicU64::new(0),
+            open_at_start: AtomicU64::new(0),
             lost: AtomicU64::new(0),
             facts: Mutex::default(),
+            noted: AtomicU8::new(0),
+            examples: Mutex::default(),
         }
     }
 
@@ -126,6 +145,32 @@ impl Shared {
 
     pub(super) fn is_stopped(&self) -> bool {
         self.is_stopped.load(Ordering::Acquire)
+    }
+
+    /// Keeps the first failure of each kind.
+    pub(super) fn note_failure(&self, failure: Failure, text: impl FnOnce() -> String) {
+        self.note(1 << failure as u8, |examples| {
+            if let Some(place) = examples.failures.get_mut(failure as usize) {
+                *place = Some(text());
+            }
+        });
+    }
+
+    /// Keeps where the first redirect leads.
+    pub(super) fn note_redirect(&self, location: impl FnOnce() -> String) {
+        self.note(REDIRECT_BIT, |examples| examples.redirect = Some(location()));
+    }
+
+    fn note(&self, bit: u8, keep: impl FnOnce(&mut Examples)) {
+        let is_first = self.noted.load(Ordering::Relaxed) & bit == 0
+            && self.noted.fetch_or(bit, Ordering::Relaxed) & bit == 0;
+        if is_first {
+            keep(&mut self.examples.lock().unwrap_or_else(PoisonError::into_inner));
+        }
+    }
+
+    pub(super) fn examples(&self) -> Examples {
+        self.examples.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub(super) fn note_tls(&self, facts: impl FnOnce() -> TlsFacts) {

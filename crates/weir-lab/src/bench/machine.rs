@@ -3,22 +3,8 @@
 
 use std::fs;
 
-use crate::timer::now_ns;
-
-/// Readings at one moment.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Reading {
-    /// The monotonic clock, in nanoseconds.
-    pub at_ns: u64,
-    /// Of this process.
-    pub own: Option<Cpu>,
-    /// Of the target with all its children.
-    pub target: Option<Cpu>,
-    /// Of the whole machine.
-    pub machine: Option<Machine>,
-    /// How often this process was held back by its control group, and for how long.
-    pub throttled: Option<Throttled>,
-}
+use rustix::thread::{CpuSet, sched_getaffinity};
+use rustix::time::{ClockId, clock_gettime};
 
 /// Processor time of a process, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -27,6 +13,17 @@ pub struct Cpu {
     pub user_us: f64,
     /// In the kernel.
     pub system_us: f64,
+}
+
+/// What a process and all its children have used.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Process {
+    /// Counted in ticks of 10 ms.
+    pub cpu: Cpu,
+    /// Bytes that came from a disk.
+    pub read_bytes: u64,
+    /// Bytes that are to go to a disk.
+    pub written_bytes: u64,
 }
 
 /// The machine's counters, in ticks of all cores together.
@@ -40,7 +37,7 @@ pub struct Machine {
     pub idle: u64,
 }
 
-/// A control group's counters.
+/// A control group's counters, and those of the groups that it is in.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Throttled {
     /// Periods in which it was held back.
@@ -49,13 +46,24 @@ pub struct Throttled {
     pub time_us: u64,
 }
 
+/// Bytes over all network interfaces, loopback among them.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Network {
+    /// Taken in.
+    pub received_bytes: u64,
+    /// Sent out.
+    pub sent_bytes: u64,
+}
+
 impl Cpu {
     /// Both kinds.
     pub fn total_us(self) -> f64 {
         self.user_us + self.system_us
     }
 
-    fn since(self, before: Self) -> Self {
+    /// What was added to an earlier reading.
+    #[must_use]
+    pub fn since(self, before: Self) -> Self {
         Self {
             user_us: (self.user_us - before.user_us).max(0.0),
             system_us: (self.system_us - before.system_us).max(0.0),
@@ -63,53 +71,43 @@ impl Cpu {
     }
 }
 
-/// What lay between two readings.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Usage {
-    /// In microseconds.
-    pub wall_us: f64,
-    /// Of the generator.
-    pub own: Option<Cpu>,
-    /// Of the target.
-    pub target: Option<Cpu>,
-    /// Share of the machine's time that was stolen.
-    pub steal: Option<f64>,
-    /// Share of the machine's time that was used.
-    pub busy: Option<f64>,
-    /// How the control group held it back.
-    pub throttled: Option<Throttled>,
-}
-
-impl Reading {
-    /// Now; the target is the process of that number.
-    pub fn now(target: Option<u32>) -> Self {
-        Self {
-            at_ns: now_ns(),
-            own: cpu_of(std::process::id()),
-            target: target.and_then(cpu_of_tree),
-            machine: machine(),
-            throttled: throttled(),
+impl Process {
+    /// Of the process of that number, now.
+    pub fn now(pid: u32) -> Option<Self> {
+        let mut sum = Self { cpu: cpu_of(pid)?, ..Self::default() };
+        sum.add_disk(pid);
+        let mut waiting = vec![pid];
+        let mut seen = 0;
+        while let Some(pid) = waiting.pop() {
+            seen += 1;
+            if seen > MAX_PROCESSES {
+                break;
+            }
+            for child in children(pid) {
+                if let Some(cpu) = cpu_of(child) {
+                    sum.cpu.user_us += cpu.user_us;
+                    sum.cpu.system_us += cpu.system_us;
+                    sum.add_disk(child);
+                    waiting.push(child);
+                }
+            }
         }
+        Some(sum)
     }
 
-    /// What was used since `before`.
-    pub fn since(&self, before: &Self) -> Usage {
-        let both = |now: Option<Cpu>, then: Option<Cpu>| Some(now?.since(then?));
-        let shares = self.machine.zip(before.machine).map(|(now, then)| {
-            let total = now.total.saturating_sub(then.total).max(1) as f64;
-            let steal = now.steal.saturating_sub(then.steal) as f64 / total;
-            (steal, 1.0 - now.idle.saturating_sub(then.idle) as f64 / total)
-        });
-        Usage {
-            wall_us: self.at_ns.saturating_sub(before.at_ns) as f64 / 1e3,
-            own: both(self.own, before.own),
-            target: both(self.target, before.target),
-            steal: shares.map(|(steal, _)| steal),
-            busy: shares.map(|(_, busy)| busy),
-            throttled: self.throttled.zip(before.throttled).map(|(now, then)| Throttled {
-                periods: now.periods.saturating_sub(then.periods),
-                time_us: now.time_us.saturating_sub(then.time_us),
-            }),
+    fn add_disk(&mut self, pid: u32) {
+        let text = fs::read_to_string(format!("/proc/{pid}/io")).unwrap_or_default();
+        self.read_bytes += value_of(&text, "read_bytes:").unwrap_or(0);
+        self.written_bytes += value_of(&text, "write_bytes:").unwrap_or(0);
+    }
+
+    /// What was added to an earlier reading.
+    #[must_use]
+    pub fn since(self, before: Self) -> Self {
+        Self {
+            cpu: self.cpu.since(before.cpu),
+            read_bytes: self.read_bytes.saturating_sub(before.read_bytes),
+            written_bytes: self.written_bytes.saturating_sub(before.written_bytes),
         }
     }
 }
@@ -118,6 +116,32 @@ impl Reading {
 const TICK_US: f64 = 10_000.0;
 /// A family of processes is not followed further.
 const MAX_PROCESSES: usize = 4096;
+
+/// Of this process: the sum to the nanosecond, its parts in the proportion of the kernel's ticks.
+pub(super) fn own_cpu() -> Option<Cpu> {
+    let ticks = cpu_of(std::process::id())?;
+    let precise = clock_gettime(ClockId::ProcessCPUTime);
+    let total_us = precise.tv_sec as f64 * 1e6 + precise.tv_nsec as f64 / 1e3;
+    let user_share = if ticks.total_us() > 0.0 { ticks.user_us / ticks.total_us() } else { 1.0 };
+    Some(Cpu { user_us: total_us * user_share, system_us: total_us * (1.0 - user_share) })
+}
+
+/// The name that the kernel has for a process.
+pub(super) fn name_of(pid: u32) -> Option<String> {
+    Some(fs::read_to_string(format!("/proc/{pid}/comm")).ok()?.trim_end().to_owned())
+}
+
+/// The name of this machine.
+pub(super) fn host_name() -> String {
+    let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    name.trim_end().to_owned()
+}
+
+/// The cores that this process may use.
+pub fn allowed_cores() -> Vec<usize> {
+    let Ok(set) = sched_getaffinity(None) else { return Vec::new() };
+    (0..CpuSet::MAX_CPU).filter(|core| set.is_set(*core)).collect()
+}
 
 fn cpu_of(pid: u32) -> Option<Cpu> {
     cpu_from_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
@@ -128,27 +152,6 @@ fn cpu_from_stat(text: &str) -> Option<Cpu> {
     let mut fields = text.rsplit_once(')')?.1.split_whitespace().skip(11);
     let mut ticks = || fields.next()?.parse::<f64>().ok();
     Some(Cpu { user_us: ticks()? * TICK_US, system_us: ticks()? * TICK_US })
-}
-
-/// Of a process and all that descend from it.
-fn cpu_of_tree(pid: u32) -> Option<Cpu> {
-    let mut sum = cpu_of(pid)?;
-    let mut waiting = vec![pid];
-    let mut seen = 0;
-    while let Some(pid) = waiting.pop() {
-        seen += 1;
-        if seen > MAX_PROCESSES {
-            break;
-        }
-        for child in children(pid) {
-            if let Some(cpu) = cpu_of(child) {
-                sum.user_us += cpu.user_us;
-                sum.system_us += cpu.system_us;
-                waiting.push(child);
-            }
-        }
-    }
-    Some(sum)
 }
 
 fn children(pid: u32) -> Vec<u32> {
@@ -162,7 +165,7 @@ fn children(pid: u32) -> Vec<u32> {
         .collect()
 }
 
-fn machine() -> Option<Machine> {
+pub(super) fn machine() -> Option<Machine> {
     machine_from_stat(&fs::read_to_string("/proc/stat").ok()?)
 }
 
@@ -178,19 +181,70 @@ fn machine_from_stat(text: &str) -> Option<Machine> {
     })
 }
 
-fn throttled() -> Option<Throttled> {
+/// Of the control group of this process and of all around it, of either version of control groups.
+pub(super) fn throttled() -> Option<Throttled> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
-    let path = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
-    let path = format!("/sys/fs/cgroup{}/cpu.stat", path.trim_end_matches('/'));
-    throttled_from_stat(&fs::read_to_string(path).ok()?)
+    let mut sum = None;
+    for file in cpu_stat_files(&groups) {
+        let Some(found) = fs::read_to_string(file).ok().as_deref().and_then(throttled_from_stat)
+        else {
+            continue;
+        };
+        let before = sum.unwrap_or(Throttled::default());
+        sum = Some(Throttled {
+            periods: before.periods + found.periods,
+            time_us: before.time_us + found.time_us,
+        });
+    }
+    sum
+}
+
+/// The files that may tell, given `/proc/self/cgroup`. In a container its own group is the root, whatever path is named.
+fn cpu_stat_files(groups: &str) -> Vec<String> {
+    let mut files = Vec::new();
+    for line in groups.lines() {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { continue };
+        let root = match controllers {
+            "" => "/sys/fs/cgroup",
+            named if named.split(',').any(|name| name == "cpu") => "/sys/fs/cgroup/cpu",
+            _ => continue,
+        };
+        let mut path = path.trim_end_matches('/');
+        loop {
+            files.push(format!("{root}{path}/cpu.stat"));
+            let Some((parent, _)) = path.rsplit_once('/') else { break };
+            path = parent;
+        }
+    }
+    files
 }
 
 fn throttled_from_stat(text: &str) -> Option<Throttled> {
-    let value = |name: &str| {
-        let line = text.lines().find(|line| line.split(' ').next() == Some(name))?;
-        line.split(' ').nth(1)?.parse().ok()
-    };
-    Some(Throttled { periods: value("nr_throttled")?, time_us: value("throttled_usec")? })
+    let time_us = value_of(text, "throttled_usec")
+        .or_else(|| Some(value_of(text, "throttled_time")? / 1000))?;
+    Some(Throttled { periods: value_of(text, "nr_throttled")?, time_us })
+}
+
+/// The number after a name at the start of a line.
+fn value_of(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find(|line| line.split(' ').next() == Some(name))?;
+    line.split(' ').nth(1)?.parse().ok()
+}
+
+pub(super) fn network() -> Option<Network> {
+    network_from(&fs::read_to_string("/proc/net/dev").ok()?)
+}
+
+fn network_from(text: &str) -> Option<Network> {
+    let mut sum = Network::default();
+    for line in text.lines().skip(2) {
+        let (_, counters) = line.split_once(':')?;
+        let mut counters = counters.split_whitespace().map(str::parse::<u64>);
+        sum.received_bytes += counters.next()?.ok()?;
+        sum.sent_bytes += counters.nth(7)?.ok()?;
+    }
+    Some(sum)
 }
 
 /// The process that listens on a port of this machine.
@@ -239,7 +293,8 @@ fn has_file(pid: u32, wanted: &[String]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::{
-        Cpu, Machine, Reading, Throttled, cpu_from_stat, listener_on, machine_from_stat,
+        Cpu, Machine, Network, Process, Throttled, allowed_cores, cpu_from_stat, cpu_stat_files,
+        host_name, listener_on, machine_from_stat, name_of, network_from, own_cpu,
         throttled_from_stat,
     };
 
@@ -256,27 +311,42 @@ mod tests {
     }
 
     #[test]
-    fn usage_is_what_lies_between() {
-        let cpu = |user_us, system_us| Some(Cpu { user_us, system_us });
-        let machine = |total, steal, idle| Some(Machine { total, steal, idle });
-        let before = Reading {
-            at_ns: 1000,
-            own: cpu(1.0, 2.0),
-            machine: machine(100, 0, 50),
-            ..Reading::default()
-        };
-        let after = Reading {
-            at_ns: 3_001_000,
-            own: cpu(4.0, 6.0),
-            machine: machine(200, 10, 100),
-            target: cpu(1.0, 1.0),
-            throttled: None,
-        };
-        let usage = after.since(&before);
-        assert_eq!((usage.wall_us, usage.own, usage.target), (3000.0, cpu(3.0, 4.0), None));
-        assert!(
-            (usage.steal.unwrap() - 0.1).abs() < 1e-9 && (usage.busy.unwrap() - 0.5).abs() < 1e-9
+    fn control_groups_are_looked_for_upwards_and_in_both_versions() {
+        let files = cpu_stat_files("3:cpuset:/x\n4:cpu,cpuacct:/a/b\n0::/user.slice/run\n");
+        assert_eq!(
+            files,
+            [
+                "/sys/fs/cgroup/cpu/a/b/cpu.stat",
+                "/sys/fs/cgroup/cpu/a/cpu.stat",
+                "/sys/fs/cgroup/cpu/cpu.stat",
+                "/sys/fs/cgroup/user.slice/run/cpu.stat",
+                "/sys/fs/cgroup/user.slice/cpu.stat",
+                "/sys/fs/cgroup/cpu.stat",
+            ]
         );
+        assert_eq!(cpu_stat_files("0::/"), ["/sys/fs/cgroup/cpu.stat"]);
+        let old = "nr_periods 9\nnr_throttled 3\nthrottled_time 1200000\n";
+        assert_eq!(throttled_from_stat(old), Some(Throttled { periods: 3, time_us: 1200 }));
+    }
+
+    #[test]
+    fn bytes_of_all_interfaces_are_summed() {
+        let text = "Inter-|   Receive\n face |bytes\n    lo: 10 1 0 0 0 0 0 0 20 1 0 0 0 0 0 0\n\
+            eth0:100 1 0 0 0 0 0 0 200 1 0 0 0 0 0 0\n";
+        assert_eq!(network_from(text), Some(Network { received_bytes: 110, sent_bytes: 220 }));
+    }
+
+    #[test]
+    fn this_process_is_seen_as_it_is() {
+        let before = own_cpu().unwrap();
+        let mut sum = 0_u64;
+        while own_cpu().unwrap().since(before).total_us() < 1000.0 {
+            sum = std::hint::black_box(sum + 1);
+        }
+        let pid = std::process::id();
+        assert!(Process::now(pid).is_some() && name_of(pid).is_some_and(|name| !name.is_empty()));
+        assert_eq!((Process::now(u32::MAX), name_of(u32::MAX)), (None, None));
+        assert!(!allowed_cores().is_empty() && !host_name().is_empty());
     }
 
     #[test]
@@ -285,6 +355,6 @@ mod tests {
         let port = listener.local_addr().unwrap().port();
         assert_eq!(listener_on(port), Ok(std::process::id()));
         drop(listener);
-        assert!(Reading::now(Some(std::process::id())).target.is_some());
+        assert!(listener_on(port).is_err());
     }
 }

@@ -10,14 +10,31 @@ use tokio_rustls::TlsConnector;
 
 use super::load::Load;
 
-/// The address of a host.
+/// The addresses of a host, the preferred one first; at least one.
 ///
 /// # Errors
 /// One sentence, when it has none.
-pub fn resolve(host: &str, port: u16) -> Result<SocketAddr, String> {
+pub fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, String> {
     let found = (host, port).to_socket_addrs();
-    let mut found = found.map_err(|error| format!("`{host}` has no address: {error}"))?;
-    found.next().ok_or_else(|| format!("`{host}` has no address"))
+    let found = found.map_err(|error| format!("`{host}` has no address: {error}"))?;
+    let found: Vec<SocketAddr> = found.collect();
+    if found.is_empty() { Err(format!("`{host}` has no address")) } else { Ok(found) }
+}
+
+/// Gives the load the first of these addresses that a connection can be opened to: `localhost` is two, and few servers listen on both.
+///
+/// # Errors
+/// One sentence that says why none can, as the first of them has it.
+pub fn settle(load: &mut Load, addresses: &[SocketAddr]) -> Result<(), String> {
+    let mut failed = None;
+    for address in addresses {
+        load.address = *address;
+        match probe(load) {
+            Ok(()) => return Ok(()),
+            Err(error) => failed = failed.or(Some(error)),
+        }
+    }
+    failed.map_or(Ok(()), Err)
 }
 
 /// Opens a connection as the run will, and closes it.

@@ -12,6 +12,11 @@ pub(super) const DIGITS: u8 = 3;
 /// Seconds of a run that the course in time has room for.
 const MAX_SECONDS: usize = 7 * 24 * 3_600;
 
+/// Length of a [`Part`], in nanoseconds.
+pub const PART_NS: u64 = 100_000_000;
+/// Parts of a run that are kept: its first hour.
+const MAX_PARTS: usize = 36_000;
+
 /// What one request came to. Times are nanoseconds since the beginning of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
@@ -23,8 +28,10 @@ pub struct Sample {
     pub sent_ns: u64,
     /// When its answer was whole, or it was given up.
     pub ended_ns: u64,
-    /// Since when its connection had been free, for a request that did not have to wait for one.
+    /// Since when its connection had been free.
     pub free_ns: u64,
+    /// How long a connection was opened for it, in nanoseconds; 0 when one was open.
+    pub opening_ns: u64,
     /// Of the answer; 0 when there was none.
     pub status: u16,
     /// Bytes of the answer, head and body.
@@ -78,6 +85,17 @@ pub struct Second {
     pub max_ns: u64,
 }
 
+/// A tenth of a second of the run, by intended start: what a pattern in time is looked for in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Part {
+    /// Requests that were answered.
+    pub count: u32,
+    /// Sum of their response times, in nanoseconds.
+    pub sum_ns: u64,
+    /// The longest of them.
+    pub max_ns: u64,
+}
+
 /// Everything that is kept of a run, or of one thread's part in it.
 #[derive(Clone, Debug)]
 pub struct Record {
@@ -106,6 +124,8 @@ pub struct Record {
     pub warm: u64,
     /// The course in time.
     pub seconds: Vec<Second>,
+    /// The same, finer, of the first hour.
+    pub parts: Vec<Part>,
     /// Every request, where they are asked for.
     pub samples: Option<Vec<Sample>>,
 }
@@ -126,6 +146,7 @@ impl Record {
             last_ended_ns: 0,
             warm: 0,
             seconds: Vec::new(),
+            parts: Vec::new(),
             samples: with_samples.then(Vec::new),
         }
     }
@@ -140,7 +161,9 @@ impl Record {
             self.sent += 1;
             let due_ns = sample.intended_ns.max(sample.free_ns);
             self.delayed += u64::from(sample.free_ns > sample.intended_ns);
-            self.lateness.saturating_record(sample.sent_ns.saturating_sub(due_ns));
+            // To open a connection takes the target's time, not the generator's.
+            let late_ns = sample.sent_ns.saturating_sub(due_ns + sample.opening_ns);
+            self.lateness.saturating_record(late_ns);
         }
         if is_measured {
             self.response.saturating_record(response_ns);
@@ -160,6 +183,9 @@ impl Record {
             }
         }
         self.add_to_second(sample, response_ns);
+        if sample.failure.is_none() {
+            self.add_to_part(sample.intended_ns, response_ns);
+        }
         if let Some(samples) = &mut self.samples {
             samples.push(*sample);
         }
@@ -178,6 +204,21 @@ impl Record {
             second.errors += u64::from(sample.failure.is_some() || sample.status >= 400);
             second.sum_ns += response_ns;
             second.max_ns = second.max_ns.max(response_ns);
+        }
+    }
+
+    fn add_to_part(&mut self, intended_ns: u64, response_ns: u64) {
+        let number = (intended_ns / PART_NS) as usize;
+        if number >= MAX_PARTS {
+            return;
+        }
+        if self.parts.len() <= number {
+            self.parts.resize(number + 1, Part::default());
+        }
+        if let Some(part) = self.parts.get_mut(number) {
+            part.count += 1;
+            part.sum_ns += response_ns;
+            part.max_ns = part.max_ns.max(response_ns);
         }
     }
 
@@ -206,6 +247,14 @@ impl Record {
         for (own, theirs) in self.seconds.iter_mut().zip(&other.seconds) {
             own.count += theirs.count;
             own.errors += theirs.errors;
+            own.sum_ns += theirs.sum_ns;
+            own.max_ns = own.max_ns.max(theirs.max_ns);
+        }
+        if self.parts.len() < other.parts.len() {
+            self.parts.resize(other.parts.len(), Part::default());
+        }
+        for (own, theirs) in self.parts.iter_mut().zip(&other.parts) {
+            own.count += theirs.count;
             own.sum_ns += theirs.sum_ns;
             own.max_ns = own.max_ns.max(theirs.max_ns);
         }
@@ -260,6 +309,7 @@ mod tests {
             sent_ns: sent * MS,
             ended_ns: ended * MS,
             free_ns: free * MS,
+            opening_ns: 0,
             status: 200,
             bytes: 1000,
             failure: None,
@@ -286,6 +336,12 @@ mod tests {
         near(record.lateness.max(), 1);
         assert_eq!((record.delayed, record.answered, record.sent, record.bytes), (1, 1, 1, 1000));
         record.add(&sample(1, [100, 102, 105, 60]));
+        near(record.lateness.max(), 2);
+        assert_eq!(record.delayed, 1);
+        // A connection was free, but had to be opened for 30; that is part of the response, and nobody's lateness.
+        let opened = Sample { opening_ns: 30 * MS, ..sample(2, [200, 231, 240, 150]) };
+        record.add(&opened);
+        near(record.response.value_at_quantile(0.99), 40);
         near(record.lateness.max(), 2);
         assert_eq!(record.delayed, 1);
     }
@@ -356,7 +412,8 @@ mod tests {
             (merged.answered, merged.bytes, merged.sent),
             (whole.answered, whole.bytes, whole.sent)
         );
-        assert_eq!(merged.seconds, whole.seconds);
+        assert_eq!((&merged.seconds, &merged.parts), (&whole.seconds, &whole.parts));
+        assert_eq!((merged.parts.len(), merged.parts[3].count), (50, 20));
         assert_eq!(merged.samples.unwrap().len(), 1000);
     }
 }

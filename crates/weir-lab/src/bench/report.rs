@@ -1,15 +1,13 @@
-//! Weir's own summary of a run, and whether it may be believed.
+//! What is known of a run, and whether it may be believed. `summary.rs` puts it into words.
 
-use std::fmt::Write;
-
-use hdrhistogram::Histogram;
+use std::net::SocketAddr;
 
 use super::load::Pace;
-use super::machine::{Cpu, Usage};
-use super::record::Failure;
+use super::monitor::Usage;
+use super::record::PART_NS;
 use super::run::Outcome;
-use super::schedule::Arrival;
-use super::wrk_text::{binary_text, deviation_us, mean_us, time_text};
+use super::wrk_text::time_text;
+use crate::sim::period::{self, Period};
 
 /// Everything that a report is made of.
 #[derive(Clone, Debug)]
@@ -26,26 +24,55 @@ pub struct Figures<'a> {
     pub connections: usize,
     /// Percentiles that somebody rests a decision on, as shares from 0 to 1.
     pub asked: Vec<f64>,
+    /// Where the requests went.
+    pub address: Option<SocketAddr>,
+    /// Cores that the generator's threads may use.
+    pub cores: Vec<usize>,
+    /// Requests of a page, where somebody named them.
+    pub pages: Vec<u32>,
+    /// Times in nanoseconds of which somebody wants to know how many pages have a slower request.
+    pub slower: Vec<u64>,
 }
 
 /// Percentiles of the summary.
-pub(super) const PERCENTILES: [f64; 8] = [50.0, 75.0, 90.0, 99.0, 99.9, 99.99, 99.999, 99.9999];
-/// Requests of a page, for the share of pages that have a slow one.
-const PAGES: [u32; 3] = [1, 10, 100];
+pub(super) const PERCENTILES: [f64; 9] =
+    [50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 99.99, 99.999, 99.9999];
 /// Fewer samples beyond a percentile make it a matter of luck.
-const FEW: f64 = 10.0;
+pub(super) const FEW: f64 = 10.0;
 /// A run whose offered and achieved rates differ by more is saturated.
 const SATURATED: f64 = 0.01;
 /// Lateness that matters to nobody, in nanoseconds.
 const HARMLESS_LATENESS_NS: u64 = 200_000;
+/// The percentile that lateness is judged at, where the samples reach so far.
+const LATENESS_PERCENT: f64 = 99.9;
 /// Lateness must be below this share of what is measured.
 const LATENESS_SHARE: f64 = 0.1;
 /// A generator that uses more of its threads' cores is no longer sure to be in time.
 const BUSY: f64 = 0.9;
 /// More stolen time than this is said.
 const STEAL: f64 = 0.01;
+/// Parts of a run in which a pattern is looked for, at most.
+const PATTERN_PARTS: usize = 2048;
+/// A part of fewer requests than this has a mean that says nothing.
+const PATTERN_COUNT: u64 = 4;
 
-impl Figures<'_> {
+impl<'a> Figures<'a> {
+    /// With nothing asked in particular.
+    pub fn of(outcome: &'a Outcome, pace: Pace, usage: &'a Usage) -> Self {
+        Self {
+            outcome,
+            pace,
+            usage,
+            threads: 1,
+            connections: 1,
+            asked: Vec::new(),
+            address: None,
+            cores: Vec::new(),
+            pages: Vec::new(),
+            slower: Vec::new(),
+        }
+    }
+
     /// Requests per second that the schedule wanted; of a closed loop, what it made.
     pub fn offered(&self) -> f64 {
         match self.pace {
@@ -71,8 +98,49 @@ impl Figures<'_> {
 
     /// The share of its threads' cores that the generator used.
     pub fn own_load(&self) -> Option<f64> {
-        let cores = self.threads.max(1) as f64;
-        Some(self.usage.own?.total_us() / self.usage.wall_us.max(1.0) / cores)
+        let whole = &self.usage.whole;
+        Some(whole.own?.total_us() / whole.wall_us.max(1.0) / self.cores_used() as f64)
+    }
+
+    /// Cores that its threads can keep busy.
+    pub(super) fn cores_used(&self) -> usize {
+        let cores = if self.cores.is_empty() { usize::MAX } else { self.cores.len() };
+        self.threads.clamp(1, cores)
+    }
+
+    /// The share of pages of so many requests that have one slower than this.
+    pub fn pages_with_slower(&self, requests: u32, time_ns: u64) -> f64 {
+        let response = &self.outcome.record.response;
+        if response.is_empty() {
+            return 0.0;
+        }
+        let within = response.count_between(0, time_ns) as f64 / response.len() as f64;
+        1.0 - within.powf(f64::from(requests))
+    }
+
+    /// The percentile beyond which there are too few samples to say anything.
+    pub fn valid_up_to(&self) -> Option<f64> {
+        let samples = self.outcome.record.response.len();
+        let is_sure = |percent: &&f64| samples_beyond(**percent / 100.0, samples) >= FEW;
+        PERCENTILES.iter().rev().find(is_sure).copied()
+    }
+
+    /// After which time response times rise again and again, where they do.
+    pub fn pattern(&self) -> Option<Period> {
+        let parts = &self.outcome.record.parts;
+        let requests: u64 = parts.iter().map(|part| u64::from(part.count)).sum();
+        let most = (requests / PATTERN_COUNT).min(PATTERN_PARTS as u64) as usize;
+        let width = parts.len().div_ceil(most.max(1)).max(1);
+        let mut last = 0.0;
+        let means = parts.chunks(width).map(|parts| {
+            let count: u64 = parts.iter().map(|part| u64::from(part.count)).sum();
+            if count > 0 {
+                let sum: u64 = parts.iter().map(|part| part.sum_ns).sum();
+                last = sum as f64 / count as f64;
+            }
+            last
+        });
+        period::find_in(&means.collect::<Vec<_>>(), PART_NS as f64 * width as f64)
     }
 
     /// Everything that speaks against the figures; empty for a run that may be believed.
@@ -103,8 +171,15 @@ impl Figures<'_> {
             found.push(format!("{} answers were 400 or above", record.bad_status()));
         }
         self.object_to_the_generator(&mut found);
+        self.object_to_the_machine(&mut found);
+        if self.outcome.is_cut_short {
+            found.push(format!("the run was stopped after {:.2} s", self.seconds()));
+        }
+        if record.answered > 0 && self.valid_up_to().is_none() {
+            found.push(format!("{} samples are too few for any percentile", record.response.len()));
+        }
         for quantile in &self.asked {
-            let behind = (1.0 - quantile) * record.response.len() as f64;
+            let behind = samples_beyond(*quantile, record.response.len());
             if *quantile < 1.0 && behind < FEW {
                 found.push(format!(
                     "p{} rests on {behind:.1} samples",
@@ -117,288 +192,223 @@ impl Figures<'_> {
 
     fn object_to_the_generator(&self, found: &mut Vec<String>) {
         let record = &self.outcome.record;
-        let late_ns = record.lateness.value_at_quantile(0.999);
-        let measured_ns = record.response.value_at_quantile(0.999) as f64;
-        if late_ns > HARMLESS_LATENESS_NS && late_ns as f64 > measured_ns * LATENESS_SHARE {
-            found.push(format!(
-                "the generator was late: {} at p99.9, of {} measured",
-                time_text(late_ns as f64 / 1e3),
-                time_text(measured_ns / 1e3)
-            ));
+        // No further than the samples reach: of a short run, one late request is no verdict.
+        if let (Pace::Open { .. }, Some(reach)) = (self.pace, self.valid_up_to()) {
+            let percent = reach.min(LATENESS_PERCENT);
+            let late_ns = record.lateness.value_at_percentile(percent);
+            let measured_ns = record.response.value_at_percentile(percent) as f64;
+            if late_ns > HARMLESS_LATENESS_NS && late_ns as f64 > measured_ns * LATENESS_SHARE {
+                found.push(format!(
+                    "the generator was late: {} at p{}, of {} measured",
+                    time_text(late_ns as f64 / 1e3),
+                    percent_text(percent),
+                    time_text(measured_ns / 1e3)
+                ));
+            }
         }
         if let Some(load) = self.own_load()
             && load > BUSY
         {
             found.push(format!("the generator used {:.0} % of its threads' cores", load * 100.0));
         }
-        if let Some(throttled) = self.usage.throttled
+    }
+
+    fn object_to_the_machine(&self, found: &mut Vec<String>) {
+        let from = |second: f64| format!("from t = {second:.1} s");
+        if let Some(throttled) = self.usage.whole.throttled
             && throttled.periods > 0
         {
+            let since = self.usage.throttled_from_s().map(from).unwrap_or_default();
             found.push(format!(
-                "the generator was throttled in {} periods for {} in all",
+                "the generator was throttled in {} periods for {} in all, {since}",
                 throttled.periods,
                 time_text(throttled.time_us as f64)
             ));
         }
-        if let Some(steal) = self.usage.steal
-            && steal > STEAL
-        {
-            found.push(format!(
-                "the host took {:.1} % of the machine's time (steal)",
-                steal * 100.0
-            ));
-        }
-        if self.outcome.is_cut_short {
-            found.push(format!("the run was stopped after {:.2} s", self.seconds()));
-        }
-    }
-
-    /// The summary, with the verdict last.
-    pub fn text(&self) -> String {
-        let mut out = String::from("\nWeir's summary\n");
-        self.write_rates(&mut out);
-        self.write_percentiles(&mut out);
-        self.write_pages(&mut out);
-        self.write_errors(&mut out);
-        self.write_connections(&mut out);
-        self.write_machine(&mut out);
-        self.write_verdict(&mut out);
-        out
-    }
-
-    fn write_rates(&self, out: &mut String) {
-        let outcome = self.outcome;
-        match self.pace {
-            Pace::Open { schedule, .. } => {
-                let arrivals = match schedule.arrival {
-                    Arrival::Constant => "constant",
-                    Arrival::Poisson => "Poisson",
-                };
-                line(
-                    out,
-                    "load",
-                    &format!("open loop, {arrivals} arrivals, for {:.2} s", self.seconds()),
-                );
-                let rates =
-                    format!("{:.2}/s offered, {:.2}/s achieved", self.offered(), self.achieved());
-                line(out, "rate", &rates);
-            }
-            Pace::Closed { .. } => {
-                line(
-                    out,
-                    "load",
-                    &format!(
-                        "closed loop, {} connections, {:.2} s",
-                        self.connections,
-                        self.seconds()
-                    ),
-                );
-                line(
-                    out,
-                    "",
-                    "each connection waits for its answer before it asks again, so what users would have asked",
-                );
-                line(
-                    out,
-                    "",
-                    "meanwhile is left out (coordinated omission): for response times, use -R",
-                );
-                line(out, "rate", &format!("{:.2}/s achieved", self.achieved()));
-            }
-        }
-        let record = &outcome.record;
-        let mut requests = format!(
-            "{} intended, {} sent, {} answered",
-            outcome.intended, record.sent, record.answered
-        );
-        for (count, words) in [
-            (record.failed(), "failed"),
-            (outcome.unsent, "never sent"),
-            (outcome.unanswered, "unanswered when it ended"),
-            (record.delayed, "had to wait for a free connection"),
-        ] {
-            if count > 0 {
-                let _ = write!(requests, ", {count} {words}");
-            }
-        }
-        line(out, "requests", &requests);
-        if record.warm > 0 {
-            line(out, "warm-up", &format!("{} requests before, in no figure here", record.warm));
-        }
-        let rate = record.bytes as f64 / self.seconds();
-        line(
-            out,
-            "bytes",
-            &format!("{}B read, {}B/s", binary_text(record.bytes as f64), binary_text(rate)),
-        );
-    }
-
-    fn write_percentiles(&self, out: &mut String) {
-        let record = &self.outcome.record;
-        let _ = writeln!(
-            out,
-            "\n  {:<10}{:>15}{:>15}{:>18}",
-            "", "response time", "service time", "samples beyond"
-        );
-        let row = |out: &mut String, name: &str, response: f64, service: f64, behind: &str| {
-            let _ = writeln!(
-                out,
-                "  {name:<10}{:>15}{:>15}{behind:>18}",
-                time_text(response),
-                time_text(service)
-            );
-        };
-        let at = |histogram: &Histogram<u64>, percentile| {
-            histogram.value_at_percentile(percentile) as f64 / 1e3
-        };
-        for percentile in PERCENTILES {
-            let behind = (1.0 - percentile / 100.0) * record.response.len() as f64;
-            let behind = if behind >= FEW {
-                format!("{behind:.0}")
-            } else {
-                format!("{behind:.1} (too few)")
-            };
-            let name = format!("p{}", percent_text(percentile));
-            row(
-                out,
-                &name,
-                at(&record.response, percentile),
-                at(&record.service, percentile),
-                &behind,
-            );
-        }
-        let max = |histogram: &Histogram<u64>| histogram.max() as f64 / 1e3;
-        row(out, "max", max(&record.response), max(&record.service), "");
-        row(out, "mean", mean_us(&record.response), mean_us(&record.service), "");
-        row(out, "stdev", deviation_us(&record.response), deviation_us(&record.service), "");
-    }
-
-    /// A page of k requests is as slow as its slowest: what half of the pages, and all but 1 %, stay within.
-    fn write_pages(&self, out: &mut String) {
-        let response = &self.outcome.record.response;
-        let _ = writeln!(
-            out,
-            "\n  {:<24}{:>12}{:>12}{:>12}",
-            "slowest of a page of", "p50", "p90", "p99"
-        );
-        for requests in PAGES {
-            let at = |share: f64| {
-                let quantile = share.powf(1.0 / f64::from(requests));
-                time_text(response.value_at_quantile(quantile) as f64 / 1e3)
-            };
-            let words = format!("{requests} request{}", if requests == 1 { "" } else { "s" });
-            let _ = writeln!(out, "  {words:<24}{:>12}{:>12}{:>12}", at(0.5), at(0.9), at(0.99));
-        }
-        let p99 = response.value_at_quantile(0.99) as f64 / 1e3;
-        for requests in PAGES.into_iter().skip(1) {
-            let share = 100.0 * (1.0 - 0.99_f64.powf(f64::from(requests)));
-            let _ = writeln!(
-                out,
-                "  {share:.0} % of pages of {requests} requests have one slower than p99 ({})",
-                time_text(p99)
-            );
-        }
-        out.push('\n');
-    }
-
-    fn write_errors(&self, out: &mut String) {
-        let record = &self.outcome.record;
-        let classes = record.status_classes.iter().enumerate().filter(|(_, count)| **count > 0);
-        let statuses: Vec<String> =
-            classes.map(|(class, count)| format!("{class}xx {count}")).collect();
-        if !statuses.is_empty() {
-            line(out, "status", &statuses.join(", "));
-        }
-        let failures: Vec<String> = Failure::ALL
-            .into_iter()
-            .filter(|failure| record.failures_of(*failure) > 0)
-            .map(|failure| format!("{} {}", failure.name(), record.failures_of(failure)))
-            .collect();
-        let failures = if failures.is_empty() { "none".to_owned() } else { failures.join(", ") };
-        line(out, "failures", &failures);
-    }
-
-    fn write_connections(&self, out: &mut String) {
-        let outcome = self.outcome;
-        let mut text = format!(
-            "{} asked for, {} opened, {} open at the end",
-            self.connections, outcome.opened, outcome.open
-        );
-        if outcome.lost > 0 {
-            let _ = write!(text, ", {} closed by the target while idle", outcome.lost);
-        }
-        line(out, "connections", &text);
-        let protocol = outcome.tls.as_ref().map_or_else(
-            || "HTTP/1.1".to_owned(),
-            |tls| format!("HTTP/1.1, {}, {}, {}", tls.version, tls.suite, tls.group),
-        );
-        line(out, "protocol", &protocol);
-    }
-
-    fn write_machine(&self, out: &mut String) {
-        let record = &self.outcome.record;
-        let late = |quantile| time_text(record.lateness.value_at_quantile(quantile) as f64 / 1e3);
-        let lateness = format!(
-            "late by {} at p50, {} at p99.9, {} at most",
-            late(0.5),
-            late(0.999),
-            late(1.0)
-        );
-        line(out, "generator", &lateness);
-        let each = |cpu: Cpu, requests: u64| {
-            let requests = requests.max(1) as f64;
-            let parts = [cpu.total_us(), cpu.user_us, cpu.system_us].map(|time| time / requests);
-            format!(
-                "{:.1} us CPU per request ({:.1} user, {:.1} system)",
-                parts[0], parts[1], parts[2]
-            )
-        };
-        let requests = record.sent + record.warm;
-        if let (Some(cpu), Some(load)) = (self.usage.own, self.own_load()) {
-            let text =
-                format!("{}, {:.0} % of {} cores", each(cpu, requests), load * 100.0, self.threads);
-            line(out, "", &text);
-        }
-        if let Some(cpu) = self.usage.target {
-            line(out, "target", &each(cpu, requests));
-        }
-        let mut machine = Vec::new();
-        if let Some(busy) = self.usage.busy {
-            machine.push(format!("{:.0} % busy", busy * 100.0));
-        }
-        if let Some(steal) = self.usage.steal {
-            machine.push(format!("{:.1} % stolen", steal * 100.0));
-        }
-        if let Some(throttled) = self.usage.throttled {
-            machine.push(match throttled.periods {
-                0 => "not throttled".to_owned(),
-                periods => format!("throttled in {periods} periods"),
+        let overall = self.usage.whole.steal.unwrap_or(0.0);
+        let of_a_second = self.usage.stolen_from_s();
+        if overall > STEAL || of_a_second.is_some() {
+            let since = of_a_second.map_or(String::new(), |(second, share)| {
+                format!(", {:.0} % of a second {}", share * 100.0, from(second))
             });
-        }
-        if !machine.is_empty() {
-            line(out, "machine", &machine.join(", "));
-        }
-    }
-
-    fn write_verdict(&self, out: &mut String) {
-        let objections = self.objections();
-        if objections.is_empty() {
-            line(out, "verdict", "valid");
-            return;
-        }
-        for (number, objection) in objections.iter().enumerate() {
-            let name = if number == 0 { "verdict" } else { "" };
-            line(out, name, &format!("NOT VALID: {objection}"));
+            found.push(format!(
+                "the host took {:.1} % of the machine's time (steal){since}",
+                overall * 100.0
+            ));
         }
     }
 }
 
-fn line(out: &mut String, name: &str, text: &str) {
-    let _ = writeln!(out, "  {name:<12}{text}");
+/// How many of so many samples lie beyond a share of them; whole numbers are that, whatever binary fractions say.
+pub(super) fn samples_beyond(quantile: f64, samples: u64) -> f64 {
+    let beyond = (1.0 - quantile) * samples as f64;
+    (beyond * 1e6).round() / 1e6
 }
 
 /// A percentile without zeros that say nothing: `99.9`, `50`.
 pub(super) fn percent_text(percent: f64) -> String {
     let text = format!("{percent:.6}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Figures;
+    use crate::bench::load::{Examples, Pace};
+    use crate::bench::machine::Throttled;
+    use crate::bench::monitor::{Slice, Usage};
+    use crate::bench::record::{Record, Sample};
+    use crate::bench::run::Outcome;
+    use crate::bench::schedule::{Arrival, Schedule};
+
+    const MS: u64 = 1_000_000;
+
+    /// 200 requests a second for 20 s; what each takes, in milliseconds.
+    fn outcome(count: u64, response_ms: impl Fn(u64) -> u64) -> Outcome {
+        let mut record = Record::new(false);
+        for n in 0..count {
+            let intended_ns = n * 5 * MS;
+            record.add(&Sample {
+                n,
+                intended_ns,
+                sent_ns: intended_ns,
+                ended_ns: intended_ns + response_ms(n) * MS,
+                free_ns: 0,
+                opening_ns: 0,
+                status: 200,
+                bytes: 100,
+                failure: None,
+            });
+        }
+        Outcome {
+            record,
+            elapsed_ns: 20_000 * MS,
+            intended: count,
+            unsent: 0,
+            unanswered: 0,
+            opened: 1,
+            open: 1,
+            open_at_start: 1,
+            began_ns: 1,
+            examples: Examples::default(),
+            lost: 0,
+            tls: None,
+            is_cut_short: false,
+        }
+    }
+
+    fn pace() -> Pace {
+        let schedule = Schedule { arrival: Arrival::Constant, rate: 200.0, seed: 0 };
+        Pace::Open { schedule, duration_ns: 20_000 * MS }
+    }
+
+    #[test]
+    fn the_verdict_says_how_far_the_samples_reach() {
+        let usage = Usage::default();
+        let check = |count, expected: Option<f64>| {
+            let outcome = outcome(count, |n| 1 + n % 10);
+            let figures = Figures::of(&outcome, pace(), &usage);
+            assert_eq!(figures.valid_up_to(), expected, "{count}");
+            assert_eq!(figures.objections().is_empty(), expected.is_some(), "{count}");
+            figures.text()
+        };
+        assert!(check(4000, Some(99.0)).contains("valid up to p99"));
+        check(10_000, Some(99.9));
+        check(20, Some(50.0));
+        assert!(check(19, None).contains("NOT VALID: 19 samples are too few"));
+    }
+
+    #[test]
+    fn lateness_is_judged_as_far_as_the_samples_reach() {
+        let usage = Usage::default();
+        // So many of all requests were sent 1 ms late, of 2 ms that they took.
+        let check = |count: u64, late: u64, expected: &[&str]| {
+            let mut outcome = outcome(0, |_| 0);
+            outcome.intended = count;
+            for n in 0..count {
+                let intended_ns = n * 5 * MS;
+                outcome.record.add(&Sample {
+                    n,
+                    intended_ns,
+                    sent_ns: intended_ns + if n < late { MS } else { 0 },
+                    ended_ns: intended_ns + 2 * MS,
+                    free_ns: 0,
+                    opening_ns: 0,
+                    status: 200,
+                    bytes: 100,
+                    failure: None,
+                });
+            }
+            assert_eq!(
+                Figures::of(&outcome, pace(), &usage).objections(),
+                expected,
+                "{count} {late}"
+            );
+        };
+        check(200, 5, &[]);
+        check(200, 15, &["the generator was late: 1.00ms at p95, of 2.00ms measured"]);
+        check(20_000, 15, &[]);
+        check(20_000, 25, &["the generator was late: 1.00ms at p99.9, of 2.00ms measured"]);
+        check(200_000, 150, &[]);
+    }
+
+    #[test]
+    fn what_disturbed_the_generator_is_said_with_its_second() {
+        let slice = |from_s: f64, periods, steal| Slice {
+            from_s,
+            throttled: Some(Throttled { periods, time_us: 1500 * periods }),
+            steal: Some(steal),
+            ..Slice::default()
+        };
+        let usage = Usage {
+            whole: slice(-0.5, 3, 0.02),
+            slices: vec![slice(-0.5, 0, 0.0), slice(0.5, 0, 0.3), slice(1.5, 3, 0.0)],
+            ..Usage::default()
+        };
+        let outcome = outcome(1000, |_| 1);
+        let objections = Figures::of(&outcome, pace(), &usage).objections();
+        assert_eq!(
+            objections,
+            [
+                "the generator was throttled in 3 periods for 4.50ms in all, from t = 1.5 s",
+                "the host took 2.0 % of the machine's time (steal), 30 % of a second from t = 0.5 s",
+            ]
+        );
+    }
+
+    #[test]
+    fn the_share_of_slow_pages_is_that_of_theory() {
+        // A tenth of the requests takes 10 ms, the rest less.
+        let outcome = outcome(1000, |n| 1 + n % 10);
+        let usage = Usage::default();
+        let figures = Figures {
+            pages: vec![1, 40],
+            slower: vec![9 * MS],
+            ..Figures::of(&outcome, pace(), &usage)
+        };
+        let near = |found: f64, expected: f64| assert!((found - expected).abs() < 1e-9, "{found}");
+        near(figures.pages_with_slower(1, 9 * MS), 0.1);
+        near(figures.pages_with_slower(40, 9 * MS), 1.0 - 0.9_f64.powi(40));
+        near(figures.pages_with_slower(40, 10 * MS), 0.0);
+        let text = figures.text();
+        assert!(
+            text.contains("98.5 % of pages of 40 requests have one slower than 9.00ms"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_pause_that_comes_again_is_found() {
+        let usage = Usage::default();
+        // Every two seconds it stands still for 300 ms.
+        let paused = outcome(4000, |n| 1 + (300_u64).saturating_sub(n * 5 % 2000));
+        let found = Figures::of(&paused, pace(), &usage).pattern().unwrap();
+        assert!((found.length as f64 / 2e9 - 1.0).abs() < 0.06, "{found:?}");
+        let text = Figures::of(&paused, pace(), &usage).text();
+        assert!(text.contains("slower again every 2.0"), "{text}");
+        let even = outcome(4000, |_| 1);
+        assert_eq!(Figures::of(&even, pace(), &usage).pattern(), None);
+        let short = outcome(3, |_| 1);
+        assert_eq!(Figures::of(&short, pace(), &usage).pattern(), None);
+    }
 }

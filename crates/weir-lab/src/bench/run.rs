@@ -13,7 +13,7 @@ use tokio::sync::Barrier;
 use tokio::task::{LocalSet, spawn_local};
 
 use super::connection::{Connection, Patience, Thread};
-use super::load::{Load, Pace, Shared};
+use super::load::{Examples, Load, Pace, Shared};
 use super::record::Record;
 use super::schedule::{Arrival, Schedule};
 use super::tls::TlsFacts;
@@ -47,6 +47,12 @@ pub struct Outcome {
     pub open: u64,
     /// Connections that the target closed while they were idle.
     pub lost: u64,
+    /// Connections open when the first request was due.
+    pub open_at_start: u64,
+    /// When the measurement began, on the monotonic clock; 0 when it never did.
+    pub began_ns: u64,
+    /// The first of each kind of failure, in words, and of redirects.
+    pub examples: Examples,
     /// What TLS agreed on.
     pub tls: Option<TlsFacts>,
     /// Whether somebody stopped it before its end.
@@ -194,6 +200,9 @@ fn outcome(shared: &Shared, record: Record) -> Outcome {
         opened: shared.opened.load(Ordering::Relaxed),
         open: shared.open.load(Ordering::Relaxed),
         lost: shared.lost.load(Ordering::Relaxed),
+        open_at_start: shared.open_at_start.load(Ordering::Relaxed),
+        began_ns: if has_begun { shared.measured_from_ns() } else { 0 },
+        examples: shared.examples(),
         tls: shared.facts.lock().ok().and_then(|facts| facts.clone()),
         is_cut_short: is_stopped,
         record,
@@ -244,6 +253,7 @@ async fn drive(
     }
     // Nobody starts before the slowest connection is open, or given up.
     if barrier.wait().await.is_leader() {
+        shared.open_at_start.store(shared.open.load(Ordering::Relaxed), Ordering::Relaxed);
         shared.begin(now_ns() + HEAD_START_NS);
     }
     barrier.wait().await;

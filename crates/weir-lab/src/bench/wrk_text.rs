@@ -6,14 +6,15 @@ use std::fmt::Write;
 use hdrhistogram::Histogram;
 
 use super::record::{Failure, Record};
+use super::spectrum::spectrum;
 
 /// What the report is about.
 #[derive(Clone, Debug)]
 pub struct Run<'a> {
     /// The URL as it was typed.
     pub url: &'a str,
-    /// Length of the run that was asked for, in nanoseconds.
-    pub duration_ns: u64,
+    /// What was asked for: a time in nanoseconds, or so many requests.
+    pub length: Length,
     /// Length of the run that it became, in nanoseconds.
     pub elapsed_ns: u64,
     /// Threads of the generator.
@@ -26,21 +27,32 @@ pub struct Run<'a> {
     pub uncorrected: bool,
 }
 
+/// How long a run is to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Length {
+    /// In nanoseconds.
+    Time(u64),
+    /// However long they take.
+    Requests(u64),
+}
+
 /// Percentiles of the short list.
 const PERCENTILES: [f64; 8] = [50.0, 75.0, 90.0, 99.0, 99.9, 99.99, 99.999, 100.0];
-/// Lines for each halving of the distance to 100 %.
-const TICKS: u32 = 5;
 const RULE: &str = "----------------------------------------------------------\n";
 
 impl Run<'_> {
     /// The first two lines.
     pub fn head(&self) -> String {
+        let length = match self.length {
+            Length::Time(time_ns) if time_ns % 1_000_000_000 == 0 => {
+                seconds_text(time_ns as f64 / 1e9)
+            }
+            Length::Time(time_ns) => time_text(time_ns as f64 / 1e3),
+            Length::Requests(requests) => format!("{requests} requests"),
+        };
         format!(
-            "Running {} test @ {}\n  {} threads and {} connections\n",
-            seconds_text(self.duration_ns as f64 / 1e9),
-            self.url,
-            self.threads,
-            self.connections
+            "Running {length} test @ {}\n  {} threads and {} connections\n",
+            self.url, self.threads, self.connections
         )
     }
 
@@ -137,41 +149,6 @@ fn distribution(out: &mut String, histogram: &Histogram<u64>, words: &str) {
     out.push_str(&spectrum(histogram));
 }
 
-/// The spectrum of HdrHistogram's own programs, in milliseconds; what `--hgrm` writes.
-pub fn spectrum(histogram: &Histogram<u64>) -> String {
-    let mut out = format!(
-        "{:>12} {:>12} {:>12} {:>12}\n\n",
-        "Value", "Percentile", "TotalCount", "1/(1-Percentile)"
-    );
-    let mut total = 0;
-    for step in histogram.iter_quantiles(TICKS) {
-        total += step.count_since_last_iteration();
-        let quantile = step.quantile_iterated_to();
-        let value = step.value_iterated_to() as f64 / 1e6;
-        let inverse = if quantile < 1.0 {
-            format!("{:12.2}", 1.0 / (1.0 - quantile))
-        } else {
-            format!("{:>12}", "inf")
-        };
-        let _ = writeln!(out, "{value:12.3} {quantile:12.6} {total:12} {inverse}");
-    }
-    let _ = writeln!(
-        out,
-        "#[Mean    = {:12.3}, StdDeviation   = {:12.3}]",
-        mean_us(histogram) / 1e3,
-        deviation_us(histogram) / 1e3
-    );
-    let _ = writeln!(
-        out,
-        "#[Max     = {:12.3}, Total count    = {:12}]",
-        histogram.max() as f64 / 1e6,
-        histogram.len()
-    );
-    // HdrHistogram keeps three digits in 2,048 parts of each power of two.
-    let _ = writeln!(out, "#[Buckets = {:12}, SubBuckets     = {:12}]", histogram.buckets(), 2048);
-    out
-}
-
 /// The share of samples within one deviation of the mean, in percent.
 fn within(histogram: &Histogram<u64>, mean_us: f64, deviation_us: f64) -> f64 {
     if histogram.is_empty() {
@@ -237,7 +214,7 @@ pub fn binary_text(bytes: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Record, Run, binary_text, metric_text, padded, time_text};
+    use super::{Length, Record, Run, binary_text, metric_text, padded, time_text};
     use crate::bench::record::{Failure, Sample};
 
     fn sample(n: u64, response_ns: u64) -> Sample {
@@ -248,6 +225,7 @@ mod tests {
             sent_ns: intended_ns + response_ns / 2,
             ended_ns: intended_ns + response_ns,
             free_ns: 0,
+            opening_ns: 0,
             status: 200,
             bytes: 1200,
             failure: None,
@@ -257,7 +235,7 @@ mod tests {
     fn run(record: &Record) -> String {
         let run = Run {
             url: "http://127.0.0.1:80/1k",
-            duration_ns: 30_000_000_000,
+            length: Length::Time(30_000_000_000),
             elapsed_ns: 30_010_000_000,
             threads: 2,
             connections: 100,
@@ -280,6 +258,30 @@ mod tests {
         bad.status = 502;
         record.add(&bad);
         insta::assert_snapshot!(run(&record));
+    }
+
+    #[test]
+    fn the_heading_says_what_was_asked_for() {
+        let check = |length, expected: &str| {
+            let run = Run {
+                url: "http://a/",
+                length,
+                elapsed_ns: 0,
+                threads: 1,
+                connections: 3,
+                latency: false,
+                uncorrected: false,
+            };
+            assert_eq!(
+                run.head(),
+                format!("Running {expected} test @ http://a/\n  1 threads and 3 connections\n")
+            );
+        };
+        check(Length::Time(180_000_000_000), "3m");
+        check(Length::Time(30_000_000_000), "30s");
+        check(Length::Time(1_500_000_000), "1.50s");
+        check(Length::Time(500_000_000), "500.00ms");
+        check(Length::Requests(1000), "1000 requests");
     }
 
     #[test]

@@ -15,7 +15,7 @@ mod exchange;
 mod ideal;
 mod json;
 mod outcome;
-mod period;
+pub(crate) mod period;
 mod plan;
 mod preset;
 mod report;

@@ -27,6 +27,14 @@ pub struct Period {
 /// The strongest period of the response times by time of arrival, if there is one.
 pub(crate) fn find(outcomes: &[Outcome]) -> Option<Period> {
     let (means, width) = means(outcomes)?;
+    find_in(&means, width)
+}
+
+/// The strongest period of means over equal parts of a run, each of so many ns, if there is one.
+pub(crate) fn find_in(means: &[f64], width: f64) -> Option<Period> {
+    if means.len() < MIN_PERIODS * 4 {
+        return None;
+    }
     let mean = means.iter().sum::<f64>() / means.len() as f64;
     let deviations: Vec<f64> = means.iter().map(|value| value - mean).collect();
     let variance: f64 = deviations.iter().map(|value| value * value).sum();

@@ -34,6 +34,10 @@ fn requests(address: SocketAddr) -> u64 {
     stats["requests"].as_u64().unwrap()
 }
 
+fn weir_path() -> String {
+    weir_command().get_program().to_str().unwrap().to_owned()
+}
+
 /// The number in front of these words.
 #[track_caller]
 fn before(text: &str, words: &str) -> u64 {
@@ -58,16 +62,30 @@ fn the_command_lines_of_the_published_comparisons_run_as_they_are() {
         "{text}"
     );
     assert!(text.contains("TLSv1_3"), "{text}");
-    let text = report(&format!("-t1 -c50 -d1s -R600 --latency http://{plain}/1k"));
+    // So are their program's names.
+    let directory = Directory::new();
+    let link = directory.path().join("wrk2");
+    std::os::unix::fs::symlink(weir_path(), &link).unwrap();
+    let url = format!("http://{plain}/1k");
+    let mut command = std::process::Command::new(&link);
+    let done = finish(command.args(["-t1", "-c5", "-d1s", "-R50", "--latency", url.as_str()]), b"");
+    let text = String::from_utf8(done.stdout).unwrap();
+    assert_eq!(before(&text, " requests in 1.00s"), 50);
+    // Cores are given by what their command line begins with.
+    let line =
+        format!("-c 0 {} bench -t1 -c50 -d1s -R600 --latency http://{plain}/1k", weir_path());
+    let done = finish(std::process::Command::new("taskset").args(line.split_whitespace()), b"");
+    let text = String::from_utf8(done.stdout).unwrap();
     assert_eq!(before(&text, " requests in 1.00s"), 600);
-    assert_eq!(requests(plain), 1100);
+    assert!(text.contains("  generator   1 thread on cores 0 of "), "{text}");
+    assert_eq!(requests(plain), 1150);
     let text = report(&format!("-n 1000 -c 30 http://{plain}/1k"));
     assert_eq!(before(&text, " requests in "), 1000);
     assert!(
         text.contains("closed loop, 30 connections") && text.contains("coordinated omission"),
         "{text}"
     );
-    assert_eq!(requests(plain), 2100);
+    assert_eq!(requests(plain), 2150);
 }
 
 #[test]
@@ -100,6 +118,7 @@ fn the_report_reads_as_wrk2s() {
     );
     let text = report(&format!("-c4 -d1 -R50 {}", origin.url(0, "/fault/reset")));
     assert!(text.contains("  Socket errors: connect 0, read 50, write 0, timeout 0\n"), "{text}");
+    assert!(text.contains("first of read: "), "{text}");
     assert!(text.contains("NOT VALID: no request was answered") && !text.contains("NaN"), "{text}");
 }
 
@@ -107,10 +126,11 @@ fn the_report_reads_as_wrk2s() {
 fn files_hold_the_same_figures() {
     let origin = origin(&["--service-time", "exp:2ms"]);
     let directory = Directory::new();
-    let paths = ["json", "hgrm", "csv", "svg", "html"].map(|name| directory.text(name));
-    let [json, hgrm, csv, svg, html] = &paths;
+    let paths = ["json", "hgrm", "csv", "svg", "png", "html"].map(|name| directory.text(name));
+    let [json, hgrm, csv, svg, png, html] = &paths;
     let text = report(&format!(
-        "-c20 -d1 -R300 --warmup 300ms --arrival poisson --seed 4 --json {json} --hgrm {hgrm} --csv {csv} --svg {svg} --html {html} {}",
+        "-c20 -d1 -R300 --warmup 300ms --arrival poisson --seed 4 --json {json} --hgrm {hgrm} --csv {csv} --svg {svg} --png {png} --html {html} \
+        --page 40 --slower-than 1us --slower-than 1h {}",
         origin.url(0, "/1k")
     ));
     let read = |path: &str| std::fs::read_to_string(path).unwrap();
@@ -145,9 +165,20 @@ fn files_hold_the_same_figures() {
     let chart = read(svg);
     assert!(
         chart.starts_with("<svg ")
-            && chart.contains(&format!("response time, ms ({answered} samples)")),
+            && chart.contains(&format!("response time ({answered} samples)")),
         "{chart}"
     );
+    assert_eq!(chart.matches("<circle").count() as u64, answered);
+    assert!(std::fs::read(png).unwrap().starts_with(b"\x89PNG\r\n"));
+    assert_eq!(
+        (&figures["pages"][0]["share"], &figures["pages"][1]["share"]),
+        (&1.0.into(), &0.0.into())
+    );
+    assert!(text.contains("100.0 % of pages of 40 requests have one slower than 1.00us"), "{text}");
+    // The readings of the machine lie on the clock of the requests.
+    let seconds = figures["machine_seconds"].as_array().unwrap();
+    assert!(seconds[0]["t_s"].as_f64().unwrap() < 0.0, "{seconds:?}");
+    assert!(seconds.iter().all(|second| second["targets"].as_array().unwrap().len() == 1));
     let page = read(html);
     assert_eq!(
         (page.matches("<svg ").count(), page.matches("<circle").count() as u64),
@@ -157,6 +188,59 @@ fn files_hold_the_same_figures() {
     let stdout = report(&format!("-c2 -d1 -R20 --json - {}", origin.url(0, "/1k")));
     let figures: Value = serde_json::from_str(&stdout).unwrap();
     assert_eq!(figures["requests"]["answered"], 20);
+}
+
+#[test]
+fn another_run_is_laid_over_this_one_by_its_spectrum_or_its_printed_report() {
+    let origin = origin(&[]);
+    let url = origin.url(0, "/1k");
+    let directory = Directory::new();
+    let [hgrm, printed, json, svg] =
+        ["first.hgrm", "printed", "last.json", "svg"].map(|name| directory.text(name));
+    std::fs::write(&printed, report(&format!("-c2 -d1 -R50 -L --hgrm {hgrm} {url}"))).unwrap();
+    report(&format!("-c2 -d1 -R70 --json {json} {url}"));
+    let others = format!("--compare {hgrm} --compare before={printed} --compare {json}");
+    report(&format!("-c2 -d1 -R60 --svg {svg} {others} {url}"));
+    let chart = std::fs::read_to_string(&svg).unwrap();
+    for name in [
+        "response time (60 samples)",
+        "first (50 samples)",
+        "before (50 samples)",
+        "last (70 samples)",
+    ] {
+        assert!(chart.contains(name), "{name}: {chart}");
+    }
+}
+
+/// Whoever watches sees where the run is; `report` makes sure that nobody else does.
+#[test]
+fn progress_is_shown_on_a_terminal() {
+    let origin = origin(&[]);
+    let line = format!("{} bench -c4 -d2 -R50 --warmup 2s {}", weir_path(), origin.url(0, "/1k"));
+    let done = finish(
+        std::process::Command::new("script").args(["-qec", line.as_str(), "/dev/null"]),
+        b"",
+    );
+    let text = String::from_utf8_lossy(&done.stdout);
+    assert!(done.status.success(), "{text}");
+    assert!(text.contains("warm-up, 1 s: ") && text.contains(" 4 connections open"), "{text}");
+    assert!(text.contains("Requests/sec:     50.00"), "{text}");
+}
+
+#[test]
+fn every_process_that_has_a_part_is_watched_when_named() {
+    let (first, second) = (origin(&[]), origin(&[]));
+    let port = |origin: &Weir| origin.address().port();
+    let text = report(&format!(
+        "-c4 -d1 -R50 --port {} --port {} --pid {} {}",
+        port(&first),
+        port(&second),
+        std::process::id(),
+        first.url(0, "/1k")
+    ));
+    let line = text.lines().find(|line| line.contains("watched on this machine")).unwrap();
+    assert_eq!(line.matches("weir (process ").count(), 2, "{line}");
+    assert!(line.contains(&format!("(process {})", std::process::id())), "{line}");
 }
 
 #[test]
@@ -209,6 +293,14 @@ fn mistakes_are_one_sentence() {
     check("-R10 URL http://127.0.0.1:1/", 2, "one server");
     check("-R10 -H nonsense URL", 2, "`Name: value`");
     check("-R10 --cpus x URL", 2, "`0-3`");
+    check("-R10 --cpus 1023 URL", 2, "core 1023");
+    check("-R10 \u{2014}latency URL", 2, "did you mean `--latency`?");
+    check("-n10 -d5s URL", 2, "cannot be used with");
+    check("-R10 --pid 4294967295 URL", 2, "no process 4294967295");
+    check("-R10 --compare /nowhere/run URL", 1, "/nowhere/run");
+    check("-R10 --compare /proc/self/stat URL", 1, "no percentile spectrum");
+    check("-R10 --page 0 URL", 2, "--page");
+    check("-R10 --slower-than 5 URL", 2, "`5ms`");
     check("-R10 --connect-to x:y URL", 2, "`x:y`");
     check("-R10 --ciphers NULL https://localhost/", 2, "`NULL`");
     check("-R10 http://nowhere.invalid/", 1, "nowhere.invalid");

@@ -5,6 +5,7 @@ mod admin;
 mod affinity;
 mod bench;
 mod clients;
+mod clock;
 mod failures;
 mod files;
 mod flood;

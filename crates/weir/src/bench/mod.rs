@@ -1,30 +1,34 @@
 //! `weir bench`: the load generator. Flags are wrk2's where it has one.
 
-use std::fs::{self, File};
+mod files;
+
+use std::fs;
 use std::io::{IsTerminal, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use weir_lab::bench::chart::{page, percentiles};
-use weir_lab::bench::files::{csv, json};
 use weir_lab::bench::load::{Load, Pace};
-use weir_lab::bench::machine::{Reading, listener_on};
-use weir_lab::bench::probe::{probe, resolve};
+use weir_lab::bench::machine::{allowed_cores, listener_on};
+use weir_lab::bench::monitor::{Monitor, Target};
+use weir_lab::bench::probe::{resolve, settle};
 use weir_lab::bench::report::Figures;
 use weir_lab::bench::run::{Running, Watch};
 use weir_lab::bench::schedule::{Arrival, Schedule};
 use weir_lab::bench::target::{Form, Requests, Url, weighted_url};
 use weir_lab::bench::threshold::Thresholds;
 use weir_lab::bench::tls::{TlsSettings, server_name};
-use weir_lab::bench::wrk_text::{Run, spectrum};
+use weir_lab::bench::wrk_text::{Length, Run};
 use weir_lab::open_files::room_for_connections;
-use weir_lab::units::{wrk_count, wrk_time_ns};
+use weir_lab::units::{time_ns, wrk_count, wrk_time_ns};
 
 use crate::failure::Failure;
 use crate::terminal;
+use files::{Files, json_text, other_runs};
 
 const NOTES: &str = "\
+For example: weir bench -t2 -c100 -d30s -R2000 --latency http://127.0.0.1:8080/1k
+
 Times are seconds or have a unit (30, 30s, 2m, 500ms), counts may end in k or M (2k is 2,000).
 Response time runs from the intended start, service time from the actual send; both are reported.
 Conditions of --fail-if: p99.9>8ms, service_p99>1ms, mean, max, errors>0, error_rate>0.1%, unsent>0,
@@ -51,7 +55,7 @@ pub(crate) struct Arguments {
     #[arg(short = 'R', long, value_name = "N", value_parser = wrk_count)]
     rate: Option<f64>,
     /// So many requests, one after the other on each connection (closed loop, as `ab -n`)
-    #[arg(short = 'n', long, value_name = "N", value_parser = count, conflicts_with_all = ["rate", "warmup", "arrival"])]
+    #[arg(short = 'n', long, value_name = "N", value_parser = count, conflicts_with_all = ["rate", "warmup", "arrival", "duration"])]
     requests: Option<f64>,
     /// Show the distribution of response times
     #[arg(short = 'L', long)]
@@ -116,12 +120,19 @@ pub(crate) struct Arguments {
     /// Cores for the threads, such as `0-3` or `0,2`
     #[arg(long, value_name = "LIST", value_parser = cores)]
     cpus: Option<Cores>,
-    /// Process of the target, to report its CPU [default: who listens on the port, if that is this machine]
-    #[arg(long, value_name = "PID", conflicts_with = "port")]
-    pid: Option<u32>,
-    /// Port of this machine whose listener is the target, where a proxy is between
+    /// A process on this machine to watch, with its children: the target, or whoever else has a part; may be repeated [default: who
+    /// listens on the URL's port, if that is this machine]
+    #[arg(long, value_name = "PID")]
+    pid: Vec<u32>,
+    /// The same, by a port of this machine that it listens on
     #[arg(long, value_name = "PORT")]
-    port: Option<u16>,
+    port: Vec<u16>,
+    /// Requests of a page, to say how slow the slowest of them is; may be repeated [default: 1, 10, 100]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    page: Vec<u32>,
+    /// Say how many pages have a request slower than this; may be repeated [default: p99]
+    #[arg(long, value_name = "TIME", value_parser = time_ns)]
+    slower_than: Vec<u64>,
     /// Conditions that make the exit code 4, such as `p99.9>8ms or errors>0`
     #[arg(long, value_name = "CONDITIONS", value_parser = Thresholds::parse)]
     fail_if: Option<Thresholds>,
@@ -134,12 +145,18 @@ pub(crate) struct Arguments {
     /// Write one line a request
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
-    /// Write the percentile chart
+    /// Write the charts: percentiles, course in time, and with --csv every request
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// Write a page with report and charts: percentiles, course in time, and with --csv every request
+    /// The same as PNG
+    #[arg(long, value_name = "FILE")]
+    png: Option<PathBuf>,
+    /// Write a page with the report and the charts
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    /// Another run for the percentile chart: its --json or --hgrm file or printed report; may be repeated
+    #[arg(long, value_name = "[NAME=]FILE")]
+    compare: Vec<String>,
 }
 
 /// A list of cores; a type of its own, because clap takes a bare list for a repeated flag.
@@ -152,39 +169,57 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     arguments.refuse_what_is_not_meant()?;
     let urls = arguments.urls()?;
-    let load = arguments.load(&urls)?;
-    probe(&load).map_err(Failure::RunTime)?;
-    let target = arguments.target(&load)?;
+    let url = urls.first().map(|(_, url)| url.text.as_str()).unwrap_or_default();
+    let (mut load, addresses) = arguments.load(&urls)?;
+    settle(&mut load, &addresses).map_err(Failure::RunTime)?;
+    let others = other_runs(&arguments.compare)?;
+    let targets = arguments.targets(&load)?;
     let files = Files::open(arguments)?;
-    let threads = load.threads;
-    let (pace, connections, warmup_ns) = (load.pace, load.connections, load.warmup_ns);
     let report = Run {
-        url: &urls.first().map(|(_, url)| url.text.clone()).unwrap_or_default(),
-        duration_ns: arguments.duration,
+        url,
+        length: match load.pace {
+            Pace::Open { duration_ns, .. } => Length::Time(duration_ns),
+            Pace::Closed { requests } => Length::Requests(requests),
+        },
         elapsed_ns: 0,
-        threads,
-        connections,
+        threads: load.threads,
+        connections: load.connections,
         latency: arguments.latency || arguments.u_latency,
         uncorrected: arguments.u_latency,
     };
+    let (pace, address, warmup_ns) = (load.pace, load.address, load.warmup_ns);
     if !arguments.is_json_to_stdout() {
         terminal::print(&report.head())?;
     }
-    let before = Reading::now(target);
+    let mut monitor = Monitor::start(targets);
     let running = Running::start(load).map_err(Failure::RunTime)?;
-    let outcome = running.finish(progress(warmup_ns)).map_err(Failure::RunTime)?;
-    let usage = Reading::now(target).since(&before);
+    let mut show = progress(warmup_ns);
+    let outcome = running.finish(|watch| {
+        monitor.look();
+        show(watch);
+    });
     end_progress();
-    let asked = arguments.fail_if.iter().flat_map(Thresholds::quantiles).collect();
-    let figures = Figures { outcome: &outcome, pace, usage: &usage, threads, connections, asked };
+    let outcome = outcome.map_err(Failure::RunTime)?;
+    let usage = monitor.finish(outcome.began_ns);
+    let figures = Figures {
+        threads: report.threads,
+        connections: report.connections,
+        asked: arguments.fail_if.iter().flat_map(Thresholds::quantiles).collect(),
+        address: Some(address),
+        cores: arguments.cpus.as_ref().map_or_else(allowed_cores, |cores| cores.0.clone()),
+        pages: arguments.page.clone(),
+        slower: arguments.slower_than.clone(),
+        ..Figures::of(&outcome, pace, &usage)
+    };
     let report = Run { elapsed_ns: outcome.elapsed_ns, ..report };
     let text = report.text(&outcome.record) + &figures.text();
-    files.write(&figures, report.url, &(report.head() + &text))?;
+    // The report goes first: what it took a run to find is not to be lost over a full disk.
     if arguments.is_json_to_stdout() {
-        terminal::print(&json_text(&figures, report.url))?;
+        terminal::print(&json_text(&figures, url))?;
     } else {
         terminal::print(&text)?;
     }
+    files.write(&figures, url, &(report.head() + &text), &others)?;
     match &arguments.fail_if {
         Some(conditions) => fail(&conditions.met_by(&figures)),
         None => Ok(()),
@@ -262,6 +297,15 @@ impl Arguments {
     }
 
     fn urls(&self) -> Result<Vec<(f64, Url)>, Failure> {
+        // Word processors make one long dash of two.
+        let long_dash = |text: &&String| text.starts_with(['\u{2013}', '\u{2014}', '\u{2212}']);
+        if let Some(flag) = self.urls.iter().find(long_dash) {
+            let name = flag.trim_start_matches(['\u{2013}', '\u{2014}', '\u{2212}']);
+            let sentence = format!(
+                "`{flag}` begins with a long dash, which is none: did you mean `--{name}`?"
+            );
+            return Err(Failure::Usage(sentence));
+        }
         let urls: Result<Vec<_>, _> = self.urls.iter().map(|text| weighted_url(text)).collect();
         let urls = urls.map_err(Failure::Usage)?;
         let mut places = urls.iter().map(|(_, url)| (url.tls, url.authority()));
@@ -274,7 +318,8 @@ impl Arguments {
         Ok(urls)
     }
 
-    fn load(&self, urls: &[(f64, Url)]) -> Result<Load, Failure> {
+    /// The load, and the addresses that it may go to.
+    fn load(&self, urls: &[(f64, Url)]) -> Result<(Load, Vec<SocketAddr>), Failure> {
         let Some((_, url)) = urls.first() else {
             return Err(Failure::Usage("name a URL".to_owned()));
         };
@@ -300,9 +345,13 @@ impl Arguments {
         } else {
             None
         };
-        Ok(Load {
+        let addresses = self.addresses(url)?;
+        let Some(first) = addresses.first().copied() else {
+            return Err(Failure::RunTime(format!("`{}` has no address", url.host)));
+        };
+        let load = Load {
             requests: Requests::new(requests.map_err(Failure::Usage)?),
-            address: self.address(url)?,
+            address: first,
             tls,
             pace: self.pace(),
             warmup_ns: self.warmup,
@@ -312,7 +361,8 @@ impl Arguments {
             seed: self.seed,
             cores: self.cpus.as_ref().map(|cores| cores.0.clone()).unwrap_or_default(),
             samples: self.csv.is_some(),
-        })
+        };
+        Ok((load, addresses))
     }
 
     fn connections_and_threads(&self) -> Result<(usize, usize), Failure> {
@@ -325,6 +375,12 @@ impl Arguments {
             let sentence = format!(
                 "{threads} threads for {connections} connections: every thread needs one, so raise -c or lower -t"
             );
+            return Err(Failure::Usage(sentence));
+        }
+        let allowed = allowed_cores();
+        let wanted = self.cpus.iter().flat_map(|cores| &cores.0);
+        if let Some(core) = wanted.into_iter().find(|core| !allowed.contains(core)) {
+            let sentence = format!("core {core} of --cpus is not one that may be used here");
             return Err(Failure::Usage(sentence));
         }
         let room = room_for_connections(connections);
@@ -358,7 +414,7 @@ impl Arguments {
         }
     }
 
-    fn address(&self, url: &Url) -> Result<SocketAddr, Failure> {
+    fn addresses(&self, url: &Url) -> Result<Vec<SocketAddr>, Failure> {
         let Some(other) = &self.connect_to else {
             return resolve(&url.host, url.port).map_err(Failure::RunTime);
         };
@@ -369,77 +425,24 @@ impl Arguments {
         resolve(&place.host, place.port).map_err(Failure::RunTime)
     }
 
-    /// The process whose CPU is reported.
-    fn target(&self, load: &Load) -> Result<Option<u32>, Failure> {
-        match (self.pid, self.port) {
-            (Some(pid), _) if !Path::new(&format!("/proc/{pid}")).exists() => {
-                Err(Failure::Usage(format!("there is no process {pid}")))
-            }
-            (Some(pid), _) => Ok(Some(pid)),
-            (None, Some(port)) => Ok(Some(listener_on(port).map_err(Failure::RunTime)?)),
-            (None, None) if load.address.ip().is_loopback() => {
-                Ok(listener_on(load.address.port()).ok())
-            }
-            (None, None) => Ok(None),
+    /// The processes that are watched.
+    fn targets(&self, load: &Load) -> Result<Vec<Target>, Failure> {
+        let mut found = Vec::new();
+        for pid in &self.pid {
+            found.push(
+                Target::of(*pid)
+                    .ok_or_else(|| Failure::Usage(format!("there is no process {pid}")))?,
+            );
         }
+        for port in &self.port {
+            let pid = listener_on(*port).map_err(Failure::RunTime)?;
+            found.extend(Target::of(pid));
+        }
+        if found.is_empty() && load.address.ip().is_loopback() {
+            found.extend(listener_on(load.address.port()).ok().and_then(Target::of));
+        }
+        Ok(found)
     }
-}
-
-/// The files that the figures go to, opened before the run: an hour of load is not to end in a name that cannot be written to.
-struct Files {
-    json: Option<File>,
-    hgrm: Option<File>,
-    csv: Option<File>,
-    svg: Option<File>,
-    html: Option<File>,
-}
-
-impl Files {
-    fn open(arguments: &Arguments) -> Result<Self, Failure> {
-        let json = arguments.json.as_deref().filter(|_| !arguments.is_json_to_stdout());
-        Ok(Self {
-            json: json.map(create).transpose()?,
-            hgrm: arguments.hgrm.as_deref().map(create).transpose()?,
-            csv: arguments.csv.as_deref().map(create).transpose()?,
-            svg: arguments.svg.as_deref().map(create).transpose()?,
-            html: arguments.html.as_deref().map(create).transpose()?,
-        })
-    }
-
-    /// `text` is the report.
-    fn write(self, figures: &Figures<'_>, url: &str, text: &str) -> Result<(), Failure> {
-        let record = &figures.outcome.record;
-        if let Some(file) = self.json {
-            write(file, &json_text(figures, url))?;
-        }
-        if let Some(file) = self.hgrm {
-            write(file, &spectrum(&record.response))?;
-        }
-        if let Some(file) = self.csv {
-            write(file, &csv(record.samples.as_deref().unwrap_or_default()))?;
-        }
-        if let Some(file) = self.svg {
-            write(file, &percentiles(url, record))?;
-        }
-        if let Some(file) = self.html {
-            write(file, &page(url, text, record))?;
-        }
-        Ok(())
-    }
-}
-
-fn json_text(figures: &Figures<'_>, url: &str) -> String {
-    format!("{:#}\n", json(figures, url))
-}
-
-fn create(path: &Path) -> Result<File, Failure> {
-    File::create(path)
-        .map_err(|error| Failure::RunTime(format!("cannot write {}: {error}", path.display())))
-}
-
-fn write(mut file: File, text: &str) -> Result<(), Failure> {
-    file.write_all(text.as_bytes())
-        .map_err(|error| Failure::RunTime(format!("cannot write a file of figures: {error}")))
 }
 
 /// A whole number as wrk takes it.

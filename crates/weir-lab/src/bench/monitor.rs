@@ -1,0 +1,228 @@
+//! Watches the machine while a run goes on: once a second a reading of the generator, of the targets on this machine and of the machine
+//! itself, all on the run's clock. What cannot be read is left out.
+
+use super::machine::{
+    Cpu, Machine, Network, Process, Throttled, machine, name_of, network, own_cpu, throttled,
+};
+use crate::timer::now_ns;
+
+/// Readings beyond these are not kept one by one: ten hours.
+const MAX_READINGS: usize = 36_000;
+/// More stolen time than this in one second is a disturbance.
+const STEAL_OF_A_SECOND: f64 = 0.05;
+
+/// A process to be watched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Its number.
+    pub pid: u32,
+    /// The kernel's name for it.
+    pub name: String,
+}
+
+/// Readings at one moment.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Reading {
+    at_ns: u64,
+    own: Option<Cpu>,
+    /// In the order of the targets.
+    targets: Vec<Option<Process>>,
+    machine: Option<Machine>,
+    throttled: Option<Throttled>,
+    network: Option<Network>,
+}
+
+/// Takes the readings.
+#[derive(Debug)]
+pub struct Monitor {
+    targets: Vec<Target>,
+    first: Reading,
+    readings: Vec<Reading>,
+}
+
+/// What lay between two readings.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Slice {
+    /// When it began, in seconds since the measurement began; below zero before it.
+    pub from_s: f64,
+    /// Its length, in microseconds.
+    pub wall_us: f64,
+    /// Of the generator.
+    pub own: Option<Cpu>,
+    /// Of the targets, in their order.
+    pub targets: Vec<Option<Process>>,
+    /// Share of the machine's time that was stolen.
+    pub steal: Option<f64>,
+    /// Share of the machine's time that was used.
+    pub busy: Option<f64>,
+    /// How control groups held the generator back.
+    pub throttled: Option<Throttled>,
+    /// Of the whole machine.
+    pub network: Option<Network>,
+}
+
+/// What a run has used.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Usage {
+    /// The processes that were watched.
+    pub targets: Vec<Target>,
+    /// From before the first connection to after the last answer.
+    pub whole: Slice,
+    /// The same, second by second.
+    pub slices: Vec<Slice>,
+}
+
+impl Target {
+    /// The process of that number.
+    pub fn of(pid: u32) -> Option<Self> {
+        Some(Self { pid, name: name_of(pid)? })
+    }
+}
+
+impl Monitor {
+    /// Takes the first reading.
+    pub fn start(targets: Vec<Target>) -> Self {
+        let first = Reading::now(&targets);
+        Self { readings: vec![first.clone()], first, targets }
+    }
+
+    /// Takes one more; to be called about once a second.
+    pub fn look(&mut self) {
+        if self.readings.len() < MAX_READINGS {
+            self.readings.push(Reading::now(&self.targets));
+        }
+    }
+
+    /// Takes the last one. `began_ns` is when the measurement began, on the monotonic clock.
+    pub fn finish(mut self, began_ns: u64) -> Usage {
+        let last = Reading::now(&self.targets);
+        let whole = last.since(&self.first, began_ns);
+        self.readings.push(last);
+        let slices = self.readings.windows(2).filter_map(|pair| match pair {
+            [before, after] => Some(after.since(before, began_ns)),
+            _ => None,
+        });
+        Usage { slices: slices.collect(), whole, targets: self.targets }
+    }
+}
+
+impl Usage {
+    /// Since when the generator was held back by a control group, in seconds since the measurement began.
+    pub fn throttled_from_s(&self) -> Option<f64> {
+        let is_throttled =
+            |slice: &&Slice| slice.throttled.is_some_and(|throttled| throttled.periods > 0);
+        self.slices.iter().find(is_throttled).map(|slice| slice.from_s)
+    }
+
+    /// The first second in which the host took a good part of the machine's time, and that part.
+    pub fn stolen_from_s(&self) -> Option<(f64, f64)> {
+        self.slices.iter().find_map(|slice| {
+            slice
+                .steal
+                .filter(|steal| *steal > STEAL_OF_A_SECOND)
+                .map(|steal| (slice.from_s, steal))
+        })
+    }
+}
+
+impl Reading {
+    fn now(targets: &[Target]) -> Self {
+        Self {
+            at_ns: now_ns(),
+            own: own_cpu(),
+            targets: targets.iter().map(|target| Process::now(target.pid)).collect(),
+            machine: machine(),
+            throttled: throttled(),
+            network: network(),
+        }
+    }
+
+    fn since(&self, before: &Self, began_ns: u64) -> Slice {
+        let shares = self.machine.zip(before.machine).map(|(now, then)| {
+            let total = now.total.saturating_sub(then.total).max(1) as f64;
+            let steal = now.steal.saturating_sub(then.steal) as f64 / total;
+            (steal, (1.0 - now.idle.saturating_sub(then.idle) as f64 / total).max(0.0))
+        });
+        let targets = self.targets.iter().zip(&before.targets);
+        Slice {
+            from_s: (before.at_ns as f64 - began_ns as f64) / 1e9,
+            wall_us: self.at_ns.saturating_sub(before.at_ns) as f64 / 1e3,
+            own: self.own.zip(before.own).map(|(now, then)| now.since(then)),
+            targets: targets.map(|(now, then)| Some((*now)?.since((*then)?))).collect(),
+            steal: shares.map(|(steal, _)| steal),
+            busy: shares.map(|(_, busy)| busy),
+            throttled: self.throttled.zip(before.throttled).map(|(now, then)| Throttled {
+                periods: now.periods.saturating_sub(then.periods),
+                time_us: now.time_us.saturating_sub(then.time_us),
+            }),
+            network: self.network.zip(before.network).map(|(now, then)| Network {
+                received_bytes: now.received_bytes.saturating_sub(then.received_bytes),
+                sent_bytes: now.sent_bytes.saturating_sub(then.sent_bytes),
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Cpu, Machine, Monitor, Process, Reading, Slice, Target, Throttled, Usage};
+
+    #[test]
+    fn usage_is_what_lies_between() {
+        let cpu = |user_us, system_us| Some(Cpu { user_us, system_us });
+        let machine = |total, steal, idle| Some(Machine { total, steal, idle });
+        let process = |read_bytes| Some(Process { read_bytes, ..Process::default() });
+        let before = Reading {
+            at_ns: 1000,
+            own: cpu(1.0, 2.0),
+            machine: machine(100, 0, 50),
+            targets: vec![process(10), process(10), None],
+            ..Reading::default()
+        };
+        let after = Reading {
+            at_ns: 3_001_000,
+            own: cpu(4.0, 6.0),
+            machine: machine(200, 10, 100),
+            targets: vec![process(15), None, process(1)],
+            ..Reading::default()
+        };
+        let usage = after.since(&before, 2_000_001_000);
+        assert_eq!((usage.wall_us, usage.own), (3000.0, cpu(3.0, 4.0)));
+        assert_eq!(usage.targets, [process(5), None, None]);
+        assert!((usage.from_s + 2.0).abs() < 1e-9);
+        assert!(
+            (usage.steal.unwrap() - 0.1).abs() < 1e-9 && (usage.busy.unwrap() - 0.5).abs() < 1e-9
+        );
+    }
+
+    #[test]
+    fn the_second_in_which_a_disturbance_began_is_known() {
+        let slice = |from_s, periods, steal| Slice {
+            from_s,
+            throttled: Some(Throttled { periods, time_us: 0 }),
+            steal: Some(steal),
+            ..Slice::default()
+        };
+        let quiet = Usage { slices: vec![slice(-1.0, 0, 0.0)], ..Usage::default() };
+        assert_eq!((quiet.throttled_from_s(), quiet.stolen_from_s()), (None, None));
+        let slices = vec![slice(0.0, 0, 0.01), slice(1.0, 2, 0.0), slice(2.0, 1, 0.2)];
+        let usage = Usage { slices, ..Usage::default() };
+        assert_eq!(
+            (usage.throttled_from_s(), usage.stolen_from_s()),
+            (Some(1.0), Some((2.0, 0.2)))
+        );
+    }
+
+    #[test]
+    fn slices_lie_side_by_side_and_make_the_whole() {
+        let target = Target::of(std::process::id()).unwrap();
+        let mut monitor = Monitor::start(vec![target]);
+        monitor.look();
+        monitor.look();
+        let usage = monitor.finish(0);
+        assert_eq!((usage.slices.len(), usage.targets.len()), (3, 1));
+        let sum: f64 = usage.slices.iter().map(|slice| slice.wall_us).sum();
+        assert!((sum - usage.whole.wall_us).abs() < 1.0);
+        assert!(usage.slices.iter().all(|slice| slice.targets[0].is_some() && slice.own.is_some()));
+    }
+}

@@ -1,0 +1,410 @@
+//! Weir's own summary of a run, in words.
+
+use std::fmt::Write;
+
+use hdrhistogram::Histogram;
+
+use super::load::Pace;
+use super::machine::{Cpu, host_name};
+use super::monitor::Target;
+use super::record::Failure;
+use super::report::{FEW, Figures, PERCENTILES, percent_text, samples_beyond};
+use super::schedule::Arrival;
+use super::wrk_text::{binary_text, deviation_us, mean_us, time_text};
+
+/// Requests of a page, where nobody names any.
+const PAGES: [u32; 3] = [1, 10, 100];
+/// Ticks of the kernel's clock are 10 ms: less processor time than this is not told to a tenth.
+const COARSE_US: f64 = 100_000.0;
+
+impl Figures<'_> {
+    /// The summary, with the verdict last.
+    pub fn text(&self) -> String {
+        let mut out = String::from("\nWeir's summary\n");
+        self.write_place(&mut out);
+        self.write_rates(&mut out);
+        self.write_percentiles(&mut out);
+        self.write_pages(&mut out);
+        self.write_errors(&mut out);
+        self.write_connections(&mut out);
+        self.write_machine(&mut out);
+        self.write_verdict(&mut out);
+        out
+    }
+
+    /// Where each of the parts is: a run on one machine is another than one over a network.
+    fn write_place(&self, out: &mut String) {
+        let threads =
+            format!("{} thread{}", self.threads, if self.threads == 1 { "" } else { "s" });
+        let cores = match self.cores.as_slice() {
+            [] => String::new(),
+            cores => format!(" on cores {}", ranges(cores)),
+        };
+        line(out, "generator", &format!("{threads}{cores} of {}", host_name()));
+        let Some(address) = self.address else { return };
+        let names: Vec<String> = self
+            .usage
+            .targets
+            .iter()
+            .map(|Target { pid, name }| format!("{name} (process {pid})"))
+            .collect();
+        let place = if names.is_empty() {
+            String::new()
+        } else {
+            format!(", watched on this machine: {}", names.join(", "))
+        };
+        line(out, "target", &format!("{address}{place}"));
+    }
+
+    fn write_rates(&self, out: &mut String) {
+        let outcome = self.outcome;
+        match self.pace {
+            Pace::Open { schedule, .. } => {
+                let arrivals = match schedule.arrival {
+                    Arrival::Constant => "constant",
+                    Arrival::Poisson => "Poisson",
+                };
+                line(
+                    out,
+                    "load",
+                    &format!("open loop, {arrivals} arrivals, for {:.2} s", self.seconds()),
+                );
+                let rates =
+                    format!("{:.2}/s offered, {:.2}/s achieved", self.offered(), self.achieved());
+                line(out, "rate", &rates);
+            }
+            Pace::Closed { .. } => {
+                line(
+                    out,
+                    "load",
+                    &format!(
+                        "closed loop, {} connections, {:.2} s",
+                        self.connections,
+                        self.seconds()
+                    ),
+                );
+                line(
+                    out,
+                    "",
+                    "each connection waits for its answer before it asks again, so what users would have asked",
+                );
+                line(
+                    out,
+                    "",
+                    "meanwhile is left out (coordinated omission): for response times, use -R",
+                );
+                line(out, "rate", &format!("{:.2}/s achieved", self.achieved()));
+            }
+        }
+        let record = &outcome.record;
+        let mut requests = format!(
+            "{} intended, {} sent, {} answered",
+            outcome.intended, record.sent, record.answered
+        );
+        for (count, words) in [
+            (record.failed(), "failed"),
+            (outcome.unsent, "never sent"),
+            (outcome.unanswered, "unanswered when it ended"),
+            (record.delayed, "had to wait for a free connection"),
+        ] {
+            if count > 0 {
+                let _ = write!(requests, ", {count} {words}");
+            }
+        }
+        line(out, "requests", &requests);
+        if record.warm > 0 {
+            line(out, "warm-up", &format!("{} requests before, in no figure here", record.warm));
+        }
+        let rate = record.bytes as f64 / self.seconds();
+        line(
+            out,
+            "bytes",
+            &format!("{}B read, {}B/s", binary_text(record.bytes as f64), binary_text(rate)),
+        );
+    }
+
+    fn write_percentiles(&self, out: &mut String) {
+        let record = &self.outcome.record;
+        let _ = writeln!(
+            out,
+            "\n  {:<10}{:>15}{:>15}{:>18}",
+            "", "response time", "service time", "samples beyond"
+        );
+        let row = |out: &mut String, name: &str, response: f64, service: f64, behind: &str| {
+            let _ = writeln!(
+                out,
+                "  {name:<10}{:>15}{:>15}{behind:>18}",
+                time_text(response),
+                time_text(service)
+            );
+        };
+        let at = |histogram: &Histogram<u64>, percentile| {
+            histogram.value_at_percentile(percentile) as f64 / 1e3
+        };
+        for percentile in PERCENTILES {
+            let behind = samples_beyond(percentile / 100.0, record.response.len());
+            let behind = if behind >= FEW {
+                format!("{behind:.0}")
+            } else {
+                format!("{behind:.1} (too few)")
+            };
+            let name = format!("p{}", percent_text(percentile));
+            row(
+                out,
+                &name,
+                at(&record.response, percentile),
+                at(&record.service, percentile),
+                &behind,
+            );
+        }
+        let max = |histogram: &Histogram<u64>| histogram.max() as f64 / 1e3;
+        row(out, "max", max(&record.response), max(&record.service), "");
+        row(out, "mean", mean_us(&record.response), mean_us(&record.service), "");
+        row(out, "stdev", deviation_us(&record.response), deviation_us(&record.service), "");
+    }
+
+    /// A page of k requests is as slow as its slowest: what half of the pages, and all but 1 %, stay within; and how many have a slow one.
+    fn write_pages(&self, out: &mut String) {
+        let response = &self.outcome.record.response;
+        let pages: &[u32] = if self.pages.is_empty() { &PAGES } else { &self.pages };
+        let _ = writeln!(
+            out,
+            "\n  {:<24}{:>12}{:>12}{:>12}",
+            "slowest of a page of", "p50", "p90", "p99"
+        );
+        for requests in pages {
+            let at = |share: f64| {
+                let quantile = share.powf(1.0 / f64::from(*requests));
+                time_text(response.value_at_quantile(quantile) as f64 / 1e3)
+            };
+            let words = requests_text(*requests);
+            let _ = writeln!(out, "  {words:<24}{:>12}{:>12}{:>12}", at(0.5), at(0.9), at(0.99));
+        }
+        let p99 = [response.value_at_quantile(0.99)];
+        let (limits, name) = if self.slower.is_empty() {
+            (p99.as_slice(), "p99, ")
+        } else {
+            (self.slower.as_slice(), "")
+        };
+        for limit in limits {
+            for requests in pages {
+                let share = 100.0 * self.pages_with_slower(*requests, *limit);
+                let _ = writeln!(
+                    out,
+                    "  {share:.1} % of pages of {} have one slower than {name}{}",
+                    requests_text(*requests),
+                    time_text(*limit as f64 / 1e3)
+                );
+            }
+        }
+        out.push('\n');
+        if let Some(period) = self.pattern() {
+            let text = format!(
+                "slower again every {:.2} s (autocorrelation {:.2})",
+                period.length as f64 / 1e9,
+                period.correlation
+            );
+            line(out, "pattern", &text);
+        }
+    }
+
+    fn write_errors(&self, out: &mut String) {
+        let record = &self.outcome.record;
+        let classes = record.status_classes.iter().enumerate().filter(|(_, count)| **count > 0);
+        let statuses: Vec<String> =
+            classes.map(|(class, count)| format!("{class}xx {count}")).collect();
+        if !statuses.is_empty() {
+            line(out, "status", &statuses.join(", "));
+        }
+        let examples = &self.outcome.examples;
+        if let Some(location) = &examples.redirect {
+            let to = match location.as_str() {
+                "" => "nowhere".to_owned(),
+                location => format!("to {}", location.escape_debug()),
+            };
+            line(out, "", &format!("redirects are not followed; the first one leads {to}"));
+        }
+        let failures: Vec<String> = Failure::ALL
+            .into_iter()
+            .filter(|failure| record.failures_of(*failure) > 0)
+            .map(|failure| format!("{} {}", failure.name(), record.failures_of(failure)))
+            .collect();
+        let failures = if failures.is_empty() { "none".to_owned() } else { failures.join(", ") };
+        line(out, "failures", &failures);
+        for (failure, text) in Failure::ALL.into_iter().zip(&examples.failures) {
+            // Timeouts have nothing to add.
+            if let Some(text) = text.as_ref().filter(|_| failure != Failure::Timeout) {
+                line(out, "", &format!("first of {}: {text}", failure.name()));
+            }
+        }
+    }
+
+    fn write_connections(&self, out: &mut String) {
+        let outcome = self.outcome;
+        let mut text = format!(
+            "{} asked for, {} open at the start, {} at the end, {} opened in all",
+            self.connections, outcome.open_at_start, outcome.open, outcome.opened
+        );
+        if outcome.lost > 0 {
+            let _ = write!(text, ", {} closed by the target while idle", outcome.lost);
+        }
+        line(out, "connections", &text);
+        let protocol = outcome.tls.as_ref().map_or_else(
+            || "HTTP/1.1".to_owned(),
+            |tls| format!("HTTP/1.1, {}, {}, {}", tls.version, tls.suite, tls.group),
+        );
+        line(out, "protocol", &protocol);
+    }
+
+    fn write_machine(&self, out: &mut String) {
+        let record = &self.outcome.record;
+        let usage = &self.usage.whole;
+        let late = |quantile| time_text(record.lateness.value_at_quantile(quantile) as f64 / 1e3);
+        // A closed loop has no times to be late for.
+        if matches!(self.pace, Pace::Open { .. }) {
+            let lateness = format!(
+                "late by {} at p50, {} at p99.9, {} at most",
+                late(0.5),
+                late(0.999),
+                late(1.0)
+            );
+            line(out, "lateness", &lateness);
+        }
+        let requests = record.sent + record.warm;
+        if let (Some(cpu), Some(load)) = (usage.own, self.own_load()) {
+            let text = format!(
+                "generator {}, {:.0} % of {}",
+                own_cpu_text(cpu, requests),
+                load * 100.0,
+                cores_text(self.cores_used())
+            );
+            line(out, "cpu", &text);
+        }
+        for (target, process) in self.usage.targets.iter().zip(&usage.targets) {
+            let Some(process) = process else {
+                line(out, "", &format!("{} has gone", target.name));
+                continue;
+            };
+            let mut text = format!("{} {}", target.name, cpu_text(process.cpu, requests));
+            if process.read_bytes + process.written_bytes > 0 {
+                let _ = write!(
+                    text,
+                    ", disk: {}B read, {}B written",
+                    binary_text(process.read_bytes as f64),
+                    binary_text(process.written_bytes as f64)
+                );
+            }
+            line(out, "", &text);
+        }
+        let mut machine = Vec::new();
+        if let Some(busy) = usage.busy {
+            machine.push(format!("{:.0} % busy", busy * 100.0));
+        }
+        if let Some(steal) = usage.steal {
+            machine.push(format!("{:.1} % stolen", steal * 100.0));
+        }
+        if let Some(throttled) = usage.throttled {
+            machine.push(match throttled.periods {
+                0 => "not throttled".to_owned(),
+                periods => format!("throttled in {periods} periods"),
+            });
+        }
+        if !machine.is_empty() {
+            line(out, "machine", &machine.join(", "));
+        }
+    }
+
+    /// What the reader must know first; a line for each objection.
+    pub fn verdict(&self) -> Vec<String> {
+        let objections = self.objections();
+        if !objections.is_empty() {
+            return objections.iter().map(|text| format!("NOT VALID: {text}")).collect();
+        }
+        let reach = self.valid_up_to().unwrap_or(0.0);
+        vec![format!(
+            "valid up to p{}; fewer than {FEW} samples lie beyond any further one",
+            percent_text(reach)
+        )]
+    }
+
+    fn write_verdict(&self, out: &mut String) {
+        for (number, text) in self.verdict().iter().enumerate() {
+            line(out, if number == 0 { "verdict" } else { "" }, text);
+        }
+    }
+}
+
+fn own_cpu_text(cpu: Cpu, requests: u64) -> String {
+    if cpu.total_us() < COARSE_US {
+        // The sum is exact, its parts are not.
+        return format!("{:.1} us per request", cpu.total_us() / requests.max(1) as f64);
+    }
+    cpu_text(cpu, requests)
+}
+
+fn cpu_text(cpu: Cpu, requests: u64) -> String {
+    let each = |time: f64| time / requests.max(1) as f64;
+    if cpu.total_us() < COARSE_US {
+        let most = each(cpu.total_us() + COARSE_US / 10.0);
+        return format!("at most {most:.0} us per request (too little to be told exactly)");
+    }
+    format!(
+        "{:.1} us per request ({:.1} user, {:.1} system)",
+        each(cpu.total_us()),
+        each(cpu.user_us),
+        each(cpu.system_us)
+    )
+}
+
+fn cores_text(count: usize) -> String {
+    if count == 1 { "a core".to_owned() } else { format!("{count} cores") }
+}
+
+fn requests_text(count: u32) -> String {
+    format!("{count} request{}", if count == 1 { "" } else { "s" })
+}
+
+/// Cores as they are named on a command line: `0-3,6`.
+fn ranges(cores: &[usize]) -> String {
+    let mut parts: Vec<(usize, usize)> = Vec::new();
+    for core in cores {
+        match parts.last_mut() {
+            Some((_, last)) if *last + 1 == *core => *last = *core,
+            _ => parts.push((*core, *core)),
+        }
+    }
+    let text = |(first, last): &(usize, usize)| {
+        if first == last { first.to_string() } else { format!("{first}-{last}") }
+    };
+    parts.iter().map(text).collect::<Vec<_>>().join(",")
+}
+
+fn line(out: &mut String, name: &str, text: &str) {
+    let _ = writeln!(out, "  {name:<12}{text}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Cpu, cpu_text, own_cpu_text, ranges};
+
+    #[test]
+    fn cores_are_named_as_ranges() {
+        assert_eq!(ranges(&[0, 1, 2, 3, 6, 8, 9]), "0-3,6,8-9");
+        assert_eq!((ranges(&[5]), ranges(&[])), ("5".to_owned(), String::new()));
+    }
+
+    #[test]
+    fn processor_time_is_no_more_exact_than_the_kernels_clock() {
+        let cpu = |user_us, system_us| Cpu { user_us, system_us };
+        assert_eq!(
+            cpu_text(cpu(300_000.0, 100_000.0), 10_000),
+            "40.0 us per request (30.0 user, 10.0 system)"
+        );
+        assert_eq!(
+            cpu_text(cpu(0.0, 0.0), 1000),
+            "at most 10 us per request (too little to be told exactly)"
+        );
+        assert_eq!(own_cpu_text(cpu(1500.0, 500.0), 100), "20.0 us per request");
+        assert_eq!(own_cpu_text(cpu(0.0, 0.0), 0), "0.0 us per request");
+    }
+}

@@ -1,0 +1,83 @@
+//! The memory of the load generator, by a counting allocator: it does not grow with the number of requests. A file of its own, since an
+//! allocator is one for the whole program.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicIsize, Ordering};
+
+use weir_lab::bench::load::{Load, Pace};
+use weir_lab::bench::run::Running;
+use weir_lab::bench::target::{Form, Requests, Url};
+use weir_lab::origin::{Bound, Settings, addresses};
+
+/// Counts what is taken and not given back.
+struct Counting;
+
+static LIVE: AtomicIsize = AtomicIsize::new(0);
+static MOST: AtomicIsize = AtomicIsize::new(0);
+
+// SAFETY: every call is handed to the system's allocator as it is; only numbers are kept beside it.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(layout.size() as isize);
+        // SAFETY: the caller's promises are those of this call.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        count(-(layout.size() as isize));
+        // SAFETY: the caller's promises are those of this call.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn count(bytes: isize) {
+    let live = LIVE.fetch_add(bytes, Ordering::Relaxed) + bytes;
+    MOST.fetch_max(live, Ordering::Relaxed);
+}
+
+/// The most bytes that a run of so many requests has at once, above what there was before.
+fn most_bytes(load: &Load, requests: u64, samples: bool) -> isize {
+    let load = Load { pace: Pace::Closed { requests }, samples, ..load.clone() };
+    let before = LIVE.load(Ordering::Relaxed);
+    MOST.store(before, Ordering::Relaxed);
+    let outcome = Running::start(load).unwrap().finish(|_| {}).unwrap();
+    assert_eq!(outcome.record.answered, requests);
+    MOST.load(Ordering::Relaxed) - before
+}
+
+#[test]
+fn memory_does_not_grow_with_the_number_of_requests() {
+    let settings = Settings {
+        listen: addresses("127.0.0.1:0").unwrap(),
+        log_entries: 0,
+        ..Settings::default()
+    };
+    let bound = Bound::new(settings).unwrap();
+    let address = bound.listening().next().unwrap().0;
+    let _origin = bound.start().unwrap();
+    let url = Url::parse(&format!("http://{address}/bytes/10")).unwrap();
+    let load = Load {
+        requests: Requests::new(vec![(1.0, Form::default().request(&url).unwrap())]),
+        address,
+        tls: None,
+        pace: Pace::Closed { requests: 0 },
+        warmup_ns: 0,
+        threads: 1,
+        connections: 4,
+        timeout_ns: 20_000_000_000,
+        seed: 0,
+        cores: Vec::new(),
+        samples: false,
+    };
+    most_bytes(&load, 1_000, false);
+    let few = most_bytes(&load, 1_000, false);
+    let many = most_bytes(&load, 40_000, false);
+    // A longer run has more seconds, and buffers come and go; four bytes for each request would be seen.
+    assert!(many < few + 131_072, "{few} bytes at 1,000 requests, {many} at 40,000");
+    // The test sees a difference: with a line for each request there is one.
+    let kept = most_bytes(&load, 40_000, true);
+    assert!(kept > many + 40_000 * 40, "{many} bytes, and with every request {kept}");
+}
