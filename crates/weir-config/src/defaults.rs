@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use crate::model::{
-    Budget, CauseHeader, Check, ClientTimeouts, Config, Endpoint, EndpointAddress, EndpointCheck, Forwarded,
-    HttpProbe, Keepalive, MessageLimits, Order, Passive, PassiveCause, Policy, Pool, Probe, Queue,
-    RequestId, Retry, RetryOn, Rule, Stall, Statuses, TcpProbe, TlsClient, TlsProtocol, TlsVersion,
-    UpstreamTimeouts, Workers,
+    Budget, CauseHeader, Check, ClientTimeouts, Config, Endpoint, EndpointAddress, EndpointCheck,
+    Forwarded, HttpProbe, Keepalive, MessageLimits, Order, Passive, PassiveCause, Policy, Pool,
+    Probe, Queue, RequestId, Retry, RetryOn, Rule, Stall, Statuses, TcpProbe, TlsClient,
+    TlsProtocol, TlsVersion, UpstreamTimeouts, Workers,
 };
 
 /// How long a graceful stop waits.

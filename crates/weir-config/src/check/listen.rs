@@ -9,8 +9,8 @@ use super::{Checker, values};
 use crate::defaults::UNLIMITED;
 use crate::diagnostic::Diagnostic;
 use crate::model::{
-    CauseHeader, Certificate, ClientTimeouts, ErrorPage, Forwarded, ListenAddress, Listener, MessageLimits,
-    RequestId, Rule, Site, TlsProtocol, TlsServer,
+    CauseHeader, Certificate, ClientTimeouts, ErrorPage, Forwarded, ListenAddress, Listener,
+    MessageLimits, RequestId, Rule, Site, TlsProtocol, TlsServer,
 };
 use crate::pattern::HostPattern;
 use crate::source::Span;

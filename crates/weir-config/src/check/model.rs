@@ -7,9 +7,9 @@ use std::time::Duration;
 use super::{balance, probe, sticky, values};
 use crate::defaults;
 use crate::model::{
-    AccessLog, Action, Budget, CauseHeader, Config, Endpoint, EndpointAddress, EndpointCheck, ErrorPage, Files,
-    HeaderEdit, ListenAddress, Listener, LogTarget, MOST_RETRIES, Pool, Queue, Redirect, Respond,
-    Retry, Route, Rule, TlsProtocol, Workers,
+    AccessLog, Action, Budget, CauseHeader, Config, Endpoint, EndpointAddress, EndpointCheck,
+    ErrorPage, Files, HeaderEdit, ListenAddress, Listener, LogTarget, MOST_RETRIES, Pool, Queue,
+    Redirect, Respond, Retry, Route, Rule, TlsProtocol, Workers,
 };
 
 /// Rules within rules; JSON readers stop at 128 levels, of which each takes two.
