@@ -88,8 +88,8 @@ impl Figures {
     pub fn since(&self, earlier: &Self) -> Self {
         let mut later = self.clone();
         let cells: HashMap<_, _> = earlier.cells.iter().map(|cell| (cell.key(), cell)).collect();
-        for cell in &mut later.cells {
-            if let Some(before) = cells.get(&cell.key()) {
+        for (cell, own) in later.cells.iter_mut().zip(&self.cells) {
+            if let Some(before) = cells.get(&own.key()) {
                 cell.tally = cell.tally.since(&before.tally);
             }
         }
@@ -100,15 +100,15 @@ impl Figures {
             }
         }
         let routes: HashMap<_, _> = earlier.routes.iter().map(|one| (one.key(), one)).collect();
-        for route in &mut later.routes {
-            if let Some(before) = routes.get(&route.key()) {
+        for (route, own) in later.routes.iter_mut().zip(&self.routes) {
+            if let Some(before) = routes.get(&own.key()) {
                 route.phases = route.phases.since(&before.phases);
             }
         }
         let endpoints: HashMap<_, _> =
             earlier.endpoints.iter().map(|one| (one.key(), one)).collect();
-        for endpoint in &mut later.endpoints {
-            if let Some(before) = endpoints.get(&endpoint.key()) {
+        for (endpoint, own) in later.endpoints.iter_mut().zip(&self.endpoints) {
+            if let Some(before) = endpoints.get(&own.key()) {
                 endpoint.phases = endpoint.phases.since(&before.phases);
                 endpoint.failed_attempts =
                     endpoint.failed_attempts.saturating_sub(before.failed_attempts);
