@@ -119,8 +119,8 @@ pub(crate) fn write<N: Net>(
     (route, now): (Option<&CompiledRoute>, Instant),
 ) {
     facts.times.total = Micros::from(now.saturating_duration_since(connection.began));
-    if facts.cause == Cause::Complete && facts.pool.is_none() {
-        facts.cause = Cause::Local;
+    if facts.pool.is_none() {
+        facts.cause = facts.cause.of_our_own();
     }
     let facts = &*facts;
     let ended_us = scope.worker.balance_clock(now);

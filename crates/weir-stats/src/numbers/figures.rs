@@ -1,5 +1,7 @@
 //! Everything counted, as plain values: what `Numbers::read` gives, and sums over it.
 
+use std::collections::HashMap;
+
 use super::phase::PhaseDistributions;
 use super::series::{ListenerFigures, WorkerFigures};
 use super::tally::TallyFigures;
@@ -63,17 +65,20 @@ pub struct EndpointFigures {
 }
 
 impl CellFigures {
-    fn is_same(&self, other: &Self) -> bool {
-        self.endpoint == other.endpoint
-            && self.route == other.route
-            && self.pool == other.pool
-            && self.listener == other.listener
+    fn key(&self) -> [&str; 4] {
+        [&self.listener, &self.route, &self.pool, &self.endpoint]
     }
 }
 
 impl RouteFigures {
-    fn is_same(&self, other: &Self) -> bool {
-        self.route == other.route && self.pool == other.pool && self.listener == other.listener
+    fn key(&self) -> [&str; 3] {
+        [&self.listener, &self.route, &self.pool]
+    }
+}
+
+impl EndpointFigures {
+    fn key(&self) -> [&str; 2] {
+        [&self.pool, &self.endpoint]
     }
 }
 
@@ -82,8 +87,9 @@ impl Figures {
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let mut later = self.clone();
-        for cell in &mut later.cells {
-            if let Some(before) = earlier.cells.iter().find(|before| before.is_same(cell)) {
+        let cells: HashMap<_, _> = earlier.cells.iter().map(|cell| (cell.key(), cell)).collect();
+        for (cell, own) in later.cells.iter_mut().zip(&self.cells) {
+            if let Some(before) = cells.get(&own.key()) {
                 cell.tally = cell.tally.since(&before.tally);
             }
         }
@@ -93,17 +99,16 @@ impl Figures {
                 *listener = listener.since(before);
             }
         }
-        for route in &mut later.routes {
-            if let Some(before) = earlier.routes.iter().find(|before| before.is_same(route)) {
+        let routes: HashMap<_, _> = earlier.routes.iter().map(|one| (one.key(), one)).collect();
+        for (route, own) in later.routes.iter_mut().zip(&self.routes) {
+            if let Some(before) = routes.get(&own.key()) {
                 route.phases = route.phases.since(&before.phases);
             }
         }
-        for endpoint in &mut later.endpoints {
-            let mut before = earlier.endpoints.iter();
-            let same = |one: &&EndpointFigures| {
-                one.pool == endpoint.pool && one.endpoint == endpoint.endpoint
-            };
-            if let Some(before) = before.find(same) {
+        let endpoints: HashMap<_, _> =
+            earlier.endpoints.iter().map(|one| (one.key(), one)).collect();
+        for (endpoint, own) in later.endpoints.iter_mut().zip(&self.endpoints) {
+            if let Some(before) = endpoints.get(&own.key()) {
                 endpoint.phases = endpoint.phases.since(&before.phases);
                 endpoint.failed_attempts =
                     endpoint.failed_attempts.saturating_sub(before.failed_attempts);
