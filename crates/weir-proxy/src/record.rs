@@ -5,9 +5,7 @@ use std::sync::atomic::Ordering;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 use weir_stats::numbers::{Done, Keep, Outcome};
-use weir_stats::{
-    Cause, Concurrency, Entry, ExchangeRecord, FailedAttempt, Headers, Micros, TlsFacts,
-};
+use weir_stats::{Concurrency, Entry, ExchangeRecord, FailedAttempt, Headers, Micros, TlsFacts};
 use weir_wire::{ResponseHead, Version};
 
 use crate::connection::{Connection, Scope};

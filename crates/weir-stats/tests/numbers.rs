@@ -198,12 +198,11 @@ fn what_came_between_two_readings_is_told_by_name() {
     record("b", 3);
     let before = numbers.read();
     record("b", 5);
-    // Comes before the other by its name.
     record("a", 7);
     let later = numbers.read().since(&before);
     let requests: Vec<_> =
         later.cells.iter().map(|cell| (&*cell.route, cell.tally.requests())).collect();
-    assert_eq!(requests, [("a", 7), ("b", 5)]);
+    assert_eq!(requests, [("b", 5), ("a", 7)]);
     assert_eq!((later.requests(), later.tally_of_pool("app").bytes_sent), (12, 12_000));
     assert_eq!(later.phases_of_endpoint("app", "app1").of(Phase::Own).sum_us(), 12 * 70);
     assert_eq!(later.phases_of_pool("app").of(Phase::Total).count(), 12);
