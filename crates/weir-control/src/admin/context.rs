@@ -13,7 +13,6 @@ use weir_balance::Order;
 use weir_config::Config;
 use weir_config::model::{self, Change, Overrides, Refusal};
 use weir_proxy::shared::{Process, Snapshot};
-use weir_stats::ExchangeRecord;
 use weir_stats::exposition::Report;
 
 use super::changed::{Changed, between};
@@ -140,16 +139,6 @@ impl Context {
     pub(crate) fn report(&self) -> Report {
         let served = self.served();
         self.reporter.report(&served.config, &served.snapshot)
-    }
-
-    /// The slowest requests of the last 15 minutes, over all routes or of this one.
-    pub(crate) fn slowest(&self, route: Option<&str>) -> Vec<Arc<ExchangeRecord>> {
-        self.process.numbers.slowest(route, self.process.balance_clock(Instant::now()))
-    }
-
-    /// What is known of the request with this id.
-    pub(crate) fn why(&self, request_id: &str) -> Option<ExchangeRecord> {
-        self.process.numbers.why(request_id, self.process.balance_clock(Instant::now()))
     }
 
     pub(crate) fn overrides(&self) -> Overrides {

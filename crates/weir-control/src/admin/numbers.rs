@@ -1,23 +1,14 @@
-//! What was counted and what was slow, over HTTP: metrics for Prometheus, percentiles, the slowest requests, one request by its id, and
-//! what the process takes of the machine.
-
-use std::collections::BTreeMap;
+//! What was counted, for programs: metrics for Prometheus, histograms that others can merge, and what the process takes of the machine.
 
 use hyper::header;
 use serde_json::{Map, Value, json};
-use weir_stats::ExchangeRecord;
 use weir_stats::exposition::{Format, expose};
-use weir_stats::numbers::{
-    CellFigures, Distribution, Figures, PhaseDistributions, SLOW_WINDOW_US, TallyFigures,
-};
+use weir_stats::numbers::{Distribution, PhaseDistributions};
 
 use super::error::ApiError;
 use super::http::Call;
 use super::reply::Reply;
 use super::write::yes;
-
-/// Slowest requests in an answer, unless it is asked for another number.
-const SLOWEST: usize = 50;
 
 /// Everything, for Prometheus.
 pub(crate) fn metrics(call: &Call) -> Reply {
@@ -27,7 +18,7 @@ pub(crate) fn metrics(call: &Call) -> Reply {
 }
 
 /// Percentiles by listener, route, pool and endpoint.
-pub(crate) fn latency(call: &Call) -> Result<Reply, ApiError> {
+pub(crate) fn distributions(call: &Call) -> Result<Reply, ApiError> {
     let report = call.context.report();
     let (window, figures) = match call.query("window") {
         None | Some("start") => ("start", &*report.figures),
@@ -97,73 +88,6 @@ fn times_json(times: &Distribution, detail: Detail) -> Value {
     if detail == Detail::Counts {
         value["counts"] = json!(times.counts());
     }
-    value
-}
-
-/// Counters by listener and route.
-pub(crate) fn routes(call: &Call) -> Reply {
-    let report = call.context.report();
-    let mut routes: BTreeMap<(&str, &str, &str), TallyFigures> = BTreeMap::new();
-    for CellFigures { listener, route, pool, tally, .. } in &report.figures.cells {
-        routes.entry((listener, route, pool)).or_default().add(tally);
-    }
-    let rate = |figures: &Figures, key: (&str, &str, &str)| {
-        let of_route = |cell: &CellFigures| (&*cell.listener, &*cell.route, &*cell.pool) == key;
-        figures.tally(of_route).requests()
-    };
-    let routes = routes.iter().map(|(key, tally)| {
-        json!({
-            "listener": key.0,
-            "route": key.1,
-            "pool": key.2,
-            "requests": tally.requests(),
-            "requests_recent": rate(&report.recent, *key),
-            "codes": tally.codes().map(|(code, count)| (code, json!(count))).collect::<Map<_, _>>(),
-            "causes": tally
-                .causes()
-                .map(|(cause, count)| (cause.as_str().to_owned(), json!(count)))
-                .collect::<Map<_, _>>(),
-            "bytes_received": tally.bytes_received,
-            "bytes_sent": tally.bytes_sent,
-            "attempts": tally.attempts,
-            "retried": tally.retried,
-            "queued": tally.queued,
-        })
-    });
-    Reply::json(&json!({"routes": routes.collect::<Vec<_>>()}))
-}
-
-/// The slowest requests of the last 15 minutes.
-pub(crate) fn slow(call: &Call) -> Result<Reply, ApiError> {
-    let limit = match call.query("limit") {
-        None => SLOWEST,
-        Some(text) => {
-            text.parse().map_err(|_| ApiError::field("limit", format!("`{text}` is no number")))?
-        }
-    };
-    let slowest = call.context.slowest(call.query("route"));
-    let records: Vec<Value> = slowest.iter().take(limit).map(|record| explained(record)).collect();
-    let minutes = SLOW_WINDOW_US / 60_000_000;
-    Ok(Reply::json(&json!({"minutes": minutes, "slowest": records})))
-}
-
-/// One request by its id.
-pub(crate) fn why(call: &Call) -> Result<Reply, ApiError> {
-    let id = call.parameter(0);
-    let unknown = || ApiError {
-        message: format!(
-            "no request `{id}` is among the slowest of the last 15 minutes, nor among the last 4096 of a worker"
-        ),
-        ..ApiError::unknown("request", id)
-    };
-    let record = call.context.why(id).ok_or_else(unknown)?;
-    Ok(Reply::json(&explained(&record)))
-}
-
-fn explained(record: &ExchangeRecord) -> Value {
-    let mut value = json!(record);
-    value["elapsed_us"] = json!(record.elapsed_us());
-    value["why"] = json!(record.explain());
     value
 }
 

@@ -125,18 +125,11 @@ pub(crate) const ROUTES: &[Route] = &[
     look("/metrics", "Everything counted, as text for Prometheus or as OpenMetrics", |call| {
         Ok(numbers::metrics(call))
     }),
-    look("/v1/routes", "What was counted by listener and route", |call| Ok(numbers::routes(call))),
     look(
-        "/v1/latency",
-        "Percentiles of each phase; `?window=recent` of the last one to two minutes, `?counts=true` with HdrHistogram's counts",
-        numbers::latency,
+        "/v1/distributions",
+        "Percentiles of every phase with their samples; `?window=recent` of the last one to two minutes, `?counts=true` with HdrHistogram's counts",
+        numbers::distributions,
     ),
-    look(
-        "/v1/slow",
-        "The slowest requests of the last 15 minutes, and why; `?route=NAME`, `?limit=NUMBER`",
-        numbers::slow,
-    ),
-    look("/v1/why/{id}", "Why the request of this id took as long as it did", numbers::why),
     look("/v1/machine", "Processor time, steal, throttling, open files, workers", |call| {
         Ok(numbers::machine(call))
     }),

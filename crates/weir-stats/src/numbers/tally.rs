@@ -200,24 +200,20 @@ impl TallyFigures {
         counts.map(|(cause, count)| (*cause, *count))
     }
 
-    /// What was counted after `earlier`.
+    /// What came after `earlier`, a former reading of the same counters.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
-        let less = |now: u64, then: u64| now.saturating_sub(then);
-        Self {
-            codes: std::array::from_fn(|at| {
-                less(at_of(&self.codes, at), at_of(&earlier.codes, at))
-            }),
-            causes: std::array::from_fn(|at| {
-                less(at_of(&self.causes, at), at_of(&earlier.causes, at))
-            }),
-            bytes_received: less(self.bytes_received, earlier.bytes_received),
-            bytes_sent: less(self.bytes_sent, earlier.bytes_sent),
-            attempts: less(self.attempts, earlier.attempts),
-            retried: less(self.retried, earlier.retried),
-            reused: less(self.reused, earlier.reused),
-            queued: less(self.queued, earlier.queued),
-        }
+        let mut later = self.clone();
+        let less = |own: &mut u64, earlier: &u64| *own = own.saturating_sub(*earlier);
+        later.codes.iter_mut().zip(&earlier.codes).for_each(|(own, before)| less(own, before));
+        later.causes.iter_mut().zip(&earlier.causes).for_each(|(own, before)| less(own, before));
+        less(&mut later.bytes_received, &earlier.bytes_received);
+        less(&mut later.bytes_sent, &earlier.bytes_sent);
+        less(&mut later.attempts, &earlier.attempts);
+        less(&mut later.retried, &earlier.retried);
+        less(&mut later.reused, &earlier.reused);
+        less(&mut later.queued, &earlier.queued);
+        later
     }
 
     /// Puts another's counts to these.
@@ -231,10 +227,6 @@ impl TallyFigures {
         self.reused += other.reused;
         self.queued += other.queued;
     }
-}
-
-fn at_of(counts: &[u64], at: usize) -> u64 {
-    counts.get(at).copied().unwrap_or(0)
 }
 
 #[cfg(test)]

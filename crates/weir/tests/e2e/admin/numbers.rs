@@ -1,9 +1,6 @@
-//! Metrics, percentiles, and why a request was slow, as an operator gets them.
-
-use serde_json::Value;
+//! Metrics and percentiles, as programs get them.
 
 use super::{Managed, asked};
-use crate::support::client::Client;
 
 /// The values of a metric's samples that have all of these pieces.
 fn values(text: &str, name: &str, pieces: &[&str]) -> Vec<f64> {
@@ -78,43 +75,19 @@ print(len(list(read(plain))), len(list(read_open(openmetrics))))
 fn percentiles_are_told_with_their_samples() {
     let managed = Managed::start("", 0);
     managed.answers(40);
-    let told = managed.json("/v1/latency?counts=true");
+    let told = managed.json("/v1/distributions?counts=true");
     let pool = &told["pools"][0]["phases"]["total"];
     assert_eq!((&told["pools"][0]["pool"], &pool["count"]), (&"app".into(), &40.into()));
     let counts = pool["counts"].as_array().unwrap();
     assert_eq!(counts.iter().map(|pair| pair[1].as_u64().unwrap()).sum::<u64>(), 40);
     let last = pool["quantiles"].as_array().unwrap().last().unwrap();
     assert_eq!((&last["quantile"], &last["samples"]), (&0.999_999.into(), &1.into()));
-    let recent = managed.json("/v1/latency?window=recent");
+    let recent = managed.json("/v1/distributions?window=recent");
     assert_eq!(recent["endpoints"].as_array().unwrap().len(), 2);
     assert_eq!(recent["pools"][0]["phases"]["own"]["count"], 40);
-    let (status, said) = managed.ask(&["/v1/latency?window=never"]);
+    let (status, said) = managed.ask(&["/v1/distributions?window=never"]);
     assert_eq!((status, said.contains("neither start nor recent")), (422, true));
-    let routes = managed.json("/v1/routes");
-    assert_eq!(
-        (&routes["routes"][0]["requests"], &routes["routes"][0]["codes"]["200"]),
-        (&40.into(), &40.into())
-    );
     let machine = managed.json("/v1/machine");
     assert_eq!(machine["workers"].as_array().unwrap().len(), 2);
     assert!(machine["machine"]["cpu"]["user_us"].is_u64(), "{machine}");
-}
-
-#[test]
-fn why_a_request_took_its_time_is_told_by_the_id_that_its_client_got() {
-    let managed = Managed::start("", 0);
-    let mut client = Client::connect(managed.weir.address());
-    client.ask("/the/one");
-    let slow = managed.json("/v1/slow?limit=5");
-    let [first] = slow["slowest"].as_array().unwrap().as_slice() else { panic!("{slow}") };
-    let id = first["request_id"].as_str().unwrap();
-    let why: Value = managed.json(&format!("/v1/why/{id}"));
-    assert_eq!(
-        (&why["target"], &why["whole"], &why["status"]),
-        (&"/the/one".into(), &true.into(), &200.into())
-    );
-    let told = why["why"].as_str().unwrap();
-    assert!(told.starts_with("GET /the/one took ") && told.ends_with("Status: 200."), "{told}");
-    let (status, said) = managed.ask(&["/v1/why/nobody"]);
-    assert_eq!((status, said.contains("no request `nobody`")), (404, true), "{said}");
 }
