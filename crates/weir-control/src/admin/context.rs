@@ -20,6 +20,7 @@ use super::gather::{health_event, milliseconds};
 use super::live::STREAMS;
 use super::state_file::StateFile;
 use super::status::Event;
+use super::traffic::Past;
 use crate::health_log::{HealthLog, KEPT};
 use crate::report::Reporter;
 use crate::server::connection_cap;
@@ -37,6 +38,7 @@ pub(crate) struct Context {
     events: Mutex<VecDeque<Event>>,
     state_file: Option<StateFile>,
     pub(crate) reporter: Arc<Reporter>,
+    pub(crate) past: Past,
     /// Room for those who listen to `/v1/stream`.
     pub(crate) streams: Arc<Semaphore>,
     say: fn(&str),
@@ -120,6 +122,7 @@ impl Context {
             turn: tokio::sync::Mutex::new(()),
             events: Mutex::new(VecDeque::new()),
             state_file,
+            past: Past::default(),
             streams: Arc::new(Semaphore::new(STREAMS)),
             say,
         }
@@ -178,6 +181,26 @@ impl Context {
             events.pop_front();
         }
         events.push_back(event);
+    }
+
+    /// Notes what somebody did, or what happened.
+    pub(crate) fn said(&self, kind: &str, who: Option<&str>, what: &str) {
+        self.note(Event {
+            number: 0,
+            at_ms: milliseconds(SystemTime::now()),
+            kind: kind.to_owned(),
+            pool: None,
+            endpoint: None,
+            who: who.map(str::to_owned),
+            what: what.to_owned(),
+            details: Vec::new(),
+        });
+    }
+
+    /// Counters that are told begin at 0 again; those of `/metrics` never go back.
+    pub(crate) fn clear_counters(&self, who: &str) {
+        self.past.clear(self.process.numbers.read());
+        self.said("change", Some(who), "counters cleared");
     }
 
     /// Changes something for every worker at once, and for later configurations and processes as far as that can be.
