@@ -227,6 +227,8 @@ impl Writer {
 
     fn take(&mut self, message: Message) {
         if self.orders.reopen.swap(false, Ordering::AcqRel) {
+            // Whose log was opened before the order has it opened anew too.
+            self.open_added();
             self.reopen();
         }
         match message {
