@@ -19,6 +19,7 @@ use super::gather::{health_event, milliseconds};
 use super::live::STREAMS;
 use super::state_file::StateFile;
 use super::status::Event;
+use super::traffic::Past;
 use crate::control::Control;
 use crate::health_log::{HealthLog, KEPT};
 use crate::server::connection_cap;
@@ -32,6 +33,7 @@ pub(crate) struct Context {
     made: Mutex<Made>,
     events: Mutex<VecDeque<Event>>,
     state_file: Option<StateFile>,
+    pub(crate) past: Past,
     /// Room for those who listen to `/v1/stream`.
     pub(crate) streams: Arc<Semaphore>,
     say: fn(&str),
@@ -97,6 +99,7 @@ impl Context {
             made: Mutex::default(),
             events: Mutex::new(VecDeque::new()),
             state_file,
+            past: Past::default(),
             streams: Arc::new(Semaphore::new(STREAMS)),
             say,
         }
@@ -147,6 +150,26 @@ impl Context {
             events.pop_front();
         }
         events.push_back(event);
+    }
+
+    /// Notes what somebody did, or what happened.
+    pub(crate) fn said(&self, kind: &str, who: Option<&str>, what: &str) {
+        self.note(Event {
+            number: 0,
+            at_ms: milliseconds(SystemTime::now()),
+            kind: kind.to_owned(),
+            pool: None,
+            endpoint: None,
+            who: who.map(str::to_owned),
+            what: what.to_owned(),
+            details: Vec::new(),
+        });
+    }
+
+    /// Counters that are told begin at 0 again; those of `/metrics` never go back.
+    pub(crate) fn clear_counters(&self, who: &str) {
+        self.past.clear(self.control.process().numbers.read());
+        self.said("change", Some(who), "counters cleared");
     }
 
     /// Changes something for every worker at once, and for later configurations and processes as far as that can be.

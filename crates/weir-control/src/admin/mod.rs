@@ -23,6 +23,7 @@ mod state_file;
 pub mod status;
 mod stream;
 mod token;
+mod traffic;
 mod write;
 
 use std::sync::Arc;
@@ -114,6 +115,7 @@ impl Admin {
 
 /// Accepts from every socket until the server is gone.
 async fn serve(sockets: Vec<AdminSocket>, context: Arc<Context>, mut ended: watch::Receiver<()>) {
+    tokio::task::spawn_local(traffic::sample(context.clone()));
     for socket in sockets {
         let context = context.clone();
         tokio::task::spawn_local(async move {

@@ -1,6 +1,7 @@
 //! The admin interface, with the programs that people have: curl over real sockets, socat, hatop and Prometheus' HAProxy exporter.
 
 mod api;
+mod ctl;
 mod haproxy;
 mod rights;
 
