@@ -13,6 +13,7 @@ use weir_balance::Order;
 use weir_config::Config;
 use weir_config::model::{self, Change, Overrides, Refusal};
 use weir_proxy::shared::{Process, Snapshot};
+use weir_stats::exposition::Report;
 
 use super::changed::{Changed, between};
 use super::gather::{health_event, milliseconds};
@@ -22,6 +23,7 @@ use super::status::Event;
 use super::traffic::Past;
 use crate::control::Control;
 use crate::health_log::{HealthLog, KEPT};
+use crate::report::Reporter;
 use crate::server::connection_cap;
 
 /// What all admin connections share.
@@ -33,6 +35,7 @@ pub(crate) struct Context {
     made: Mutex<Made>,
     events: Mutex<VecDeque<Event>>,
     state_file: Option<StateFile>,
+    pub(crate) reporter: Arc<Reporter>,
     pub(crate) past: Past,
     /// Room for those who listen to `/v1/stream`.
     pub(crate) streams: Arc<Semaphore>,
@@ -92,9 +95,11 @@ pub(crate) struct Lasts {
 
 impl Context {
     pub(crate) fn new(control: Arc<Control>, state_file: Option<StateFile>, say: fn(&str)) -> Self {
+        let started = SystemTime::now();
         Self {
-            started: SystemTime::now(),
+            started,
             health: control.health().clone(),
+            reporter: Arc::new(Reporter::new(control.process().clone(), started)),
             control,
             made: Mutex::default(),
             events: Mutex::new(VecDeque::new()),
@@ -112,6 +117,12 @@ impl Context {
             snapshot: self.control.snapshot(),
             process: self.control.process().clone(),
         }
+    }
+
+    /// Everything that is known of the process at this moment.
+    pub(crate) fn report(&self) -> Report {
+        let served = self.served();
+        self.reporter.report(&served.config, &served.snapshot)
     }
 
     pub(crate) fn overrides(&self) -> Overrides {
