@@ -6,6 +6,7 @@
 //!   └───────┴─────────┴───────────────────┴──▶ rejected: everything is as it was
 //! ```
 
+use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,7 +16,7 @@ use tokio::runtime::Handle;
 use tokio::sync::MutexGuard as Turn;
 use tokio::time::sleep;
 use weir_config::Config;
-use weir_config::model::Overrides;
+use weir_config::model::{Overrides, Pool};
 use weir_proxy::compile::{Surroundings, compile};
 use weir_proxy::shared::{Process, Snapshot};
 use weir_proxy::start::DataPlane;
@@ -268,9 +269,12 @@ fn files_changed(
     (previous, next): (&Snapshot, &Snapshot),
 ) -> Vec<String> {
     let mut lines = Vec::new();
-    for pool in after.pools.iter().filter(|pool| before.pools.contains(pool)) {
-        let (old, new) = (previous.pool(&pool.name), next.pool(&pool.name));
-        if old.zip(new).is_some_and(|(old, new)| !Arc::ptr_eq(old, new)) {
+    let same: HashMap<&str, &Pool> =
+        before.pools.iter().map(|pool| (pool.name.as_str(), pool)).collect();
+    let read = after.pools.iter().zip(&next.pools).filter(|(_, new)| new.reads_files());
+    for (pool, new) in read.filter(|(pool, _)| same.get(pool.name.as_str()) == Some(pool)) {
+        let (old, new) = (previous.pool(&pool.name), Some(new));
+        if old.zip(new).is_some_and(|(old, new)| !Arc::ptr_eq(old, new) && new.reads_files()) {
             lines.push(format!("pool {}: its files were read anew", pool.name));
         }
     }
@@ -280,7 +284,7 @@ fn files_changed(
     }
     for listener in after.listeners.iter().filter(|one| before.listeners.contains(one)) {
         let (old, new) = (previous.listener(&listener.name), next.listener(&listener.name));
-        if old.zip(new).is_some_and(|(old, new)| !Arc::ptr_eq(old, new)) {
+        if old.zip(new).is_some_and(|(old, new)| !Arc::ptr_eq(old, new) && new.reads_files()) {
             lines.push(format!("listener {}: its files were read anew", listener.name));
         }
     }

@@ -257,6 +257,7 @@ impl Writer {
     }
 
     fn reopen(&mut self) {
+        self.open_added();
         for outlet in &mut self.outlets {
             if let Target::File(file) = &mut outlet.target
                 && let Err(error) = file.reopen()
