@@ -50,6 +50,7 @@ impl Default for Config {
             shutdown_timeout: SHUTDOWN_TIMEOUT,
             admin: Vec::new(),
             state_file: None,
+            pid_file: None,
             logs: Vec::new(),
             pools: Vec::new(),
             listeners: Vec::new(),

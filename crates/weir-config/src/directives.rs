@@ -41,6 +41,8 @@ pub(crate) const DIRECTIVES: &[Spec] = &[
         .example("admin unix:/run/weir/admin.sock mode=0660 group=weir;"),
     directive("state_file", TOP, "FILE", "Keeps what is changed at run time (orders, limits, weights, servers added and removed) over restarts. Reloads keep it anyway. `weir ctl diff` shows what differs from the configuration, `weir ctl adopt` the lines that would take it over, `weir ctl revert` gives it up.")
         .example("state_file /var/lib/weir/state.json;"),
+    directive("pid_file", TOP, "FILE", "A file with the number of the process that serves, for programs that send it signals. It is written when the process serves, also after an upgrade, and removed at its end. systemd needs none.")
+        .example("pid_file /run/weir/weir.pid;"),
     directive("include", TOP, "FILE | PATTERN", "Puts the directives of these files here. May stand in any block. The path is relative to the file that has the line; a pattern (`*`, `?`, `[…]`) may match nothing and is taken in alphabetical order.")
         .many()
         .example("include conf.d/*.conf;"),

@@ -61,6 +61,8 @@ pub struct Config {
     pub admin: Vec<AdminListener>,
     /// File that keeps what was changed at run time over restarts.
     pub state_file: Option<PathBuf>,
+    /// File with the number of the process.
+    pub pid_file: Option<PathBuf>,
     /// Access-log destinations, by name.
     pub logs: Vec<AccessLog>,
     /// Named groups of endpoints, in file order; routes name them by index.
@@ -440,6 +442,17 @@ pub enum ListenAddress {
         /// Permission bits, for example 0o660.
         mode: Option<u32>,
     },
+}
+
+impl ListenAddress {
+    /// Whether a socket on one serves the other: permissions are no part of it.
+    pub fn is_at(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Socket(one), Self::Socket(other)) => one == other,
+            (Self::Unix { path: one, .. }, Self::Unix { path: other, .. }) => one == other,
+            _ => false,
+        }
+    }
 }
 
 /// Waits on the client side.

@@ -8,29 +8,37 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::MutexGuard as Turn;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use weir_config::Config;
-use weir_config::model::{Overrides, Pool};
+use weir_config::model::{ListenAddress, Overrides, Pool};
 use weir_proxy::compile::{Surroundings, compile};
+use weir_proxy::inherited::Inherited;
 use weir_proxy::shared::{Process, Snapshot};
 use weir_proxy::start::DataPlane;
 
 use crate::diff;
 use crate::doors::Doors;
+use crate::handover::Handover;
 use crate::health_log::HealthLog;
 use crate::log_writer::LogWriter;
+use crate::notify::Notifier;
 use crate::probe::Probes;
 use crate::resolver::Resolver;
 use crate::server::{connection_cap, tell};
+use crate::upgrade::{self, NotUpgraded, Successor};
 
 /// How often it is looked whether logs that are not configured any more can be closed, and for how long.
 const LOG_CLOSING: (Duration, usize) = (Duration::from_secs(1), 5);
+
+/// How long whoever asked for an upgrade waits for this process to accept nothing any more.
+const LEAVING: Duration = Duration::from_secs(5);
 
 /// Where a configuration comes from, so that it can be read anew.
 pub struct Source {
@@ -49,6 +57,9 @@ pub struct Control {
     /// What goes with the configuration. Whoever changes that one has it to the end.
     turn: tokio::sync::Mutex<Beside>,
     pub(crate) log_writer: Arc<LogWriter>,
+    pub(crate) notifier: Notifier,
+    pub(crate) handover: Handover,
+    admin_sockets: Vec<Lent>,
     /// Of the control thread.
     runtime: Handle,
 }
@@ -93,6 +104,9 @@ impl fmt::Display for ReloadReport {
     }
 }
 
+/// A socket that a successor is to have, with the address that it was opened for, for as long as it is open.
+pub(crate) type Lent = (ListenAddress, Weak<OwnedFd>);
+
 /// The parts of a running server that [`Control`] is made of.
 pub(crate) struct Parts {
     pub(crate) plane: Arc<DataPlane>,
@@ -103,6 +117,7 @@ pub(crate) struct Parts {
     pub(crate) overrides: Overrides,
     pub(crate) beside: Beside,
     pub(crate) log_writer: LogWriter,
+    pub(crate) admin_sockets: Vec<Lent>,
     pub(crate) runtime: Handle,
 }
 
@@ -111,7 +126,7 @@ pub(crate) type Changing<'a> = Turn<'a, Beside>;
 
 impl Control {
     pub(crate) fn new(parts: Parts) -> Self {
-        let Parts { plane, health, source, file, overrides, beside, log_writer, runtime } = parts;
+        let Parts { plane, health, source, file, overrides, beside, log_writer, .. } = parts;
         let config = Arc::new(overrides.over(&file));
         Self {
             plane,
@@ -120,7 +135,10 @@ impl Control {
             held: Mutex::new(Held { file: Arc::new(file), config, overrides }),
             turn: tokio::sync::Mutex::new(beside),
             log_writer: Arc::new(log_writer),
-            runtime,
+            notifier: Notifier::from_environment(),
+            handover: Handover::new(),
+            admin_sockets: parts.admin_sockets,
+            runtime: parts.runtime,
         }
     }
 
@@ -164,6 +182,46 @@ impl Control {
     /// # Errors
     /// Everything that is wrong with it; nothing has changed then.
     pub async fn reload(&self) -> Result<ReloadReport, String> {
+        self.handover.check()?;
+        self.notifier.reloading();
+        let reloaded = self.read_anew().await;
+        self.notifier.ready(&self.summary());
+        reloaded
+    }
+
+    /// What is served, in a few words.
+    pub(crate) fn summary(&self) -> String {
+        format!("serving generation {}", self.snapshot().generation)
+    }
+
+    /// Has another process take the listening sockets over. What comes then is whoever calls [`Handover::done`]'s to do.
+    ///
+    /// # Errors
+    /// Why there is none; everything is as it was.
+    pub(crate) async fn upgrade(&self, successor: &Successor) -> Result<u32, NotUpgraded> {
+        let attempt = self.handover.begin().map_err(NotUpgraded::NotNow)?;
+        // Nothing changes under the successor's hands.
+        let turn = self.changing().await;
+        let mut sockets = turn.doors.sockets();
+        let lent = |(address, socket): &Lent| Some((address.clone(), socket.upgrade()?));
+        sockets.extend(self.admin_sockets.iter().filter_map(lent));
+        let process = upgrade::start(successor, sockets).await?;
+        attempt.done(process);
+        drop(turn);
+        // Whoever connects after the answer shall find the successor.
+        let _ = timeout(LEAVING, self.handover.left()).await;
+        Ok(process)
+    }
+
+    /// Accepts, probes and looks up nothing any more: another process does.
+    pub(crate) async fn leave(&self) {
+        let mut turn = self.changing().await;
+        turn.doors.leave().await;
+        turn.probes = Probes::default();
+        turn.resolver = Resolver::default();
+    }
+
+    async fn read_anew(&self) -> Result<ReloadReport, String> {
         let mut turn = self.changing().await;
         let source = self.source.as_ref();
         let source = source.ok_or("there is no configuration file to read anew")?;
@@ -225,7 +283,7 @@ impl Control {
         };
         report.warnings.extend(diff::not_reloadable(&before, &config));
         report.changes.extend(files_changed(&before, &config, (&previous, &compiled.snapshot)));
-        let doors = turn.doors.prepare(&config)?;
+        let doors = turn.doors.prepare(&config, &mut Inherited::default())?;
         let addresses = turn.resolver.look_up_new(&config).await;
         // Nothing fails from here on.
         self.log_writer.commit(logs);

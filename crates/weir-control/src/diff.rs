@@ -48,6 +48,7 @@ pub(crate) fn not_reloadable(before: &Config, after: &Config) -> Vec<String> {
     note(before.workers != after.workers, "workers");
     note(before.admin != after.admin, "admin");
     note(before.state_file != after.state_file, "state_file");
+    note(before.pid_file != after.pid_file, "pid_file");
     sentences
 }
 

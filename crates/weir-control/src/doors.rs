@@ -1,13 +1,23 @@
 //! The listening sockets of a running server, by address. A reload opens new ones before anything is swapped and closes others after
 //! it; what stays is never closed, so that nobody who connects notices.
 
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio::time::timeout;
 use weir_config::Config;
 use weir_config::model::ListenAddress;
 use weir_proxy::bind::{BoundSocket, bind, set_mode};
+use weir_proxy::inherited::Inherited;
 use weir_proxy::shared::{BoundAddress, Snapshot};
 use weir_proxy::start::{DataPlane, Door};
 
 use crate::server::{Listening, Purpose};
+
+/// How long closing all sockets may take.
+const LEAVING: Duration = Duration::from_secs(1);
 
 /// Every socket that is accepted from.
 #[derive(Default)]
@@ -18,23 +28,29 @@ struct Open {
     asked: ListenAddress,
     listening: Listening,
     door: Door,
+    /// For a successor; whoever accepts from it closes it.
+    socket: Weak<OwnedFd>,
 }
 
 /// Sockets that were opened for a configuration and that nobody accepts from yet.
 pub(crate) struct Prepared(Vec<(ListenAddress, BoundSocket)>);
 
 impl Doors {
-    /// Opens what a configuration listens on and is not open yet.
+    /// Opens what a configuration listens on and is not open yet, and was not inherited.
     ///
     /// # Errors
     /// One sentence naming the address; nothing stays open then.
-    pub(crate) fn prepare(&self, config: &Config) -> Result<Prepared, String> {
+    pub(crate) fn prepare(
+        &self,
+        config: &Config,
+        inherited: &mut Inherited,
+    ) -> Result<Prepared, String> {
         let mut open: Vec<&ListenAddress> = self.0.iter().map(|open| &open.asked).collect();
         let mut prepared = Vec::new();
         for address in config.listeners.iter().flat_map(|listener| &listener.addresses) {
-            match open.iter().position(|other| is_same(other, address)) {
+            match open.iter().position(|other| other.is_at(address)) {
                 Some(at) => drop(open.swap_remove(at)),
-                None => prepared.push((address.clone(), bind(address)?)),
+                None => prepared.push((address.clone(), bind(address, inherited)?)),
             }
         }
         Ok(Prepared(prepared))
@@ -55,7 +71,7 @@ impl Doors {
         for (model, listener) in config.listeners.iter().zip(&snapshot.listeners) {
             let tls = model.tls.is_some();
             for address in &model.addresses {
-                let kept = before.iter().position(|open| is_same(&open.asked, address));
+                let kept = before.iter().position(|open| open.asked.is_at(address));
                 if let Some(mut open) = kept.map(|at| before.swap_remove(at)) {
                     open.door.lead_to(&listener.gate);
                     lines.extend(change_mode(&open.asked, address));
@@ -63,15 +79,16 @@ impl Doors {
                     self.0.push(open);
                     continue;
                 }
-                let new = prepared.iter().position(|(other, _)| is_same(other, address));
+                let new = prepared.iter().position(|(other, _)| other.is_at(address));
                 let Some((asked, socket)) = new.map(|at| prepared.swap_remove(at)) else {
                     continue;
                 };
                 let at = socket.address.clone();
                 let listening = Listening { purpose: Purpose::Traffic, address: at, tls };
+                let kept = Arc::downgrade(&socket.socket);
                 let door = plane.open(socket, &listener.name, &listener.gate);
                 lines.push(format!("listening on {listening}"));
-                self.0.push(Open { asked, listening, door });
+                self.0.push(Open { asked, listening, door, socket: kept });
             }
         }
         for Open { listening, door, .. } in before {
@@ -85,20 +102,26 @@ impl Doors {
         lines
     }
 
+    /// Every socket, for a process that is to take them over, with the address that it was opened for.
+    pub(crate) fn sockets(&self) -> Vec<(ListenAddress, Arc<OwnedFd>)> {
+        let socket = |open: &Open| Some((open.asked.clone(), open.socket.upgrade()?));
+        self.0.iter().filter_map(socket).collect()
+    }
+
+    /// Accepts nothing any more. The sockets' files stay: they are another process's now.
+    pub(crate) async fn leave(&mut self) {
+        let mut closing = JoinSet::new();
+        for open in std::mem::take(&mut self.0) {
+            closing.spawn(open.door.close());
+        }
+        // One that has a connection in hand and waits for room under a cap is left to the drain.
+        let _ = timeout(LEAVING, async { while closing.join_next().await.is_some() {} }).await;
+        closing.detach_all();
+    }
+
     /// What is listened on, in the configuration's order.
     pub(crate) fn listening(&self) -> Vec<Listening> {
         self.0.iter().map(|open| open.listening.clone()).collect()
-    }
-}
-
-/// Whether a socket on one serves the other.
-fn is_same(one: &ListenAddress, other: &ListenAddress) -> bool {
-    match (one, other) {
-        (ListenAddress::Socket(one), ListenAddress::Socket(other)) => one == other,
-        (ListenAddress::Unix { path: one, .. }, ListenAddress::Unix { path: other, .. }) => {
-            one == other
-        }
-        _ => false,
     }
 }
 

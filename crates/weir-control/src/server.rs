@@ -5,6 +5,7 @@
 //! start ─▶ serving ──TERM, QUIT, INT──▶ draining ──nothing runs, or the deadline──▶ ended
 //!            │  ▲  │                        └────────────second signal────────────────▶ ended
 //!            │  │  └──a worker ends by a bug──▶ draining, and an error
+//!            │  └──RTMIN+1, or the admin interface: a successor serves ──▶ draining behind it ──▶ ended
 //!            └──┘ USR1: logs reopened; HUP, USR2: configuration reloaded
 //! ```
 
@@ -15,23 +16,26 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::runtime::Runtime;
-use tokio::time::{Instant, interval, sleep_until};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use weir_config::Config;
 use weir_config::model::Workers;
 use weir_proxy::compile::{Surroundings, compile};
 use weir_proxy::shared::{BoundAddress, Process};
-use weir_proxy::start::{Running, allowed_cores, start};
+use weir_proxy::start::{DataPlane, Running, allowed_cores, start};
 
 use crate::admin::{self, Admin, AdminSocket, Context, StateFile};
 use crate::control::{Beside, Control, Parts, Source};
 use crate::doors::Doors;
 use crate::health_log::HealthLog;
+use crate::inheritance;
 use crate::log_writer::{Flushed, LogWriter};
 use crate::open_files;
+use crate::pid_file::PidFile;
 use crate::probe::Probes;
 use crate::resolver::Resolver;
 use crate::signals::{Order, Signals};
 use crate::traffic;
+use crate::upgrade::{Successor, UPGRADE_PATIENCE};
 
 /// How often a stop looks whether the workers have ended.
 const STOP_POLL: Duration = Duration::from_millis(5);
@@ -66,6 +70,14 @@ impl Listening {
         Self { purpose: Purpose::Admin, address: socket.address().clone(), tls: false }
     }
 
+    /// Where it is, as the configuration writes it.
+    pub(crate) fn place(&self) -> String {
+        match &self.address {
+            BoundAddress::Socket(address) => address.to_string(),
+            BoundAddress::Unix(path) => format!("unix:{}", path.display()),
+        }
+    }
+
     /// The TCP address.
     pub fn socket(&self) -> Option<SocketAddr> {
         match self.address {
@@ -77,10 +89,7 @@ impl Listening {
 
 impl fmt::Display for Listening {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.address {
-            BoundAddress::Socket(address) => write!(formatter, "{address}")?,
-            BoundAddress::Unix(path) => write!(formatter, "unix:{}", path.display())?,
-        }
+        formatter.write_str(&self.place())?;
         formatter.write_str(match self.purpose {
             Purpose::Admin => " (admin)",
             Purpose::Traffic if self.tls => " (https)",
@@ -96,7 +105,8 @@ pub struct Server {
     control: Arc<Control>,
     runtime: Runtime,
     signals: Signals,
-    _admin: Option<Admin>,
+    admin: Option<Admin>,
+    pid_file: Option<PidFile>,
 }
 
 impl Server {
@@ -121,9 +131,17 @@ impl Server {
         for warning in &compiled.warnings {
             tell(&format!("warning: {warning}"));
         }
+        let mut inherited = inheritance::take()?;
         let mut doors = Doors::default();
-        let prepared = doors.prepare(config)?;
-        let admin_sockets = admin::open(config)?;
+        let prepared = doors.prepare(config, &mut inherited)?;
+        let admin_sockets = admin::open(config, &mut inherited)?;
+        for address in inherited.close_rest() {
+            let place = Listening { purpose: Purpose::Traffic, address, tls: false };
+            tell(&format!(
+                "warning: closed a socket that was handed over and that the configuration does not name: {}",
+                place.place()
+            ));
+        }
         let runtime = control_runtime().map_err(|error| format!("cannot start: {error}"))?;
         let signals = {
             let _inside = runtime.enter();
@@ -151,6 +169,7 @@ impl Server {
             overrides,
             beside: Beside { doors, probes, resolver },
             log_writer,
+            admin_sockets: admin_sockets.iter().map(AdminSocket::lent).collect(),
             runtime: runtime.handle().clone(),
         }));
         let context = Context::new(control.clone(), state_file, tell);
@@ -159,7 +178,8 @@ impl Server {
         } else {
             Some(Admin::start(admin_sockets, Arc::new(context))?)
         };
-        Ok(Self { running, listening, _admin: admin, control, runtime, signals })
+        runtime.spawn(watch_workers(control.clone(), running.plane().clone()));
+        Ok(Self { running, listening, admin, control, runtime, signals, pid_file: None })
     }
 
     /// Every address served, in the configuration's order.
@@ -189,11 +209,14 @@ impl Server {
     /// # Errors
     /// One sentence, when a worker had to be left behind or ended by a bug: what the others still serve is finished then.
     pub fn run(mut self) -> Result<(), String> {
+        self.tell_ready()?;
         loop {
             match self.next_event() {
                 Event::Ordered(Order::Stop) => return self.stop(),
                 Event::Ordered(Order::ReopenLogs) => self.control.log_writer.reopen(),
                 Event::Ordered(Order::Reload) => self.reload(),
+                Event::Ordered(Order::Upgrade) => self.upgrade(),
+                Event::Succeeded(process) => return self.leave_to(process),
                 Event::Failed(sentence) => {
                     tell("stopping, because a part of it is gone");
                     if let Err(other) = self.stop() {
@@ -203,6 +226,51 @@ impl Server {
                 }
             }
         }
+    }
+
+    /// Tells whoever supervises this process, and a predecessor, that it serves.
+    fn tell_ready(&mut self) -> Result<(), String> {
+        inheritance::tell_ready()?;
+        if let Some(path) = &self.control.config().pid_file {
+            match PidFile::write(path) {
+                Ok(file) => self.pid_file = Some(file),
+                Err(error) => {
+                    tell(&format!("warning: cannot write {}: {error}", path.display()));
+                }
+            }
+        }
+        self.control.notifier.ready(&self.control.summary());
+        Ok(())
+    }
+
+    /// Starts a new process of the same program to take over. What comes of it is said when that is known.
+    fn upgrade(&self) {
+        let control = self.control.clone();
+        self.runtime.spawn(async move {
+            let successor = Successor { program: None, patience: UPGRADE_PATIENCE };
+            if let Err(why) = control.upgrade(&successor).await {
+                tell(&format!("upgrade failed, serving on: {why}"));
+            }
+        });
+    }
+
+    /// Another process serves: accepts nothing more, and finishes what runs.
+    fn leave_to(mut self, process: u32) -> Result<(), String> {
+        tell(&format!("upgraded: process {process} serves; this one finishes what runs"));
+        self.control.notifier.replaced_by(process, "upgraded");
+        if let Some(admin) = &mut self.admin {
+            admin.leave();
+        }
+        self.runtime.block_on(self.control.leave());
+        let admin = self.admin.take();
+        let patience = self.control.config().shutdown_timeout;
+        self.running.drain_behind_successor(patience);
+        self.control.handover.leave();
+        let ended = self.finish(patience);
+        if let Some(admin) = admin {
+            admin.finish();
+        }
+        ended
     }
 
     /// Reads the configuration anew, and says what came of it.
@@ -218,11 +286,12 @@ impl Server {
     }
 
     fn next_event(&mut self) -> Event {
-        let Self { runtime, signals, running, .. } = self;
+        let Self { runtime, signals, running, control, .. } = self;
         runtime.block_on(async {
             tokio::select! {
                 order = signals.next() => Event::Ordered(order),
                 sentence = running.failed() => Event::Failed(sentence),
+                process = control.handover.done() => Event::Succeeded(process),
             }
         })
     }
@@ -232,9 +301,15 @@ impl Server {
     ///
     /// # Errors
     /// One sentence, when a worker had to be left behind.
-    pub fn stop(mut self) -> Result<(), String> {
+    pub fn stop(self) -> Result<(), String> {
         let patience = self.control.config().shutdown_timeout;
+        self.control.notifier.stopping();
         self.running.drain(patience);
+        self.finish(patience)
+    }
+
+    /// Waits for the end of what runs.
+    fn finish(mut self, patience: Duration) -> Result<(), String> {
         match requests_running(&self.running) {
             0 => {}
             1 => tell("stopping: 1 request is still running; a second signal ends it"),
@@ -272,6 +347,8 @@ enum Event {
     Ordered(Order),
     /// A thread of the data plane is gone, one sentence.
     Failed(String),
+    /// This process serves instead.
+    Succeeded(u32),
 }
 
 /// Whether every worker has ended.
@@ -299,6 +376,18 @@ async fn wait_for_end(running: &Running, signals: &mut Signals, mut deadline: In
             }
             () = sleep_until(deadline + STOP_MARGIN) => return Finished::No,
         }
+    }
+}
+
+/// Tells systemd's watchdog that all is well, for as long as every worker answers.
+async fn watch_workers(control: Arc<Control>, plane: Arc<DataPlane>) {
+    let Some(period) = control.notifier.watchdog_period() else { return };
+    let mut due = interval(period);
+    due.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        due.tick().await;
+        plane.respond().await;
+        control.notifier.alive();
     }
 }
 

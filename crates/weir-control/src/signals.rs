@@ -13,6 +13,8 @@ pub(crate) enum Order {
     ReopenLogs,
     /// HUP, USR2: read the configuration anew.
     Reload,
+    /// RTMIN+1: let a new process of the same program take over. WINCH, which nginx has for a part of that, comes from terminals too.
+    Upgrade,
 }
 
 /// The signals taken from their default effect. Made inside a tokio runtime.
@@ -24,6 +26,7 @@ pub(crate) struct Signals {
     hangup: Signal,
     first_user: Signal,
     second_user: Signal,
+    real_time: Signal,
 }
 
 impl Signals {
@@ -36,6 +39,7 @@ impl Signals {
             hangup: signal(SignalKind::hangup())?,
             first_user: signal(SignalKind::user_defined1())?,
             second_user: signal(SignalKind::user_defined2())?,
+            real_time: signal(SignalKind::from_raw(libc::SIGRTMIN() + 1))?,
         })
     }
 
@@ -48,6 +52,7 @@ impl Signals {
             _ = self.hangup.recv() => Order::Reload,
             _ = self.first_user.recv() => Order::ReopenLogs,
             _ = self.second_user.recv() => Order::Reload,
+            _ = self.real_time.recv() => Order::Upgrade,
         }
     }
 }

@@ -62,9 +62,10 @@ pub async fn accept<N: Net>(
         };
         let Some((accepted, peer)) = accepted else { continue };
         let places = tokio::select! {
+            // A connection that was accepted before a stop is served if there is room.
             biased;
-            _ = stage.wait_for(|stage| !matches!(stage, Stage::Running)) => return,
             places = enter(gate, &process) => places,
+            _ = stage.wait_for(|stage| !matches!(stage, Stage::Running)) => return,
         };
         let number = least_loaded(&process.loads, next);
         next = number + 1;

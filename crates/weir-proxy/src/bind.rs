@@ -1,14 +1,16 @@
-//! Opens listening sockets. One clear sentence when an address cannot be had.
+//! Opens listening sockets, or takes over those that were opened before. One clear sentence when an address cannot be had.
 
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::Path;
+use std::sync::Arc;
 
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use weir_config::model::ListenAddress;
 
+use crate::inherited::Inherited;
 use crate::shared::BoundAddress;
 
 /// The kernel bounds it by `net.core.somaxconn`.
@@ -17,7 +19,7 @@ const BACKLOG: i32 = 65_535;
 /// A listening socket.
 pub struct BoundSocket {
     /// Non-blocking and listening.
-    pub socket: OwnedFd,
+    pub socket: Arc<OwnedFd>,
     /// Where it really is: the port is the kernel's choice when 0 was asked for.
     pub address: BoundAddress,
 }
@@ -29,28 +31,44 @@ impl BoundSocket {
     }
 }
 
-/// Opens a socket on `address`.
+/// Opens a socket on `address`, unless that was inherited.
 ///
 /// # Errors
 /// One sentence naming the address.
-pub fn bind(address: &ListenAddress) -> Result<BoundSocket, String> {
-    match address {
-        ListenAddress::Socket(address) => bind_tcp(*address)
-            .map_err(|error| format!("cannot listen on {address}: {}", reason(&error))),
-        ListenAddress::Unix { path, mode } => bind_unix(path, |path| set_mode(path, *mode)),
-    }
+pub fn bind(address: &ListenAddress, inherited: &mut Inherited) -> Result<BoundSocket, String> {
+    bind_with(address, inherited, |_| Ok(()))
 }
 
-/// Opens a Unix socket. `prepare` gives its file an owner and permissions before anybody can connect.
+/// The same. `prepare` gives a Unix socket's file its owner before anybody can connect.
 ///
 /// # Errors
-/// One sentence naming the path.
-pub fn bind_unix(
-    path: &Path,
+/// One sentence naming the address.
+pub fn bind_with(
+    address: &ListenAddress,
+    inherited: &mut Inherited,
     prepare: impl FnOnce(&Path) -> io::Result<()>,
 ) -> Result<BoundSocket, String> {
-    unix_socket(path, prepare)
-        .map_err(|error| format!("cannot listen on unix:{}: {}", path.display(), reason(&error)))
+    let prepare = |path: &Path, mode| prepare(path).and_then(|()| set_mode(path, mode));
+    let socket = match (inherited.take(address), address) {
+        (None, ListenAddress::Socket(address)) => bind_tcp(*address),
+        (None, ListenAddress::Unix { path, mode }) => {
+            unix_socket(path, |path| prepare(path, *mode))
+        }
+        (Some(socket), ListenAddress::Socket(_)) => Ok(socket),
+        (Some(socket), ListenAddress::Unix { path, mode }) => match prepare(path, *mode) {
+            // Who opened it has chosen, and may have been root.
+            Err(error) if error.kind() != io::ErrorKind::PermissionDenied => Err(error),
+            _ => Ok(socket),
+        },
+    };
+    socket.map_err(|error| match address {
+        ListenAddress::Socket(address) => {
+            format!("cannot listen on {address}: {}", reason(&error))
+        }
+        ListenAddress::Unix { path, .. } => {
+            format!("cannot listen on unix:{}: {}", path.display(), reason(&error))
+        }
+    })
 }
 
 /// Gives a socket's file its permissions, if any are wanted.
@@ -82,7 +100,7 @@ fn bind_tcp(address: SocketAddr) -> io::Result<BoundSocket> {
         socket => socket?,
     };
     let bound = socket.local_addr()?.as_socket().unwrap_or(address);
-    Ok(BoundSocket { socket: socket.into(), address: BoundAddress::Socket(bound) })
+    Ok(BoundSocket { socket: Arc::new(socket.into()), address: BoundAddress::Socket(bound) })
 }
 
 fn tcp_socket(address: SocketAddr) -> io::Result<Socket> {
@@ -111,7 +129,8 @@ fn unix_socket(
     socket.bind(&SockAddr::unix(path)?)?;
     prepare(path)?;
     socket.listen(BACKLOG)?;
-    Ok(BoundSocket { socket: socket.into(), address: BoundAddress::Unix(path.to_owned()) })
+    let address = BoundAddress::Unix(path.to_owned());
+    Ok(BoundSocket { socket: Arc::new(socket.into()), address })
 }
 
 /// A socket file that nobody listens on any more is in the way; one that somebody does is not ours to take.

@@ -29,6 +29,7 @@ pub mod gate;
 mod generation;
 mod http_date;
 mod idle;
+pub mod inherited;
 mod limits;
 mod local;
 pub mod net;

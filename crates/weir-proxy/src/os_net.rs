@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use rustix::fs::sendfile;
@@ -24,7 +25,7 @@ pub struct OsNet;
 
 /// A listening socket on the worker that accepts from it.
 pub struct OsListener {
-    socket: AsyncFd<OwnedFd>,
+    socket: AsyncFd<Arc<OwnedFd>>,
     unix: bool,
 }
 
@@ -33,8 +34,8 @@ impl OsListener {
     ///
     /// # Errors
     /// When the reactor refuses it.
-    pub fn new(socket: OwnedFd, unix: bool) -> io::Result<Self> {
-        // SAFETY: an `OwnedFd` names the same open descriptor until it is dropped, and `AsyncFd` deregisters before that.
+    pub fn new(socket: Arc<OwnedFd>, unix: bool) -> io::Result<Self> {
+        // SAFETY: an `OwnedFd`, shared or not, names the same open descriptor until it is dropped, and `AsyncFd` deregisters before that.
         let socket = unsafe { AsyncFd::register_with_interest(socket, Interest::READABLE) };
         Ok(Self { socket: socket.map_err(io::Error::from)?, unix })
     }
@@ -61,7 +62,7 @@ impl Net for OsNet {
 
     async fn accept(&self, listener: &OsListener) -> io::Result<(OsAccepted, PeerAddress)> {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-        let accept = |socket: &OwnedFd| Ok(acceptfrom_with(socket.as_fd(), flags)?);
+        let accept = |socket: &Arc<OwnedFd>| Ok(acceptfrom_with(socket.as_fd(), flags)?);
         let (socket, peer) = listener.socket.async_io(Interest::READABLE, accept).await?;
         let peer = match peer.and_then(|address| SocketAddr::try_from(address).ok()) {
             Some(address) => PeerAddress::Socket(canonical(address)),

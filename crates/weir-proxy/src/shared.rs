@@ -4,6 +4,7 @@
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use rustls::ServerConfig;
@@ -18,6 +19,7 @@ use crate::compile::ListenerModel;
 use crate::compile::source::Source;
 use crate::endpoint_number::EndpointNumbers;
 use crate::gate::{Gate, Room};
+use crate::limits::STOP_IDLE_GRACE;
 use crate::notice::{Notice, Noticed, Notices};
 use crate::route::Router;
 use crate::series::SnapshotSeries;
@@ -34,9 +36,20 @@ pub enum Stage {
     Draining {
         /// When what still runs is cut off.
         deadline: Instant,
+        /// Until when connections are kept on which no request runs.
+        idle_until: Instant,
     },
     /// To end now.
     Stopped,
+}
+
+impl Stage {
+    /// A graceful stop that begins now.
+    pub fn draining(patience: Duration) -> Self {
+        let now = Instant::now();
+        let deadline = now + patience;
+        Self::Draining { deadline, idle_until: deadline.min(now + STOP_IDLE_GRACE) }
+    }
 }
 
 /// What lives as long as the process, whatever configuration it runs on.

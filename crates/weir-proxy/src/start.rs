@@ -149,6 +149,23 @@ impl DataPlane {
         Door { gate: sender }
     }
 
+    /// Returns when every worker has looked at what it was sent before.
+    pub async fn respond(&self) {
+        let mut answers = Vec::new();
+        for mailbox in self.mailboxes.iter() {
+            let (sender, answer) = oneshot::channel();
+            let _ = mailbox.send(Mail::Work(Box::new(move || {
+                // Nobody waits any more.
+                let _ = sender.send(());
+            })));
+            answers.push(answer);
+        }
+        for answer in answers {
+            // A worker that has ended is none that hangs.
+            let _ = answer.await;
+        }
+    }
+
     /// Has every worker run new exchanges on `snapshot`; returns when all do.
     pub async fn adopt(&self, snapshot: &Arc<Snapshot>) {
         let mut adopted = Vec::new();
@@ -215,7 +232,15 @@ impl Running {
     /// Stops accepting and lets what runs finish within `patience`. Returns at once.
     pub fn drain(&self, patience: Duration) {
         self.plane.process.stopping.store(true, Ordering::Relaxed);
-        self.plane.stage.send_replace(Stage::Draining { deadline: Instant::now() + patience });
+        self.plane.stage.send_replace(Stage::draining(patience));
+    }
+
+    /// The same when another process has taken the sockets over: nobody waits for this one's end, so that connections where no
+    /// request runs may have all the time for their last one.
+    pub fn drain_behind_successor(&self, patience: Duration) {
+        let deadline = Instant::now() + patience;
+        self.plane.process.stopping.store(true, Ordering::Relaxed);
+        self.plane.stage.send_replace(Stage::Draining { deadline, idle_until: deadline });
     }
 
     /// Ends what runs.
@@ -283,4 +308,36 @@ fn panic_text(panic: &(dyn Any + Send)) -> &str {
 pub fn allowed_cores() -> Vec<usize> {
     let Ok(set) = rustix::thread::sched_getaffinity(None) else { return vec![0] };
     (0..CpuSet::MAX_CPU).filter(|&core| set.is_set(core)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_stats::log_channel;
+
+    use super::*;
+    use crate::compile::{Surroundings, compile};
+
+    #[test]
+    fn a_worker_that_hangs_does_not_respond_and_one_that_has_ended_does_not_matter() {
+        let config = weir_config::parse_str("test", "listen 127.0.0.1:0 -> respond 204;").unwrap();
+        let (sinks, _receiver) = log_channel(0, 1);
+        let surroundings = Surroundings { read: &|path| std::fs::read(path), sinks };
+        let snapshot = compile(&config.config, surroundings, None).unwrap().snapshot;
+        let (process, _) = Process::new(snapshot, 2, 100);
+        let running = start(&process).unwrap();
+        let runtime = Builder::new_current_thread().enable_time().build().unwrap();
+        let responds = |within: Duration| {
+            let plane = running.plane();
+            runtime.block_on(async { tokio::time::timeout(within, plane.respond()).await.is_ok() })
+        };
+        assert!(responds(Duration::from_secs(20)));
+        let (release, held) = std::sync::mpsc::channel::<()>();
+        let hang = move || drop(held.recv());
+        assert!(running.plane.mailboxes[1].send(Mail::Work(Box::new(hang))).is_ok());
+        assert!(!responds(Duration::from_millis(50)));
+        release.send(()).unwrap();
+        assert!(responds(Duration::from_secs(20)));
+        running.stop_now();
+        assert!(responds(Duration::from_secs(20)));
+    }
 }

@@ -20,7 +20,7 @@ use crate::exchange::Workspace;
 use crate::gate::Gate;
 use crate::generation::{Generation, Seat};
 use crate::idle::IdleConnections;
-use crate::limits::{CUT_PATIENCE, IDLE_SWEEP, POOLED_WORKSPACES, STOP_IDLE_GRACE};
+use crate::limits::{CUT_PATIENCE, IDLE_SWEEP, POOLED_WORKSPACES};
 use crate::net::Net;
 use crate::reply::HttpDate;
 use crate::request_id::RequestIdSource;
@@ -137,11 +137,10 @@ async fn drain<N: Net>(
     mailbox: &mut mpsc::UnboundedReceiver<Mail<N>>,
     stage: &mut watch::Receiver<Stage>,
 ) {
-    let deadline = match *stage.borrow() {
-        Stage::Draining { deadline } => deadline,
+    let (deadline, grace) = match *stage.borrow() {
+        Stage::Draining { deadline, idle_until } => (deadline, idle_until),
         Stage::Running | Stage::Stopped => return,
     };
-    let grace = (Instant::now() + STOP_IDLE_GRACE).min(deadline);
     loop {
         while let Ok(mail) = mailbox.try_recv() {
             worker.take(mail);

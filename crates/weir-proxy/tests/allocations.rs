@@ -11,6 +11,7 @@ use std::thread;
 
 use weir_proxy::bind::bind;
 use weir_proxy::compile::{Surroundings, compile};
+use weir_proxy::inherited::Inherited;
 use weir_proxy::shared::{BoundAddress, Process};
 use weir_proxy::start::start;
 use weir_stats::{Message, log_channel};
@@ -92,7 +93,7 @@ fn proxy(
     let snapshot = compile(&config, surroundings, None).unwrap().snapshot;
     let listener = snapshot.listeners[0].clone();
     let (process, _) = Process::new(snapshot, 1, 100);
-    let socket = bind(&config.listeners[0].addresses[0]).unwrap();
+    let socket = bind(&config.listeners[0].addresses[0], &mut Inherited::default()).unwrap();
     let BoundAddress::Socket(address) = socket.address.clone() else { panic!("a TCP address") };
     let running = start(&process).unwrap();
     drop(running.plane().open(socket, &listener.name, &listener.gate));

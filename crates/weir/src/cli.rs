@@ -41,6 +41,7 @@ pub(crate) enum Command {
     Ctl(ctl::Arguments),
     Reload(ctl::Reload),
     Stop(ctl::Stop),
+    Upgrade(ctl::Upgrade),
     Bench(Box<bench::Arguments>),
     Origin(origin::Arguments),
     Sim(Box<sim::Arguments>),

@@ -26,7 +26,10 @@ fn main() -> ExitCode {
     // Wrong usage ends in here, with exit code 2.
     match command(Cli::parse_from(cli::arguments(std::env::args_os()))) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => failure.report(),
+        Err(failure) => {
+            weir_control::tell_failed(&failure.text());
+            failure.report()
+        }
     }
 }
 
@@ -39,6 +42,7 @@ fn command(cli: Cli) -> Result<(), Failure> {
         Some(Command::Ctl(arguments)) => ctl::run(&arguments),
         Some(Command::Reload(arguments)) => ctl::reload(&arguments),
         Some(Command::Stop(arguments)) => ctl::stop(&arguments),
+        Some(Command::Upgrade(arguments)) => ctl::upgrade(&arguments),
         Some(Command::Bench(arguments)) => bench::run(&arguments),
         Some(Command::Origin(arguments)) => origin::run(arguments),
         Some(Command::Demo(arguments)) => demo::run(&arguments),

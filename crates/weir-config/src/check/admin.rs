@@ -1,4 +1,4 @@
-//! `admin ADDRESS;` and `state_file FILE;`.
+//! `admin ADDRESS;`, `state_file FILE;` and `pid_file FILE;`.
 
 use std::path::PathBuf;
 
@@ -14,6 +14,8 @@ impl<'a> Checker<'a> {
     pub(super) fn admins(&mut self, top: &[Arguments<'a>], config: &mut Config) {
         let lines = top.iter().filter(|arguments| arguments.name() == "admin");
         config.admin = lines.filter_map(|line| self.admin(line)).collect();
+        let file = top.iter().find(|arguments| arguments.name() == "pid_file");
+        config.pid_file = file.and_then(|file| self.file(file.word(0)?));
         let file = top.iter().find(|arguments| arguments.name() == "state_file");
         let Some(file) = file else { return };
         config.state_file = file.word(0).and_then(|value| self.file(value));

@@ -25,6 +25,7 @@ use crate::control::{Control, ReloadReport};
 use crate::health_log::{HealthLog, KEPT};
 use crate::report::Reporter;
 use crate::server::connection_cap;
+use crate::upgrade::{NotUpgraded, Successor};
 
 /// What all admin connections share.
 pub(crate) struct Context {
@@ -204,7 +205,10 @@ impl Context {
         trial: Trial,
         still: impl FnOnce(&Config) -> Result<(), Refusal>,
     ) -> Result<Outcome, Refusal> {
+        let ours = || self.control.handover.check();
+        ours().map_err(|why| Refusal::conflict("process", why))?;
         let mut turn = self.control.changing().await;
+        ours().map_err(|why| Refusal::conflict("process", why))?;
         let served = self.served();
         let before = self.overrides();
         still(&served.config)?;
@@ -240,6 +244,23 @@ impl Context {
             });
         }
         Ok(Outcome { changed, dry_run: false, workers, lasts })
+    }
+
+    /// Has another process take over, and waits until it serves.
+    ///
+    /// # Errors
+    /// Why it does not; everything is as it was.
+    pub(crate) async fn upgrade(
+        &self,
+        who: &str,
+        successor: &Successor,
+    ) -> Result<u32, NotUpgraded> {
+        let upgraded = self.control.upgrade(successor).await;
+        match &upgraded {
+            Ok(process) => self.said("upgrade", Some(who), &format!("process {process} serves")),
+            Err(why) => self.said("upgrade", Some(who), &format!("failed, serving on: {why}")),
+        }
+        upgraded
     }
 
     /// Reads the configuration anew, and waits for what comes of it.

@@ -25,15 +25,19 @@ pub mod status;
 mod stream;
 mod token;
 mod traffic;
+mod upgrade;
 mod write;
 
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use tokio::runtime::{Builder, LocalOptions};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
+use tokio::time::timeout;
 use weir_config::Config;
 use weir_config::model::Overrides;
+use weir_proxy::inherited::Inherited;
 
 use crate::server::tell;
 
@@ -44,15 +48,28 @@ pub(crate) use state_file::StateFile;
 /// The admin interface of a running server.
 pub(crate) struct Admin {
     /// Gone, it ends.
-    _alive: watch::Sender<()>,
+    accepting: watch::Sender<Accepting>,
+    /// Ends with the last connection.
+    connections: mpsc::Receiver<()>,
 }
+
+/// Whether new connections are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Accepting {
+    Yes,
+    /// A successor does.
+    NoMore,
+}
+
+/// How long answers that are on their way may take at the very end.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Opens every admin socket of a configuration.
 ///
 /// # Errors
 /// One sentence for the operator.
-pub(crate) fn open(config: &Config) -> Result<Vec<AdminSocket>, String> {
-    config.admin.iter().map(AdminSocket::open).collect()
+pub(crate) fn open(config: &Config, inherited: &mut Inherited) -> Result<Vec<AdminSocket>, String> {
+    config.admin.iter().map(|listener| AdminSocket::open(listener, inherited)).collect()
 }
 
 /// Reads what was changed at run time before the restart. A state file that makes no sense stops nothing: it is set aside and
@@ -92,7 +109,8 @@ impl Admin {
     /// # Errors
     /// One sentence for the operator.
     pub(crate) fn start(sockets: Vec<AdminSocket>, context: Arc<Context>) -> Result<Self, String> {
-        let (alive, ended) = watch::channel(());
+        let (accepting, orders) = watch::channel(Accepting::Yes);
+        let (connected, connections) = mpsc::channel(1);
         let failed = |error: std::io::Error| format!("cannot start the admin interface: {error}");
         let thread = thread::Builder::new().name("weir-admin".to_owned());
         let (report, reported) = std::sync::mpsc::channel();
@@ -102,7 +120,7 @@ impl Admin {
             match runtime {
                 Ok(runtime) => {
                     let _ = report.send(Ok(()));
-                    runtime.block_on(serve(sockets, context, ended));
+                    runtime.block_on(serve(sockets, (context, connected), orders));
                 }
                 Err(error) => drop(report.send(Err(error))),
             }
@@ -110,21 +128,43 @@ impl Admin {
         thread.spawn(run).map_err(failed)?;
         let ended = || std::io::Error::other("its thread ended at its start");
         reported.recv().map_err(|_| failed(ended()))?.map_err(failed)?;
-        Ok(Self { _alive: alive })
+        Ok(Self { accepting, connections })
+    }
+
+    /// Takes no new connections any more: a successor does. Those that are there stay.
+    pub(crate) fn leave(&self) {
+        self.accepting.send_replace(Accepting::NoMore);
+    }
+
+    /// Ends; answers that are on their way are given a moment. After [`Admin::leave`]. Blocks.
+    pub(crate) fn finish(mut self) {
+        let runtime = Builder::new_current_thread().enable_time().build();
+        if let Ok(runtime) = runtime {
+            let last = async { timeout(LAST_WORDS, self.connections.recv()).await };
+            let _ = runtime.block_on(last);
+        }
     }
 }
 
 /// Accepts from every socket until the server is gone.
-async fn serve(sockets: Vec<AdminSocket>, context: Arc<Context>, mut ended: watch::Receiver<()>) {
+async fn serve(
+    sockets: Vec<AdminSocket>,
+    (context, connected): (Arc<Context>, mpsc::Sender<()>),
+    mut orders: watch::Receiver<Accepting>,
+) {
     tokio::task::spawn_local(context.reporter.clone().keep_observing());
     tokio::task::spawn_local(traffic::sample(context.clone()));
     for socket in sockets {
-        let context = context.clone();
+        let (context, connected, mut orders) = (context.clone(), connected.clone(), orders.clone());
         tokio::task::spawn_local(async move {
-            if let Err(error) = socket.accept(context).await {
-                tell(&format!("an admin address is not served: {error}"));
+            tokio::select! {
+                accepted = socket.accept(context, connected) => if let Err(error) = accepted {
+                    tell(&format!("an admin address is not served: {error}"));
+                },
+                _ = orders.wait_for(|order| *order == Accepting::NoMore) => {}
             }
         });
     }
-    let _ = ended.changed().await;
+    drop(connected);
+    while orders.changed().await.is_ok() {}
 }

@@ -11,7 +11,7 @@ use super::gather::{View, status};
 use super::http::{Call, decoded};
 use super::reply::Reply;
 use super::status::Traffic;
-use super::{live, numbers, openapi, write};
+use super::{live, numbers, openapi, upgrade, write};
 
 /// An answer that takes its time.
 pub(crate) type Later = Pin<Box<dyn Future<Output = Result<Reply, ApiError>>>>;
@@ -197,6 +197,12 @@ pub(crate) const ROUTES: &[Route] = &[
         "/v1/reload",
         "Reads the configuration's file anew, and waits for the verdict",
         write::reload,
+    ),
+    change(
+        Method::POST,
+        "/v1/upgrade",
+        "Lets a new process take over, and waits until it serves: `binary`, by default what this one was started as; `timeout_s`, by default 30",
+        upgrade::upgrade,
     ),
     change(
         Method::POST,

@@ -3,19 +3,21 @@
 //! command line do not.
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::chown;
 use std::path::Path;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use rustix::process::{Gid, Uid};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, UnixListener, UnixStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{sleep, timeout};
 use weir_config::model::{AdminAccess, AdminListener, ListenAddress};
-use weir_proxy::bind::{BoundSocket, bind, bind_unix, set_mode};
+use weir_proxy::bind::{BoundSocket, bind_with};
+use weir_proxy::inherited::Inherited;
 use weir_proxy::shared::BoundAddress;
 
 use super::caller::{Caller, Right};
@@ -35,36 +37,37 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// An admin socket that is open, and what may be done over it.
 pub(crate) struct AdminSocket {
+    /// As configured.
+    asked: ListenAddress,
     socket: BoundSocket,
     right: Right,
     token: Option<Arc<Token>>,
 }
 
 impl AdminSocket {
-    /// Opens it.
+    /// Opens it, unless it was inherited.
     ///
     /// # Errors
     /// One sentence for the operator.
-    pub(crate) fn open(listener: &AdminListener) -> Result<Self, String> {
+    pub(crate) fn open(
+        listener: &AdminListener,
+        inherited: &mut Inherited,
+    ) -> Result<Self, String> {
         let token = listener.token_file.as_deref().map(Token::read).transpose()?;
-        let socket = match &listener.address {
-            ListenAddress::Socket(_) => bind(&listener.address)?,
-            ListenAddress::Unix { path, mode } => {
-                let owner = listener.owner.as_deref().map(user).transpose()?;
-                let group = listener.group.as_deref().map(group).transpose()?;
-                bind_unix(path, |path| {
-                    if owner.is_some() || group.is_some() {
-                        chown(path, owner.map(Uid::as_raw), group.map(Gid::as_raw))?;
-                    }
-                    set_mode(path, *mode)
-                })?
+        let owner = listener.owner.as_deref().map(user).transpose()?;
+        let group = listener.group.as_deref().map(group).transpose()?;
+        let socket = bind_with(&listener.address, inherited, |path| {
+            if owner.is_some() || group.is_some() {
+                chown(path, owner.map(Uid::as_raw), group.map(Gid::as_raw))?;
             }
-        };
+            Ok(())
+        })?;
         let right = match listener.access {
             AdminAccess::Write => Right::Write,
             AdminAccess::ReadOnly => Right::Read,
         };
-        Ok(Self { socket, right, token: token.map(Arc::new) })
+        let asked = listener.address.clone();
+        Ok(Self { asked, socket, right, token: token.map(Arc::new) })
     }
 
     /// Where it is.
@@ -72,26 +75,41 @@ impl AdminSocket {
         &self.socket.address
     }
 
-    /// Accepts for ever.
-    pub(crate) async fn accept(self, context: Arc<Context>) -> io::Result<()> {
+    /// For a successor, for as long as it is accepted from: the address that it was opened for, and the socket.
+    pub(crate) fn lent(&self) -> (ListenAddress, Weak<OwnedFd>) {
+        (self.asked.clone(), Arc::downgrade(&self.socket.socket))
+    }
+
+    /// Accepts for ever. Whoever gives that up closes the socket.
+    pub(crate) async fn accept(
+        self,
+        context: Arc<Context>,
+        connected: mpsc::Sender<()>,
+    ) -> io::Result<()> {
         let place = match &self.socket.address {
             BoundAddress::Socket(address) => address.to_string(),
             BoundAddress::Unix(path) => format!("unix:{}", path.display()),
         };
-        let room = Arc::new(Semaphore::new(CONNECTIONS));
-        let (right, token) = (self.right, self.token);
+        let room = Room { places: Arc::new(Semaphore::new(CONNECTIONS)), connected };
+        let own = self.socket.socket.try_clone()?;
+        let (right, token) = (self.right, self.token.clone());
         let caller = |who: String| {
-            Rc::new(Caller { who: format!("{who} over {place}"), right, token: token.clone() })
+            let who = format!("{who} over {place}");
+            Rc::new(Caller { who, uid: None, right, token: token.clone() })
+        };
+        let local = |stream: &UnixStream| {
+            let uid = stream.peer_cred().ok().map(|peer| peer.uid());
+            Rc::new(Caller { uid, ..Rc::unwrap_or_clone(caller(peer_of(stream))) })
         };
         if self.socket.is_unix() {
-            let listener = std::os::unix::net::UnixListener::from(self.socket.socket);
+            let listener = std::os::unix::net::UnixListener::from(own);
             let listener = UnixListener::from_std(listener)?;
             loop {
                 let Some((stream, _)) = accepted(listener.accept().await).await else { continue };
-                attend(stream, Speaks::Both, (&room, &context), |stream| caller(peer_of(stream)));
+                attend(stream, Speaks::Both, (&room, &context), local);
             }
         }
-        let listener = std::net::TcpListener::from(self.socket.socket);
+        let listener = std::net::TcpListener::from(own);
         let listener = TcpListener::from_std(listener)?;
         let brought = if token.is_some() { "the token from " } else { "" };
         loop {
@@ -128,20 +146,28 @@ enum Speaks {
     Both,
 }
 
+/// Room for connections to one address.
+struct Room {
+    places: Arc<Semaphore>,
+    /// Each connection holds one.
+    connected: mpsc::Sender<()>,
+}
+
 /// Serves a connection on a task of its own, or tells it that there is no room.
 fn attend<S>(
     stream: S,
     speaks: Speaks,
-    (room, context): (&Arc<Semaphore>, &Arc<Context>),
+    (room, context): (&Room, &Arc<Context>),
     caller: impl FnOnce(&S) -> Rc<Caller>,
 ) where
     S: AsyncRead + AsyncWrite + Unpin + 'static,
 {
-    let Ok(place) = room.clone().try_acquire_owned() else {
+    let Ok(place) = room.places.clone().try_acquire_owned() else {
         tokio::task::spawn_local(refuse(stream));
         return;
     };
     let (context, caller) = (context.clone(), caller(&stream));
+    let connected = room.connected.clone();
     tokio::task::spawn_local(async move {
         let mut stream = AdminStream::new(stream, FIRST_PATIENCE);
         if let Ok(Some(first)) = stream.peek().await {
@@ -151,7 +177,7 @@ fn attend<S>(
                 haproxy::serve(stream, &context, &caller).await;
             }
         }
-        drop(place);
+        drop((place, connected));
     });
 }
 

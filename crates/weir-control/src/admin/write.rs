@@ -296,12 +296,12 @@ fn new_endpoint(fields: &Map<String, Value>) -> Result<Endpoint, ApiError> {
     Ok(endpoint)
 }
 
-fn text(field: &str, value: &Value) -> Result<String, ApiError> {
+pub(super) fn text(field: &str, value: &Value) -> Result<String, ApiError> {
     let text = value.as_str().filter(|text| !text.is_empty());
     text.map(str::to_owned).ok_or_else(|| ApiError::field(field, format!("{value} is no text")))
 }
 
-fn unknown_field(name: &str, known: &str) -> ApiError {
+pub(super) fn unknown_field(name: &str, known: &str) -> ApiError {
     ApiError::field(name, format!("there is no field `{name}`: there are {known}"))
 }
 

@@ -277,7 +277,7 @@ impl World {
     /// Begins a graceful stop.
     pub(crate) fn drain(&self, patience: Duration) {
         self.process.stopping.store(true, Ordering::Relaxed);
-        self.stage.send_replace(Stage::Draining { deadline: Instant::now() + patience });
+        self.stage.send_replace(Stage::draining(patience));
     }
 
     /// Orders a stop at once.

@@ -189,8 +189,7 @@ impl Running for AtWork {
 
     fn stop(&self) {
         self.process.stopping.store(true, std::sync::atomic::Ordering::Relaxed);
-        let deadline = Instant::now() + Duration::from_mins(5);
-        self.stage.send_replace(Stage::Draining { deadline });
+        self.stage.send_replace(Stage::draining(Duration::from_mins(5)));
     }
 
     /// A worker and its sweep each, and the accept loop. The watch of the queue has ended by then.

@@ -209,6 +209,12 @@ pub(super) fn message(body: &str) -> String {
     said["error"]["message"].as_str().unwrap_or(body).to_owned()
 }
 
+/// Whether a refusal is about this field.
+pub(super) fn is_about(body: &str, field: &str) -> bool {
+    let said: Value = serde_json::from_str(body).unwrap_or_default();
+    said["error"]["field"] == field
+}
+
 /// A name as a path takes it.
 pub(super) fn encoded(name: &str) -> String {
     name.bytes().fold(String::new(), |mut text, byte| {

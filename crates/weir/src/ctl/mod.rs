@@ -1,8 +1,10 @@
-//! `weir ctl`: looks at a running Weir and changes it, over its admin interface. Also `weir reload` and `weir stop`, which are
-//! commands of their own because everybody looks for them.
+//! `weir ctl`: looks at a running Weir and changes it, over its admin interface. Also `weir reload`, `weir upgrade` and
+//! `weir stop`, which are commands of their own because everybody looks for them.
 
 mod client;
 mod show;
+
+use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
@@ -126,6 +128,19 @@ pub(crate) struct Reload {
     place: Place,
 }
 
+/// Let a new process take over without losing a request, and wait until it serves
+#[derive(Args, Debug)]
+pub(crate) struct Upgrade {
+    /// The new program [default: what the running one was started as]
+    #[arg(value_name = "FILE")]
+    binary: Option<PathBuf>,
+    /// Seconds that the new process may take until it serves
+    #[arg(long, value_name = "SECONDS", default_value_t = weir_control::UPGRADE_PATIENCE.as_secs_f64())]
+    timeout: f64,
+    #[command(flatten)]
+    place: Place,
+}
+
 /// Stop gracefully
 #[derive(Args, Debug)]
 pub(crate) struct Stop {
@@ -162,6 +177,24 @@ pub(crate) fn reload(arguments: &Reload) -> Result<(), Failure> {
     match told.status {
         200..=299 => terminal::print(&show::reloaded(&told.body)?),
         422 => Err(Failure::RejectedThere(client::message(&told.body))),
+        status => Err(Failure::RunTime(sentence(status, &told.body))),
+    }
+}
+
+pub(crate) fn upgrade(arguments: &Upgrade) -> Result<(), Failure> {
+    let mut body = json!({"timeout_s": arguments.timeout});
+    if let Some(path) = &arguments.binary {
+        // The other process has a working directory of its own.
+        let path = std::path::absolute(path)
+            .map_err(|error| Failure::RunTime(format!("{}: {error}", path.display())))?;
+        body["binary"] = path.display().to_string().into();
+    }
+    let told = arguments.place.exchange("POST", "/v1/upgrade", Some(&body))?;
+    match told.status {
+        200..=299 => terminal::print(&show::upgraded(&told.body)?),
+        422 if client::is_about(&told.body, "configuration") => {
+            Err(Failure::RejectedThere(client::message(&told.body)))
+        }
         status => Err(Failure::RunTime(sentence(status, &told.body))),
     }
 }

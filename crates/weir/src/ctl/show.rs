@@ -424,6 +424,11 @@ pub(super) fn reloaded(body: &str) -> Result<String, Failure> {
     Ok(text)
 }
 
+pub(super) fn upgraded(body: &str) -> Result<String, Failure> {
+    let value: Value = read(body)?;
+    Ok(format!("process {} serves\n", value["process"]))
+}
+
 pub(super) fn stopping(body: &str) -> Result<String, Failure> {
     let value: Value = read(body)?;
     Ok(format!("stopping; {} requests are still running\n", value["requests_running"]))

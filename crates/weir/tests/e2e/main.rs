@@ -21,3 +21,4 @@ mod streams;
 mod support;
 mod test_origin;
 mod tls;
+mod upgrade;

@@ -68,7 +68,7 @@ fn closed_port() -> SocketAddr {
 }
 
 /// Clients that ask one request after the other until they are told to stop.
-struct Load {
+pub(crate) struct Load {
     stop: Arc<AtomicBool>,
     answered: Arc<AtomicUsize>,
     clients: Vec<JoinHandle<()>>,
@@ -77,7 +77,7 @@ struct Load {
 impl Load {
     /// Some keep their connections and never look whether they are closed before they send; others open one per request. Every request
     /// has to be answered with 200.
-    fn start(address: SocketAddr) -> Self {
+    pub(crate) fn start(address: SocketAddr) -> Self {
         let mut load = Self { stop: Arc::default(), answered: Arc::default(), clients: Vec::new() };
         for keeps in [true, true, true, true, false, false] {
             let (stop, answered) = (load.stop.clone(), load.answered.clone());
@@ -97,8 +97,13 @@ impl Load {
         load
     }
 
+    /// How many requests were answered so far.
+    pub(crate) fn answered(&self) -> usize {
+        self.answered.load(Ordering::Relaxed)
+    }
+
     /// Stops it; how many requests were answered.
-    fn stop(self) -> usize {
+    pub(crate) fn stop(self) -> usize {
         self.stop.store(true, Ordering::Relaxed);
         for client in self.clients {
             client.join().expect("a request failed");
@@ -136,9 +141,7 @@ fn a_hundred_reloads_under_load_fail_no_request() {
         assert!(said.contains(&format!("serving generation {number}")), "{said}");
         // The load goes on in between, whatever the machine's speed.
         asked += 5;
-        eventually("requests are answered", || {
-            (load.answered.load(Ordering::Relaxed) >= asked).then_some(())
-        });
+        eventually("requests are answered", || (load.answered() >= asked).then_some(()));
     }
     let answered = load.stop();
     println!("{answered} requests, 100 reloads");

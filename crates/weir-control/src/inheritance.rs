@@ -1,0 +1,133 @@
+//! What this process was started with by who started it: listening sockets, from systemd (`LISTEN_FDS`) or from the Weir whose place it
+//! takes (`WEIR_UPGRADE`), and the pipe over which that one waits for a word.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use serde::{Deserialize, Serialize};
+use weir_config::model::ListenAddress;
+use weir_proxy::inherited::Inherited;
+
+/// Names the variable that a predecessor leaves its [`Legacy`] in.
+pub(crate) const LEGACY_VARIABLE: &str = "WEIR_UPGRADE";
+/// What a successor says when it serves.
+pub(crate) const READY: &str = "ready\n";
+/// The first descriptor that systemd hands over.
+const FIRST_OF_SYSTEMD: RawFd = 3;
+
+/// What a predecessor leaves.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Legacy {
+    /// The end of the pipe that the successor writes to.
+    pub(crate) ready: RawFd,
+    /// Listening sockets, with the addresses that they were opened for.
+    pub(crate) sockets: Vec<(RawFd, ListenAddress)>,
+}
+
+/// Where a predecessor waits.
+static PREDECESSOR: Mutex<Option<File>> = Mutex::new(None);
+/// Descriptors are taken once: after that their numbers may be somebody else's.
+static TAKEN: AtomicBool = AtomicBool::new(false);
+
+/// Takes the sockets that were handed over. Later calls find none.
+///
+/// # Errors
+/// One sentence: what was handed over makes no sense.
+pub(crate) fn take() -> Result<Inherited, String> {
+    let mut inherited = Inherited::default();
+    if TAKEN.swap(true, Ordering::AcqRel) {
+        return Ok(inherited);
+    }
+    if let Ok(text) = std::env::var(LEGACY_VARIABLE) {
+        let wrong = |error: &dyn std::fmt::Display| format!("{LEGACY_VARIABLE}: {error}");
+        let legacy: Legacy = serde_json::from_str(&text).map_err(|error| wrong(&error))?;
+        let pipe = descriptor(legacy.ready).map_err(|error| wrong(&error))?;
+        *PREDECESSOR.lock().unwrap_or_else(PoisonError::into_inner) = Some(File::from(pipe));
+        for (number, asked) in legacy.sockets {
+            let socket = descriptor(number);
+            let added = socket.and_then(|socket| inherited.add(socket, Some(asked)));
+            added.map_err(|error| wrong(&format_args!("descriptor {number}: {error}")))?;
+        }
+        return Ok(inherited);
+    }
+    let variable = |name: &str| std::env::var(name).ok();
+    let names = variable("LISTEN_FDNAMES").unwrap_or_default();
+    let mut names = names.split(':');
+    for number in handed_over(variable("LISTEN_PID"), variable("LISTEN_FDS"), std::process::id()) {
+        let name = names.next().unwrap_or("unknown");
+        let added = descriptor(number).and_then(|socket| inherited.add(socket, None));
+        added.map_err(|error| {
+            format!("descriptor {number} (`{name}`), handed over by systemd: {error}")
+        })?;
+    }
+    Ok(inherited)
+}
+
+/// Descriptors that systemd means for this process.
+fn handed_over(process: Option<String>, count: Option<String>, own: u32) -> Vec<RawFd> {
+    let process = process.and_then(|text| text.parse::<u32>().ok());
+    let count = count.and_then(|text| text.parse::<u16>().ok());
+    let count = count.filter(|_| process == Some(own)).unwrap_or(0);
+    (0..RawFd::from(count)).map(|number| FIRST_OF_SYSTEMD + number).collect()
+}
+
+/// Owns a descriptor that was handed over by number.
+fn descriptor(number: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: `fcntl` with `F_GETFD` reads a flag, whatever the number is.
+    let flags = unsafe { libc::fcntl(number, libc::F_GETFD) };
+    if flags == -1 || number < FIRST_OF_SYSTEMD {
+        return Err(io::Error::other("nothing was handed over there"));
+    }
+    // SAFETY: it is open, and it is nobody else's: who started this process opened it for whoever takes it by this number, and
+    // `TAKEN` sees to it that this happens once.
+    Ok(unsafe { OwnedFd::from_raw_fd(number) })
+}
+
+/// Tells a predecessor, if there is one, that this process serves.
+///
+/// # Errors
+/// One sentence: it is gone, and with it whoever wanted this process.
+pub(crate) fn tell_ready() -> Result<(), String> {
+    tell_predecessor(READY)
+        .map_err(|_| "the process that this one was to take over from gave it up".to_owned())
+}
+
+/// Tells a predecessor, if there is one, why this process does not come to serve; it says so to whoever asked for the upgrade.
+pub fn tell_failed(why: &str) {
+    // It may have failed before anything was taken.
+    drop(take());
+    // One that is gone does not want to know.
+    let _ = tell_predecessor(why);
+}
+
+fn tell_predecessor(text: &str) -> io::Result<()> {
+    let pipe = PREDECESSOR.lock().unwrap_or_else(PoisonError::into_inner).take();
+    pipe.map_or(Ok(()), |mut pipe| pipe.write_all(text.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn systemd_s_sockets_are_for_the_process_that_it_names() {
+        let check = |process: Option<&str>, count: Option<&str>, expected: &[RawFd]| {
+            let found = handed_over(process.map(str::to_owned), count.map(str::to_owned), 77);
+            assert_eq!(found, expected, "{process:?} {count:?}");
+        };
+        check(Some("77"), Some("2"), &[3, 4]);
+        check(Some("78"), Some("2"), &[]);
+        check(None, Some("2"), &[]);
+        check(Some("77"), Some("-1"), &[]);
+        check(Some("77"), None, &[]);
+    }
+
+    #[test]
+    fn a_number_that_is_not_open_is_refused() {
+        assert!(descriptor(RawFd::MAX).is_err());
+        assert!(descriptor(2).is_err(), "standard error is nobody's to take");
+    }
+}

@@ -1,0 +1,234 @@
+//! An upgrade, from the side of the process that is to go: it starts a successor with the listening sockets and waits for its word.
+//!
+//! ```text
+//! spawn ─▶ waiting ──"ready"──▶ the successor serves; who called stops
+//!             ├──it ends, or says why not──▶ failed: everything is as it was
+//!             └──too late──▶ killed, with all that it started: failed
+//! ```
+
+use std::ffi::OsString;
+use std::fmt;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::pipe;
+use tokio::time::{Instant, sleep, timeout_at};
+use weir_config::model::ListenAddress;
+
+use crate::inheritance::{LEGACY_VARIABLE, Legacy, READY};
+
+/// How long a successor may take when nobody says.
+pub const UPGRADE_PATIENCE: Duration = Duration::from_secs(30);
+/// No successor says more.
+const WORDS_BYTES: usize = 64 * 1024;
+/// How often it is looked whether a successor that closed its pipe has ended.
+const END_POLL: Duration = Duration::from_millis(5);
+/// The exit status of a process whose configuration is wrong.
+const REJECTED: i32 = 3;
+
+/// Why there is no successor. The process serves on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotUpgraded {
+    /// It rejected its configuration; everything that is wrong with that.
+    Rejected(String),
+    /// It could not be started, ended, or did not get ready in time: one sentence.
+    Failed(String),
+    /// Another upgrade is under way, or done.
+    NotNow(String),
+}
+
+impl fmt::Display for NotUpgraded {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self::Rejected(why) | Self::Failed(why) | Self::NotNow(why)) = self;
+        formatter.write_str(why)
+    }
+}
+
+/// A program to start.
+pub(crate) struct Successor {
+    /// The program; by default the one that this process was started as, which may be another file by now.
+    pub(crate) program: Option<PathBuf>,
+    /// How long it may take to get ready.
+    pub(crate) patience: Duration,
+}
+
+/// Starts a successor with these sockets. Given up, it is killed.
+///
+/// # Returns
+/// Its process id, once it serves.
+///
+/// # Errors
+/// Why it does not; nothing of it is left then.
+pub(crate) async fn start(
+    successor: &Successor,
+    sockets: Vec<(ListenAddress, Arc<OwnedFd>)>,
+) -> Result<u32, NotUpgraded> {
+    let deadline = Instant::now() + successor.patience;
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    let own = arguments.first().map_or(Path::new(""), Path::new);
+    let program = successor.program.as_deref().unwrap_or(own);
+    let failed = |error: io::Error| {
+        NotUpgraded::Failed(format!("cannot start {}: {error}", program.display()))
+    };
+    let mut command = Command::new(program);
+    command.args(arguments.iter().skip(1));
+    let (mut child, words) = spawn(command, sockets).map_err(failed)?;
+    let pid = child.process.id();
+    let mut words = pipe::Receiver::from_owned_fd(words).map_err(failed)?;
+    let heard = timeout_at(deadline, hear(&mut words)).await;
+    if heard.as_deref() == Ok(READY) {
+        child.serves = true;
+        return Ok(pid);
+    }
+    let heard = heard.unwrap_or_default();
+    let ended = timeout_at(deadline, child.end()).await;
+    // A shell that ended may have left others behind that hold the sockets.
+    drop(child);
+    Err(why_not(pid, successor.patience, ended.ok(), heard.trim_end()))
+}
+
+/// What a successor says until it is ready or closes its end.
+async fn hear(words: &mut pipe::Receiver) -> String {
+    let mut heard = Vec::new();
+    while heard != READY.as_bytes() && heard.len() < WORDS_BYTES {
+        match words.read_buf(&mut heard).await {
+            Ok(1..) => {}
+            Ok(0) | Err(_) => break,
+        }
+    }
+    String::from_utf8_lossy(&heard).into_owned()
+}
+
+fn why_not(
+    pid: u32,
+    patience: Duration,
+    ended: Option<io::Result<ExitStatus>>,
+    heard: &str,
+) -> NotUpgraded {
+    let said = match heard {
+        "" => "; its standard error may say why".to_owned(),
+        heard => format!(": {heard}"),
+    };
+    match ended {
+        Some(Ok(status)) if status.code() == Some(REJECTED) && !heard.is_empty() => {
+            NotUpgraded::Rejected(heard.to_owned())
+        }
+        Some(Ok(status)) => NotUpgraded::Failed(format!(
+            "the new process (pid {pid}) ended before it was ready, with {status}{said}"
+        )),
+        Some(Err(error)) => NotUpgraded::Failed(format!("the new process (pid {pid}): {error}")),
+        None => NotUpgraded::Failed(format!(
+            "the new process (pid {pid}) was not ready within {} s, and was ended{said}",
+            patience.as_secs_f64()
+        )),
+    }
+}
+
+/// A successor and what it starts: a process group of its own.
+struct Starting {
+    process: Child,
+    serves: bool,
+}
+
+impl Starting {
+    async fn end(&mut self) -> io::Result<ExitStatus> {
+        loop {
+            if let Some(status) = self.process.try_wait()? {
+                return Ok(status);
+            }
+            sleep(END_POLL).await;
+        }
+    }
+}
+
+impl Drop for Starting {
+    fn drop(&mut self) {
+        if self.serves {
+            return;
+        }
+        let _ = kill_process_group(Pid::from_child(&self.process), Signal::KILL);
+        let _ = self.process.wait();
+    }
+}
+
+/// Starts a process that has these sockets and a pipe to write to; what it writes there can be read from what is returned.
+fn spawn(
+    mut command: Command,
+    sockets: Vec<(ListenAddress, Arc<OwnedFd>)>,
+) -> io::Result<(Starting, OwnedFd)> {
+    let (reader, writer) = io::pipe()?;
+    let mut lent = vec![OwnedFd::from(writer)];
+    let mut legacy = Legacy { ready: lent[0].as_raw_fd(), sockets: Vec::new() };
+    for (address, socket) in sockets {
+        let socket = socket.try_clone()?;
+        legacy.sockets.push((socket.as_raw_fd(), address));
+        lent.push(socket);
+    }
+    let legacy = serde_json::to_string(&legacy)?;
+    command
+        .env(LEGACY_VARIABLE, legacy)
+        // What systemd said was for this process.
+        .env_remove("LISTEN_PID")
+        .env_remove("LISTEN_FDS")
+        .env_remove("LISTEN_FDNAMES")
+        .env_remove("WATCHDOG_PID")
+        .stdin(Stdio::null())
+        .process_group(0);
+    // These are copies, gone when this returns, and nobody else starts a process here.
+    for descriptor in &lent {
+        fcntl_setfd(descriptor, FdFlags::empty())?;
+    }
+    let process = command.spawn()?;
+    Ok((Starting { process, serves: false }, reader.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt;
+
+    use super::*;
+
+    fn check(ended: Option<i32>, heard: &str, expected: &NotUpgraded) {
+        let ended = ended.map(|code| Ok(ExitStatus::from_raw(code << 8)));
+        assert_eq!(why_not(7, Duration::from_millis(1500), ended, heard), *expected);
+    }
+
+    #[test]
+    fn why_there_is_no_successor_is_said() {
+        let failed = |text: &str| NotUpgraded::Failed(text.to_owned());
+        let begin = "the new process (pid 7)";
+        let text = format!(
+            "{begin} ended before it was ready, with exit status: 1; its standard error may say why"
+        );
+        check(Some(1), "", &failed(&text));
+        let text = format!("{begin} ended before it was ready, with exit status: 1: no port");
+        check(Some(1), "no port", &failed(&text));
+        check(Some(3), "line 1", &NotUpgraded::Rejected("line 1".to_owned()));
+        let text = format!(
+            "{begin} was not ready within 1.5 s, and was ended; its standard error may say why"
+        );
+        check(None, "", &failed(&text));
+    }
+
+    #[tokio::test]
+    async fn what_a_successor_says_is_heard_to_its_end() {
+        for text in [READY, "", "no such file\nat all"] {
+            let (reader, writer) = io::pipe().unwrap();
+            let mut writer = std::fs::File::from(OwnedFd::from(writer));
+            io::Write::write_all(&mut writer, text.as_bytes()).unwrap();
+            // One that is ready need not close it.
+            let kept = (text == READY).then_some(writer);
+            let mut receiver = pipe::Receiver::from_owned_fd(reader.into()).unwrap();
+            assert_eq!(hear(&mut receiver).await, text);
+            drop(kept);
+        }
+    }
+}
