@@ -10,7 +10,7 @@ use rustix::process::Signal;
 
 use super::Line;
 use crate::support::client::Client;
-use crate::support::process::Process;
+use crate::support::process::{Process, command, finish};
 use crate::support::programs::curl;
 use crate::support::weir::{Weir, weir_command};
 use crate::support::{Directory, PATIENCE, eventually};
@@ -65,6 +65,26 @@ fn a_socket_that_the_configuration_does_not_name_is_closed_with_a_warning() {
     assert!(said.contains("closed a socket that was handed over"), "{said}");
     assert!(said.contains(&other.to_string()), "{said}");
     assert!(std::net::TcpStream::connect(other).is_err());
+}
+
+/// What `systemd-analyze` says of the units, with this program in them, if it is installed.
+#[test]
+fn the_units_are_what_systemd_understands() {
+    if finish(command("sh").args(["-c", "command -v systemd-analyze"]), b"").stdout.is_empty() {
+        println!("skipped: systemd-analyze is not installed");
+        return;
+    }
+    let directory = Directory::new();
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../contrib/systemd");
+    let program = env!("CARGO_BIN_EXE_weir");
+    let units = ["weir.service", "weir.socket"].map(|name| {
+        let text = std::fs::read_to_string(format!("{folder}/{name}")).unwrap();
+        directory.file(name, text.replace("/usr/bin/weir", program))
+    });
+    let mut verify = command("systemd-analyze");
+    let done = finish(verify.args(["verify", "--man=no"]).args(&units), b"");
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success() && !said.contains("weir."), "{said}");
 }
 
 /// The other end of what systemd is told.
