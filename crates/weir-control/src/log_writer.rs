@@ -1,39 +1,47 @@
-//! The thread that writes access logs. Workers hand it batches over a bounded channel and never wait: a disk
-//! that is stuck fills the channel, and lines beyond that are dropped and counted. It knows nothing of formats.
+//! The threads that write access logs, one for each place that lines go to. Workers hand them batches over bounded
+//! channels and never wait: a disk or a receiver that is stuck fills its channel, and lines beyond that are dropped and
+//! counted, there alone. They know nothing of formats.
 
 mod file;
+mod losses;
 mod syslog;
+mod target;
 #[cfg(test)]
 mod tests;
 
-use std::io::{self, Write as _};
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use weir_config::model::{AccessLog, LogTarget};
-use weir_stats::{FullBatch, LogReceiver, LogSink, Message, log_channel};
+use weir_config::model::{AccessLog, Severity};
+use weir_stats::{FullBatch, LogReceiver, LogSink, Message, log_fan};
 
-use file::LogFile;
-use syslog::Syslog;
+pub(crate) use losses::Losses;
+pub(crate) use syslog::Syslog;
+pub(crate) use target::{Outcome, Target};
 
-/// Batches that may wait for the writer, over all logs: 8 MiB.
+use crate::program_log::say;
+
+/// Batches that may wait for one place: 8 MiB.
 const CAPACITY: usize = 128;
 
-/// The running writer.
+/// The running writers.
 #[derive(Debug)]
 pub struct LogWriter {
+    names: Vec<String>,
     sinks: Vec<LogSink>,
     orders: Arc<Orders>,
-    done: Receiver<()>,
+    done: Vec<Receiver<()>>,
 }
 
-/// What the control side wants of the thread, and what it tells back.
+/// What the control side wants of the threads, and what they tell back.
 #[derive(Debug, Default)]
 struct Orders {
-    reopen: AtomicBool,
+    /// How often files were to be opened anew.
+    reopened: AtomicU64,
     stop: AtomicBool,
     errors: AtomicU64,
 }
@@ -48,40 +56,73 @@ pub enum Flushed {
 }
 
 impl LogWriter {
-    /// Opens every log and starts the thread; the sinks stand in the order of `logs`. A file that cannot be opened
-    /// is an error that names it. A syslog socket that is not there yet is tried again with every batch.
+    /// Opens every log and starts the threads; the sinks stand in the order of `logs`. A file that cannot be opened
+    /// is an error that names it. A syslog socket that is not there yet, and a pipe that nobody reads yet, are tried again with
+    /// every batch.
     pub fn start(logs: &[AccessLog]) -> io::Result<(Self, Vec<LogSink>)> {
-        let targets =
-            logs.iter().map(|log| Target::open(&log.to)).collect::<io::Result<Vec<_>>>()?;
-        let (sinks, receiver) = log_channel(targets.len(), CAPACITY);
-        let orders = Arc::<Orders>::default();
+        let open = |log: &AccessLog| {
+            let targets = log.to.iter().map(|target| Target::open(target, &log.name));
+            targets.collect::<io::Result<Vec<_>>>()
+        };
+        let targets = logs.iter().map(open).collect::<io::Result<Vec<_>>>()?;
+        let names = logs.iter().map(|log| log.name.clone()).collect();
+        let mut this = Self { names, sinks: Vec::new(), orders: Arc::default(), done: Vec::new() };
+        for (number, (log, targets)) in logs.iter().zip(targets).enumerate() {
+            let (sink, receivers) = log_fan(number, targets.len(), CAPACITY);
+            for (target, receiver) in targets.into_iter().zip(receivers) {
+                this.spawn(&log.name, sink.clone(), target, receiver)?;
+            }
+            this.sinks.push(sink);
+        }
+        let sinks = this.sinks.clone();
+        Ok((this, sinks))
+    }
+
+    fn spawn(
+        &mut self,
+        log: &str,
+        sink: LogSink,
+        target: Target,
+        receiver: LogReceiver,
+    ) -> io::Result<()> {
         let (finished, done) = sync_channel(1);
-        let outlets = targets.into_iter().zip(sinks.iter().cloned());
-        let outlets =
-            outlets.map(|(target, sink)| Outlet { target, sink, state: State::Working }).collect();
-        let mut writer = Writer { outlets, receiver, orders: Arc::clone(&orders) };
+        let mut writer = Writer {
+            log: log.to_owned(),
+            target,
+            sink,
+            state: State::Working,
+            reopened: 0,
+            receiver,
+            orders: Arc::clone(&self.orders),
+        };
         thread::Builder::new().name("weir-log".to_owned()).spawn(move || {
             writer.run();
             // Nobody waits any more when the deadline of `stop` has passed.
             let _ = finished.send(());
         })?;
-        Ok((Self { sinks: sinks.clone(), orders, done }, sinks))
+        self.done.push(done);
+        Ok(())
     }
 
     /// Opens every file anew, after somebody moved it away. What waits in the channel goes to the new file.
     pub fn reopen(&self) {
-        self.orders.reopen.store(true, Ordering::Release);
+        self.orders.reopened.fetch_add(1, Ordering::Release);
         self.wake();
     }
 
-    /// Writes what was handed over and ends the thread; workers have flushed their batches before.
+    /// Writes what was handed over and ends the threads; workers have flushed their batches before.
     pub fn stop(self, deadline: Duration) -> Flushed {
+        let until = Instant::now() + deadline;
         self.orders.stop.store(true, Ordering::Release);
         self.wake();
-        if self.done.recv_timeout(deadline).is_ok() { Flushed::All } else { Flushed::Late }
+        let late = |done: &Receiver<()>| {
+            let left = until.saturating_duration_since(Instant::now());
+            done.recv_timeout(left) == Err(RecvTimeoutError::Timeout)
+        };
+        if self.done.iter().any(late) { Flushed::Late } else { Flushed::All }
     }
 
-    /// Lines dropped so far: the writer was behind, or could not write them.
+    /// Lines dropped so far: a writer was behind, or could not write them.
     pub fn dropped(&self) -> u64 {
         self.sinks.iter().map(LogSink::dropped).sum()
     }
@@ -91,60 +132,61 @@ impl LogWriter {
         self.orders.errors.load(Ordering::Relaxed)
     }
 
+    /// Who sees that lines are dropped.
+    pub(crate) fn losses(&self) -> Losses {
+        Losses::new(self.names.iter().cloned().zip(self.sinks.iter().cloned()))
+    }
+
     fn wake(&self) {
-        if let Some(sink) = self.sinks.first() {
-            sink.wake();
-        }
+        self.sinks.iter().for_each(LogSink::wake);
     }
 }
 
 impl Drop for LogWriter {
-    /// A writer that is dropped instead of stopped ends its thread too, without waiting for it.
+    /// A writer that is dropped instead of stopped ends its threads too, without waiting for them.
     fn drop(&mut self) {
         self.orders.stop.store(true, Ordering::Release);
         self.wake();
     }
 }
 
-/// What runs on the thread.
+/// What runs on a thread.
 struct Writer {
-    outlets: Vec<Outlet>,
-    receiver: LogReceiver,
-    orders: Arc<Orders>,
-}
-
-/// One log, open.
-struct Outlet {
+    log: String,
     target: Target,
     sink: LogSink,
     state: State,
+    /// [`Orders::reopened`] when the file was opened last.
+    reopened: u64,
+    receiver: LogReceiver,
+    orders: Arc<Orders>,
 }
 
 /// Whether the last write went well: a change is worth a line to the operator, a repetition is not.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Working,
-    Failing,
+    /// With the lines lost since.
+    Failing(u64),
 }
 
 impl Writer {
     fn run(&mut self) {
-        if self.outlets.is_empty() {
-            return;
-        }
         while let Ok(message) = self.receiver.receive() {
-            self.take(message);
+            self.take(&message);
             if self.orders.stop.load(Ordering::Acquire) {
                 break;
             }
         }
         while let Ok(message) = self.receiver.try_receive() {
-            self.take(message);
+            self.take(&message);
         }
     }
 
-    fn take(&mut self, message: Message) {
-        if self.orders.reopen.swap(false, Ordering::AcqRel) {
+    fn take(&mut self, message: &Message) {
+        let wanted = self.orders.reopened.load(Ordering::Acquire);
+        if wanted != self.reopened {
+            self.reopened = wanted;
             self.reopen();
         }
         if let Message::Lines(batch) = message {
@@ -153,91 +195,34 @@ impl Writer {
     }
 
     fn reopen(&mut self) {
-        for outlet in &mut self.outlets {
-            if let Target::File(file) = &mut outlet.target
-                && let Err(error) = file.reopen()
-            {
-                eprintln!("weir: {error}; going on with the file that is open");
-                self.orders.errors.fetch_add(1, Ordering::Relaxed);
-            }
+        if let Err(error) = self.target.reopen() {
+            say(Severity::Error, &format!("{error}; going on with the file that is open"));
+            self.orders.errors.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    fn write(&mut self, batch: FullBatch) {
-        let Some(outlet) = self.outlets.get_mut(batch.target) else { return };
-        let Outcome { lost, errors, last } = outlet.target.write(&batch);
-        outlet.sink.count_dropped(lost);
+    fn write(&mut self, batch: &FullBatch) {
+        let Outcome { lost, errors, last } = self.target.write(&batch.lines);
+        self.sink.count_dropped(lost);
         self.orders.errors.fetch_add(errors, Ordering::Relaxed);
-        let state = if last.is_some() { State::Failing } else { State::Working };
-        if state != outlet.state {
-            outlet.state = state;
-            let name = outlet.target.name();
-            match last {
-                Some(error) => eprintln!(
-                    "weir: cannot write the access log to {name}: {error}; lines are dropped"
-                ),
-                None => eprintln!("weir: the access log is written to {name} again"),
+        let (log, place) = (&self.log, self.target.name());
+        match (last, self.state) {
+            (Some(error), State::Working) => {
+                say(
+                    Severity::Error,
+                    &format!("cannot write the log {log} to {place}: {error}; lines are dropped"),
+                );
+                self.state = State::Failing(lost);
             }
-        }
-        batch.recycle();
-    }
-}
-
-/// How writing a batch went.
-#[derive(Default)]
-struct Outcome {
-    /// Lines not written.
-    lost: u64,
-    /// Calls that failed, also those that a second try made good.
-    errors: u64,
-    /// Why the last lines were lost.
-    last: Option<io::Error>,
-}
-
-impl Outcome {
-    /// A whole batch went or was lost.
-    fn of(result: io::Result<()>, batch: &FullBatch) -> Self {
-        match result {
-            Ok(()) => Self::default(),
-            Err(error) => Self { lost: batch.count, errors: 1, last: Some(error) },
-        }
-    }
-}
-
-enum Target {
-    File(LogFile),
-    Stdout,
-    Syslog(Syslog),
-}
-
-impl Target {
-    fn open(target: &LogTarget) -> io::Result<Self> {
-        Ok(match target {
-            LogTarget::File(path) => Self::File(LogFile::open(path)?),
-            LogTarget::Stdout => Self::Stdout,
-            LogTarget::SyslogUnix { path, facility } => Self::Syslog(Syslog::unix(path, *facility)),
-            LogTarget::SyslogUdp { address, facility } => {
-                Self::Syslog(Syslog::udp(*address, *facility))
+            (Some(_), State::Failing(before)) => self.state = State::Failing(before + lost),
+            (None, State::Failing(before)) => {
+                say(
+                    Severity::Notice,
+                    &format!("the log {log} is written to {place} again; {before} lines are lost"),
+                );
+                self.state = State::Working;
             }
-        })
-    }
-
-    fn name(&self) -> String {
-        match self {
-            Self::File(file) => file.path().display().to_string(),
-            Self::Stdout => "standard output".to_owned(),
-            Self::Syslog(syslog) => syslog.name(),
-        }
-    }
-
-    fn write(&mut self, batch: &FullBatch) -> Outcome {
-        match self {
-            Self::File(file) => Outcome::of(file.write(&batch.lines), batch),
-            Self::Stdout => {
-                let mut out = io::stdout().lock();
-                Outcome::of(out.write_all(&batch.lines).and_then(|()| out.flush()), batch)
-            }
-            Self::Syslog(syslog) => syslog.write(&batch.lines),
+            (None, State::Working) => {}
         }
     }
 }

@@ -10,6 +10,8 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use weir_config::model::{Config, EndpointAddress};
 
+use crate::program_log::tell;
+
 /// Between two looks at a name that resolved.
 const REFRESH: Duration = Duration::from_secs(30);
 
@@ -68,7 +70,7 @@ pub async fn run<L, F>(
     drop(sender);
     while let Some((name, told)) = answers.recv().await {
         if let Some(notice) = told.notice {
-            eprintln!("weir: {notice}");
+            tell(&notice);
         }
         if let Some(answer) = told.answer {
             report(name.pool, name.endpoint, answer);

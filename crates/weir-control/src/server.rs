@@ -19,7 +19,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use tokio::time::{Instant, interval, sleep_until, timeout};
 use weir_config::Config;
-use weir_config::model::Workers;
+use weir_config::model::{Severity, Workers};
 use weir_proxy::bind::{BoundSocket, bind};
 use weir_proxy::compile::{Surroundings, compile};
 use weir_proxy::shared::{BoundAddress, Process};
@@ -29,7 +29,10 @@ use crate::admin::{self, Admin, AdminSocket, Context, StateFile};
 use crate::health_log::HealthLog;
 use crate::log_writer::{Flushed, LogWriter};
 use crate::open_files;
+use crate::pid_file::PidFile;
 use crate::probe;
+pub(crate) use crate::program_log::tell;
+use crate::program_log::{self, ProgramLog};
 use crate::resolver;
 use crate::signals::{Order, Signals};
 use crate::traffic;
@@ -98,6 +101,8 @@ pub struct Server {
     listening: Vec<Listening>,
     health: Arc<HealthLog>,
     log_writer: LogWriter,
+    program_log: ProgramLog,
+    pid_file: Option<PidFile>,
     shutdown_timeout: Duration,
     runtime: Runtime,
     signals: Signals,
@@ -111,6 +116,7 @@ impl Server {
     /// # Errors
     /// One sentence for the operator; nothing runs then.
     pub fn start(file: &Config) -> Result<Self, String> {
+        let program_log = ProgramLog::open(&file.error_logs).map_err(|error| error.to_string())?;
         let state_file = file.state_file.as_deref().map(StateFile::new);
         let overrides = admin::restore(state_file.as_ref(), file, tell);
         let config = &overrides.over(file);
@@ -124,7 +130,7 @@ impl Server {
         let read = |path: &std::path::Path| std::fs::read(path);
         let compiled = compile(config, Surroundings { read: &read, sinks })?;
         for warning in &compiled.warnings {
-            tell(&format!("warning: {warning}"));
+            warn(warning);
         }
         let sockets = bind_all(config)?;
         let admin_sockets = admin::open(config)?;
@@ -140,9 +146,9 @@ impl Server {
             start(&process).map_err(|error| format!("cannot start {workers} workers: {error}"))?;
         open_all(&running, sockets);
         resolve_names(config, &running, &runtime);
-        let health = Arc::new(HealthLog::new(tell));
+        let health = Arc::new(HealthLog::new(program_log::say));
         probe::start(config, &process, &health, runtime.handle());
-        runtime.spawn(traffic::listen(notices, process.clone(), health.clone(), tell));
+        runtime.spawn(traffic::listen(notices, process.clone(), health.clone(), program_log::say));
         let read = (Arc::new(file.clone()), Arc::new(config.clone()));
         let context = Context::new(process, read, health.clone(), (state_file, overrides), tell);
         let admin = if admin_sockets.is_empty() {
@@ -150,12 +156,16 @@ impl Server {
         } else {
             Some(Admin::start(admin_sockets, Arc::new(context))?)
         };
+        runtime.spawn(log_writer.losses().watch(program_log::say));
+        let pid_file = config.pid_file.as_deref().map(PidFile::write).transpose()?;
         Ok(Self {
             running,
             listening,
             _admin: admin,
             health,
             log_writer,
+            program_log,
+            pid_file,
             shutdown_timeout: config.shutdown_timeout,
             runtime,
             signals,
@@ -187,7 +197,10 @@ impl Server {
         loop {
             match self.next_event() {
                 Event::Ordered(Order::Stop) => return self.stop(),
-                Event::Ordered(Order::ReopenLogs) => self.log_writer.reopen(),
+                Event::Ordered(Order::ReopenLogs) => {
+                    self.log_writer.reopen();
+                    self.program_log.reopen();
+                }
                 Event::Ordered(Order::Reload) => {
                     tell("reload is not there yet; still serving generation 1");
                 }
@@ -229,7 +242,7 @@ impl Server {
         let deadline = Instant::now() + self.shutdown_timeout;
         let finished =
             self.runtime.block_on(wait_for_end(&self.running, &mut self.signals, deadline));
-        traffic::say_rest(self.running.process(), tell);
+        traffic::say_rest(self.running.process(), program_log::say);
         match self.running.process().cut_off.load(Ordering::Relaxed) {
             0 => {}
             1 => tell("1 request was cut off"),
@@ -245,6 +258,11 @@ impl Server {
         if self.log_writer.stop(LOG_FLUSH) == Flushed::Late {
             tell("the last lines of the access log could not be written in time");
         }
+        if let Err(sentence) = &ended {
+            // Whoever started us reads it on standard error, at the very end.
+            self.program_log.say_elsewhere(sentence);
+        }
+        drop(self.pid_file);
         // A lookup that hangs would hold the runtime up.
         self.runtime.shutdown_background();
         ended
@@ -298,8 +316,8 @@ pub(crate) fn connection_cap(config: &Config) -> usize {
         None => possible,
         Some(wanted) => {
             if wanted > possible {
-                tell(&format!(
-                    "warning: max_connections is {wanted}, but {limit} open files are enough for {possible} only"
+                warn(&format!(
+                    "max_connections is {wanted}, but {limit} open files are enough for {possible} only"
                 ));
             }
             wanted
@@ -368,9 +386,9 @@ fn control_runtime() -> std::io::Result<Runtime> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()
 }
 
-/// Says one line to the operator.
-pub(crate) fn tell(sentence: &str) {
-    eprintln!("weir: {sentence}");
+/// Says one line to the operator, of what stops nothing and should be looked at.
+fn warn(sentence: &str) {
+    program_log::say(Severity::Warning, &format!("warning: {sentence}"));
 }
 
 #[cfg(test)]

@@ -8,7 +8,9 @@ use std::time::Duration;
 use ipnet::IpNet;
 
 use crate::model::forbidden_edit;
-use crate::model::{EndpointAddress, EndpointCheck, ListenAddress, TlsVersion, Workers};
+use crate::model::{
+    EndpointAddress, EndpointCheck, ListenAddress, Severity, SyslogFormat, TlsVersion, Workers,
+};
 use crate::units;
 
 /// Most threads, servers' limits and the like that are not a typing mistake.
@@ -329,6 +331,23 @@ pub(super) fn facility(text: &str) -> Result<u8, String> {
             "`{text}` is not a syslog facility: `user`, `daemon`, `local0` to `local7`, …"
         )),
     }
+}
+
+/// How grave.
+pub(super) fn severity(text: &str) -> Result<Severity, String> {
+    Severity::parse(text).ok_or_else(|| {
+        format!(
+            "`{text}` is not a level: `emerg`, `alert`, `crit`, `error`, `warning`, `notice`, `info` or `debug`"
+        )
+    })
+}
+
+/// How a syslog message looks.
+pub(super) fn syslog_format(text: &str) -> Result<SyslogFormat, String> {
+    let known = SyslogFormat::ALL.iter().find(|(name, _)| *name == text);
+    known
+        .map(|(_, format)| *format)
+        .ok_or_else(|| format!("`{text}` is not a form of syslog: `rfc3164` or `rfc5424`"))
 }
 
 /// Names that routes, logs and statistics show: one word in a log line, whatever its format.
