@@ -57,11 +57,17 @@ fn picks(criterion: &mut Criterion) {
             bencher.iter(|| drop(black_box(slot(&pool, &tried, number()))));
         });
     }
-    for policy in [PolicyKind::Fair(FairSettings::default()), PolicyKind::LeastConn] {
+    let busy = [
+        ("fair", PolicyKind::Fair(FairSettings::default())),
+        ("least_conn", PolicyKind::LeastConn),
+        ("hash balance_factor=125%", PolicyKind::Hash(bounded)),
+        ("ring_hash balance_factor=125%", PolicyKind::RingHash(bounded)),
+    ];
+    for (name, policy) in busy {
         let mut number = numbers();
         let pool = pool(policy, |_| 1);
         let _busy: Vec<Slot> = (0..ENDPOINTS * 2).map(|_| slot(&pool, &tried, number())).collect();
-        group.bench_function(format!("{policy}, all busy"), |bencher| {
+        group.bench_function(format!("{name}, all busy"), |bencher| {
             bencher.iter(|| drop(black_box(slot(&pool, &tried, number()))));
         });
     }

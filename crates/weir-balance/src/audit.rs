@@ -1,6 +1,7 @@
 //! The watchdog: looks whether the laws hold, counts where they do not, and puts that right. And the list of those who wait.
 
 use crate::Balancer;
+use crate::balancer::Fault;
 use crate::queue::Waiter;
 
 /// An end of an ejection that nobody announced by `tick` for so long is a violation; timers are not exact.
@@ -32,7 +33,7 @@ impl Balancer {
             position: 0,
         };
         // Copied under the lock, put in order after it: the list may be long, and somebody looks at it while others queue up.
-        let mut list: Vec<Waiting> = self.floor().books.queue.all().map(one).collect();
+        let mut list: Vec<Waiting> = self.common.lock().queue.all().map(one).collect();
         list.sort_unstable_by_key(|waiting| waiting.seq);
         for (position, waiting) in (0..).zip(&mut list) {
             waiting.position = position;
@@ -44,22 +45,27 @@ impl Balancer {
     /// of slots and waiters disagree) do not hold now, adds that to [`crate::Counters::violations`], and dispatches whoever was
     /// forgotten. To be called now and then; the answer has to be 0.
     pub fn audit(&self, now_us: u64) -> u64 {
-        let mut floor = self.floor();
-        floor.books.clock_us = floor.books.clock_us.max(now_us.saturating_sub(GRACE_US));
-        let awaited = |index: usize| {
-            let free = self.members.get(index).is_some_and(|member| member.state.is_free());
-            free && floor.is_awaited(index)
-        };
-        let mut found = (0..self.members.len()).filter(|index| awaited(*index)).count() as u64;
-        found += floor.excesses();
-        found += u64::from(!floor.books.queue.is_sound());
-        found += u64::from(floor.books.slots > self.in_flight());
-        floor.advance(now_us);
-        if found > 0 {
-            floor.settle();
+        if self.fault == Fault::ForgetsPoolQueueUnwatched {
+            return 0;
         }
-        self.figures.violations.add_many(found);
-        found
+        self.at_floor(|floor| {
+            let pool = floor.pool;
+            floor.books.clock_us = floor.books.clock_us.max(now_us.saturating_sub(GRACE_US));
+            let awaited = |index: usize| {
+                let free = pool.members.get(index).is_some_and(|member| member.state.is_free());
+                free && floor.is_awaited(index)
+            };
+            let mut found = (0..pool.members.len()).filter(|index| awaited(*index)).count() as u64;
+            found += floor.excesses();
+            found += u64::from(!floor.books.queue.is_sound());
+            found += u64::from(floor.books.slots > pool.in_flight());
+            floor.advance(now_us);
+            if found > 0 {
+                floor.settle();
+            }
+            pool.common.figures.violations.add_many(found);
+            found
+        })
     }
 }
 

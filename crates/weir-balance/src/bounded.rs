@@ -30,12 +30,16 @@ pub(crate) struct Bound {
 impl Bound {
     /// Over all endpoints of the tier that may be picked or are full: their load and their weight.
     pub(crate) fn new(factor: BalanceFactor, endpoints: impl Iterator<Item = (u64, u64)>) -> Self {
-        let (mut in_flight, mut weights) = (0, 0);
+        // A load has 33 bits, a weight 16: no pool is large enough for more than 64 in a sum.
+        let (mut in_flight, mut weights) = (0_u64, 0_u64);
         for (load, weight) in endpoints {
-            in_flight += u128::from(load);
-            weights += u128::from(weight);
+            in_flight = in_flight.saturating_add(load);
+            weights = weights.saturating_add(weight);
         }
-        Self { room: u128::from(factor.0) * (in_flight + 1), weights: 100 * weights }
+        Self {
+            room: u128::from(factor.0) * (u128::from(in_flight) + 1),
+            weights: 100 * u128::from(weights),
+        }
     }
 
     /// Whether one of that load and weight has room for one more.

@@ -1,12 +1,14 @@
 //! Picks of the policies that hash: the tables of a tier, and whom a key leads to.
 
+use std::cell::LazyCell;
+
 use crate::balancer::Balancer;
 use crate::bounded::Bound;
 use crate::choose::{Candidate, Query, Tier};
 use crate::maglev::Maglev;
 use crate::rendezvous::Rendezvous;
 use crate::ring::Ring;
-use crate::{HashSettings, PolicyKind};
+use crate::{BalanceFactor, HashSettings, PolicyKind};
 
 /// What a tier looks keys up in.
 #[derive(Debug)]
@@ -61,20 +63,24 @@ impl Balancer {
         let keys = tier.keys()?;
         let candidate =
             |position| tier.index(position).and_then(|index| self.candidate(index, query));
-        let bound = settings.balance_factor.map(|factor| {
-            let usable = tier.indexes().iter().filter(|index| self.is_usable(**index, query));
-            let loads = usable.filter_map(|&index| {
-                let Candidate { load, weight, .. } =
-                    Candidate::new(index, self.members.get(index)?);
-                Some((load, weight))
-            });
-            Bound::new(factor, loads)
-        });
-        let within = bound.and_then(|bound| {
-            let admitted = |candidate: Candidate| bound.admits(candidate.load, candidate.weight);
+        let within = settings.balance_factor.and_then(|factor| {
+            // Every bound is above 0, so that an idle one is taken before anything is summed up.
+            let bound = LazyCell::new(|| self.bound(tier, query, factor));
+            let admitted = |candidate: Candidate| {
+                candidate.load == 0 || bound.admits(candidate.load, candidate.weight)
+            };
             keys.find(query.key, |position| candidate(position).is_some_and(admitted))
         });
         let free = || keys.find(query.key, |position| candidate(position).is_some());
         tier.index(within.or_else(free)?)
+    }
+
+    fn bound(&self, tier: &Tier, query: Query<'_>, factor: BalanceFactor) -> Bound {
+        let usable = tier.indexes().iter().filter(|index| self.is_usable(**index, query));
+        let loads = usable.filter_map(|&index| {
+            let Candidate { load, weight, .. } = Candidate::new(index, self.members.get(index)?);
+            Some((load, weight))
+        });
+        Bound::new(factor, loads)
     }
 }

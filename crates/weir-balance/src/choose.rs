@@ -112,9 +112,13 @@ pub(crate) struct Candidate {
 
 impl Candidate {
     pub(crate) fn new(index: usize, member: &Member) -> Self {
+        Self::with(index, member, member.state.in_flight())
+    }
+
+    fn with(index: usize, member: &Member, in_flight: u32) -> Self {
         Self {
             index,
-            load: u64::from(member.state.in_flight()) + u64::from(member.state.queued()),
+            load: u64::from(in_flight) + u64::from(member.state.queued()),
             weight: u64::from(member.weight.max(1)),
         }
     }
@@ -122,6 +126,21 @@ impl Candidate {
     /// Load for its weight, compared without dividing.
     fn is_less_loaded_than(&self, other: &Self) -> bool {
         self.load * other.weight < other.load * self.weight
+    }
+}
+
+/// Whom a policy chose.
+#[derive(Clone, Copy)]
+struct Chosen {
+    index: usize,
+    /// Whether the policy has seen that nobody was idle, so that the regret meter need not look again.
+    none_idle: bool,
+}
+
+impl Chosen {
+    /// By a policy that did not look at all of them.
+    fn unseen(index: usize) -> Self {
+        Self { index, none_idle: false }
     }
 }
 
@@ -232,6 +251,10 @@ impl Balancer {
 
     /// A place at this endpoint, chosen among those of its tier.
     pub(crate) fn take_chosen(&self, index: usize, query: Query<'_>) -> Option<Taken> {
+        self.take(Chosen::unseen(index), query)
+    }
+
+    fn take(&self, Chosen { index, none_idle }: Chosen, query: Query<'_>) -> Option<Taken> {
         let member = self.members.get(index)?;
         let before = if member.state.is_stalled() && query.stalls != Stalls::Ignored {
             let before = member.state.enter_for_trial(query.now_us)?;
@@ -243,7 +266,7 @@ impl Balancer {
         let tier = self.tiers.iter().find(|tier| tier.rank == member.tier);
         let choice = if before == 0 {
             Choice::Idle
-        } else if tier.is_some_and(|tier| self.has_idle(tier, query)) {
+        } else if !none_idle && tier.is_some_and(|tier| self.has_idle(tier, query)) {
             Choice::Inversion
         } else {
             Choice::Busy
@@ -254,7 +277,7 @@ impl Balancer {
         {
             fair.chosen(position);
         }
-        self.regret.count(choice);
+        self.common.regret.count(choice);
         Some(Taken { index, choice, booked: false })
     }
 
@@ -272,19 +295,19 @@ impl Balancer {
 
     fn pick_in(&self, tier: &Tier, query: Query<'_>) -> Result<Taken, Rejection> {
         for _ in 0..ROUNDS {
-            let Some(index) = self.choose(tier, query) else { break };
-            if let Some(taken) = self.take_chosen(index, query) {
+            let Some(chosen) = self.choose(tier, query) else { break };
+            if let Some(taken) = self.take(chosen, query) {
                 return Ok(taken);
             }
         }
         self.take_any(tier, query)
     }
 
-    fn choose(&self, tier: &Tier, query: Query<'_>) -> Option<usize> {
-        match self.policy {
+    fn choose(&self, tier: &Tier, query: Query<'_>) -> Option<Chosen> {
+        let index = match self.policy {
+            PolicyKind::LeastConn => return self.least_loaded(tier, query),
+            PolicyKind::Fair(_) => return self.fairest(tier, query),
             PolicyKind::RoundRobin => self.in_turn(tier, query, |_| true),
-            PolicyKind::LeastConn => self.least_loaded(tier, query),
-            PolicyKind::Fair(_) => self.fairest(tier, query),
             PolicyKind::Random => self.draw(tier, query, |_| true).map(|candidate| candidate.index),
             PolicyKind::Random2 => self.better_of_two(tier, query),
             PolicyKind::First => {
@@ -293,17 +316,19 @@ impl Balancer {
             PolicyKind::Hash(settings)
             | PolicyKind::RingHash(settings)
             | PolicyKind::Maglev(settings) => self.choice_of_key(tier, query, settings),
-        }
+        };
+        index.map(Chosen::unseen)
     }
 
-    fn fairest(&self, tier: &Tier, query: Query<'_>) -> Option<usize> {
+    fn fairest(&self, tier: &Tier, query: Query<'_>) -> Option<Chosen> {
         let after = query.tried.last().and_then(|index| tier.position(index));
         let look = |position| {
             let candidate = self.candidate(tier.index(position)?, query)?;
             let (fails, max_fails) = self.recent_failures(candidate.index, query.now_us);
             Some(Look { in_flight: candidate.load, fails, max_fails })
         };
-        tier.index(tier.fair.as_ref()?.choose(after, look)?)
+        let (position, none_idle) = tier.fair.as_ref()?.choose(after, look)?;
+        Some(Chosen { index: tier.index(position)?, none_idle })
     }
 
     /// Tells those who count that an exchange came; its further attempts are no new ones.
@@ -331,8 +356,8 @@ impl Balancer {
     /// The endpoint as a candidate, if it may be picked now.
     pub(crate) fn candidate(&self, index: usize, query: Query<'_>) -> Option<Candidate> {
         let member = self.members.get(index)?;
-        let fits = member.state.is_free() && self.is_usable(index, query);
-        fits.then(|| Candidate::new(index, member))
+        let in_flight = member.state.in_flight_if_free()?;
+        self.is_usable(index, query).then(|| Candidate::with(index, member, in_flight))
     }
 
     fn candidates<'a>(
@@ -364,7 +389,7 @@ impl Balancer {
     }
 
     /// Fewest in flight for its weight; several that tie go in turn, as often as their weights say.
-    fn least_loaded(&self, tier: &Tier, query: Query<'_>) -> Option<usize> {
+    fn least_loaded(&self, tier: &Tier, query: Query<'_>) -> Option<Chosen> {
         let mut candidates = self.candidates(tier, query);
         let mut best = candidates.next()?;
         let mut tied = false;
@@ -374,13 +399,15 @@ impl Balancer {
                 tied = false;
             } else if !best.is_less_loaded_than(&candidate) {
                 tied = true;
+                if best.load == 0 {
+                    // Nobody has less than nothing.
+                    break;
+                }
             }
         }
-        if !tied {
-            return Some(best.index);
-        }
-        self.in_turn(tier, query, |candidate| !best.is_less_loaded_than(candidate))
-            .or(Some(best.index))
+        let in_turn = || self.in_turn(tier, query, |other| !best.is_less_loaded_than(other));
+        let index = if tied { in_turn() } else { None };
+        Some(Chosen { index: index.unwrap_or(best.index), none_idle: best.load > 0 })
     }
 
     /// Two different ones drawn by weight, the less loaded of them; a tie goes to the first drawn.

@@ -108,12 +108,13 @@ impl Fair {
         self.shared.requests.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The choice among the positions for which `look` returns something; after a failed attempt, `after` is where that was.
+    /// The choice among the positions for which `look` returns something, and whether it is known that none of those was idle; after a
+    /// failed attempt, `after` is where that was.
     pub(crate) fn choose(
         &self,
         after: Option<usize>,
         look: impl Fn(usize) -> Option<Look>,
-    ) -> Option<usize> {
+    ) -> Option<(usize, bool)> {
         let len = self.peers.len();
         let current = after.unwrap_or_else(|| self.shared.current.load(Ordering::Relaxed) as usize);
         let start = (current + 1).checked_rem(len)?;
@@ -140,23 +141,25 @@ impl Fair {
         &self,
         ring: impl Iterator<Item = (usize, &'a Peer)>,
         look: impl Fn(usize) -> Option<Look>,
-    ) -> Option<usize> {
+    ) -> Option<(usize, bool)> {
         let FairSettings { no_rr, weight_mode } = self.settings;
         let by_weight = weight_mode == WeightMode::Idle;
         let requests = self.shared.requests.load(Ordering::Relaxed);
         let mut idle: Option<(usize, u64)> = None;
         let mut busy: Option<(usize, u64)> = None;
+        let mut none_idle = true;
         for (position, peer) in ring {
             let Some(look) = look(position) else { continue };
             let most = if by_weight { peer.weight } else { 1 };
             if look.fails == 0 && look.in_flight < most {
                 if !by_weight || !no_rr {
-                    return Some(position);
+                    return Some((position, false));
                 }
                 if idle.is_none_or(|(_, fewest)| look.in_flight > 0 && look.in_flight < fewest) {
                     idle = Some((position, look.in_flight));
                 }
             }
+            none_idle &= look.in_flight > 0;
             if weight_mode == WeightMode::Peak && look.in_flight >= peer.weight {
                 continue;
             }
@@ -165,7 +168,7 @@ impl Fair {
                 busy = Some((position, score));
             }
         }
-        idle.or(busy).map(|(position, _)| position)
+        idle.or(busy).map(|(position, _)| (position, none_idle))
     }
 
     fn score(&self, peer: &Peer, look: Look, requests: u64) -> u64 {

@@ -5,6 +5,8 @@
 //! as its weight says (Schindelhauer and Schomaker, "Weighted Distributed Hash Tables"). The logarithm is worked out in integers: a
 //! floating-point one may differ from machine to machine.
 
+use std::num::NonZeroU64;
+
 use crate::hash::mix;
 
 /// Bits behind the point of a logarithm. A distance is at most 64, a weight below 2¹⁶: their product fits 64 bits.
@@ -38,12 +40,11 @@ impl Seat {
         Self { identity, inverse: (1 << 48) / u64::from(weight.clamp(1, u32::from(u16::MAX))) }
     }
 
-    /// How good its draw is for `key`; the lowest wins. No two ranks are the same, because no two identities draw the same bits.
-    fn rank(&self, key: u64) -> u128 {
-        let bits = mix(key ^ self.identity);
+    /// How good its draw is for `key`; the lowest wins.
+    fn rank(&self, key: u64) -> u64 {
+        let distance = distance(mix(key ^ self.identity));
         // A distance has 47 bits at most, an inverse 49.
-        let score = (u128::from(distance(bits)) * u128::from(self.inverse)) >> 32;
-        (score << 64) | u128::from(!bits)
+        ((u128::from(distance) * u128::from(self.inverse)) >> 32) as u64
     }
 
     /// The same order where all weights are the same: the scores rise as the bits fall.
@@ -63,39 +64,41 @@ impl Rendezvous {
     /// The best for `key` among the positions that `accept` takes.
     pub(crate) fn find(&self, key: u64, accept: impl Fn(usize) -> bool) -> Option<usize> {
         if self.even {
-            lowest(&self.seats, |seat| seat.even_rank(key), u64::MAX, accept)
+            lowest(&self.seats, |seat| seat.even_rank(key), accept)
         } else {
-            lowest(&self.seats, |seat| seat.rank(key), u128::MAX, accept)
+            lowest(&self.seats, |seat| seat.rank(key), accept)
         }
     }
 }
 
-/// The position of the lowest rank that `accept` takes; nobody's is `none`.
-fn lowest<R: Copy + Ord>(
+/// The position of the lowest rank that `accept` takes. Of two that are the same, which happens to one key in 2⁴⁰, the first has it.
+fn lowest(
     seats: &[Seat],
-    rank: impl Fn(&Seat) -> R,
-    none: R,
+    rank: impl Fn(&Seat) -> u64,
     accept: impl Fn(usize) -> bool,
 ) -> Option<usize> {
     // Mostly the best of all may be had: who that is shows without asking, and without a branch that nobody could foretell.
-    let mut refused = None;
+    let mut best = (u64::MAX, usize::MAX);
+    for (position, seat) in seats.iter().enumerate() {
+        let rank = rank(seat);
+        best = if rank < best.0 { (rank, position) } else { best };
+    }
     for _ in 0..REFUSALS {
-        let mut best = (none, usize::MAX);
-        for (position, seat) in seats.iter().enumerate() {
-            let rank = rank(seat);
-            let rank = if Some(rank) > refused { rank } else { none };
-            best = if rank < best.0 { (rank, position) } else { best };
-        }
         if best.1 == usize::MAX || accept(best.1) {
             return (best.1 != usize::MAX).then_some(best.1);
         }
-        refused = Some(best.0);
+        let refused = best;
+        best = (u64::MAX, usize::MAX);
+        for drawn in seats.iter().map(&rank).zip(0..) {
+            best = if drawn > refused && drawn < best { drawn } else { best };
+        }
     }
-    let mut best: Option<(R, usize)> = None;
-    for (position, rank) in seats.iter().map(rank).enumerate() {
-        let is_better = Some(rank) > refused && best.is_none_or(|(lowest, _)| rank < lowest);
-        if is_better && accept(position) {
-            best = Some((rank, position));
+    let refused = best;
+    let mut best: Option<(u64, usize)> = None;
+    for drawn in seats.iter().map(rank).zip(0..) {
+        let is_better = drawn >= refused && best.is_none_or(|best| drawn < best);
+        if is_better && accept(drawn.1) {
+            best = Some(drawn);
         }
     }
     best.map(|(_, position)| position)
@@ -103,10 +106,10 @@ fn lowest<R: Copy + Ord>(
 
 /// `-log2((bits + 1) / 2⁶⁴)` in units of 2⁻⁴⁰: never rises as `bits` does, and is 0 for the largest.
 fn distance(bits: u64) -> u64 {
-    let Some(whole) = bits.checked_add(1) else { return 0 };
+    let Some(whole) = NonZeroU64::new(bits.wrapping_add(1)) else { return 0 };
     let zeros = whole.leading_zeros();
     // What follows the leading one.
-    let fraction = (whole << zeros) << 1;
+    let fraction = (whole.get() << zeros) << 1;
     let step = (fraction >> (64 - STEPS_LOG2)) as usize;
     let within = (fraction << STEPS_LOG2) >> 32;
     let at = |step: usize| LOGARITHMS.get(step).copied().unwrap_or_default();

@@ -318,8 +318,14 @@ impl EndpointState {
 
     /// Whether one more may be counted in, as far as the limit goes.
     pub(crate) fn is_free(&self) -> bool {
+        self.in_flight_if_free().is_some()
+    }
+
+    /// Exchanges in flight, unless they are as many as the limit.
+    pub(crate) fn in_flight_if_free(&self) -> Option<u32> {
         let places = self.places.load(Ordering::Acquire);
-        (places as u32) < (places >> 32) as u32
+        let in_flight = places as u32;
+        (in_flight < (places >> 32) as u32).then_some(in_flight)
     }
 
     /// Counts one more exchange in, unless as many as the limit are in flight, and returns how many were before. Exact

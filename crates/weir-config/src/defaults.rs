@@ -245,6 +245,7 @@ impl Pool {
             tls: None,
             sticky: None,
             buffer_request: None,
+            fault: weir_balance::Fault::None,
         }
     }
 }

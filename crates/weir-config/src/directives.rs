@@ -414,7 +414,7 @@ const STICKY: &[OptionSpec] = &[
         "secret",
         "TEXT",
         "",
-        "Signs the value, so that nobody can make one that was not given out. At least 16 bytes, the same in every instance. Another secret, another pool or server name makes every cookie given out so far unknown.",
+        "Signs the value, so that nobody can make one that was not given out. At least 16 bytes, the same in every instance. Another secret, another pool or server name makes every cookie given out so far unknown. Without a secret cookies survive restarts as well, but who knows the servers' names can make one; `weir check` says so.",
     ),
     option(
         "secret_file",

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
+use weir_balance::Fault;
 use weir_stats::Template;
 
 use crate::defaults;
@@ -131,6 +132,10 @@ pub struct Pool {
     /// Read a request's whole body before an endpoint is picked, up to this many bytes; larger ones get 413.
     #[serde(default, with = "size::option")]
     pub buffer_request: Option<u64>,
+    /// A mistake to be made on purpose, for tests with real programs. No configuration can say it.
+    #[doc(hidden)]
+    #[serde(skip)]
+    pub fault: Fault,
 }
 
 /// One server address in a pool.

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 use weir_balance::{Availability, Health, Order};
 use weir_config::model::Severity;
-use weir_proxy::shared::Process;
+use weir_proxy::shared::{Process, Snapshot};
 use weir_proxy::upstream::UpstreamPool;
 
 /// Most changes kept; the oldest go first.
@@ -215,6 +215,12 @@ impl HealthLog {
             lasted,
             left: (up.count(), pool.balancer.len()),
         });
+    }
+
+    /// Endpoints that are not configured any more are forgotten; what happened to them is not.
+    pub(crate) fn forget_all_but(&self, snapshot: &Snapshot) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.states.retain(|of, _| snapshot.endpoint(&of.pool, &of.endpoint).is_some());
     }
 
     /// Says that a pool ignores its probes from now on, or no longer.

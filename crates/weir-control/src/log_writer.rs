@@ -9,17 +9,18 @@ mod target;
 #[cfg(test)]
 mod tests;
 
+use std::fmt;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use weir_config::model::{AccessLog, Severity};
-use weir_stats::{FullBatch, LogReceiver, LogSink, Message, log_fan};
+use weir_stats::{FullBatch, LogReceiver, LogSink, LostLines, Message, log_fan};
 
-pub(crate) use losses::Losses;
+pub(crate) use losses::watch;
 pub(crate) use syslog::Syslog;
 pub(crate) use target::{Outcome, Target};
 
@@ -29,12 +30,32 @@ use crate::program_log::say;
 const CAPACITY: usize = 128;
 
 /// The running writers.
-#[derive(Debug)]
 pub struct LogWriter {
-    names: Vec<String>,
-    sinks: Vec<LogSink>,
+    open: Mutex<Vec<OpenLog>>,
     orders: Arc<Orders>,
-    done: Vec<Receiver<()>>,
+    /// Of every thread, until it has ended.
+    threads: Mutex<Vec<Receiver<()>>>,
+}
+
+/// A log that is configured.
+struct OpenLog {
+    log: AccessLog,
+    sink: LogSink,
+}
+
+/// Logs of a configuration, open and with their threads. Nothing has come of it yet; when it is dropped, those that are new end.
+pub struct PreparedLogs {
+    /// In the configuration's order.
+    open: Vec<OpenLog>,
+    sinks: Vec<LogSink>,
+    threads: Vec<Receiver<()>>,
+}
+
+impl PreparedLogs {
+    /// Where lines go, in the configuration's order.
+    pub fn sinks(&self) -> &[LogSink] {
+        &self.sinks
+    }
 }
 
 /// What the control side wants of the threads, and what they tell back.
@@ -60,48 +81,64 @@ impl LogWriter {
     /// is an error that names it. A syslog socket that is not there yet, and a pipe that nobody reads yet, are tried again with
     /// every batch.
     pub fn start(logs: &[AccessLog]) -> io::Result<(Self, Vec<LogSink>)> {
-        let open = |log: &AccessLog| {
-            let targets = log.to.iter().map(|target| Target::open(target, &log.name));
-            targets.collect::<io::Result<Vec<_>>>()
-        };
-        let targets = logs.iter().map(open).collect::<io::Result<Vec<_>>>()?;
-        let names = logs.iter().map(|log| log.name.clone()).collect();
-        let mut this = Self { names, sinks: Vec::new(), orders: Arc::default(), done: Vec::new() };
-        for (number, (log, targets)) in logs.iter().zip(targets).enumerate() {
-            let (sink, receivers) = log_fan(number, targets.len(), CAPACITY);
-            for (target, receiver) in targets.into_iter().zip(receivers) {
-                this.spawn(&log.name, sink.clone(), target, receiver)?;
-            }
-            this.sinks.push(sink);
-        }
-        let sinks = this.sinks.clone();
-        Ok((this, sinks))
+        let own =
+            Self { open: Mutex::default(), orders: Arc::default(), threads: Mutex::default() };
+        let prepared = own.prepare(logs)?;
+        let sinks = prepared.sinks.clone();
+        own.commit(prepared);
+        Ok((own, sinks))
     }
 
-    fn spawn(
-        &mut self,
-        log: &str,
-        sink: LogSink,
-        target: Target,
-        receiver: LogReceiver,
-    ) -> io::Result<()> {
-        let (finished, done) = sync_channel(1);
-        let mut writer = Writer {
-            log: log.to_owned(),
-            target,
-            sink,
-            state: State::Working,
-            reopened: 0,
-            receiver,
-            orders: Arc::clone(&self.orders),
-        };
-        thread::Builder::new().name("weir-log".to_owned()).spawn(move || {
-            writer.run();
-            // Nobody waits any more when the deadline of `stop` has passed.
-            let _ = finished.send(());
-        })?;
-        self.done.push(done);
-        Ok(())
+    /// Opens the logs of another configuration, as far as they are not open.
+    pub fn prepare(&self, logs: &[AccessLog]) -> io::Result<PreparedLogs> {
+        let known = lock(&self.open);
+        let mut prepared =
+            PreparedLogs { open: Vec::new(), sinks: Vec::new(), threads: Vec::new() };
+        for log in logs {
+            let is_it = |open: &&OpenLog| open.log.name == log.name && open.log.to == log.to;
+            let sink = match known.iter().find(is_it) {
+                Some(open) => open.sink.clone(),
+                None => self.open(log, &mut prepared.threads)?,
+            };
+            prepared.sinks.push(sink.clone());
+            prepared.open.push(OpenLog { log: log.clone(), sink });
+        }
+        Ok(prepared)
+    }
+
+    /// These are the logs from now on. What is not among them is closed when nobody has lines for it any more.
+    pub fn commit(&self, prepared: PreparedLogs) {
+        let PreparedLogs { open, threads, .. } = prepared;
+        *lock(&self.open) = open;
+        let mut all = lock(&self.threads);
+        all.retain(|ended| ended.try_recv() == Err(TryRecvError::Empty));
+        all.extend(threads);
+    }
+
+    /// Opens every place of a log and starts its threads.
+    fn open(&self, log: &AccessLog, threads: &mut Vec<Receiver<()>>) -> io::Result<LogSink> {
+        let targets = log.to.iter().map(|target| Target::open(target, &log.name));
+        let targets = targets.collect::<io::Result<Vec<_>>>()?;
+        let (sink, receivers) = log_fan(0, targets.len(), CAPACITY);
+        for (target, receiver) in targets.into_iter().zip(receivers) {
+            let (finished, ended) = sync_channel(1);
+            let mut writer = Writer {
+                log: log.name.clone(),
+                target,
+                lost: Arc::clone(sink.lost()),
+                state: State::Working,
+                reopened: self.orders.reopened.load(Ordering::Acquire),
+                receiver,
+                orders: Arc::clone(&self.orders),
+            };
+            thread::Builder::new().name("weir-log".to_owned()).spawn(move || {
+                writer.run();
+                // Nobody waits any more when the deadline of `stop` has passed.
+                let _ = finished.send(());
+            })?;
+            threads.push(ended);
+        }
+        Ok(sink)
     }
 
     /// Opens every file anew, after somebody moved it away. What waits in the channel goes to the new file.
@@ -111,20 +148,20 @@ impl LogWriter {
     }
 
     /// Writes what was handed over and ends the threads; workers have flushed their batches before.
-    pub fn stop(self, deadline: Duration) -> Flushed {
+    pub fn stop(&self, deadline: Duration) -> Flushed {
         let until = Instant::now() + deadline;
         self.orders.stop.store(true, Ordering::Release);
         self.wake();
-        let late = |done: &Receiver<()>| {
+        let late = |ended: &Receiver<()>| {
             let left = until.saturating_duration_since(Instant::now());
-            done.recv_timeout(left) == Err(RecvTimeoutError::Timeout)
+            ended.recv_timeout(left) == Err(RecvTimeoutError::Timeout)
         };
-        if self.done.iter().any(late) { Flushed::Late } else { Flushed::All }
+        if lock(&self.threads).iter().any(late) { Flushed::Late } else { Flushed::All }
     }
 
-    /// Lines dropped so far: a writer was behind, or could not write them.
+    /// Lines dropped so far, of the logs that are configured: a writer was behind, or could not write them.
     pub fn dropped(&self) -> u64 {
-        self.sinks.iter().map(LogSink::dropped).sum()
+        lock(&self.open).iter().map(|open| open.sink.dropped()).sum()
     }
 
     /// Writes and sends that failed so far.
@@ -132,13 +169,29 @@ impl LogWriter {
         self.orders.errors.load(Ordering::Relaxed)
     }
 
-    /// Who sees that lines are dropped.
-    pub(crate) fn losses(&self) -> Losses {
-        Losses::new(self.names.iter().cloned().zip(self.sinks.iter().cloned()))
+    /// The lost lines of each log that is configured, by its name.
+    pub(crate) fn lost(&self) -> Vec<(String, Arc<LostLines>)> {
+        let open = lock(&self.open);
+        open.iter().map(|open| (open.log.name.clone(), Arc::clone(open.sink.lost()))).collect()
+    }
+
+    #[cfg(test)]
+    fn sinks(&self) -> Vec<LogSink> {
+        lock(&self.open).iter().map(|open| open.sink.clone()).collect()
     }
 
     fn wake(&self) {
-        self.sinks.iter().for_each(LogSink::wake);
+        lock(&self.open).iter().for_each(|open| open.sink.wake());
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl fmt::Debug for LogWriter {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("LogWriter").finish_non_exhaustive()
     }
 }
 
@@ -154,7 +207,7 @@ impl Drop for LogWriter {
 struct Writer {
     log: String,
     target: Target,
-    sink: LogSink,
+    lost: Arc<LostLines>,
     state: State,
     /// [`Orders::reopened`] when the file was opened last.
     reopened: u64,
@@ -203,7 +256,7 @@ impl Writer {
 
     fn write(&mut self, batch: &FullBatch) {
         let Outcome { lost, errors, last } = self.target.write(&batch.lines);
-        self.sink.count_dropped(lost);
+        self.lost.count_unwritten(lost);
         self.orders.errors.fetch_add(errors, Ordering::Relaxed);
         let (log, place) = (&self.log, self.target.name());
         match (last, self.state) {

@@ -43,14 +43,14 @@ pub fn say(severity: Severity, sentence: &str) {
     }
 }
 
-/// The open places. While it lives, [`say`] leads there.
+/// The open places. [`say`] leads there once they are published, until this is dropped.
 pub struct ProgramLog {
     places: Arc<[Place]>,
     done: Vec<Receiver<()>>,
 }
 
 impl ProgramLog {
-    /// Opens every place, standard error if there is none, and leads everything there that is said from now on.
+    /// Opens every place, standard error if there is none.
     ///
     /// # Errors
     /// The file that cannot be opened.
@@ -85,9 +85,12 @@ impl ProgramLog {
             })?;
             done.push(ended);
         }
-        let places: Arc<[Place]> = places.into();
-        *PLACES.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&places));
-        Ok(Self { places, done })
+        Ok(Self { places: places.into(), done })
+    }
+
+    /// Everything that is said from now on goes there.
+    pub fn publish(&self) {
+        *PLACES.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&self.places));
     }
 
     /// Says why the process ends everywhere but on standard error, where whoever started it says so itself.

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use rustix::fs::{Access, access};
 use weir_config::Config;
-use weir_config::model::LogTarget;
+use weir_config::model::{LogTarget, Pool};
 use weir_proxy::compile::{Surroundings, compile};
 use weir_stats::log_channel;
 
@@ -28,7 +28,18 @@ pub fn rehearse(config: &Config) -> Result<Vec<String>, String> {
     }
     let (sinks, _receiver) = log_channel(config.logs.len(), 1);
     let surroundings = Surroundings { read: &|path| std::fs::read(path), sinks };
-    Ok(compile(config, surroundings)?.warnings)
+    let mut warnings = compile(config, surroundings, None)?.warnings;
+    warnings.extend(config.pools.iter().filter_map(unsigned));
+    Ok(warnings)
+}
+
+/// Said when a configuration is checked and not at each start: a client that wants another server can throw its cookie away as well.
+fn unsigned(pool: &Pool) -> Option<String> {
+    let sticky = pool.sticky.as_ref().filter(|sticky| sticky.secret.is_none())?;
+    Some(format!(
+        "the cookie {} of pool {} is not signed: who knows the servers' names can choose one; `secret_file=FILE` signs it",
+        sticky.cookie, pool.name
+    ))
 }
 
 /// Whether lines could be appended; a log file that is not there yet is not made.
@@ -50,6 +61,22 @@ fn writable(path: &Path) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_sticky_cookie_without_a_secret_is_said_in_a_line() {
+        let rehearsed = |options: &str| {
+            let text = format!(
+                "pool app {{ server 127.0.0.1:1; sticky cookie SRV insert {options}; }} listen :80 -> app;"
+            );
+            let checked = weir_config::parse_str("test", &text).unwrap();
+            assert!(checked.warnings.is_empty(), "a start says nothing");
+            rehearse(&checked.config).unwrap()
+        };
+        let said = rehearsed("httponly");
+        assert!(said[0].starts_with("the cookie SRV of pool app is not signed"), "{said:?}");
+        assert_eq!(said.len(), 1);
+        assert_eq!(rehearsed("secret=0123456789abcdef"), Vec::<String>::new());
+    }
 
     #[test]
     fn a_log_that_could_be_written_is_not_made() {

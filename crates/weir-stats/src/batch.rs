@@ -32,16 +32,33 @@ pub fn log_fan(target: usize, places: usize, capacity: usize) -> (LogSink, Vec<L
 pub struct LogSink {
     target: usize,
     senders: Arc<[SyncSender<Message>]>,
-    lost: Arc<Lost>,
+    lost: Arc<LostLines>,
 }
 
-/// Lines that did not get where they should; one that misses two places counts twice.
+/// Lines of a log that did not get where they should; one that misses two places counts twice.
 #[derive(Debug, Default)]
-struct Lost {
+pub struct LostLines {
     /// Because a writer was behind or gone.
     refused: AtomicU64,
     /// Because they could not be written.
     unwritten: AtomicU64,
+}
+
+impl LostLines {
+    /// All of them.
+    pub fn all(&self) -> u64 {
+        self.refused() + self.unwritten.load(Ordering::Relaxed)
+    }
+
+    /// Those that a writer had no room for: it is slower than they come.
+    pub fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
+    }
+
+    /// Counts lines that were not written.
+    pub fn count_unwritten(&self, lines: u64) {
+        self.unwritten.fetch_add(lines, Ordering::Relaxed);
+    }
 }
 
 impl LogSink {
@@ -57,17 +74,12 @@ impl LogSink {
 
     /// Lines dropped, over all workers and places.
     pub fn dropped(&self) -> u64 {
-        self.refused() + self.lost.unwritten.load(Ordering::Relaxed)
+        self.lost.all()
     }
 
-    /// Those of them that a writer had no room for: it is slower than they come.
-    pub fn refused(&self) -> u64 {
-        self.lost.refused.load(Ordering::Relaxed)
-    }
-
-    /// Counts lines that were not written.
-    pub fn count_dropped(&self, lines: u64) {
-        self.lost.unwritten.fetch_add(lines, Ordering::Relaxed);
+    /// What is lost, for those who count it. Whoever has this does not keep the writers waiting for more, as a sink does.
+    pub fn lost(&self) -> &Arc<LostLines> {
+        &self.lost
     }
 
     /// Wakes the writers if they wait for a batch.
@@ -244,9 +256,9 @@ mod tests {
         assert_eq!(lines(&receivers[0]).1, "two\n");
         assert_eq!(lines(&receivers[1]).1, "one\n");
         assert!(receivers[1].try_receive().is_err(), "a batch waited beyond the capacity");
-        assert_eq!((sink.refused(), sink.dropped()), (1, 1));
-        sink.count_dropped(5);
-        assert_eq!((sink.refused(), sink.dropped()), (1, 6));
+        assert_eq!((sink.lost().refused(), sink.dropped()), (1, 1));
+        sink.lost().count_unwritten(5);
+        assert_eq!((sink.lost().refused(), sink.dropped()), (1, 6));
     }
 
     #[test]

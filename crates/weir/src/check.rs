@@ -21,12 +21,15 @@ pub(crate) struct Arguments {
     /// Print the configuration in its canonical JSON form
     #[arg(long)]
     json: bool,
+    /// Print secrets in that form too
+    #[arg(long, requires = "json")]
+    show_secrets: bool,
 }
 
 impl Arguments {
     /// A check of this file.
     pub(crate) fn of(file: Option<PathBuf>) -> Self {
-        Self { file, config: None, json: false }
+        Self { file, config: None, json: false, show_secrets: false }
     }
 }
 
@@ -38,7 +41,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         eprintln!("weir: warning: {warning}");
     }
     if arguments.json {
-        return terminal::print(&format!("{}\n", weir_config::to_json(&config).trim_end()));
+        let shown = if arguments.show_secrets { config } else { config.without_secrets() };
+        return terminal::print(&format!("{}\n", weir_config::to_json(&shown).trim_end()));
     }
     terminal::print(&format!("{}: ok\n", path.display()))
 }

@@ -24,6 +24,21 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
+    /// What is wrong, as it is said of a configuration that is not taken.
+    pub(crate) fn text(&self) -> String {
+        match self {
+            Self::RunTime(sentence) | Self::Usage(sentence) | Self::Threshold(sentence) => {
+                sentence.clone()
+            }
+            Self::Rejected { name, diagnostics } => {
+                let errors = diagnostics.iter();
+                let errors = errors.filter(|entry| matches!(entry.severity, Severity::Error));
+                let errors = count(errors.count(), "error");
+                format!("{}\n\n{name}: {errors}", diagnostics.render(colour()))
+            }
+        }
+    }
+
     /// Says what is wrong and gives the exit code.
     pub(crate) fn report(&self) -> ExitCode {
         match self {

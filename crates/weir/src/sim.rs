@@ -104,7 +104,7 @@ struct ServerArguments {
     /// How many [default: 3]
     #[arg(long, value_name = "N")]
     endpoints: Option<usize>,
-    /// Requests that a server works on at once, or `any` [default: 1]
+    /// Requests that a server works on at once, or `any`; `1/1/8` gives each its own, here and below [default: 1]
     #[arg(long, value_name = "N", value_parser = PerEndpoint::at_once)]
     at_once: Option<PerEndpoint<Option<u32>>>,
     /// How fast it works: 2 takes half as long as the service time says

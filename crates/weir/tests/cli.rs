@@ -242,6 +242,27 @@ fn check_writes_json_that_reads_as_the_same_configuration() {
 }
 
 #[test]
+fn secrets_are_shown_only_when_asked_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let text = "pool app { server 127.0.0.1:3000; sticky cookie SRV insert secret=a-secret-of-24-characters; }\nlisten 127.0.0.1:8080 -> app;\n";
+    let path = file(directory.path(), "good.conf", text);
+    let json = |arguments: &[&str]| {
+        let output = weir(arguments).arg(&path).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let shown = json(&["check", "--json", "--show-secrets"]);
+    assert!(shown.contains("a-secret-of-24-characters"), "{shown}");
+    let hidden = json(&["check", "--json"]);
+    assert_eq!(hidden, shown.replace("a-secret-of-24-characters", "(hidden)"));
+    // What was hidden is not taken for the secret.
+    let hidden = file(directory.path(), "hidden.json", &hidden);
+    let parts = ["pools[0].sticky.secret", "--show-secrets"];
+    check_failure(&weir(&["check", hidden.to_str().unwrap()]).output().unwrap(), 3, &parts);
+    check_failure(&weir(&["check", "--show-secrets"]).output().unwrap(), 2, &["--json"]);
+}
+
+#[test]
 fn a_warning_stops_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let text = "pool unused { server 127.0.0.1:1; }\nlisten 127.0.0.1:8080 -> respond 204;\n";
@@ -366,7 +387,7 @@ fn proxy_reaches_its_endpoint_and_writes_the_log_to_standard_output() {
 }
 
 #[test]
-fn reload_is_refused_in_words_and_service_goes_on() {
+fn a_reload_is_said_and_service_goes_on() {
     let directory = tempfile::tempdir().unwrap();
     let path = file(
         directory.path(),
@@ -375,13 +396,14 @@ fn reload_is_refused_in_words_and_service_goes_on() {
     );
     let mut server = Running::start(&mut weir(&["run", "-c", path.to_str().unwrap()]));
     let address = address(&server.line_with("listening on"));
-    for signal in [Signal::HUP, Signal::USR2] {
+    for (signal, generation) in [(Signal::HUP, 2), (Signal::USR2, 3)] {
         server.signal(signal);
-        server.line_with("reload is not there yet; still serving generation 1");
+        let line = format!("reloaded: serving generation {generation}; nothing changed");
+        server.line_with(&line);
         server.seen.clear();
         assert!(get(&address, "/").ends_with("still here"));
     }
-    server.signal(Signal::QUIT);
+    server.signal(Signal::TERM);
     assert_eq!(server.end().0, Some(0));
 }
 

@@ -5,6 +5,7 @@ mod admin;
 mod arguments;
 mod balance;
 mod expression;
+mod limits;
 mod listen;
 mod log;
 pub(crate) mod model;
@@ -55,6 +56,7 @@ pub(crate) fn check(
         rule_depth: 0,
         addresses: HashMap::new(),
         trusted: Vec::new(),
+        max_connections: None,
     };
     let config = checker.config(directives);
     let mut diagnostics = checker.diagnostics;
@@ -87,6 +89,8 @@ struct Checker<'a> {
     /// Where every address is listened on.
     addresses: HashMap<ListenAddress, Span>,
     trusted: Vec<ipnet::IpNet>,
+    /// Most client connections, and where that is said.
+    max_connections: Option<(u32, Span)>,
 }
 
 impl<'a> Checker<'a> {
@@ -126,7 +130,11 @@ impl<'a> Checker<'a> {
             "workers" => {
                 config.workers = self.value(value, values::workers).unwrap_or(config.workers);
             }
-            "max_connections" => config.max_connections = self.count(value, 1),
+            "max_connections" => {
+                let most: Option<u32> = self.count(value, 1);
+                config.max_connections = most.map(|most| most as usize);
+                self.max_connections = most.map(|most| (most, arguments.span()));
+            }
             "shutdown_timeout" => {
                 config.shutdown_timeout =
                     self.value(value, units::duration::parse).unwrap_or(defaults::SHUTDOWN_TIMEOUT);

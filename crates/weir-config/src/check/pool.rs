@@ -40,6 +40,7 @@ impl<'a> Checker<'a> {
         self.orders_fit(name.span(), &lines, &pool);
         self.check_fits(&lines, &pool);
         self.queue_fits(&lines, &pool);
+        self.limits_fit(&lines, &pool);
         self.retry_fits(&lines, &pool);
         let written = arguments.block().iter().any(|line| line.name.text == "server");
         if arguments.directive.block.is_some() && !written {

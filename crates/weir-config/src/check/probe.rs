@@ -32,6 +32,7 @@ pub(super) struct Objection {
     /// The options of the native form that may be at fault, the likeliest first.
     options: &'static [&'static str],
     pub(super) message: String,
+    help: &'static str,
 }
 
 impl<'a> Checker<'a> {
@@ -127,7 +128,8 @@ impl<'a> Checker<'a> {
         for objection in objections(check, pool) {
             let place = objection.options.iter().find_map(|option| line.option(option));
             let place = place.map_or_else(|| line.span(), |value| value.word.span);
-            self.report(Diagnostic::error(place, objection.message));
+            let error = Diagnostic::error(place, objection.message);
+            self.report(if objection.help.is_empty() { error } else { error.help(objection.help) });
         }
         let unprobed = pool.endpoints.iter().all(|server| server.check == EndpointCheck::Off);
         if unprobed && !pool.endpoints.is_empty() {
@@ -144,9 +146,11 @@ pub(super) fn objections(check: &Check, pool: &Pool) -> Vec<Objection> {
         let options: &[&str] = &["timeout", "interval"];
         let message = "`timeout` has to be shorter than `interval`: the next probe would be due before this one is over";
         list.add(".timeout", options, message);
+        list.help("left out, `timeout` is half of `interval`, at most 1s");
     }
     if check.timeout.is_zero() {
         list.add(".timeout", &["timeout"], "a probe that may take no time could never pass");
+        list.help("left out, `timeout` is half of `interval`, at most 1s");
     }
     let intervals = [
         (".interval", &["interval"] as &[&str], Some(check.interval)),
@@ -156,12 +160,14 @@ pub(super) fn objections(check: &Check, pool: &Pool) -> Vec<Objection> {
     for (path, options, interval) in intervals {
         if interval.is_some_and(|interval| interval < LEAST_INTERVAL) {
             list.add(path, options, "probes more often than every `10ms` are a load, not a check");
+            list.help("`interval=2s` is usual; for a server that is down, `fast=500ms`");
         }
     }
     list.hold(".rise", &["rise"], values::in_range(u64::from(check.rise), 1, MOST_RESULTS));
     list.hold(".fall", &["fall"], values::in_range(u64::from(check.fall), 1, MOST_RESULTS));
     if check.spread_percent > 50 {
         list.add(".spread", &["spread"], "`spread` is at most `50%`");
+        list.help("`spread=50%` draws each wait between half and one and a half of `interval`");
     }
     list.hold(".panic", &["panic"], values::in_range(u64::from(check.panic_percent), 0, 100));
     if let Some(number) = check.port {
@@ -175,6 +181,7 @@ pub(super) fn objections(check: &Check, pool: &Pool) -> Vec<Objection> {
                 server.name
             );
             list.add(".port", &["port"], message);
+            list.help("or leave `port=` out");
         }
     }
     match &check.probe {
@@ -182,6 +189,7 @@ pub(super) fn objections(check: &Check, pool: &Pool) -> Vec<Objection> {
         Probe::Tls if pool.tls.is_none() => {
             let message = "`check tls` needs the pool's `tls`, which says what is verified";
             list.add(".probe", &[], message);
+            list.help("add `tls;` to the pool");
         }
         Probe::Tcp(_) | Probe::Tls => {}
     }
@@ -200,7 +208,14 @@ impl Objections {
         options: &'static [&'static str],
         message: impl Into<String>,
     ) {
-        self.0.push(Objection { path, options, message: message.into() });
+        self.0.push(Objection { path, options, message: message.into(), help: "" });
+    }
+
+    /// What is to be done about the latest.
+    fn help(&mut self, help: &'static str) {
+        if let Some(latest) = self.0.last_mut() {
+            latest.help = help;
+        }
     }
 
     fn hold(
@@ -228,16 +243,19 @@ fn http_objections(probe: &HttpProbe, pool: &Pool, list: &mut Objections) {
         let message =
             "this check could never pass: a response to HEAD has no body; probe with `GET`";
         list.add(".probe.http.body", &["body"], message);
+        list.help("write `check http GET PATH body=TEXT`");
     } else if probe.body.is_some() && probe.expect.are_bodiless() {
         let message = format!(
             "this check could never pass: a response with status {} has no body",
             probe.expect
         );
         list.add(".probe.http.body", &["body"], message);
+        list.help("expect a status that has a body, such as `expect=200`");
     }
     if probe.tls == Some(true) && pool.tls.is_none() {
         let message = "`tls=on` needs the pool's `tls`, which says what is verified";
         list.add(".probe.http.tls", &["tls"], message);
+        list.help("add `tls;` to the pool");
     }
 }
 

@@ -93,14 +93,7 @@ impl<'a> Checker<'a> {
                 Secret::check(text.as_bytes()).map(|()| Secret::Text(text.to_owned()))
             }),
             (None, Some(file)) => Some(Secret::File(self.path(file))),
-            (None, None) => {
-                let warning = Diagnostic::warning(
-                    line.span(),
-                    "without a secret, whoever knows the names of pool and servers can make this cookie for any server",
-                );
-                self.report(warning.help("where clients must not choose their server, add `secret_file=FILE`, or `secret=${VARIABLE}`"));
-                None
-            }
+            (None, None) => None,
         }
     }
 
@@ -126,7 +119,8 @@ impl<'a> Checker<'a> {
         let ready = pool.endpoints.iter().any(|endpoint| endpoint.order == Order::Ready);
         if !ready && !pool.endpoints.is_empty() {
             let message = "every server of this pool is `down` or draining: new clients get 503";
-            self.report(Diagnostic::warning(name, message));
+            let warning = Diagnostic::warning(name, message);
+            self.report(warning.help("leave `down` or `drain` out where a server is to be used"));
         }
         if pool.sticky.is_some() || lines.iter().any(|line| line.name() == "sticky") {
             return;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::Config;
 use crate::defaults;
 use crate::units::duration;
 
@@ -86,12 +87,35 @@ impl fmt::Debug for Secret {
 /// Fewest bytes of a secret: 128 bits, if they are random.
 pub const SECRET_BYTES: usize = 16;
 
+/// What stands for a secret's text where a configuration is shown. It is too short to be taken for one.
+const HIDDEN: &str = "(hidden)";
+
+impl Config {
+    /// The same without what only the operator knows, to be shown.
+    #[must_use]
+    pub fn without_secrets(&self) -> Self {
+        let mut shown = self.clone();
+        for sticky in shown.pools.iter_mut().filter_map(|pool| pool.sticky.as_mut()) {
+            if let Some(Secret::Text(text)) = &mut sticky.secret {
+                HIDDEN.clone_into(text);
+            }
+        }
+        shown
+    }
+}
+
 impl Secret {
     /// Whether a secret's bytes are enough of them.
     ///
     /// # Errors
     /// One sentence for the operator.
     pub fn check(bytes: &[u8]) -> Result<(), String> {
+        if bytes == HIDDEN.as_bytes() {
+            return Err(
+                "a secret stood here and was not shown: `weir check --json --show-secrets` does"
+                    .into(),
+            );
+        }
         if bytes.len() < SECRET_BYTES {
             return Err(format!(
                 "this secret has {} bytes: at least {SECRET_BYTES} random ones, such as `openssl rand -hex 16` makes",

@@ -19,6 +19,7 @@ use super::gather::{health_event, milliseconds};
 use super::live::STREAMS;
 use super::state_file::StateFile;
 use super::status::Event;
+use crate::control::Control;
 use crate::health_log::{HealthLog, KEPT};
 use crate::server::connection_cap;
 
@@ -27,11 +28,8 @@ pub(crate) struct Context {
     /// When the process started.
     pub(crate) started: SystemTime,
     pub(crate) health: Arc<HealthLog>,
-    process: Arc<Process>,
-    read: Mutex<Read>,
+    control: Arc<Control>,
     made: Mutex<Made>,
-    /// Whoever changes something has it to the end.
-    turn: tokio::sync::Mutex<()>,
     events: Mutex<VecDeque<Event>>,
     state_file: Option<StateFile>,
     /// Room for those who listen to `/v1/stream`.
@@ -50,17 +48,9 @@ pub(crate) struct Served {
     pub(crate) process: Arc<Process>,
 }
 
-/// A configuration as it was read.
-struct Read {
-    file: Arc<Config>,
-    /// With what was changed at run time.
-    config: Arc<Config>,
-}
-
 /// What was changed at run time.
 #[derive(Default)]
 struct Made {
-    overrides: Overrides,
     /// By pool and endpoint, when its order was changed last.
     ordered: HashMap<(String, String), SystemTime>,
 }
@@ -99,20 +89,12 @@ pub(crate) struct Lasts {
 }
 
 impl Context {
-    pub(crate) fn new(
-        process: Arc<Process>,
-        (file, config): (Arc<Config>, Arc<Config>),
-        health: Arc<HealthLog>,
-        (state_file, overrides): (Option<StateFile>, Overrides),
-        say: fn(&str),
-    ) -> Self {
+    pub(crate) fn new(control: Arc<Control>, state_file: Option<StateFile>, say: fn(&str)) -> Self {
         Self {
             started: SystemTime::now(),
-            health,
-            process,
-            read: Mutex::new(Read { file, config }),
-            made: Mutex::new(Made { overrides, ordered: HashMap::new() }),
-            turn: tokio::sync::Mutex::new(()),
+            health: control.health().clone(),
+            control,
+            made: Mutex::default(),
             events: Mutex::new(VecDeque::new()),
             state_file,
             streams: Arc::new(Semaphore::new(STREAMS)),
@@ -121,22 +103,20 @@ impl Context {
     }
 
     pub(crate) fn served(&self) -> Served {
-        let read = locked(&self.read);
         Served {
-            config: read.config.clone(),
-            file: read.file.clone(),
-            snapshot: self.process.snapshot(),
-            process: self.process.clone(),
+            config: self.control.config(),
+            file: self.control.file(),
+            snapshot: self.control.snapshot(),
+            process: self.control.process().clone(),
         }
     }
 
     pub(crate) fn overrides(&self) -> Overrides {
-        locked(&self.made).overrides.clone()
+        self.control.overrides()
     }
 
-    #[expect(clippy::unused_self, reason = "known once the server keeps its file")]
     pub(crate) fn configuration_file(&self) -> Option<&Path> {
-        None
+        self.control.configuration_file()
     }
 
     pub(crate) fn state_file(&self) -> Option<&Path> {
@@ -190,7 +170,7 @@ impl Context {
         trial: Trial,
         still: impl FnOnce(&Config) -> Result<(), Refusal>,
     ) -> Result<Outcome, Refusal> {
-        let _turn = self.turn.lock().await;
+        let mut turn = self.control.changing().await;
         let served = self.served();
         let before = self.overrides();
         still(&served.config)?;
@@ -202,8 +182,16 @@ impl Context {
             let lasts = self.lasts(None);
             return Ok(Outcome { changed, dry_run: true, workers, lasts });
         }
-        self.put_into_effect(&served, &changed, config)?;
-        self.remember(&changed, after.clone());
+        if changed.iter().all(Changed::is_live) {
+            for one in &changed {
+                put(&served, &config, one);
+            }
+            self.control.note_applied(&turn, after.clone());
+        } else {
+            let applied = self.control.apply(&mut turn, after.clone()).await;
+            applied.map_err(|error| Refusal::conflict("configuration", error))?;
+        }
+        self.remember(&changed);
         let written = self.state_file.as_ref().map(|file| file.write(&after));
         let lasts = self.lasts(written.and_then(Result::err));
         for one in &changed {
@@ -221,27 +209,9 @@ impl Context {
         Ok(Outcome { changed, dry_run: false, workers, lasts })
     }
 
-    fn put_into_effect(
-        &self,
-        served: &Served,
-        changed: &[Changed],
-        config: Config,
-    ) -> Result<(), Refusal> {
-        if let Some(other) = changed.iter().find(|one| !one.is_live()) {
-            let message = "this cannot be changed at run time yet".to_owned();
-            return Err(Refusal::conflict(&other.field, message));
-        }
-        for one in changed {
-            put(served, &config, one);
-        }
-        locked(&self.read).config = Arc::new(config);
-        Ok(())
-    }
-
-    fn remember(&self, changed: &[Changed], overrides: Overrides) {
+    fn remember(&self, changed: &[Changed]) {
         let now = SystemTime::now();
         let mut made = locked(&self.made);
-        made.overrides = overrides;
         for one in changed.iter().filter(|one| one.field == "order") {
             if let (Some(pool), Some(endpoint)) = (&one.pool, &one.endpoint) {
                 made.ordered.insert((pool.clone(), endpoint.clone()), now);

@@ -107,7 +107,7 @@ pub(crate) const ROUTES: &[Route] = &[
             let served = call.context.served();
             let file = write::yes(call, "file")?;
             let config = if file { &served.file } else { &served.config };
-            Ok(Reply::new("application/json", weir_config::to_json(config)))
+            Ok(Reply::new("application/json", weir_config::to_json(&config.without_secrets())))
         },
     ),
     look(

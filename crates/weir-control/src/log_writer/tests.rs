@@ -111,7 +111,7 @@ fn a_file_that_cannot_be_opened_is_an_error_that_names_it() {
 #[test]
 fn a_full_disk_drops_lines_and_counts_them() {
     let (writer, mut batch) = start(LogTarget::File(PathBuf::from("/dev/full")));
-    let sink = writer.sinks[0].clone();
+    let sink = writer.sinks().remove(0);
     push(&mut batch, "one\n");
     push(&mut batch, "two\n");
     assert_eq!(writer.stop(DEADLINE), Flushed::All);
@@ -133,7 +133,7 @@ fn a_stuck_reader_holds_up_nobody_and_every_line_is_written_or_counted() {
     assert!(writer.dropped() > 0);
     // Stopped while it is stuck, it is late.
     let orders = Arc::clone(&writer.orders);
-    let sink = writer.sinks[0].clone();
+    let sink = writer.sinks().remove(0);
     drop(batch);
     assert_eq!(writer.stop(Duration::ZERO), Flushed::Late);
     assert!(orders.stop.load(Ordering::Relaxed));
@@ -153,7 +153,7 @@ fn syslog_gets_a_datagram_a_line_and_is_found_again() {
         message(&buffer[..len], "<134>")
     };
     let (writer, mut batch) = start(syslog(SyslogReceiver::Unix(path.clone()), 16));
-    let sink = writer.sinks[0].clone();
+    let sink = writer.sinks().remove(0);
     let socket = UnixDatagram::bind(&path).unwrap();
     push(&mut batch, "one\ntwo\n");
     assert_eq!(receive(&socket, &mut buffer), "one");
@@ -179,7 +179,7 @@ fn syslog_over_udp_loses_only_a_line_that_fits_no_datagram() {
     let socket = UdpSocket::bind(("127.0.0.1", 0)).unwrap();
     let to = SyslogReceiver::Udp(socket.local_addr().unwrap());
     let (writer, mut batch) = start(syslog(to, 1));
-    let sink = writer.sinks[0].clone();
+    let sink = writer.sinks().remove(0);
     push(&mut batch, &format!("{}\nshort\n", "x".repeat(70_000)));
     let mut buffer = [0; 512];
     let len = socket.recv(&mut buffer).unwrap();
@@ -214,7 +214,7 @@ fn several_places_get_every_line_and_one_that_is_stuck_loses_alone() {
             thread::yield_now();
         }
     }
-    assert!(sinks[0].refused() > 0, "the pipe took everything");
+    assert!(sinks[0].lost().refused() > 0, "the pipe took everything");
     assert_eq!(writer.stop(Duration::ZERO), Flushed::Late);
     assert_eq!(read(&file).lines().count(), pushed);
     drop(reader);
@@ -226,7 +226,7 @@ fn a_pipe_without_a_reader_holds_up_no_start_and_is_written_once_it_has_one() {
     let path = folder.path().join("pipe");
     rustix::fs::mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
     let (writer, mut batch) = start(LogTarget::File(path.clone()));
-    let sink = writer.sinks[0].clone();
+    let sink = writer.sinks().remove(0);
     push(&mut batch, "nobody\nhears\n");
     while sink.dropped() == 0 {
         thread::yield_now();
@@ -284,4 +284,40 @@ fn the_new_form_of_syslog_names_the_log_and_has_a_full_time() {
     assert!(words[1].len() == 32 && words[1].as_bytes()[10] == b'T', "{text}");
     assert_eq!(words[3..], ["weir", &process, "access", "-", "GET /"], "{text}");
     assert_eq!(writer.stop(DEADLINE), Flushed::All);
+}
+
+#[test]
+fn another_configuration_keeps_what_is_open_and_closes_what_nobody_writes_to() {
+    let folder = tempfile::tempdir().unwrap();
+    let named = |name: &str| {
+        let to = vec![LogTarget::File(folder.path().join(name))];
+        AccessLog { name: name.to_owned(), to, format: LogFormat::Combined }
+    };
+    let (writer, sinks) = LogWriter::start(&[named("kept"), named("old")]).unwrap();
+    let (mut kept, mut old) = (sinks[0].batch(), sinks[1].batch());
+    drop(sinks);
+    let prepared = writer.prepare(&[named("new"), named("kept")]).unwrap();
+    let mut new = prepared.sinks()[0].batch();
+    let mut same = prepared.sinks()[1].batch();
+    writer.commit(prepared);
+    push(&mut kept, "one\n");
+    push(&mut same, "two\n");
+    push(&mut new, "three\n");
+    // What an exchange of the earlier configuration has to say still comes.
+    push(&mut old, "four\n");
+    drop(old);
+    let threads = || lock(&writer.threads).len();
+    while threads() > 2 {
+        writer.commit(writer.prepare(&[named("new"), named("kept")]).unwrap());
+        thread::yield_now();
+    }
+    assert_eq!(writer.stop(DEADLINE), Flushed::All);
+    let text = |name| read(&folder.path().join(name));
+    assert_eq!(
+        (text("kept"), text("new"), text("old")),
+        ("one\ntwo\n".into(), "three\n".into(), "four\n".into())
+    );
+    let refused =
+        AccessLog { to: vec![LogTarget::File(PathBuf::from("/nowhere/x"))], ..named("x") };
+    assert!(writer.prepare(&[refused]).is_err());
 }

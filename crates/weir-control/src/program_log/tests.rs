@@ -8,6 +8,12 @@ use weir_config::model::{Syslog, SyslogFormat, SyslogReceiver};
 
 use super::*;
 
+fn open(logs: &[ErrorLog]) -> io::Result<ProgramLog> {
+    let log = ProgramLog::open(logs)?;
+    log.publish();
+    Ok(log)
+}
+
 /// There is one program log in a process.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
@@ -35,7 +41,7 @@ fn each_place_gets_what_is_grave_enough_with_time_and_level() {
     let folder = tempfile::tempdir().unwrap();
     let (all, grave) = (folder.path().join("all.log"), folder.path().join("grave.log"));
     let logs = [to_file(&all, Severity::Debug), to_file(&grave, Severity::Warning)];
-    let log = ProgramLog::open(&logs).unwrap();
+    let log = open(&logs).unwrap();
     tell("server app1 is up");
     say(Severity::Warning, "warning: 3 is\nmany\u{1b}[1m");
     say(Severity::Error, "cannot connect");
@@ -51,7 +57,7 @@ fn a_moved_file_is_opened_anew() {
     let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let (path, moved) = (folder.path().join("error.log"), folder.path().join("error.log.1"));
-    let log = ProgramLog::open(&[to_file(&path, Severity::Notice)]).unwrap();
+    let log = open(&[to_file(&path, Severity::Notice)]).unwrap();
     tell("before");
     fs::rename(&path, &moved).unwrap();
     log.reopen();
@@ -76,9 +82,7 @@ fn a_place_that_is_stuck_holds_up_nobody_and_what_is_missing_is_counted() {
         Mode::empty(),
     )
     .unwrap();
-    let log =
-        ProgramLog::open(&[to_file(&pipe, Severity::Notice), to_file(&file, Severity::Warning)])
-            .unwrap();
+    let log = open(&[to_file(&pipe, Severity::Notice), to_file(&file, Severity::Warning)]).unwrap();
     // More than pipe and channel hold together.
     let text = "x".repeat(1000);
     for _ in 0..4 * CAPACITY {
@@ -104,9 +108,7 @@ fn syslog_gets_each_line_with_its_own_severity() {
         severity: Severity::Info,
         format: SyslogFormat::Rfc5424,
     };
-    let log =
-        ProgramLog::open(&[ErrorLog { to: LogTarget::Syslog(syslog), level: Severity::Notice }])
-            .unwrap();
+    let log = open(&[ErrorLog { to: LogTarget::Syslog(syslog), level: Severity::Notice }]).unwrap();
     say(Severity::Info, "too little");
     say(Severity::Error, "something is wrong");
     let mut buffer = [0; 512];
@@ -121,7 +123,7 @@ fn syslog_gets_each_line_with_its_own_severity() {
 #[test]
 fn a_file_that_cannot_be_opened_is_an_error_and_changes_nothing() {
     let _alone = alone();
-    let error = ProgramLog::open(&[to_file(Path::new("/nowhere/error.log"), Severity::Notice)]);
+    let error = open(&[to_file(Path::new("/nowhere/error.log"), Severity::Notice)]);
     let error = error.err().unwrap().to_string();
     assert!(error.starts_with("cannot open log file /nowhere/error.log: "), "{error}");
     assert!(PLACES.read().unwrap().is_none());
@@ -130,7 +132,7 @@ fn a_file_that_cannot_be_opened_is_an_error_and_changes_nothing() {
 #[test]
 fn a_full_disk_does_not_stop_anything() {
     let _alone = alone();
-    let log = ProgramLog::open(&[to_file(Path::new("/dev/full"), Severity::Notice)]).unwrap();
+    let log = open(&[to_file(Path::new("/dev/full"), Severity::Notice)]).unwrap();
     tell("one");
     tell("two");
     drop(log);
@@ -165,9 +167,7 @@ fn a_stream_socket_gets_lines() {
         severity: Severity::Info,
         format: SyslogFormat::Rfc3164,
     };
-    let log =
-        ProgramLog::open(&[ErrorLog { to: LogTarget::Syslog(syslog), level: Severity::Notice }])
-            .unwrap();
+    let log = open(&[ErrorLog { to: LogTarget::Syslog(syslog), level: Severity::Notice }]).unwrap();
     tell("one");
     tell("two");
     drop(log);

@@ -1,6 +1,8 @@
 //! The experiment of 2008 for real and at reduced size: servers that work on one request at a time, a closed loop of clients, and an
 //! origin that counts the requests which came to a server that was busy. `weir sim 2008-mongrel` is the same in virtual time.
 
+mod mongrel;
+
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::net::SocketAddr;
@@ -9,6 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use weir_balance::Fault;
 
 use crate::support::client::Client;
 use crate::support::programs::curl;
@@ -29,6 +32,7 @@ struct Experiment {
 /// What came of it.
 struct Outcome {
     wall: Duration,
+    answers: Vec<Answer>,
     stats: Value,
     /// The access log's entries, by request id.
     log: HashMap<String, Value>,
@@ -49,13 +53,31 @@ struct Setup {
     service: Option<&'static str>,
     balance: &'static str,
     max_conn: Option<u32>,
+    /// How long one waits at most.
+    queue_timeout: &'static str,
+    workers: u32,
     /// Whether an access log is written, to be held against what the servers saw.
     logged: bool,
+    /// Whether its queue forgets who waits.
+    bug: Option<Fault>,
 }
 
 /// Places are handed out one at a time, and who finds none waits.
-const QUEUED: Setup =
-    Setup { service: None, balance: "least_conn", max_conn: Some(1), logged: true };
+const QUEUED: Setup = Setup {
+    service: None,
+    balance: "least_conn",
+    max_conn: Some(1),
+    queue_timeout: "60s",
+    workers: 4,
+    logged: true,
+    bug: None,
+};
+
+/// One answer as its client saw it.
+struct Answer {
+    status: u16,
+    took: Duration,
+}
 
 impl Experiment {
     fn new(setup: &Setup) -> Self {
@@ -66,21 +88,25 @@ impl Experiment {
         }
         arguments.extend(["--listen", "127.0.0.1:0"].repeat(SERVERS));
         let origin = Weir::origin(&arguments, SERVERS);
-        let weir = Weir::start(&directory, &setup.configuration(&origin.addresses, &directory));
+        let configuration = setup.configuration(&origin.addresses, &directory);
+        let weir = match setup.bug {
+            None => Weir::start(&directory, &configuration),
+            Some(fault) => mongrel::start_with(fault, &directory, &configuration),
+        };
         Self { origin, weir, directory }
     }
 
     /// So many clients, each with its next request when the last is answered, as `ab -n -c`.
-    fn run(&self, requests: u64, clients: usize) -> Duration {
+    fn run(&self, requests: u64, clients: usize) -> (Duration, Vec<Answer>) {
         let next = AtomicU64::new(0);
         let address = self.weir.address();
         let began = Instant::now();
-        thread::scope(|scope| {
-            for _ in 0..clients {
-                scope.spawn(|| client(address, &next, requests));
-            }
+        let answers = thread::scope(|scope| {
+            let clients: Vec<_> =
+                (0..clients).map(|_| scope.spawn(|| client(address, &next, requests))).collect();
+            clients.into_iter().flat_map(|client| client.join().unwrap()).collect()
         });
-        began.elapsed()
+        (began.elapsed(), answers)
     }
 
     fn stats(&self) -> Value {
@@ -89,7 +115,7 @@ impl Experiment {
     }
 
     fn outcome(&self, requests: u64, clients: usize) -> Outcome {
-        let wall = self.run(requests, clients);
+        let (wall, answers) = self.run(requests, clients);
         let path = self.directory.path().join("access.json");
         let log = eventually("all requests are logged", || {
             let text = std::fs::read_to_string(&path).ok()?;
@@ -100,7 +126,7 @@ impl Experiment {
         });
         let id = |entry: &Value| entry["request_id"].as_str().unwrap().to_owned();
         let log = log.into_iter().map(|entry| (id(&entry), entry)).collect();
-        Outcome { wall, stats: self.stats(), log }
+        Outcome { wall, answers, stats: self.stats(), log }
     }
 }
 
@@ -116,25 +142,41 @@ impl Setup {
             (String::new(), "")
         };
         format!(
-            "workers 4;\n{log}pool app {{\n    balance {};\n    queue timeout=60s;\n{}}}\n\
+            "workers {};\n{log}pool app {{\n    balance {};\n    queue timeout={};\n{}}}\n\
             listen 127.0.0.1:0 {{ {logged}route -> app; }}\n",
+            self.workers,
             self.balance,
+            self.queue_timeout,
             servers.concat()
         )
     }
 }
 
-fn client(address: SocketAddr, next: &AtomicU64, requests: u64) {
+/// Each request has a number, which is what policies that hash go by.
+fn client(address: SocketAddr, next: &AtomicU64, requests: u64) -> Vec<Answer> {
     let mut client = Client::connect(address);
-    while next.fetch_add(1, Ordering::Relaxed) < requests {
-        let response = client.ask("/bytes/100");
-        assert_eq!(response.status, 200, "{}", response.text());
+    let mut answers = Vec::new();
+    loop {
+        let number = next.fetch_add(1, Ordering::Relaxed);
+        if number >= requests {
+            return answers;
+        }
+        let sent = Instant::now();
+        let response = client.ask(&format!("/bytes/100?number={number}"));
+        answers.push(Answer { status: response.status, took: sent.elapsed() });
+        if response.closes() {
+            client = Client::connect(address);
+        }
     }
 }
 
 impl Outcome {
     fn overlapping(&self) -> u64 {
         self.stats["overlapping"].as_u64().unwrap()
+    }
+
+    fn answered(&self) -> usize {
+        self.answers.iter().filter(|answer| answer.status == 200).count()
     }
 
     /// Every request, in the order in which servers saw them.
@@ -210,9 +252,11 @@ struct Measured {
 }
 
 fn check_one_at_a_time(service: &'static str, requests: u64, clients: usize) -> Measured {
-    let experiment = Experiment::new(&Setup { service: Some(service), ..QUEUED });
+    let setup = Setup { service: Some(service), ..QUEUED };
+    let experiment = Experiment::new(&setup);
     let outcome = experiment.outcome(requests, clients);
     assert_eq!(outcome.stats["requests"].as_u64(), Some(requests));
+    assert_eq!(outcome.answered() as u64, requests, "{service}, {clients} clients");
     assert_eq!(outcome.overlapping(), 0, "{service}, {clients} clients");
     let seen = outcome.seen();
     let longest = seen.iter().map(|request| request.waited).fold(0.0, f64::max);
@@ -232,13 +276,30 @@ fn check_one_at_a_time(service: &'static str, requests: u64, clients: usize) -> 
     measured
 }
 
-/// Other tests run on the same cores, and a thread that had to wait for one reads its clock late: the order is exact in
-/// `weir-simnet/tests/behaviour/queue.rs`, in virtual time.
+/// Other tests run on the same cores, and a worker that is put off between its clock and the queue writes an earlier moment down than the
+/// one at which its request got in line: with several workers the log cannot tell the order to more than that. It is exact in
+/// `weir-simnet/tests/behaviour/queue.rs`, in virtual time, and below, with one worker.
 #[test]
 fn with_one_slot_each_no_server_has_two_requests_and_they_come_in_order() {
     for (service, clients) in [(CONSTANT, 30), (MIX, 10)] {
         let measured = check_one_at_a_time(service, 300, clients);
         assert!(measured.overtaken < 50, "{} of 1,000", measured.overtaken);
+    }
+}
+
+/// One worker reads its clock and gets in line without anything between; and at one server one request comes after the other.
+#[test]
+fn as_one_worker_writes_it_down_every_server_sees_the_order_of_arrival() {
+    // The log's clock is set right once a second.
+    const DRIFT_US: f64 = 1_000.0;
+    let setup = Setup { service: Some("constant:5ms"), workers: 1, ..QUEUED };
+    let seen = Experiment::new(&setup).outcome(400, 20).seen();
+    let waited = seen.iter().filter(|request| request.waited > DRIFT_US).count();
+    assert!(waited > 300, "only {waited} had to wait");
+    for (index, request) in seen.iter().enumerate() {
+        let earlier = seen[..index].iter().filter(|earlier| earlier.server == request.server);
+        let overtook = earlier.filter(|earlier| earlier.queued_at > request.queued_at + DRIFT_US);
+        assert_eq!(overtook.count(), 0, "at server {} of {}", request.server, setup.balance);
     }
 }
 
@@ -269,7 +330,8 @@ fn the_longest_wait_is_the_ideal_one_and_servers_never_idle() {
 #[ignore = "a million requests: minutes"]
 fn no_server_has_two_requests_in_a_million_over_four_workers() {
     let experiment = Experiment::new(&Setup { logged: false, ..QUEUED });
-    let wall = experiment.run(1_000_000, 64);
+    let (wall, answers) = experiment.run(1_000_000, 64);
+    assert!(answers.iter().all(|answer| answer.status == 200));
     let stats = experiment.stats();
     assert_eq!(stats["requests"].as_u64(), Some(1_000_000));
     assert_eq!(stats["overlapping"].as_u64(), Some(0));

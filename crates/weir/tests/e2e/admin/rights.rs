@@ -190,3 +190,15 @@ fn a_dead_socket_is_taken_over_and_a_live_one_is_not() {
     managed.weir = crate::support::weir::Weir::start(&managed.directory, &config);
     assert_eq!(managed.json("/v1/info")["name"], "Weir");
 }
+
+#[test]
+fn who_may_look_does_not_see_secrets() {
+    let secret = "a-secret-of-24-characters";
+    let more =
+        format!("pool web {{ server 127.0.0.1:1; sticky cookie S insert secret={secret}; }}");
+    let managed = Managed::start(&more, 0);
+    for path in ["/v1/config", "/v1/config?file=true"] {
+        assert_eq!(managed.json(path)["pools"][0]["sticky"]["secret"]["text"], "(hidden)");
+        assert!(!managed.ask(&[path]).1.contains(secret));
+    }
+}

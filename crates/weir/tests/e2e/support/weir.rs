@@ -45,7 +45,8 @@ impl Weir {
         Self::run(weir_command().arg("origin").args(arguments), expected)
     }
 
-    fn run(command: &mut Command, expected: usize) -> Self {
+    /// Runs a command that says where it listens, at so many addresses.
+    pub(crate) fn run(command: &mut Command, expected: usize) -> Self {
         let mut process = Process::start(command.stdout(Stdio::null()));
         let addresses = eventually("weir listens", || {
             if let Some(status) = process.ended() {

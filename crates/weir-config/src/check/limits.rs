@@ -1,0 +1,62 @@
+//! Limits that are never reached, and tiers that are none: what a pool may say and will hardly mean.
+
+use super::Checker;
+use super::arguments::Arguments;
+use crate::diagnostic::Diagnostic;
+use crate::model::Pool;
+
+impl<'a> Checker<'a> {
+    /// Warns of them.
+    pub(super) fn limits_fit(&mut self, lines: &[Arguments<'a>], pool: &Pool) {
+        if self.is_wrong() {
+            return;
+        }
+        self.backups_fit(lines, pool);
+        self.lines_fit(lines, pool);
+        self.max_conns_fit(lines);
+    }
+
+    fn backups_fit(&mut self, lines: &[Arguments<'a>], pool: &Pool) {
+        let first = servers(lines).find_map(|line| line.option("backup"));
+        if let Some(first) = first.filter(|_| pool.endpoints.iter().all(|server| server.backup)) {
+            let message =
+                "every server of this pool is a `backup`: they are used as if none were one";
+            let warning = Diagnostic::warning(first.word.span, message);
+            self.report(warning.help("leave `backup` out where a server is to be used first"));
+        }
+    }
+
+    fn lines_fit(&mut self, lines: &[Arguments<'a>], pool: &Pool) {
+        let line = lines.iter().find(|line| line.name() == "queue");
+        let option = line.and_then(|line| line.option("per_endpoint"));
+        let (Some(option), Some(queue)) = (option, &pool.queue) else { return };
+        if queue.per_endpoint.is_some_and(|most| most > queue.max) {
+            let message = format!(
+                "`per_endpoint=` is never reached: no more than {} may wait in the whole queue",
+                queue.max
+            );
+            let warning = Diagnostic::warning(option.word.span, message);
+            self.report(warning.help("make `max=` larger, or leave `per_endpoint=` out"));
+        }
+    }
+
+    /// One connection brings one request at a time.
+    fn max_conns_fit(&mut self, lines: &[Arguments<'a>]) {
+        let Some((most, said)) = self.max_connections else { return };
+        for option in servers(lines).filter_map(|line| line.option("max_conn")) {
+            if option.text().parse::<u32>().is_ok_and(|limit| limit > most) {
+                let message = format!(
+                    "`max_conn=` is never reached: {most} connections bring {most} requests at once at most"
+                );
+                let warning = Diagnostic::warning(option.word.span, message);
+                self.report(warning.related(said, "this is the limit on connections").help(
+                    "raise `max_connections`, or leave `max_conn=` out where a server has no limit",
+                ));
+            }
+        }
+    }
+}
+
+fn servers<'l, 'a>(lines: &'l [Arguments<'a>]) -> impl Iterator<Item = &'l Arguments<'a>> {
+    lines.iter().filter(|line| line.name() == "server")
+}
