@@ -256,6 +256,7 @@ impl Endpoint {
         Self {
             name: name.into(),
             address,
+            host: None,
             weight: WEIGHT,
             max_conn: None,
             priority: 0,

@@ -79,7 +79,7 @@ pub(crate) const DIRECTIVES: &[Spec] = &[
         .options(BALANCE)
         .default("round_robin")
         .example("balance least_conn;"),
-    directive("server", POOL, "ADDRESS", "A server: `10.0.0.1:80`, `[::1]:80`, `name:80` or `unix:/path`.")
+    directive("server", POOL, "ADDRESS", "A server: `10.0.0.1:80`, `[::1]:80`, `name:80`, `unix:/path` or `srv:SERVICE`. A name stands for as many servers as it has addresses, each with these options; they come and go with the answers of DNS (see `resolver`) and are called `name:80`, `name:80~2` and so on. `srv:_http._tcp.example.com` asks for the servers of a service, whose records bring ports, weights and priorities: the lowest priority is the first tier.")
         .options(SERVER)
         .many()
         .example("server 10.0.0.12:8000 name=app2 max_conn=1 weight=2;"),
@@ -256,6 +256,12 @@ const SERVER: &[OptionSpec] = &[
     flag("backup", "Used only when no other server can be: a tier below every `priority`."),
     flag("down", "Takes nothing: maintenance."),
     flag("drain", "Takes only clients that a sticky cookie binds to it."),
+    option(
+        "host",
+        "NAME",
+        "",
+        "Its own name, asked for and verified in TLS and the `Host` of probes; without it, the name or address that it is found by.",
+    ),
     option(
         "check",
         "ADDRESS | off",

@@ -30,6 +30,7 @@ pub mod sticky;
 pub use sticky::{SameSite, Secret, Secure, Sticky};
 pub mod check;
 pub mod log;
+pub mod names;
 pub mod queue;
 pub mod resolver;
 pub mod retry;
@@ -146,6 +147,9 @@ pub struct Endpoint {
     pub name: String,
     /// Where it is.
     pub address: EndpointAddress,
+    /// Its own name, for TLS and probes, where the address has none.
+    #[serde(default)]
+    pub host: Option<String>,
     /// Its share, 1..=65535.
     #[serde(default = "defaults::weight")]
     pub weight: u32,
@@ -185,8 +189,10 @@ pub enum Order {
 pub enum EndpointAddress {
     /// An IP address and port.
     Socket(SocketAddr),
-    /// A name to be resolved, and a port.
+    /// A name to be resolved, and a port: as many servers as it has addresses.
     Name(String, u16),
+    /// The name of a service (RFC 2782): as many servers as it has records, which bring their ports.
+    Service(String),
     /// A Unix stream socket.
     Unix(PathBuf),
 }

@@ -14,6 +14,7 @@ use tokio::runtime::Handle;
 use tokio::sync::MutexGuard as Turn;
 use weir_config::Config;
 use weir_config::model::Overrides;
+use weir_config::model::names::Answers;
 use weir_proxy::compile::{Surroundings, compile};
 use weir_proxy::shared::{Process, Snapshot};
 use weir_proxy::start::DataPlane;
@@ -53,8 +54,20 @@ pub struct Control {
 #[derive(Clone)]
 struct Held {
     file: Arc<Config>,
+    /// With what was changed at run time.
     config: Arc<Config>,
+    /// And with servers in place of names.
+    live: Arc<Config>,
+    names: Answers,
     overrides: Overrides,
+}
+
+impl Held {
+    fn new(file: Config, overrides: Overrides, names: Answers) -> Self {
+        let config = overrides.over(&file);
+        let live = Arc::new(names.over(&config));
+        Self { file: Arc::new(file), config: Arc::new(config), live, names, overrides }
+    }
 }
 
 /// What stands beside the data plane and follows the configuration.
@@ -109,12 +122,12 @@ pub(crate) type Changing<'a> = Turn<'a, Beside>;
 impl Control {
     pub(crate) fn new(parts: Parts) -> Self {
         let Parts { plane, health, source, file, overrides, beside, .. } = parts;
-        let config = Arc::new(overrides.over(&file));
+        let names = beside.resolver.names().answers();
         Self {
             plane,
             health,
             source,
-            held: Mutex::new(Held { file: Arc::new(file), config, overrides }),
+            held: Mutex::new(Held::new(file, overrides, names)),
             turn: tokio::sync::Mutex::new(beside),
             log_writer: Arc::new(parts.log_writer),
             program_log: Mutex::new(parts.program_log),
@@ -135,6 +148,11 @@ impl Control {
     /// The configuration that holds, with what was changed at run time.
     pub fn config(&self) -> Arc<Config> {
         self.held().config.clone()
+    }
+
+    /// The same with servers in place of names, as it is served.
+    pub fn live(&self) -> Arc<Config> {
+        self.held().live.clone()
     }
 
     /// The configuration as the file says.
@@ -194,11 +212,23 @@ impl Control {
         self.swap(turn, file, overrides).await
     }
 
+    /// Serves by what is known of names now, if that is not so already.
+    ///
+    /// # Errors
+    /// One sentence; nothing has changed then.
+    pub(crate) async fn follow_names(&self) -> Result<(), String> {
+        let mut turn = self.changing().await;
+        let Held { file, overrides, names, .. } = self.held().clone();
+        if turn.resolver.names().answers() == names {
+            return Ok(());
+        }
+        self.swap(&mut turn, Config::clone(&file), overrides).await.map(drop)
+    }
+
     /// What was changed at run time is this from now on, and has been put into effect already.
     pub(crate) fn note_applied(&self, _turn: &Changing<'_>, overrides: Overrides) {
         let mut held = self.held();
-        held.config = Arc::new(overrides.over(&held.file));
-        held.overrides = overrides;
+        *held = Held::new(Config::clone(&held.file), overrides, held.names.clone());
     }
 
     /// Swaps one configuration for another.
@@ -210,6 +240,9 @@ impl Control {
     ) -> Result<ReloadReport, String> {
         let Held { config: before, .. } = self.held().clone();
         let config = overrides.over(&file);
+        let prepared = turn.resolver.prepare(&config).await;
+        let names = turn.resolver.answers(&prepared);
+        let live = names.over(&config);
         let (previous, process) = (self.snapshot(), self.process());
         // Everything that may fail, first.
         let logs = self.log_writer.prepare(&config.logs).map_err(|error| error.to_string())?;
@@ -220,7 +253,7 @@ impl Control {
         };
         let surroundings =
             Surroundings { read: &|path| std::fs::read(path), sinks: logs.sinks().to_vec() };
-        let compiled = compile(&config, surroundings, Some(&previous))?;
+        let compiled = compile(&live, surroundings, Some(&previous))?;
         let mut report = ReloadReport {
             generation: compiled.snapshot.generation,
             changes: diff::lines(&before, &config),
@@ -229,7 +262,6 @@ impl Control {
         report.warnings.extend(diff::not_reloadable(&before, &config));
         report.changes.extend(files_changed(&before, &config, (&previous, &compiled.snapshot)));
         let doors = turn.doors.prepare(&config)?;
-        let addresses = turn.resolver.look_up_new(&config).await;
         // Nothing fails from here on.
         self.log_writer.commit(logs);
         if let Some(new) = program_log {
@@ -238,15 +270,14 @@ impl Control {
         }
         process.connections.resize(connection_cap(&config));
         let snapshot = compiled.publish(process);
-        addresses.tell(process);
         self.plane.adopt(&snapshot).await;
         for line in turn.doors.follow(doors, &config, (&self.plane, &snapshot)).await {
             tell(&line);
         }
-        turn.resolver.follow(&config, process, &self.runtime);
-        turn.probes.follow(&config, process, (&self.health, &self.runtime));
+        turn.resolver.follow(prepared, &self.runtime);
+        turn.probes.follow(&live, process, (&self.health, &self.runtime));
         self.health.forget_all_but(&snapshot);
-        *self.held() = Held { file: Arc::new(file), config: Arc::new(config), overrides };
+        *self.held() = Held::new(file, overrides, names);
         Ok(report)
     }
 

@@ -21,7 +21,6 @@ use weir_config::model::{AccessLog, Severity};
 use weir_stats::{FullBatch, LogReceiver, LogSink, LostLines, Message, log_fan};
 
 pub(crate) use losses::watch;
-pub(crate) use syslog::Syslog;
 pub(crate) use target::{Outcome, Target};
 
 use crate::program_log::say;

@@ -10,12 +10,12 @@
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::runtime::Runtime;
-use tokio::time::{Instant, interval, sleep_until};
+use tokio::time::{Instant, interval, sleep, sleep_until};
 use weir_config::Config;
 use weir_config::model::{Severity, Workers};
 use weir_proxy::compile::{Surroundings, compile};
@@ -32,7 +32,7 @@ use crate::pid_file::PidFile;
 use crate::probe::Probes;
 pub(crate) use crate::program_log::tell;
 use crate::program_log::{self, ProgramLog};
-use crate::resolver::Resolver;
+use crate::resolver::{Names, Resolver};
 use crate::signals::{Order, Signals};
 use crate::traffic;
 
@@ -40,6 +40,11 @@ use crate::traffic;
 const STOP_POLL: Duration = Duration::from_millis(5);
 /// How much longer than the deadline workers may take to notice it.
 const STOP_MARGIN: Duration = Duration::from_secs(1);
+
+/// From the first answer that changes something to the configuration that serves by it.
+const NAMES_PAUSE: Duration = Duration::from_millis(50);
+/// Before that is tried again, when a file that the configuration needs cannot be read.
+const NAMES_RETRY: Duration = Duration::from_secs(5);
 
 /// How long a stop waits for the logs.
 const LOG_FLUSH: Duration = Duration::from_secs(5);
@@ -123,14 +128,18 @@ impl Server {
             Workers::Count(count) => count.max(1),
         };
         let read = |path: &std::path::Path| std::fs::read(path);
-        let compiled = compile(config, Surroundings { read: &read, sinks }, None)?;
+        let runtime = control_runtime().map_err(|error| format!("cannot start: {error}"))?;
+        // Who connects as soon as we say that we listen shall find the servers there.
+        let mut resolver = Resolver::default();
+        let prepared_names = runtime.block_on(resolver.prepare(config));
+        let live = &resolver.answers(&prepared_names).over(config);
+        let compiled = compile(live, Surroundings { read: &read, sinks }, None)?;
         for warning in &compiled.warnings {
             warn(warning);
         }
         let mut doors = Doors::default();
         let prepared = doors.prepare(config)?;
         let admin_sockets = admin::open(config)?;
-        let runtime = control_runtime().map_err(|error| format!("cannot start: {error}"))?;
         let signals = {
             let _inside = runtime.enter();
             Signals::take().map_err(|error| format!("cannot take signals: {error}"))?
@@ -138,16 +147,15 @@ impl Server {
         let (process, notices) = Process::new(compiled.snapshot, workers, connection_cap);
         let running =
             start(&process).map_err(|error| format!("cannot start {workers} workers: {error}"))?;
-        // Who connects as soon as we say that we listen shall find the endpoints there.
-        let (mut resolver, mut probes) = (Resolver::default(), Probes::default());
-        runtime.block_on(resolver.look_up_new(config)).tell(&process);
-        resolver.follow(config, &process, runtime.handle());
+        let mut probes = Probes::default();
+        resolver.follow(prepared_names, runtime.handle());
+        let names = resolver.names().clone();
         let snapshot = process.snapshot();
         runtime.block_on(doors.follow(prepared, config, (running.plane(), &snapshot)));
         let mut listening = doors.listening();
         listening.extend(admin_sockets.iter().map(Listening::of_admin));
         let health = Arc::new(HealthLog::new(program_log::say));
-        probes.follow(config, &process, (&health, runtime.handle()));
+        probes.follow(live, &process, (&health, runtime.handle()));
         runtime.spawn(traffic::listen(notices, process.clone(), health.clone(), program_log::say));
         let control = Arc::new(Control::new(Parts {
             plane: running.plane().clone(),
@@ -166,6 +174,7 @@ impl Server {
         } else {
             Some(Admin::start(admin_sockets, Arc::new(context))?)
         };
+        runtime.spawn(follow_names(names, Arc::downgrade(&control)));
         runtime.spawn(log_writer::watch(Arc::downgrade(&control.log_writer), program_log::say));
         let pid_file = config.pid_file.as_deref().map(PidFile::write).transpose()?;
         Ok(Self { running, listening, _admin: admin, control, pid_file, runtime, signals })
@@ -333,6 +342,21 @@ pub(crate) fn connection_cap(config: &Config) -> usize {
                 ));
             }
             wanted
+        }
+    }
+}
+
+/// Serves by what names are found to be, as soon as that changes.
+async fn follow_names(names: Arc<Names>, control: Weak<Control>) {
+    loop {
+        names.changed().await;
+        // What changes with it makes one new configuration.
+        sleep(NAMES_PAUSE).await;
+        loop {
+            let Some(control) = control.upgrade() else { return };
+            let Err(sentence) = control.follow_names().await else { break };
+            warn(&format!("servers stay as they are, whatever their names lead to: {sentence}"));
+            sleep(NAMES_RETRY).await;
         }
     }
 }

@@ -199,8 +199,7 @@ mod tests {
 
     fn lines(receiver: &LogReceiver) -> (usize, String, u64) {
         let Ok(Message::Lines(batch)) = receiver.try_receive() else { panic!("no batch waits") };
-        let taken = (batch.target, String::from_utf8(batch.lines.clone()).unwrap(), batch.count);
-        taken
+        (batch.target, String::from_utf8(batch.lines.clone()).unwrap(), batch.count)
     }
 
     #[test]

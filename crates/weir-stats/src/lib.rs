@@ -25,7 +25,8 @@ mod variable;
 
 pub use affinity::Affinity;
 pub use batch::{
-    BATCH_BYTES, FullBatch, LogBatch, LogReceiver, LogSink, Message, log_channel, log_fan,
+    BATCH_BYTES, FullBatch, LogBatch, LogReceiver, LogSink, LostLines, Message, log_channel,
+    log_fan,
 };
 pub use cause::Cause;
 pub use clock::Clock;

@@ -255,6 +255,17 @@ impl<'a> Validator<'a> {
             self.problem(format!("{path}.priority"), "a backup has no `priority`");
         }
         self.address(&format!("{path}.address"), &endpoint.address);
+        if let EndpointAddress::Service(_) = &endpoint.address {
+            if endpoint.weight != defaults::WEIGHT {
+                self.problem(format!("{path}.weight"), values::said_by_records("weight"));
+            }
+            if endpoint.priority != 0 {
+                self.problem(format!("{path}.priority"), values::said_by_records("priority"));
+            }
+        }
+        if let Some(host) = &endpoint.host {
+            self.held(format!("{path}.host"), values::host_name(host));
+        }
         if let EndpointCheck::At(address) = &endpoint.check {
             self.address(&format!("{path}.check.at"), address);
             self.held(format!("{path}.check.at"), values::probed_address(address));
@@ -270,6 +281,7 @@ impl<'a> Validator<'a> {
                 self.held(path, values::host_name(name));
                 self.held(path, values::port(*port));
             }
+            EndpointAddress::Service(name) => self.held(path, values::service_name(name)),
             EndpointAddress::Unix(socket) => {
                 self.held(path, values::endpoint_address(&format!("unix:{}", socket.display())));
             }

@@ -108,6 +108,9 @@ pub fn endpoint_address(text: &str) -> Result<EndpointAddress, String> {
     if let Some(path) = text.strip_prefix("unix:") {
         return unix_path(path).map(EndpointAddress::Unix);
     }
+    if let Some(name) = text.strip_prefix("srv:") {
+        return service_name(name).map(|()| EndpointAddress::Service(name.to_owned()));
+    }
     if let Some(rest) = text.strip_prefix("http://") {
         return Err(format!(
             "an address has no scheme: did you mean `{}`?",
@@ -147,8 +150,28 @@ pub(super) fn probed_address(address: &EndpointAddress) -> Result<(), String> {
         EndpointAddress::Name(name, port) => Err(format!(
             "a server is probed at an IP address or `unix:/path`, not at the name `{name}`; for another port alone, give the check `port={port}`"
         )),
+        EndpointAddress::Service(name) => Err(format!(
+            "a server is probed at an IP address or `unix:/path`, not at the service `{name}`"
+        )),
         EndpointAddress::Socket(_) | EndpointAddress::Unix(_) => Ok(()),
     }
+}
+
+/// The name of a service in DNS.
+pub(super) fn service_name(name: &str) -> Result<(), String> {
+    if name.contains(':') {
+        return Err(format!(
+            "`{name}` has a port, which the records of a service bring themselves"
+        ));
+    }
+    host_name(name).map_err(|_| {
+        format!("`{name}` is not the name of a service, such as `_http._tcp.example.com`")
+    })
+}
+
+/// What an endpoint of a service may not say itself.
+pub(super) fn said_by_records(field: &str) -> String {
+    format!("`{field}` comes from the records of a service (`srv:`)")
 }
 
 pub(super) fn port(number: u16) -> Result<(), String> {

@@ -86,7 +86,7 @@ impl Appender {
 impl Outcome {
     /// What of `lines` was not written begins here.
     fn lost(lines: &[u8], error: io::Error) -> Self {
-        let lost = lines.iter().filter(|byte| **byte == b'\n').count() as u64;
+        let lost = lines.split(|byte| *byte == b'\n').count().saturating_sub(1) as u64;
         Self { lost, errors: 1, last: Some(error) }
     }
 }
