@@ -278,6 +278,9 @@ impl Balancer {
 
     /// Whether an endpoint that was not tried may be had, free or full.
     pub fn has_untried(&self, now_us: u64, tried: &Tried) -> bool {
+        if let Some(latest) = self.successor() {
+            return latest.has_untried(now_us, &latest.tried_from(self, tried));
+        }
         let panic = self.is_panicking();
         let mut members = self.members.iter().enumerate();
         members

@@ -115,12 +115,18 @@ impl Balancer {
 
     /// The one that takes its places and queues now: itself, if it has no successor.
     pub fn latest(self: &Arc<Self>) -> Arc<Self> {
-        self.floor().err().unwrap_or_else(|| Arc::clone(self))
+        self.successor().unwrap_or_else(|| Arc::clone(self))
     }
 
     /// Whether it has no successor.
     pub fn is_latest(&self) -> bool {
-        self.floor().is_ok()
+        self.successor().is_none()
+    }
+
+    /// The current one, where that is another; costs a load where it is not.
+    pub(crate) fn successor(&self) -> Option<Arc<Self>> {
+        let former = self.succession.is_former.load(Ordering::Acquire);
+        if former { self.succession.current().clone() } else { None }
     }
 
     /// Where an endpoint of another balancer stands in this one.
@@ -180,7 +186,7 @@ impl Balancer {
         let mut replaced = Vec::new();
         for one in former.iter().filter_map(Weak::upgrade) {
             replaced.extend(one.succession.current().replace(Arc::clone(self)));
-            one.succession.is_former.store(true, Ordering::Relaxed);
+            one.succession.is_former.store(true, Ordering::Release);
             replaced.push(one);
         }
         *self.succession.former() = former;

@@ -6,6 +6,7 @@
 //!   └───────┴─────────┴───────────────────┴──▶ rejected: everything is as it was
 //! ```
 
+use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,8 +14,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::runtime::Handle;
 use tokio::sync::MutexGuard as Turn;
 use weir_config::Config;
-use weir_config::model::Overrides;
 use weir_config::model::names::Answers;
+use weir_config::model::{Overrides, Pool};
 use weir_proxy::compile::{Surroundings, compile};
 use weir_proxy::shared::{Process, Snapshot};
 use weir_proxy::start::DataPlane;
@@ -238,7 +239,7 @@ impl Control {
         file: Config,
         overrides: Overrides,
     ) -> Result<ReloadReport, String> {
-        let Held { config: before, .. } = self.held().clone();
+        let Held { config: before, live: live_before, .. } = self.held().clone();
         let config = overrides.over(&file);
         let prepared = turn.resolver.prepare(&config).await;
         let names = turn.resolver.answers(&prepared);
@@ -260,7 +261,7 @@ impl Control {
             warnings: compiled.warnings.clone(),
         };
         report.warnings.extend(diff::not_reloadable(&before, &config));
-        report.changes.extend(files_changed(&before, &config, (&previous, &compiled.snapshot)));
+        report.changes.extend(files_changed(&live_before, &live, (&previous, &compiled.snapshot)));
         let doors = turn.doors.prepare(&config)?;
         // Nothing fails from here on.
         self.log_writer.commit(logs);
@@ -305,9 +306,12 @@ fn files_changed(
     (previous, next): (&Snapshot, &Snapshot),
 ) -> Vec<String> {
     let mut lines = Vec::new();
-    for pool in after.pools.iter().filter(|pool| before.pools.contains(pool)) {
-        let (old, new) = (previous.pool(&pool.name), next.pool(&pool.name));
-        if old.zip(new).is_some_and(|(old, new)| !Arc::ptr_eq(old, new)) {
+    let same: HashMap<&str, &Pool> =
+        before.pools.iter().map(|pool| (pool.name.as_str(), pool)).collect();
+    let read = after.pools.iter().zip(&next.pools).filter(|(_, new)| new.reads_files());
+    for (pool, new) in read.filter(|(pool, _)| same.get(pool.name.as_str()) == Some(pool)) {
+        let (old, new) = (previous.pool(&pool.name), Some(new));
+        if old.zip(new).is_some_and(|(old, new)| !Arc::ptr_eq(old, new) && new.reads_files()) {
             lines.push(format!("pool {}: its files were read anew", pool.name));
         }
     }
@@ -317,7 +321,7 @@ fn files_changed(
     }
     for listener in after.listeners.iter().filter(|one| before.listeners.contains(one)) {
         let (old, new) = (previous.listener(&listener.name), next.listener(&listener.name));
-        if old.zip(new).is_some_and(|(old, new)| !Arc::ptr_eq(old, new)) {
+        if old.zip(new).is_some_and(|(old, new)| !Arc::ptr_eq(old, new) && new.reads_files()) {
             lines.push(format!("listener {}: its files were read anew", listener.name));
         }
     }

@@ -1,6 +1,8 @@
 //! What is different between two configurations, in lines for the operator: by pool, server, listener and log, and there by the
 //! words of the canonical JSON form.
 
+use std::collections::{HashMap, HashSet};
+
 use serde::Serialize;
 use serde_json::Value;
 use weir_config::Config;
@@ -86,20 +88,18 @@ fn name_of(value: &Value) -> Option<&str> {
 }
 
 fn things(kind: &str, (before, after): (&[Value], &[Value]), lines: &mut Vec<String>) {
-    let find = |all: &[Value], one: &Value| {
-        all.iter().find(|other| name_of(other) == name_of(one)).cloned()
-    };
-    for one in before.iter().filter(|one| find(after, one).is_none()) {
-        lines.push(format!("{kind} {} removed", name_of(one).unwrap_or_default()));
+    let (old, new) = (by_name(before), by_name(after));
+    for name in before.iter().filter_map(name_of).filter(|name| !new.contains_key(name)) {
+        lines.push(format!("{kind} {name} removed"));
     }
     for one in after {
         let name = name_of(one).unwrap_or_default();
-        let Some(old) = find(before, one) else {
+        let Some(old) = old.get(name) else {
             lines.push(format!("{kind} {name} added"));
             continue;
         };
         let mut differences = Vec::new();
-        compare("", &old, one, &mut differences);
+        compare("", old, one, &mut differences);
         if differences.is_empty() {
             continue;
         }
@@ -112,13 +112,21 @@ fn things(kind: &str, (before, after): (&[Value], &[Value]), lines: &mut Vec<Str
     }
 }
 
+fn by_name(values: &[Value]) -> HashMap<&str, &Value> {
+    values.iter().filter_map(|value| Some((name_of(value)?, value))).collect()
+}
+
 fn compare(path: &str, before: &Value, after: &Value, differences: &mut Vec<String>) {
     match (before, after) {
         _ if before == after => {}
+        _ if path.split('.').any(|word| word == "secret") => {
+            // It is nobody's business what it was or is.
+            differences.push(format!("{path} changed"));
+        }
         (Value::Object(old), Value::Object(new)) => {
             let mut keys: Vec<&String> = old.keys().chain(new.keys()).collect();
             keys.dedup();
-            let mut seen = std::collections::HashSet::new();
+            let mut seen = HashSet::new();
             for key in keys.into_iter().filter(|key| seen.insert(key.as_str())) {
                 let null = &Value::Null;
                 let (old, new) = (old.get(key).unwrap_or(null), new.get(key).unwrap_or(null));
@@ -145,24 +153,20 @@ fn named(path: &str, before: &[Value], after: &[Value], differences: &mut Vec<St
         "default" | "routes" => "route",
         other => other,
     };
-    let find = |all: &[Value], one: &Value| {
-        all.iter().find(|other| name_of(other) == name_of(one)).cloned()
-    };
-    for one in before.iter().filter(|one| find(after, one).is_none()) {
-        differences.push(format!("{word} {} removed", name_of(one).unwrap_or_default()));
+    let (old, new) = (by_name(before), by_name(after));
+    for name in before.iter().filter_map(name_of).filter(|name| !new.contains_key(name)) {
+        differences.push(format!("{word} {name} removed"));
     }
     for one in after {
         let name = name_of(one).unwrap_or_default();
-        match find(before, one) {
+        match old.get(name) {
             None => differences.push(format!("{word} {name} added")),
-            Some(old) => compare(&format!("{word} {name}"), &old, one, differences),
+            Some(old) => compare(&format!("{word} {name}"), old, one, differences),
         }
     }
-    let order = |all: &[Value], other: &[Value]| -> Vec<String> {
-        let names = all.iter().filter(|one| find(other, one).is_some());
-        names.filter_map(name_of).map(str::to_owned).collect()
-    };
-    if order(before, after) != order(after, before) {
+    let kept_before = before.iter().filter_map(name_of).filter(|name| new.contains_key(name));
+    let kept_after = after.iter().filter_map(name_of).filter(|name| old.contains_key(name));
+    if !kept_before.eq(kept_after) {
         differences.push(format!("{path}: another order"));
     }
 }
@@ -217,6 +221,18 @@ mod tests {
             "pool new { server 10.0.0.9:80; } pool app { server 10.0.0.1:80; } listen :80 -> app; listen :81 -> new;",
             &["pool new added", "listener :81 added"],
         );
+    }
+
+    #[test]
+    fn secrets_are_not_told() {
+        let text = |secret: &str| {
+            format!(
+                "pool app {{ server 10.0.0.1:80; sticky cookie S insert secret={secret}; }} listen :80 -> app;"
+            )
+        };
+        let (old, new) =
+            (text("0123456789abcdef0123456789abcdef"), text("another-secret-of-thirty-two-bytes"));
+        check(&old, &new, &["pool app: sticky.secret changed"]);
     }
 
     #[test]

@@ -37,6 +37,10 @@ pub fn say(severity: Severity, sentence: &str) {
         say_directly(severity, sentence);
         return;
     };
+    say_at(&places, severity, sentence);
+}
+
+fn say_at(places: &[Place], severity: Severity, sentence: &str) {
     let line = Line { severity, time: SystemTime::now(), text: sentence.into() };
     for place in places.iter().filter(|place| severity <= place.level) {
         place.send(Order::Write(line.clone()));

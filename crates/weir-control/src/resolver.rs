@@ -79,11 +79,16 @@ impl Resolver {
 
     /// What is known with the first answers of `prepared`; nothing has come of them yet.
     pub(crate) fn answers(&self, prepared: &Prepared) -> Answers {
-        let mut answers = self.names.answers();
-        for (question, answer) in &prepared.first {
-            let mut known = Known::default();
-            known.take(question, answer.clone(), &prepared.settings);
-            answers.insert(question.clone(), known.places().clone());
+        let mut answers = Answers::default();
+        let known = self.names.known();
+        for question in &prepared.asked {
+            if let Some(known) = known.get(question) {
+                known.tell(question, &mut answers);
+            } else if let Some(answer) = prepared.first.get(question) {
+                let mut known = Known::default();
+                known.take(question, answer.clone(), &prepared.settings);
+                known.tell(question, &mut answers);
+            }
         }
         answers
     }
@@ -126,7 +131,7 @@ impl Names {
     pub(crate) fn answers(&self) -> Answers {
         let mut answers = Answers::default();
         for (question, known) in &*self.known() {
-            answers.insert(question.clone(), known.places().clone());
+            known.tell(question, &mut answers);
         }
         answers
     }

@@ -377,6 +377,25 @@ fn who_stops_it_gets_the_report_of_what_was() {
 }
 
 #[test]
+fn who_stops_it_does_not_wait_for_connections_that_do_not_open() {
+    // It takes connections and never says a word of TLS.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = silent.local_addr().unwrap();
+    let settings = TlsSettings { insecure: true, ..TlsSettings::default() };
+    let tls = Some((settings.config().unwrap(), server_name("localhost").unwrap()));
+    let pace = open(200.0, 1000);
+    let timeout_ns = 24 * 3600 * SECOND_NS;
+    let running = Running::start(Load { tls, timeout_ns, ..load(address, "/1k", pace) }).unwrap();
+    let _taken = silent.accept().unwrap();
+    running.watch().stop();
+    let outcome = running.finish(|_| {}).unwrap();
+    assert_eq!((outcome.record.sent, outcome.opened, outcome.elapsed_ns), (0, 0, 0));
+    assert!(objections(&outcome, pace).iter().any(|text| text.contains("was stopped")));
+    let usage = Usage::default();
+    assert!(!Figures::of(&outcome, pace, &usage).text().contains("NaN"));
+}
+
+#[test]
 fn tls_is_spoken_and_its_facts_are_reported() {
     let listen_tls = addresses("127.0.0.1:0").unwrap();
     let (origin, address) = origin(Settings { listen_tls, ..Settings::default() });

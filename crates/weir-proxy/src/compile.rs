@@ -4,6 +4,7 @@
 mod pool;
 pub(crate) mod source;
 
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -68,9 +69,11 @@ pub fn compile(
         warnings: Vec::new(),
         changes: Vec::new(),
     };
+    let known = previous.map(|previous| by_name(&previous.pools)).unwrap_or_default();
     let pools = config.pools.iter().map(|pool| {
-        let line = previous.map(|previous| previous.line_of(&pool.name).collect::<Vec<_>>());
-        compiler.pool(pool, &line.unwrap_or_default())
+        let now = known.get(pool.name.as_str()).map(|pool| Arc::clone(pool));
+        let former = previous.into_iter().flat_map(|previous| previous.former_of(&pool.name));
+        compiler.pool(pool, &now.into_iter().chain(former).collect::<Vec<_>>())
     });
     let pools = pools.collect::<Result<Vec<_>, _>>()?;
     let listeners =
@@ -126,9 +129,14 @@ impl Compiled {
     }
 }
 
+fn by_name(pools: &[Arc<UpstreamPool>]) -> HashMap<&str, &Arc<UpstreamPool>> {
+    pools.iter().map(|pool| (&*pool.name, pool)).collect()
+}
+
 /// Pools that are not configured as they were and may still have exchanges.
 fn former(previous: &Snapshot, pools: &[Arc<UpstreamPool>]) -> Vec<Weak<UpstreamPool>> {
-    let stays = |one: &Arc<UpstreamPool>| pools.iter().any(|pool| Arc::ptr_eq(pool, one));
+    let there: HashSet<*const UpstreamPool> = pools.iter().map(Arc::as_ptr).collect();
+    let stays = |one: &Arc<UpstreamPool>| there.contains(&Arc::as_ptr(one));
     let now = previous.pools.iter().filter(|pool| !stays(pool)).map(Arc::downgrade);
     // What was gone may be back.
     let lives = |pool: &&Weak<UpstreamPool>| pool.upgrade().is_some_and(|pool| !stays(&pool));
@@ -138,8 +146,9 @@ fn former(previous: &Snapshot, pools: &[Arc<UpstreamPool>]) -> Vec<Weak<Upstream
 /// Endpoints whose idle connections nobody will use.
 fn retired(previous: &Snapshot, next: &Snapshot) -> Vec<Arc<UpstreamEndpoint>> {
     let mut retired = Vec::new();
+    let next = by_name(&next.pools);
     for before in &previous.pools {
-        let after = next.pool(&before.name);
+        let after = next.get(&*before.name);
         if after.is_some_and(|after| Arc::ptr_eq(before, after)) {
             continue;
         }
@@ -248,6 +257,7 @@ impl Compiler<'_> {
             limits: listener.limits.clone(),
             forwarded: listener.forwarded.clone(),
             request_id: listener.request_id.clone(),
+            cause_header: listener.cause_header.clone(),
             access: listener.access.clone(),
             shows_local_address: keys_of_local_addresses(config)
                 || shows(|format| {

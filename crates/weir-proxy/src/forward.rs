@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 
 use weir_config::model::{Forwarded, RequestId};
 use weir_stats::Entry;
-use weir_wire::{Header, Known, RequestHead, ResponseHead, TargetForm, Version, encode};
+use weir_wire::{Header, Known, RequestHead, ResponseHead, TargetForm, encode};
 
 use crate::affinity::ResponseCookie;
 use crate::client_address::PeerTrust;
@@ -142,7 +142,7 @@ pub struct DownstreamHead<'a> {
 /// Appends the response head for the client: the endpoint's status, reason, `Server` and `Date`, without `Via`.
 pub fn write_response_head(input: &DownstreamHead<'_>, out: &mut Vec<u8>) {
     let (head, bytes) = (input.head, input.bytes);
-    write_status_line(head, bytes, out);
+    encode::parsed_status_line(out, bytes, head);
     let (id_header, id) = input.request_id.unwrap_or_default();
     let mut dated = false;
     let mut lines = Lines::new(bytes);
@@ -206,7 +206,7 @@ fn forbids_shared_caches(value: &[u8]) -> bool {
 
 /// Appends an interim response (1xx other than 101): its own lines, no edits and no framing.
 pub fn write_interim_head(head: &ResponseHead, bytes: &[u8], out: &mut Vec<u8>) {
-    write_status_line(head, bytes, out);
+    encode::parsed_status_line(out, bytes, head);
     let mut lines = Lines::new(bytes);
     head.forwarded(bytes).for_each(|header| lines.push(header, out));
     lines.flush(out);
@@ -246,13 +246,6 @@ fn write_host(input: &UpstreamHead<'_>, out: &mut Vec<u8>) {
         asked => asked,
     });
     out.extend_from_slice(b"\r\n");
-}
-
-fn write_status_line(head: &ResponseHead, bytes: &[u8], out: &mut Vec<u8>) {
-    match head.reason.of(bytes) {
-        b"" => encode::status_line(out, head.status),
-        reason => encode::status_line_as(out, Version::Http11, head.status, reason),
-    }
 }
 
 fn write_connection(line: ConnectionLine, (bytes, headers): (&[u8], &[Header]), out: &mut Vec<u8>) {

@@ -53,8 +53,9 @@ impl Generation {
     /// With what this worker had for the same pools in the generation before.
     pub(crate) fn new(snapshot: Arc<Snapshot>, numbers: &Numbers, before: Option<&Self>) -> Self {
         let tls = |pool: &Arc<UpstreamPool>| {
+            let tls = pool.tls.as_ref()?;
             let known = before.and_then(|before| before.tls_of(pool));
-            known.cloned().or_else(|| pool.tls.as_ref().map(ClientTls::for_worker))
+            Some(known.cloned().unwrap_or_else(|| tls.for_worker()))
         };
         Self {
             upstream_tls: snapshot.pools.iter().map(tls).collect(),

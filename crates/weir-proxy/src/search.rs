@@ -272,13 +272,21 @@ impl<'a> Search<'a> {
                 tag: facts.request_id.tag(),
                 ..Request::new(self.now_us, random, &self.tried)
             };
-            let slot = match self.pool.balancer.arrive(&request) {
-                Arrival::Dispatched(slot) => slot,
+            let got = match self.pool.balancer.arrive(&request) {
+                Arrival::Dispatched(slot) => Ok(slot),
                 Arrival::Queued(ticket) => {
                     let body = (&mut *work, &mut *upload);
                     self.wait(scope, connection, body, facts, ticket).await?
                 }
-                Arrival::Rejected(rejection) => return Err(self.turned_away(rejection)),
+                Arrival::Rejected(rejection) => Err(rejection),
+            };
+            let slot = match got {
+                Ok(slot) => slot,
+                Err(Rejection::Unavailable) if self.lost_others() => {
+                    self.tried.clear();
+                    continue;
+                }
+                Err(rejection) => return Err(self.turned_away(rejection)),
             };
             let own = slot.is_of(&self.pool.balancer);
             let slot = if own { Some(slot) } else { self.carry_over(scope, facts, slot) };
@@ -299,7 +307,7 @@ impl<'a> Search<'a> {
         (work, upload): (&mut Workspace, &mut Pump),
         facts: &mut Facts,
         mut ticket: Ticket,
-    ) -> Result<Slot, Ended> {
+    ) -> Result<Result<Slot, Rejection>, Ended> {
         if facts.queue_position == 0 {
             facts.queue_position = ticket.position().saturating_add(1);
         }
@@ -320,13 +328,18 @@ impl<'a> Search<'a> {
         self.waited += self.now - began;
         facts.times.queue = Micros::from(self.waited);
         match served {
-            Ok(Some(Ok(slot))) => Ok(slot),
-            Ok(Some(Err(rejection))) => Err(self.turned_away(rejection)),
+            Ok(Some(served)) => Ok(served),
             Ok(None) => Err(Ended::Broken(Cause::ClientGone)),
             Err(Elapsed) => {
-                ticket.time_out().ok_or_else(|| self.refused_by_queue(Cause::QueueTimeout))
+                let slot = ticket.time_out();
+                slot.map(Ok).ok_or_else(|| self.refused_by_queue(Cause::QueueTimeout))
             }
         }
+    }
+
+    /// Whether endpoints that were still to be tried went away in a reload: then those that were are asked again.
+    fn lost_others(&self) -> bool {
+        !self.tried.is_empty() && !self.pool.balancer.is_latest()
     }
 
     fn turned_away(&self, rejection: Rejection) -> Ended {

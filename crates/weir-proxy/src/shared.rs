@@ -158,8 +158,13 @@ impl Snapshot {
 
     /// The pool of this name, and those before it that still have exchanges, the latest first. It may not be configured any more.
     pub(crate) fn line_of(&self, name: &str) -> impl Iterator<Item = Arc<UpstreamPool>> {
+        self.pool(name).cloned().into_iter().chain(self.former_of(name))
+    }
+
+    /// The pools that had this name before, the latest first, as far as they still have exchanges.
+    pub(crate) fn former_of(&self, name: &str) -> impl Iterator<Item = Arc<UpstreamPool>> {
         let former = self.former.iter().filter_map(Weak::upgrade);
-        self.pool(name).cloned().into_iter().chain(former.filter(move |pool| &*pool.name == name))
+        former.filter(move |pool| &*pool.name == name)
     }
 
     /// The listener of this name.
@@ -203,6 +208,8 @@ pub struct Listener {
     pub forwarded: model::Forwarded,
     /// Request id header.
     pub request_id: model::RequestId,
+    /// Where answers of our own tell their cause.
+    pub cause_header: Option<model::CauseHeader>,
     /// Allow and deny.
     pub access: Vec<model::AccessRule>,
     /// Indexes into [`Snapshot::logs`].
@@ -218,6 +225,13 @@ pub struct Listener {
     /// How many of them may be open at once.
     pub max_connections: Option<usize>,
     pub(crate) source: Source<ListenerModel>,
+}
+
+impl Listener {
+    /// Whether what it is depends on what files hold.
+    pub fn reads_files(&self) -> bool {
+        self.source.reads_files()
+    }
 }
 
 /// Where a listening socket really is, once bound.

@@ -95,6 +95,11 @@ pub struct UpstreamEndpoint {
 }
 
 impl UpstreamPool {
+    /// Whether what it is depends on what files hold.
+    pub fn reads_files(&self) -> bool {
+        self.source.reads_files()
+    }
+
     /// Tells where an endpoint whose name was looked up is, or that it is nowhere yet.
     pub fn resolved(&self, endpoint: usize, address: Option<SocketAddr>, now_us: u64) {
         let Some(place) = self.endpoints.get(endpoint) else { return };

@@ -40,20 +40,34 @@ pub fn append_address(address: IpAddr, out: &mut Vec<u8>) {
 
 /// Put together aside and copied once: every request has it twice, in its log line and in `X-Forwarded-For`.
 fn append_ipv4(octets: [u8; 4], out: &mut Vec<u8>) {
+    // Room for four times three digits and a dot, the last of which is left out.
     let mut text = [b'.'; 16];
     let mut end = 0;
     for octet in octets {
-        let digits = [octet / 100, octet / 10 % 10, octet % 10].map(|digit| b'0' + digit);
-        let leading = usize::from(octet < 100) + usize::from(octet < 10);
-        for digit in &digits[leading..] {
-            text[end] = *digit;
-            end += 1;
-        }
-        // The dot is there already.
+        let (digits, count) = DECIMALS[usize::from(octet)];
+        text[end..end + 3].copy_from_slice(&digits);
+        end += count;
+        text[end] = b'.';
         end += 1;
     }
     out.extend_from_slice(&text[..end - 1]);
 }
+
+/// The digits of each byte, and how many they are.
+static DECIMALS: [([u8; 3], usize); 256] = {
+    let mut all = [([b'0'; 3], 1); 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let [hundreds, tens, ones] = [byte / 100, byte / 10 % 10, byte % 10];
+        all[byte] = match (hundreds, tens) {
+            (0, 0) => ([b'0' + ones as u8, b'0', b'0'], 1),
+            (0, _) => ([b'0' + tens as u8, b'0' + ones as u8, b'0'], 2),
+            _ => ([b'0' + hundreds as u8, b'0' + tens as u8, b'0' + ones as u8], 3),
+        };
+        byte += 1;
+    }
+    all
+};
 
 #[cfg(test)]
 mod tests {
@@ -70,6 +84,10 @@ mod tests {
         assert_eq!(text(&|out| append_seconds(7, out)), "0.007");
         assert_eq!(text(&|out| append_three(0, out)), "000");
         assert_eq!(text(&|out| append_three(42, out)), "042");
+        for octet in 0..=255 {
+            let address = IpAddr::from([octet; 4]);
+            assert_eq!(text(&|out| append_address(address, out)), address.to_string());
+        }
         for address in ["10.1.2.255", "0.9.99.100", "255.255.255.255", "::1", "2001:db8::7"] {
             assert_eq!(text(&|out| append_address(address.parse().unwrap(), out)), address);
         }

@@ -26,6 +26,7 @@ pub(crate) fn read(text: &[u8]) -> Option<Authority> {
     }
 }
 
+#[cold]
 fn bracketed(text: &[u8]) -> Option<usize> {
     let close = memchr::memchr(b']', text)?;
     let address = std::str::from_utf8(text.get(1..close)?).ok()?;
@@ -33,38 +34,114 @@ fn bracketed(text: &[u8]) -> Option<usize> {
     Some(close + 1)
 }
 
+#[inline]
 fn named(text: &[u8]) -> Option<usize> {
-    let mut previous = b'.';
-    for (at, &byte) in text.iter().enumerate() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'~' => {}
-            b'.' if previous != b'.' => {}
-            b':' if at > 0 => return Some(at),
-            _ => return None,
+    let (mut at, mut label_start) = (0, 0);
+    while let Some(&byte) = text.get(at) {
+        if !is_in_label(byte) {
+            match byte {
+                b'.' if at > label_start => label_start = at + 1,
+                b':' if at > 0 => return Some(at),
+                _ => return None,
+            }
         }
-        previous = byte;
+        at += 1;
     }
-    (!text.is_empty()).then_some(text.len())
+    (at > 0).then_some(at)
 }
 
-fn is_port(text: &[u8]) -> bool {
+/// Whether a label of a host holds this byte.
+#[inline]
+fn is_in_label(byte: u8) -> bool {
+    #[expect(clippy::indexing_slicing, reason = "done while compiling")]
+    static TABLE: [bool; 256] = {
+        let mut table = [false; 256];
+        let mut byte = 0;
+        while byte < table.len() {
+            table[byte] =
+                matches!(byte as u8, b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'~');
+            byte += 1;
+        }
+        table
+    };
+    TABLE.get(usize::from(byte)).is_some_and(|inside| *inside)
+}
+
+#[inline]
+fn is_port(mut text: &[u8]) -> bool {
+    while let [b'0', rest @ ..] = text {
+        text = rest;
+    }
+    if text.len() > 5 {
+        return false;
+    }
     let mut port = 0_u32;
     for byte in text {
-        if !byte.is_ascii_digit() || port > 65535 {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
             return false;
         }
-        port = port * 10 + u32::from(byte - b'0');
+        port = port * 10 + u32::from(digit);
     }
     (1..=65535).contains(&port)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Authority, read};
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use proptest::sample::{Index, select};
+
+    use super::{Authority, is_port, named, read};
 
     fn check(text: &str, expected: Option<(usize, bool)>) {
         let expected = expected.map(|(length, has_port)| Authority { length, has_port });
         assert_eq!(read(text.as_bytes()), expected, "{text:?}");
+    }
+
+    /// The host as it was first written: one byte after the other, by its ranges.
+    fn plainly_named(text: &[u8]) -> Option<usize> {
+        let mut previous = b'.';
+        for (at, &byte) in text.iter().enumerate() {
+            match byte {
+                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'~' => {}
+                b'.' if previous != b'.' => {}
+                b':' if at > 0 => return Some(at),
+                _ => return None,
+            }
+            previous = byte;
+        }
+        (!text.is_empty()).then_some(text.len())
+    }
+
+    fn plainly_a_port(text: &[u8]) -> bool {
+        let all_digits = text.iter().all(u8::is_ascii_digit);
+        let number = std::str::from_utf8(text).ok().and_then(|text| text.parse::<u128>().ok());
+        all_digits && number.is_some_and(|port| (1..=65535).contains(&port))
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 20_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn the_table_says_what_the_ranges_say(
+            text in vec(prop_oneof![8 => select(b"aZ09-_~..:".as_slice()), 1 => any::<u8>()], 0..30),
+        ) {
+            prop_assert_eq!(named(&text), plainly_named(&text));
+        }
+
+        #[test]
+        fn a_port_is_a_number_from_1_to_65535(
+            zeros in 0..12_usize, number in prop_oneof![any::<u16>().prop_map(u32::from), 0..200_000_u32],
+            odd in proptest::option::of((any::<Index>(), any::<u8>())),
+        ) {
+            let mut text = format!("{}{number}", "0".repeat(zeros)).into_bytes();
+            if let Some((at, byte)) = odd {
+                let at = at.index(text.len());
+                text[at] = byte;
+            }
+            prop_assert_eq!(is_port(&text), plainly_a_port(&text), "{}", String::from_utf8_lossy(&text));
+        }
     }
 
     #[test]

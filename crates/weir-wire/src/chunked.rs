@@ -3,7 +3,8 @@
 
 use std::ops::Range;
 
-use crate::header::{Known, is_token_byte, is_value_byte};
+use crate::header::{is_token_byte, is_value_byte};
+use crate::known::Known;
 use crate::limits::{
     MAX_CHUNK_EXTENSION_BYTES, MAX_CHUNK_SIZE_DIGITS, MAX_LENGTH, MAX_TRAILER_BYTES,
 };

@@ -3,6 +3,7 @@
 
 use crate::header::{Header, is_value_byte};
 use crate::method::Version;
+use crate::response::ResponseHead;
 use crate::status::reason_phrase;
 
 /// The empty line that ends a head or a trailer section.
@@ -28,12 +29,37 @@ pub fn status_line(out: &mut Vec<u8>, status: u16) {
 
 /// A status line in full, to pass an endpoint's own reason on. Control bytes in it become spaces.
 pub fn status_line_as(out: &mut Vec<u8>, version: Version, status: u16, reason: &[u8]) {
-    out.extend_from_slice(version.as_str().as_bytes());
-    out.push(b' ');
-    decimal(out, u64::from(status));
-    out.push(b' ');
+    status_start(out, version, status);
     text(out, reason);
     out.extend_from_slice(b"\r\n");
+}
+
+/// `HTTP/1.1 status reason` of a parsed response: its own reason, the registered one where it is empty.
+pub fn parsed_status_line(out: &mut Vec<u8>, bytes: &[u8], head: &ResponseHead) {
+    match (head.version, head.reason.of(bytes)) {
+        (_, b"") => status_line(out, head.status),
+        (Version::Http11, _) => {
+            // The line as it came, which has no control byte in it.
+            out.extend_from_slice(bytes.get(..head.reason.end as usize).unwrap_or_default());
+            out.extend_from_slice(b"\r\n");
+        }
+        (Version::Http10, reason) => status_line_as(out, Version::Http11, head.status, reason),
+    }
+}
+
+/// `HTTP/1.1 status `. A status has three digits.
+#[inline]
+fn status_start(out: &mut Vec<u8>, version: Version, status: u16) {
+    debug_assert!((100..1000).contains(&status), "a status has three digits");
+    let mut start = *match version {
+        Version::Http10 => b"HTTP/1.0 000 ",
+        Version::Http11 => b"HTTP/1.1 000 ",
+    };
+    let [.., hundreds, tens, ones, _] = &mut start;
+    for (digit, value) in [(hundreds, status / 100), (tens, status / 10), (ones, status)] {
+        *digit += (value % 10) as u8;
+    }
+    out.extend_from_slice(&start);
 }
 
 /// `name: value`, for values from anywhere: control bytes in the value become spaces, so that no value can start another line. The name
@@ -80,18 +106,24 @@ pub fn chunk_header(length: usize, out: &mut Vec<u8>) {
 
 /// The number in decimal.
 pub fn decimal(out: &mut Vec<u8>, number: u64) {
-    let start = out.len();
+    let mut digits = [b'0'; MOST_DIGITS];
     let mut rest = number;
-    loop {
-        out.push(b'0' + (rest % 10) as u8);
+    let mut start = MOST_DIGITS;
+    for digit in digits.iter_mut().rev() {
+        *digit = b'0' + (rest % 10) as u8;
         rest /= 10;
+        start -= 1;
         if rest == 0 {
             break;
         }
     }
-    out.get_mut(start..).unwrap_or_default().reverse();
+    out.extend_from_slice(digits.get(start..).unwrap_or_default());
 }
 
+/// Decimal digits of `u64::MAX`.
+const MOST_DIGITS: usize = 20;
+
+#[inline]
 fn text(out: &mut Vec<u8>, value: &[u8]) {
     let start = out.len();
     out.extend_from_slice(value);
@@ -104,8 +136,10 @@ fn text(out: &mut Vec<u8>, value: &[u8]) {
 
 #[cfg(test)]
 mod tests {
-    use super::{chunk_header, decimal, header, status_line, status_line_as};
-    use crate::method::Version;
+    use super::{chunk_header, decimal, header, parsed_status_line, status_line, status_line_as};
+    use crate::limits::HeadLimits;
+    use crate::method::{Method, Version};
+    use crate::response::ResponseHead;
 
     fn check(write: impl FnOnce(&mut Vec<u8>), expected: &str) {
         let mut out = b"before ".to_vec();
@@ -129,10 +163,29 @@ mod tests {
     fn writes_status_lines() {
         check(|out| status_line(out, 502), "HTTP/1.1 502 Bad Gateway\r\n");
         check(|out| status_line(out, 799), "HTTP/1.1 799 Unknown\r\n");
+        check(|out| status_line(out, 100), "HTTP/1.1 100 Continue\r\n");
         check(
             |out| status_line_as(out, Version::Http10, 200, b"Fine\r\nX: 1"),
             "HTTP/1.0 200 Fine  X: 1\r\n",
         );
+    }
+
+    #[test]
+    fn passes_the_status_line_of_a_response_on() {
+        for (received, expected) in [
+            ("HTTP/1.1 200 OK\r\n\r\n", "HTTP/1.1 200 OK\r\n"),
+            ("HTTP/1.1 200  a\tb \r\nX: y\r\n\r\n", "HTTP/1.1 200  a\tb \r\n"),
+            ("HTTP/1.1 404 Nicht da: \u{fc}\r\n\r\n", "HTTP/1.1 404 Nicht da: \u{fc}\r\n"),
+            ("HTTP/1.0 200 Fine\r\n\r\n", "HTTP/1.1 200 Fine\r\n"),
+            ("HTTP/1.1 404 \r\n\r\n", "HTTP/1.1 404 Not Found\r\n"),
+            ("HTTP/1.0 503\r\n\r\n", "HTTP/1.1 503 Service Unavailable\r\n"),
+        ] {
+            let mut head = ResponseHead::default();
+            let bytes = received.as_bytes();
+            let parsed = head.parse(bytes, &mut 0, &HeadLimits::default(), Method::Get);
+            assert_eq!(parsed, Ok(Some(bytes.len())));
+            check(|out| parsed_status_line(out, bytes, &head), expected);
+        }
     }
 
     #[test]

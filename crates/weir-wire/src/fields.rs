@@ -4,7 +4,8 @@
 use smallvec::SmallVec;
 
 use crate::fault::FieldFault;
-use crate::header::{Header, Known, trim};
+use crate::header::{Header, trim};
+use crate::known::Known;
 use crate::limits::{MAX_CONNECTION_NAMES, MAX_LENGTH};
 use crate::method::Version;
 use crate::span::Span;
@@ -31,7 +32,6 @@ pub(crate) struct Fields {
     pub(crate) close: bool,
     pub(crate) keep_alive: bool,
     pub(crate) upgrade: Upgrade,
-    pub(crate) listed: Listed,
 }
 
 /// Names that `Connection` lists, other than its own options.
@@ -52,13 +52,20 @@ impl Upgrade {
 }
 
 impl Fields {
-    /// Notes what one line says.
-    #[inline]
-    pub(crate) fn take(&mut self, bytes: &[u8], header: &Header) -> Result<(), FieldFault> {
+    /// Notes what one line says; `listed` gets the names that stay here for it. Lines whose name is not one of [`Known::rules`] say
+    /// nothing.
+    #[expect(clippy::inline_always, reason = "two callers, both on every message's way")]
+    #[inline(always)]
+    pub(crate) fn take(
+        &mut self,
+        bytes: &[u8],
+        header: &Header,
+        listed: &mut Listed,
+    ) -> Result<(), FieldFault> {
         match header.known {
             Known::ContentLength => self.take_length(header.value.of(bytes)),
             Known::TransferEncoding => self.take_encoding(header.value.of(bytes)),
-            Known::Connection => self.take_connection(bytes, header.value.of(bytes)),
+            Known::Connection => self.take_connection(bytes, header.value.of(bytes), listed),
             Known::Upgrade => {
                 self.upgrade.protocol |= !header.value.is_empty();
                 Ok(())
@@ -67,6 +74,7 @@ impl Fields {
         }
     }
 
+    #[inline]
     fn take_length(&mut self, text: &[u8]) -> Result<(), FieldFault> {
         if self.length.is_some() {
             return Err(FieldFault::DuplicateContentLength);
@@ -77,6 +85,7 @@ impl Fields {
 
     /// One line, one coding: `chunked`. Another coding before a final `chunked` is known framing but an unknown coding (501, RFC 9112
     /// section 6.1); anything else leaves the length unknown (400, section 6.3).
+    #[inline(never)]
     fn take_encoding(&mut self, text: &[u8]) -> Result<(), FieldFault> {
         if self.chunked {
             return Err(FieldFault::BadTransferEncoding);
@@ -96,12 +105,29 @@ impl Fields {
         Err(FieldFault::BadTransferEncoding)
     }
 
-    fn take_connection(&mut self, bytes: &[u8], text: &[u8]) -> Result<(), FieldFault> {
-        // What most servers say in every response.
-        if text.eq_ignore_ascii_case(b"keep-alive") {
+    #[inline]
+    fn take_connection(
+        &mut self,
+        bytes: &[u8],
+        text: &[u8],
+        listed: &mut Listed,
+    ) -> Result<(), FieldFault> {
+        // What most programs say, as they write it. A `match` would compare byte by byte.
+        if text == b"keep-alive" || text == b"Keep-Alive" {
             self.keep_alive = true;
             return Ok(());
         }
+        self.take_options(bytes, text, listed)
+    }
+
+    /// Kept apart from what inlines for its length.
+    #[inline(never)]
+    fn take_options(
+        &mut self,
+        bytes: &[u8],
+        text: &[u8],
+        listed: &mut Listed,
+    ) -> Result<(), FieldFault> {
         for option in text.split(|byte| *byte == b',').map(trim) {
             if option.eq_ignore_ascii_case(b"keep-alive") {
                 self.keep_alive = true;
@@ -110,10 +136,10 @@ impl Fields {
             } else if option.eq_ignore_ascii_case(b"upgrade") {
                 self.upgrade.listed = true;
             } else if !option.is_empty() {
-                self.listed.push(Span::within(bytes, option));
+                listed.push(Span::within(bytes, option));
             }
         }
-        if self.listed.len() > MAX_CONNECTION_NAMES {
+        if listed.len() > MAX_CONNECTION_NAMES {
             Err(FieldFault::TooManyConnectionNames)
         } else {
             Ok(())
@@ -163,6 +189,7 @@ pub(crate) fn find<'a>(bytes: &'a [u8], headers: &[Header], name: &str) -> Optio
 }
 
 /// Digits only, at most [`MAX_LENGTH`].
+#[inline]
 fn decimal(text: &[u8]) -> Option<u64> {
     if text.is_empty() || text.len() > 19 {
         return None;

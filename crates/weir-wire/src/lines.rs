@@ -32,15 +32,22 @@ pub(crate) fn head_end(bytes: &[u8], scanned: &mut usize) -> Result<Option<usize
     }
 }
 
-/// Whether the tokeniser, which takes a bare line feed for a line end, met only CR LF. `names` are the offsets at which header
-/// names start, `end` is where it saw the head end.
-pub(crate) fn ends_are_strict(
-    bytes: &[u8],
-    mut names: impl Iterator<Item = usize>,
-    end: usize,
-) -> bool {
-    bytes.get(..end).is_some_and(|head| head.ends_with(b"\r\n\r\n"))
-        && names.all(|start| start >= 2 && bytes.get(start - 2) == Some(&b'\r'))
+/// What the tokeniser, which takes a bare line feed for a line end, says of the lines of a head.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tokenised {
+    /// Where it saw the head end.
+    pub(crate) end: usize,
+    /// Whether each header line begins after a CR LF.
+    pub(crate) lines_strict: bool,
+}
+
+impl Tokenised {
+    /// The end, if every line up to it ends in CR LF.
+    #[inline]
+    pub(crate) fn strict_end(self, bytes: &[u8]) -> Option<usize> {
+        let head = bytes.get(..self.end)?;
+        (self.lines_strict && head.ends_with(b"\r\n\r\n")).then_some(self.end)
+    }
 }
 
 /// The rule that the header lines of `head` break, given that they break one.

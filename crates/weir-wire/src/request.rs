@@ -5,9 +5,10 @@ use std::mem::MaybeUninit;
 use crate::authority;
 use crate::fault::{FieldFault, RequestFault};
 use crate::fields::{self, Fields, Framing, Listed};
-use crate::header::{self, Header, Known, is_token_byte};
-use crate::limits::HeadLimits;
-use crate::lines;
+use crate::header::{self, Header, is_token_byte};
+use crate::known::Known;
+use crate::limits::{HeadLimits, STACK_HEADERS};
+use crate::lines::{self, Tokenised};
 use crate::method::{Method, Version};
 use crate::slots::with_slots;
 use crate::span::Span;
@@ -78,6 +79,17 @@ impl RequestHead {
             self.interpret(bytes, end)?;
             return Ok(Some(end));
         }
+        self.parse_slowly(bytes, scanned, limits)
+    }
+
+    /// Goes on looking for the end, and says what is wrong where something is.
+    #[inline(never)]
+    fn parse_slowly(
+        &mut self,
+        bytes: &[u8],
+        scanned: &mut usize,
+        limits: &HeadLimits,
+    ) -> Result<Option<usize>, RequestFault> {
         let start = start(bytes)?;
         let Some(end) = lines::head_end(bytes, scanned)? else {
             if bytes.len() < limits.window() {
@@ -96,7 +108,7 @@ impl RequestHead {
         }
         let head = bytes.get(..end).unwrap_or_default();
         match self.tokenise(head, limits) {
-            Ok(Some(found)) if found == end => self.interpret(bytes, end)?,
+            Ok(Some(found)) if found.end == end => self.interpret(bytes, end)?,
             // The two searches agree on where a strict head ends; were they not to, the head is no good.
             Ok(_) => return Err(token_fault(head, start, httparse::Error::NewLine)),
             Err(error) => return Err(token_fault(head, start, error)),
@@ -128,28 +140,29 @@ impl RequestHead {
     /// slower, incremental way, which gives the same result for such a head.
     #[inline]
     fn parse_whole(&mut self, bytes: &[u8], limits: &HeadLimits) -> Option<usize> {
-        let end = self.tokenise(bytes, limits).ok()??;
+        let mut slots = [const { MaybeUninit::uninit() }; STACK_HEADERS];
+        let room = slots.get_mut(..limits.headers.min(STACK_HEADERS))?;
+        let found = self.tokenise_into(bytes, room).ok()??;
         let first = self.method_span.start as usize;
         let begins_well = first == 0 || (first == 2 && bytes.starts_with(b"\r\n"));
-        let names = self.headers.iter().map(|header| header.name.start as usize);
-        (begins_well && lines::ends_are_strict(bytes, names, end)).then_some(end)
+        found.strict_end(bytes).filter(|_| begins_well)
     }
 
-    #[inline]
     fn tokenise(
         &mut self,
         bytes: &[u8],
         limits: &HeadLimits,
-    ) -> Result<Option<usize>, httparse::Error> {
+    ) -> Result<Option<Tokenised>, httparse::Error> {
         with_slots(bytes, limits.headers, |slots| self.tokenise_into(bytes, slots))
     }
 
-    #[inline]
+    #[expect(clippy::inline_always, reason = "one of its callers is on every message's way")]
+    #[inline(always)]
     fn tokenise_into<'b>(
         &mut self,
         bytes: &'b [u8],
         slots: &mut [MaybeUninit<httparse::Header<'b>>],
-    ) -> Result<Option<usize>, httparse::Error> {
+    ) -> Result<Option<Tokenised>, httparse::Error> {
         let mut request = httparse::Request::new(&mut []);
         let httparse::Status::Complete(end) = request.parse_with_uninit_headers(bytes, slots)?
         else {
@@ -157,24 +170,31 @@ impl RequestHead {
         };
         let (Some(method), Some(target)) = (request.method, request.path) else { return Ok(None) };
         self.version = if request.version == Some(0) { Version::Http10 } else { Version::Http11 };
+        self.method = Method::of(method.as_bytes());
         self.method_span = Span::within(bytes, method.as_bytes());
         self.target = Span::within(bytes, target.as_bytes());
-        header::collect(&mut self.headers, bytes, request.headers);
-        Ok(Some(end))
+        let lines_strict = header::collect(&mut self.headers, bytes, request.headers);
+        Ok(Some(Tokenised { end, lines_strict }))
     }
 
     /// Gives the tokens their meaning.
     fn interpret(&mut self, bytes: &[u8], end: usize) -> Result<(), RequestFault> {
-        self.method = Method::of(self.method_span.of(bytes));
         self.head_bytes = end;
         // Between target and line end stand one space and eight bytes of version.
         self.request_line = Span { start: self.method_span.start, end: self.target.end + 9 };
         let target = target::read(bytes, self.target, self.method)?;
+        self.form = target.form;
+        self.path = target.path;
+        self.query = target.query;
         let mut fields = Fields::default();
         let mut own = RequestFields::default();
-        for header in &self.headers {
-            fields.take(bytes, header)?;
-            own.take(bytes, header, self.version)?;
+        self.listed.clear();
+        for header in self.headers.iter().filter(|header| header.known.rules()) {
+            match header.known {
+                Known::Host => own.take_host(bytes, header)?,
+                Known::Expect => own.take_expect(bytes, header, self.version)?,
+                _ => fields.take(bytes, header, &mut self.listed)?,
+            }
         }
         fields.check(self.version)?;
         if own.host.is_none() && self.version == Version::Http11 {
@@ -185,45 +205,41 @@ impl RequestHead {
         if has_body && self.method == Method::Connect {
             return Err(RequestFault::ConnectWithBody);
         }
-        self.form = target.form;
-        self.path = target.path;
-        self.query = target.query;
         self.host = target.host.or(own.host).unwrap_or(Span::EMPTY);
         self.keep_alive = fields.persists(self.version);
         self.expect_continue = own.expect_continue && has_body;
         self.upgrade = fields.upgrade.is_offered() && self.version == Version::Http11;
-        self.listed = fields.listed;
         Ok(())
     }
 }
 
 impl RequestFields {
     #[inline]
-    fn take(
+    fn take_host(&mut self, bytes: &[u8], header: &Header) -> Result<(), RequestFault> {
+        if self.host.is_some() {
+            return Err(RequestFault::DuplicateHost);
+        }
+        let authority = authority::read(header.value.of(bytes)).ok_or(RequestFault::BadHost)?;
+        let start = header.value.start as usize;
+        self.host = Some(Span::new(start, start + authority.length));
+        Ok(())
+    }
+
+    /// RFC 9110 section 10.1.1: HTTP/1.0 has no expectations, whatever it says.
+    fn take_expect(
         &mut self,
         bytes: &[u8],
         header: &Header,
         version: Version,
     ) -> Result<(), RequestFault> {
-        match header.known {
-            Known::Host if self.host.is_some() => Err(RequestFault::DuplicateHost),
-            Known::Host => {
-                let authority =
-                    authority::read(header.value.of(bytes)).ok_or(RequestFault::BadHost)?;
-                let start = header.value.start as usize;
-                self.host = Some(Span::new(start, start + authority.length));
-                Ok(())
-            }
-            // RFC 9110 section 10.1.1: HTTP/1.0 has no expectations, whatever it says.
-            Known::Expect if version == Version::Http11 => {
-                if !header.value.of(bytes).eq_ignore_ascii_case(b"100-continue") {
-                    return Err(RequestFault::UnknownExpectation);
-                }
-                self.expect_continue = true;
-                Ok(())
-            }
-            _ => Ok(()),
+        if version == Version::Http10 {
+            return Ok(());
         }
+        if !header.value.of(bytes).eq_ignore_ascii_case(b"100-continue") {
+            return Err(RequestFault::UnknownExpectation);
+        }
+        self.expect_continue = true;
+        Ok(())
     }
 }
 

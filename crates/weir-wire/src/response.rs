@@ -5,8 +5,8 @@ use std::mem::MaybeUninit;
 use crate::fault::{FieldFault, ResponseFault};
 use crate::fields::{self, Fields, Framing, Listed};
 use crate::header::{self, Header};
-use crate::limits::HeadLimits;
-use crate::lines;
+use crate::limits::{HeadLimits, STACK_HEADERS};
+use crate::lines::{self, Tokenised};
 use crate::method::{Method, Version};
 use crate::slots::with_slots;
 use crate::span::Span;
@@ -59,6 +59,18 @@ impl ResponseHead {
             self.interpret(bytes, end, request_method)?;
             return Ok(Some(end));
         }
+        self.parse_slowly(bytes, scanned, limits, request_method)
+    }
+
+    /// Goes on looking for the end, and says what is wrong where something is.
+    #[inline(never)]
+    fn parse_slowly(
+        &mut self,
+        bytes: &[u8],
+        scanned: &mut usize,
+        limits: &HeadLimits,
+        request_method: Method,
+    ) -> Result<Option<usize>, ResponseFault> {
         check_start(bytes)?;
         let Some(end) = lines::head_end(bytes, scanned)? else {
             return if bytes.len() < limits.window() {
@@ -69,7 +81,7 @@ impl ResponseHead {
         };
         let head = bytes.get(..end).unwrap_or_default();
         match self.tokenise(head, limits) {
-            Ok(Some(found)) if found == end => self.interpret(bytes, end, request_method)?,
+            Ok(Some(found)) if found.end == end => self.interpret(bytes, end, request_method)?,
             Ok(_) => return Err(token_fault(head, httparse::Error::NewLine)),
             Err(error) => return Err(token_fault(head, error)),
         }
@@ -93,35 +105,38 @@ impl ResponseHead {
         if !bytes.starts_with(START) {
             return None;
         }
-        let end = self.tokenise(bytes, limits).ok()??;
-        let names = self.headers.iter().map(|header| header.name.start as usize);
-        lines::ends_are_strict(bytes, names, end).then_some(end)
+        let mut slots = [const { MaybeUninit::uninit() }; STACK_HEADERS];
+        let room = slots.get_mut(..limits.headers.min(STACK_HEADERS))?;
+        self.tokenise_into(bytes, room).ok()??.strict_end(bytes)
     }
 
-    #[inline]
     fn tokenise(
         &mut self,
         bytes: &[u8],
         limits: &HeadLimits,
-    ) -> Result<Option<usize>, httparse::Error> {
+    ) -> Result<Option<Tokenised>, httparse::Error> {
         with_slots(bytes, limits.headers, |slots| self.tokenise_into(bytes, slots))
     }
 
-    #[inline]
+    #[expect(clippy::inline_always, reason = "one of its callers is on every message's way")]
+    #[inline(always)]
     fn tokenise_into<'b>(
         &mut self,
         bytes: &'b [u8],
         slots: &mut [MaybeUninit<httparse::Header<'b>>],
-    ) -> Result<Option<usize>, httparse::Error> {
+    ) -> Result<Option<Tokenised>, httparse::Error> {
         let mut response = httparse::Response::new(&mut []);
         let config = httparse::ParserConfig::default();
         let status = config.parse_response_with_uninit_headers(&mut response, bytes, slots)?;
         let httparse::Status::Complete(end) = status else { return Ok(None) };
         self.version = if response.version == Some(0) { Version::Http10 } else { Version::Http11 };
         self.status = response.code.unwrap_or(0);
-        self.reason = reason(bytes);
-        header::collect(&mut self.headers, bytes, response.headers);
-        Ok(Some(end))
+        self.reason = match response.reason {
+            None | Some("") => reason(bytes),
+            Some(text) => Span::within(bytes, text.as_bytes()),
+        };
+        let lines_strict = header::collect(&mut self.headers, bytes, response.headers);
+        Ok(Some(Tokenised { end, lines_strict }))
     }
 
     fn interpret(
@@ -135,8 +150,9 @@ impl ResponseHead {
         }
         self.head_bytes = end;
         let mut fields = Fields::default();
-        for header in &self.headers {
-            fields.take(bytes, header)?;
+        self.listed.clear();
+        for header in self.headers.iter().filter(|header| header.known.rules()) {
+            fields.take(bytes, header, &mut self.listed)?;
         }
         fields.check(self.version)?;
         let tunnel = self.status == 101
@@ -152,7 +168,6 @@ impl ResponseHead {
         self.keep_alive =
             fields.persists(self.version) && self.framing != Framing::UntilClose && !tunnel;
         self.upgrade = tunnel;
-        self.listed = fields.listed;
         Ok(())
     }
 }
@@ -166,6 +181,7 @@ fn check_start(bytes: &[u8]) -> Result<(), ResponseFault> {
 }
 
 /// The reason phrase: what follows `HTTP/1.1 200 `. The tokeniser does not hand it out where it holds bytes from 0x80 on.
+#[cold]
 fn reason(bytes: &[u8]) -> Span {
     const STATUS_END: usize = "HTTP/1.1 200".len();
     let rest = bytes.get(STATUS_END..).unwrap_or_default();

@@ -5,7 +5,6 @@ use std::mem::MaybeUninit;
 use crate::limits::STACK_HEADERS;
 
 /// Runs `tokenise` with room for `limit` header lines; a second time where the head has more than the stack takes.
-#[inline]
 pub(crate) fn with_slots<'b, T>(
     bytes: &'b [u8],
     limit: usize,

@@ -32,18 +32,59 @@ pub(crate) struct Target {
 /// Takes `span` of `bytes` apart.
 pub(crate) fn read(bytes: &[u8], span: Span, method: Method) -> Result<Target, RequestFault> {
     let text = span.of(bytes);
-    // The tokeniser refused spaces and control bytes; it lets non-ASCII pass. A fragment is never sent (RFC 9110 section 7.1).
-    if !text.is_ascii() || memchr::memchr(b'#', text).is_some() {
-        return Err(RequestFault::BadTarget);
-    }
+    let query_mark = query_mark(text)?;
     match (method, text) {
         (Method::Connect, _) => authority_form(text, span),
-        (_, [b'/', ..]) => Ok(path_and_query(text, span, TargetForm::Origin, None)),
+        (_, [b'/', ..]) => Ok(path_and_query(span, query_mark, TargetForm::Origin, None)),
         (Method::Options, b"*") => {
             Ok(Target { form: TargetForm::Asterisk, path: span, query: None, host: None })
         }
-        _ => absolute_form(text, span),
+        _ => absolute_form(text, span, query_mark),
     }
+}
+
+/// Where the first `?` is. The tokeniser refused spaces and control bytes; it lets non-ASCII pass, which is refused here. So is `#`: a
+/// fragment is never sent (RFC 9110 section 7.1).
+#[inline]
+fn query_mark(text: &[u8]) -> Result<Option<usize>, RequestFault> {
+    let mut mark = None;
+    let mut rest = text;
+    while let Some((eight, after)) = rest.split_first_chunk() {
+        let plain = plain_bytes(u64::from_le_bytes(*eight));
+        rest = match rest.get(plain..) {
+            Some([byte, tail @ ..]) if plain < 8 => {
+                look_at(*byte, text.len() - tail.len() - 1, &mut mark)?;
+                tail
+            }
+            _ => after,
+        };
+    }
+    for (byte, at) in rest.iter().zip(text.len() - rest.len()..) {
+        look_at(*byte, at, &mut mark)?;
+    }
+    Ok(mark)
+}
+
+#[inline]
+fn look_at(byte: u8, at: usize, mark: &mut Option<usize>) -> Result<(), RequestFault> {
+    match byte {
+        b'#' | 0x80.. => return Err(RequestFault::BadTarget),
+        b'?' if mark.is_none() => *mark = Some(at),
+        _ => {}
+    }
+    Ok(())
+}
+
+/// How many of these bytes, from the lowest on, are surely not `?`, `#`, or from 0x80 on. Not all of them may be counted that are none.
+#[inline]
+fn plain_bytes(eight: u64) -> usize {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const TOPS: u64 = ONES << 7;
+    // A byte that is zero has its top bit set in this, and so may those above one.
+    let zeros = |word: u64| word.wrapping_sub(ONES);
+    let hash = zeros(eight ^ (ONES * u64::from(b'#')));
+    let question = zeros(eight ^ (ONES * u64::from(b'?')));
+    (((eight | hash | question) & TOPS).trailing_zeros() / 8) as usize
 }
 
 fn authority_form(text: &[u8], span: Span) -> Result<Target, RequestFault> {
@@ -58,7 +99,11 @@ fn authority_form(text: &[u8], span: Span) -> Result<Target, RequestFault> {
     }
 }
 
-fn absolute_form(text: &[u8], span: Span) -> Result<Target, RequestFault> {
+fn absolute_form(
+    text: &[u8],
+    span: Span,
+    query_mark: Option<usize>,
+) -> Result<Target, RequestFault> {
     let scheme_length = [b"http://".as_slice(), b"https://"]
         .into_iter()
         .find(|scheme| {
@@ -73,22 +118,54 @@ fn absolute_form(text: &[u8], span: Span) -> Result<Target, RequestFault> {
     let start = span.start as usize + scheme_length;
     let host = Span::new(start, start + authority.length);
     let tail = Span::new(start + authority_length, span.end as usize);
-    Ok(path_and_query(
-        rest.get(authority_length..).unwrap_or_default(),
-        tail,
-        TargetForm::Absolute,
-        Some(host),
-    ))
+    let before = scheme_length + authority_length;
+    let query_mark = query_mark.and_then(|mark| mark.checked_sub(before));
+    Ok(path_and_query(tail, query_mark, TargetForm::Absolute, Some(host)))
 }
 
 #[inline]
-fn path_and_query(text: &[u8], span: Span, form: TargetForm, host: Option<Span>) -> Target {
-    match memchr::memchr(b'?', text) {
+fn path_and_query(
+    span: Span,
+    query_mark: Option<usize>,
+    form: TargetForm,
+    host: Option<Span>,
+) -> Target {
+    match query_mark {
         None => Target { form, path: span, query: None, host },
         Some(mark) => {
             let middle = span.start as usize + mark;
             let path = Span::new(span.start as usize, middle);
             Target { form, path, query: Some(Span::new(middle + 1, span.end as usize)), host }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use proptest::sample::select;
+
+    use super::query_mark;
+    use crate::fault::RequestFault;
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 20_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn eight_bytes_at_a_time_say_what_a_plain_search_says(
+            text in vec(prop_oneof![
+                30 => select(b"/aZ09=&%\"!$>@<\"`~\x7f".as_slice()),
+                2 => Just(b'?'),
+                1 => select(b"#\x80\xff\xa3\xbf\0".as_slice()),
+            ], 0..60),
+        ) {
+            let expected = if text.is_ascii() && !text.contains(&b'#') {
+                Ok(text.iter().position(|byte| *byte == b'?'))
+            } else {
+                Err(RequestFault::BadTarget)
+            };
+            prop_assert_eq!(query_mark(&text), expected);
         }
     }
 }

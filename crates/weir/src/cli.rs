@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::{Parser, Subcommand};
 
 use crate::failure::Failure;
-use crate::{bench, check, completion, demo, origin, proxy, run, serve, sim};
+use crate::{bench, check, completion, ctl, demo, origin, proxy, run, serve, sim};
 
 /// The configuration file when none is named.
 pub(crate) const CONFIGURATION_FILE: &str = "/etc/weir/weir.conf";
@@ -19,7 +19,7 @@ const LONG_VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\nTLS: rustls wit
 #[command(name = "weir", version, long_version = LONG_VERSION, arg_required_else_help = true)]
 #[command(args_conflicts_with_subcommands = true)]
 #[command(
-    after_help = "Exit codes: 0 ok, 1 run-time failure, 2 usage, 3 configuration rejected, 4 a bench threshold failed."
+    after_help = "Exit codes: 0 ok, 1 run-time failure, 2 usage, 3 configuration rejected, 4 a bench threshold failed, 5 the admin socket does not answer."
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -38,6 +38,9 @@ pub(crate) enum Command {
     Proxy(proxy::Arguments),
     Serve(serve::Arguments),
     Check(check::Arguments),
+    Ctl(ctl::Arguments),
+    Reload(ctl::Reload),
+    Stop(ctl::Stop),
     Bench(Box<bench::Arguments>),
     Origin(origin::Arguments),
     Sim(Box<sim::Arguments>),

@@ -14,6 +14,10 @@ pub(crate) enum Failure {
     Usage(String),
     /// A run met a condition that it was not to meet: exit code 4.
     Threshold(String),
+    /// The admin interface does not answer: exit code 5.
+    Unreachable(String),
+    /// A running Weir refused its configuration and goes on with the one it has: exit code 3.
+    RejectedThere(String),
     /// The configuration is wrong; nothing was started: exit code 3.
     Rejected {
         /// What it was read from.
@@ -27,9 +31,11 @@ impl Failure {
     /// What is wrong, as it is said of a configuration that is not taken.
     pub(crate) fn text(&self) -> String {
         match self {
-            Self::RunTime(sentence) | Self::Usage(sentence) | Self::Threshold(sentence) => {
-                sentence.clone()
-            }
+            Self::RunTime(sentence)
+            | Self::Usage(sentence)
+            | Self::Threshold(sentence)
+            | Self::Unreachable(sentence)
+            | Self::RejectedThere(sentence) => sentence.clone(),
             Self::Rejected { name, diagnostics } => {
                 let errors = diagnostics.iter();
                 let errors = errors.filter(|entry| matches!(entry.severity, Severity::Error));
@@ -53,6 +59,14 @@ impl Failure {
             Self::Threshold(sentence) => {
                 eprintln!("weir: {sentence}");
                 ExitCode::from(4)
+            }
+            Self::Unreachable(sentence) => {
+                eprintln!("weir: {sentence}");
+                ExitCode::from(5)
+            }
+            Self::RejectedThere(sentence) => {
+                eprintln!("weir: rejected: {sentence}");
+                ExitCode::from(3)
             }
             Self::Rejected { name, diagnostics } => {
                 let is_error = |severity| matches!(severity, Severity::Error);

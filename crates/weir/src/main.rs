@@ -5,6 +5,7 @@ mod check;
 mod cli;
 mod completion;
 mod config_text;
+mod ctl;
 mod demo;
 mod failure;
 mod origin;
@@ -35,6 +36,9 @@ fn command(cli: Cli) -> Result<(), Failure> {
         Some(Command::Proxy(arguments)) => proxy::run(&arguments),
         Some(Command::Serve(arguments)) => serve::run(&arguments),
         Some(Command::Check(arguments)) => check::run(&arguments),
+        Some(Command::Ctl(arguments)) => ctl::run(&arguments),
+        Some(Command::Reload(arguments)) => ctl::reload(&arguments),
+        Some(Command::Stop(arguments)) => ctl::stop(&arguments),
         Some(Command::Bench(arguments)) => bench::run(&arguments),
         Some(Command::Origin(arguments)) => origin::run(arguments),
         Some(Command::Demo(arguments)) => demo::run(&arguments),

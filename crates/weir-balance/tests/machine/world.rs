@@ -417,7 +417,7 @@ impl World {
         self.reference.lead = lead(self.policy, &members);
         let next = Balancer::prepared(&self.pool, self.settings, members.clone());
         next.succeed(&self.pool, &orders, self.reference.now_us);
-        if self.successions % 3 == 0 {
+        if self.successions.is_multiple_of(3) {
             // What nobody has any more is freed; slots and tickets hold theirs.
             self.former.clear();
         }

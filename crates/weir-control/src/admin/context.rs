@@ -14,14 +14,17 @@ use weir_config::Config;
 use weir_config::model::names::is_place_of;
 use weir_config::model::{self, Change, Overrides, Refusal};
 use weir_proxy::shared::{Process, Snapshot};
+use weir_stats::exposition::Report;
 
 use super::changed::{Changed, between};
 use super::gather::{health_event, milliseconds};
 use super::live::STREAMS;
 use super::state_file::StateFile;
 use super::status::Event;
+use super::traffic::Past;
 use crate::control::Control;
 use crate::health_log::{HealthLog, KEPT};
+use crate::report::Reporter;
 use crate::server::connection_cap;
 
 /// What all admin connections share.
@@ -33,6 +36,8 @@ pub(crate) struct Context {
     made: Mutex<Made>,
     events: Mutex<VecDeque<Event>>,
     state_file: Option<StateFile>,
+    pub(crate) reporter: Arc<Reporter>,
+    pub(crate) past: Past,
     /// Room for those who listen to `/v1/stream`.
     pub(crate) streams: Arc<Semaphore>,
     say: fn(&str),
@@ -93,13 +98,16 @@ pub(crate) struct Lasts {
 
 impl Context {
     pub(crate) fn new(control: Arc<Control>, state_file: Option<StateFile>, say: fn(&str)) -> Self {
+        let started = SystemTime::now();
         Self {
-            started: SystemTime::now(),
+            started,
             health: control.health().clone(),
+            reporter: Arc::new(Reporter::new(control.process().clone(), started)),
             control,
             made: Mutex::default(),
             events: Mutex::new(VecDeque::new()),
             state_file,
+            past: Past::default(),
             streams: Arc::new(Semaphore::new(STREAMS)),
             say,
         }
@@ -113,6 +121,12 @@ impl Context {
             snapshot: self.control.snapshot(),
             process: self.control.process().clone(),
         }
+    }
+
+    /// Everything that is known of the process at this moment.
+    pub(crate) fn report(&self) -> Report {
+        let served = self.served();
+        self.reporter.report(&served.config, &served.snapshot)
     }
 
     pub(crate) fn overrides(&self) -> Overrides {
@@ -151,6 +165,26 @@ impl Context {
             events.pop_front();
         }
         events.push_back(event);
+    }
+
+    /// Notes what somebody did, or what happened.
+    pub(crate) fn said(&self, kind: &str, who: Option<&str>, what: &str) {
+        self.note(Event {
+            number: 0,
+            at_ms: milliseconds(SystemTime::now()),
+            kind: kind.to_owned(),
+            pool: None,
+            endpoint: None,
+            who: who.map(str::to_owned),
+            what: what.to_owned(),
+            details: Vec::new(),
+        });
+    }
+
+    /// Counters that are told begin at 0 again; those of `/metrics` never go back.
+    pub(crate) fn clear_counters(&self, who: &str) {
+        self.past.clear(self.control.process().numbers.read());
+        self.said("change", Some(who), "counters cleared");
     }
 
     /// Changes something for every worker at once, and for later configurations and processes as far as that can be.

@@ -1,6 +1,8 @@
 //! Reads the live state into `status.rs`'s values. It changes nothing and holds no lock for longer than the balancer's own
 //! counters take.
 
+use std::cell::OnceCell;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -10,14 +12,18 @@ use weir_config::model::names::{Question, is_place_of};
 use weir_config::model::overrides::address_text as endpoint_address_text;
 use weir_config::model::{self, EndpointCheck, ListenAddress, Overrides};
 use weir_proxy::net::PeerAddress;
-use weir_proxy::shared::{Process, Snapshot};
+use weir_proxy::shared::{Listener, Process, Snapshot};
 use weir_proxy::upstream::{UpstreamEndpoint, UpstreamPool};
+use weir_proxy::worker::WorkerLoad;
+use weir_stats::ExchangeRecord;
+use weir_stats::numbers::RouteFigures;
 
 use super::context::{Context, Served};
 use super::status::{
-    EndpointStatus, Event, Info, ListenerStatus, PoolCounters, PoolStatus, QueueStatus, State,
-    Status, WaitingStatus, WorkerStatus,
+    EndpointStatus, Event, Info, ListenerStatus, PoolCounters, PoolStatus, QueueStatus,
+    RouteStatus, State, Status, WaitingStatus, WorkerStatus,
 };
+use super::traffic::{Counted, Of, phase_times};
 use crate::health_log::{EndpointName, HealthEvent, HealthState};
 use crate::open_files;
 
@@ -38,6 +44,7 @@ pub(crate) struct View<'a> {
     context: &'a Context,
     served: Served,
     overrides: Overrides,
+    counted: OnceCell<Counted>,
     now: Instant,
     wall: SystemTime,
 }
@@ -48,9 +55,16 @@ impl<'a> View<'a> {
             context,
             served: context.served(),
             overrides: context.overrides(),
+            counted: OnceCell::new(),
             now: Instant::now(),
             wall: SystemTime::now(),
         }
+    }
+
+    /// What was counted, read once, when it is first asked for.
+    fn counted(&self) -> &Counted {
+        self.counted
+            .get_or_init(|| Counted::read(&self.context.past, self.process().numbers.read()))
     }
 
     fn process(&self) -> &Process {
@@ -87,34 +101,73 @@ impl<'a> View<'a> {
     }
 
     pub(crate) fn workers(&self) -> Vec<WorkerStatus> {
+        let figures = &self.counted().now.workers;
         let loads = self.process().loads.iter().enumerate();
-        let worker = |(number, load): (usize, &std::sync::Arc<weir_proxy::worker::WorkerLoad>)| {
+        let worker = |(number, load): (usize, &Arc<WorkerLoad>)| {
+            let counted = figures.get(number).cloned().unwrap_or_default();
             WorkerStatus {
                 number,
                 connections: load.open.load(Ordering::Relaxed),
                 requests_running: load.busy.load(Ordering::Relaxed),
+                requests: counted.exchanges,
+                own_us: counted.own_us,
+                lag: phase_times("lag", &counted.lag),
             }
         };
         loads.map(worker).collect()
     }
 
     pub(crate) fn listeners(&self) -> Vec<ListenerStatus> {
+        let counted = self.counted();
         let listeners = self.snapshot().listeners.iter();
-        listeners
-            .map(|listener| ListenerStatus {
+        let one = |listener: &Arc<Listener>| {
+            let own = self.served.config.listeners.iter().find(|own| own.name == *listener.name);
+            let figures = counted.now.listeners.iter().find(|own| own.listener == *listener.name);
+            let figures = figures.cloned().unwrap_or_default();
+            ListenerStatus {
                 name: listener.name.to_string(),
                 addresses: listener.addresses.iter().map(address_text).collect(),
                 tls: listener.tls.is_some(),
                 connections: listener.gate.open.load(Ordering::Relaxed),
-                max_connections: self
-                    .served
-                    .config
-                    .listeners
-                    .iter()
-                    .find(|own| own.name == *listener.name)
-                    .and_then(|own| own.max_connections),
-            })
-            .collect()
+                max_connections: own.and_then(|own| own.max_connections),
+                accepted: figures.accepted,
+                handshakes: [
+                    figures.handshakes_full,
+                    figures.handshakes_resumed,
+                    figures.handshakes_failed,
+                ],
+                traffic: counted.traffic(Of::Listener(&listener.name)),
+            }
+        };
+        listeners.map(one).collect()
+    }
+
+    /// Every route that had a request.
+    pub(crate) fn routes(&self) -> Vec<RouteStatus> {
+        let counted = self.counted();
+        let routes = counted.now.routes.iter();
+        let one = |figures: &RouteFigures| RouteStatus {
+            listener: figures.listener.clone(),
+            route: figures.route.clone(),
+            pool: figures.pool.clone(),
+            traffic: counted
+                .traffic(Of::Route { listener: &figures.listener, route: &figures.route }),
+        };
+        routes.map(one).filter(|route| route.traffic.requests > 0).collect()
+    }
+
+    /// The slowest requests of the last 15 minutes, of a route or of all, the slowest first.
+    pub(crate) fn slowest(&self, route: Option<&str>, most: usize) -> Vec<Arc<ExchangeRecord>> {
+        let now_us = self.process().balance_clock(self.now);
+        let mut slow = self.process().numbers.slowest(route, now_us);
+        slow.truncate(most);
+        slow
+    }
+
+    /// What is known of the request with this id.
+    pub(crate) fn why(&self, request_id: &str) -> Option<ExchangeRecord> {
+        let now_us = self.process().balance_clock(self.now);
+        self.process().numbers.why(request_id, now_us)
     }
 
     pub(crate) fn pools(&self) -> Vec<PoolStatus> {
@@ -169,6 +222,7 @@ impl<'a> View<'a> {
                 regret_us: counters.regret_us,
                 violations: counters.violations,
             },
+            traffic: self.counted().traffic(Of::Pool(&live.name)),
             endpoints,
         })
     }
@@ -235,11 +289,19 @@ impl<'a> View<'a> {
             connect_failures: counts.connect_failures(),
             ejections: counts.ejections(),
             stalls: counts.stalls(),
+            traffic: self.counted().traffic(Of::Endpoint(&pool.name, &live.name)),
+            failed_attempts: self.failed_attempts(&pool.name, &live.name),
             overridden: self.overridden(
                 &config.name,
                 written.map_or(own.name.as_str(), |written| &written.name),
             ),
         })
+    }
+
+    fn failed_attempts(&self, pool: &str, endpoint: &str) -> u64 {
+        let mut endpoints = self.counted().now.endpoints.iter();
+        let found = endpoints.find(|own| own.pool == pool && own.endpoint == endpoint);
+        found.map_or(0, |own| own.failed_attempts)
     }
 
     /// Since when an endpoint is in its state, and the event that put it there as far as it is one of health.

@@ -15,6 +15,7 @@ mod gather;
 mod haproxy;
 mod http;
 mod live;
+mod numbers;
 mod openapi;
 mod reply;
 mod routes;
@@ -23,6 +24,7 @@ mod state_file;
 pub mod status;
 mod stream;
 mod token;
+mod traffic;
 mod write;
 
 use std::sync::Arc;
@@ -114,6 +116,8 @@ impl Admin {
 
 /// Accepts from every socket until the server is gone.
 async fn serve(sockets: Vec<AdminSocket>, context: Arc<Context>, mut ended: watch::Receiver<()>) {
+    tokio::task::spawn_local(context.reporter.clone().keep_observing());
+    tokio::task::spawn_local(traffic::sample(context.clone()));
     for socket in sockets {
         let context = context.clone();
         tokio::task::spawn_local(async move {

@@ -10,7 +10,8 @@ use super::error::ApiError;
 use super::gather::{View, status};
 use super::http::{Call, decoded};
 use super::reply::Reply;
-use super::{live, openapi, write};
+use super::status::Traffic;
+use super::{live, numbers, openapi, write};
 
 /// An answer that takes its time.
 pub(crate) type Later = Pin<Box<dyn Future<Output = Result<Reply, ApiError>>>>;
@@ -84,6 +85,13 @@ pub(crate) const ROUTES: &[Route] = &[
         let queue = queue.ok_or_else(|| ApiError::unknown("pool", name))?;
         Ok(Reply::json(&json!({"pool": name, "waiting": queue})))
     }),
+    look("/v1/queues", "Who waits, in every pool", |call| {
+        let view = View::new(&call.context);
+        let queues = view.pools().into_iter().map(|pool| {
+            json!({"pool": pool.name, "waiting": view.queue(&pool.name).unwrap_or_default()})
+        });
+        Ok(Reply::json(&json!({"queues": queues.collect::<Vec<_>>()})))
+    }),
     look(ENDPOINT, "One endpoint; its `ETag` is for `If-Match`", |call| {
         let endpoint = write::endpoint(&call.context, call.parameter(0), call.parameter(1))?;
         let tag = write::tag(&endpoint);
@@ -91,6 +99,23 @@ pub(crate) const ROUTES: &[Route] = &[
     }),
     look("/v1/listeners", "Every listener", |call| {
         Ok(Reply::json(&json!({"listeners": View::new(&call.context).listeners()})))
+    }),
+    look("/v1/routes", "Every route that had a request", |call| {
+        Ok(Reply::json(&json!({"routes": View::new(&call.context).routes()})))
+    }),
+    look("/v1/latency", "How long requests took, by listener, route, pool and endpoint", |call| {
+        Ok(latency(call))
+    }),
+    look(
+        "/v1/slow",
+        "The slowest requests of the last 15 minutes; `?route=NAME`, `?limit=NUMBER`",
+        slow,
+    ),
+    look("/v1/why/{id}", "Why one request took as long as it did, by its id", |call| {
+        let id = call.parameter(0);
+        let record = View::new(&call.context).why(id);
+        let record = record.ok_or_else(|| ApiError::unknown("request", id))?;
+        Ok(Reply::json(&json!({"explanation": record.explain(), "request": record})))
     }),
     look("/v1/workers", "Every worker", |call| {
         Ok(Reply::json(&json!({"workers": View::new(&call.context).workers()})))
@@ -122,6 +147,17 @@ pub(crate) const ROUTES: &[Route] = &[
             })))
         },
     ),
+    look("/metrics", "Everything counted, as text for Prometheus or as OpenMetrics", |call| {
+        Ok(numbers::metrics(call))
+    }),
+    look(
+        "/v1/distributions",
+        "Percentiles of every phase with their samples; `?window=recent` of the last one to two minutes, `?counts=true` with HdrHistogram's counts",
+        numbers::distributions,
+    ),
+    look("/v1/machine", "Processor time, steal, throttling, open files, workers", |call| {
+        Ok(numbers::machine(call))
+    }),
     look("/openapi.json", "This interface, for programs", |_| {
         Ok(Reply::new("application/json", openapi::TEXT))
     }),
@@ -134,11 +170,88 @@ pub(crate) const ROUTES: &[Route] = &[
     },
     change(
         Method::PATCH,
+        "/v1/info",
+        "Changes the process: `max_connections`",
+        write::patch_process,
+    ),
+    change(
+        Method::PATCH,
+        "/v1/listeners/{listener}",
+        "Changes a listener: `max_connections`",
+        write::patch_listener,
+    ),
+    change(
+        Method::POST,
+        "/v1/pools/{pool}/endpoints",
+        "Adds an endpoint: `address`, and if wanted `name`, `weight`, `max_conn`, `priority`, `backup`, `order`",
+        write::add,
+    ),
+    change(
+        Method::DELETE,
+        ENDPOINT,
+        "Takes an endpoint out; what runs there finishes",
+        write::remove,
+    ),
+    change(
+        Method::POST,
+        "/v1/overrides/revert",
+        "Back to what the file says: everything, a `pool`, or an `endpoint` of it",
+        write::revert,
+    ),
+    change(
+        Method::POST,
+        "/v1/overrides/adopt",
+        "The lines to write into the configuration's file so that it says what holds",
+        write::adopt,
+    ),
+    change(Method::POST, "/v1/counters/clear", "Counters begin at 0 again", write::clear_counters),
+    change(Method::POST, "/v1/stop", "Stops gracefully, as the signal TERM does", write::stop),
+    change(
+        Method::PATCH,
         ENDPOINT,
         "Changes an endpoint: `order`, `weight`, `max_conn`",
         write::patch,
     ),
 ];
+
+/// Slowest requests that are told when nobody says how many.
+const SLOW_TOLD: usize = 20;
+
+fn slow(call: &Call) -> Result<Reply, ApiError> {
+    let limit = match call.query("limit") {
+        None => SLOW_TOLD,
+        Some(text) => text
+            .parse()
+            .map_err(|_| ApiError::field("limit", format!("`{text}` is not a whole number")))?,
+    };
+    let slow = View::new(&call.context).slowest(call.query("route"), limit);
+    let slow: Vec<_> = slow
+        .iter()
+        .map(|record| json!({"explanation": record.explain(), "request": &**record}))
+        .collect();
+    Ok(Reply::json(&json!({"slow": slow})))
+}
+
+fn latency(call: &Call) -> Reply {
+    let view = View::new(&call.context);
+    let times = |traffic: &Traffic| json!({"times": traffic.times, "recent_s": traffic.recent_s, "recent": traffic.recent});
+    let mut rows = Vec::new();
+    for listener in view.listeners() {
+        rows.push(json!({"listener": listener.name, "of": times(&listener.traffic)}));
+    }
+    for route in view.routes() {
+        let place = json!({"listener": route.listener, "route": route.route});
+        rows.push(json!({"route": place, "of": times(&route.traffic)}));
+    }
+    for pool in view.pools() {
+        rows.push(json!({"pool": pool.name, "of": times(&pool.traffic)}));
+        for endpoint in &pool.endpoints {
+            let place = json!({"pool": pool.name, "endpoint": endpoint.name});
+            rows.push(json!({"endpoint": place, "of": times(&endpoint.traffic)}));
+        }
+    }
+    Reply::json(&json!({"latency": rows}))
+}
 
 fn events(call: &Call) -> Result<Reply, ApiError> {
     let after = match call.query("after") {
@@ -209,7 +322,7 @@ mod tests {
     fn paths_lead_to_routes() {
         check(&Method::GET, "/v1/info", "/v1/info");
         check(&Method::HEAD, "/v1/info", "/v1/info");
-        check(&Method::POST, "/v1/info", "GET");
+        check(&Method::POST, "/v1/info", "GET, PATCH");
         check(&Method::GET, "/v1/info/", "nothing");
         check(&Method::GET, "/v1/pools/app", "/v1/pools/{pool} app");
         check(&Method::GET, "/v1/pools//queue", "nothing");

@@ -1,6 +1,8 @@
 //! What the admin interface tells, as plain values: the JSON API, the dashboard, HAProxy's tables and `weir top` are views of
 //! this and nothing else. It is gathered in `gather.rs`.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 /// Everything at one moment.
@@ -68,10 +70,87 @@ pub struct ListenerStatus {
     pub connections: usize,
     /// Most that may be; `null`: only the process's limit counts.
     pub max_connections: Option<usize>,
+    /// Connections accepted.
+    pub accepted: u64,
+    /// TLS handshakes that made a session, resumed one, and failed.
+    pub handshakes: [u64; 3],
+    /// Its requests.
+    pub traffic: Traffic,
+}
+
+/// Requests that ended, since the start or since counters were cleared.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Traffic {
+    /// How many.
+    pub requests: u64,
+    /// How many in a second, now.
+    pub per_second: f64,
+    /// By class of their status: `1xx` to `5xx`.
+    pub statuses: BTreeMap<String, u64>,
+    /// By status, those that there were; `none` where none was sent.
+    pub codes: BTreeMap<String, u64>,
+    /// By why they ended, those that there were.
+    pub causes: BTreeMap<String, u64>,
+    /// Request bytes, heads and bodies.
+    pub bytes_received: u64,
+    /// Response bytes, heads and bodies.
+    pub bytes_sent: u64,
+    /// Attempts of all of them.
+    pub attempts: u64,
+    /// Those with more than one.
+    pub retried: u64,
+    /// Those whose last attempt went over a connection that was there.
+    pub reused: u64,
+    /// Those that had to wait in the queue.
+    pub queued: u64,
+    /// How long they took, by phase.
+    pub times: Vec<PhaseTimes>,
+    /// The last moments that `recent` is of, seconds.
+    pub recent_s: u64,
+    /// How long those of the last moments took.
+    pub recent: Vec<PhaseTimes>,
+}
+
+/// How long a phase took.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PhaseTimes {
+    /// `request`, `queue`, `connect`, `response`, `data`, `total`, or `own`: Weir's own part.
+    pub phase: String,
+    /// Samples.
+    pub count: u64,
+    /// Their mean, microseconds; the others are quantiles.
+    pub mean_us: u64,
+    /// Half took no longer.
+    pub p50_us: u64,
+    /// 90 %.
+    pub p90_us: u64,
+    /// 99 %.
+    pub p99_us: u64,
+    /// 99.9 %.
+    pub p999_us: u64,
+    /// 99.99 %.
+    pub p9999_us: u64,
+    /// 99.9999 %.
+    pub p999999_us: u64,
+    /// All.
+    pub max_us: u64,
+}
+
+/// A route.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RouteStatus {
+    /// The listener's name.
+    pub listener: String,
+    /// Its name; empty for what no route took.
+    pub route: String,
+    /// The pool it leads to; empty without one.
+    pub pool: String,
+    /// Its requests.
+    pub traffic: Traffic,
 }
 
 /// A worker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkerStatus {
     /// Its number, from 0.
     pub number: usize,
@@ -79,6 +158,12 @@ pub struct WorkerStatus {
     pub connections: usize,
     /// Of them, those with a request that runs.
     pub requests_running: usize,
+    /// Requests that ended.
+    pub requests: u64,
+    /// Time that it worked at requests, microseconds.
+    pub own_us: u64,
+    /// How late it is for its timer.
+    pub lag: PhaseTimes,
 }
 
 /// A pool.
@@ -100,6 +185,8 @@ pub struct PoolStatus {
     pub queue: Option<QueueStatus>,
     /// What was counted.
     pub counters: PoolCounters,
+    /// Its requests.
+    pub traffic: Traffic,
     /// In the configuration's order.
     pub endpoints: Vec<EndpointStatus>,
 }
@@ -195,6 +282,10 @@ pub struct EndpointStatus {
     pub ejections: u64,
     /// Times it was found stalled.
     pub stalls: u64,
+    /// Its requests: those whose last attempt was here.
+    pub traffic: Traffic,
+    /// Attempts here that were given up for another.
+    pub failed_attempts: u64,
     /// What is not as the configuration's file says: `order`, `weight`, `max_conn`, `added`.
     pub overridden: Vec<String>,
 }

@@ -3,6 +3,7 @@
 
 use hyper::StatusCode;
 use hyper::header::{self, HeaderMap};
+use rustix::process::Signal;
 use serde_json::{Map, Value, json};
 use weir_config::Config;
 use weir_config::model::{Change, Endpoint, EndpointOverride, Limit, Order, Refusal};
@@ -26,6 +27,111 @@ pub(crate) fn patch(call: Call) -> Later {
         let now = endpoint(&call.context, &pool, &name)?;
         let tag = tag(&now);
         Ok(told(&outcome, json!({"endpoint": now})).header(header::ETAG, tag))
+    })
+}
+
+/// `POST` of an endpoint.
+pub(crate) fn add(call: Call) -> Later {
+    Box::pin(async move {
+        let pool = call.parameter(0).to_owned();
+        if View::new(&call.context).pool_named(&pool).is_none() {
+            return Err(ApiError::unknown("pool", &pool));
+        }
+        let endpoint = Box::new(new_endpoint(&object(&call.body)?)?);
+        let name = endpoint.name.clone();
+        let change = Change::Add { pool: pool.clone(), endpoint };
+        let outcome = make(&call, &change, None).await?;
+        let now = View::new(&call.context).endpoint_named(&pool, &name);
+        Ok(told(&outcome, json!({"endpoint": now})))
+    })
+}
+
+/// `DELETE` of an endpoint.
+pub(crate) fn remove(call: Call) -> Later {
+    Box::pin(async move {
+        let (pool, endpoint) = (call.parameter(0).to_owned(), call.parameter(1).to_owned());
+        let change = Change::Remove { pool: pool.clone(), endpoint: endpoint.clone() };
+        Ok(told(&make(&call, &change, Some((&pool, &endpoint))).await?, json!({})))
+    })
+}
+
+/// `PATCH` of a listener.
+pub(crate) fn patch_listener(call: Call) -> Later {
+    Box::pin(async move {
+        let (listener, max_connections) = (call.parameter(0).to_owned(), connections(&call)?);
+        let change = Change::Listener { listener, max_connections };
+        Ok(told(&make(&call, &change, None).await?, json!({})))
+    })
+}
+
+/// `PATCH` of the process.
+pub(crate) fn patch_process(call: Call) -> Later {
+    Box::pin(async move {
+        let change = Change::MaxConnections(connections(&call)?);
+        let outcome = make(&call, &change, None).await?;
+        Ok(told(&outcome, json!({"info": View::new(&call.context).info()})))
+    })
+}
+
+/// `max_connections`, and nothing else.
+fn connections(call: &Call) -> Result<usize, ApiError> {
+    let fields = object(&call.body)?;
+    if let Some(other) = fields.keys().find(|name| *name != "max_connections") {
+        return Err(unknown_field(other, "max_connections alone"));
+    }
+    let Some(value) = fields.get("max_connections") else {
+        return Err(ApiError::field("max_connections", "it is missing"));
+    };
+    number("max_connections", value).map(|limit| limit as usize)
+}
+
+/// Gives runtime changes up.
+pub(crate) fn revert(call: Call) -> Later {
+    Box::pin(async move {
+        let fields = object(&call.body)?;
+        let (mut pool, mut endpoint) = (None, None);
+        for (name, value) in &fields {
+            match name.as_str() {
+                "pool" => pool = Some(text(name, value)?),
+                "endpoint" => endpoint = Some(text(name, value)?),
+                _ => return Err(unknown_field(name, "pool and endpoint")),
+            }
+        }
+        Ok(told(&make(&call, &Change::Revert { pool, endpoint }, None).await?, json!({})))
+    })
+}
+
+/// What to write into the file.
+pub(crate) fn adopt(call: Call) -> Later {
+    Box::pin(async move {
+        let (served, overrides) = (call.context.served(), call.context.overrides());
+        let note = "write these lines into the configuration's file and reload: what the file says itself is no runtime change any more";
+        Ok(Reply::json(&json!({"lines": overrides.lines(&served.file), "note": note})))
+    })
+}
+
+/// Counters begin at 0 again.
+pub(crate) fn clear_counters(call: Call) -> Later {
+    Box::pin(async move {
+        if !yes(&call, "dry_run")? {
+            call.context.clear_counters(&call.caller.who);
+        }
+        Ok(Reply::json(&json!({"cleared": true})))
+    })
+}
+
+/// Stops as the signal does, which is who hears of it.
+pub(crate) fn stop(call: Call) -> Later {
+    Box::pin(async move {
+        let running = View::new(&call.context).info().requests_running;
+        if !yes(&call, "dry_run")? {
+            call.context.said("process", Some(&call.caller.who), "told to stop");
+            let stop = rustix::process::kill_process(rustix::process::getpid(), Signal::TERM);
+            stop.map_err(|error| {
+                ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, format!("cannot stop: {error}"))
+            })?;
+        }
+        Ok(Reply::json(&json!({"stopping": true, "requests_running": running})))
     })
 }
 
@@ -136,6 +242,46 @@ fn endpoint_fields(fields: &Map<String, Value>) -> Result<EndpointOverride, ApiE
         }
     }
     Ok(set)
+}
+
+/// An endpoint as `POST` describes it.
+fn new_endpoint(fields: &Map<String, Value>) -> Result<Endpoint, ApiError> {
+    let Some(address) = fields.get("address") else {
+        return Err(ApiError::field("address", "it is missing: where is the server?"));
+    };
+    let address = text("address", address)?;
+    let parsed = weir_config::endpoint_address(&address)
+        .map_err(|error| ApiError::field("address", error))?;
+    let mut endpoint = Endpoint::new(&address, parsed);
+    for (name, value) in fields {
+        match name.as_str() {
+            "address" => {}
+            "name" => endpoint.name = text(name, value)?,
+            "weight" => endpoint.weight = number(name, value)?,
+            "max_conn" if value.is_null() => endpoint.max_conn = None,
+            "max_conn" => endpoint.max_conn = Some(number(name, value)?),
+            "priority" => {
+                endpoint.priority = u8::try_from(number(name, value)?)
+                    .map_err(|_| ApiError::field(name, "at most 254"))?;
+            }
+            "backup" => {
+                endpoint.backup = value
+                    .as_bool()
+                    .ok_or_else(|| ApiError::field(name, "neither `true` nor `false`"))?;
+            }
+            "order" => endpoint.order = order(value)?,
+            _ => {
+                let known = "address, name, weight, max_conn, priority, backup and order";
+                return Err(unknown_field(name, known));
+            }
+        }
+    }
+    Ok(endpoint)
+}
+
+fn text(field: &str, value: &Value) -> Result<String, ApiError> {
+    let text = value.as_str().filter(|text| !text.is_empty());
+    text.map(str::to_owned).ok_or_else(|| ApiError::field(field, format!("{value} is no text")))
 }
 
 fn unknown_field(name: &str, known: &str) -> ApiError {

@@ -1,23 +1,25 @@
 use std::fs;
 use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard};
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use weir_config::model::{Syslog, SyslogFormat, SyslogReceiver};
 
 use super::*;
 
-fn open(logs: &[ErrorLog]) -> io::Result<ProgramLog> {
-    let log = ProgramLog::open(logs)?;
-    log.publish();
-    Ok(log)
+/// Other tests of this process publish logs of their own.
+fn open(logs: &[ErrorLog]) -> ProgramLog {
+    ProgramLog::open(logs).unwrap()
 }
 
-/// There is one program log in a process.
-fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+impl ProgramLog {
+    fn say(&self, severity: Severity, sentence: &str) {
+        say_at(&self.places, severity, sentence);
+    }
+
+    fn tell(&self, sentence: &str) {
+        self.say(Severity::Notice, sentence);
+    }
 }
 
 fn to_file(path: &Path, level: Severity) -> ErrorLog {
@@ -37,16 +39,14 @@ fn lines(path: &Path) -> Vec<String> {
 
 #[test]
 fn each_place_gets_what_is_grave_enough_with_time_and_level() {
-    let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let (all, grave) = (folder.path().join("all.log"), folder.path().join("grave.log"));
     let logs = [to_file(&all, Severity::Debug), to_file(&grave, Severity::Warning)];
-    let log = open(&logs).unwrap();
-    tell("server app1 is up");
-    say(Severity::Warning, "warning: 3 is\nmany\u{1b}[1m");
-    say(Severity::Error, "cannot connect");
+    let log = open(&logs);
+    log.tell("server app1 is up");
+    log.say(Severity::Warning, "warning: 3 is\nmany\u{1b}[1m");
+    log.say(Severity::Error, "cannot connect");
     drop(log);
-    tell("too late");
     let (warning, error) = ("[warning] 3 is\u{fffd}many\u{fffd}[1m", "[error] cannot connect");
     assert_eq!(lines(&all), ["[notice] server app1 is up", warning, error]);
     assert_eq!(lines(&grave), [warning, error]);
@@ -54,14 +54,13 @@ fn each_place_gets_what_is_grave_enough_with_time_and_level() {
 
 #[test]
 fn a_moved_file_is_opened_anew() {
-    let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let (path, moved) = (folder.path().join("error.log"), folder.path().join("error.log.1"));
-    let log = open(&[to_file(&path, Severity::Notice)]).unwrap();
-    tell("before");
+    let log = open(&[to_file(&path, Severity::Notice)]);
+    log.tell("before");
     fs::rename(&path, &moved).unwrap();
     log.reopen();
-    tell("after");
+    log.tell("after");
     drop(log);
     // The first line may have been written before or after the file was moved, in either case to the same file.
     assert_eq!(
@@ -72,7 +71,6 @@ fn a_moved_file_is_opened_anew() {
 
 #[test]
 fn a_place_that_is_stuck_holds_up_nobody_and_what_is_missing_is_counted() {
-    let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let (pipe, file) = (folder.path().join("pipe"), folder.path().join("error.log"));
     mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
@@ -82,13 +80,13 @@ fn a_place_that_is_stuck_holds_up_nobody_and_what_is_missing_is_counted() {
         Mode::empty(),
     )
     .unwrap();
-    let log = open(&[to_file(&pipe, Severity::Notice), to_file(&file, Severity::Warning)]).unwrap();
+    let log = open(&[to_file(&pipe, Severity::Notice), to_file(&file, Severity::Warning)]);
     // More than pipe and channel hold together.
     let text = "x".repeat(1000);
     for _ in 0..4 * CAPACITY {
-        tell(&text);
+        log.tell(&text);
     }
-    say(Severity::Error, "still heard");
+    log.say(Severity::Error, "still heard");
     let dropped = log.places[0].dropped.load(Ordering::Relaxed);
     assert!(dropped > CAPACITY as u64, "{dropped}");
     drop(log);
@@ -98,7 +96,6 @@ fn a_place_that_is_stuck_holds_up_nobody_and_what_is_missing_is_counted() {
 
 #[test]
 fn syslog_gets_each_line_with_its_own_severity() {
-    let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("log");
     let socket = UnixDatagram::bind(&path).unwrap();
@@ -108,9 +105,9 @@ fn syslog_gets_each_line_with_its_own_severity() {
         severity: Severity::Info,
         format: SyslogFormat::Rfc5424,
     };
-    let log = open(&[ErrorLog { to: LogTarget::Syslog(syslog), level: Severity::Notice }]).unwrap();
-    say(Severity::Info, "too little");
-    say(Severity::Error, "something is wrong");
+    let log = open(&[ErrorLog { to: LogTarget::Syslog(syslog), level: Severity::Notice }]);
+    log.say(Severity::Info, "too little");
+    log.say(Severity::Error, "something is wrong");
     let mut buffer = [0; 512];
     let length = socket.recv(&mut buffer).unwrap();
     let text = String::from_utf8(buffer[..length].to_vec()).unwrap();
@@ -121,20 +118,17 @@ fn syslog_gets_each_line_with_its_own_severity() {
 }
 
 #[test]
-fn a_file_that_cannot_be_opened_is_an_error_and_changes_nothing() {
-    let _alone = alone();
-    let error = open(&[to_file(Path::new("/nowhere/error.log"), Severity::Notice)]);
+fn a_file_that_cannot_be_opened_is_an_error_that_names_it() {
+    let error = ProgramLog::open(&[to_file(Path::new("/nowhere/error.log"), Severity::Notice)]);
     let error = error.err().unwrap().to_string();
     assert!(error.starts_with("cannot open log file /nowhere/error.log: "), "{error}");
-    assert!(PLACES.read().unwrap().is_none());
 }
 
 #[test]
 fn a_full_disk_does_not_stop_anything() {
-    let _alone = alone();
-    let log = open(&[to_file(Path::new("/dev/full"), Severity::Notice)]).unwrap();
-    tell("one");
-    tell("two");
+    let log = open(&[to_file(Path::new("/dev/full"), Severity::Notice)]);
+    log.tell("one");
+    log.tell("two");
     drop(log);
 }
 
@@ -157,7 +151,6 @@ fn the_journal_gets_levels_instead_of_names() {
 
 #[test]
 fn a_stream_socket_gets_lines() {
-    let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("log");
     let listener = UnixListener::bind(&path).unwrap();
@@ -167,9 +160,9 @@ fn a_stream_socket_gets_lines() {
         severity: Severity::Info,
         format: SyslogFormat::Rfc3164,
     };
-    let log = open(&[ErrorLog { to: LogTarget::Syslog(syslog), level: Severity::Notice }]).unwrap();
-    tell("one");
-    tell("two");
+    let log = open(&[ErrorLog { to: LogTarget::Syslog(syslog), level: Severity::Notice }]);
+    log.tell("one");
+    log.tell("two");
     drop(log);
     let (mut stream, _) = listener.accept().unwrap();
     let mut text = String::new();

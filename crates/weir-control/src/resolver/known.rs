@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use weir_config::model::Severity;
-use weir_config::model::names::{Found, MOST_PLACES, Places, Question};
+use weir_config::model::names::{Answers, Found, MOST_PLACES, Places, Question};
 use weir_config::model::resolver::Resolver as Settings;
 use weir_config::units;
 
@@ -41,9 +41,11 @@ pub(super) struct Told {
 }
 
 impl Known {
-    /// The last good answer.
-    pub(super) fn places(&self) -> &Places {
-        &self.places
+    /// Puts the last good answer there, if there was one.
+    pub(super) fn tell(&self, question: &Question, answers: &mut Answers) {
+        if !self.places.is_empty() {
+            answers.insert(question.clone(), self.places.clone());
+        }
     }
 
     pub(super) fn take(

@@ -239,24 +239,11 @@ async fn drive(
     let thread = Rc::new(Thread::new(shared.clone(), timer.clone(), schedule.cursor()));
     let patiences: Vec<Rc<Patience>> = (0..connections).map(|_| Rc::default()).collect();
     spawn_local(look_at_patience(patiences.clone(), timer.clone(), shared.load.timeout_ns));
-    let mut tasks = Vec::new();
-    for patience in patiences {
-        let mut connection = Connection::new(thread.clone(), patience);
-        tasks.push(spawn_local(async move {
-            connection.open_early().await;
-            connection
-        }));
-    }
-    let mut opened = Vec::new();
-    for task in tasks {
-        opened.push(task.await.map_err(|_| "a connection died of a bug".to_owned())?);
-    }
-    // Nobody starts before the slowest connection is open, or given up.
-    if barrier.wait().await.is_leader() {
-        shared.open_at_start.store(shared.open.load(Ordering::Relaxed), Ordering::Relaxed);
-        shared.begin(now_ns() + HEAD_START_NS);
-    }
-    barrier.wait().await;
+    let opened = tokio::select! {
+        opened = open_all(&thread, patiences, &barrier) => opened?,
+        // Whoever stops it does not wait for a target that does not answer.
+        () = wait_for_stop(&shared) => return Ok(thread.record.replace(Record::new(false))),
+    };
     let running: Vec<_> =
         opened.into_iter().map(|connection| spawn_local(connection.run())).collect();
     let all = async {
@@ -269,6 +256,33 @@ async fn drive(
         () = wait_for_stop(&shared) => {}
     }
     Ok(thread.record.replace(Record::new(false)))
+}
+
+/// Opens the connections of a thread, and waits until those of all threads are open, or given up: nobody starts before.
+async fn open_all(
+    thread: &Rc<Thread>,
+    patiences: Vec<Rc<Patience>>,
+    barrier: &Barrier,
+) -> Result<Vec<Connection>, String> {
+    let mut tasks = Vec::new();
+    for patience in patiences {
+        let mut connection = Connection::new(thread.clone(), patience);
+        tasks.push(spawn_local(async move {
+            connection.open_early().await;
+            connection
+        }));
+    }
+    let mut opened = Vec::new();
+    for task in tasks {
+        opened.push(task.await.map_err(|_| "a connection died of a bug".to_owned())?);
+    }
+    let shared = &thread.shared;
+    if barrier.wait().await.is_leader() {
+        shared.open_at_start.store(shared.open.load(Ordering::Relaxed), Ordering::Relaxed);
+        shared.begin(now_ns() + HEAD_START_NS);
+    }
+    barrier.wait().await;
+    Ok(opened)
 }
 
 async fn wait_for_stop(shared: &Shared) {

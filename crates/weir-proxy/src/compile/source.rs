@@ -37,6 +37,11 @@ impl<M: PartialEq> Source<M> {
         Self { model, files }
     }
 
+    /// Whether any file was read for it.
+    pub(crate) fn reads_files(&self) -> bool {
+        !self.files.is_empty()
+    }
+
     pub(crate) fn model(&self) -> &M {
         &self.model
     }

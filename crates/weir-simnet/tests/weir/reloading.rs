@@ -37,8 +37,8 @@ pub(crate) fn start(
     let (process, mailboxes, config) = (process.clone(), mailboxes.clone(), config.clone());
     spawn_local(async move {
         for number in 1..=count {
-            let most = WITHIN.as_millis() as u64 / count;
-            sleep(Duration::from_millis(random.u64(0..[10, most][random.usize(0..2)]))).await;
+            let most = [10, WITHIN.as_millis() as u64 / count][random.usize(0..2)];
+            sleep(Duration::from_millis(random.u64(0..most))).await;
             let next = if number == count { config.clone() } else { changed(&config, &mut random) };
             reload(&process, &mailboxes, &next, sinks.clone()).await;
         }

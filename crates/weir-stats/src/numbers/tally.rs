@@ -200,6 +200,22 @@ impl TallyFigures {
         counts.map(|(cause, count)| (*cause, *count))
     }
 
+    /// What came after `earlier`, a former reading of the same counters.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let mut later = self.clone();
+        let less = |own: &mut u64, earlier: &u64| *own = own.saturating_sub(*earlier);
+        later.codes.iter_mut().zip(&earlier.codes).for_each(|(own, before)| less(own, before));
+        later.causes.iter_mut().zip(&earlier.causes).for_each(|(own, before)| less(own, before));
+        less(&mut later.bytes_received, &earlier.bytes_received);
+        less(&mut later.bytes_sent, &earlier.bytes_sent);
+        less(&mut later.attempts, &earlier.attempts);
+        less(&mut later.retried, &earlier.retried);
+        less(&mut later.reused, &earlier.reused);
+        less(&mut later.queued, &earlier.queued);
+        later
+    }
+
     /// Puts another's counts to these.
     pub fn add(&mut self, other: &Self) {
         self.codes.iter_mut().zip(&other.codes).for_each(|(own, theirs)| *own += theirs);

@@ -26,6 +26,8 @@ use crate::failure::Failure;
 use crate::terminal;
 use files::{Files, json_text, other_runs};
 
+/// Requests per second. The schedule is gone through start by start where it is drawn.
+const MOST_RATE: f64 = 1e7;
 const NOTES: &str = "\
 For example: weir bench -t2 -c100 -d30s -R2000 --latency http://127.0.0.1:8080/1k
 
@@ -289,6 +291,9 @@ impl Arguments {
                 there is no intended start to measure from",
             ),
             (Some(rate), _) if rate <= 0.0 => usage("the rate of -R must be above zero"),
+            (Some(rate), _) if rate > MOST_RATE => {
+                usage("the rate of -R is above 10M a second, which no generator can send")
+            }
             (_, Some(requests)) if requests < 1.0 => usage("-n wants one request at least"),
             _ if self.duration == 0 => usage("the duration of -d must be above zero"),
             _ if self.timeout == 0 => usage("the timeout of -T must be above zero"),

@@ -281,6 +281,7 @@ fn mistakes_are_one_sentence() {
     };
     check("URL", 2, "-R");
     check("-R0 URL", 2, "above zero");
+    check("-R99999999999999999999 URL", 2, "above 10M");
     check("-R10 -latency URL", 2, "`--latency`");
     check("-R10 -s script.lua URL", 2, "Lua");
     check("-R10 -t4 -c2 URL", 2, "4 threads for 2 connections");

@@ -4,7 +4,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use weir_config::model::{Change, EndpointOverride, Limit, Order, Refusal, RefusalKind};
+use weir_config::model::{Change, Endpoint, EndpointOverride, Limit, Order, Refusal, RefusalKind};
 
 use super::info;
 use super::stat::{Choice, proxy_number, rows, servers_conn, servers_state};
@@ -28,10 +28,18 @@ pub(super) enum Answer {
 
 /// What there is, for `help`.
 const HELP: &[(&str, &str, Right)] = &[
+    ("add server <bk>/<srv> <addr>", "create a new server, in maintenance", Right::Write),
     ("clear counters [all]", "clear max statistics counters (or all counters)", Right::Write),
+    ("del server <bk>/<srv>", "remove a server that is in maintenance", Right::Write),
     ("disable server <bk>/<srv>", "disable a server for maintenance", Right::Write),
     ("enable server <bk>/<srv>", "enable a disabled server", Right::Write),
     ("get weight <bk>/<srv>", "report a server's current weight", Right::Read),
+    (
+        "set maxconn frontend <frontend> <value>",
+        "change a frontend's maxconn setting",
+        Right::Write,
+    ),
+    ("set maxconn global <value>", "change the per-process maxconn setting", Right::Write),
     ("set maxconn server <bk>/<srv> <value>", "change a server's maxconn setting", Right::Write),
     ("set server <bk>/<srv> [opts]", "change a server's state, weight or maxconn", Right::Write),
     ("set timeout cli <delay>", "change the timeout of this connection", Right::Read),
@@ -82,6 +90,15 @@ pub(super) async fn execute(words: &[String], context: &Context, caller: &Caller
         ["enable", "server", rest @ ..] => asked.order(rest.first().copied(), Order::Ready).await,
         ["disable", "server", rest @ ..] => {
             asked.order(rest.first().copied(), Order::Maintenance).await
+        }
+        ["set", "maxconn", "frontend", rest @ ..] => asked.set_frontend(rest).await,
+        ["set", "maxconn", "global", rest @ ..] => asked.set_global(rest).await,
+        ["enable" | "disable", "health", rest @ ..] => asked.health(words[0], rest),
+        ["add", "server", rest @ ..] => asked.add_server(rest).await,
+        ["del", "server", rest @ ..] => asked.del_server(rest.first().copied()).await,
+        ["clear", "counters", ..] => {
+            context.clear_counters(&caller.who);
+            Ok(String::new())
         }
         _ => Err(unknown(&words, caller)),
     };
@@ -254,6 +271,78 @@ impl Asked<'_> {
             EndpointOverride { max_conn: Some(limit), ..EndpointOverride::default() },
         )
         .await
+    }
+
+    async fn set_frontend(&self, words: &[&str]) -> Said {
+        let Some(name) = words.first() else { return Err("Frontend name required.".to_owned()) };
+        let Some(text) = words.get(1) else { return Err("Integer value expected.".to_owned()) };
+        let status = status(self.context);
+        if !status.listeners.iter().any(|listener| listener.name == *name) {
+            return Err("No such frontend.".to_owned());
+        }
+        let max_connections = text.parse().map_err(|_| "Integer value expected.".to_owned())?;
+        let listener = (*name).to_owned();
+        self.change(&Change::Listener { listener, max_connections }).await
+    }
+
+    async fn set_global(&self, words: &[&str]) -> Said {
+        let Some(text) = words.first() else { return Err("Expects an integer value.".to_owned()) };
+        let limit = text.parse().map_err(|_| "Expects an integer value.".to_owned())?;
+        self.change(&Change::MaxConnections(limit)).await
+    }
+
+    /// Probes go on whatever a command says: what they find is only told, or the pool's file says that there are none.
+    fn health(&self, verb: &str, words: &[&str]) -> Said {
+        let (_, endpoint) = self.endpoint(words.first().copied())?;
+        if endpoint.health == "unchecked" {
+            let text = "Health check was not configured on this server, cannot enable.";
+            return if verb == "enable" { Err(text.to_owned()) } else { Ok(String::new()) };
+        }
+        if verb == "enable" {
+            return Ok(String::new());
+        }
+        Err("Health checks cannot be switched off at run time here: write check=off for the server.".to_owned())
+    }
+
+    async fn add_server(&self, words: &[&str]) -> Said {
+        let required = || "Require 'backend/server'.".to_owned();
+        let Some(place) = words.first() else { return Err(required()) };
+        let (pool, name) = place.split_once('/').ok_or_else(required)?;
+        let address = words.get(1).ok_or_else(|| {
+            "'server' expects <name> and <addr>[:<port>] as arguments.".to_owned()
+        })?;
+        let address =
+            weir_config::endpoint_address(address).map_err(|error| format!("{error}."))?;
+        let mut endpoint = Endpoint::new(name, address);
+        // As there: nothing is sent to it before somebody says so.
+        endpoint.order = Order::Maintenance;
+        let mut rest = words.get(2..).unwrap_or_default().iter();
+        while let Some(word) = rest.next() {
+            let mut number = || {
+                let text = rest.next().copied().unwrap_or_default();
+                text.parse().map_err(|_| format!("'{word}' expects a number."))
+            };
+            match *word {
+                "weight" => endpoint.weight = number()?,
+                "maxconn" => endpoint.max_conn = Some(number()?).filter(|limit| *limit > 0),
+                "backup" => endpoint.backup = true,
+                "enabled" => endpoint.order = Order::Ready,
+                // What the pool says of checks holds for all of its servers.
+                "check" | "disabled" => {}
+                _ => return Err(format!("'{word}' option is not accepted for dynamic server.")),
+            }
+        }
+        let change = Change::Add { pool: pool.to_owned(), endpoint: Box::new(endpoint) };
+        self.change(&change).await.map(|_| "New server registered.".to_owned())
+    }
+
+    async fn del_server(&self, place: Option<&str>) -> Said {
+        let (pool, endpoint) = self.endpoint(place)?;
+        if endpoint.order != "maintenance" {
+            return Err("Only servers in maintenance mode can be deleted.".to_owned());
+        }
+        let change = Change::Remove { pool, endpoint: endpoint.name };
+        self.change(&change).await.map(|_| "Server deleted.".to_owned())
     }
 
     async fn order(&self, place: Option<&str>, order: Order) -> Said {

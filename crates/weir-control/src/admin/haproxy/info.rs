@@ -28,7 +28,10 @@ pub(super) fn fields(status: &Status) -> Vec<Field> {
     let (days, hours) = (uptime / 86_400, uptime % 86_400 / 3600);
     let elapsed = format!("{days}d {hours}h{:02}m{:02}s", uptime % 3600 / 60, uptime % 60);
     let listeners: usize = status.listeners.iter().map(|listener| listener.addresses.len()).sum();
-    let dispatched: u64 = status.pools.iter().map(|pool| pool.counters.dispatched).sum();
+    let accepted: u64 = status.listeners.iter().map(|listener| listener.accepted).sum();
+    let requests: u64 = status.listeners.iter().map(|listener| listener.traffic.requests).sum();
+    let sent: u64 = status.listeners.iter().map(|listener| listener.traffic.bytes_sent).sum();
+    let rate: f64 = status.listeners.iter().map(|listener| listener.traffic.per_second).sum();
     let stopping = u64::from(info.state == "stopping");
     vec![
         text(0, "Name", "POS", &info.name),
@@ -46,16 +49,19 @@ pub(super) fn fields(status: &Status) -> Vec<Field> {
         number(15, "Maxconn", "CLP", info.max_connections as u64),
         number(16, "Hard_maxconn", "CLP", info.max_connections as u64),
         number(17, "CurrConns", "MGP", info.connections as u64),
-        number(19, "CumReq", "MCP", dispatched),
+        number(18, "CumConns", "MCP", accepted),
+        number(19, "CumReq", "MCP", requests),
         number(23, "Maxpipes", "CLP", 0),
         number(24, "PipesUsed", "MGP", 0),
         number(25, "PipesFree", "MGP", 0),
+        number(29, "SessRate", "MRP", rate as u64),
         number(47, "Tasks", "MGP", info.connections as u64),
         number(48, "Run_queue", "MGP", info.requests_running as u64),
         text(50, "node", "COS", &info.host),
         number(52, "Stopping", "MGP", stopping),
         number(53, "Jobs", "MGP", (info.connections + listeners) as u64),
         number(55, "Listeners", "MGP", listeners as u64),
+        number(61, "TotalBytesOut", "MGP", sent),
         number(70, "Start_time_sec", "MDP", info.started_ms / 1000),
     ]
 }

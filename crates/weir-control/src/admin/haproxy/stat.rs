@@ -4,7 +4,9 @@
 use std::fmt::Write;
 
 use super::table::{Cell, Kind, Row};
-use crate::admin::status::{EndpointStatus, ListenerStatus, PoolStatus, State, Status};
+use crate::admin::status::{
+    EndpointStatus, ListenerStatus, PhaseTimes, PoolStatus, State, Status, Traffic,
+};
 
 /// The number of the first proxy, as HAProxy counts them.
 const FIRST_PROXY: u64 = 2;
@@ -77,7 +79,48 @@ fn frontend(status: &Status, listener: &ListenerStatus, number: u64) -> Row {
     row.set("slim", limit as u64);
     let stopping = status.info.state == "stopping";
     row.set("status", if stopping { "STOP" } else { "OPEN" });
+    traffic(&mut row, &listener.traffic);
+    row.set("stot", listener.accepted);
+    row.set("conn_tot", listener.accepted);
+    row.set("req_tot", listener.traffic.requests);
+    row.set("req_rate", listener.traffic.per_second as u64);
+    let refused = ["bad_request", "bad_request_body", "request_timeout"];
+    row.set("ereq", of_causes(&listener.traffic, &refused));
+    row.set("dreq", of_causes(&listener.traffic, &["denied"]));
     row
+}
+
+/// What requests that ended counted.
+fn traffic(row: &mut Row, traffic: &Traffic) {
+    row.set("bin", traffic.bytes_received);
+    row.set("bout", traffic.bytes_sent);
+    row.set("rate", traffic.per_second as u64);
+    for class in ["1xx", "2xx", "3xx", "4xx", "5xx"] {
+        let count = traffic.statuses.get(class).copied().unwrap_or_default();
+        row.set(&format!("hrsp_{class}"), count);
+    }
+    row.set("hrsp_other", traffic.codes.get("none").copied().unwrap_or_default());
+    row.set("eresp", of_causes(traffic, &["upstream_reset", "response_timeout", "bad_response"]));
+    row.set("cli_abrt", of_causes(traffic, &["client_gone"]));
+    row.set("srv_abrt", of_causes(traffic, &["upstream_aborted"]));
+    row.set("wretr", traffic.attempts.saturating_sub(traffic.requests.min(traffic.attempts)));
+    row.set("wredis", traffic.retried);
+    // HAProxy's are means of the last 1,024 requests, in milliseconds.
+    let times = if traffic.recent.is_empty() { &traffic.times } else { &traffic.recent };
+    for (phase, mean, most) in [
+        ("queue", "qtime", "qtime_max"),
+        ("connect", "ctime", "ctime_max"),
+        ("response", "rtime", "rtime_max"),
+        ("total", "ttime", "ttime_max"),
+    ] {
+        let of = |times: &[PhaseTimes]| times.iter().find(|own| own.phase == phase).cloned();
+        row.set(mean, of(times).map_or(0, |own| own.mean_us / 1000));
+        row.set(most, of(&traffic.times).map_or(0, |own| own.max_us / 1000));
+    }
+}
+
+fn of_causes(traffic: &Traffic, causes: &[&str]) -> u64 {
+    causes.iter().filter_map(|cause| traffic.causes.get(*cause)).sum()
 }
 
 fn server_row(
@@ -94,6 +137,9 @@ fn server_row(
     row.set("stot", endpoint.picks);
     row.set("lbtot", endpoint.picks);
     row.set("econ", endpoint.connect_failures);
+    traffic(&mut row, &endpoint.traffic);
+    row.set("wretr", endpoint.failed_attempts);
+    row.set("req_tot", endpoint.traffic.requests);
     row.set("status", status_word(endpoint));
     row.set("weight", u64::from(endpoint.weight));
     row.set("uweight", u64::from(endpoint.weight));
@@ -129,6 +175,8 @@ fn backend(status: &Status, pool: &PoolStatus, number: u64) -> Row {
     row.set("stot", pool.counters.dispatched);
     row.set("lbtot", pool.counters.dispatched);
     row.set("econ", pool.endpoints.iter().map(|endpoint| endpoint.connect_failures).sum::<u64>());
+    traffic(&mut row, &pool.traffic);
+    row.set("req_tot", pool.traffic.requests);
     row.set("status", if pool.usable > 0 { "UP" } else { "DOWN" });
     let takes = |endpoint: &&EndpointStatus| matches!(endpoint.state, State::Up | State::Stalled);
     let is_active = |endpoint: &&EndpointStatus| !endpoint.backup && endpoint.tier == 0;

@@ -1,7 +1,9 @@
 //! The admin interface, with the programs that people have: curl over real sockets, socat, hatop and Prometheus' HAProxy exporter.
 
 mod api;
+mod ctl;
 mod haproxy;
+mod numbers;
 mod rights;
 
 use std::path::PathBuf;

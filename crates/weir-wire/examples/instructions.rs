@@ -1,0 +1,156 @@
+//! Prints how many instructions one head takes, as `valgrind --tool=callgrind` counts them: the same on every run of one build, however
+//! busy the machine is. It runs itself under valgrind, with few and with many repetitions of one work; the difference is the work's.
+//! It asserts no figure.
+//!
+//! `cargo run --profile bench-release -p weir-wire --example instructions`
+
+use std::hint::black_box;
+use std::process::Command;
+
+use weir_wire::{HeadLimits, Known, Method, RequestHead, ResponseHead, Version, encode};
+
+/// What wrk sends.
+const PLAIN_REQUEST: &[u8] = b"GET /1k HTTP/1.1\r\nHost: 127.0.0.1:8080\r\n\r\n";
+/// What a browser sends.
+const REQUEST: &[u8] = b"GET /catalogue/items?page=3&sort=price HTTP/1.1\r\n\
+    Host: shop.example.com\r\n\
+    User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0\r\n\
+    Accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8\r\n\
+    Accept-Language: en-US,en;q=0.5\r\n\
+    Accept-Encoding: gzip, deflate, br\r\n\
+    Referer: https://shop.example.com/catalogue\r\n\
+    Connection: keep-alive\r\n\
+    Cookie: session=9f1c2d3e4b5a69788796a5b4c3d2e1f0; beta=1\r\n\
+    Upgrade-Insecure-Requests: 1\r\n\
+    Cache-Control: max-age=0\r\n\r\n";
+/// What nginx answers.
+const RESPONSE: &[u8] = b"HTTP/1.1 200 OK\r\n\
+    Server: nginx/1.22.1\r\n\
+    Date: Thu, 20 Nov 2025 19:15:00 GMT\r\n\
+    Content-Type: application/octet-stream\r\n\
+    Content-Length: 1024\r\n\
+    Last-Modified: Thu, 20 Nov 2025 19:00:00 GMT\r\n\
+    Connection: keep-alive\r\n\
+    ETag: \"691f6a30-400\"\r\n\
+    Accept-Ranges: bytes\r\n\r\n";
+const NAMES: [&[u8]; 10] = [
+    b"Host",
+    b"Server",
+    b"Date",
+    b"Content-Type",
+    b"Content-Length",
+    b"Last-Modified",
+    b"Connection",
+    b"ETag",
+    b"Accept-Ranges",
+    b"X-Other",
+];
+
+/// Its name, and what repeats it.
+type Work = (&'static str, fn(u32));
+const WORKS: [Work; 9] = [
+    ("request head, wrk's", |times| parse_request(PLAIN_REQUEST, times)),
+    ("request head, a browser's", |times| parse_request(REQUEST, times)),
+    ("of it httparse, wrk's", |times| tokenise_request(PLAIN_REQUEST, times)),
+    ("of it httparse, a browser's", |times| tokenise_request(REQUEST, times)),
+    ("response head, nginx's", parse_response),
+    ("of it httparse", tokenise_response),
+    ("ten names", names),
+    ("status line", status_line),
+    ("status line as received", parsed_status_line),
+];
+const FEW: u32 = 1_000;
+const MANY: u32 = 2_000;
+
+fn main() {
+    let mut arguments = std::env::args().skip(1);
+    if let (Some(work), Some(times)) = (arguments.next(), arguments.next()) {
+        let work = WORKS.iter().find(|(name, _)| *name == work).expect("the name of a work");
+        work.1(times.parse().expect("a number"));
+        return;
+    }
+    for (name, _) in WORKS {
+        let each = (counted(name, MANY) - counted(name, FEW)) / u64::from(MANY - FEW);
+        println!("{name}: {each}");
+    }
+}
+
+/// The instructions of a whole run of ourselves.
+fn counted(work: &str, times: u32) -> u64 {
+    let own = std::env::current_exe().expect("the path of this program");
+    let output = Command::new("valgrind")
+        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+        .arg(own)
+        .args([work, &times.to_string()])
+        .output()
+        .expect("valgrind is installed");
+    let said = String::from_utf8_lossy(&output.stderr);
+    let count = said.lines().find_map(|line| line.split_once("Collected : "));
+    count.and_then(|(_, count)| count.trim().parse().ok()).unwrap_or_else(|| panic!("{said}"))
+}
+
+fn parse_request(bytes: &[u8], times: u32) {
+    let (mut head, limits) = (RequestHead::default(), HeadLimits::default());
+    for _ in 0..times {
+        let outcome = head.parse(black_box(bytes), &mut 0, &limits);
+        assert_eq!(black_box(outcome), Ok(Some(bytes.len())));
+    }
+}
+
+fn parse_response(times: u32) {
+    let (mut head, limits) = (ResponseHead::default(), HeadLimits::default());
+    for _ in 0..times {
+        let outcome = head.parse(black_box(RESPONSE), &mut 0, &limits, Method::Get);
+        assert_eq!(black_box(outcome), Ok(Some(RESPONSE.len())));
+    }
+}
+
+fn tokenise_request(bytes: &[u8], times: u32) {
+    let mut slots = [const { std::mem::MaybeUninit::uninit() }; 16];
+    for _ in 0..times {
+        let mut request = httparse::Request::new(&mut []);
+        black_box(request.parse_with_uninit_headers(black_box(bytes), &mut slots)).expect("sound");
+        black_box(request);
+    }
+}
+
+fn tokenise_response(times: u32) {
+    let mut slots = [const { std::mem::MaybeUninit::uninit() }; 16];
+    let config = httparse::ParserConfig::default();
+    for _ in 0..times {
+        let mut response = httparse::Response::new(&mut []);
+        let bytes = black_box(RESPONSE);
+        black_box(config.parse_response_with_uninit_headers(&mut response, bytes, &mut slots))
+            .expect("sound");
+        black_box(response);
+    }
+}
+
+fn names(times: u32) {
+    for _ in 0..times {
+        for name in NAMES {
+            black_box(Known::of(black_box(name)));
+        }
+    }
+}
+
+fn status_line(times: u32) {
+    let mut out = Vec::with_capacity(64);
+    for _ in 0..times {
+        out.clear();
+        encode::status_line_as(&mut out, Version::Http11, black_box(200), black_box(b"OK"));
+        black_box(&out);
+    }
+}
+
+fn parsed_status_line(times: u32) {
+    let mut head = ResponseHead::default();
+    let parsed = head.parse(RESPONSE, &mut 0, &HeadLimits::default(), Method::Get);
+    assert_eq!(parsed, Ok(Some(RESPONSE.len())));
+    let mut out = Vec::with_capacity(64);
+    for _ in 0..times {
+        out.clear();
+        encode::parsed_status_line(&mut out, black_box(RESPONSE), black_box(&head));
+        black_box(&out);
+    }
+}

@@ -1,0 +1,234 @@
+//! Asks a running Weir over its admin interface: one request on a connection of its own. What it says is for the caller to show.
+
+use std::fmt::Write as _;
+use std::io::{self, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::Value;
+use weir_config::model::{AdminAccess, ListenAddress};
+
+use crate::cli::CONFIGURATION_FILE;
+use crate::failure::Failure;
+
+/// Where the admin socket is when nothing says so.
+const SOCKET: &str = "/run/weir/admin.sock";
+/// For anything to come. A reload reads every file that the configuration names first.
+const PATIENCE: Duration = Duration::from_mins(2);
+/// No answer is larger.
+const ANSWER_BYTES: u64 = 64 * 1024 * 1024;
+
+/// Where the running Weir is to be found.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Place {
+    /// Admin address: a Unix socket's path, or an IP address and port [default: as configured, else /run/weir/admin.sock]
+    #[arg(long, global = true, value_name = "ADDRESS")]
+    socket: Option<String>,
+    /// Configuration file that names the admin address [default: /etc/weir/weir.conf]
+    #[arg(short, long, global = true, value_name = "FILE", conflicts_with = "socket")]
+    config: Option<PathBuf>,
+    /// File with the token that an address over TCP wants
+    #[arg(long, global = true, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+}
+
+/// An answer.
+pub(super) struct Told {
+    pub(super) status: u16,
+    pub(super) body: String,
+}
+
+enum Address {
+    Unix(PathBuf),
+    Tcp(String),
+}
+
+impl Place {
+    /// Asks, and takes anything but success for a failure.
+    pub(super) fn ask(
+        &self,
+        method: &str,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Told, Failure> {
+        let told = self.exchange(method, path, body)?;
+        match told.status {
+            200..=299 => Ok(told),
+            status => Err(Failure::RunTime(sentence(status, &told.body))),
+        }
+    }
+
+    /// Asks; a success and a refusal are both answers.
+    pub(super) fn exchange(
+        &self,
+        method: &str,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Told, Failure> {
+        let address = self.address()?;
+        let request = self.request(method, path, body)?;
+        let answer = match &address {
+            Address::Unix(path) => UnixStream::connect(path).and_then(|stream| {
+                stream.set_read_timeout(Some(PATIENCE))?;
+                talk(stream, &request)
+            }),
+            Address::Tcp(place) => connect(place).and_then(|stream| talk(stream, &request)),
+        };
+        let answer = answer.map_err(|error| unreachable_at(&address, &error))?;
+        told(&answer).ok_or_else(|| {
+            let place = address.text();
+            Failure::Unreachable(format!("what answers at {place} does not speak HTTP"))
+        })
+    }
+
+    fn request(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Vec<u8>, Failure> {
+        let mut head = format!("{method} {path} HTTP/1.1\r\nHost: weir\r\nConnection: close\r\n");
+        if let Some(file) = &self.token_file {
+            let text = std::fs::read_to_string(file).map_err(|error| {
+                Failure::RunTime(format!("cannot read the token file {}: {error}", file.display()))
+            })?;
+            let token = text.lines().next().unwrap_or_default().trim();
+            let _ = write!(head, "Authorization: Bearer {token}\r\n");
+        }
+        let body = body.map(Value::to_string).unwrap_or_default();
+        let _ = write!(head, "Content-Length: {}\r\n\r\n{body}", body.len());
+        Ok(head.into_bytes())
+    }
+
+    fn address(&self) -> Result<Address, Failure> {
+        if let Some(text) = &self.socket {
+            return Ok(Address::of(text));
+        }
+        let named = self.config.as_deref();
+        let path = named.unwrap_or(Path::new(CONFIGURATION_FILE));
+        if named.is_none() && !path.exists() {
+            return Ok(Address::Unix(SOCKET.into()));
+        }
+        let environment = |name: &str| std::env::var(name).ok();
+        let config = match weir_config::load(path, &environment) {
+            Ok(checked) => checked.config,
+            // Whoever mends a broken file wants to look at what runs meanwhile.
+            Err(_) if named.is_none() => return Ok(Address::Unix(SOCKET.into())),
+            Err(diagnostics) => {
+                let name = path.display().to_string();
+                return Err(Failure::Rejected { name, diagnostics });
+            }
+        };
+        let rank = |address: &ListenAddress, access: AdminAccess| {
+            let unix = matches!(address, ListenAddress::Unix { .. });
+            (access == AdminAccess::ReadOnly, !unix)
+        };
+        let best = config.admin.iter().min_by_key(|admin| rank(&admin.address, admin.access));
+        match best.map(|admin| &admin.address) {
+            Some(ListenAddress::Unix { path, .. }) => Ok(Address::Unix(path.clone())),
+            Some(ListenAddress::Socket(address)) => Ok(Address::Tcp(address.to_string())),
+            None => Err(Failure::Unreachable(format!(
+                "{} has no `admin` address: add `admin unix:{SOCKET};`",
+                path.display()
+            ))),
+        }
+    }
+}
+
+impl Address {
+    fn of(text: &str) -> Self {
+        if let Some(path) = text.strip_prefix("unix:") {
+            return Self::Unix(path.into());
+        }
+        if text.contains('/') || !text.contains(':') {
+            return Self::Unix(text.into());
+        }
+        Self::Tcp(text.to_owned())
+    }
+
+    fn text(&self) -> String {
+        match self {
+            Self::Unix(path) => path.display().to_string(),
+            Self::Tcp(place) => place.clone(),
+        }
+    }
+}
+
+fn connect(place: &str) -> io::Result<TcpStream> {
+    let none = || io::Error::new(io::ErrorKind::NotFound, "this name has no address");
+    let address = place.to_socket_addrs()?.next().ok_or_else(none)?;
+    let stream = TcpStream::connect_timeout(&address, Duration::from_secs(10))?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    Ok(stream)
+}
+
+fn talk(mut stream: impl Read + Write, request: &[u8]) -> io::Result<Vec<u8>> {
+    // Whoever refuses a request early has answered before it was sent whole.
+    let sent = stream.write_all(request).and_then(|()| stream.flush());
+    let mut answer = Vec::new();
+    stream.take(ANSWER_BYTES).read_to_end(&mut answer)?;
+    if answer.is_empty() {
+        sent?;
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    Ok(answer)
+}
+
+fn unreachable_at(address: &Address, error: &io::Error) -> Failure {
+    let reason = match error.kind() {
+        io::ErrorKind::NotFound => "there is no such socket: is Weir running?".to_owned(),
+        io::ErrorKind::ConnectionRefused => "nobody listens there: is Weir running?".to_owned(),
+        io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "no answer in time".to_owned(),
+        _ => error.to_string(),
+    };
+    Failure::Unreachable(format!("cannot ask {}: {reason}", address.text()))
+}
+
+/// The parts of a response whose body ends with the connection.
+fn told(answer: &[u8]) -> Option<Told> {
+    let end = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n")?;
+    let head = std::str::from_utf8(&answer[..end]).ok()?;
+    let status = head.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok()?;
+    let body = String::from_utf8_lossy(&answer[end + 4..]).into_owned();
+    Some(Told { status, body })
+}
+
+/// What a refusal says.
+pub(super) fn sentence(status: u16, body: &str) -> String {
+    let said: Value = serde_json::from_str(body).unwrap_or_default();
+    let error = &said["error"];
+    match (error["field"].as_str(), error["message"].as_str()) {
+        (Some(field), Some(message)) => format!("{field}: {message}"),
+        (None, Some(message)) => message.to_owned(),
+        _ => format!("the answer has status {status}: {body}"),
+    }
+}
+
+/// A name as a path takes it.
+pub(super) fn encoded(name: &str) -> String {
+    name.bytes().fold(String::new(), |mut text, byte| {
+        if byte.is_ascii_alphanumeric() || b"-._~:".contains(&byte) {
+            text.push(char::from(byte));
+        } else {
+            let _ = write!(text, "%{byte:02X}");
+        }
+        text
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_any_kind_fit_into_a_path() {
+        assert_eq!(encoded("10.0.0.1:80"), "10.0.0.1:80");
+        assert_eq!(encoded("unix:/run/a b"), "unix:%2Frun%2Fa%20b");
+    }
+
+    #[test]
+    fn refusals_are_sentences() {
+        let body = r#"{"error": {"field": "weight", "message": "0 is too small"}}"#;
+        assert_eq!(sentence(422, body), "weight: 0 is too small");
+        assert_eq!(sentence(503, "busy"), "the answer has status 503: busy");
+    }
+}

@@ -1,0 +1,302 @@
+//! `weir ctl`: looks at a running Weir and changes it, over its admin interface. Also `weir reload` and `weir stop`, which are
+//! commands of their own because everybody looks for them.
+
+mod client;
+mod show;
+
+use clap::{Args, Subcommand};
+use serde_json::{Map, Value, json};
+
+use self::client::{Place, encoded, sentence};
+use crate::failure::Failure;
+use crate::terminal;
+
+/// Look at a running Weir and change it
+#[derive(Args, Debug)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    place: Place,
+    /// Print what the admin interface says, as JSON
+    #[arg(long, global = true)]
+    json: bool,
+    /// Check a change and say what it would do, but do not make it
+    #[arg(long, global = true)]
+    dry_run: bool,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// The process, its listeners and workers
+    Status,
+    /// Every pool with its servers
+    Pools,
+    /// A pool, or one server of it
+    Show {
+        /// `POOL` or `POOL/SERVER`
+        what: String,
+    },
+    /// A server takes what comes
+    Ready {
+        /// `POOL/SERVER`
+        server: String,
+    },
+    /// A server takes only clients that are bound to it
+    Drain {
+        /// `POOL/SERVER`
+        server: String,
+    },
+    /// A server takes nothing
+    Maintenance {
+        /// `POOL/SERVER`
+        server: String,
+    },
+    /// Change a server: `max_conn=NUMBER`, `max_conn=none`, `weight=NUMBER`
+    Set {
+        /// `POOL/SERVER`
+        server: String,
+        /// What to change
+        #[arg(required = true, value_name = "NAME=VALUE")]
+        values: Vec<String>,
+    },
+    /// Add a server to a pool
+    Add {
+        /// The pool
+        pool: String,
+        /// Its address, as `server` writes it
+        address: String,
+        /// `name=`, `weight=`, `max_conn=`, `priority=`, `order=`, or `backup`
+        #[arg(value_name = "NAME=VALUE")]
+        values: Vec<String>,
+    },
+    /// Take a server out; what runs there finishes
+    Remove {
+        /// `POOL/SERVER`
+        server: String,
+    },
+    /// Who waits, in a pool or in all
+    Queue {
+        /// The pool
+        pool: Option<String>,
+    },
+    /// What happened: changes of health, who changed what
+    Events {
+        /// Only those after this number
+        #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+        after: u64,
+    },
+    /// The slowest requests of the last 15 minutes
+    Slow {
+        /// Only of this route
+        #[arg(long, value_name = "NAME")]
+        route: Option<String>,
+        /// How many
+        #[arg(long, value_name = "NUMBER", default_value_t = 20)]
+        limit: usize,
+    },
+    /// Why a request took as long as it did
+    Why {
+        /// Its id, from the log or the request id header
+        id: String,
+    },
+    /// The configuration as it holds, runtime changes included
+    Config {
+        /// As its file says, without them
+        #[arg(long)]
+        file: bool,
+    },
+    /// What is not as the configuration's file says
+    Diff,
+    /// The lines to write into the file so that it says what holds
+    Adopt,
+    /// Back to what the file says: everything, a pool, or a server
+    Revert {
+        /// `POOL` or `POOL/SERVER`
+        what: Option<String>,
+    },
+    /// Counters that are shown begin at 0 again
+    ClearCounters,
+}
+
+/// Reload the configuration, and wait for the verdict
+#[derive(Args, Debug)]
+pub(crate) struct Reload {
+    #[command(flatten)]
+    place: Place,
+}
+
+/// Stop gracefully
+#[derive(Args, Debug)]
+pub(crate) struct Stop {
+    #[command(flatten)]
+    place: Place,
+}
+
+/// How an answer is shown to people.
+type View = fn(&str) -> Result<String, Failure>;
+
+/// What a command asks for.
+struct Question {
+    method: &'static str,
+    path: String,
+    body: Option<Value>,
+    view: View,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let question = arguments.command.question()?;
+    let mut path = question.path;
+    if arguments.dry_run && question.method != "GET" {
+        path.push_str("?dry_run=true");
+    }
+    let told = arguments.place.ask(question.method, &path, question.body.as_ref())?;
+    if arguments.json {
+        return terminal::print(&told.body);
+    }
+    terminal::print(&(question.view)(&told.body)?)
+}
+
+pub(crate) fn reload(arguments: &Reload) -> Result<(), Failure> {
+    let told = arguments.place.exchange("POST", "/v1/reload", Some(&json!({})))?;
+    match told.status {
+        200..=299 => terminal::print(&show::reloaded(&told.body)?),
+        422 => Err(Failure::RejectedThere(sentence(told.status, &told.body))),
+        status => Err(Failure::RunTime(sentence(status, &told.body))),
+    }
+}
+
+pub(crate) fn stop(arguments: &Stop) -> Result<(), Failure> {
+    let told = arguments.place.ask("POST", "/v1/stop", Some(&json!({})))?;
+    terminal::print(&show::stopping(&told.body)?)
+}
+
+impl Command {
+    fn question(&self) -> Result<Question, Failure> {
+        let look = |path: String, view: View| Question { method: "GET", path, body: None, view };
+        let order =
+            |server: &str, order: &str| changed("PATCH", server, Some(json!({"order": order})));
+        Ok(match self {
+            Self::Status => look("/v1/status".into(), show::status),
+            Self::Pools => look("/v1/pools".into(), show::pools),
+            Self::Show { what } if what.contains('/') => look(endpoint_path(what)?, show::endpoint),
+            Self::Show { what } => look(format!("/v1/pools/{}", encoded(what)), show::pool),
+            Self::Ready { server } => order(server, "ready")?,
+            Self::Drain { server } => order(server, "draining")?,
+            Self::Maintenance { server } => order(server, "maintenance")?,
+            Self::Set { server, values } => {
+                changed("PATCH", server, Some(Value::Object(fields(values)?)))?
+            }
+            Self::Add { pool, address, values } => {
+                let mut body = fields(values)?;
+                body.insert("address".to_owned(), address.as_str().into());
+                Question {
+                    method: "POST",
+                    path: format!("/v1/pools/{}/endpoints", encoded(pool)),
+                    body: Some(Value::Object(body)),
+                    view: show::outcome,
+                }
+            }
+            Self::Remove { server } => changed("DELETE", server, None)?,
+            Self::Queue { pool: Some(pool) } => {
+                look(format!("/v1/pools/{}/queue", encoded(pool)), show::queue)
+            }
+            Self::Queue { pool: None } => look("/v1/queues".into(), show::queues),
+            Self::Events { after } => look(format!("/v1/events?after={after}"), show::events),
+            Self::Slow { route, limit } => {
+                let route = route.as_ref().map(|name| format!("&route={}", encoded(name)));
+                look(format!("/v1/slow?limit={limit}{}", route.unwrap_or_default()), show::slow)
+            }
+            Self::Why { id } => look(format!("/v1/why/{}", encoded(id)), show::why),
+            Self::Config { file } => look(format!("/v1/config?file={file}"), show::as_it_is),
+            Self::Diff => look("/v1/overrides".into(), show::differences),
+            Self::Adopt => Question {
+                method: "POST",
+                path: "/v1/overrides/adopt".into(),
+                body: None,
+                view: show::lines,
+            },
+            Self::Revert { what } => Question {
+                method: "POST",
+                path: "/v1/overrides/revert".into(),
+                body: Some(reverted(what.as_deref())),
+                view: show::outcome,
+            },
+            Self::ClearCounters => Question {
+                method: "POST",
+                path: "/v1/counters/clear".into(),
+                body: None,
+                view: |_| Ok("counters begin at 0\n".to_owned()),
+            },
+        })
+    }
+}
+
+fn changed(method: &'static str, server: &str, body: Option<Value>) -> Result<Question, Failure> {
+    Ok(Question { method, path: endpoint_path(server)?, body, view: show::outcome })
+}
+
+fn endpoint_path(server: &str) -> Result<String, Failure> {
+    let (pool, name) = server
+        .split_once('/')
+        .filter(|(pool, name)| !pool.is_empty() && !name.is_empty())
+        .ok_or_else(|| Failure::Usage(format!("`{server}` is not POOL/SERVER")))?;
+    Ok(format!("/v1/pools/{}/endpoints/{}", encoded(pool), encoded(name)))
+}
+
+fn reverted(what: Option<&str>) -> Value {
+    match what.map(|what| what.split_once('/').ok_or(what)) {
+        None => json!({}),
+        Some(Ok((pool, endpoint))) => json!({"pool": pool, "endpoint": endpoint}),
+        Some(Err(pool)) => json!({"pool": pool}),
+    }
+}
+
+/// `name=value` words as the fields of a request. What fits where is the server's to say.
+fn fields(words: &[String]) -> Result<Map<String, Value>, Failure> {
+    let mut fields = Map::new();
+    for word in words {
+        let (name, value) = match word.split_once('=') {
+            Some(("name" | "order", value)) => {
+                (word.split_once('=').map_or("", |it| it.0), value.into())
+            }
+            Some((name, "none")) => (name, Value::Null),
+            Some((name, value)) => {
+                let number = value.parse::<u64>();
+                (name, number.map_or_else(|_| Value::from(value), Value::from))
+            }
+            None if word == "backup" => ("backup", Value::Bool(true)),
+            None => {
+                return Err(Failure::Usage(format!("`{word}` is not NAME=VALUE")));
+            }
+        };
+        fields.insert(name.to_owned(), value);
+    }
+    Ok(fields)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_become_fields() {
+        let words =
+            ["max_conn=none", "weight=7", "name=12", "order=draining", "backup", "priority=x"];
+        let fields = fields(&words.map(str::to_owned)).unwrap();
+        let expected = json!({
+            "max_conn": null, "weight": 7, "name": "12", "order": "draining", "backup": true, "priority": "x"
+        });
+        assert_eq!(Value::Object(fields), expected);
+        assert!(super::fields(&["weight".to_owned()]).is_err());
+    }
+
+    #[test]
+    fn a_server_is_named_with_its_pool() {
+        let path = endpoint_path("app/unix:/run/a.sock").unwrap();
+        assert_eq!(path, "/v1/pools/app/endpoints/unix:%2Frun%2Fa.sock");
+        for wrong in ["app", "app/", "/one", ""] {
+            assert!(endpoint_path(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! `weir ctl`, `weir stop`: what they print, what they change, and their exit codes.
+
+use std::process::Output;
+
+use super::Managed;
+use crate::support::process::finish;
+use crate::support::weir::weir_command;
+
+fn weir(managed: &Managed, arguments: &[&str]) -> Output {
+    let mut weir = weir_command();
+    weir.args(arguments).arg("-c").arg(managed.directory.path().join("weir.conf"));
+    finish(&mut weir, b"")
+}
+
+/// What a command that succeeds prints.
+fn ctl(managed: &Managed, arguments: &[&str]) -> String {
+    let done = weir(managed, &[&["ctl"], arguments].concat());
+    let said = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert!(done.status.success(), "{arguments:?}: {said}");
+    String::from_utf8(done.stdout).unwrap()
+}
+
+/// What a command that fails says, and its exit code.
+fn failed(managed: &Managed, arguments: &[&str]) -> (Option<i32>, String) {
+    let done = weir(managed, &[&["ctl"], arguments].concat());
+    (done.status.code(), String::from_utf8(done.stderr).unwrap())
+}
+
+/// The words of the line that begins with these.
+fn row(text: &str, begins: &[&str]) -> Vec<String> {
+    let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let begins_so = |row: &Vec<String>| row.iter().zip(begins).all(|(word, wanted)| word == wanted);
+    let mut rows = text.lines().map(words).filter(|row| row.len() >= begins.len());
+    rows.find(begins_so).unwrap_or_else(|| panic!("no line {begins:?} in:\n{text}"))
+}
+
+#[test]
+fn it_shows_what_runs() {
+    let managed = Managed::start("", 0);
+    managed.answers(8);
+    let pools = ctl(&managed, &["pools"]);
+    assert_eq!(row(&pools, &["app", "two"])[2], "up");
+    assert_eq!(row(&pools, &["app", "(round_robin)"])[2], "up");
+    let status = ctl(&managed, &["status"]);
+    assert!(status.starts_with("Weir ") && status.contains("generation 1"), "{status}");
+    assert_eq!(row(&status, &["front"])[3], "8", "{status}");
+    let pool = ctl(&managed, &["show", "app"]);
+    assert!(pool.contains("8 dispatched, 0 had to wait"), "{pool}");
+    assert_eq!(row(&pool, &["total"])[1], "8", "{pool}");
+    let server = ctl(&managed, &["show", "app/two"]);
+    assert_eq!(row(&server, &["max_conn"])[1], "60", "{server}");
+    assert_eq!(row(&server, &["picked"])[1], "6", "{server}");
+    assert_eq!(ctl(&managed, &["queue"]), "nobody waits\n");
+    let slow = ctl(&managed, &["slow", "--limit", "1"]);
+    let id = slow.split_whitespace().next().unwrap();
+    assert!(slow.contains(" GET /\n"), "{slow}");
+    assert!(ctl(&managed, &["why", id]).starts_with(id));
+    let json: serde_json::Value =
+        serde_json::from_str(&ctl(&managed, &["--json", "pools"])).unwrap();
+    assert_eq!(json["pools"][0]["traffic"]["statuses"]["2xx"], 8);
+    let latency = managed.json("/v1/latency");
+    assert_eq!(latency["latency"][0]["listener"], "front");
+    ctl(&managed, &["clear-counters"]);
+    let pool = managed.json("/v1/pools/app");
+    assert_eq!(pool["traffic"]["requests"], 0, "{pool}");
+}
+
+#[test]
+fn it_changes_servers_and_tells_how_long_that_lasts() {
+    let managed = Managed::start("state_file DIRECTORY/state.json;", 0);
+    let said = ctl(&managed, &["drain", "app/one"]);
+    assert!(
+        said.starts_with(
+            "app/one order: ready -> draining\nfor all 2 workers; it survives reloads and restarts"
+        ),
+        "{said}"
+    );
+    assert_eq!(managed.answers(4), ["two"]);
+    let said = ctl(&managed, &["--dry-run", "set", "app/one", "max_conn=none"]);
+    assert_eq!(said, "would change: app/one max_conn: 50 -> none\n");
+    ctl(&managed, &["set", "app/one", "max_conn=9"]);
+    assert_eq!(ctl(&managed, &["ready", "app/two"]), "nothing is different: it was so already\n");
+    let diff = ctl(&managed, &["diff"]);
+    assert_eq!(row(&diff, &["app/one", "max_conn"])[2..], ["50", "9"], "{diff}");
+    let adopt = ctl(&managed, &["adopt"]);
+    assert!(adopt.starts_with("# pool app\n- server 127.0.0.1:"), "{adopt}");
+    assert!(adopt.contains(" name=one max_conn=9 drain;\n"), "{adopt}");
+    let events = ctl(&managed, &["events"]);
+    assert!(events.contains("change: app/one max_conn 50 -> 9, by uid "), "{events}");
+    ctl(&managed, &["revert", "app/one"]);
+    assert_eq!(ctl(&managed, &["diff"]), "everything is as the file says\n");
+    assert_eq!(managed.answers(8), ["one", "two"]);
+}
+
+#[test]
+fn the_exit_code_tells_what_went_wrong() {
+    let managed = Managed::start("", 0);
+    let (code, said) = failed(&managed, &["set", "app/one", "weight=0"]);
+    assert_eq!((code, said.as_str()), (Some(1), "weir: weight: 0 is too small: at least 1\n"));
+    let (code, said) = failed(&managed, &["drain", "app/three"]);
+    assert_eq!((code, said.as_str()), (Some(1), "weir: endpoint: there is no endpoint `three`\n"));
+    let (code, said) = failed(&managed, &["drain", "app"]);
+    assert_eq!((code, said.as_str()), (Some(2), "weir: `app` is not POOL/SERVER\n"));
+    let nowhere = managed.directory.text("nowhere.sock");
+    for command in [&["ctl", "status"][..], &["reload"], &["stop"]] {
+        let done = finish(weir_command().args(command).args(["--socket", &nowhere]), b"");
+        assert_eq!(done.status.code(), Some(5), "{command:?}");
+        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert!(said.contains("there is no such socket: is Weir running?"), "{said}");
+    }
+    let dead = managed.directory.path().join("dead.sock");
+    drop(std::os::unix::net::UnixListener::bind(&dead).unwrap());
+    let done = finish(weir_command().args(["ctl", "status", "--socket"]).arg(&dead), b"");
+    assert_eq!(done.status.code(), Some(5));
+}
+
+#[test]
+fn over_tcp_it_brings_the_token() {
+    let directory = crate::support::Directory::new();
+    let file = directory.file("token", "correct-horse-battery-staple\n").display().to_string();
+    let managed = Managed::start(&format!("admin 127.0.0.1:0 token_file={file};"), 1);
+    let address = managed.weir.addresses[1].to_string();
+    let ask = |more: &[&str]| {
+        let mut weir = weir_command();
+        finish(weir.args(["ctl", "drain", "app/one", "--socket", &address]).args(more), b"")
+    };
+    let done = ask(&[]);
+    assert_eq!(done.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&done.stderr).contains("the token is missing or wrong"));
+    assert!(ask(&["--token-file", &file]).status.success());
+    assert_eq!(managed.json("/v1/pools/app/endpoints/one")["order"], "draining");
+}
+
+#[test]
+fn stop_ends_it_gracefully() {
+    let mut managed = Managed::start("", 0);
+    let done = weir(&managed, &["stop"]);
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let said = String::from_utf8(done.stdout).unwrap();
+    assert_eq!(said, "stopping; 0 requests are still running\n");
+    assert!(managed.weir.process.wait().success());
+    let said = managed.weir.process.said();
+    assert!(said.contains("process: told to stop, by uid "), "{said}");
+}
