@@ -64,6 +64,20 @@ impl EndpointName {
     }
 }
 
+/// The latest probe of an endpoint.
+#[derive(Clone, Debug)]
+pub(crate) struct LastProbe {
+    /// When it ended.
+    pub(crate) at: SystemTime,
+    pub(crate) took: Duration,
+    /// Why it failed, in one clause, and how the reply began.
+    pub(crate) failure: Option<(String, String)>,
+    /// All of them.
+    pub(crate) probes: u64,
+    /// Those of them that failed.
+    pub(crate) failures: u64,
+}
+
 /// A change, as whoever saw it tells it.
 #[derive(Clone, Debug)]
 pub(crate) struct Change {
@@ -145,6 +159,8 @@ pub struct HealthLog {
 struct Kept {
     events: VecDeque<HealthEvent>,
     count: u64,
+    /// The latest probe of each, as long as it is configured.
+    probes: HashMap<EndpointName, LastProbe>,
     /// What it is and since when; those missing are up since the start.
     states: HashMap<EndpointName, (HealthState, Instant)>,
 }
@@ -220,7 +236,30 @@ impl HealthLog {
     /// Endpoints that are not configured any more are forgotten; what happened to them is not.
     pub(crate) fn forget_all_but(&self, snapshot: &Snapshot) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.states.retain(|of, _| snapshot.endpoint(&of.pool, &of.endpoint).is_some());
+        let is_there = |of: &EndpointName| snapshot.endpoint(&of.pool, &of.endpoint).is_some();
+        kept.states.retain(|of, _| is_there(of));
+        kept.probes.retain(|of, _| is_there(of));
+    }
+
+    /// Notes a probe that has ended, and why it failed and how the reply began, if it did.
+    pub(crate) fn probed(
+        &self,
+        of: &EndpointName,
+        took: Duration,
+        failure: Option<(String, String)>,
+    ) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = kept.probes.get(of);
+        let probes = before.map_or(0, |before| before.probes) + 1;
+        let failures = before.map_or(0, |before| before.failures) + u64::from(failure.is_some());
+        let last = LastProbe { at: SystemTime::now(), took, failure, probes, failures };
+        kept.probes.insert(of.clone(), last);
+    }
+
+    /// The latest probe of an endpoint.
+    pub(crate) fn last_probe(&self, of: &EndpointName) -> Option<LastProbe> {
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.probes.get(of).cloned()
     }
 
     /// Says that a pool ignores its probes from now on, or no longer.

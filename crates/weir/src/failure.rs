@@ -65,7 +65,7 @@ impl Failure {
                 ExitCode::from(5)
             }
             Self::RejectedThere(sentence) => {
-                eprintln!("weir: rejected: {sentence}");
+                eprintln!("{sentence}\n\nweir: rejected; what was served before is served on");
                 ExitCode::from(3)
             }
             Self::Rejected { name, diagnostics } => {

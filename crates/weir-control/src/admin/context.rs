@@ -22,7 +22,7 @@ use super::live::STREAMS;
 use super::state_file::StateFile;
 use super::status::Event;
 use super::traffic::Past;
-use crate::control::Control;
+use crate::control::{Control, ReloadReport};
 use crate::health_log::{HealthLog, KEPT};
 use crate::report::Reporter;
 use crate::server::connection_cap;
@@ -230,8 +230,7 @@ impl Context {
             applied.map_err(|error| Refusal::conflict("configuration", error))?;
         }
         self.remember(&changed);
-        let written = self.state_file.as_ref().map(|file| file.write(&after));
-        let lasts = self.lasts(written.and_then(Result::err));
+        let lasts = self.lasts(self.keep_state().err());
         for one in &changed {
             self.note(Event {
                 number: 0,
@@ -245,6 +244,51 @@ impl Context {
             });
         }
         Ok(Outcome { changed, dry_run: false, workers, lasts })
+    }
+
+    /// Reads the configuration anew, and waits for what comes of it.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it; nothing has changed then.
+    pub(crate) async fn reload(&self, who: &str) -> Result<ReloadReport, String> {
+        let reloaded = self.control.reload().await;
+        match &reloaded {
+            Ok(report) => {
+                let _ = self.keep_state();
+                let what = format!("serving generation {}", report.generation);
+                self.noted_reload(who, what, [&report.warnings[..], &report.changes].concat());
+            }
+            Err(error) => {
+                let lines = error.lines().filter(|line| !line.trim().is_empty());
+                let generation = self.control.snapshot().generation;
+                let what = format!("rejected, still serving generation {generation}");
+                self.noted_reload(who, what, lines.map(str::to_owned).collect());
+            }
+        }
+        reloaded
+    }
+
+    fn noted_reload(&self, who: &str, what: String, details: Vec<String>) {
+        for line in &details {
+            (self.say)(line);
+        }
+        self.note(Event {
+            number: 0,
+            at_ms: milliseconds(SystemTime::now()),
+            kind: "reload".to_owned(),
+            pool: None,
+            endpoint: None,
+            who: Some(who.to_owned()),
+            what,
+            details,
+        });
+    }
+
+    /// Writes what was changed at run time where it survives a restart, if that is not there already. A reload may have given changes
+    /// up.
+    pub(crate) fn keep_state(&self) -> Result<(), String> {
+        let Some(file) = &self.state_file else { return Ok(()) };
+        file.keep(&self.overrides())
     }
 
     fn remember(&self, changed: &[Changed]) {

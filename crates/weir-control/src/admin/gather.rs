@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use weir_balance::{Availability, Balancer, EndpointState, Health, Order};
 use weir_config::model::names::{Question, is_place_of};
 use weir_config::model::overrides::address_text as endpoint_address_text;
-use weir_config::model::{self, EndpointCheck, ListenAddress, Overrides};
+use weir_config::model::{self, EndpointCheck, ListenAddress, Overrides, Probe};
 use weir_proxy::net::PeerAddress;
 use weir_proxy::shared::{Listener, Process, Snapshot};
 use weir_proxy::upstream::{UpstreamEndpoint, UpstreamPool};
@@ -20,8 +20,8 @@ use weir_stats::numbers::RouteFigures;
 
 use super::context::{Context, Served};
 use super::status::{
-    EndpointStatus, Event, Info, ListenerStatus, PoolCounters, PoolStatus, QueueStatus,
-    RouteStatus, State, Status, WaitingStatus, WorkerStatus,
+    EndpointStatus, Event, Info, ListenerStatus, PoolCounters, PoolStatus, ProbeStatus,
+    QueueStatus, RouteStatus, State, Status, WaitingStatus, WorkerStatus,
 };
 use super::traffic::{Counted, Of, phase_times};
 use crate::health_log::{EndpointName, HealthEvent, HealthState};
@@ -275,6 +275,7 @@ impl<'a> View<'a> {
             .to_owned(),
             reason,
             excerpt,
+            probe: self.probe(&pool.name, &live.name, config),
             ejected_until_ms: ejected_until,
             in_flight: counts.in_flight(),
             max_conn: counts.max_conn(),
@@ -295,6 +296,33 @@ impl<'a> View<'a> {
                 &config.name,
                 written.map_or(own.name.as_str(), |written| &written.name),
             ),
+        })
+    }
+
+    fn probe(
+        &self,
+        pool: &Arc<str>,
+        endpoint: &Arc<str>,
+        config: &model::Pool,
+    ) -> Option<ProbeStatus> {
+        let of = EndpointName { pool: pool.clone(), endpoint: endpoint.clone() };
+        let last = self.context.health.last_probe(&of)?;
+        let kind = match config.check.as_ref()?.probe {
+            Probe::Http(_) => "http",
+            Probe::Tcp(_) => "tcp",
+            Probe::Tls => "tls",
+        };
+        let passed = last.failure.is_none();
+        let (reason, excerpt) = last.failure.unwrap_or_default();
+        Some(ProbeStatus {
+            kind: kind.to_owned(),
+            at_ms: milliseconds(last.at),
+            took_us: last.took.as_micros() as u64,
+            passed,
+            reason,
+            excerpt,
+            probes: last.probes,
+            failures: last.failures,
         })
     }
 

@@ -194,6 +194,12 @@ pub(crate) const ROUTES: &[Route] = &[
     ),
     change(
         Method::POST,
+        "/v1/reload",
+        "Reads the configuration's file anew, and waits for the verdict",
+        write::reload,
+    ),
+    change(
+        Method::POST,
         "/v1/overrides/revert",
         "Back to what the file says: everything, a `pool`, or an `endpoint` of it",
         write::revert,
@@ -328,7 +334,7 @@ mod tests {
         check(&Method::GET, "/v1/pools//queue", "nothing");
         let socket = "/v1/pools/app/endpoints/unix:%2Frun%2Fapp.sock";
         check(&Method::GET, socket, "/v1/pools/{pool}/endpoints/{endpoint} app unix:/run/app.sock");
-        check(&Method::GET, "/v1/pools/app/endpoints", "nothing");
+        check(&Method::GET, "/v1/pools/app/endpoints", "POST");
     }
 
     #[test]

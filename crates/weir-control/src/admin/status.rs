@@ -254,6 +254,8 @@ pub struct EndpointStatus {
     pub reason: String,
     /// How the reply to the probe that changed its health began.
     pub excerpt: String,
+    /// The latest probe, where there was one.
+    pub probe: Option<ProbeStatus>,
     /// When its ejection ends, milliseconds since 1970.
     pub ejected_until_ms: Option<u64>,
     /// Requests in flight.
@@ -288,6 +290,27 @@ pub struct EndpointStatus {
     pub failed_attempts: u64,
     /// What is not as the configuration's file says: `order`, `weight`, `max_conn`, `added`.
     pub overridden: Vec<String>,
+}
+
+/// A probe of an endpoint.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProbeStatus {
+    /// `http`, `tcp` or `tls`.
+    pub kind: String,
+    /// When it ended, milliseconds since 1970.
+    pub at_ms: u64,
+    /// How long it took, microseconds.
+    pub took_us: u64,
+    /// Whether it passed.
+    pub passed: bool,
+    /// Why not, in one clause.
+    pub reason: String,
+    /// How the reply began, when it did not pass.
+    pub excerpt: String,
+    /// Probes until now.
+    pub probes: u64,
+    /// Those of them that failed.
+    pub failures: u64,
 }
 
 /// An endpoint's state, in one word.

@@ -267,7 +267,11 @@ async fn watch(target: Target, turn: (u64, u64), process: Arc<Process>, log: Arc
         let began_us = clock();
         // An endpoint without an address is out for that already, and there is nobody to ask.
         if let Some(address) = target.address(&process) {
+            let began = Instant::now();
             let answer = target.ask(&address).await;
+            let failure = answer.as_ref().err();
+            let failure = failure.map(|failure| (failure.reason.clone(), failure.excerpt.clone()));
+            log.probed(&target.of, began.elapsed(), failure);
             let outcome = if answer.is_ok() { ProbeOutcome::Passed } else { ProbeOutcome::Failed };
             let verdict = history.take(outcome, clock());
             if let ProbeVerdict::Turned { to, .. } = verdict {

@@ -5,6 +5,7 @@ mod ctl;
 mod haproxy;
 mod numbers;
 mod rights;
+mod servers;
 
 use std::path::PathBuf;
 
@@ -21,7 +22,7 @@ pub(crate) struct Managed {
     pub(crate) weir: Weir,
     pub(crate) socket: PathBuf,
     pub(crate) directory: Directory,
-    _origins: Vec<Origin>,
+    pub(crate) _origins: Vec<Origin>,
 }
 
 /// An origin that answers with its name.
