@@ -106,17 +106,8 @@ impl ProgramLog {
         }
     }
 
-    /// Opens files anew, after somebody moved them away.
-    pub fn reopen(&self) {
-        for place in &*self.places {
-            place.send(Order::Reopen);
-        }
-    }
-}
-
-impl Drop for ProgramLog {
-    /// Writes what was said, within a second.
-    fn drop(&mut self) {
+    /// Writes what was said, within a second. What is said after that goes straight to standard error.
+    pub fn close(&mut self) {
         {
             let mut current = PLACES.write().unwrap_or_else(PoisonError::into_inner);
             if current.as_ref().is_some_and(|places| Arc::ptr_eq(places, &self.places)) {
@@ -126,11 +117,24 @@ impl Drop for ProgramLog {
         // The threads end when the last sender is gone.
         self.places = Arc::new([]);
         let until = Instant::now() + FLUSH;
-        for done in &self.done {
+        for done in std::mem::take(&mut self.done) {
             let left = until.saturating_duration_since(Instant::now());
             // A place that is stuck loses the rest.
             let _ = done.recv_timeout(left);
         }
+    }
+
+    /// Opens files anew, after somebody moved them away.
+    pub fn reopen(&self) {
+        for place in &*self.places {
+            place.send(Order::Reopen);
+        }
+    }
+}
+
+impl Drop for ProgramLog {
+    fn drop(&mut self) {
+        self.close();
     }
 }
 

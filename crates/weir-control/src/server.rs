@@ -286,6 +286,7 @@ impl Server {
         drop(self.pid_file);
         // A lookup that hangs would hold the runtime up.
         self.runtime.shutdown_background();
+        self.control.program_log().close();
         ended
     }
 }

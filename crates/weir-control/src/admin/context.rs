@@ -126,7 +126,7 @@ impl Context {
     /// Everything that is known of the process at this moment.
     pub(crate) fn report(&self) -> Report {
         let served = self.served();
-        self.reporter.report(&served.config, &served.snapshot)
+        self.reporter.report(&served.live, &served.snapshot)
     }
 
     pub(crate) fn overrides(&self) -> Overrides {
