@@ -271,6 +271,7 @@ fn one_log_goes_to_two_places_and_what_weir_says_goes_to_its_own() {
     let line = lines(&errors, 1).remove(0);
     assert!(line.contains(" [error] cannot connect to app/127.0.0.1:1 "), "{line}");
     assert!(weir.process.said().contains("weir: listening on "), "{}", weir.process.said());
+    assert_eq!(lines(&access, 2), ["/own", "/"]);
     // Both are opened anew.
     for log in [&access, &errors] {
         std::fs::rename(log, format!("{log}.1")).unwrap();
