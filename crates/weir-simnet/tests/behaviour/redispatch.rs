@@ -186,7 +186,7 @@ fn when_all_may_be_left_out_and_are_the_answer_is_503() {
 
 #[test]
 fn a_server_that_comes_and_goes_every_100_ms_fails_no_request_and_leaves_nothing_behind() {
-    let pool = format!("{TWO} keepalive off; passive errors=1 window=1s eject=200ms;");
+    let pool = format!("{TWO} keepalive off; passive errors=1 window=1s eject=250ms;");
     play(&app(&pool, ""), async |world| {
         let (one, two) = (world.origin(1).answers(OK), world.origin(2).answers(OK));
         let mut client = world.client().await;
