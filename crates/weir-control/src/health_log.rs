@@ -133,6 +133,15 @@ impl fmt::Display for Span {
     }
 }
 
+/// The latest probe of an endpoint, whether it changed anything or not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LatestProbe {
+    pub(crate) at: SystemTime,
+    pub(crate) took: Duration,
+    /// Why it failed, in one clause, and how the reply began.
+    pub(crate) failure: Option<(String, String)>,
+}
+
 /// The changes of this process.
 pub struct HealthLog {
     start: Instant,
@@ -146,6 +155,8 @@ struct Kept {
     count: u64,
     /// What it is and since when; those missing are up since the start.
     states: HashMap<EndpointName, (HealthState, Instant)>,
+    /// One for each endpoint that is probed.
+    probes: HashMap<EndpointName, LatestProbe>,
 }
 
 impl HealthLog {
@@ -170,6 +181,22 @@ impl HealthLog {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let mut events = kept.events.iter().rev();
         events.find(|event| *event.pool == *pool && *event.endpoint == *endpoint).cloned()
+    }
+
+    /// Keeps what an endpoint's probe came to, in place of the one before.
+    pub(crate) fn probed(&self, of: &EndpointName, probe: LatestProbe) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(place) = kept.probes.get_mut(of) {
+            *place = probe;
+        } else {
+            kept.probes.insert(of.clone(), probe);
+        }
+    }
+
+    /// What an endpoint's latest probe came to.
+    pub(crate) fn latest_probe(&self, of: &EndpointName) -> Option<LatestProbe> {
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.probes.get(of).cloned()
     }
 
     /// A number for an event that is kept elsewhere, so that one order holds for all.

@@ -15,6 +15,7 @@ use weir_config::model::{self, Change, Overrides, Refusal};
 use weir_proxy::shared::{Process, Snapshot};
 
 use super::changed::{Changed, between};
+use super::dashboard::History;
 use super::gather::{health_event, milliseconds};
 use super::live::STREAMS;
 use super::state_file::StateFile;
@@ -36,6 +37,8 @@ pub(crate) struct Context {
     events: Mutex<VecDeque<Event>>,
     state_file: Option<StateFile>,
     pub(crate) past: Past,
+    /// For the dashboard's charts.
+    pub(crate) history: History,
     /// Room for those who listen to `/v1/stream`.
     pub(crate) streams: Arc<Semaphore>,
     say: fn(&str),
@@ -118,6 +121,7 @@ impl Context {
             events: Mutex::new(VecDeque::new()),
             state_file,
             past: Past::default(),
+            history: History::default(),
             streams: Arc::new(Semaphore::new(STREAMS)),
             say,
         }

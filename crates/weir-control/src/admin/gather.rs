@@ -18,8 +18,8 @@ use weir_stats::numbers::RouteFigures;
 
 use super::context::{Context, Served};
 use super::status::{
-    EndpointStatus, Event, Info, ListenerStatus, PoolCounters, PoolStatus, QueueStatus,
-    RouteStatus, State, Status, WaitingStatus, WorkerStatus,
+    EndpointStatus, Event, Info, ListenerStatus, PoolCounters, PoolStatus, ProbeStatus,
+    QueueStatus, RouteStatus, State, Status, WaitingStatus, WorkerStatus,
 };
 use super::traffic::{Counted, Of, phase_times};
 use crate::health_log::{EndpointName, HealthEvent, HealthState};
@@ -269,6 +269,7 @@ impl<'a> View<'a> {
             .to_owned(),
             reason,
             excerpt,
+            latest_probe: self.latest_probe(pool, live),
             ejected_until_ms: ejected_until,
             in_flight: counts.in_flight(),
             max_conn: counts.max_conn(),
@@ -293,6 +294,18 @@ impl<'a> View<'a> {
         let mut endpoints = self.counted().now.endpoints.iter();
         let found = endpoints.find(|own| own.pool == pool && own.endpoint == endpoint);
         found.map_or(0, |own| own.failed_attempts)
+    }
+
+    fn latest_probe(&self, pool: &UpstreamPool, own: &UpstreamEndpoint) -> Option<ProbeStatus> {
+        let of = EndpointName { pool: pool.name.clone(), endpoint: own.name.clone() };
+        let probe = self.context.health.latest_probe(&of)?;
+        let (failure, excerpt) = probe.failure.unzip();
+        Some(ProbeStatus {
+            at_ms: milliseconds(probe.at),
+            took_us: probe.took.as_micros() as u64,
+            failure,
+            excerpt: excerpt.unwrap_or_default(),
+        })
     }
 
     /// Since when an endpoint is in its state, and the event that put it there as far as it is one of health.
@@ -441,6 +454,7 @@ pub(crate) fn milliseconds(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64
 }
 
-fn host_name() -> String {
+/// The machine's name.
+pub(crate) fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }

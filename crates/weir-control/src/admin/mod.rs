@@ -10,12 +10,15 @@
 mod caller;
 mod changed;
 mod context;
+mod dashboard;
 mod error;
+pub mod figures;
 mod gather;
 mod haproxy;
 mod http;
 mod live;
 mod openapi;
+mod origin;
 mod reply;
 mod routes;
 mod socket;
@@ -116,6 +119,7 @@ impl Admin {
 /// Accepts from every socket until the server is gone.
 async fn serve(sockets: Vec<AdminSocket>, context: Arc<Context>, mut ended: watch::Receiver<()>) {
     tokio::task::spawn_local(traffic::sample(context.clone()));
+    tokio::task::spawn_local(dashboard::sample(context.clone()));
     for socket in sockets {
         let context = context.clone();
         tokio::task::spawn_local(async move {

@@ -254,6 +254,8 @@ pub struct EndpointStatus {
     pub reason: String,
     /// How the reply to the probe that changed its health began.
     pub excerpt: String,
+    /// What its latest probe came to; `null` when there was none.
+    pub latest_probe: Option<ProbeStatus>,
     /// When its ejection ends, milliseconds since 1970.
     pub ejected_until_ms: Option<u64>,
     /// Requests in flight.
@@ -288,6 +290,19 @@ pub struct EndpointStatus {
     pub failed_attempts: u64,
     /// What is not as the configuration's file says: `order`, `weight`, `max_conn`, `added`.
     pub overridden: Vec<String>,
+}
+
+/// A probe of an endpoint.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProbeStatus {
+    /// When it ended, milliseconds since 1970.
+    pub at_ms: u64,
+    /// How long it took, microseconds.
+    pub took_us: u64,
+    /// Why it failed, in one clause; `null` when it passed.
+    pub failure: Option<String>,
+    /// How the reply to one that failed began.
+    pub excerpt: String,
 }
 
 /// An endpoint's state, in one word.

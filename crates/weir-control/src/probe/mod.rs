@@ -8,7 +8,7 @@ mod tcp;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -22,7 +22,7 @@ use weir_proxy::tls::ClientTls;
 use self::connect::{Tls, connect};
 use self::http::HttpQuestion;
 use self::reply::{Failure, Heard};
-use crate::health_log::{Change, EndpointName, HealthLog, HealthState, Panic};
+use crate::health_log::{Change, EndpointName, HealthLog, HealthState, LatestProbe, Panic};
 
 /// Starts probing every endpoint that a check asks for; returns how many those are.
 pub(crate) fn start(
@@ -183,7 +183,9 @@ async fn watch(target: Target, turn: (u64, u64), process: Arc<Process>, log: Arc
         let began_us = clock();
         // An endpoint without an address is out for that already, and there is nobody to ask.
         if let Some(address) = target.address(&process) {
+            let asked = Instant::now();
             let answer = target.ask(&address).await;
+            log.probed(&target.of, latest(asked, &answer));
             let outcome = if answer.is_ok() { ProbeOutcome::Passed } else { ProbeOutcome::Failed };
             let verdict = history.take(outcome, clock());
             if let ProbeVerdict::Turned { to, .. } = verdict {
@@ -193,6 +195,12 @@ async fn watch(target: Target, turn: (u64, u64), process: Arc<Process>, log: Arc
         }
         due_us = history.next_probe_us(began_us, clock(), fastrand::u64(..));
     }
+}
+
+fn latest(asked: Instant, answer: &Result<(), Failure>) -> LatestProbe {
+    let failure = answer.as_ref().err();
+    let failure = failure.map(|failure| (failure.reason.clone(), failure.excerpt.clone()));
+    LatestProbe { at: SystemTime::now(), took: asked.elapsed(), failure }
 }
 
 fn turned(target: &Target, process: &Process, log: &HealthLog, to: Health) {
