@@ -26,12 +26,18 @@ pub struct RetryBudget {
     percent: u64,
     requests: Tally,
     retries: Tally,
+    refused: AtomicU64,
 }
 
 impl RetryBudget {
     /// A budget of `percent` of the requests.
     pub fn new(percent: u8) -> Self {
-        Self { percent: u64::from(percent), requests: Tally::default(), retries: Tally::default() }
+        Self {
+            percent: u64::from(percent),
+            requests: Tally::default(),
+            retries: Tally::default(),
+            refused: AtomicU64::new(0),
+        }
     }
 
     /// A request came: its first attempt, on the clock of all calls.
@@ -48,7 +54,13 @@ impl RetryBudget {
             return Permit::Granted;
         }
         self.retries.take_back(counted_in);
+        self.refused.fetch_add(1, Ordering::Relaxed);
         Permit::Refused
+    }
+
+    /// Retries that were not granted so far.
+    pub fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
     }
 
     fn allowed(&self, now: u64) -> u64 {
@@ -134,6 +146,7 @@ mod tests {
         let budget = RetryBudget::new(10);
         (0..1_000).for_each(|_| budget.note_request(5));
         assert_eq!(granted(&budget, 10, 1_000), 100 + LEAST);
+        assert_eq!(budget.refused(), 1_000 - 100 - LEAST);
         assert_eq!(granted(&budget, 9_000_000, 1_000), 0);
         assert_eq!(granted(&budget, 10_000_000, 1_000), LEAST, "the window has moved on");
     }

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use crate::model::{
-    Budget, Check, ClientTimeouts, Config, Endpoint, EndpointAddress, EndpointCheck, Forwarded,
-    HttpProbe, Keepalive, MessageLimits, Order, Passive, PassiveCause, Policy, Pool, Probe, Queue,
-    RequestId, Retry, RetryOn, Rule, Stall, Statuses, TcpProbe, TlsClient, TlsProtocol, TlsVersion,
-    UpstreamTimeouts, Workers,
+    Budget, CauseHeader, Check, ClientTimeouts, Config, Endpoint, EndpointAddress, EndpointCheck,
+    Forwarded, HttpProbe, Keepalive, MessageLimits, Order, Passive, PassiveCause, Policy, Pool,
+    Probe, Queue, RequestId, Retry, RetryOn, Rule, Stall, Statuses, TcpProbe, TlsClient,
+    TlsProtocol, TlsVersion, UpstreamTimeouts, Workers,
 };
 
 /// How long a graceful stop waits.
@@ -23,6 +23,8 @@ pub const MAX_PRIORITY: u8 = 254;
 pub const MAX_WEIGHT: u32 = 65_535;
 /// Header the request id travels in.
 pub const REQUEST_ID_HEADER: &str = "X-Request-Id";
+/// Header that tells a client why it got an error, where that is wanted.
+pub const CAUSE_HEADER: &str = "Weir-Cause";
 /// Facility of syslog lines: `local0`.
 pub const SYSLOG_FACILITY: u8 = 16;
 /// `Content-Type` of a fixed response.
@@ -181,6 +183,12 @@ impl Default for Forwarded {
 impl Default for RequestId {
     fn default() -> Self {
         Self { header: Some(REQUEST_ID_HEADER.to_owned()), respond: false }
+    }
+}
+
+impl Default for CauseHeader {
+    fn default() -> Self {
+        Self { header: CAUSE_HEADER.to_owned(), trusted: false }
     }
 }
 

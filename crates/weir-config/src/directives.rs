@@ -149,6 +149,10 @@ pub(crate) const DIRECTIVES: &[Spec] = &[
         .options(&[flag("respond", "Put it on the response too.")])
         .default("X-Request-Id")
         .example("request_id X-Trace-Id respond;"),
+    directive("cause_header", LISTEN, "[HEADER]", "Tells why in this response header, `Weir-Cause` unless it says otherwise, whenever Weir itself answers with 400 or above: `queue_timeout`, `no_endpoint`, `connect_failed` and so on, as `$cause` in logs. Without it clients are told nothing.")
+        .words(0, 1)
+        .options(&[flag("trusted", "Only to `trusted_proxies`.")])
+        .example("cause_header X-Cause trusted;"),
     directive("allow", EDITS, "NETWORK… | all", "Lets these clients in. The first `allow` or `deny` that matches decides; who matches none is let in.")
         .words(1, MANY)
         .many()

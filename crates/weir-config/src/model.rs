@@ -404,6 +404,9 @@ pub struct Listener {
     /// Request id header.
     #[serde(default)]
     pub request_id: RequestId,
+    /// In which header answers of Weir's own tell their cause; `None` tells nobody.
+    #[serde(default)]
+    pub cause_header: Option<CauseHeader>,
     /// Allow and deny, first match wins, checked before routing.
     #[serde(default)]
     pub access: Vec<AccessRule>,
@@ -496,6 +499,16 @@ pub struct RequestId {
     pub header: Option<String>,
     /// Also put it on the response.
     pub respond: bool,
+}
+
+/// A response header that says why Weir itself answers with an error.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct CauseHeader {
+    /// Its name.
+    pub header: String,
+    /// Only peers in `forwarded.trusted` get it.
+    pub trusted: bool,
 }
 
 /// An allow or deny rule.

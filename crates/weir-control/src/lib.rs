@@ -5,9 +5,11 @@
 pub mod admin;
 pub mod health_log;
 pub mod log_writer;
+mod machine;
 mod open_files;
 mod probe;
 mod rehearse;
+mod report;
 pub mod resolver;
 mod server;
 mod signals;

@@ -264,6 +264,7 @@ impl Compiler<'_> {
             limits: listener.limits.clone(),
             forwarded: listener.forwarded.clone(),
             request_id: listener.request_id.clone(),
+            cause_header: listener.cause_header.clone(),
             access: listener.access.clone(),
             shows_local_address: keys_of_local_addresses(config)
                 || shows(|format| {

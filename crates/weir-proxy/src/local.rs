@@ -1,13 +1,16 @@
 //! Answers of our own: refusals, fixed responses, redirects. Files are `files.rs`'s.
 
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::task::{Poll, ready};
 
 use tokio::io::AsyncWrite;
 use tokio::time::Instant;
+use weir_config::model::CauseHeader;
 use weir_stats::Cause;
 use weir_wire::{Framing, Method, Version};
 
+use crate::client_address::PeerTrust;
 use crate::connection::{Connection, Scope};
 use crate::exchange::{Ended, Facts, Next, Refusal, Workspace};
 use crate::forward::ConnectionLine;
@@ -15,6 +18,7 @@ use crate::net::Net;
 use crate::record;
 use crate::reply::{BodyWanted, Reply, ReplySurroundings};
 use crate::route::{CompiledRedirect, CompiledRespond, CompiledRoute};
+use crate::shared::Listener;
 
 /// Writes all of `bytes` to the client, as long as it takes some within every send timeout.
 pub(crate) async fn write_all<N: Net>(
@@ -162,6 +166,7 @@ fn write_reply<N: Net>(
         });
     let respond = scope.listener.request_id.respond;
     let date = scope.worker.date(facts.head_end);
+    let cause_header = cause_header(scope.listener, connection.peer_ip());
     record::with_entry(scope, connection, work, (facts, route), |entry| {
         let surroundings = ReplySurroundings {
             pages: router.pages(),
@@ -172,10 +177,18 @@ fn write_reply<N: Net>(
             } else {
                 None
             },
+            cause_header,
             date: &date,
         };
         reply.write(&surroundings, out)
     })
+}
+
+/// The header in which this peer is told why.
+fn cause_header(listener: &Listener, peer: Option<IpAddr>) -> Option<&str> {
+    let CauseHeader { header, trusted } = listener.cause_header.as_ref()?;
+    let knows = || PeerTrust::of(peer, &listener.forwarded.trusted) == PeerTrust::Trusted;
+    (!trusted || knows()).then_some(header)
 }
 
 /// What becomes of the connection after an answer of our own: it stays when the next request can be found, that is, when this one's

@@ -5,9 +5,7 @@ use std::sync::atomic::Ordering;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 use weir_stats::numbers::{Done, Keep, Outcome};
-use weir_stats::{
-    Cause, Concurrency, Entry, ExchangeRecord, FailedAttempt, Headers, Micros, TlsFacts,
-};
+use weir_stats::{Concurrency, Entry, ExchangeRecord, FailedAttempt, Headers, Micros, TlsFacts};
 use weir_wire::{ResponseHead, Version};
 
 use crate::connection::{Connection, Scope};
@@ -119,8 +117,8 @@ pub(crate) fn write<N: Net>(
     (route, now): (Option<&CompiledRoute>, Instant),
 ) {
     facts.times.total = Micros::from(now.saturating_duration_since(connection.began));
-    if facts.cause == Cause::Complete && facts.pool.is_none() {
-        facts.cause = Cause::Local;
+    if facts.pool.is_none() {
+        facts.cause = facts.cause.of_our_own();
     }
     let facts = &*facts;
     let ended_us = scope.worker.balance_clock(now);

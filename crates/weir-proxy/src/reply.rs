@@ -196,6 +196,10 @@ impl<'a> Reply<'a> {
         if let Some(name) = surroundings.request_id_header {
             write_line(edits, name.as_bytes(), surroundings.entry.request_id, out);
         }
+        if let Some(name) = surroundings.cause_header.filter(|_| self.status >= 400) {
+            let cause = surroundings.entry.cause.of_our_own().as_str();
+            write_line(edits, name.as_bytes(), cause.as_bytes(), out);
+        }
         if let Some(body) = &body {
             write_line(edits, b"Content-Type", body.content_type().as_bytes(), out);
         }
@@ -244,6 +248,8 @@ pub struct ReplySurroundings<'a> {
     pub entry: &'a Entry<'a>,
     /// Header that tells the client the request id; `None` tells nothing.
     pub request_id_header: Option<&'a str>,
+    /// Header that tells the client why it gets an error; `None` tells nothing.
+    pub cause_header: Option<&'a str>,
     /// The value of `Date`.
     pub date: &'a [u8],
 }
@@ -326,6 +332,7 @@ mod tests {
             edits,
             entry: &entry,
             request_id_header: None,
+            cause_header: None,
             date: DATE.as_bytes(),
         };
         let mut out = Vec::new();

@@ -109,6 +109,11 @@ impl RetryPolicy {
         self.budget.as_ref().map_or(Permit::Granted, |budget| budget.ask(now_us))
     }
 
+    /// Retries that the budget has not granted.
+    pub fn refused(&self) -> u64 {
+        self.budget.as_ref().map_or(0, RetryBudget::refused)
+    }
+
     /// Whether a request of which bytes went upstream may be sent again (RFC 9110 section 9.2.2).
     pub(crate) fn may_resend(&self, method: Method) -> bool {
         self.resends_all || method.is_idempotent()

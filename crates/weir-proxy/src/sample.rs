@@ -116,6 +116,7 @@ pub(crate) fn listener() -> Listener {
         logs: Vec::new(),
         forwarded: Forwarded::default(),
         request_id: model::RequestId::default(),
+        cause_header: None,
         access: Vec::new(),
         request_headers: Vec::new(),
         response_headers: Vec::new(),

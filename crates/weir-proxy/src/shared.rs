@@ -178,6 +178,8 @@ pub struct Listener {
     pub forwarded: model::Forwarded,
     /// Request id header.
     pub request_id: model::RequestId,
+    /// Where answers of our own tell their cause.
+    pub cause_header: Option<model::CauseHeader>,
     /// Allow and deny.
     pub access: Vec<model::AccessRule>,
     /// Indexes into [`Snapshot::logs`].

@@ -103,6 +103,12 @@ impl Cause {
         Self::Internal,
     ];
 
+    /// The same of an exchange that no endpoint was asked for: what went its way was answered by ourselves.
+    #[must_use]
+    pub fn of_our_own(self) -> Self {
+        if self == Self::Complete { Self::Local } else { self }
+    }
+
     /// One word for logs and metrics.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -11,6 +11,7 @@ mod clock;
 mod entry;
 mod escape;
 mod explain;
+pub mod exposition;
 mod haproxy;
 mod json;
 mod line;

@@ -181,3 +181,30 @@ fn connections_and_handshakes_count_for_their_listener() {
     assert_eq!((web.accepted, web.handshakes_full, web.handshakes_resumed), (2, 1, 1));
     assert_eq!((web.handshakes_failed, web.handshake.count(), web.handshake.max_us()), (1, 2, 900));
 }
+
+#[test]
+fn what_came_between_two_readings_is_told_by_name() {
+    let numbers = Numbers::new(1);
+    let record = |route: &str, times_many: usize| {
+        let route = numbers.route("web", route, "app");
+        let endpoint = numbers.endpoint("app", "app1");
+        for _ in 0..times_many {
+            let times = times(50);
+            let outcome = outcome(200, Cause::Complete);
+            let done = Done { request_id: b"", ended_us: 0, times: &times, outcome };
+            let _ = numbers.record(0, (&route, Some(&endpoint)), &done);
+        }
+    };
+    record("b", 3);
+    let before = numbers.read();
+    record("b", 5);
+    record("a", 7);
+    let later = numbers.read().since(&before);
+    let requests: Vec<_> =
+        later.cells.iter().map(|cell| (&*cell.route, cell.tally.requests())).collect();
+    assert_eq!(requests, [("b", 5), ("a", 7)]);
+    assert_eq!((later.requests(), later.tally_of_pool("app").bytes_sent), (12, 12_000));
+    assert_eq!(later.phases_of_endpoint("app", "app1").of(Phase::Own).sum_us(), 12 * 70);
+    assert_eq!(later.phases_of_pool("app").of(Phase::Total).count(), 12);
+    assert_eq!(numbers.read().since(&numbers.read()).requests(), 0);
+}

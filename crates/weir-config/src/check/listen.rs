@@ -9,8 +9,8 @@ use super::{Checker, values};
 use crate::defaults::UNLIMITED;
 use crate::diagnostic::Diagnostic;
 use crate::model::{
-    Certificate, ClientTimeouts, ErrorPage, Forwarded, ListenAddress, Listener, MessageLimits,
-    RequestId, Rule, Site, TlsProtocol, TlsServer,
+    CauseHeader, Certificate, ClientTimeouts, ErrorPage, Forwarded, ListenAddress, Listener,
+    MessageLimits, RequestId, Rule, Site, TlsProtocol, TlsServer,
 };
 use crate::pattern::HostPattern;
 use crate::source::Span;
@@ -55,6 +55,7 @@ impl<'a> Checker<'a> {
             logs: Vec::new(),
             forwarded: Forwarded { trusted: self.trusted.clone(), ..Forwarded::default() },
             request_id: RequestId::default(),
+            cause_header: None,
             access: Vec::new(),
             request_headers: Vec::new(),
             response_headers: Vec::new(),
@@ -178,6 +179,7 @@ impl<'a> Checker<'a> {
                     ));
                 }
             }
+            "cause_header" => listener.cause_header = self.cause_header(line),
             "error_page" => listener.error_pages.extend(self.error_page(line)),
             _ => {}
         }
@@ -208,6 +210,15 @@ impl<'a> Checker<'a> {
             "off" => Ok(UNLIMITED),
             _ => values::whole(text, 1, u64::MAX),
         });
+    }
+
+    fn cause_header(&mut self, line: &Arguments<'a>) -> Option<CauseHeader> {
+        let trusted = line.flag("trusted");
+        let header = match line.word(0) {
+            None => CauseHeader::default().header,
+            Some(value) => self.value(value, values::header_name)?,
+        };
+        Some(CauseHeader { header, trusted })
     }
 
     fn error_page(&mut self, line: &Arguments<'a>) -> Option<ErrorPage> {

@@ -7,9 +7,9 @@ use std::time::Duration;
 use super::{balance, probe, sticky, values};
 use crate::defaults;
 use crate::model::{
-    AccessLog, Action, Budget, Config, Endpoint, EndpointAddress, EndpointCheck, ErrorPage, Files,
-    HeaderEdit, ListenAddress, Listener, LogTarget, MOST_RETRIES, Pool, Queue, Redirect, Respond,
-    Retry, Route, Rule, TlsProtocol, Workers,
+    AccessLog, Action, Budget, CauseHeader, Config, Endpoint, EndpointAddress, EndpointCheck,
+    ErrorPage, Files, HeaderEdit, ListenAddress, Listener, LogTarget, MOST_RETRIES, Pool, Queue,
+    Redirect, Respond, Retry, Route, Rule, TlsProtocol, Workers,
 };
 
 /// Rules within rules; JSON readers stop at 128 levels, of which each takes two.
@@ -308,6 +308,9 @@ impl<'a> Validator<'a> {
         self.held(format!("{path}.limits.head"), values::head_bytes(limits.head_bytes as u64));
         self.range(format!("{path}.limits.headers"), limits.headers as u64, 1, values::MAX_HEADERS);
         self.range(format!("{path}.limits.requests"), limits.requests, 1, u64::MAX);
+        if let Some(CauseHeader { header, .. }) = &listener.cause_header {
+            self.held(format!("{path}.cause_header.header"), values::header_name(header));
+        }
         match &listener.request_id.header {
             Some(header) => {
                 self.held(format!("{path}.request_id.header"), values::header_name(header));

@@ -13,6 +13,7 @@ use weir_balance::Order;
 use weir_config::Config;
 use weir_config::model::{self, Change, Overrides, Refusal};
 use weir_proxy::shared::{Process, Snapshot};
+use weir_stats::exposition::Report;
 
 use super::changed::{Changed, between};
 use super::dashboard::History;
@@ -22,6 +23,7 @@ use super::state_file::StateFile;
 use super::status::Event;
 use super::traffic::Past;
 use crate::health_log::{HealthLog, KEPT};
+use crate::report::Reporter;
 use crate::server::connection_cap;
 
 /// What all admin connections share.
@@ -36,6 +38,7 @@ pub(crate) struct Context {
     turn: tokio::sync::Mutex<()>,
     events: Mutex<VecDeque<Event>>,
     state_file: Option<StateFile>,
+    pub(crate) reporter: Arc<Reporter>,
     pub(crate) past: Past,
     /// For the dashboard's charts.
     pub(crate) history: History,
@@ -111,9 +114,11 @@ impl Context {
         (state_file, overrides): (Option<StateFile>, Overrides),
         say: fn(&str),
     ) -> Self {
+        let started = SystemTime::now();
         Self {
-            started: SystemTime::now(),
+            started,
             health,
+            reporter: Arc::new(Reporter::new(process.clone(), started)),
             process,
             read: Mutex::new(Read { file, config }),
             made: Mutex::new(Made { overrides, ordered: HashMap::new() }),
@@ -135,6 +140,12 @@ impl Context {
             snapshot: self.process.snapshot(),
             process: self.process.clone(),
         }
+    }
+
+    /// Everything that is known of the process at this moment.
+    pub(crate) fn report(&self) -> Report {
+        let served = self.served();
+        self.reporter.report(&served.config, &served.snapshot)
     }
 
     pub(crate) fn overrides(&self) -> Overrides {

@@ -17,6 +17,7 @@ mod gather;
 mod haproxy;
 mod http;
 mod live;
+mod numbers;
 mod openapi;
 mod origin;
 mod reply;
@@ -118,6 +119,7 @@ impl Admin {
 
 /// Accepts from every socket until the server is gone.
 async fn serve(sockets: Vec<AdminSocket>, context: Arc<Context>, mut ended: watch::Receiver<()>) {
+    tokio::task::spawn_local(context.reporter.clone().keep_observing());
     tokio::task::spawn_local(traffic::sample(context.clone()));
     tokio::task::spawn_local(dashboard::sample(context.clone()));
     for socket in sockets {

@@ -12,7 +12,7 @@ use super::gather::{View, status};
 use super::http::{Call, decoded};
 use super::reply::Reply;
 use super::status::Traffic;
-use super::{live, openapi, write};
+use super::{live, numbers, openapi, write};
 
 /// An answer that takes its time.
 pub(crate) type Later = Pin<Box<dyn Future<Output = Result<Reply, ApiError>>>>;
@@ -148,6 +148,17 @@ pub(crate) const ROUTES: &[Route] = &[
             })))
         },
     ),
+    look("/metrics", "Everything counted, as text for Prometheus or as OpenMetrics", |call| {
+        Ok(numbers::metrics(call))
+    }),
+    look(
+        "/v1/distributions",
+        "Percentiles of every phase with their samples; `?window=recent` of the last one to two minutes, `?counts=true` with HdrHistogram's counts",
+        numbers::distributions,
+    ),
+    look("/v1/machine", "Processor time, steal, throttling, open files, workers", |call| {
+        Ok(numbers::machine(call))
+    }),
     look("/openapi.json", "This interface, for programs", |_| {
         Ok(Reply::new("application/json", openapi::TEXT))
     }),

@@ -7,6 +7,7 @@ mod access_log;
 mod accounting;
 mod affinity;
 mod balancing;
+mod cause_header;
 mod framing;
 mod headers;
 mod health;

@@ -323,6 +323,7 @@ fn listener(site: &Site, random: &mut Rng) -> Listener {
         logs: vec!["sim".into()],
         forwarded: weir_config::model::Forwarded::default(),
         request_id: weir_config::model::RequestId::default(),
+        cause_header: None,
         access: Vec::new(),
         request_headers: Vec::new(),
         response_headers: Vec::new(),

@@ -1,5 +1,7 @@
 //! Everything counted, as plain values: what `Numbers::read` gives, and sums over it.
 
+use std::collections::HashMap;
+
 use super::phase::PhaseDistributions;
 use super::series::{ListenerFigures, WorkerFigures};
 use super::tally::TallyFigures;
@@ -62,7 +64,67 @@ pub struct EndpointFigures {
     pub failed_attempts: u64,
 }
 
+impl CellFigures {
+    fn key(&self) -> [&str; 4] {
+        [&self.listener, &self.route, &self.pool, &self.endpoint]
+    }
+}
+
+impl RouteFigures {
+    fn key(&self) -> [&str; 3] {
+        [&self.listener, &self.route, &self.pool]
+    }
+}
+
+impl EndpointFigures {
+    fn key(&self) -> [&str; 2] {
+        [&self.pool, &self.endpoint]
+    }
+}
+
 impl Figures {
+    /// What was counted after `earlier`, a former reading of the same numbers. What came to be known since then is whole in it.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let mut later = self.clone();
+        let cells: HashMap<_, _> = earlier.cells.iter().map(|cell| (cell.key(), cell)).collect();
+        for (cell, own) in later.cells.iter_mut().zip(&self.cells) {
+            if let Some(before) = cells.get(&own.key()) {
+                cell.tally = cell.tally.since(&before.tally);
+            }
+        }
+        for listener in &mut later.listeners {
+            let mut before = earlier.listeners.iter();
+            if let Some(before) = before.find(|before| before.listener == listener.listener) {
+                *listener = listener.since(before);
+            }
+        }
+        let routes: HashMap<_, _> = earlier.routes.iter().map(|one| (one.key(), one)).collect();
+        for (route, own) in later.routes.iter_mut().zip(&self.routes) {
+            if let Some(before) = routes.get(&own.key()) {
+                route.phases = route.phases.since(&before.phases);
+            }
+        }
+        let endpoints: HashMap<_, _> =
+            earlier.endpoints.iter().map(|one| (one.key(), one)).collect();
+        for (endpoint, own) in later.endpoints.iter_mut().zip(&self.endpoints) {
+            if let Some(before) = endpoints.get(&own.key()) {
+                endpoint.phases = endpoint.phases.since(&before.phases);
+                endpoint.failed_attempts =
+                    endpoint.failed_attempts.saturating_sub(before.failed_attempts);
+            }
+        }
+        for (worker, before) in later.workers.iter_mut().zip(&earlier.workers) {
+            *worker = worker.since(before);
+        }
+        later
+    }
+
+    /// Exchanges that ended.
+    pub fn requests(&self) -> u64 {
+        self.workers.iter().map(|worker| worker.exchanges).sum()
+    }
+
     /// Counters of a listener's exchanges.
     pub fn tally_of_listener(&self, listener: &str) -> TallyFigures {
         self.tally(|cell| cell.listener == listener)

@@ -19,6 +19,7 @@ mod registry;
 mod series;
 mod slow;
 mod tally;
+mod window;
 
 pub use distribution::{Distribution, QUANTILES, Quantile};
 pub use figures::{CellFigures, EndpointFigures, Figures, RouteFigures};
@@ -32,3 +33,4 @@ pub use series::{
 };
 pub use slow::{SLOW_WINDOW_US, SLOWEST};
 pub use tally::{Outcome, TallyFigures};
+pub use window::{WINDOW_US, Window};

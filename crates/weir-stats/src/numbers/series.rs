@@ -254,6 +254,22 @@ pub struct ListenerFigures {
     pub handshake: Distribution,
 }
 
+impl ListenerFigures {
+    /// What was counted after `earlier`.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let less = |now: u64, then: u64| now.saturating_sub(then);
+        Self {
+            listener: self.listener.clone(),
+            accepted: less(self.accepted, earlier.accepted),
+            handshakes_full: less(self.handshakes_full, earlier.handshakes_full),
+            handshakes_resumed: less(self.handshakes_resumed, earlier.handshakes_resumed),
+            handshakes_failed: less(self.handshakes_failed, earlier.handshakes_failed),
+            handshake: self.handshake.since(&earlier.handshake),
+        }
+    }
+}
+
 impl ListenerSeries {
     pub(crate) fn new(
         name: Arc<str>,
@@ -327,6 +343,18 @@ pub struct WorkerFigures {
     pub own_us: u64,
     /// How much later than asked for it looked after its timer, once a second: for so long an exchange might have waited for it.
     pub lag: Distribution,
+}
+
+impl WorkerFigures {
+    /// What was counted after `earlier`.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            exchanges: self.exchanges.saturating_sub(earlier.exchanges),
+            own_us: self.own_us.saturating_sub(earlier.own_us),
+            lag: self.lag.since(&earlier.lag),
+        }
+    }
 }
 
 impl WorkerSeries {

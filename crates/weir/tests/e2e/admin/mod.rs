@@ -3,6 +3,7 @@
 mod api;
 mod ctl;
 mod haproxy;
+mod numbers;
 mod rights;
 
 use std::path::PathBuf;

@@ -1,0 +1,198 @@
+//! Gathers everything that is known of the process into one plain [`Report`]: metrics and JSON are views of it. It changes nothing.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tokio::time::{Instant, interval};
+use weir_balance::{Availability, EndpointState as LiveState, Health, Order};
+use weir_config::{Config, model};
+use weir_proxy::shared::{Listener, Process, Snapshot};
+use weir_proxy::upstream::{UpstreamEndpoint, UpstreamPool};
+use weir_proxy::worker::WorkerLoad;
+use weir_stats::exposition::{
+    EndpointReport, EndpointState, ListenerReport, LogReport, MachineFigures, PoolCounters,
+    PoolReport, ProcessReport, QueueReport, Report, WorkerReport,
+};
+use weir_stats::numbers::{Figures, Window};
+
+use crate::machine;
+
+/// How often a reading is made for what is said of the last minutes.
+const OBSERVED_EVERY: Duration = Duration::from_secs(5);
+
+/// What was counted and used until one moment.
+#[derive(Debug, Default)]
+struct Reading {
+    figures: Arc<Figures>,
+    machine: MachineFigures,
+}
+
+/// Makes reports of a process, and remembers what they are held against.
+pub(crate) struct Reporter {
+    process: Arc<Process>,
+    started: SystemTime,
+    window: Mutex<Window<Reading>>,
+}
+
+impl Reporter {
+    pub(crate) fn new(process: Arc<Process>, started: SystemTime) -> Self {
+        let now_us = process.balance_clock(Instant::now());
+        // What the process used before it served is in the first minutes too.
+        let window = Mutex::new(Window::new(Arc::default(), now_us));
+        Self { process, started, window }
+    }
+
+    /// Makes a reading every few seconds.
+    pub(crate) async fn keep_observing(self: Arc<Self>) {
+        let mut ticks = interval(OBSERVED_EVERY);
+        loop {
+            ticks.tick().await;
+            self.observe();
+        }
+    }
+
+    /// A reading of now, and the one to hold it against.
+    fn observe(&self) -> (Arc<Reading>, Arc<Reading>) {
+        let reading = Arc::new(Reading {
+            figures: Arc::new(self.process.numbers.read()),
+            machine: machine::read(self.process.loads.len()),
+        });
+        let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
+        let (earlier, _) = window.observe(&reading, self.now_us());
+        (reading, earlier)
+    }
+
+    fn now_us(&self) -> u64 {
+        self.process.balance_clock(Instant::now())
+    }
+
+    /// Everything at this moment; `config` is what `snapshot` was made of.
+    pub(crate) fn report(&self, config: &Config, snapshot: &Snapshot) -> Report {
+        let (now, earlier) = self.observe();
+        let recent = now.figures.since(&earlier.figures);
+        let process = &self.process;
+        let started = self.started.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let logs = config.logs.iter().zip(&snapshot.logs);
+        Report {
+            process: ProcessReport {
+                version: env!("CARGO_PKG_VERSION").to_owned(),
+                started_unix_us: started.as_micros() as u64,
+                generation: snapshot.generation,
+                connections: process.open_connections() as u64,
+                max_connections: process.connections.cap() as u64,
+            },
+            listeners: snapshot.listeners.iter().map(|one| listener(one)).collect(),
+            pools: snapshot
+                .pools
+                .iter()
+                .zip(&config.pools)
+                .map(|(pool, settings)| self.pool(pool, settings))
+                .collect(),
+            workers: process.loads.iter().map(|load| worker(load)).collect(),
+            logs: logs
+                .map(|(log, own)| LogReport { name: log.name.clone(), dropped: own.sink.dropped() })
+                .collect(),
+            machine: now.machine.clone(),
+            usage: now.machine.since(&earlier.machine, recent.requests()),
+            slowest: process.numbers.slowest(None, self.now_us()),
+            figures: Arc::clone(&now.figures),
+            recent,
+        }
+    }
+
+    fn pool(&self, pool: &UpstreamPool, settings: &model::Pool) -> PoolReport {
+        let (balancer, now_us) = (&pool.balancer, self.now_us());
+        let counters = balancer.counters();
+        let endpoints = pool.endpoints.iter().enumerate();
+        let endpoint = |(index, place): (usize, &Arc<UpstreamEndpoint>)| {
+            let live = balancer.endpoint(index)?;
+            Some(EndpointReport {
+                name: place.name.to_string(),
+                idle_connections: u64::from(place.idle.load(Ordering::Relaxed)),
+                connections_opened: place.opened.load(Ordering::Relaxed),
+                ..endpoint(live, now_us)
+            })
+        };
+        let endpoints: Vec<EndpointReport> = endpoints.filter_map(endpoint).collect();
+        let usable = |one: &&EndpointReport| match one.state {
+            EndpointState::Up | EndpointState::Stalled => true,
+            EndpointState::Down => balancer.is_panicking(),
+            EndpointState::Draining
+            | EndpointState::Maintenance
+            | EndpointState::Ejected
+            | EndpointState::Unresolved => false,
+        };
+        PoolReport {
+            name: pool.name.to_string(),
+            usable: endpoints.iter().filter(usable).count() as u64,
+            panicking: balancer.is_panicking(),
+            in_flight: balancer.in_flight(),
+            queue: settings.queue.as_ref().map(|queue| QueueReport {
+                now: counters.waiting,
+                max: u64::from(queue.max),
+                longest: counters.longest_queue,
+            }),
+            counters: PoolCounters {
+                dispatched: counters.dispatched,
+                queued: counters.queued,
+                queue_full: counters.queue_full,
+                full: counters.full,
+                unavailable: counters.unavailable,
+                gave_up: counters.gave_up,
+                cancelled: counters.cancelled,
+                timed_out: counters.timed_out,
+                inversions: counters.inversions,
+                regret_us: counters.regret_us,
+                retries_refused: pool.retry.refused(),
+                violations: counters.violations,
+            },
+            endpoints,
+        }
+    }
+}
+
+fn listener(listener: &Listener) -> ListenerReport {
+    let open = listener.gate.open.load(Ordering::Relaxed);
+    ListenerReport { name: listener.name.to_string(), connections: open as u64 }
+}
+
+fn worker(load: &WorkerLoad) -> WorkerReport {
+    let read = |count: &AtomicUsize| count.load(Ordering::Relaxed) as u64;
+    WorkerReport { connections: read(&load.open), requests_running: read(&load.busy) }
+}
+
+fn endpoint(live: &LiveState, now_us: u64) -> EndpointReport {
+    EndpointReport {
+        name: String::new(),
+        state: state(live, now_us),
+        in_flight: u64::from(live.in_flight()),
+        max_conn: live.max_conn().map(u64::from),
+        queued: u64::from(live.queued()),
+        connect_failures: live.connect_failures(),
+        picks: live.picks(),
+        ejections: live.ejections(),
+        ejections_refused: live.ejections_refused(),
+        stalls: live.stalls(),
+        ..EndpointReport::default()
+    }
+}
+
+/// What keeps it from taking requests; the order is that of the admin interface's status.
+fn state(live: &LiveState, now_us: u64) -> EndpointState {
+    if live.order() == Order::Maintenance {
+        EndpointState::Maintenance
+    } else if live.availability() == Availability::Unavailable {
+        EndpointState::Unresolved
+    } else if live.health() == Health::Unhealthy {
+        EndpointState::Down
+    } else if live.is_ejected(now_us) {
+        EndpointState::Ejected
+    } else if live.order() == Order::Draining {
+        EndpointState::Draining
+    } else if live.is_stalled() {
+        EndpointState::Stalled
+    } else {
+        EndpointState::Up
+    }
+}

@@ -1,0 +1,283 @@
+//! What was counted of exchanges: requests by route, endpoint and status, causes, bytes, and how long they took: histograms with bounded
+//! buckets for whoever sums them up elsewhere, and quantiles to three digits with the samples behind them.
+
+use super::report::Report;
+use super::text::{Exemplar, Exposition, Family, Kind, Labels, Value};
+use crate::numbers::{CellFigures, Distribution, Figures, Phase, PhaseDistributions, QUANTILES};
+
+/// Upper bounds of the buckets, µs: 1, 2.5 and 5 of each decade from 100 µs to 1 min.
+const BOUNDS_US: [u64; 18] = [
+    100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000,
+    1_000_000, 2_500_000, 5_000_000, 10_000_000, 30_000_000, 60_000_000,
+];
+/// The same for what takes microseconds: 5 µs to 100 ms.
+const FINE_US: [u64; 14] =
+    [5, 10, 20, 30, 40, 50, 75, 100, 250, 500, 1_000, 5_000, 20_000, 100_000];
+/// Phases whose quantiles are shown: what the user feels, what Weir and the endpoints have to do with it.
+const SHOWN: [Phase; 5] = [Phase::Total, Phase::Queue, Phase::Connect, Phase::Response, Phase::Own];
+
+pub(super) fn write(report: &Report, text: &mut Exposition) {
+    let figures = &report.figures;
+    write_requests(figures, text);
+    write_durations(report, text);
+    write_phases(figures, text);
+    write_endpoints(figures, text);
+    write_quantiles(report, text);
+    write_connections(figures, text);
+    write_workers(figures, text);
+}
+
+/// What a column of the table of pairs of route and endpoint shows.
+type Column = (&'static str, &'static str, fn(&CellFigures) -> u64);
+
+fn write_requests(figures: &Figures, text: &mut Exposition) {
+    let help = "Requests that ended, by the status that was sent.";
+    text.family(Family { name: "weir_requests", kind: Kind::Counter, help });
+    for cell in &figures.cells {
+        for (code, count) in cell.tally.codes() {
+            text.sample(&with(&labels_of(cell), ("code", &code)), Value::Count(count));
+        }
+    }
+    let help = "Requests that ended, by why they ended.";
+    text.family(Family { name: "weir_request_causes", kind: Kind::Counter, help });
+    for cell in &figures.cells {
+        for (cause, count) in cell.tally.causes() {
+            text.sample(&with(&labels_of(cell), ("cause", cause.as_str())), Value::Count(count));
+        }
+    }
+    let columns: [Column; 6] = [
+        ("weir_received_bytes", "Bytes of requests, heads and bodies.", |cell| {
+            cell.tally.bytes_received
+        }),
+        ("weir_sent_bytes", "Bytes of responses, heads and bodies.", |cell| cell.tally.bytes_sent),
+        ("weir_attempts", "Attempts of all requests.", |cell| cell.tally.attempts),
+        ("weir_requests_retried", "Requests with more than one attempt.", |cell| {
+            cell.tally.retried
+        }),
+        (
+            "weir_requests_reused",
+            "Requests whose last attempt went over an idle connection.",
+            |cell| cell.tally.reused,
+        ),
+        ("weir_requests_queued", "Requests that had to wait in the queue.", |cell| {
+            cell.tally.queued
+        }),
+    ];
+    for (name, help, of) in columns {
+        text.family(Family { name, kind: Kind::Counter, help });
+        for cell in &figures.cells {
+            text.sample(&labels_of(cell), Value::Count(of(cell)));
+        }
+    }
+}
+
+fn labels_of(cell: &CellFigures) -> [(&str, &str); 4] {
+    [
+        ("listener", &cell.listener),
+        ("route", &cell.route),
+        ("pool", &cell.pool),
+        ("endpoint", &cell.endpoint),
+    ]
+}
+
+fn with<'a>(labels: Labels<'a>, more: (&'a str, &'a str)) -> Vec<(&'a str, &'a str)> {
+    labels.iter().copied().chain([more]).collect()
+}
+
+fn histogram<const N: usize>(
+    text: &mut Exposition,
+    labels: Labels<'_>,
+    (times, bounds_us): (&Distribution, &[u64; N]),
+    exemplars: &[Exemplar],
+) {
+    let counts = times.cumulative(bounds_us);
+    text.histogram(labels, (bounds_us, &counts), (times.count(), times.sum_us()), exemplars);
+}
+
+/// From the first byte of the request to the end, by route.
+fn write_durations(report: &Report, text: &mut Exposition) {
+    let help = "First byte of the request to the end of the response.";
+    let name = "weir_request_duration_seconds";
+    text.family(Family { name, kind: Kind::Histogram, help });
+    for route in &report.figures.routes {
+        let labels =
+            [("listener", &*route.listener), ("route", &route.route), ("pool", &route.pool)];
+        let of_route = report
+            .slowest
+            .iter()
+            .filter(|record| record.listener == route.listener && record.route == route.route);
+        let exemplars: Vec<Exemplar> = of_route
+            .map(|record| Exemplar {
+                request_id: record.request_id.clone(),
+                us: record.elapsed_us(),
+                started_unix_us: record.started_unix_us,
+            })
+            .collect();
+        histogram(text, &labels, (route.phases.of(Phase::Total), &BOUNDS_US), &exemplars);
+    }
+}
+
+fn write_phases(figures: &Figures, text: &mut Exposition) {
+    let help = "Time of a phase: request head, queue, connect, response head, data.";
+    let name = "weir_request_phase_seconds";
+    text.family(Family { name, kind: Kind::Histogram, help });
+    for route in &figures.routes {
+        for phase in [Phase::Request, Phase::Queue, Phase::Connect, Phase::Response, Phase::Data] {
+            let labels = [
+                ("listener", &*route.listener),
+                ("route", &route.route),
+                ("pool", &route.pool),
+                ("phase", phase.as_str()),
+            ];
+            histogram(text, &labels, (route.phases.of(phase), &BOUNDS_US), &[]);
+        }
+    }
+    let help = "What Weir itself added: the time in which it worked at a request.";
+    text.family(Family { name: "weir_own_seconds", kind: Kind::Histogram, help });
+    for route in &figures.routes {
+        let labels =
+            [("listener", &*route.listener), ("route", &route.route), ("pool", &route.pool)];
+        histogram(text, &labels, (route.phases.of(Phase::Own), &FINE_US), &[]);
+    }
+}
+
+fn write_endpoints(figures: &Figures, text: &mut Exposition) {
+    for (name, help, phase) in [
+        (
+            "weir_endpoint_duration_seconds",
+            "First byte of the request to the end of the response, by the endpoint of the last attempt.",
+            Phase::Total,
+        ),
+        ("weir_endpoint_response_seconds", "Request sent to response head.", Phase::Response),
+        ("weir_endpoint_connect_seconds", "Slot to a connection.", Phase::Connect),
+    ] {
+        text.family(Family { name, kind: Kind::Histogram, help });
+        for endpoint in &figures.endpoints {
+            let labels = [("pool", &*endpoint.pool), ("endpoint", &endpoint.endpoint)];
+            histogram(text, &labels, (endpoint.phases.of(phase), &BOUNDS_US), &[]);
+        }
+    }
+    let help = "Attempts that were given up for another.";
+    text.family(Family { name: "weir_endpoint_failed_attempts", kind: Kind::Counter, help });
+    for endpoint in &figures.endpoints {
+        let labels = [("pool", &*endpoint.pool), ("endpoint", &endpoint.endpoint)];
+        text.sample(&labels, Value::Count(endpoint.failed_attempts));
+    }
+}
+
+fn write_quantiles(report: &Report, text: &mut Exposition) {
+    for what in [What::Time, What::Samples] {
+        text.family(what.family("route"));
+        for (window, figures) in [("start", &*report.figures), ("recent", &report.recent)] {
+            for route in &figures.routes {
+                let labels = [
+                    ("listener", &*route.listener),
+                    ("route", &route.route),
+                    ("pool", &route.pool),
+                    ("window", window),
+                ];
+                quantiles(text, &labels, &route.phases, what);
+            }
+        }
+    }
+    for what in [What::Time, What::Samples] {
+        text.family(what.family("endpoint"));
+        for endpoint in &report.recent.endpoints {
+            let labels = [("pool", &*endpoint.pool), ("endpoint", &*endpoint.endpoint)];
+            quantiles(text, &labels, &endpoint.phases, what);
+        }
+    }
+}
+
+/// Which of a quantile's two figures is shown.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum What {
+    Time,
+    Samples,
+}
+
+impl What {
+    fn family(self, of: &str) -> Family {
+        let (name, help) = match (self, of) {
+            (Self::Time, "route") => (
+                "weir_route_quantile_seconds",
+                "Quantiles to three digits, since the start and over the last one to two minutes.",
+            ),
+            (Self::Samples, "route") => (
+                "weir_route_quantile_samples",
+                "Samples at that quantile or above it: below ten it is an anecdote.",
+            ),
+            (Self::Time, _) => (
+                "weir_endpoint_quantile_seconds",
+                "Quantiles to three digits over the last one to two minutes.",
+            ),
+            (Self::Samples, _) => {
+                ("weir_endpoint_quantile_samples", "Samples at that quantile or above it.")
+            }
+        };
+        Family { name, kind: Kind::Gauge, help }
+    }
+}
+
+fn quantiles(text: &mut Exposition, labels: Labels<'_>, phases: &PhaseDistributions, what: What) {
+    for phase in SHOWN {
+        let times = phases.of(phase);
+        if times.count() == 0 {
+            continue;
+        }
+        for quantile in QUANTILES {
+            let found = times.quantile(quantile);
+            let number = quantile.to_string();
+            let own = [("phase", phase.as_str()), ("quantile", &*number)];
+            let labels: Vec<_> = labels.iter().copied().chain(own).collect();
+            match what {
+                What::Time => text.sample(&labels, Value::Seconds(found.us)),
+                What::Samples => text.sample(&labels, Value::Count(found.samples)),
+            }
+        }
+    }
+}
+
+fn write_connections(figures: &Figures, text: &mut Exposition) {
+    let help = "Client connections taken.";
+    text.family(Family { name: "weir_connections_accepted", kind: Kind::Counter, help });
+    for listener in &figures.listeners {
+        text.sample(&[("listener", &listener.listener)], Value::Count(listener.accepted));
+    }
+    let help = "TLS handshakes with clients: full, resumed, failed.";
+    text.family(Family { name: "weir_tls_handshakes", kind: Kind::Counter, help });
+    for listener in &figures.listeners {
+        for (result, count) in [
+            ("full", listener.handshakes_full),
+            ("resumed", listener.handshakes_resumed),
+            ("failed", listener.handshakes_failed),
+        ] {
+            let labels = [("listener", &*listener.listener), ("result", result)];
+            text.sample(&labels, Value::Count(count));
+        }
+    }
+    let help = "How long TLS handshakes took that succeeded.";
+    text.family(Family { name: "weir_tls_handshake_seconds", kind: Kind::Histogram, help });
+    for listener in &figures.listeners {
+        let labels = [("listener", &*listener.listener)];
+        histogram(text, &labels, (&listener.handshake, &BOUNDS_US), &[]);
+    }
+}
+
+fn write_workers(figures: &Figures, text: &mut Exposition) {
+    let help = "Requests that ended on a worker.";
+    text.family(Family { name: "weir_worker_requests", kind: Kind::Counter, help });
+    for (number, worker) in figures.workers.iter().enumerate() {
+        text.sample(&[("worker", &number.to_string())], Value::Count(worker.exchanges));
+    }
+    let help = "Time in which a worker worked at requests.";
+    text.family(Family { name: "weir_worker_busy_seconds", kind: Kind::Counter, help });
+    for (number, worker) in figures.workers.iter().enumerate() {
+        text.sample(&[("worker", &number.to_string())], Value::Seconds(worker.own_us));
+    }
+    let help = "How much later than asked for a worker's timer came, once a second; below 2 ms says nothing.";
+    text.family(Family { name: "weir_worker_lag_seconds", kind: Kind::Histogram, help });
+    for (number, worker) in figures.workers.iter().enumerate() {
+        histogram(text, &[("worker", &number.to_string())], (&worker.lag, &BOUNDS_US), &[]);
+    }
+}

@@ -1,0 +1,214 @@
+//! What the process takes of the machine, and what the machine takes from it (rows O-17, O-19, NEW-14).
+
+use serde::{Deserialize, Serialize};
+
+use super::report::Report;
+use super::text::{Exposition, Family, Kind, Value};
+
+/// Processor time, µs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cpu {
+    /// In the process's own code.
+    pub user_us: u64,
+    /// In the kernel.
+    pub system_us: u64,
+}
+
+impl Cpu {
+    /// Both.
+    pub fn total_us(self) -> u64 {
+        self.user_us + self.system_us
+    }
+
+    /// What was used after `earlier`.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Self {
+        Self {
+            user_us: self.user_us.saturating_sub(earlier.user_us),
+            system_us: self.system_us.saturating_sub(earlier.system_us),
+        }
+    }
+}
+
+/// A reading of the machine. `None` and empty where the machine does not tell.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MachineFigures {
+    /// Of the process.
+    pub cpu: Option<Cpu>,
+    /// Of each worker's thread.
+    pub workers: Vec<Option<Cpu>>,
+    /// Time of all cores, µs.
+    pub machine_us: Option<u64>,
+    /// Of that, what the host gave to others.
+    pub steal_us: Option<u64>,
+    /// Of that, what nobody wanted.
+    pub idle_us: Option<u64>,
+    /// Periods in which the control group held the process back.
+    pub throttled_periods: Option<u64>,
+    /// For how long, µs.
+    pub throttled_us: Option<u64>,
+    /// Open files.
+    pub open_files: Option<u64>,
+    /// Most that may be.
+    pub open_files_limit: Option<u64>,
+    /// Memory in use, bytes.
+    pub resident_bytes: Option<u64>,
+}
+
+/// What was used between two readings.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Usage {
+    /// Processor time per request, µs in own code; `None` without requests.
+    pub user_us_per_request: Option<f64>,
+    /// The same in the kernel.
+    pub system_us_per_request: Option<f64>,
+    /// Share of the machine's time that was stolen, 0 to 1.
+    pub steal: Option<f64>,
+    /// Share of the machine's time that was used, stolen time included.
+    pub busy: Option<f64>,
+    /// Periods in which the control group held the process back.
+    pub throttled_periods: u64,
+    /// The busiest worker's processor time over the mean of all, 1 is even; `None` below 1 % of a core.
+    pub imbalance: Option<f64>,
+}
+
+/// Processor time below which nobody speaks of imbalance, µs for each worker.
+const WORTH_COMPARING_US: u64 = 10_000;
+
+impl MachineFigures {
+    /// What was used after `earlier`, in which so many requests ended.
+    pub fn since(&self, earlier: &Self, requests: u64) -> Usage {
+        let cpu = self.cpu.zip(earlier.cpu).map(|(now, then)| now.since(then));
+        let per_request = |us: u64| (requests > 0).then(|| us as f64 / requests as f64);
+        let difference = |now: Option<u64>, then: Option<u64>| {
+            now.zip(then).map(|(now, then)| now.saturating_sub(then))
+        };
+        let total = difference(self.machine_us, earlier.machine_us).filter(|total| *total > 0);
+        let share = |part: Option<u64>| Some(part? as f64 / total? as f64);
+        let idle = share(difference(self.idle_us, earlier.idle_us));
+        let workers = self.workers.iter().zip(&earlier.workers);
+        let workers: Option<Vec<u64>> = workers
+            .map(|(now, then)| now.zip(*then).map(|(now, then)| now.since(then).total_us()))
+            .collect();
+        Usage {
+            user_us_per_request: cpu.and_then(|cpu| per_request(cpu.user_us)),
+            system_us_per_request: cpu.and_then(|cpu| per_request(cpu.system_us)),
+            steal: share(difference(self.steal_us, earlier.steal_us)),
+            busy: idle.map(|idle| 1.0 - idle),
+            throttled_periods: difference(self.throttled_periods, earlier.throttled_periods)
+                .unwrap_or(0),
+            imbalance: workers.and_then(|workers| imbalance(&workers)),
+        }
+    }
+}
+
+fn imbalance(workers_us: &[u64]) -> Option<f64> {
+    let sum: u64 = workers_us.iter().sum();
+    let count = workers_us.len() as u64;
+    let enough = count > 0 && sum >= count * WORTH_COMPARING_US;
+    let most = workers_us.iter().max()?;
+    enough.then(|| *most as f64 * count as f64 / sum as f64)
+}
+
+pub(super) fn write(report: &Report, text: &mut Exposition) {
+    let machine = &report.machine;
+    if let Some(cpu) = machine.cpu {
+        // The names that every process has that Prometheus looks after.
+        let help = "Processor time of the process.";
+        text.counter("process_cpu_seconds", help, Value::Seconds(cpu.total_us()));
+        text.family(Family { name: "weir_cpu_seconds", kind: Kind::Counter, help });
+        text.sample(&[("mode", "user")], Value::Seconds(cpu.user_us));
+        text.sample(&[("mode", "system")], Value::Seconds(cpu.system_us));
+    }
+    write_workers(machine, text);
+    let mut gauge = |name, help, value: Option<u64>| {
+        if let Some(value) = value {
+            text.gauge(name, help, Value::Count(value));
+        }
+    };
+    gauge("process_resident_memory_bytes", "Memory in use.", machine.resident_bytes);
+    gauge("process_open_fds", "Open files.", machine.open_files);
+    gauge("process_max_fds", "Most files open at once.", machine.open_files_limit);
+    let mut counter = |name, help, us: Option<u64>| {
+        if let Some(us) = us {
+            text.counter(name, help, Value::Seconds(us));
+        }
+    };
+    counter("weir_machine_cpu_seconds", "Time of all cores of the machine.", machine.machine_us);
+    counter("weir_machine_idle_seconds", "Of that, time that nobody wanted.", machine.idle_us);
+    let stolen = "Of that, time that the host gave to others.";
+    counter("weir_machine_steal_seconds", stolen, machine.steal_us);
+    let held = "Time in which the control group held the process back.";
+    counter("weir_throttled_seconds", held, machine.throttled_us);
+    if let Some(periods) = machine.throttled_periods {
+        let help = "Periods in which the control group held the process back.";
+        text.counter("weir_throttled_periods", help, Value::Count(periods));
+    }
+    write_usage(&report.usage, text);
+}
+
+fn write_workers(machine: &MachineFigures, text: &mut Exposition) {
+    let help = "Processor time of a worker's thread.";
+    text.family(Family { name: "weir_worker_cpu_seconds", kind: Kind::Counter, help });
+    for (number, cpu) in machine.workers.iter().enumerate() {
+        let Some(cpu) = cpu else { continue };
+        let number = number.to_string();
+        text.sample(&[("worker", &number), ("mode", "user")], Value::Seconds(cpu.user_us));
+        text.sample(&[("worker", &number), ("mode", "system")], Value::Seconds(cpu.system_us));
+    }
+}
+
+fn write_usage(usage: &Usage, text: &mut Exposition) {
+    let name = "weir_cpu_per_request_seconds";
+    let help = "Processor time per request over the last one to two minutes.";
+    text.family(Family { name, kind: Kind::Gauge, help });
+    for (mode, us) in [("user", usage.user_us_per_request), ("system", usage.system_us_per_request)]
+    {
+        if let Some(us) = us {
+            text.sample(&[("mode", mode)], Value::Number(us / 1e6));
+        }
+    }
+    if let Some(steal) = usage.steal {
+        let help = "Share of the machine's time that was stolen over the last one to two minutes.";
+        text.gauge("weir_machine_steal_ratio", help, Value::Number(steal));
+    }
+    if let Some(imbalance) = usage.imbalance {
+        let help = "Processor time of the busiest worker over the mean of all, over the last one to two minutes; 1 is even.";
+        text.gauge("weir_worker_imbalance_ratio", help, Value::Number(imbalance));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reading(turn: u64) -> MachineFigures {
+        let cpu = |user_us, system_us| Some(Cpu { user_us, system_us });
+        MachineFigures {
+            cpu: cpu(turn * 200_000, turn * 600_000),
+            workers: vec![cpu(turn * 300_000, 0), cpu(turn * 100_000, 0)],
+            machine_us: Some(turn * 2_000_000),
+            steal_us: Some(turn * 100_000),
+            idle_us: Some(turn * 500_000),
+            throttled_periods: Some(turn * 3),
+            ..MachineFigures::default()
+        }
+    }
+
+    #[test]
+    fn usage_is_what_lies_between() {
+        let usage = reading(3).since(&reading(1), 20_000);
+        let expected = Usage {
+            user_us_per_request: Some(20.0),
+            system_us_per_request: Some(60.0),
+            steal: Some(0.05),
+            busy: Some(0.75),
+            throttled_periods: 6,
+            imbalance: Some(1.5),
+        };
+        assert_eq!(usage, expected);
+        let nothing = MachineFigures::default().since(&reading(1), 0);
+        assert_eq!(nothing, Usage::default());
+        assert_eq!(reading(3).since(&reading(3), 0).imbalance, None, "an idle one is not uneven");
+    }
+}

@@ -1,0 +1,413 @@
+//! The live state of a process as plain values, and how it is shown.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::machine::{MachineFigures, Usage};
+use super::text::{Exposition, Family, Kind, Value};
+use crate::ExchangeRecord;
+use crate::numbers::Figures;
+
+/// Everything that is known at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// The process.
+    pub process: ProcessReport,
+    /// In the configuration's order.
+    pub listeners: Vec<ListenerReport>,
+    /// In the configuration's order.
+    pub pools: Vec<PoolReport>,
+    /// By number.
+    pub workers: Vec<WorkerReport>,
+    /// In the configuration's order.
+    pub logs: Vec<LogReport>,
+    /// What the process takes of the machine.
+    pub machine: MachineFigures,
+    /// What it took over the last one to two minutes.
+    pub usage: Usage,
+    /// Everything that was counted.
+    pub figures: Arc<Figures>,
+    /// What was counted over the last one to two minutes.
+    pub recent: Figures,
+    /// The slowest exchanges of the last 15 minutes, for exemplars.
+    pub slowest: Vec<Arc<ExchangeRecord>>,
+}
+
+/// The process.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ProcessReport {
+    /// Weir's version.
+    pub version: String,
+    /// When it started, µs since 1970.
+    pub started_unix_us: u64,
+    /// The number of the configuration that is served.
+    pub generation: u64,
+    /// Client connections open now.
+    pub connections: u64,
+    /// Most that may be.
+    pub max_connections: u64,
+}
+
+/// A listener.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ListenerReport {
+    /// Its name.
+    pub name: String,
+    /// Client connections open now.
+    pub connections: u64,
+}
+
+/// A worker.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct WorkerReport {
+    /// Client connections it holds.
+    pub connections: u64,
+    /// Of them, those with a request that runs.
+    pub requests_running: u64,
+}
+
+/// An access log.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LogReport {
+    /// Its name.
+    pub name: String,
+    /// Lines that were not written because the writer could not keep up.
+    pub dropped: u64,
+}
+
+/// A pool.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PoolReport {
+    /// Its name.
+    pub name: String,
+    /// Endpoints that can be had.
+    pub usable: u64,
+    /// Whether probes are ignored because too few endpoints are healthy by them.
+    pub panicking: bool,
+    /// Requests in flight.
+    pub in_flight: u64,
+    /// Those who wait; `None`: nobody may.
+    pub queue: Option<QueueReport>,
+    /// What was counted.
+    pub counters: PoolCounters,
+    /// In the configuration's order.
+    pub endpoints: Vec<EndpointReport>,
+}
+
+/// A pool's queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct QueueReport {
+    /// Waiting now.
+    pub now: u64,
+    /// Most that may.
+    pub max: u64,
+    /// Most that ever did at once.
+    pub longest: u64,
+}
+
+/// What a pool counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PoolCounters {
+    /// Requests that got an endpoint.
+    pub dispatched: u64,
+    /// Requests that had to wait.
+    pub queued: u64,
+    /// Turned away because the queue was full.
+    pub queue_full: u64,
+    /// Turned away because all endpoints were full and there is no queue.
+    pub full: u64,
+    /// Turned away because no endpoint could be had.
+    pub unavailable: u64,
+    /// Turned away for that reason after they had waited.
+    pub gave_up: u64,
+    /// Left the queue of their own accord.
+    pub cancelled: u64,
+    /// Waited too long.
+    pub timed_out: u64,
+    /// Sent to a busy endpoint while an idle one could be had.
+    pub inversions: u64,
+    /// Time that those lost, µs.
+    pub regret_us: u64,
+    /// Retries that the budget did not grant.
+    pub retries_refused: u64,
+    /// Times that the watchdog found a law of the queue broken; has to be 0.
+    pub violations: u64,
+}
+
+/// An endpoint.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct EndpointReport {
+    /// Its name.
+    pub name: String,
+    /// In one word.
+    pub state: EndpointState,
+    /// Requests in flight.
+    pub in_flight: u64,
+    /// Most that may be; `None` without a limit.
+    pub max_conn: Option<u64>,
+    /// Requests that wait for it and no other.
+    pub queued: u64,
+    /// Idle connections kept to it.
+    pub idle_connections: u64,
+    /// Connections opened to it.
+    pub connections_opened: u64,
+    /// Connects that failed.
+    pub connect_failures: u64,
+    /// Times it was picked.
+    pub picks: u64,
+    /// Times it was ejected.
+    pub ejections: u64,
+    /// Times it was to be ejected and stayed because too many others were out.
+    pub ejections_refused: u64,
+    /// Times it was found stalled.
+    pub stalls: u64,
+}
+
+/// An endpoint's state: the reason that keeps it from taking requests, the operator's before all others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EndpointState {
+    /// It takes requests.
+    #[default]
+    Up,
+    /// The operator lets it take only what is bound to it.
+    Draining,
+    /// The operator lets it take nothing.
+    Maintenance,
+    /// Its probes fail.
+    Down,
+    /// It is out for failures seen in traffic.
+    Ejected,
+    /// It does not answer, while others do.
+    Stalled,
+    /// Its name leads nowhere.
+    Unresolved,
+}
+
+impl EndpointState {
+    /// Every state, in order of declaration.
+    pub const ALL: [Self; 7] = [
+        Self::Up,
+        Self::Draining,
+        Self::Maintenance,
+        Self::Down,
+        Self::Ejected,
+        Self::Stalled,
+        Self::Unresolved,
+    ];
+
+    /// Its word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Up => "up",
+            Self::Draining => "draining",
+            Self::Maintenance => "maintenance",
+            Self::Down => "down",
+            Self::Ejected => "ejected",
+            Self::Stalled => "stalled",
+            Self::Unresolved => "unresolved",
+        }
+    }
+}
+
+pub(super) fn write(report: &Report, text: &mut Exposition) {
+    write_process(report, text);
+    write_pools(&report.pools, text);
+    write_queues(&report.pools, text);
+    write_endpoints(&report.pools, text);
+    write_states(&report.pools, text);
+}
+
+fn write_process(report: &Report, text: &mut Exposition) {
+    let process = &report.process;
+    let help = "What runs; always 1.";
+    text.family(Family { name: "weir_build_info", kind: Kind::Gauge, help });
+    text.sample(&[("version", &process.version)], Value::Count(1));
+    let help = "When the process started, seconds since 1970.";
+    let started = Value::Seconds(process.started_unix_us);
+    text.gauge("process_start_time_seconds", help, started);
+    let help = "The number of the configuration that is served, from 1.";
+    text.gauge("weir_generation", help, Value::Count(process.generation));
+    let connections = Value::Count(process.connections);
+    text.gauge("weir_connections", "Client connections open now.", connections);
+    let most = Value::Count(process.max_connections);
+    text.gauge("weir_connections_max", "Most client connections open at once.", most);
+    let help = "Client connections of a listener open now.";
+    text.family(Family { name: "weir_listener_connections", kind: Kind::Gauge, help });
+    for listener in &report.listeners {
+        text.sample(&[("listener", &listener.name)], Value::Count(listener.connections));
+    }
+    let help = "Client connections that a worker holds.";
+    by_worker(report, text, ("weir_worker_connections", help), |worker| worker.connections);
+    let help = "Requests that run on a worker.";
+    by_worker(report, text, ("weir_worker_requests_running", help), |one| one.requests_running);
+    let help = "Log lines that were not written because the writer could not keep up.";
+    text.family(Family { name: "weir_log_lines_dropped", kind: Kind::Counter, help });
+    for log in &report.logs {
+        text.sample(&[("log", &log.name)], Value::Count(log.dropped));
+    }
+    let help = "Memory that counts of times hold.";
+    let bytes = Value::Count(report.figures.histogram_bytes as u64);
+    text.gauge("weir_histogram_memory_bytes", help, bytes);
+}
+
+fn by_worker(
+    report: &Report,
+    text: &mut Exposition,
+    (name, help): (&'static str, &'static str),
+    of: impl Fn(&WorkerReport) -> u64,
+) {
+    text.family(Family { name, kind: Kind::Gauge, help });
+    for (number, worker) in report.workers.iter().enumerate() {
+        text.sample(&[("worker", &number.to_string())], Value::Count(of(worker)));
+    }
+}
+
+/// What a column of a table of pools shows: name, help, and the figure of a pool, if it has one.
+type PoolColumn = (&'static str, &'static str, fn(&PoolReport) -> Option<Value>);
+
+fn write_pools(pools: &[PoolReport], text: &mut Exposition) {
+    let columns: [PoolColumn; 5] = [
+        ("weir_pool_endpoints", "Endpoints of a pool.", |pool| {
+            Some(Value::Count(pool.endpoints.len() as u64))
+        }),
+        ("weir_pool_endpoints_usable", "Endpoints of a pool that can be had.", |pool| {
+            Some(Value::Count(pool.usable))
+        }),
+        (
+            "weir_pool_panicking",
+            "1 while probes are ignored because too few endpoints are healthy.",
+            |pool| Some(Value::Count(u64::from(pool.panicking))),
+        ),
+        ("weir_pool_in_flight", "Requests in flight.", |pool| Some(Value::Count(pool.in_flight))),
+        ("weir_pool_queue", "Requests that wait now.", |pool| {
+            pool.queue.map(|queue| Value::Count(queue.now))
+        }),
+    ];
+    pool_columns(pools, Kind::Gauge, &columns, text);
+}
+
+fn write_queues(pools: &[PoolReport], text: &mut Exposition) {
+    let gauges: [PoolColumn; 2] = [
+        ("weir_pool_queue_max", "Most requests that may wait.", |pool| {
+            pool.queue.map(|queue| Value::Count(queue.max))
+        }),
+        ("weir_pool_queue_longest", "Most requests that ever waited at once.", |pool| {
+            pool.queue.map(|queue| Value::Count(queue.longest))
+        }),
+    ];
+    pool_columns(pools, Kind::Gauge, &gauges, text);
+    let counters: [PoolColumn; 6] = [
+        ("weir_pool_dispatched", "Requests that got an endpoint.", |pool| {
+            Some(Value::Count(pool.counters.dispatched))
+        }),
+        ("weir_pool_queued", "Requests that had to wait.", |pool| {
+            Some(Value::Count(pool.counters.queued))
+        }),
+        (
+            "weir_pool_inversions",
+            "Requests sent to a busy endpoint while an idle one could be had.",
+            |pool| Some(Value::Count(pool.counters.inversions)),
+        ),
+        ("weir_pool_regret_seconds", "Time that those lost.", |pool| {
+            Some(Value::Seconds(pool.counters.regret_us))
+        }),
+        ("weir_pool_retries_refused", "Retries that the budget did not grant.", |pool| {
+            Some(Value::Count(pool.counters.retries_refused))
+        }),
+        (
+            "weir_pool_law_violations",
+            "Times that the watchdog found a law of the queue broken; has to be 0.",
+            |pool| Some(Value::Count(pool.counters.violations)),
+        ),
+    ];
+    pool_columns(pools, Kind::Counter, &counters, text);
+    let help = "Requests that got no endpoint, by reason.";
+    text.family(Family { name: "weir_pool_turned_away", kind: Kind::Counter, help });
+    for pool in pools {
+        let counters = &pool.counters;
+        for (reason, count) in [
+            ("queue_full", counters.queue_full),
+            ("full", counters.full),
+            ("unavailable", counters.unavailable + counters.gave_up),
+            ("timed_out", counters.timed_out),
+            ("client_left", counters.cancelled),
+        ] {
+            text.sample(&[("pool", &pool.name), ("reason", reason)], Value::Count(count));
+        }
+    }
+}
+
+fn pool_columns(pools: &[PoolReport], kind: Kind, columns: &[PoolColumn], text: &mut Exposition) {
+    for (name, help, of) in columns {
+        text.family(Family { name, kind, help });
+        for pool in pools {
+            if let Some(value) = of(pool) {
+                text.sample(&[("pool", &pool.name)], value);
+            }
+        }
+    }
+}
+
+/// The same for a table of endpoints.
+type EndpointColumn = (&'static str, Kind, &'static str, fn(&EndpointReport) -> Option<u64>);
+
+fn write_endpoints(pools: &[PoolReport], text: &mut Exposition) {
+    let (gauge, counter) = (Kind::Gauge, Kind::Counter);
+    let columns: [EndpointColumn; 12] = [
+        ("weir_endpoint_up", gauge, "1 while it takes requests.", |one| {
+            Some(u64::from(one.state == EndpointState::Up))
+        }),
+        ("weir_endpoint_in_flight", gauge, "Requests in flight.", |one| Some(one.in_flight)),
+        ("weir_endpoint_max_conn", gauge, "Most requests in flight.", |one| one.max_conn),
+        ("weir_endpoint_queued", gauge, "Requests that wait for it and no other.", |one| {
+            Some(one.queued)
+        }),
+        ("weir_endpoint_idle_connections", gauge, "Idle connections kept.", |one| {
+            Some(one.idle_connections)
+        }),
+        ("weir_endpoint_connections_opened", counter, "Connections opened.", |one| {
+            Some(one.connections_opened)
+        }),
+        ("weir_endpoint_connect_failures", counter, "Connects that failed.", |one| {
+            Some(one.connect_failures)
+        }),
+        ("weir_endpoint_picks", counter, "Times it was picked.", |one| Some(one.picks)),
+        ("weir_endpoint_ejections", counter, "Times it was ejected.", |one| Some(one.ejections)),
+        (
+            "weir_endpoint_ejections_refused",
+            counter,
+            "Times it was to be ejected and stayed because too many others were out.",
+            |one| Some(one.ejections_refused),
+        ),
+        ("weir_endpoint_stalls", counter, "Times it was found stalled.", |one| Some(one.stalls)),
+        ("weir_endpoint_stalled", gauge, "1 while it does not answer and others do.", |one| {
+            Some(u64::from(one.state == EndpointState::Stalled))
+        }),
+    ];
+    for (name, kind, help, of) in columns {
+        text.family(Family { name, kind, help });
+        for (pool, endpoint) in each_endpoint(pools) {
+            if let Some(value) = of(endpoint) {
+                let labels = [("pool", pool), ("endpoint", &endpoint.name)];
+                text.sample(&labels, Value::Count(value));
+            }
+        }
+    }
+}
+
+fn write_states(pools: &[PoolReport], text: &mut Exposition) {
+    let help = "1 for the state that an endpoint is in.";
+    text.family(Family { name: "weir_endpoint_state", kind: Kind::Gauge, help });
+    for (pool, endpoint) in each_endpoint(pools) {
+        for state in EndpointState::ALL {
+            let labels = [("pool", pool), ("endpoint", &endpoint.name), ("state", state.as_str())];
+            text.sample(&labels, Value::Count(u64::from(endpoint.state == state)));
+        }
+    }
+}
+
+fn each_endpoint(pools: &[PoolReport]) -> impl Iterator<Item = (&str, &EndpointReport)> {
+    pools.iter().flat_map(|pool| pool.endpoints.iter().map(|one| (pool.name.as_str(), one)))
+}

@@ -1,0 +1,175 @@
+//! The text for Prometheus, read by a parser that knows its rules and nothing of how the text is made, and forgives nothing.
+
+mod strict;
+
+use std::sync::Arc;
+
+use strict::{Text, parse};
+use weir_stats::exposition::{
+    Cpu, EndpointReport, EndpointState, Format, ListenerReport, LogReport, MachineFigures,
+    PoolReport, ProcessReport, QueueReport, Report, WorkerReport, expose,
+};
+use weir_stats::numbers::{Done, Figures, Handshake, Numbers, Outcome};
+use weir_stats::{Cause, ExchangeRecord, Micros, Times};
+
+const AWKWARD: &str = "a \"quoted\" \\ route\nof two lines";
+
+fn counted() -> (Figures, Vec<Arc<ExchangeRecord>>) {
+    let numbers = Numbers::new(2);
+    let route = numbers.route("web", AWKWARD, "app");
+    let endpoint = numbers.endpoint("app", "app1");
+    let listener = numbers.listener("web");
+    listener.accepted(0);
+    listener.handshake(0, Handshake::Full, Micros(700));
+    for turn in 0..1_000_u64 {
+        let elapsed_us = 200 + turn * 50;
+        let times = Times {
+            request: Micros::ZERO,
+            queue: Micros(turn as i64 % 7),
+            connect: Micros::ZERO,
+            response: Micros(elapsed_us as i64 - 100),
+            data: Micros(20),
+            total: Micros(elapsed_us as i64),
+            own: Micros(30 + turn as i64 % 50),
+            ..Times::default()
+        };
+        let status = if turn % 100 == 0 { 503 } else { 200 };
+        let outcome = Outcome { status, cause: Cause::Complete, attempts: 1, ..Outcome::default() };
+        let id = format!("id-{turn}");
+        let done = Done { request_id: id.as_bytes(), ended_us: turn, times: &times, outcome };
+        let worker = turn as usize % 2;
+        let keep = numbers.record(worker, (&route, Some(&endpoint)), &done);
+        if keep == weir_stats::numbers::Keep::Whole {
+            let record = ExchangeRecord {
+                request_id: id,
+                listener: "web".to_owned(),
+                route: AWKWARD.to_owned(),
+                times,
+                started_unix_us: 1_700_000_000_000_000,
+                ..ExchangeRecord::default()
+            };
+            route.keep(worker, record);
+        }
+    }
+    let slowest = numbers.slowest(None, 1_000);
+    (numbers.read(), slowest)
+}
+
+fn report() -> Report {
+    let (figures, slowest) = counted();
+    let endpoint = |name: &str, state| EndpointReport {
+        name: name.to_owned(),
+        state,
+        max_conn: Some(4),
+        in_flight: 3,
+        ..EndpointReport::default()
+    };
+    Report {
+        process: ProcessReport {
+            version: "0.1.0".to_owned(),
+            started_unix_us: 1_700_000_000_250_000,
+            generation: 7,
+            connections: 12,
+            max_connections: 1_000,
+        },
+        listeners: vec![ListenerReport { name: "web".to_owned(), connections: 12 }],
+        pools: vec![PoolReport {
+            name: "app".to_owned(),
+            queue: Some(QueueReport { now: 5, max: 100, longest: 9 }),
+            endpoints: vec![
+                endpoint("app1", EndpointState::Up),
+                endpoint("app2", EndpointState::Stalled),
+            ],
+            ..PoolReport::default()
+        }],
+        workers: vec![WorkerReport::default(); 2],
+        logs: vec![LogReport { name: "access".to_owned(), dropped: 3 }],
+        machine: MachineFigures {
+            cpu: Some(Cpu { user_us: 1_500_000, system_us: 250_000 }),
+            steal_us: Some(10),
+            open_files: Some(33),
+            ..MachineFigures::default()
+        },
+        recent: figures.clone(),
+        figures: Arc::new(figures),
+        slowest,
+        ..Report::default()
+    }
+}
+
+fn read(format: Format) -> Text {
+    let text = expose(&report(), format);
+    parse(&text, format == Format::OpenMetrics).unwrap_or_else(|wrong| panic!("{wrong}\n{text}"))
+}
+
+#[test]
+fn both_formats_hold_to_their_rules() {
+    for format in [Format::Prometheus, Format::OpenMetrics] {
+        let text = read(format);
+        assert!(text.families.len() > 60, "{}", text.families.len());
+        for family in &text.families {
+            assert!(!family.help.is_empty() && family.help.ends_with('.'), "{}", family.name);
+            assert!(family.name.starts_with("weir_") || family.name.starts_with("process_"));
+        }
+    }
+}
+
+#[test]
+fn requests_are_counted_by_listener_route_pool_endpoint_and_code() {
+    let text = read(Format::Prometheus);
+    let labels = [("listener", "web"), ("route", AWKWARD), ("pool", "app"), ("endpoint", "app1")];
+    let of = |code| text.count("weir_requests_total", &[&labels[..], &[("code", code)]].concat());
+    assert_eq!((of("200"), of("503")), (990, 10));
+    let process = |name| text.value(name, &[]);
+    assert!((process("process_cpu_seconds_total") - 1.75).abs() < 1e-9);
+    assert!((process("process_start_time_seconds") - 1_700_000_000.25).abs() < 1e-6);
+    assert_eq!(text.count("weir_generation", &[]), 7);
+    let dropped = text.count("weir_log_lines_dropped_total", &[("log", "access")]);
+    assert_eq!(dropped, 3);
+}
+
+#[test]
+fn buckets_sum_up_to_the_count_and_quantiles_say_their_samples() {
+    let text = read(Format::OpenMetrics);
+    let labels = [("listener", "web"), ("route", AWKWARD), ("pool", "app")];
+    let with = |more: (&'static str, &'static str)| [&labels[..], &[more]].concat();
+    let name = "weir_request_duration_seconds";
+    let bucket = |le| text.count(&format!("{name}_bucket"), &with(("le", le)));
+    assert_eq!(
+        [bucket("0.0001"), bucket("0.00025"), bucket("0.1"), bucket("+Inf")],
+        [0, 2, 1000, 1000]
+    );
+    assert_eq!(text.count(&format!("{name}_count"), &labels), 1000);
+    let sum = (0..1_000_u64).map(|turn| 200 + turn * 50).sum::<u64>() as f64 / 1e6;
+    assert!((text.value(&format!("{name}_sum"), &labels) - sum).abs() < 1e-6);
+    let quantile = |name: &str, quantile| {
+        let more = [("window", "start"), ("phase", "total"), ("quantile", quantile)];
+        text.value(name, &[&labels[..], &more].concat())
+    };
+    assert!((quantile("weir_route_quantile_seconds", "0.5") - 0.02517).abs() < 0.0001);
+    assert!((quantile("weir_route_quantile_samples", "0.999999") - 1.0).abs() < 1e-9);
+}
+
+#[test]
+fn slow_requests_are_exemplars_of_their_buckets() {
+    let text = expose(&report(), Format::OpenMetrics);
+    let line = text.lines().find(|line| line.contains("# {request_id=\"id-999\"}")).unwrap();
+    assert!(
+        line.starts_with("weir_request_duration_seconds_bucket{") && line.contains("le=\"0.1\"")
+    );
+    assert!(line.ends_with(" 0.05015 1700000000.0"), "{line}");
+    assert!(!expose(&report(), Format::Prometheus).contains("request_id"));
+}
+
+#[test]
+fn one_state_of_an_endpoint_is_1() {
+    let text = read(Format::Prometheus);
+    for (endpoint, state) in [("app1", "up"), ("app2", "stalled")] {
+        for one in EndpointState::ALL {
+            let labels = [("pool", "app"), ("endpoint", endpoint), ("state", one.as_str())];
+            let expected = u64::from(one.as_str() == state);
+            assert_eq!(text.count("weir_endpoint_state", &labels), expected);
+        }
+    }
+    assert_eq!(text.count("weir_endpoint_up", &[("pool", "app"), ("endpoint", "app2")]), 0);
+}

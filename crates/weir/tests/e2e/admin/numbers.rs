@@ -1,0 +1,93 @@
+//! Metrics and percentiles, as programs get them.
+
+use super::{Managed, asked};
+
+/// The values of a metric's samples that have all of these pieces.
+fn values(text: &str, name: &str, pieces: &[&str]) -> Vec<f64> {
+    let of_name = |line: &&str| {
+        line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' ']))
+            && pieces.iter().all(|piece| line.contains(piece))
+    };
+    let value =
+        |line: &str| line.split(" # ").next().unwrap().rsplit(' ').next().unwrap().parse().unwrap();
+    text.lines().filter(of_name).map(value).collect()
+}
+
+fn sum(text: &str, name: &str, pieces: &[&str]) -> u64 {
+    values(text, name, pieces).iter().sum::<f64>() as u64
+}
+
+#[test]
+fn metrics_count_every_request_in_both_formats() {
+    let managed = Managed::start("", 0);
+    managed.answers(20);
+    let (status, text) = managed.ask(&["/metrics"]);
+    assert_eq!(status, 200);
+    assert_eq!(sum(&text, "weir_requests_total", &["listener=\"front\"", "code=\"200\""]), 20);
+    assert_eq!(sum(&text, "weir_requests_total", &["endpoint=\"two\""]), 15, "by weight");
+    assert_eq!(sum(&text, "weir_request_duration_seconds_count", &["pool=\"app\""]), 20);
+    assert_eq!(sum(&text, "weir_own_seconds_bucket", &["pool=\"app\"", "le=\"+Inf\""]), 20);
+    assert_eq!(sum(&text, "weir_worker_requests_total", &[]), 20);
+    assert_eq!(sum(&text, "weir_pool_law_violations_total", &["pool=\"app\""]), 0);
+    assert_eq!(values(&text, "weir_endpoint_up", &[]), [1.0, 1.0]);
+    assert!(values(&text, "process_open_fds", &[])[0] > 3.0);
+    assert_eq!(values(&text, "weir_worker_cpu_seconds_total", &["mode=\"user\""]).len(), 2);
+    let openmetrics = "Accept: application/openmetrics-text; version=1.0.0";
+    let (_, text) = managed.ask(&["-H", openmetrics, "/metrics"]);
+    assert!(text.ends_with("# EOF\n") && text.contains("# {request_id="), "{text}");
+    let socket = managed.socket.display().to_string();
+    let (_, head) = asked(&["--unix-socket", &socket, "-I", "http://weir/metrics"]);
+    assert!(head.contains("text/plain; version=0.0.4"), "{head}");
+}
+
+/// Python's own reader of the format, where it is installed.
+#[test]
+fn prometheus_own_python_client_reads_the_metrics() {
+    let script = "
+import sys
+try:
+    from prometheus_client.parser import text_string_to_metric_families as read
+    from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_open
+except ImportError:
+    print('missing'); sys.exit()
+plain, openmetrics = sys.stdin.read().split('\\x00')
+print(len(list(read(plain))), len(list(read_open(openmetrics))))
+";
+    let managed = Managed::start("", 0);
+    managed.answers(8);
+    let (_, plain) = managed.ask(&["/metrics"]);
+    let openmetrics = "Accept: application/openmetrics-text";
+    let (_, open) = managed.ask(&["-H", openmetrics, "/metrics"]);
+    let mut python = std::process::Command::new("python3");
+    python.args(["-c", script]);
+    let done = crate::support::process::finish(&mut python, format!("{plain}\0{open}").as_bytes());
+    let said = String::from_utf8_lossy(&done.stdout).into_owned();
+    if said.trim() == "missing" {
+        eprintln!("skipped: python3 has no prometheus_client");
+        return;
+    }
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let counts: Vec<usize> = said.split_whitespace().map(|count| count.parse().unwrap()).collect();
+    assert!(counts.iter().all(|count| *count > 50), "{said}");
+}
+
+#[test]
+fn percentiles_are_told_with_their_samples() {
+    let managed = Managed::start("", 0);
+    managed.answers(40);
+    let told = managed.json("/v1/distributions?counts=true");
+    let pool = &told["pools"][0]["phases"]["total"];
+    assert_eq!((&told["pools"][0]["pool"], &pool["count"]), (&"app".into(), &40.into()));
+    let counts = pool["counts"].as_array().unwrap();
+    assert_eq!(counts.iter().map(|pair| pair[1].as_u64().unwrap()).sum::<u64>(), 40);
+    let last = pool["quantiles"].as_array().unwrap().last().unwrap();
+    assert_eq!((&last["quantile"], &last["samples"]), (&0.999_999.into(), &1.into()));
+    let recent = managed.json("/v1/distributions?window=recent");
+    assert_eq!(recent["endpoints"].as_array().unwrap().len(), 2);
+    assert_eq!(recent["pools"][0]["phases"]["own"]["count"], 40);
+    let (status, said) = managed.ask(&["/v1/distributions?window=never"]);
+    assert_eq!((status, said.contains("neither start nor recent")), (422, true));
+    let machine = managed.json("/v1/machine");
+    assert_eq!(machine["workers"].as_array().unwrap().len(), 2);
+    assert!(machine["machine"]["cpu"]["user_us"].is_u64(), "{machine}");
+}
