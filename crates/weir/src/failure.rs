@@ -28,6 +28,18 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
+    /// What is wrong, in one line.
+    pub(crate) fn sentence(&self) -> String {
+        match self {
+            Self::RunTime(sentence)
+            | Self::Usage(sentence)
+            | Self::Threshold(sentence)
+            | Self::Unreachable(sentence)
+            | Self::RejectedThere(sentence) => sentence.clone(),
+            Self::Rejected { name, .. } => format!("{name} is rejected"),
+        }
+    }
+
     /// Says what is wrong and gives the exit code.
     pub(crate) fn report(&self) -> ExitCode {
         match self {

@@ -329,7 +329,9 @@ mod tests {
         check(&Method::GET, "/v1/pools//queue", "nothing");
         let socket = "/v1/pools/app/endpoints/unix:%2Frun%2Fapp.sock";
         check(&Method::GET, socket, "/v1/pools/{pool}/endpoints/{endpoint} app unix:/run/app.sock");
-        check(&Method::GET, "/v1/pools/app/endpoints", "nothing");
+        check(&Method::GET, "/v1/pools/app/endpoints", "POST");
+        check(&Method::GET, "/", "/");
+        check(&Method::GET, "/pools/app/a%2Fb", "/pools/{pool}/{endpoint} app a/b");
     }
 
     #[test]
