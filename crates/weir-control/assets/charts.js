@@ -2,8 +2,8 @@
 "use strict";
 
 const Charts = (() => {
-  const MINUTES = 5;
-  const SPAN_MS = MINUTES * 60_000;
+  const MOST_MS = 5 * 60_000;
+  const LEAST_MS = 60_000;
   const points = [];
 
   const time = us => us === null || us === undefined ? "–"
@@ -44,7 +44,7 @@ const Charts = (() => {
 
   function take(point) {
     points.push(point);
-    while (points.length > MINUTES * 60 || points[0].at_ms < point.at_ms - SPAN_MS) points.shift();
+    while (points[0].at_ms < point.at_ms - MOST_MS) points.shift();
   }
 
   function begin(all) {
@@ -79,7 +79,7 @@ const Charts = (() => {
     const reach = event => {
       const box = canvas.getBoundingClientRect();
       const frame = canvas.frame;
-      if (frame) look(frame.now - SPAN_MS * (1 - (event.clientX - box.left - frame.left) / frame.width));
+      if (frame) look(frame.now - frame.span * (1 - (event.clientX - box.left - frame.left) / frame.width));
     };
     canvas.addEventListener("pointermove", reach);
     canvas.addEventListener("pointerdown", reach);
@@ -114,7 +114,9 @@ const Charts = (() => {
     pen.clearRect(0, 0, canvas.clientWidth, canvas.clientHeight);
     if (!points.length) return;
     const frame = {
-      left: 46, top: 6, width: canvas.clientWidth - 52, height: canvas.clientHeight - 24, now: points.at(-1).at_ms, ink, pen,
+      left: 46, top: 6, width: canvas.clientWidth - 52, height: canvas.clientHeight - 24, now: points.at(-1).at_ms,
+      // As much as there is, so that what just began is not a stroke at the edge.
+      span: Math.min(Math.max(points.at(-1).at_ms - points[0].at_ms, LEAST_MS), MOST_MS), ink, pen,
     };
     canvas.frame = frame;
     const caption = figure.querySelector("figcaption");
@@ -157,14 +159,16 @@ const Charts = (() => {
     return pen;
   }
 
-  const across = (frame, at) => frame.left + frame.width * (1 - (frame.now - at) / SPAN_MS);
+  const across = (frame, at) => frame.left + frame.width * (1 - (frame.now - at) / frame.span);
 
   function minutes(frame) {
     const { pen } = frame;
     pen.fillStyle = frame.ink("faint");
     pen.textAlign = "center";
-    for (let minute = 1; minute < MINUTES; minute += 1) {
-      pen.fillText(`−${minute} min`, across(frame, frame.now - minute * 60_000), frame.top + frame.height + 14);
+    const step = frame.span > 150_000 ? 60_000 : frame.span > 75_000 ? 30_000 : 15_000;
+    for (let back = step; back < frame.span * 0.95; back += step) {
+      const text = step < 60_000 ? `−${back / 1000} s` : `−${back / 60_000} min`;
+      pen.fillText(text, across(frame, frame.now - back), frame.top + frame.height + 14);
     }
   }
 
@@ -262,16 +266,18 @@ const Charts = (() => {
     const rows = shown.workers.length;
     const height = frame.height / Math.max(rows, 1);
     const most = Math.max(0.05, ...points.flatMap(point => point.workers.map(worker => worker.busy)));
-    const width = Math.ceil(frame.width / (MINUTES * 60)) + 1;
     pen.fillStyle = frame.ink("a");
-    for (const point of points) {
-      const x = across(frame, point.at_ms);
-      if (x < frame.left) continue;
+    points.forEach((point, index) => {
+      // Whole pixels, or strips would shine through each other.
+      const x = Math.round(across(frame, point.at_ms));
+      const from = Math.max(index ? Math.round(across(frame, points[index - 1].at_ms)) : x - 1, frame.left);
       point.workers.forEach((worker, row) => {
+        const top = Math.round(frame.top + row * height);
+        const bottom = Math.round(frame.top + (row + 1) * height) - 1;
         pen.globalAlpha = Math.min(worker.busy / most, 1);
-        pen.fillRect(x - width, frame.top + row * height, width, Math.max(height - 1, 1));
+        if (x > from) pen.fillRect(from, top, x - from, Math.max(bottom - top, 1));
       });
-    }
+    });
     pen.globalAlpha = 1;
     pen.fillStyle = frame.ink("faint");
     pen.textAlign = "right";

@@ -38,9 +38,8 @@ const BODY_PATIENCE: Duration = Duration::from_secs(10);
 /// For anything to move on the connection.
 pub(crate) const IDLE_PATIENCE: Duration = Duration::from_mins(1);
 
-/// How the token may be brought: programs send it as it is, browsers ask for it as a password.
-const CHALLENGE: &str =
-    "Bearer, Basic realm=\"Weir: the token is the password\", charset=\"UTF-8\"";
+/// How a browser may bring the token: it asks for it as a password. Programs send it as it is.
+const CHALLENGE: &str = "Basic realm=\"Weir (the token is the password)\", charset=\"UTF-8\"";
 
 /// One request, as its handler sees it.
 pub(crate) struct Call {
@@ -108,7 +107,9 @@ async fn handle(
     if !caller.is_known(token) {
         let message = "the token is missing or wrong: send `Authorization: Bearer TOKEN`";
         let refused = Reply::from(ApiError::new(StatusCode::UNAUTHORIZED, message));
-        return Ok(refused.header(header::WWW_AUTHENTICATE, CHALLENGE.to_owned()));
+        return Ok(refused
+            .header(header::WWW_AUTHENTICATE, CHALLENGE.to_owned())
+            .header(header::WWW_AUTHENTICATE, "Bearer".to_owned()));
     }
     let (route, parameters) = match find(&parts.method, parts.uri.path()) {
         Found::Route(route, parameters) => (route, parameters),

@@ -1,12 +1,15 @@
 //! The page of everything: what is wrong, pools, listeners, workers, who was slow, what happened.
 
 use super::super::figures::{age_ms, bytes, count, rate, span_us};
-use super::super::status::{PoolStatus, Status, WaitingStatus};
+use super::super::status::{EndpointStatus, PoolStatus, Status, WaitingStatus};
 use super::history::{POOLS, parts};
 use super::html::Html;
 use super::page::{self, Sight};
 use super::parts::{figure, is_trouble, link_to, of_limit, percentiles};
 use super::table;
+
+/// Servers that are named at the top of the page when they are out.
+const TROUBLE: usize = 12;
 
 /// What `<main>` holds.
 pub(super) fn main(sight: &Sight<'_>) -> Html {
@@ -67,6 +70,7 @@ fn summary(html: &mut Html, status: &Status) {
 /// What somebody should look at, first.
 fn trouble(html: &mut Html, sight: &Sight<'_>) {
     let mut notes = Html::default();
+    let mut left = TROUBLE;
     for pool in &sight.status.pools {
         let note = |notes: &mut Html, text: String| {
             notes
@@ -91,7 +95,14 @@ fn trouble(html: &mut Html, sight: &Sight<'_>) {
                 ),
             );
         }
-        for endpoint in pool.endpoints.iter().filter(|endpoint| is_trouble(endpoint.state)) {
+        let troubled: Vec<&EndpointStatus> =
+            pool.endpoints.iter().filter(|endpoint| is_trouble(endpoint.state)).collect();
+        let told = troubled.len().min(left);
+        left -= told;
+        if told < troubled.len() {
+            note(&mut notes, format!("{} more servers are out", troubled.len() - told));
+        }
+        for endpoint in troubled.into_iter().take(told) {
             notes.markup("<li><a href=\"");
             link_to(&mut notes, &pool.name, &endpoint.name);
             notes.markup("\">").text(&pool.name).markup("/").text(&endpoint.name).markup("</a>: ");
@@ -136,7 +147,7 @@ fn charts(html: &mut Html, pool: &PoolStatus, number: usize) {
     // The first pools are open at once.
     html.markup("<details class=\"charts script\" data-keep");
     html.markup(if number < 2 { " open>" } else { ">" });
-    html.markup("<summary>Last 5 minutes</summary><div class=\"row\">");
+    html.markup("<summary>Last minutes</summary><div class=\"row\">");
     let kinds = [
         ("latency", "Time of a request"),
         ("parts", "Where the mean request's time went"),
@@ -185,15 +196,10 @@ fn turned_away(html: &mut Html, pool: &PoolStatus) {
     if kinds.iter().all(|(_, number)| *number == 0) {
         return;
     }
-    html.markup("<p class=\"noted\">Of ")
-        .text(count(counters.dispatched))
-        .markup(" that got a server and others: ");
-    let some = kinds.iter().filter(|(_, number)| *number > 0);
-    for (place, (what, number)) in some.enumerate() {
-        html.markup(if place > 0 { ", " } else { "" })
-            .text(count(*number))
-            .markup(" ")
-            .markup(what);
+    html.markup("<p class=\"noted\">Since the start: ").text(count(counters.dispatched));
+    html.markup(" got a server");
+    for (what, number) in kinds.iter().filter(|(_, number)| *number > 0) {
+        html.markup(" · ").text(count(*number)).markup(" ").markup(what);
     }
     html.markup(".</p>");
 }
@@ -361,7 +367,8 @@ pub(super) fn events(html: &mut Html, sight: &Sight<'_>, of: Option<(&str, &str)
         if let Some(who) = &event.who {
             html.markup(" <small>by ").text(who).markup("</small>");
         }
-        for detail in &event.details {
+        // A line of health quotes the reply itself.
+        for detail in event.details.iter().filter(|detail| !event.what.contains(detail.as_str())) {
             html.markup("<br><q>").text(detail).markup("</q>");
         }
         html.markup("</li>");

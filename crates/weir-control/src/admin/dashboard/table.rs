@@ -146,7 +146,7 @@ fn check(html: &mut Html, sight: &Sight<'_>, endpoint: &EndpointStatus) {
     html.markup("<td class=\"n\" data-label=\"check\" title=\"");
     html.text(age_ms(sight.ago_ms(probe.at_ms))).markup(" ago");
     match &probe.failure {
-        None => html.markup("\">passed ").text(span_us(probe.took_us)),
+        None => html.markup(": passed\">").text(span_us(probe.took_us)),
         Some(failure) => {
             html.markup(": ").text(failure).markup("\"><span class=\"bad\">failed</span>")
         }

@@ -2,9 +2,11 @@
 
 mod api;
 mod ctl;
+mod dashboard;
 mod haproxy;
 mod numbers;
 mod rights;
+mod top;
 
 use std::path::PathBuf;
 
