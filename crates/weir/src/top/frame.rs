@@ -104,21 +104,24 @@ pub(super) enum Colours {
 }
 
 fn code(style: Style, colours: Colours) -> &'static str {
-    match (style, colours) {
-        (Style::Plain, _) => "0",
-        (Style::Faint, _) => "2",
-        (Style::Strong, _) | (Style::Trouble, Colours::None) => "1",
-        (Style::Chosen, _) => "7",
-        (Style::Trouble, Colours::Some) => "1;31",
-        (Style::Of(State::Up), Colours::None) => "0",
-        (Style::Of(_), Colours::None) => "1",
-        (Style::Of(state), Colours::Some) => match state {
-            State::Up => "32",
-            State::Draining => "36",
-            State::Maintenance => "33",
-            State::Stalled => "35",
-            State::Down | State::Ejected | State::Unresolved => "1;31",
-        },
+    if colours == Colours::None {
+        return match style {
+            Style::Plain | Style::Of(State::Up) => "0",
+            Style::Faint => "2",
+            Style::Chosen => "7",
+            Style::Strong | Style::Trouble | Style::Of(_) => "1",
+        };
+    }
+    match style {
+        Style::Plain => "0",
+        Style::Faint => "2",
+        Style::Strong => "1",
+        Style::Chosen => "7",
+        Style::Trouble | Style::Of(State::Down | State::Ejected | State::Unresolved) => "1;31",
+        Style::Of(State::Up) => "32",
+        Style::Of(State::Draining) => "36",
+        Style::Of(State::Maintenance) => "33",
+        Style::Of(State::Stalled) => "35",
     }
 }
 

@@ -74,7 +74,7 @@ fn watch(place: &Place, screen: &mut Screen) -> Result<(), Failure> {
     thread::spawn(move || read_keys(&typed));
     let asked = place.clone();
     thread::spawn(move || ask(&asked, &sender));
-    let mut drawn = Instant::now() - PERIOD;
+    let mut drawn = Instant::now();
     loop {
         // A window that was resized shows it within a second.
         if drawn.elapsed() >= PERIOD || screen.take_changed() {

@@ -117,7 +117,7 @@ impl Screen {
         self.changed = true;
         let name = format!("{}/{}", order.pool, order.endpoint);
         self.message = Some(match done {
-            Ok(note) => Line::of(Style::Strong, format!("{name}: {}: {note}", order.order)),
+            Ok(note) => Line::of(Style::Strong, format!("{name}: {}: {note}", order.to)),
             Err(failure) => {
                 Line::of(Style::Trouble, format!("{name}: not done: {}", failure.sentence()))
             }
@@ -290,13 +290,13 @@ impl Screen {
     }
 
     fn bottom(&self) -> Line {
-        if let Some(Order { pool, endpoint, order }) = &self.asked {
-            let last = if self.is_last(pool, endpoint) && *order != "ready" {
+        if let Some(Order { pool, endpoint, to }) = &self.asked {
+            let last = if self.is_last(pool, endpoint) && *to != "ready" {
                 " It is the last of its pool that can be had!"
             } else {
                 ""
             };
-            return Line::of(Style::Strong, format!("{pool}/{endpoint}: {order}?{last} y / n"));
+            return Line::of(Style::Strong, format!("{pool}/{endpoint}: {to}?{last} y / n"));
         }
         if let Some(message) = &self.message {
             return message.clone();
@@ -338,12 +338,12 @@ impl Screen {
         self.chosen = all.get(next).map(|one| (one.pool.clone(), one.name.clone()));
     }
 
-    fn ask(&mut self, order: &'static str) {
+    fn ask(&mut self, to: &'static str) {
         let Some((pool, endpoint)) = self.chosen.clone() else {
             self.message = Some(Line::of(Style::Strong, "Choose a server first: j and k."));
             return;
         };
-        self.asked = Some(Order { pool, endpoint, order });
+        self.asked = Some(Order { pool, endpoint, to });
     }
 }
 

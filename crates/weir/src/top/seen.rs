@@ -57,15 +57,15 @@ pub(super) struct Order {
     pub(super) pool: String,
     pub(super) endpoint: String,
     /// `ready`, `draining` or `maintenance`.
-    pub(super) order: &'static str,
+    pub(super) to: &'static str,
 }
 
 impl Order {
     /// Gives it; how long it lasts, in words.
     pub(super) fn send(&self, place: &Place) -> Result<String, Failure> {
-        let Self { pool, endpoint, order } = self;
+        let Self { pool, endpoint, to } = self;
         let path = format!("/v1/pools/{}/endpoints/{}", encoded(pool), encoded(endpoint));
-        let told = place.ask("PATCH", &path, Some(&json!({"order": order})))?;
+        let told = place.ask("PATCH", &path, Some(&json!({"order": to})))?;
         let said: serde_json::Value = serde_json::from_str(&told.body).unwrap_or_default();
         Ok(said["lasts"]["note"].as_str().unwrap_or_default().to_owned())
     }

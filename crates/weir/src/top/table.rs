@@ -132,8 +132,7 @@ pub(super) fn header(columns: usize) -> Line {
 pub(super) fn pool_line(pool: &PoolStatus) -> Line {
     let style = if pool.usable == 0 { Style::Trouble } else { Style::Strong };
     let mut line = Line::of(style, pool.name.clone());
-    line.push(Style::Faint, format!("  {}  ", pool.policy));
-    let usable = format!("{} of {} usable", pool.usable, pool.endpoints.len());
+    let usable = format!("  {} of {} usable", pool.usable, pool.endpoints.len());
     line.push(if pool.usable == 0 { Style::Trouble } else { Style::Plain }, usable);
     line.push(Style::Plain, format!("  {}/s", rate(pool.traffic.per_second)));
     if let Some(queue) = pool.queue {
@@ -150,6 +149,7 @@ pub(super) fn pool_line(pool: &PoolStatus) -> Line {
     if pool.counters.violations > 0 {
         line.push(Style::Trouble, format!("  law broken {} times", pool.counters.violations));
     }
+    line.push(Style::Faint, format!("  {}", pool.policy));
     line
 }
 

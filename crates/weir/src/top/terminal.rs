@@ -22,7 +22,7 @@ impl RawTerminal {
         // Lines go out as they do, and ^C is a key like others: it leaves with the terminal as it was.
         raw.local_modes
             .remove(LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG | LocalModes::IEXTEN);
-        tcsetattr(&stdin, OptionalActions::Flush, &raw)?;
+        tcsetattr(&stdin, OptionalActions::Drain, &raw)?;
         let terminal = Self(before);
         write(ENTER)?;
         Ok(terminal)
@@ -33,7 +33,7 @@ impl Drop for RawTerminal {
     fn drop(&mut self) {
         // There is nobody to tell.
         let _ = write(LEAVE);
-        let _ = tcsetattr(io::stdin(), OptionalActions::Flush, &self.0);
+        let _ = tcsetattr(io::stdin(), OptionalActions::Drain, &self.0);
     }
 }
 

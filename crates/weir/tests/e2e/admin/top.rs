@@ -1,10 +1,14 @@
 //! `weir top`: one frame for pipes, and the whole of it in a terminal.
 
+use std::io::{Read, Write};
 use std::path::Path;
+use std::process::Stdio;
+use std::sync::mpsc::channel;
 
 use super::Managed;
 use crate::support::process::{command, finish};
 use crate::support::weir::weir_command;
+use crate::support::{PATIENCE, eventually};
 
 /// What it prints of itself, and its exit code.
 fn once(socket: &Path, columns: &str) -> (Option<i32>, String, String) {
@@ -19,13 +23,18 @@ fn once(socket: &Path, columns: &str) -> (Option<i32>, String, String) {
 fn one_frame_is_plain_text_as_wide_as_it_may_be() {
     let managed = Managed::start("", 0);
     managed.answers(8);
-    assert_eq!(managed.change("PATCH", "/v1/pools/app/endpoints/two", r#"{"order": "maintenance"}"#).0, 200);
+    assert_eq!(
+        managed.change("PATCH", "/v1/pools/app/endpoints/two", r#"{"order": "maintenance"}"#).0,
+        200
+    );
     let (code, frame, said) = once(&managed.socket, "80");
     assert_eq!(code, Some(0), "{said}");
     assert!(frame.lines().all(|line| line.chars().count() <= 80), "{frame}");
     assert!(frame.is_ascii() || !frame.contains('\u{1b}'), "{frame}");
-    let line = |name: &str| frame.lines().find(|line| line.contains(name)).unwrap_or_else(|| panic!("{frame}"));
-    assert!(line("1 of 2 usable").starts_with("app  round_robin"), "{frame}");
+    let line = |name: &str| {
+        frame.lines().find(|line| line.contains(name)).unwrap_or_else(|| panic!("{frame}"))
+    };
+    assert!(line("1 of 2 usable").starts_with("app  1 of 2 usable"), "{frame}");
     assert!(line(" one ").contains("up ") && line(" one ").contains("0/50"), "{frame}");
     assert!(line("* two ").contains("maintenance "), "{frame}");
     assert!(line("order ready -> maintenance").contains("app/two"), "{frame}");
@@ -50,10 +59,28 @@ fn in_a_terminal_a_server_is_drained_after_a_question_and_the_terminal_is_as_it_
     let managed = Managed::start("", 0);
     let weir = env!("CARGO_BIN_EXE_weir");
     let top = format!("{weir} top --socket {}", managed.socket.display());
+    // Keys are typed once it has drawn, or the terminal would still be the shell's.
     let typed = |keys: &[u8]| {
-        let done = finish(command("script").args(["-qec", &top, "/dev/null"]).env("NO_COLOR", "1"), keys);
-        assert!(done.status.success(), "{done:?}");
-        String::from_utf8_lossy(&done.stdout).into_owned()
+        let mut script = command("script");
+        script.args(["-qec", &top, "/dev/null"]).env("NO_COLOR", "1");
+        let mut child = script.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let (mut stdin, mut stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        let (sender, pieces) = channel();
+        std::thread::spawn(move || {
+            let mut piece = [0; 4096];
+            while let Ok(count @ 1..) = stdout.read(&mut piece) {
+                let _ = sender.send(String::from_utf8_lossy(&piece[..count]).into_owned());
+            }
+        });
+        let mut screen = String::new();
+        while !screen.contains("q quit") {
+            screen += &pieces.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("{screen:?}"));
+        }
+        stdin.write_all(keys).unwrap();
+        let status = eventually("it leaves", || child.try_wait().unwrap());
+        assert!(status.success(), "{status}: {screen:?}");
+        screen.extend(pieces);
+        screen
     };
     // Asked, and thought better of it.
     let screen = typed(b"jdnq");

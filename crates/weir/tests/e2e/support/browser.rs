@@ -63,20 +63,20 @@ impl Browser {
             session: None,
             complaints: Vec::new(),
         };
-        let target = browser.call("Target.createTarget", json!({"url": "about:blank"}));
+        let target = browser.call("Target.createTarget", &json!({"url": "about:blank"}));
         let attached = browser.call(
             "Target.attachToTarget",
-            json!({"targetId": target["targetId"], "flatten": true}),
+            &json!({"targetId": target["targetId"], "flatten": true}),
         );
         browser.session = Some(attached["sessionId"].as_str().unwrap().to_owned());
         for domain in ["Page", "Log", "Runtime", "Network"] {
-            browser.call(&format!("{domain}.enable"), json!({}));
+            browser.call(&format!("{domain}.enable"), &json!({}));
         }
         Some(browser)
     }
 
     /// Sends a command and waits for its result.
-    pub(crate) fn call(&mut self, method: &str, params: Value) -> Value {
+    pub(crate) fn call(&mut self, method: &str, params: &Value) -> Value {
         self.number += 1;
         let mut message = json!({"id": self.number, "method": method, "params": params});
         if let Some(session) = &self.session {
@@ -95,7 +95,9 @@ impl Browser {
     }
 
     fn note(&mut self, event: Value) {
-        let of = |kind: &str| event["params"]["entry"]["level"] == kind || event["params"]["type"] == kind;
+        let of = |kind: &str| {
+            event["params"]["entry"]["level"] == kind || event["params"]["type"] == kind
+        };
         let complaint = match event["method"].as_str() {
             Some("Runtime.exceptionThrown") => true,
             Some("Log.entryAdded" | "Runtime.consoleAPICalled") => of("error") || of("warning"),
@@ -108,19 +110,22 @@ impl Browser {
 
     /// Every request says that it is this user's.
     pub(crate) fn bring(&mut self, authorization: &str) {
-        self.call("Network.setExtraHTTPHeaders", json!({"headers": {"Authorization": authorization}}));
+        self.call(
+            "Network.setExtraHTTPHeaders",
+            &json!({"headers": {"Authorization": authorization}}),
+        );
     }
 
     /// Goes to a page.
     pub(crate) fn open(&mut self, url: &str) {
-        let opened = self.call("Page.navigate", json!({"url": url}));
+        let opened = self.call("Page.navigate", &json!({"url": url}));
         assert!(opened["errorText"].is_null(), "{url}: {opened}");
     }
 
     /// The value of an expression in the page; `null` while there is no page yet.
     pub(crate) fn value(&mut self, expression: &str) -> Value {
         let params = json!({"expression": expression, "returnByValue": true, "awaitPromise": true});
-        let mut result = self.call("Runtime.evaluate", params);
+        let mut result = self.call("Runtime.evaluate", &params);
         result["result"]["value"].take()
     }
 
