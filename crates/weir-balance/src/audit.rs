@@ -33,7 +33,7 @@ impl Balancer {
             position: 0,
         };
         // Copied under the lock, put in order after it: the list may be long, and somebody looks at it while others queue up.
-        let mut list: Vec<Waiting> = self.floor().books.queue.all().map(one).collect();
+        let mut list: Vec<Waiting> = self.common.lock().queue.all().map(one).collect();
         list.sort_unstable_by_key(|waiting| waiting.seq);
         for (position, waiting) in (0..).zip(&mut list) {
             waiting.position = position;
@@ -48,22 +48,24 @@ impl Balancer {
         if self.fault == Fault::ForgetsPoolQueueUnwatched {
             return 0;
         }
-        let mut floor = self.floor();
-        floor.books.clock_us = floor.books.clock_us.max(now_us.saturating_sub(GRACE_US));
-        let awaited = |index: usize| {
-            let free = self.members.get(index).is_some_and(|member| member.state.is_free());
-            free && floor.is_awaited(index)
-        };
-        let mut found = (0..self.members.len()).filter(|index| awaited(*index)).count() as u64;
-        found += floor.excesses();
-        found += u64::from(!floor.books.queue.is_sound());
-        found += u64::from(floor.books.slots > self.in_flight());
-        floor.advance(now_us);
-        if found > 0 {
-            floor.settle();
-        }
-        self.figures.violations.add_many(found);
-        found
+        self.at_floor(|floor| {
+            let pool = floor.pool;
+            floor.books.clock_us = floor.books.clock_us.max(now_us.saturating_sub(GRACE_US));
+            let awaited = |index: usize| {
+                let free = pool.members.get(index).is_some_and(|member| member.state.is_free());
+                free && floor.is_awaited(index)
+            };
+            let mut found = (0..pool.members.len()).filter(|index| awaited(*index)).count() as u64;
+            found += floor.excesses();
+            found += u64::from(!floor.books.queue.is_sound());
+            found += u64::from(floor.books.slots > pool.in_flight());
+            floor.advance(now_us);
+            if found > 0 {
+                floor.settle();
+            }
+            pool.common.figures.violations.add_many(found);
+            found
+        })
     }
 }
 

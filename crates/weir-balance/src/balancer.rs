@@ -6,12 +6,12 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::choose::{Query, Stalls, Tier};
-use crate::figures::{Counters, Figures};
-use crate::floor::{Answer, Books, Floor};
+use crate::figures::Counters;
+use crate::floor::Answer;
 use crate::passive::{AfterFailure, PassiveSettings, Window};
-use crate::regret::Regret;
 use crate::slot::Taken;
-use crate::sync::{AtomicBool, AtomicU32, Mutex, Ordering};
+use crate::succession::{Common, Succession};
+use crate::sync::{AtomicBool, AtomicU32, Ordering};
 use crate::{
     Availability, EndpointState, FairSettings, Health, Order, PolicyKind, Slot, StallSettings,
     Ticket, WeightMode,
@@ -120,6 +120,10 @@ impl Tried {
         self.0.is_empty()
     }
 
+    pub(crate) fn indexes(&self) -> impl Iterator<Item = usize> {
+        self.0.iter().copied()
+    }
+
     /// The latest.
     pub(crate) fn last(&self) -> Option<usize> {
         self.0.last().copied()
@@ -181,8 +185,10 @@ pub struct Balancer {
     pub(crate) tiers: Box<[Tier]>,
     pub(crate) queue: Option<QueueSettings>,
     pub(crate) fault: Fault,
-    pub(crate) regret: Regret,
-    pub(crate) figures: Figures,
+    /// What it has in common with the balancers before and after it.
+    pub(crate) common: Arc<Common>,
+    /// Who came after it.
+    pub(crate) succession: Succession,
     pub(crate) stall: Option<StallSettings>,
     /// Endpoints that count as stalled.
     pub(crate) stalled: AtomicU32,
@@ -190,49 +196,64 @@ pub struct Balancer {
     pub(crate) stall_news: AtomicBool,
     /// Whether something about stalls changed after which those who wait may stand in the wrong line.
     pub(crate) stall_unsettled: AtomicBool,
-    windows: Box<[Window]>,
-    passive: PassiveSettings,
+    pub(crate) windows: Box<[Arc<Window>]>,
+    pub(crate) passive: PassiveSettings,
     panic_percent: u8,
     /// Whether anybody may ever have to wait: there is a queue, and a limit was set. Never cleared again. While it is
     /// not set, nobody takes the lock to be dispatched or to leave.
-    gated: AtomicBool,
+    pub(crate) gated: AtomicBool,
     /// Whether so few endpoints are healthy that probes are ignored.
     panicking: AtomicBool,
-    books: Mutex<Books>,
 }
 
 impl Balancer {
     /// A pool; endpoints are known by their position in `members` from then on. Their limits hold from now on for
     /// everybody who has the same states.
     pub fn new(settings: Settings, members: Vec<Member>) -> Arc<Self> {
+        let pool = Arc::new(Self::made(settings, members, None));
+        pool.set_limits();
+        pool.refresh_panic();
+        pool
+    }
+
+    /// A pool that nothing is told of yet: limits are not set. With `before`, it has the books of that one.
+    pub(crate) fn made(settings: Settings, members: Vec<Member>, before: Option<&Self>) -> Self {
         let limit = |member: &Member| limit_of(settings.policy, member.weight, member.max_conn);
-        for member in &members {
-            member.state.set_max_conn(limit(member));
-        }
         let limited = members.iter().any(|member| limit(member).is_some());
         let errors = settings.passive.errors;
+        let window = |member: &Member| {
+            let kept = before.filter(|before| before.passive.errors == errors);
+            let kept = kept.and_then(|before| before.windows.get(before.position(&member.state)?));
+            kept.cloned().unwrap_or_else(|| Arc::new(Window::new(errors)))
+        };
         let stalled = members.iter().filter(|member| member.state.is_stalled()).count() as u32;
-        let pool = Self {
+        Self {
             policy: settings.policy,
             tiers: Tier::all(&members, settings.policy),
             queue: settings.queue,
             fault: settings.fault,
-            regret: Regret::new(),
-            figures: Figures::new(),
+            common: before
+                .map_or_else(|| Arc::new(Common::new(&members)), |before| before.common.clone()),
+            succession: Succession::new(),
             stall: settings.stall,
             stalled: AtomicU32::new(stalled),
             stall_news: AtomicBool::new(false),
             stall_unsettled: AtomicBool::new(false),
-            windows: members.iter().map(|_| Window::new(errors)).collect(),
+            windows: members.iter().map(window).collect(),
             passive: settings.passive,
             panic_percent: settings.panic_percent,
             gated: AtomicBool::new(limited && settings.queue.is_some()),
             panicking: AtomicBool::new(false),
-            books: Mutex::new(Books::new(&members)),
             members: members.into(),
-        };
-        pool.refresh_panic();
-        Arc::new(pool)
+        }
+    }
+
+    /// Sets the limits of all endpoints.
+    pub(crate) fn set_limits(&self) {
+        for member in &self.members {
+            let limit = limit_of(self.policy, member.weight, member.max_conn);
+            member.state.set_max_conn(limit);
+        }
     }
 
     /// The policy.
@@ -257,6 +278,9 @@ impl Balancer {
 
     /// Whether an endpoint that was not tried may be had, free or full.
     pub fn has_untried(&self, now_us: u64, tried: &Tried) -> bool {
+        if let Some(latest) = self.successor() {
+            return latest.has_untried(now_us, &latest.tried_from(self, tried));
+        }
         let panic = self.is_panicking();
         let mut members = self.members.iter().enumerate();
         members
@@ -273,12 +297,12 @@ impl Balancer {
         self.panicking.load(Ordering::Relaxed)
     }
 
-    /// What was counted.
+    /// What was counted, by those before it as well.
     pub fn counters(&self) -> Counters {
-        let figures = &self.figures;
+        let Common { figures, regret, .. } = &*self.common;
         Counters {
             dispatched: self.members.iter().map(|member| member.state.picks()).sum(),
-            waiting: u64::from(self.floor().books.queue.waiting()),
+            waiting: u64::from(self.common.lock().queue.waiting()),
             queued: figures.queued.read(),
             longest_queue: figures.longest.read(),
             queue_full: figures.queue_full.read(),
@@ -287,35 +311,33 @@ impl Balancer {
             gave_up: figures.gave_up.read(),
             cancelled: figures.cancelled.read(),
             timed_out: figures.timed_out.read(),
-            inversions: self.regret.inversions(),
-            regret_us: self.regret.lost_us(),
+            inversions: regret.inversions(),
+            regret_us: regret.lost_us(),
             violations: figures.violations.read(),
         }
     }
 
     /// An exchange wants an endpoint. It is dispatched by the policy if one may be had and nobody waits who might
-    /// have had that one; it waits if there is a queue with room; else it is turned away.
+    /// have had that one; it waits if there is a queue with room; else it is turned away. Where this pool has a successor, that one
+    /// answers: the slot is of the successor then.
     pub fn arrive(self: &Arc<Self>, request: &Request<'_>) -> Arrival {
         self.note_arrival(request.tried);
         if !self.is_gated() {
             match self.arrive_freely(request) {
                 Ok(taken) => return Arrival::Dispatched(Slot::new(self, taken)),
-                // A limit came while we looked.
-                Err(Rejection::Full) if self.queue.is_some() => {}
+                // A limit or a successor came while we looked.
+                Err(Rejection::Full) if self.is_gated() || self.queue.is_some() => {}
                 Err(rejection) => return self.rejected(rejection),
             }
         }
-        let Some(queue) = self.queue else { return self.rejected(Rejection::Full) };
-        let answer = {
-            let mut floor = self.floor_at(request.now_us);
-            let answer = floor.arrive(request, queue);
-            floor.settle_stalls();
-            answer
+        let answer = match self.floor() {
+            Ok(mut floor) => floor.receive(request),
+            Err(successor) => return self.arrive_at(&successor, request),
         };
         match answer {
             Answer::Dispatched(taken) => Arrival::Dispatched(Slot::new(self, taken)),
             Answer::Queued { id, seq, position } => {
-                self.figures.queued.add();
+                self.common.figures.queued.add();
                 Arrival::Queued(Ticket::new(self, id, seq, position))
             }
             Answer::Rejected(rejection) => self.rejected(rejection),
@@ -337,10 +359,12 @@ impl Balancer {
         self.change(index, now_us, |state| state.set_order(order));
     }
 
-    /// Most exchanges in flight at an endpoint from now on. Those above a lower limit finish.
+    /// Most exchanges in flight at an endpoint from now on. Those above a lower limit finish. Where this pool has a successor,
+    /// the limit is that one's to set.
     pub fn set_max_conn(&self, index: usize, max_conn: Option<u32>, now_us: u64) {
         let Some(member) = self.members.get(index) else { return };
-        let mut floor = self.floor_at(now_us);
+        let Ok(mut floor) = self.floor() else { return };
+        floor.advance(now_us);
         if max_conn.is_some() && self.queue.is_some() {
             // Before the limit: whoever leaves and finds the limit set has to see that somebody may wait.
             self.gated.store(true, Ordering::SeqCst);
@@ -366,12 +390,14 @@ impl Balancer {
             return AfterFailure::Counted;
         }
         // Under the lock, so that two ejections never pass the cap together.
-        let mut floor = self.floor_at(now_us);
-        let outcome = self.eject(member, now_us);
-        if matches!(outcome, AfterFailure::Ejected { .. }) {
-            floor.settle();
-        }
-        outcome
+        self.at_floor(|floor| {
+            floor.advance(now_us);
+            let outcome = floor.pool.eject(member, now_us);
+            if matches!(outcome, AfterFailure::Ejected { .. }) {
+                floor.settle();
+            }
+            outcome
+        })
     }
 
     /// Notes that a connect succeeded: an endpoint back from an ejection has its full number of errors again.
@@ -395,27 +421,13 @@ impl Balancer {
 
     /// Something that was to last until now may have ended: an ejection.
     pub fn tick(&self, now_us: u64) {
-        drop(self.floor_at(now_us));
+        self.at_floor(|floor| floor.advance(now_us));
     }
 
     /// When [`Balancer::tick`] is to be called next, µs: the end of the first ejection after `now_us`.
     pub fn next_change_us(&self, now_us: u64) -> Option<u64> {
         let ends = self.members.iter().map(|member| member.state.ejected_until());
         ends.filter(|end| *end > now_us).min()
-    }
-
-    /// The lock, at the time of the latest call that knew one.
-    pub(crate) fn floor(&self) -> Floor<'_> {
-        // A panic under the lock is a bug that some exchange already paid for; the books are kept whole by order of writes.
-        let books = self.books.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        Floor::new(self, books)
-    }
-
-    /// The lock; what was due until now has happened.
-    pub(crate) fn floor_at(&self, now_us: u64) -> Floor<'_> {
-        let mut floor = self.floor();
-        floor.advance(now_us);
-        floor
     }
 
     pub(crate) fn is_gated(&self) -> bool {
@@ -426,20 +438,27 @@ impl Balancer {
     pub(crate) fn release(&self, taken: Taken) {
         let Some(member) = self.members.get(taken.index) else { return };
         if self.is_gated() {
-            let mut floor = self.floor();
-            floor.release(&member.state, taken);
-            if member.state.is_stalled() && member.state.in_flight() == 0 {
-                // It may be tried by one: whose key leads there may wait for it again.
-                self.stall_unsettled.store(true, Ordering::Release);
-            }
-            floor.settle_stalls();
+            self.at_floor(|floor| {
+                let index = floor.pool.index_from(self, taken.index);
+                let booked = taken.booked && std::ptr::eq(floor.pool, self);
+                floor.release(&member.state, (index, booked));
+                if member.state.is_stalled() && member.state.in_flight() == 0 {
+                    // It may be tried by one: whose key leads there may wait for it again.
+                    floor.pool.stall_unsettled.store(true, Ordering::Release);
+                }
+                floor.settle_stalls();
+            });
             return;
         }
         member.state.leave();
-        // Whoever set the first limit in the meantime may have made somebody wait for this place: `leave` and the
+        // Whoever set the first limit, or took over, in the meantime may have made somebody wait for this place: `leave` and the
         // limit are changes of one word, so either that one saw us gone, or we see the gate.
         if self.is_gated() {
-            self.floor().hand_on(taken.index);
+            self.at_floor(|floor| {
+                if let Some(index) = floor.pool.index_from(self, taken.index) {
+                    floor.hand_on(index);
+                }
+            });
         }
     }
 
@@ -464,13 +483,15 @@ impl Balancer {
 
     fn change(&self, index: usize, now_us: u64, set: impl FnOnce(&EndpointState) -> bool) {
         let Some(member) = self.members.get(index) else { return };
-        let mut floor = self.floor_at(now_us);
-        if set(&member.state) {
-            floor.settle();
-        }
+        self.at_floor(|floor| {
+            floor.advance(now_us);
+            if set(&member.state) {
+                floor.settle();
+            }
+        });
     }
 
-    fn arrive_freely(&self, request: &Request<'_>) -> Result<Taken, Rejection> {
+    pub(crate) fn arrive_freely(&self, request: &Request<'_>) -> Result<Taken, Rejection> {
         let query = Query {
             now_us: request.now_us,
             random: request.random,
@@ -496,9 +517,9 @@ impl Balancer {
 
     fn rejected(&self, rejection: Rejection) -> Arrival {
         match rejection {
-            Rejection::Unavailable => self.figures.unavailable.add(),
-            Rejection::QueueFull => self.figures.queue_full.add(),
-            Rejection::Full => self.figures.full.add(),
+            Rejection::Unavailable => self.common.figures.unavailable.add(),
+            Rejection::QueueFull => self.common.figures.queue_full.add(),
+            Rejection::Full => self.common.figures.full.add(),
         }
         Arrival::Rejected(rejection)
     }

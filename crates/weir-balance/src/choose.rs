@@ -277,7 +277,7 @@ impl Balancer {
         {
             fair.chosen(position);
         }
-        self.regret.count(choice);
+        self.common.regret.count(choice);
         Some(Taken { index, choice, booked: false })
     }
 

@@ -28,19 +28,24 @@ pub(crate) struct Books {
 
 impl Books {
     pub(crate) fn new(members: &[Member]) -> Self {
-        Self {
-            queue: Queue::new(members.len()),
-            clock_us: 0,
-            due_us: u64::MAX,
-            slots: 0,
-            ceilings: members.iter().map(|member| member.state.in_flight()).collect(),
-        }
+        let queue = Queue::new(members.len());
+        Self { queue, clock_us: 0, due_us: u64::MAX, slots: 0, ceilings: ceilings(members) }
     }
+
+    /// The books for other endpoints. Slots of the former ones are counted in no longer when they come back.
+    pub(crate) fn begin_anew(&mut self, members: &[Member]) {
+        self.slots = 0;
+        self.ceilings = ceilings(members);
+    }
+}
+
+fn ceilings(members: &[Member]) -> Box<[u32]> {
+    members.iter().map(|member| member.state.in_flight()).collect()
 }
 
 /// The pool's lock while it is held. Whoever was served is woken when it is given up, and not before.
 pub(crate) struct Floor<'a> {
-    pool: &'a Balancer,
+    pub(crate) pool: &'a Balancer,
     // Fields are dropped in this order: first the lock, then the wakers.
     pub(crate) books: MutexGuard<'a, Books>,
     woken: Woken,
@@ -78,8 +83,23 @@ impl<'a> Floor<'a> {
         }
     }
 
+    /// Somebody arrives, at the time that he says.
+    pub(crate) fn receive(&mut self, request: &Request<'_>) -> Answer {
+        self.advance(request.now_us);
+        let answer = match self.pool.queue {
+            Some(queue) => self.arrive(request, queue),
+            // Nobody may wait here any more; those who do came before the queue was taken away.
+            None => match self.pool.arrive_freely(request) {
+                Ok(taken) => Answer::Dispatched(self.book(taken)),
+                Err(rejection) => Answer::Rejected(rejection),
+            },
+        };
+        self.settle_stalls();
+        answer
+    }
+
     /// Somebody arrives.
-    pub(crate) fn arrive(&mut self, request: &Request<'_>, settings: QueueSettings) -> Answer {
+    fn arrive(&mut self, request: &Request<'_>, settings: QueueSettings) -> Answer {
         let pool = self.pool;
         let mut query = Query {
             now_us: self.books.clock_us,
@@ -122,13 +142,19 @@ impl<'a> Floor<'a> {
         self.enqueue(request, home, query.overflowed)
     }
 
-    /// A slot comes back.
-    pub(crate) fn release(&mut self, state: &EndpointState, taken: Taken) {
+    /// A slot comes back; `index` is `None` when the endpoint is not of this pool any more.
+    pub(crate) fn release(
+        &mut self,
+        state: &EndpointState,
+        (index, booked): (Option<usize>, bool),
+    ) {
         state.leave();
-        if taken.booked {
+        if booked {
             self.books.slots = self.books.slots.saturating_sub(1);
         }
-        self.hand_on(taken.index);
+        if let Some(index) = index {
+            self.hand_on(index);
+        }
     }
 
     /// Hands what is free at an endpoint to those next in line for it.
@@ -269,7 +295,7 @@ impl<'a> Floor<'a> {
         };
         let id = queue.push(wish, home);
         let seq = queue.get(id).map_or(0, |waiter| waiter.seq);
-        self.pool.figures.longest.raise_to(u64::from(queue.waiting()));
+        self.pool.common.figures.longest.raise_to(u64::from(queue.waiting()));
         if let Some(member) = home.and_then(|index| self.pool.members.get(index)) {
             member.state.add_queued();
         }
@@ -315,7 +341,7 @@ impl<'a> Floor<'a> {
 
     fn reject(&mut self, id: Id, rejection: Rejection) {
         if let Some(left) = self.leave_line(id, Standing::Rejected(rejection)) {
-            self.pool.figures.gave_up.add();
+            self.pool.common.figures.gave_up.add();
             self.woken.0.extend(left.waker);
         }
     }

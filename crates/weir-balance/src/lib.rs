@@ -26,6 +26,7 @@ mod ring;
 mod slot;
 mod stall;
 mod state;
+mod succession;
 mod sync;
 mod ticket;
 

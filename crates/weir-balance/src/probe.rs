@@ -78,6 +78,12 @@ impl ProbeHistory {
         Self { settings, health: Health::Healthy, contrary: 0, known: false, since_us: now_us }
     }
 
+    /// The same for an endpoint that an earlier history found down.
+    #[must_use]
+    pub fn down(self) -> Self {
+        Self { health: Health::Unhealthy, known: true, ..self }
+    }
+
     /// What holds.
     pub fn health(&self) -> Health {
         self.health

@@ -2,9 +2,10 @@
 //! memory. It knows nothing of limits and endpoints' states; `floor.rs` says who stands in which line.
 
 use core::task::Waker;
+use std::sync::Arc;
 
 use crate::slot::Taken;
-use crate::{Rejection, Tried};
+use crate::{Balancer, Rejection, Tried};
 
 /// A waiter's place in the slab, his until his ticket is gone.
 pub(crate) type Id = u32;
@@ -23,6 +24,8 @@ pub(crate) struct Waiter {
     pub(crate) standing: Standing,
     /// Whom to wake when that changes.
     pub(crate) waker: Option<Waker>,
+    /// Who serves him, if that is not the balancer at which he arrived but its successor.
+    pub(crate) server: Option<Arc<Balancer>>,
     /// Which line that is.
     pub(crate) home: Option<usize>,
     previous: Id,
@@ -62,6 +65,14 @@ pub(crate) struct Left {
     pub(crate) waker: Option<Waker>,
     /// The line.
     pub(crate) home: Option<usize>,
+}
+
+/// How somebody stood whose place in the slab is free again.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) standing: Standing,
+    /// As in [`Waiter::server`].
+    pub(crate) server: Option<Arc<Balancer>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -126,6 +137,7 @@ impl Queue {
             wish,
             standing: Standing::Waiting,
             waker: None,
+            server: None,
             home,
             previous: NOBODY,
             next: NOBODY,
@@ -154,13 +166,14 @@ impl Queue {
     }
 
     /// Frees a place in the slab; whoever has it must be in no line.
-    pub(crate) fn vacate(&mut self, id: Id) {
+    pub(crate) fn vacate(&mut self, id: Id) -> Option<Ended> {
         debug_assert!(self.waiter(id).is_none(), "somebody was thrown out while he waited");
-        if let Some(waiter) = self.get_mut(id) {
-            waiter.standing = Standing::Vacant;
-            waiter.wish.tried = Tried::new();
-            self.vacant.push(id);
-        }
+        let waiter = self.get_mut(id)?;
+        let standing = std::mem::replace(&mut waiter.standing, Standing::Vacant);
+        let server = waiter.server.take();
+        waiter.wish.tried = Tried::new();
+        self.vacant.push(id);
+        Some(Ended { standing, server })
     }
 
     /// All in lines, line by line.
@@ -193,6 +206,19 @@ impl Queue {
                 *len += 1;
             }
             self.append(id, home);
+        }
+    }
+
+    /// The lines of a pool of `endpoints` other endpoints; all stand in the pool's line until [`Queue::form`]. `change` sees everybody
+    /// in a line.
+    pub(crate) fn begin_anew(&mut self, endpoints: usize, mut change: impl FnMut(&mut Waiter)) {
+        let order = self.order();
+        self.lines = vec![EMPTY; endpoints + 1].into();
+        for id in order {
+            let Some(waiter) = self.get_mut(id) else { continue };
+            waiter.home = None;
+            change(waiter);
+            self.append(id, None);
         }
     }
 

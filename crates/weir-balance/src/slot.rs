@@ -43,6 +43,25 @@ impl Slot {
         Self { pool: Arc::clone(pool), taken, sent_us: None }
     }
 
+    /// Whether it is one of this pool's: where an exchange arrived at a pool that has a successor, its slot is of that one.
+    pub fn is_of(&self, pool: &Arc<Balancer>) -> bool {
+        Arc::ptr_eq(&self.pool, pool)
+    }
+
+    /// The same place as a slot of another balancer that has the endpoint.
+    ///
+    /// # Errors
+    /// The slot as it was, when that one has no such endpoint.
+    pub fn moved_to(mut self, pool: &Arc<Balancer>) -> Result<Self, Self> {
+        let Some(index) = pool.index_from(&self.pool, self.taken.index) else { return Err(self) };
+        if !self.is_of(pool) {
+            // What the books of one say is not counted out of the other's.
+            self.taken = Taken { index, booked: false, ..self.taken };
+            self.pool = Arc::clone(pool);
+        }
+        Ok(self)
+    }
+
     /// The endpoint's number in its pool.
     pub fn index(&self) -> usize {
         self.taken.index
@@ -77,7 +96,7 @@ impl Slot {
     /// Gives the place back and tells the regret meter how long the exchange had it, µs. Plain dropping tells it nothing,
     /// which is right when the endpoint was not what ended the exchange.
     pub fn finish(self, held_us: u64) {
-        self.pool.regret.note(self.taken.choice, held_us);
+        self.pool.common.regret.note(self.taken.choice, held_us);
     }
 }
 

@@ -223,11 +223,15 @@ impl Balancer {
 
     /// An endpoint answered: when it was stalled, it is no longer, and whoever waits may have it. Returns how long it was, µs.
     pub(crate) fn end_stall(&self, state: &EndpointState, now_us: u64) -> Option<u64> {
-        let mut floor = self.floor_at(now_us);
-        let since_us = state.end_stall()?;
-        self.stalled.fetch_sub(1, Ordering::AcqRel);
-        floor.settle();
-        Some(now_us.saturating_sub(since_us))
+        self.at_floor(|floor| {
+            floor.advance(now_us);
+            let since_us = state.end_stall()?;
+            // One that began while this pool took over from another was not counted here.
+            let less = |stalled: u32| stalled.checked_sub(1);
+            let _ = floor.pool.stalled.fetch_update(Ordering::AcqRel, Ordering::Relaxed, less);
+            floor.settle();
+            Some(now_us.saturating_sub(since_us))
+        })
     }
 
     /// Stalls found since the last call. Costs a load when there are none.

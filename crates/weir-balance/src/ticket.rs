@@ -5,7 +5,7 @@ use core::task::{Context, Poll};
 use std::fmt;
 use std::sync::Arc;
 
-use crate::queue::{Id, Standing};
+use crate::queue::{Ended, Id, Standing};
 use crate::slot::Slot;
 use crate::{Balancer, Rejection};
 
@@ -50,28 +50,36 @@ impl Ticket {
     /// Leaves the queue because the deadline came. A slot that was handed over in the same moment is returned:
     /// nobody has to be turned away who was just served.
     pub fn time_out(mut self) -> Option<Slot> {
-        match self.close(Leaving::TimedOut) {
-            Standing::Handed(taken) => Some(Slot::new(&self.pool, taken)),
-            Standing::Waiting | Standing::Rejected(_) | Standing::Vacant => None,
-        }
+        self.close(Leaving::TimedOut)
     }
 
-    /// Frees its place and says how it stood.
-    fn close(&mut self, leaving: Leaving) -> Standing {
+    /// Frees its place; a slot that was handed over and not taken is returned.
+    fn close(&mut self, leaving: Leaving) -> Option<Slot> {
         self.open = false;
-        let mut floor = self.pool.floor();
-        let left = floor.leave_line(self.id, Standing::Vacant);
-        let waiter = floor.books.queue.get(self.id);
-        let standing = waiter.map_or(Standing::Vacant, |waiter| waiter.standing);
-        floor.books.queue.vacate(self.id);
+        let id = self.id;
         // What a waker drops may hold tickets of this pool: not under its lock.
-        drop(floor);
+        let (left, ended) = self.pool.at_floor(|floor| {
+            let left = floor.leave_line(id, Standing::Vacant);
+            (left, floor.books.queue.vacate(id))
+        });
+        let figures = &self.pool.common.figures;
         match (left, leaving) {
             (None, _) => {}
-            (Some(_), Leaving::Cancelled) => self.pool.figures.cancelled.add(),
-            (Some(_), Leaving::TimedOut) => self.pool.figures.timed_out.add(),
+            (Some(_), Leaving::Cancelled) => figures.cancelled.add(),
+            (Some(_), Leaving::TimedOut) => figures.timed_out.add(),
         }
-        standing
+        ended.and_then(|ended| self.outcome(ended)?.ok())
+    }
+
+    /// What came of waiting; `None` where nothing did.
+    fn outcome(&self, Ended { standing, server }: Ended) -> Option<Result<Slot, Rejection>> {
+        match standing {
+            Standing::Waiting | Standing::Vacant => None,
+            Standing::Handed(taken) => {
+                Some(Ok(Slot::new(server.as_ref().unwrap_or(&self.pool), taken)))
+            }
+            Standing::Rejected(rejection) => Some(Err(rejection)),
+        }
     }
 }
 
@@ -84,41 +92,33 @@ impl Future for Ticket {
         }
         // Cloned before the lock and the old one dropped after it: what a waker does is not ours to know.
         let mut waker = Some(context.waker().clone());
-        let standing = {
-            let mut floor = self.pool.floor();
-            let Some(waiter) = floor.books.queue.get_mut(self.id) else { return Poll::Pending };
+        let ended = {
+            let mut books = self.pool.common.lock();
+            let Some(waiter) = books.queue.get_mut(self.id) else { return Poll::Pending };
             if matches!(waiter.standing, Standing::Waiting) {
                 std::mem::swap(&mut waiter.waker, &mut waker);
-                Standing::Waiting
+                None
             } else {
-                let standing = waiter.standing;
-                floor.books.queue.vacate(self.id);
-                standing
+                books.queue.vacate(self.id)
             }
         };
         drop(waker);
-        match standing {
-            Standing::Waiting | Standing::Vacant => Poll::Pending,
-            Standing::Handed(taken) => {
-                self.open = false;
-                Poll::Ready(Ok(Slot::new(&self.pool, taken)))
-            }
-            Standing::Rejected(rejection) => {
-                self.open = false;
-                Poll::Ready(Err(rejection))
-            }
-        }
+        let Some(outcome) = ended.and_then(|ended| self.outcome(ended)) else {
+            return Poll::Pending;
+        };
+        self.open = false;
+        Poll::Ready(outcome)
     }
 }
 
 impl Drop for Ticket {
     fn drop(&mut self) {
         if self.open
-            && let Standing::Handed(taken) = self.close(Leaving::Cancelled)
+            && let Some(slot) = self.close(Leaving::Cancelled)
         {
-            self.pool.figures.cancelled.add();
+            self.pool.common.figures.cancelled.add();
             // As a slot it goes the way of all slots: to the next in line.
-            drop(Slot::new(&self.pool, taken));
+            drop(slot);
         }
     }
 }

@@ -11,8 +11,8 @@ use shuttle::sync::Mutex;
 use shuttle::sync::atomic::{AtomicU32, Ordering};
 use shuttle::{future, thread};
 use weir_balance::{
-    Arrival, Balancer, Fault, Health, Member, PolicyKind, QueueSettings, Rejection, Request,
-    Settings, Slot, Ticket, Tried,
+    Arrival, Balancer, EndpointState, Fault, Health, Member, PolicyKind, QueueSettings, Rejection,
+    Request, Settings, Slot, Ticket, Tried,
 };
 
 /// 10,000 in an ordinary run, of each kind of schedule.
@@ -38,6 +38,20 @@ fn pool(limits: &[Option<u32>], fault: Fault) -> Arc<Balancer> {
     let queue = Some(QueueSettings { max: 100, max_per_endpoint: None });
     let settings = Settings { queue, fault, ..Settings::new(PolicyKind::LeastConn) };
     Balancer::new(settings, limits.iter().map(member).collect())
+}
+
+/// The same of endpoints that others know as well.
+fn pool_of(states: &[Arc<EndpointState>], limit: Option<u32>) -> Arc<Balancer> {
+    let member = |state: &Arc<EndpointState>| Member {
+        identity: 0,
+        weight: 1,
+        max_conn: limit,
+        tier: 0,
+        state: Arc::clone(state),
+    };
+    let queue = limit.map(|_| QueueSettings { max: 100, max_per_endpoint: None });
+    let settings = Settings { queue, ..Settings::new(PolicyKind::LeastConn) };
+    Balancer::new(settings, states.iter().map(member).collect())
 }
 
 fn arrive(pool: &Arc<Balancer>, bound: Option<usize>) -> Arrival {
@@ -214,6 +228,88 @@ fn endpoints_that_go_and_come_back_leave_nobody_waiting() {
         join(workers);
         assert_eq!(pool.in_flight(), 0);
         assert_eq!(pool.audit(3), 0);
+    });
+}
+
+/// A pool of these endpoints that may take over.
+fn successor(before: &Arc<Balancer>, states: &[Arc<EndpointState>], limit: u32) -> Arc<Balancer> {
+    let member = |state: &Arc<EndpointState>| Member {
+        identity: 0,
+        weight: 1,
+        max_conn: Some(limit),
+        tier: 0,
+        state: Arc::clone(state),
+    };
+    let queue = Some(QueueSettings { max: 100, max_per_endpoint: None });
+    let settings = Settings { queue, ..Settings::new(PolicyKind::LeastConn) };
+    Balancer::prepared(before, settings, states.iter().map(member).collect())
+}
+
+#[test]
+fn pools_that_take_over_lose_nobody_and_pass_no_limit() {
+    for gated in [true, false] {
+        check(move || {
+            let states: [Arc<EndpointState>; 2] = Default::default();
+            let first = pool_of(&states, gated.then_some(1));
+            let workers: Vec<_> = [None, Some(0), None]
+                .into_iter()
+                .map(|bound| {
+                    let pool = Arc::clone(&first);
+                    thread::spawn(move || drop(slot(&pool, bound).unwrap()))
+                })
+                .collect();
+            let leaver = {
+                let pool = Arc::clone(&first);
+                thread::spawn(move || {
+                    if let Arrival::Queued(mut ticket) = arrive(&pool, None) {
+                        drop(poll(&mut ticket));
+                    }
+                })
+            };
+            // The second of the endpoints goes, and comes back.
+            let second = successor(&first, &states[..1], 1);
+            second.succeed(&first, &[], 1);
+            assert_eq!(second.audit(1), 0);
+            let third = successor(&second, &states, 1);
+            third.succeed(&second, &[], 2);
+            drop((first, second));
+            drop(slot(&third, None).unwrap());
+            join(workers);
+            join([leaver]);
+            assert_eq!(third.in_flight(), 0, "law 5");
+            assert_eq!(third.audit(2), 0);
+            assert!(third.waiting().is_empty());
+            assert!(states.iter().all(|state| state.max_conn() == Some(1)));
+        });
+    }
+}
+
+#[test]
+fn who_waited_first_is_served_first_by_the_pool_that_took_over() {
+    check(|| {
+        let states: [Arc<EndpointState>; 1] = Default::default();
+        let first = pool_of(&states, Some(1));
+        let held = slot(&first, None).unwrap();
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let workers: Vec<_> = (0..3)
+            .map(|_| {
+                let (pool, order) = (Arc::clone(&first), Arc::clone(&order));
+                thread::spawn(move || {
+                    let Arrival::Queued(ticket) = arrive(&pool, None) else { return };
+                    let seq = ticket.seq();
+                    let slot = future::block_on(ticket).unwrap();
+                    order.lock().unwrap().push(seq);
+                    drop(slot);
+                })
+            })
+            .collect();
+        let giver = thread::spawn(move || drop(held));
+        let second = successor(&first, &states, 1);
+        second.succeed(&first, &[], 1);
+        join(workers);
+        join([giver]);
+        assert!(order.lock().unwrap().is_sorted());
+        assert_eq!((second.in_flight(), second.audit(1)), (0, 0));
     });
 }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 use weir_balance::{Availability, Health, Order};
-use weir_proxy::shared::Process;
+use weir_proxy::shared::{Process, Snapshot};
 use weir_proxy::upstream::UpstreamPool;
 
 /// Most changes kept; the oldest go first.
@@ -61,6 +61,20 @@ impl EndpointName {
         let endpoint = pool.endpoints.get(endpoint)?.name.clone();
         Some(Self { pool: pool.name.clone(), endpoint })
     }
+}
+
+/// The latest probe of an endpoint.
+#[derive(Clone, Debug)]
+pub(crate) struct LastProbe {
+    /// When it ended.
+    pub(crate) at: SystemTime,
+    pub(crate) took: Duration,
+    /// Why it failed, in one clause, and how the reply began.
+    pub(crate) failure: Option<(String, String)>,
+    /// All of them.
+    pub(crate) probes: u64,
+    /// Those of them that failed.
+    pub(crate) failures: u64,
 }
 
 /// A change, as whoever saw it tells it.
@@ -133,15 +147,6 @@ impl fmt::Display for Span {
     }
 }
 
-/// The latest probe of an endpoint, whether it changed anything or not.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct LatestProbe {
-    pub(crate) at: SystemTime,
-    pub(crate) took: Duration,
-    /// Why it failed, in one clause, and how the reply began.
-    pub(crate) failure: Option<(String, String)>,
-}
-
 /// The changes of this process.
 pub struct HealthLog {
     start: Instant,
@@ -153,10 +158,10 @@ pub struct HealthLog {
 struct Kept {
     events: VecDeque<HealthEvent>,
     count: u64,
+    /// The latest probe of each, as long as it is configured.
+    probes: HashMap<EndpointName, LastProbe>,
     /// What it is and since when; those missing are up since the start.
     states: HashMap<EndpointName, (HealthState, Instant)>,
-    /// One for each endpoint that is probed.
-    probes: HashMap<EndpointName, LatestProbe>,
 }
 
 impl HealthLog {
@@ -181,22 +186,6 @@ impl HealthLog {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let mut events = kept.events.iter().rev();
         events.find(|event| *event.pool == *pool && *event.endpoint == *endpoint).cloned()
-    }
-
-    /// Keeps what an endpoint's probe came to, in place of the one before.
-    pub(crate) fn probed(&self, of: &EndpointName, probe: LatestProbe) {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(place) = kept.probes.get_mut(of) {
-            *place = probe;
-        } else {
-            kept.probes.insert(of.clone(), probe);
-        }
-    }
-
-    /// What an endpoint's latest probe came to.
-    pub(crate) fn latest_probe(&self, of: &EndpointName) -> Option<LatestProbe> {
-        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.probes.get(of).cloned()
     }
 
     /// A number for an event that is kept elsewhere, so that one order holds for all.
@@ -241,6 +230,35 @@ impl HealthLog {
             lasted,
             left: (up.count(), pool.balancer.len()),
         });
+    }
+
+    /// Endpoints that are not configured any more are forgotten; what happened to them is not.
+    pub(crate) fn forget_all_but(&self, snapshot: &Snapshot) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_there = |of: &EndpointName| snapshot.endpoint(&of.pool, &of.endpoint).is_some();
+        kept.states.retain(|of, _| is_there(of));
+        kept.probes.retain(|of, _| is_there(of));
+    }
+
+    /// Notes a probe that has ended, and why it failed and how the reply began, if it did.
+    pub(crate) fn probed(
+        &self,
+        of: &EndpointName,
+        took: Duration,
+        failure: Option<(String, String)>,
+    ) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = kept.probes.get(of);
+        let probes = before.map_or(0, |before| before.probes) + 1;
+        let failures = before.map_or(0, |before| before.failures) + u64::from(failure.is_some());
+        let last = LastProbe { at: SystemTime::now(), took, failure, probes, failures };
+        kept.probes.insert(of.clone(), last);
+    }
+
+    /// The latest probe of an endpoint.
+    pub(crate) fn last_probe(&self, of: &EndpointName) -> Option<LastProbe> {
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.probes.get(of).cloned()
     }
 
     /// Says that a pool ignores its probes from now on, or no longer.

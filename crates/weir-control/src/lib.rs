@@ -3,6 +3,9 @@
 //! never on a request's way.
 
 pub mod admin;
+mod control;
+mod diff;
+mod doors;
 pub mod health_log;
 pub mod log_writer;
 mod machine;
@@ -15,5 +18,6 @@ mod server;
 mod signals;
 mod traffic;
 
+pub use control::{Control, ReloadReport, Source};
 pub use rehearse::rehearse;
 pub use server::{Listening, Purpose, Server};

@@ -26,7 +26,7 @@ pub fn rehearse(config: &Config) -> Result<Vec<String>, String> {
     }
     let (sinks, _receiver) = log_channel(config.logs.len(), 1);
     let surroundings = Surroundings { read: &|path| std::fs::read(path), sinks };
-    let mut warnings = compile(config, surroundings)?.warnings;
+    let mut warnings = compile(config, surroundings, None)?.warnings;
     warnings.extend(config.pools.iter().filter_map(unsigned));
     Ok(warnings)
 }

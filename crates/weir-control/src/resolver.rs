@@ -1,14 +1,19 @@
 //! Endpoint names to addresses, beside the data plane: looked up at the start, again while a name does not
 //! resolve, and every half minute after that. It picks no endpoints and does not know what they serve.
 
+use std::collections::HashMap;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::{Instant, timeout};
 use weir_config::model::{Config, EndpointAddress};
+use weir_proxy::shared::Process;
 
 /// Between two looks at a name that resolved.
 const REFRESH: Duration = Duration::from_secs(30);
@@ -16,13 +21,16 @@ const REFRESH: Duration = Duration::from_secs(30);
 /// First wait after a failure; doubled with each further one, up to [`REFRESH`].
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 
+/// How long a configuration waits for the first answers for names that are new.
+const FIRST_LOOKUPS: Duration = Duration::from_secs(2);
+
 /// An endpoint whose address is a name.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Name {
-    /// The pool's index in `Config::pools`.
-    pub pool: usize,
-    /// The endpoint's index in its pool.
-    pub endpoint: usize,
+    /// The pool's name.
+    pub pool: String,
+    /// The endpoint's name.
+    pub endpoint: String,
     /// The name to look up.
     pub host: String,
     /// The port, which comes with the address.
@@ -32,14 +40,78 @@ pub struct Name {
 /// Every endpoint of a configuration whose address is a name.
 pub fn names(config: &Config) -> Vec<Name> {
     let mut names = Vec::new();
-    for (pool, settings) in config.pools.iter().enumerate() {
-        for (endpoint, settings) in settings.endpoints.iter().enumerate() {
-            if let EndpointAddress::Name(host, port) = &settings.address {
+    for pool in &config.pools {
+        for endpoint in &pool.endpoints {
+            if let EndpointAddress::Name(host, port) = &endpoint.address {
+                let (pool, endpoint) = (pool.name.clone(), endpoint.name.clone());
                 names.push(Name { pool, endpoint, host: host.clone(), port: *port });
             }
         }
     }
     names
+}
+
+/// The names of the configuration that holds, each kept resolved by a task of its own.
+#[derive(Default)]
+pub(crate) struct Resolver(HashMap<Name, AbortHandle>);
+
+/// First answers for names that are new.
+pub(crate) struct Answers(Vec<(Name, SocketAddr)>);
+
+impl Answers {
+    /// Tells the endpoints of the current snapshot.
+    pub(crate) fn tell(self, process: &Process) {
+        for (name, address) in self.0 {
+            tell_endpoint(process, &name, Some(address));
+        }
+    }
+}
+
+impl Resolver {
+    /// Looks up what a configuration names anew, and waits a moment for that: when it begins to hold, its endpoints shall be there.
+    pub(crate) async fn look_up_new(&self, config: &Config) -> Answers {
+        let new = names(config).into_iter().filter(|name| !self.0.contains_key(name));
+        let mut lookups: JoinSet<_> = new
+            .map(|name| async move {
+                let answer = system_lookup(name.host.clone(), name.port).await.ok()?;
+                Some((name, *answer.first()?))
+            })
+            .collect();
+        let mut answers = Vec::new();
+        let all = async {
+            while let Some(answer) = lookups.join_next().await {
+                answers.extend(answer.ok().flatten());
+            }
+        };
+        // What is not answered by then is said by the task that goes on asking.
+        let _ = timeout(FIRST_LOOKUPS, all).await;
+        Answers(answers)
+    }
+
+    /// Keeps the names of this configuration resolved from now on, and no others.
+    pub(crate) fn follow(&mut self, config: &Config, process: &Arc<Process>, runtime: &Handle) {
+        let mut before = std::mem::take(&mut self.0);
+        for name in names(config) {
+            let task = before.remove(&name).unwrap_or_else(|| {
+                let process = process.clone();
+                let report = move |name: &Name, answer: Result<SocketAddr, String>| {
+                    tell_endpoint(&process, name, answer.ok());
+                };
+                runtime.spawn(run(vec![name.clone()], system_lookup, report)).abort_handle()
+            });
+            self.0.insert(name, task);
+        }
+        for task in before.into_values() {
+            task.abort();
+        }
+    }
+}
+
+fn tell_endpoint(process: &Process, name: &Name, address: Option<SocketAddr>) {
+    let now_us = process.balance_clock(Instant::now());
+    if let Some((pool, endpoint)) = process.snapshot().endpoint(&name.pool, &name.endpoint) {
+        pool.resolved(endpoint, address, now_us);
+    }
 }
 
 /// The system's resolver: `/etc/hosts`, DNS and whatever else it is set up for.
@@ -49,13 +121,13 @@ pub async fn system_lookup(host: String, port: u16) -> io::Result<Vec<SocketAddr
 
 /// Keeps `names` resolved until the future is dropped; returns at once when there are none.
 ///
-/// `report` gets pool, endpoint and its address: at the first answer and at each change. While a name has never resolved it
+/// `report` gets the endpoint and its address: at the first answer and at each change. While a name has never resolved it
 /// gets each failure; after that the last good address stays. Changes are told to the operator on standard
 /// error, one line each.
 pub async fn run<L, F>(
     names: Vec<Name>,
     lookup: L,
-    mut report: impl FnMut(usize, usize, Result<SocketAddr, String>),
+    mut report: impl FnMut(&Name, Result<SocketAddr, String>),
 ) where
     L: Fn(String, u16) -> F + Clone + Send + 'static,
     F: Future<Output = io::Result<Vec<SocketAddr>>> + Send + 'static,
@@ -71,7 +143,7 @@ pub async fn run<L, F>(
             eprintln!("weir: {notice}");
         }
         if let Some(answer) = told.answer {
-            report(name.pool, name.endpoint, answer);
+            report(&name, answer);
         }
     }
 }
@@ -158,12 +230,15 @@ mod tests {
     use std::collections::VecDeque;
     use std::sync::{Arc, Mutex};
 
-    use tokio::time::Instant;
-
     use super::*;
 
     fn name(endpoint: usize, host: &str) -> Name {
-        Name { pool: 7, endpoint, host: host.to_owned(), port: 80 }
+        Name {
+            pool: "app".to_owned(),
+            endpoint: endpoint.to_string(),
+            host: host.to_owned(),
+            port: 80,
+        }
     }
 
     fn address(last: u8) -> SocketAddr {
@@ -204,8 +279,8 @@ mod tests {
             move |host, port| Arc::clone(&play).lookup(host, port)
         };
         let mut reports = Vec::new();
-        let report = |pool, endpoint, answer: Result<SocketAddr, String>| {
-            assert_eq!((pool, endpoint), (7, 3));
+        let report = |name: &Name, answer: Result<SocketAddr, String>| {
+            assert_eq!(name.endpoint, "3");
             reports.push(answer.map(|address| match address {
                 SocketAddr::V4(address) => address.ip().octets()[3],
                 SocketAddr::V6(_) => 0,
@@ -246,15 +321,16 @@ mod tests {
     async fn a_name_that_hangs_does_not_hold_up_another() {
         let mut reports = Vec::new();
         let names = vec![name(0, "hangs"), name(1, "works")];
-        let running =
-            run(names, hangs_or_works, |_, endpoint, answer| reports.push((endpoint, answer)));
+        let running = run(names, hangs_or_works, |name, answer| {
+            reports.push((name.endpoint.clone(), answer));
+        });
         assert!(tokio::time::timeout(Duration::from_secs(20), running).await.is_err());
-        assert_eq!(reports, [(1, Ok(address(9)))]);
+        assert_eq!(reports, [("1".to_owned(), Ok(address(9)))]);
     }
 
     #[tokio::test]
     async fn without_names_there_is_nothing_to_do() {
-        run(Vec::new(), system_lookup, |_, _, _| panic!("nothing was asked")).await;
+        run(Vec::new(), system_lookup, |_, _| panic!("nothing was asked")).await;
     }
 
     #[tokio::test]

@@ -5,10 +5,9 @@
 //! start ─▶ serving ──TERM, QUIT, INT──▶ draining ──nothing runs, or the deadline──▶ ended
 //!            │  ▲  │                        └────────────second signal────────────────▶ ended
 //!            │  │  └──a worker ends by a bug──▶ draining, and an error
-//!            └──┘ USR1: logs reopened; HUP, USR2: refused in words
+//!            └──┘ USR1: logs reopened; HUP, USR2: configuration reloaded
 //! ```
 
-use std::collections::HashSet;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,21 +15,21 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::runtime::Runtime;
-use tokio::sync::watch;
-use tokio::time::{Instant, interval, sleep_until, timeout};
+use tokio::time::{Instant, interval, sleep_until};
 use weir_config::Config;
 use weir_config::model::Workers;
-use weir_proxy::bind::{BoundSocket, bind};
 use weir_proxy::compile::{Surroundings, compile};
 use weir_proxy::shared::{BoundAddress, Process};
 use weir_proxy::start::{Running, allowed_cores, start};
 
 use crate::admin::{self, Admin, AdminSocket, Context, StateFile};
+use crate::control::{Beside, Control, Parts, Source};
+use crate::doors::Doors;
 use crate::health_log::HealthLog;
 use crate::log_writer::{Flushed, LogWriter};
 use crate::open_files;
-use crate::probe;
-use crate::resolver;
+use crate::probe::Probes;
+use crate::resolver::Resolver;
 use crate::signals::{Order, Signals};
 use crate::traffic;
 
@@ -39,8 +38,6 @@ const STOP_POLL: Duration = Duration::from_millis(5);
 /// How much longer than the deadline workers may take to notice it.
 const STOP_MARGIN: Duration = Duration::from_secs(1);
 
-/// How long a start waits for the first answers of the resolver.
-const FIRST_LOOKUPS: Duration = Duration::from_secs(2);
 /// How long a stop waits for the logs.
 const LOG_FLUSH: Duration = Duration::from_secs(5);
 
@@ -96,9 +93,7 @@ impl fmt::Display for Listening {
 pub struct Server {
     running: Running,
     listening: Vec<Listening>,
-    health: Arc<HealthLog>,
-    log_writer: LogWriter,
-    shutdown_timeout: Duration,
+    control: Arc<Control>,
     runtime: Runtime,
     signals: Signals,
     _admin: Option<Admin>,
@@ -106,11 +101,11 @@ pub struct Server {
 
 impl Server {
     /// Opens logs, reads certificates, binds every address and starts the workers. From then on signals are orders,
-    /// obeyed by [`Server::run`].
+    /// obeyed by [`Server::run`]. A reload reads `source`.
     ///
     /// # Errors
     /// One sentence for the operator; nothing runs then.
-    pub fn start(file: &Config) -> Result<Self, String> {
+    pub fn start(file: &Config, source: Option<Source>) -> Result<Self, String> {
         let state_file = file.state_file.as_deref().map(StateFile::new);
         let overrides = admin::restore(state_file.as_ref(), file, tell);
         let config = &overrides.over(file);
@@ -122,14 +117,13 @@ impl Server {
             Workers::Count(count) => count.max(1),
         };
         let read = |path: &std::path::Path| std::fs::read(path);
-        let compiled = compile(config, Surroundings { read: &read, sinks })?;
+        let compiled = compile(config, Surroundings { read: &read, sinks }, None)?;
         for warning in &compiled.warnings {
             tell(&format!("warning: {warning}"));
         }
-        let sockets = bind_all(config)?;
+        let mut doors = Doors::default();
+        let prepared = doors.prepare(config)?;
         let admin_sockets = admin::open(config)?;
-        let mut listening = listening(config, &sockets);
-        listening.extend(admin_sockets.iter().map(Listening::of_admin));
         let runtime = control_runtime().map_err(|error| format!("cannot start: {error}"))?;
         let signals = {
             let _inside = runtime.enter();
@@ -138,28 +132,34 @@ impl Server {
         let (process, notices) = Process::new(compiled.snapshot, workers, connection_cap);
         let running =
             start(&process).map_err(|error| format!("cannot start {workers} workers: {error}"))?;
-        open_all(&running, sockets);
-        resolve_names(config, &running, &runtime);
+        // Who connects as soon as we say that we listen shall find the endpoints there.
+        let (mut resolver, mut probes) = (Resolver::default(), Probes::default());
+        runtime.block_on(resolver.look_up_new(config)).tell(&process);
+        resolver.follow(config, &process, runtime.handle());
+        let snapshot = process.snapshot();
+        runtime.block_on(doors.follow(prepared, config, (running.plane(), &snapshot)));
+        let mut listening = doors.listening();
+        listening.extend(admin_sockets.iter().map(Listening::of_admin));
         let health = Arc::new(HealthLog::new(tell));
-        probe::start(config, &process, &health, runtime.handle());
+        probes.follow(config, &process, (&health, runtime.handle()));
         runtime.spawn(traffic::listen(notices, process.clone(), health.clone(), tell));
-        let read = (Arc::new(file.clone()), Arc::new(config.clone()));
-        let context = Context::new(process, read, health.clone(), (state_file, overrides), tell);
+        let control = Arc::new(Control::new(Parts {
+            plane: running.plane().clone(),
+            health,
+            source,
+            file: file.clone(),
+            overrides,
+            beside: Beside { doors, probes, resolver },
+            log_writer,
+            runtime: runtime.handle().clone(),
+        }));
+        let context = Context::new(control.clone(), state_file, tell);
         let admin = if admin_sockets.is_empty() {
             None
         } else {
             Some(Admin::start(admin_sockets, Arc::new(context))?)
         };
-        Ok(Self {
-            running,
-            listening,
-            _admin: admin,
-            health,
-            log_writer,
-            shutdown_timeout: config.shutdown_timeout,
-            runtime,
-            signals,
-        })
+        Ok(Self { running, listening, _admin: admin, control, runtime, signals })
     }
 
     /// Every address served, in the configuration's order.
@@ -169,7 +169,12 @@ impl Server {
 
     /// What happened to the health of endpoints.
     pub fn health(&self) -> &Arc<HealthLog> {
-        &self.health
+        self.control.health()
+    }
+
+    /// What changes its configuration.
+    pub fn control(&self) -> &Arc<Control> {
+        &self.control
     }
 
     /// Says on standard error where it listens: it serves by then.
@@ -187,10 +192,8 @@ impl Server {
         loop {
             match self.next_event() {
                 Event::Ordered(Order::Stop) => return self.stop(),
-                Event::Ordered(Order::ReopenLogs) => self.log_writer.reopen(),
-                Event::Ordered(Order::Reload) => {
-                    tell("reload is not there yet; still serving generation 1");
-                }
+                Event::Ordered(Order::ReopenLogs) => self.control.log_writer.reopen(),
+                Event::Ordered(Order::Reload) => self.reload(),
                 Event::Failed(sentence) => {
                     tell("stopping, because a part of it is gone");
                     if let Err(other) = self.stop() {
@@ -198,6 +201,18 @@ impl Server {
                     }
                     return Err(sentence);
                 }
+            }
+        }
+    }
+
+    /// Reads the configuration anew, and says what came of it.
+    fn reload(&self) {
+        match self.runtime.block_on(self.control.reload()) {
+            Ok(report) => report.to_string().lines().for_each(tell),
+            Err(wrong) => {
+                let generation = self.control.snapshot().generation;
+                eprintln!("{}", wrong.trim_end());
+                tell(&format!("reload rejected: still serving generation {generation}"));
             }
         }
     }
@@ -218,7 +233,8 @@ impl Server {
     /// # Errors
     /// One sentence, when a worker had to be left behind.
     pub fn stop(mut self) -> Result<(), String> {
-        self.running.drain(self.shutdown_timeout);
+        let patience = self.control.config().shutdown_timeout;
+        self.running.drain(patience);
         match requests_running(&self.running) {
             0 => {}
             1 => tell("stopping: 1 request is still running; a second signal ends it"),
@@ -226,7 +242,7 @@ impl Server {
                 "stopping: {number} requests are still running; a second signal ends them"
             )),
         }
-        let deadline = Instant::now() + self.shutdown_timeout;
+        let deadline = Instant::now() + patience;
         let finished =
             self.runtime.block_on(wait_for_end(&self.running, &mut self.signals, deadline));
         traffic::say_rest(self.running.process(), tell);
@@ -242,7 +258,7 @@ impl Server {
                 Err("a worker did not stop; ended without it".to_owned())
             }
         };
-        if self.log_writer.stop(LOG_FLUSH) == Flushed::Late {
+        if self.control.log_writer.stop(LOG_FLUSH) == Flushed::Late {
             tell("the last lines of the access log could not be written in time");
         }
         // A lookup that hangs would hold the runtime up.
@@ -307,62 +323,6 @@ pub(crate) fn connection_cap(config: &Config) -> usize {
     }
 }
 
-fn bind_all(config: &Config) -> Result<Vec<(usize, BoundSocket)>, String> {
-    let mut sockets = Vec::new();
-    for (number, listener) in config.listeners.iter().enumerate() {
-        for address in &listener.addresses {
-            sockets.push((number, bind(address)?));
-        }
-    }
-    Ok(sockets)
-}
-
-/// Serves from the sockets of the first configuration.
-fn open_all(running: &Running, sockets: Vec<(usize, BoundSocket)>) {
-    let snapshot = running.process().snapshot();
-    for (number, socket) in sockets {
-        if let Some(listener) = snapshot.listeners.get(number) {
-            running.plane().open(socket, &listener.name, &listener.gate);
-        }
-    }
-}
-
-fn listening(config: &Config, sockets: &[(usize, BoundSocket)]) -> Vec<Listening> {
-    let listening = |(number, socket): &(usize, BoundSocket)| Listening {
-        purpose: Purpose::Traffic,
-        address: socket.address.clone(),
-        tls: config.listeners[*number].tls.is_some(),
-    };
-    sockets.iter().map(listening).collect()
-}
-
-/// Keeps endpoint names resolved from now on, and waits a moment for the first answers: who connects as soon as we say that
-/// we listen shall find the endpoints there.
-fn resolve_names(config: &Config, running: &Running, runtime: &Runtime) {
-    let names = resolver::names(config);
-    if names.is_empty() {
-        return;
-    }
-    let (answered, answers) = watch::channel(0);
-    let missing = names.len();
-    let process = running.process().clone();
-    let mut seen = HashSet::new();
-    let report = move |pool: usize, endpoint: usize, answer: Result<SocketAddr, String>| {
-        let now_us = process.balance_clock(Instant::now());
-        if let Some(pool) = process.snapshot().pools.get(pool) {
-            pool.resolved(endpoint, answer.ok(), now_us);
-        }
-        seen.insert((pool, endpoint));
-        answered.send_replace(seen.len());
-    };
-    runtime.spawn(resolver::run(names, resolver::system_lookup, report));
-    runtime.block_on(async move {
-        let mut answers = answers;
-        // What is not answered by then is said by the resolver, now or later.
-        let _ = timeout(FIRST_LOOKUPS, answers.wait_for(|&count| count == missing)).await;
-    });
-}
-
 /// Signals and the resolver run here, on the main thread.
 fn control_runtime() -> std::io::Result<Runtime> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()
@@ -379,7 +339,7 @@ mod tests {
 
     fn server() -> Server {
         let text = "workers 2; shutdown_timeout 5s; listen 127.0.0.1:0 -> respond 204;";
-        Server::start(&weir_config::parse_str("test", text).unwrap().config).unwrap()
+        Server::start(&weir_config::parse_str("test", text).unwrap().config, None).unwrap()
     }
 
     #[test]

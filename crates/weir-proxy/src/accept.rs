@@ -77,6 +77,8 @@ pub async fn accept<N: Net>(
         // A worker that is gone is stopping; dropping the connection closes it.
         let _ = mailbox.send(Mail::Connection(Handoff { accepted, peer, place }));
     }
+    // Before the orders: whoever waits for these to go may bind the address again then.
+    drop(socket);
 }
 
 /// A socket that is accepted from, counted at its gate.

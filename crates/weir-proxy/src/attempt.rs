@@ -45,6 +45,8 @@ pub(crate) async fn proxy<N: Net>(
     loop {
         let found = search.connection(scope, connection, (&mut *work, &mut upload), facts).await;
         let upstream = found.inspect_err(|_| leave_body(work, facts, &upload))?;
+        // A reload may have led the search to another pool.
+        let (pool, number) = (search.pool, search.number);
         write_head(scope, connection, work, facts, (route, framing));
         upload.prepend(std::mem::take(&mut work.request_out));
         let mut conversation = Conversation::new(upstream, upload, search.now);

@@ -1,37 +1,30 @@
 //! From a checked configuration to what workers run on: routers, TLS, pools with their live state. Files are read through the
-//! caller's function; every failure is one sentence for the operator.
+//! caller's function; every failure is one sentence for the operator. Nothing of a running process changes until the result is published.
 
+mod pool;
+pub(crate) mod source;
+
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::Path;
-use std::sync::atomic::{AtomicU32, AtomicU64};
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock, Weak};
 
-use arc_swap::ArcSwapOption;
-use weir_balance::{
-    Availability, Balancer, EndpointState, Member, Order, PassiveSettings, QueueSettings, Settings,
-    StallSettings, hash_key,
-};
+use tokio::time::Instant;
 use weir_config::Config;
-use weir_config::model::{self, EndpointAddress};
+use weir_config::model;
 use weir_files::Root;
 use weir_stats::{Line, LogSink, Variable};
 
-use crate::affinity::Affinity;
-use crate::connect_trouble::ConnectTrouble;
+use self::pool::Change;
+use self::source::{Reader, Source};
 use crate::edits::uses_captures;
 use crate::endpoint_number::EndpointNumbers;
 use crate::gate::Gate;
-use crate::net::PeerAddress;
-use crate::pool_key::PoolKey;
-use crate::reply::Page;
-use crate::retry::RetryPolicy;
 use crate::route::Router;
-use crate::shared::{AccessLog, Listener, Snapshot};
-use crate::tls::{
-    CertificateMaterial, ClientSettings, ClientTls, PemFile, ProtocolSettings, ServerTls, Tickets,
-    TlsVersion, server_name,
-};
-use crate::upstream::{UpstreamEndpoint, UpstreamPool, UpstreamQueue};
+use crate::shared::{AccessLog, Listener, Process, Snapshot};
+use crate::tls::{CertificateMaterial, PemFile, ProtocolSettings, ServerTls, Tickets, TlsVersion};
+use crate::upstream::{UpstreamEndpoint, UpstreamPool};
 
 /// Reads a file that the configuration names.
 pub type ReadFile<'a> = &'a dyn Fn(&Path) -> io::Result<Vec<u8>>;
@@ -50,25 +43,42 @@ pub struct Compiled {
     pub snapshot: Arc<Snapshot>,
     /// Sentences that stop nothing.
     pub warnings: Vec<String>,
+    changes: Vec<Change>,
+    /// Endpoints that are gone, or to which connections are made in another way.
+    retired: Vec<Arc<UpstreamEndpoint>>,
 }
 
-/// Compiles a configuration.
+/// Compiles a configuration. What is as in `previous`, files included, is the same there and here; of what changed, all that is live
+/// is kept.
 ///
 /// # Errors
 /// One sentence: which file cannot be read, which certificate does not fit, which name is unknown.
-pub fn compile(config: &Config, surroundings: Surroundings<'_>) -> Result<Compiled, String> {
-    let mut warnings = Vec::new();
-    let numbers = Arc::<EndpointNumbers>::default();
-    let mut compiler =
-        Compiler { read: surroundings.read, numbers: &numbers, warnings: &mut warnings };
-    let tickets = Tickets::new().map_err(|error| error.to_string())?;
-    let pools =
-        config.pools.iter().map(|pool| compiler.pool(pool)).collect::<Result<Vec<_>, _>>()?;
-    let listeners = config
-        .listeners
-        .iter()
-        .map(|listener| compiler.listener(listener, config, &tickets))
-        .collect::<Result<Vec<_>, _>>()?;
+pub fn compile(
+    config: &Config,
+    surroundings: Surroundings<'_>,
+    previous: Option<&Snapshot>,
+) -> Result<Compiled, String> {
+    let tickets = match previous {
+        Some(previous) => Arc::clone(&previous.tickets),
+        None => Tickets::new().map_err(|error| error.to_string())?,
+    };
+    let mut compiler = Compiler {
+        reader: Reader::new(surroundings.read),
+        numbers: previous.map(|previous| Arc::clone(&previous.numbers)).unwrap_or_default(),
+        tickets,
+        warnings: Vec::new(),
+        changes: Vec::new(),
+    };
+    let known = previous.map(|previous| by_name(&previous.pools)).unwrap_or_default();
+    let pools = config.pools.iter().map(|pool| {
+        let now = known.get(pool.name.as_str()).map(|pool| Arc::clone(pool));
+        let former = previous.into_iter().flat_map(|previous| previous.former_of(&pool.name));
+        compiler.pool(pool, &now.into_iter().chain(former).collect::<Vec<_>>())
+    });
+    let pools = pools.collect::<Result<Vec<_>, _>>()?;
+    let listeners =
+        config.listeners.iter().map(|listener| compiler.listener(listener, config, previous));
+    let listeners = listeners.collect::<Result<Vec<_>, _>>()?;
     let line = |log: &model::AccessLog| match &log.format {
         model::LogFormat::Combined => Line::combined(),
         model::LogFormat::Main => Line::main(),
@@ -77,159 +87,139 @@ pub fn compile(config: &Config, surroundings: Surroundings<'_>) -> Result<Compil
         model::LogFormat::Text(template) => Line::text(template.clone()),
     };
     let logs = config.logs.iter().zip(surroundings.sinks);
+    let Compiler { numbers, tickets, warnings, changes, .. } = compiler;
     let snapshot = Snapshot {
-        generation: 1,
+        generation: previous.map_or(1, |previous| previous.generation + 1),
+        former: previous.map(|previous| former(previous, &pools)).unwrap_or_default(),
         listeners,
         pools,
         logs: logs.map(|(log, sink)| AccessLog { line: line(log), sink }).collect(),
+        numbers,
+        tickets,
         series: OnceLock::new(),
     };
-    Ok(Compiled { snapshot: Arc::new(snapshot), warnings })
+    let retired = previous.map(|previous| retired(previous, &snapshot)).unwrap_or_default();
+    Ok(Compiled { snapshot: Arc::new(snapshot), warnings, changes, retired })
+}
+
+impl Compiled {
+    /// Makes it what new exchanges run on: limits, queues and caps are those of the new configuration when this returns. Workers are told
+    /// by the caller. It has to be compiled from the process's current snapshot.
+    pub fn publish(self, process: &Process) -> Arc<Snapshot> {
+        let Self { snapshot, changes, retired, .. } = self;
+        process.publish(Arc::clone(&snapshot));
+        for endpoint in &retired {
+            endpoint.retired.store(true, Ordering::Release);
+        }
+        for endpoint in snapshot.pools.iter().flat_map(|pool| &pool.endpoints) {
+            if endpoint.retired.load(Ordering::Relaxed) {
+                // It is back before all its exchanges had ended.
+                endpoint.retired.store(false, Ordering::Release);
+            }
+        }
+        for (position, listener) in snapshot.listeners.iter().enumerate() {
+            listener.gate.position.store(position, Ordering::Relaxed);
+            listener.gate.room.resize(listener.max_connections.unwrap_or(usize::MAX));
+        }
+        let now_us = process.balance_clock(Instant::now());
+        for Change { before, after, orders } in changes {
+            after.balancer.succeed(&before, &orders, now_us);
+        }
+        snapshot
+    }
+}
+
+fn by_name(pools: &[Arc<UpstreamPool>]) -> HashMap<&str, &Arc<UpstreamPool>> {
+    pools.iter().map(|pool| (&*pool.name, pool)).collect()
+}
+
+/// Pools that are not configured as they were and may still have exchanges.
+fn former(previous: &Snapshot, pools: &[Arc<UpstreamPool>]) -> Vec<Weak<UpstreamPool>> {
+    let there: HashSet<*const UpstreamPool> = pools.iter().map(Arc::as_ptr).collect();
+    let stays = |one: &Arc<UpstreamPool>| there.contains(&Arc::as_ptr(one));
+    let now = previous.pools.iter().filter(|pool| !stays(pool)).map(Arc::downgrade);
+    // What was gone may be back.
+    let lives = |pool: &&Weak<UpstreamPool>| pool.upgrade().is_some_and(|pool| !stays(&pool));
+    now.chain(previous.former.iter().filter(lives).cloned()).collect()
+}
+
+/// Endpoints whose idle connections nobody will use.
+fn retired(previous: &Snapshot, next: &Snapshot) -> Vec<Arc<UpstreamEndpoint>> {
+    let mut retired = Vec::new();
+    let next = by_name(&next.pools);
+    for before in &previous.pools {
+        let after = next.get(&*before.name);
+        if after.is_some_and(|after| Arc::ptr_eq(before, after)) {
+            continue;
+        }
+        let stays = |endpoint: &&Arc<UpstreamEndpoint>| {
+            after.is_some_and(|after| after.endpoints.iter().any(|one| Arc::ptr_eq(one, endpoint)))
+        };
+        retired.extend(before.endpoints.iter().filter(|endpoint| !stays(endpoint)).cloned());
+    }
+    retired
+}
+
+/// The gate of the listener that this one was: of the same name, or, if its name is new, of one whose name is gone and that had one of its
+/// addresses.
+fn gate_before(
+    listener: &model::Listener,
+    config: &Config,
+    previous: &Snapshot,
+) -> Option<Arc<Gate>> {
+    let is_gone = |one: &Listener| config.listeners.iter().all(|other| *other.name != *one.name);
+    let shares = |one: &&Arc<Listener>| {
+        is_gone(one) && listener.addresses.iter().any(|address| one.addresses.contains(address))
+    };
+    let one = previous.listener(&listener.name);
+    let one = one.or_else(|| previous.listeners.iter().find(shares))?;
+    Some(Arc::clone(&one.gate))
+}
+
+/// All of a configuration that a listener is made of.
+#[derive(Debug, PartialEq)]
+pub(crate) struct ListenerModel {
+    listener: model::Listener,
+    /// What its routes mean by the number of a pool.
+    pools: Vec<String>,
+    logs: Vec<model::AccessLog>,
+    keys_of_local_addresses: bool,
+}
+
+impl ListenerModel {
+    fn new(listener: &model::Listener, config: &Config) -> Self {
+        Self {
+            listener: listener.clone(),
+            pools: config.pools.iter().map(|pool| pool.name.clone()).collect(),
+            logs: config.logs.clone(),
+            keys_of_local_addresses: keys_of_local_addresses(config),
+        }
+    }
 }
 
 struct Compiler<'a> {
-    read: ReadFile<'a>,
-    numbers: &'a Arc<EndpointNumbers>,
-    warnings: &'a mut Vec<String>,
+    reader: Reader<'a>,
+    numbers: Arc<EndpointNumbers>,
+    tickets: Arc<Tickets>,
+    warnings: Vec<String>,
+    changes: Vec<Change>,
 }
 
 impl Compiler<'_> {
-    fn pool(&mut self, pool: &model::Pool) -> Result<Arc<UpstreamPool>, String> {
-        let passive = PassiveSettings {
-            errors: pool.passive.errors,
-            window_us: pool.passive.window.as_micros() as u64,
-            eject_us: pool.passive.eject.as_micros() as u64,
-            max_ejected_percent: pool.passive.max_ejected_percent,
-        };
-        let panic_percent = pool.check.as_ref().map_or(0, |check| check.panic_percent);
-        let stall = (pool.stall.factor > 0).then_some(StallSettings {
-            factor: pool.stall.factor,
-            floor_us: pool.stall.floor.as_micros() as u64,
-        });
-        let queue = pool.queue.as_ref();
-        let queue = queue
-            .map(|queue| QueueSettings { max: queue.max, max_per_endpoint: queue.per_endpoint });
-        let settings = Settings {
-            passive,
-            stall,
-            queue,
-            panic_percent,
-            fault: pool.fault,
-            ..Settings::new(pool.policy.kind())
-        };
-        let members = pool.endpoints.iter().map(|endpoint| member(pool, endpoint)).collect();
-        let tls = pool.tls.as_ref().map(|tls| self.client_tls(tls)).transpose()?;
-        let endpoints =
-            pool.endpoints.iter().map(|endpoint| self.endpoint(endpoint, pool.tls.as_ref()));
-        let balancer = Balancer::new(settings, members);
-        for (index, endpoint) in pool.endpoints.iter().enumerate() {
-            balancer.set_order(index, order(endpoint.order), 0);
-        }
-        let affinity =
-            pool.sticky.as_ref().map(|sticky| self.affinity(pool, sticky)).transpose()?;
-        Ok(Arc::new(UpstreamPool {
-            name: pool.name.as_str().into(),
-            balancer,
-            key: pool.policy.key().cloned().map(PoolKey::new),
-            endpoints: endpoints.collect::<Result<Vec<_>, _>>()?,
-            keepalive: pool.keepalive.clone(),
-            timeouts: pool.timeouts.clone(),
-            passive_on: pool.passive.on.as_slice().into(),
-            queue: pool.queue.as_ref().map(|queue| self.queue(queue, pool)).transpose()?,
-            retry: RetryPolicy::new(&pool.retry),
-            tls,
-            affinity,
-            buffer_request: pool.buffer_request,
-        }))
-    }
-
-    fn endpoint(
-        &self,
-        endpoint: &model::Endpoint,
-        tls: Option<&model::TlsClient>,
-    ) -> Result<Arc<UpstreamEndpoint>, String> {
-        let (address, text, host) = match &endpoint.address {
-            EndpointAddress::Socket(address) => {
-                (Some(PeerAddress::Socket(*address)), address.to_string(), address.ip().to_string())
-            }
-            EndpointAddress::Name(name, port) => (None, format!("{name}:{port}"), name.clone()),
-            EndpointAddress::Unix(path) => (
-                Some(PeerAddress::Unix(path.clone())),
-                format!("unix:{}", path.display()),
-                "localhost".to_owned(),
-            ),
-        };
-        let server_name = match tls {
-            None => None,
-            Some(tls) => Some(
-                server_name(tls.server_name.as_deref(), &host)
-                    .map_err(|error| error.to_string())?,
-            ),
-        };
-        Ok(Arc::new(UpstreamEndpoint {
-            number: self.numbers.give(),
-            name: endpoint.name.as_str().into(),
-            address: ArcSwapOption::from_pointee(address),
-            address_text: text.into(),
-            server_name,
-            idle: AtomicU32::new(0),
-            opened: AtomicU64::new(0),
-            reused: AtomicU64::new(0),
-            trouble: ConnectTrouble::default(),
-        }))
-    }
-
-    fn queue(&self, queue: &model::Queue, pool: &model::Pool) -> Result<UpstreamQueue, String> {
-        let load = |path| Page::load(path, queue.content_type.as_deref(), self.read);
-        let page = queue.page.as_deref().map(load).transpose();
-        Ok(UpstreamQueue {
-            timeout: queue.timeout.unwrap_or(pool.timeouts.connect),
-            status: queue.status,
-            retry_after_seconds: queue.retry_after.map(|wait| wait.as_secs()),
-            page: page.map_err(|error| format!("queue of pool {}: {error}", pool.name))?,
-        })
-    }
-
-    fn affinity(&self, pool: &model::Pool, sticky: &model::Sticky) -> Result<Affinity, String> {
-        let secret = match &sticky.secret {
-            None => None,
-            Some(model::Secret::Text(text)) => Some(text.clone().into_bytes()),
-            Some(model::Secret::File(path)) => Some(self.secret(path)?),
-        };
-        let names: Vec<&str> =
-            pool.endpoints.iter().map(|endpoint| endpoint.name.as_str()).collect();
-        Ok(Affinity::new(sticky, (&pool.name, &names), secret.as_deref()))
-    }
-
-    fn secret(&self, path: &Path) -> Result<Vec<u8>, String> {
-        let PemFile { label, bytes } = self.pem(path)?;
-        let secret = bytes.trim_ascii_end();
-        model::Secret::check(secret).map_err(|error| format!("{label}: {error}"))?;
-        Ok(secret.to_vec())
-    }
-
-    fn client_tls(&mut self, tls: &model::TlsClient) -> Result<ClientTls, String> {
-        let settings = ClientSettings {
-            skip_verification: !tls.verify,
-            ca: tls.ca.as_deref().map(|path| self.pem(path)).transpose()?,
-            certificate: tls
-                .certificate
-                .as_ref()
-                .map(|certificate| self.material(certificate))
-                .transpose()?,
-            protocol: protocol(&tls.protocol),
-        };
-        let built = ClientTls::new(&settings).map_err(|error| error.to_string())?;
-        self.warnings.extend(built.warnings.iter().cloned());
-        Ok(built)
-    }
-
+    /// The listener, the one before itself if nothing about it is different.
     fn listener(
         &mut self,
         listener: &model::Listener,
         config: &Config,
-        tickets: &Arc<Tickets>,
+        previous: Option<&Snapshot>,
     ) -> Result<Arc<Listener>, String> {
+        let model = ListenerModel::new(listener, config);
+        let named = previous.and_then(|previous| previous.listener(&listener.name));
+        let still = |one: &&Arc<Listener>| one.source.is_still(&model, self.reader.plain());
+        if let Some(same) = named.filter(still) {
+            return Ok(Arc::clone(same));
+        }
+        let gate = previous.and_then(|previous| gate_before(listener, config, previous));
         let tls = match &listener.tls {
             None => None,
             Some(tls) => {
@@ -238,16 +228,19 @@ impl Compiler<'_> {
                     .iter()
                     .map(|certificate| self.material(certificate))
                     .collect::<Result<Vec<_>, _>>()?;
-                let built = ServerTls::new(&materials, &protocol(&tls.protocol), tickets.clone());
+                let built =
+                    ServerTls::new(&materials, &protocol(&tls.protocol), self.tickets.clone());
                 let built =
                     built.map_err(|error| format!("listener {}: {error}", listener.name))?;
                 self.warnings.extend(built.warnings);
                 Some(built.config)
             }
         };
-        let router = Router::compile(listener, self.read)
+        let read = |path: &Path| self.reader.read(path);
+        let router = Router::compile(listener, &read)
             .map_err(|error| format!("listener {}: {error}", listener.name))?;
-        let roots = router.files().iter().map(open_root).collect::<Result<Vec<_>, _>>()?;
+        let roots =
+            router.files().iter().map(|files| self.root(files)).collect::<Result<Vec<_>, _>>()?;
         let log_index = |name: &String| config.logs.iter().position(|log| log.name == *name);
         let logs: Vec<usize> = listener.logs.iter().filter_map(log_index).collect();
         let shows = |wanted: fn(&model::LogFormat) -> bool| {
@@ -278,13 +271,24 @@ impl Compiler<'_> {
                 }
             }),
             logs,
-            gate: Arc::new(Gate::new(listener.max_connections)),
+            gate: gate.unwrap_or_else(|| Arc::new(Gate::new(listener.max_connections))),
+            max_connections: listener.max_connections,
+            source: Source::new(model, self.reader.take()),
         }))
+    }
+
+    fn root(&self, files: &model::Files) -> Result<Arc<Root>, String> {
+        let root = Root::open(&files.root, files.index.clone()).map(Arc::new).map_err(|error| {
+            format!("cannot open the directory {}: {error}", files.root.display())
+        })?;
+        self.reader.note_directory(&files.root);
+        Ok(root)
     }
 
     fn pem(&self, path: &Path) -> Result<PemFile, String> {
         let label = path.display().to_string();
-        let bytes = (self.read)(path).map_err(|error| format!("cannot read {label}: {error}"))?;
+        let bytes =
+            self.reader.read(path).map_err(|error| format!("cannot read {label}: {error}"))?;
         Ok(PemFile { label, bytes })
     }
 
@@ -302,35 +306,6 @@ fn keys_of_local_addresses(config: &Config) -> bool {
 
 fn shows_response_headers(format: &model::LogFormat) -> bool {
     matches!(format, model::LogFormat::Text(template) if template.needs_response_headers())
-}
-
-fn open_root(files: &model::Files) -> Result<Arc<Root>, String> {
-    let root = Root::open(&files.root, files.index.clone());
-    root.map(Arc::new)
-        .map_err(|error| format!("cannot open the directory {}: {error}", files.root.display()))
-}
-
-fn member(pool: &model::Pool, endpoint: &model::Endpoint) -> Member {
-    let availability = match endpoint.address {
-        // Until the resolver has an answer.
-        EndpointAddress::Name(..) => Availability::Unavailable,
-        EndpointAddress::Socket(_) | EndpointAddress::Unix(_) => Availability::Available,
-    };
-    Member {
-        identity: hash_key(endpoint.name.as_bytes()),
-        weight: endpoint.weight,
-        max_conn: endpoint.max_conn,
-        tier: pool.tier(endpoint),
-        state: Arc::new(EndpointState::new(availability)),
-    }
-}
-
-fn order(order: model::Order) -> Order {
-    match order {
-        model::Order::Ready => Order::Ready,
-        model::Order::Draining => Order::Draining,
-        model::Order::Maintenance => Order::Maintenance,
-    }
 }
 
 fn protocol(protocol: &model::TlsProtocol) -> ProtocolSettings<'_> {

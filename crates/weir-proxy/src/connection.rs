@@ -64,10 +64,16 @@ pub(crate) struct Scope<'a, N: Net> {
 }
 
 impl<'a, N: Net> Scope<'a, N> {
-    fn new(worker: &'a Rc<Worker<N>>, seat: &'a Seat) -> Option<Self> {
-        let Seat { generation, leaving, .. } = seat;
-        let (listener, counts) = (seat.listener()?, seat.counts()?);
-        Some(Self { worker, generation, listener, counts, leaving: *leaving })
+    fn new(
+        worker: &'a Rc<Worker<N>>,
+        seat: &'a Seat,
+        client: &Transport<N::Stream>,
+    ) -> Option<Self> {
+        let Seat { generation, listener, .. } = seat;
+        // The listener may speak TLS only since this connection came, or no more.
+        let fits = matches!(client, Transport::Server(_)) == listener.tls.is_some();
+        let leaving = if fits { seat.leaving } else { Leaving::Yes };
+        Some(Self { worker, generation, listener, counts: seat.counts()?, leaving })
     }
 
     /// Whether the connection is to end with this answer.
@@ -127,7 +133,7 @@ async fn open<N: Net>(
     let mut alarm = Alarm::default();
     let (listener, counts) = {
         let seat = worker.seat(gate)?;
-        (Arc::clone(seat.listener()?), Arc::clone(&seat.counts()?.listener))
+        (Arc::clone(&seat.listener), Arc::clone(&seat.counts()?.listener))
     };
     counts.accepted(worker.number);
     let client = match &listener.tls {
@@ -196,7 +202,7 @@ impl<N: Net> Connection<N> {
     /// Until when the next request has to begin.
     fn deadline(&self, worker: &Worker<N>, gate: &Arc<Gate>) -> Option<Instant> {
         let seat = worker.seat(gate)?;
-        let timeouts = &seat.listener()?.timeouts;
+        let timeouts = &seat.listener.timeouts;
         Some(self.since + if self.served == 0 { timeouts.head } else { timeouts.keepalive })
     }
 
@@ -255,7 +261,7 @@ impl<N: Net> Connection<N> {
             if seat.as_of != worker.generation() {
                 seat = worker.seat(gate)?;
             }
-            let scope = Scope::new(worker, &seat)?;
+            let scope = Scope::new(worker, &seat, &self.client)?;
             self.served += 1;
             let busy = Busy::new(&scope.worker.load);
             let next = exchange::run(scope, self, work, first_byte).await;

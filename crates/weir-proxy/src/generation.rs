@@ -1,14 +1,15 @@
 //! A snapshot as one worker runs on it: with the worker's own TLS configurations towards endpoints and its own log batches. An
 //! exchange takes the worker's current one at its start and keeps it; the last one to end frees it.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use rustls::ClientConfig;
 use tokio::time::sleep;
 use weir_stats::LogBatch;
-use weir_stats::numbers::Numbers;
+use weir_stats::numbers::{EndpointSeries, Numbers};
 
 use crate::gate::Gate;
 use crate::limits::LOG_FLUSH;
@@ -26,28 +27,90 @@ pub(crate) struct Generation {
     upstream_tls: Vec<Option<Arc<ClientConfig>>>,
     logs: RefCell<Vec<LogBatch>>,
     flush_due: Cell<bool>,
+    /// Pools of later ones that exchanges of this one were led to.
+    annex: Annex,
+}
+
+/// A list that only grows, so that what is in it can be borrowed.
+#[derive(Default)]
+struct Annex(OnceCell<Box<Annexed>>);
+
+struct Annexed {
+    pool: Arc<UpstreamPool>,
+    tls: Option<Arc<ClientConfig>>,
+    /// Where its endpoints are counted.
+    series: Vec<Arc<EndpointSeries>>,
+    next: Annex,
+}
+
+impl Annex {
+    fn iter(&self) -> impl Iterator<Item = &Annexed> {
+        std::iter::successors(self.0.get(), |one| one.next.0.get()).map(|one| &**one)
+    }
 }
 
 impl Generation {
-    pub(crate) fn new(snapshot: Arc<Snapshot>, numbers: &Numbers) -> Self {
-        let tls = |pool: &Arc<UpstreamPool>| pool.tls.as_ref().map(ClientTls::for_worker);
+    /// With what this worker had for the same pools in the generation before.
+    pub(crate) fn new(snapshot: Arc<Snapshot>, numbers: &Numbers, before: Option<&Self>) -> Self {
+        let tls = |pool: &Arc<UpstreamPool>| {
+            let tls = pool.tls.as_ref()?;
+            let known = before.and_then(|before| before.tls_of(pool));
+            Some(known.cloned().unwrap_or_else(|| tls.for_worker()))
+        };
         Self {
             upstream_tls: snapshot.pools.iter().map(tls).collect(),
             logs: RefCell::new(snapshot.logs.iter().map(|log| log.sink.batch()).collect()),
             flush_due: Cell::new(false),
+            annex: Annex::default(),
             series: Arc::clone(snapshot.series(numbers)),
             snapshot,
         }
     }
 
+    fn tls_of(&self, pool: &Arc<UpstreamPool>) -> Option<&Arc<ClientConfig>> {
+        let number = self.snapshot.pools.iter().position(|one| Arc::ptr_eq(one, pool))?;
+        self.upstream_tls(number)
+    }
+
     /// Pool number `number`.
     pub(crate) fn pool(&self, number: usize) -> Option<&Arc<UpstreamPool>> {
-        self.snapshot.pools.get(number)
+        self.snapshot.pools.get(number).or_else(|| Some(&self.annexed(number)?.pool))
+    }
+
+    /// The number, here, of a pool of a later generation.
+    pub(crate) fn annex(&self, pool: Arc<UpstreamPool>, numbers: &Numbers) -> usize {
+        let mut number = self.snapshot.pools.len();
+        let mut place = &self.annex;
+        while let Some(known) = place.0.get() {
+            if Arc::ptr_eq(&known.pool, &pool) {
+                return number;
+            }
+            number += 1;
+            place = &known.next;
+        }
+        let tls = pool.tls.as_ref().map(ClientTls::for_worker);
+        let series = pool.endpoints.iter();
+        let series = series.map(|endpoint| numbers.endpoint(&pool.name, &endpoint.name)).collect();
+        let _ = place.0.set(Box::new(Annexed { pool, tls, series, next: Annex::default() }));
+        number
+    }
+
+    /// Where an endpoint's exchanges are counted.
+    pub(crate) fn endpoint_series(&self, pool: usize, endpoint: usize) -> Option<&EndpointSeries> {
+        let own = self.series.endpoint(pool, endpoint);
+        own.or_else(|| Some(self.annexed(pool)?.series.get(endpoint)?))
+    }
+
+    fn annexed(&self, number: usize) -> Option<&Annexed> {
+        self.annex.iter().nth(number.checked_sub(self.snapshot.pools.len())?)
     }
 
     /// How this worker speaks TLS to the endpoints of a pool.
     pub(crate) fn upstream_tls(&self, number: usize) -> Option<&Arc<ClientConfig>> {
-        self.upstream_tls.get(number)?.as_ref()
+        match self.upstream_tls.get(number) {
+            Some(own) => own.as_ref(),
+            None => self.annexed(number)?.tls.as_ref(),
+        }
     }
 
     /// Appends a line to log number `log`, to be flushed soon.
@@ -79,7 +142,9 @@ impl Generation {
 #[derive(Clone)]
 pub(crate) struct Seat {
     pub(crate) generation: Rc<Generation>,
-    listener: usize,
+    pub(crate) listener: Arc<Listener>,
+    /// The listener's number there.
+    pub(crate) number: usize,
     /// The worker's generation when it was looked for.
     pub(crate) as_of: u64,
     /// Whether the listener is gone from the configuration: the next answer is the connection's last.
@@ -97,17 +162,42 @@ impl Seat {
     /// At the listener of this gate, if this generation has it.
     pub(crate) fn find(generation: &Rc<Generation>, gate: &Arc<Gate>) -> Option<Self> {
         let snapshot = &generation.snapshot;
-        let listener = snapshot.position_of(gate)?;
+        let number = snapshot.position_of(gate)?;
+        let listener = Arc::clone(snapshot.listeners.get(number)?);
         let as_of = snapshot.generation;
-        Some(Self { generation: Rc::clone(generation), listener, as_of, leaving: Leaving::No })
+        let generation = Rc::clone(generation);
+        Some(Self { generation, listener, number, as_of, leaving: Leaving::No })
+    }
+
+    /// At a listener that the next snapshot does not have.
+    pub(crate) fn leaving(
+        generation: &Rc<Generation>,
+        number: usize,
+        next: &Snapshot,
+    ) -> Option<Self> {
+        let listener = generation.snapshot.listeners.get(number)?;
+        let is_gone = next.position_of(&listener.gate).is_none();
+        is_gone.then(|| Self {
+            generation: Rc::clone(generation),
+            listener: Arc::clone(listener),
+            number,
+            as_of: next.generation,
+            leaving: Leaving::Yes,
+        })
     }
 
     /// Where that listener's exchanges are counted.
     pub(crate) fn counts(&self) -> Option<&ListenerCounts> {
-        self.generation.series.listener(self.listener)
+        self.generation.series.listener(self.number)
     }
 
-    pub(crate) fn listener(&self) -> Option<&Arc<Listener>> {
-        self.generation.snapshot.listeners.get(self.listener)
+    pub(crate) fn gate(&self) -> &Arc<Gate> {
+        &self.listener.gate
+    }
+
+    /// Whether a connection through its gate is there, or may still be on its way to its worker.
+    pub(crate) fn is_needed(&self) -> bool {
+        let gate = self.gate();
+        gate.accepting.load(Ordering::Acquire) > 0 || gate.open.load(Ordering::Acquire) > 0
     }
 }

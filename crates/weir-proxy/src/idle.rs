@@ -79,6 +79,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> IdleConnections<S> {
             return;
         }
         let Some(endpoint) = pool.endpoints.get(endpoint) else { return };
+        if endpoint.retired.load(Ordering::Acquire) {
+            return;
+        }
         let room = |idle: u32| (idle < limits.idle).then_some(idle + 1);
         if endpoint.idle.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room).is_err() {
             return;
@@ -90,6 +93,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> IdleConnections<S> {
         }
         if let Some(shelf) = shelves.get_mut(number) {
             shelf.push(connection);
+        }
+    }
+
+    /// Closes what leads to endpoints of these pools that are not configured any more. No worker keeps one afterwards.
+    pub(crate) fn close_retired(&self, pools: &[Arc<UpstreamPool>]) {
+        let mut shelves = self.shelves.borrow_mut();
+        for endpoint in pools.iter().flat_map(|pool| &pool.endpoints) {
+            if endpoint.retired.load(Ordering::Acquire)
+                && let Some(shelf) = shelves.get_mut(endpoint.number.index())
+            {
+                endpoint.idle.fetch_sub(shelf.len() as u32, Ordering::Relaxed);
+                *shelf = Vec::new();
+            }
         }
     }
 

@@ -11,6 +11,7 @@ mod alarm;
 mod attempt;
 pub mod bind;
 mod buffers;
+mod carry_over;
 pub mod client_address;
 mod client_headers;
 pub mod compile;

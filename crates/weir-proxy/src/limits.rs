@@ -32,6 +32,8 @@ pub(crate) const RESPONSE_HEAD_BYTES: usize = 64 * 1024;
 pub(crate) const RESPONSE_HEADERS: usize = 200;
 /// Interim (1xx) responses before one exchange's final one.
 pub(crate) const INTERIM_RESPONSES: u32 = 16;
+/// How often an exchange asks again whose endpoint went away in a reload while it was given a place there.
+pub(crate) const CARRY_OVERS: usize = 8;
 /// How often a worker looks for idle endpoint connections that are too old.
 pub(crate) const IDLE_SWEEP: Duration = Duration::from_secs(1);
 /// Log lines wait at most this long in a worker's batch.

@@ -148,7 +148,7 @@ fn count<N: Net>(
     (route, ended_us): (Option<&CompiledRoute>, u64),
 ) -> Keep {
     let worker = &scope.worker;
-    let series = |index: usize| scope.generation.series.endpoint(facts.pool?, index);
+    let series = |index: usize| scope.generation.endpoint_series(facts.pool?, index);
     for (index, _) in &facts.failed {
         if let Some(endpoint) = series(*index) {
             endpoint.attempt_failed(worker.number);

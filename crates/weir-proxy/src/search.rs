@@ -3,6 +3,7 @@
 
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ use crate::connection::{Connection, Scope};
 use crate::conversation::{ClientSide, poll_client_left, poll_sender_left};
 use crate::exchange::{Ended, Facts, Refusal, Workspace};
 use crate::idle::UpstreamConnection;
+use crate::limits::CARRY_OVERS;
 use crate::net::Net;
 use crate::pump::Pump;
 use crate::retry::Trouble;
@@ -27,11 +29,11 @@ use crate::upstream::UpstreamPool;
 
 /// A search, over all attempts of an exchange.
 pub(crate) struct Search<'a> {
-    pub(crate) pool: &'a UpstreamPool,
-    number: usize,
+    pub(crate) pool: &'a Arc<UpstreamPool>,
+    pub(crate) number: usize,
     /// The hashed key, for the policies that go by one.
     key: u64,
-    tried: Tried,
+    pub(crate) tried: Tried,
     /// Whether idle connections are passed over, because one turned out closed.
     fresh: bool,
     /// Whether the client owes nothing of this request: what it sends from now on is the next one.
@@ -57,7 +59,7 @@ impl<'a> Search<'a> {
         scope: Scope<'_, N>,
         work: &Workspace,
         facts: &Facts,
-        (pool, number): (&'a UpstreamPool, usize),
+        (pool, number): (&'a Arc<UpstreamPool>, usize),
         upload: &Pump,
     ) -> Self {
         let began = match work.request.framing {
@@ -103,7 +105,7 @@ impl<'a> Search<'a> {
     /// A connection to an endpoint, with `facts.slot` there.
     pub(crate) async fn connection<N: Net>(
         &mut self,
-        scope: Scope<'_, N>,
+        scope: Scope<'a, N>,
         connection: &mut Connection<N>,
         (work, upload): (&mut Workspace, &mut Pump),
         facts: &mut Facts,
@@ -257,26 +259,44 @@ impl<'a> Search<'a> {
     /// for their first.
     async fn slot<N: Net>(
         &mut self,
-        scope: Scope<'_, N>,
+        scope: Scope<'a, N>,
         connection: &mut Connection<N>,
-        body: (&mut Workspace, &mut Pump),
+        (work, upload): (&mut Workspace, &mut Pump),
         facts: &mut Facts,
     ) -> Result<Slot, Ended> {
-        let random = scope.worker.random.borrow_mut().u64(..);
-        let request = Request {
-            bound: facts.claim.endpoint(),
-            key: self.key,
-            tag: facts.request_id.tag(),
-            ..Request::new(self.now_us, random, &self.tried)
-        };
-        let slot = match self.pool.balancer.arrive(&request) {
-            Arrival::Dispatched(slot) => slot,
-            Arrival::Queued(ticket) => self.wait(scope, connection, body, facts, ticket).await?,
-            Arrival::Rejected(rejection) => return Err(self.turned_away(rejection)),
-        };
-        facts.times.queue = Micros::from(self.waited);
-        facts.slot_since = self.now;
-        Ok(slot)
+        for _ in 0..CARRY_OVERS {
+            let random = scope.worker.random.borrow_mut().u64(..);
+            let request = Request {
+                bound: facts.claim.endpoint(),
+                key: self.key,
+                tag: facts.request_id.tag(),
+                ..Request::new(self.now_us, random, &self.tried)
+            };
+            let got = match self.pool.balancer.arrive(&request) {
+                Arrival::Dispatched(slot) => Ok(slot),
+                Arrival::Queued(ticket) => {
+                    let body = (&mut *work, &mut *upload);
+                    self.wait(scope, connection, body, facts, ticket).await?
+                }
+                Arrival::Rejected(rejection) => Err(rejection),
+            };
+            let slot = match got {
+                Ok(slot) => slot,
+                Err(Rejection::Unavailable) if self.lost_others() => {
+                    self.tried.clear();
+                    continue;
+                }
+                Err(rejection) => return Err(self.turned_away(rejection)),
+            };
+            let own = slot.is_of(&self.pool.balancer);
+            let slot = if own { Some(slot) } else { self.carry_over(scope, facts, slot) };
+            if let Some(slot) = slot {
+                facts.times.queue = Micros::from(self.waited);
+                facts.slot_since = self.now;
+                return Ok(slot);
+            }
+        }
+        Err(Cause::NoEndpoint.into())
     }
 
     /// Waits in the queue, until the client leaves or the time that an exchange may wait is over.
@@ -287,7 +307,7 @@ impl<'a> Search<'a> {
         (work, upload): (&mut Workspace, &mut Pump),
         facts: &mut Facts,
         mut ticket: Ticket,
-    ) -> Result<Slot, Ended> {
+    ) -> Result<Result<Slot, Rejection>, Ended> {
         if facts.queue_position == 0 {
             facts.queue_position = ticket.position().saturating_add(1);
         }
@@ -308,13 +328,18 @@ impl<'a> Search<'a> {
         self.waited += self.now - began;
         facts.times.queue = Micros::from(self.waited);
         match served {
-            Ok(Some(Ok(slot))) => Ok(slot),
-            Ok(Some(Err(rejection))) => Err(self.turned_away(rejection)),
+            Ok(Some(served)) => Ok(served),
             Ok(None) => Err(Ended::Broken(Cause::ClientGone)),
             Err(Elapsed) => {
-                ticket.time_out().ok_or_else(|| self.refused_by_queue(Cause::QueueTimeout))
+                let slot = ticket.time_out();
+                slot.map(Ok).ok_or_else(|| self.refused_by_queue(Cause::QueueTimeout))
             }
         }
+    }
+
+    /// Whether endpoints that were still to be tried went away in a reload: then those that were are asked again.
+    fn lost_others(&self) -> bool {
+        !self.tried.is_empty() && !self.pool.balancer.is_latest()
     }
 
     fn turned_away(&self, rejection: Rejection) -> Ended {

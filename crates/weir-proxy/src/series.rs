@@ -53,10 +53,13 @@ impl SnapshotSeries {
             let endpoints = pool.endpoints.iter();
             endpoints.map(|endpoint| numbers.endpoint(&pool.name, &endpoint.name)).collect()
         });
-        Self {
+        let series = Self {
             listeners: snapshot.listeners.iter().map(listener).collect(),
             endpoints: endpoints.collect(),
-        }
+        };
+        // Of earlier snapshots, once nothing runs on them any more.
+        numbers.forget_removed();
+        series
     }
 
     pub(crate) fn listener(&self, number: usize) -> Option<&ListenerCounts> {

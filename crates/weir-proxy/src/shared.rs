@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 use arc_swap::ArcSwap;
 use rustls::ServerConfig;
@@ -14,10 +14,14 @@ use weir_files::Root;
 use weir_stats::numbers::Numbers;
 use weir_stats::{Line, LogSink};
 
+use crate::compile::ListenerModel;
+use crate::compile::source::Source;
+use crate::endpoint_number::EndpointNumbers;
 use crate::gate::{Gate, Room};
 use crate::notice::{Notice, Noticed, Notices};
 use crate::route::Router;
 use crate::series::SnapshotSeries;
+use crate::tls::Tickets;
 use crate::upstream::UpstreamPool;
 use crate::worker::WorkerLoad;
 
@@ -83,6 +87,11 @@ impl Process {
         self.current.load_full()
     }
 
+    pub(crate) fn publish(&self, snapshot: Arc<Snapshot>) {
+        snapshot.series(&self.numbers);
+        self.current.store(snapshot);
+    }
+
     /// Client connections open now.
     pub fn open_connections(&self) -> usize {
         self.loads.iter().map(|load| load.open.load(Ordering::Relaxed)).sum()
@@ -117,6 +126,11 @@ pub struct Snapshot {
     pub pools: Vec<Arc<UpstreamPool>>,
     /// Access logs, in configuration order.
     pub logs: Vec<AccessLog>,
+    /// Pools of earlier ones that may still have exchanges, the latest first.
+    pub(crate) former: Vec<Weak<UpstreamPool>>,
+    pub(crate) numbers: Arc<EndpointNumbers>,
+    /// Keys of session tickets.
+    pub(crate) tickets: Arc<Tickets>,
     /// Where its exchanges are counted, once that was looked up.
     pub(crate) series: OnceLock<Arc<SnapshotSeries>>,
 }
@@ -140,6 +154,22 @@ impl Snapshot {
             return Some(likely);
         }
         self.listeners.iter().position(is_there)
+    }
+
+    /// The pool of this name, and those before it that still have exchanges, the latest first. It may not be configured any more.
+    pub(crate) fn line_of(&self, name: &str) -> impl Iterator<Item = Arc<UpstreamPool>> {
+        self.pool(name).cloned().into_iter().chain(self.former_of(name))
+    }
+
+    /// The pools that had this name before, the latest first, as far as they still have exchanges.
+    pub(crate) fn former_of(&self, name: &str) -> impl Iterator<Item = Arc<UpstreamPool>> {
+        let former = self.former.iter().filter_map(Weak::upgrade);
+        former.filter(move |pool| &*pool.name == name)
+    }
+
+    /// The listener of this name.
+    pub fn listener(&self, name: &str) -> Option<&Arc<Listener>> {
+        self.listeners.iter().find(|listener| &*listener.name == name)
     }
 
     /// A pool and the number of an endpoint in it, both by name.
@@ -192,6 +222,16 @@ pub struct Listener {
     pub shows_local_address: bool,
     /// Its connections.
     pub gate: Arc<Gate>,
+    /// How many of them may be open at once.
+    pub max_connections: Option<usize>,
+    pub(crate) source: Source<ListenerModel>,
+}
+
+impl Listener {
+    /// Whether what it is depends on what files hold.
+    pub fn reads_files(&self) -> bool {
+        self.source.reads_files()
+    }
 }
 
 /// Where a listening socket really is, once bound.

@@ -54,9 +54,10 @@ impl Door {
         });
     }
 
-    /// Nothing is accepted any more, and the socket is closed.
-    pub fn close(self) {
+    /// Nothing is accepted any more, and the socket is closed when this returns.
+    pub async fn close(self) {
         self.gate.send_replace(None);
+        self.gate.closed().await;
     }
 }
 

@@ -4,17 +4,18 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio_rustls::TlsConnector;
-use weir_balance::{Availability, Balancer};
+use weir_balance::{Availability, Balancer, EndpointState};
 use weir_config::model;
 
 use crate::affinity::Affinity;
+use crate::compile::source::Source;
 use crate::connect_trouble::{ConnectFailure, ConnectTrouble};
 use crate::endpoint_number::EndpointNumber;
 use crate::net::{Net, PeerAddress};
@@ -43,13 +44,15 @@ pub struct UpstreamPool {
     /// What holds for those who have to wait; `None`: nobody waits.
     pub queue: Option<UpstreamQueue>,
     /// When an attempt that failed is followed by another.
-    pub retry: RetryPolicy,
+    pub retry: Arc<RetryPolicy>,
     /// TLS to endpoints; each worker makes its own configuration of it.
     pub tls: Option<ClientTls>,
     /// The cookie that keeps clients at their endpoints, if any does.
     pub affinity: Option<Affinity>,
     /// Buffer whole request bodies up to this many bytes before picking.
     pub buffer_request: Option<u64>,
+    pub(crate) source: Source<model::Pool>,
+    pub(crate) tls_source: Source<Option<model::TlsClient>>,
 }
 
 /// A pool's queue, as those see it who wait in it. Who is next is the balancer's to say.
@@ -71,6 +74,8 @@ pub struct UpstreamEndpoint {
     pub(crate) number: EndpointNumber,
     /// Its name.
     pub name: Arc<str>,
+    /// What the balancer knows of it.
+    pub state: Arc<EndpointState>,
     /// Where it is; `None` while its name does not resolve.
     pub address: ArcSwapOption<PeerAddress>,
     /// Its address as written, for logs.
@@ -83,11 +88,18 @@ pub struct UpstreamEndpoint {
     pub opened: AtomicU64,
     /// Exchanges that went over an idle connection.
     pub reused: AtomicU64,
+    /// Whether its connections are of no more use once their exchanges have ended.
+    pub(crate) retired: AtomicBool,
     /// Connects that failed and that the operator was not told of yet.
     pub trouble: ConnectTrouble,
 }
 
 impl UpstreamPool {
+    /// Whether what it is depends on what files hold.
+    pub fn reads_files(&self) -> bool {
+        self.source.reads_files()
+    }
+
     /// Tells where an endpoint whose name was looked up is, or that it is nowhere yet.
     pub fn resolved(&self, endpoint: usize, address: Option<SocketAddr>, now_us: u64) {
         let Some(place) = self.endpoints.get(endpoint) else { return };

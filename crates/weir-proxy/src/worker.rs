@@ -57,6 +57,8 @@ pub(crate) struct Worker<N: Net> {
     current: RefCell<Rc<Generation>>,
     /// Its number.
     generation: Cell<u64>,
+    /// Listeners that are gone and may still have connections.
+    leaving: RefCell<Vec<Seat>>,
     pub(crate) date: RefCell<HttpDate>,
     pub(crate) clock: RefCell<Clock>,
     pub(crate) request_ids: RefCell<RequestIdSource>,
@@ -101,7 +103,8 @@ pub async fn run<N: Net>(parts: WorkerParts<N>) {
         buffers: Buffers::default(),
         idle: IdleConnections::default(),
         generation: Cell::new(snapshot.generation),
-        current: RefCell::new(Rc::new(Generation::new(snapshot, &process.numbers))),
+        leaving: RefCell::default(),
+        current: RefCell::new(Rc::new(Generation::new(snapshot, &process.numbers, None))),
         date: RefCell::default(),
         clock: RefCell::new(Clock::new()),
         request_ids: RefCell::new(RequestIdSource::new(seed)),
@@ -179,6 +182,7 @@ async fn sweep<N: Net>(worker: std::rc::Weak<Worker<N>>) {
         let lag = now.saturating_duration_since(due);
         worker.process.numbers.note_lag(worker.number, lag.as_micros() as u64);
         worker.idle.sweep(&worker.current().snapshot.pools, now);
+        worker.leaving.borrow_mut().retain(Seat::is_needed);
         // Somebody has to, and one is enough.
         if worker.number == 0 {
             worker.process.watch_queues();
@@ -201,8 +205,16 @@ impl<N: Net> Worker<N> {
 
     fn adopt(&self, snapshot: Arc<Snapshot>) {
         self.generation.set(snapshot.generation);
-        let before =
-            self.current.replace(Rc::new(Generation::new(snapshot, &self.process.numbers)));
+        let before = self.current();
+        let next = Generation::new(snapshot, &self.process.numbers, Some(&before));
+        let next = Rc::new(next);
+        let mut leaving = self.leaving.borrow_mut();
+        leaving.retain(|seat| seat.is_needed() && next.snapshot.position_of(seat.gate()).is_none());
+        for position in 0..before.snapshot.listeners.len() {
+            leaving.extend(Seat::leaving(&before, position, &next.snapshot));
+        }
+        *self.current.borrow_mut() = next;
+        self.idle.close_retired(&before.snapshot.pools);
         before.flush_logs();
     }
 
@@ -218,7 +230,14 @@ impl<N: Net> Worker<N> {
 
     /// Where exchanges of connections that came through this gate run from now on.
     pub(crate) fn seat(&self, gate: &Arc<Gate>) -> Option<Seat> {
-        Seat::find(&self.current.borrow(), gate)
+        let as_of = self.generation();
+        let seat = Seat::find(&self.current.borrow(), gate);
+        let leaving = || {
+            let leaving = self.leaving.borrow();
+            let seat = leaving.iter().find(|seat| Arc::ptr_eq(seat.gate(), gate))?;
+            Some(Seat { as_of, ..seat.clone() })
+        };
+        seat.or_else(leaving)
     }
 
     /// The wall-clock time of `instant`, set right once a second, without a system call in between.

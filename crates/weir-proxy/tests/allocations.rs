@@ -89,7 +89,7 @@ fn proxy(
         }
     });
     let surroundings = Surroundings { read: &|path| std::fs::read(path), sinks };
-    let snapshot = compile(&config, surroundings).unwrap().snapshot;
+    let snapshot = compile(&config, surroundings, None).unwrap().snapshot;
     let listener = snapshot.listeners[0].clone();
     let (process, _) = Process::new(snapshot, 1, 100);
     let socket = bind(&config.listeners[0].addresses[0]).unwrap();

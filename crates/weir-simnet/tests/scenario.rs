@@ -144,6 +144,8 @@ fn laws_hold_where_everybody_waits_for_every_seed() {
     if reports.len() >= 100 {
         let compared = weir::COMPARED.load(Ordering::Relaxed);
         assert!(compared > 1_000, "law 4 was checked on {compared} pairs only");
+        let reloads = weir::RELOADS.load(Ordering::Relaxed);
+        assert!(reloads > 300, "only {reloads} reloads");
     }
 }
 

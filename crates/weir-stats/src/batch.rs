@@ -33,6 +33,22 @@ impl LogSink {
         LogBatch { sink: self.clone(), lines: Vec::new(), count: 0, back, spares }
     }
 
+    /// Another log over the same way.
+    #[must_use]
+    pub fn sibling(&self, target: usize) -> Self {
+        Self { target, sender: self.sender.clone(), dropped: Arc::default() }
+    }
+
+    /// Its number in the way to the writer.
+    pub fn target(&self) -> usize {
+        self.target
+    }
+
+    /// Whether nobody else has this sink, or a batch of it: nothing will come any more, and what came is in the channel.
+    pub fn is_last(&self) -> bool {
+        Arc::strong_count(&self.dropped) == 1
+    }
+
     /// Lines dropped, over all workers.
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)

@@ -28,15 +28,20 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    /// What is wrong, in one line.
-    pub(crate) fn sentence(&self) -> String {
+    /// What is wrong, as it is said of a configuration that is not taken.
+    pub(crate) fn text(&self) -> String {
         match self {
             Self::RunTime(sentence)
             | Self::Usage(sentence)
             | Self::Threshold(sentence)
             | Self::Unreachable(sentence)
             | Self::RejectedThere(sentence) => sentence.clone(),
-            Self::Rejected { name, .. } => format!("{name} is rejected"),
+            Self::Rejected { name, diagnostics } => {
+                let errors = diagnostics.iter();
+                let errors = errors.filter(|entry| matches!(entry.severity, Severity::Error));
+                let errors = count(errors.count(), "error");
+                format!("{}\n\n{name}: {errors}", diagnostics.render(colour()))
+            }
         }
     }
 
@@ -60,7 +65,7 @@ impl Failure {
                 ExitCode::from(5)
             }
             Self::RejectedThere(sentence) => {
-                eprintln!("weir: rejected: {sentence}");
+                eprintln!("{sentence}\n\nweir: rejected; what was served before is served on");
                 ExitCode::from(3)
             }
             Self::Rejected { name, diagnostics } => {

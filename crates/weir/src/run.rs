@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use weir_config::Config;
 use weir_config::model::Workers;
-use weir_control::Server;
+use weir_control::{Server, Source};
 
 use crate::check;
 use crate::cli::CONFIGURATION_FILE;
@@ -42,12 +42,23 @@ impl WorkerCount {
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let mut config = check::load(&arguments.config)?;
     arguments.workers.apply(&mut config);
-    serve_until_stopped(&config)
+    let (path, workers) = (arguments.config.clone(), arguments.workers);
+    let read = move || {
+        let mut config = check::load(&path).map_err(|failure| failure.text())?;
+        workers.apply(&mut config);
+        Ok(config)
+    };
+    let source = Source { path: arguments.config.clone(), read: Box::new(read) };
+    serve(&config, Some(source))
 }
 
 /// Starts, says where it listens, serves until a signal ends it.
 pub(crate) fn serve_until_stopped(config: &Config) -> Result<(), Failure> {
-    let server = Server::start(config).map_err(Failure::RunTime)?;
+    serve(config, None)
+}
+
+fn serve(config: &Config, source: Option<Source>) -> Result<(), Failure> {
+    let server = Server::start(config, source).map_err(Failure::RunTime)?;
     server.announce();
     server.run().map_err(Failure::RunTime)
 }

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 
 use weir_balance::{Fault, Order, PolicyKind, QueueSettings};
 
-use crate::world::{Plan, Step, World};
+use crate::world::{Change, Plan, Step, World};
 
 /// A small pool, and how much may happen to it.
 #[derive(Clone)]
@@ -17,6 +17,8 @@ struct Small {
     bounds: Vec<Option<usize>>,
     /// Changes of endpoints at most; without a bound no exploration ends.
     changes: usize,
+    /// Whether pools succeed each other, instead of endpoints changing.
+    succeeds: bool,
     /// Whether a state that was seen is left alone.
     prunes: bool,
     /// Events at most.
@@ -34,7 +36,15 @@ fn small() -> Small {
         fault: Fault::None,
     };
     let bounds = vec![None, Some(0)];
-    Small { plan, exchanges: 3, bounds, changes: 3, prunes: true, length: usize::MAX }
+    Small {
+        plan,
+        exchanges: 3,
+        bounds,
+        changes: 3,
+        succeeds: false,
+        prunes: true,
+        length: usize::MAX,
+    }
 }
 
 struct Explorer {
@@ -83,8 +93,10 @@ impl Explorer {
         }
         let mut steps: Vec<_> = steps.into_iter().map(|step| (step, changes)).collect();
         if changes > 0 {
-            let indexes = 0..self.small.plan.endpoints.len();
-            let next = indexes.flat_map(|index| other_states(world, index));
+            let indexes = 0..world.reference.endpoints.len();
+            let next = indexes.flat_map(|index| {
+                if self.small.succeeds { successors(index) } else { other_states(world, index) }
+            });
             steps.extend(next.map(|step| (step, changes - 1)));
         }
         steps
@@ -100,6 +112,16 @@ fn other_states(world: &World, index: usize) -> Vec<Step> {
     steps.extend(limits.map(|limit| Step::Limit(index, Some(limit))));
     steps.extend(orders.filter(|order| now.order != *order).map(|order| Step::Order(index, order)));
     steps
+}
+
+/// The pools that may take over, as far as one endpoint is concerned.
+fn successors(index: usize) -> Vec<Step> {
+    let mut changes =
+        vec![Change::Remove(index), Change::Limit(index, Some(0)), Change::Limit(index, Some(2))];
+    if index == 0 {
+        changes.extend([Change::Add(Some(1)), Change::Turn, Change::Queue(None)]);
+    }
+    changes.into_iter().map(Step::Succeed).collect()
 }
 
 /// States and sequences.
@@ -124,6 +146,13 @@ fn an_ordinary_endpoint_and_a_backup_in_all_orders() {
     let (states, sequences) = explored(small).unwrap();
     println!("{states} states, {sequences} sequences");
     assert!(states > 1_000, "{states}");
+}
+
+#[test]
+fn pools_that_succeed_each_other_in_all_orders() {
+    let (states, sequences) = explored(Small { succeeds: true, changes: 2, ..small() }).unwrap();
+    println!("{states} states, {sequences} sequences");
+    assert!(states > 2_000, "{states}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use weir_balance::{BalanceFactor, Fault, HashSettings, Order, PolicyKind, QueueSettings};
 
-use crate::world::{Plan, Step, World};
+use crate::world::{Change, Plan, Step, World};
 
 /// The policies, hashing with and without a bound on loads, and those often of which the reference knows most. `maglev`
 /// waits as the other hashing ones do, and its table takes longer to build than a schedule to run.
@@ -67,6 +67,21 @@ fn step(endpoints: usize) -> impl Strategy<Value = Step> {
         1 => index().prop_map(Step::ConnectFails),
         1 => (0_u64..1_500).prop_map(Step::Later),
         1 => Just(Step::Audit),
+        2 => change(endpoints).prop_map(Step::Succeed),
+    ]
+}
+
+fn change(endpoints: usize) -> impl Strategy<Value = Change> {
+    let limit = || proptest::option::weighted(0.8, 0_u32..3);
+    let queue = (0_u32..6, proptest::option::of(0_u32..3))
+        .prop_map(|(max, max_per_endpoint)| QueueSettings { max, max_per_endpoint });
+    prop_oneof![
+        2 => (0..endpoints).prop_map(Change::Remove),
+        2 => limit().prop_map(Change::Add),
+        2 => (0..endpoints, limit()).prop_map(|(index, limit)| Change::Limit(index, limit)),
+        1 => (0..endpoints, 0_u8..2).prop_map(|(index, tier)| Change::Tier(index, tier)),
+        1 => proptest::option::weighted(0.8, queue).prop_map(Change::Queue),
+        1 => Just(Change::Turn),
     ]
 }
 
@@ -104,7 +119,7 @@ fn drawn_plan(random: &mut fastrand::Rng, fault: Fault) -> Plan {
 fn drawn_step(random: &mut fastrand::Rng, endpoints: usize) -> Step {
     let index = random.usize(..endpoints);
     let one = |random: &mut fastrand::Rng| (random.u8(..4) == 0).then_some(index);
-    match random.u8(..32) {
+    match random.u8(..34) {
         0..=9 => Step::Arrive { bound: one(random), tried: one(random) },
         10..=17 => Step::Finish(random.usize(..)),
         18..=19 => Step::Cancel(random.usize(..)),
@@ -116,7 +131,23 @@ fn drawn_step(random: &mut fastrand::Rng, endpoints: usize) -> Step {
         28 => Step::Limit(index, Some(random.u32(..4))),
         29 => Step::ConnectFails(index),
         30 => Step::Later(random.u64(..1_500)),
+        31..=32 => Step::Succeed(drawn_change(random)),
         _ => Step::Audit,
+    }
+}
+
+fn drawn_change(random: &mut fastrand::Rng) -> Change {
+    let index = random.usize(..);
+    match random.u8(..8) {
+        0..=1 => Change::Remove(index),
+        2..=3 => Change::Add(Some(random.u32(1..3))),
+        4 => Change::Limit(index, Some(random.u32(..3))),
+        5 => Change::Tier(index, random.u8(..2)),
+        6 => Change::Turn,
+        _ => Change::Queue((random.u8(..4) > 0).then(|| QueueSettings {
+            max: random.u32(1..12),
+            max_per_endpoint: random.bool().then(|| random.u32(1..3)),
+        })),
     }
 }
 

@@ -19,6 +19,22 @@ pub(crate) struct Endpoint {
     pub(crate) queued: u32,
 }
 
+impl Endpoint {
+    /// One without a limit that may be had.
+    pub(crate) fn up() -> Self {
+        Self {
+            limit: None,
+            tier: 0,
+            available: true,
+            healthy: true,
+            order: Order::Ready,
+            ejected_until: 0,
+            in_flight: 0,
+            queued: 0,
+        }
+    }
+}
+
 /// One who waits.
 #[derive(Clone, Debug)]
 pub(crate) struct Waiter {
@@ -127,6 +143,22 @@ impl Reference {
     fn dispatch(&mut self, index: usize) -> Outcome {
         self.endpoints[index].in_flight += 1;
         Outcome::Dispatched(index)
+    }
+
+    /// Somebody gives his place at this endpoint back, if it is still there.
+    pub(crate) fn leave(&mut self, at: Option<usize>) {
+        if let Some(index) = at {
+            self.endpoints[index].in_flight -= 1;
+        }
+    }
+
+    /// Endpoints have other numbers, or are gone; nobody loses his place for that.
+    pub(crate) fn renumber(&mut self, to: &dyn Fn(usize) -> Option<usize>) {
+        for waiter in &mut self.waiting {
+            waiter.bound = waiter.bound.and_then(to);
+            waiter.tried = waiter.tried.and_then(to);
+            waiter.home = None;
+        }
     }
 
     pub(crate) fn arrive(

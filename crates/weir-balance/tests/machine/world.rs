@@ -34,6 +34,42 @@ pub(crate) enum Step {
     ConnectFails(usize),
     Later(u64),
     Audit,
+    Succeed(Change),
+}
+
+/// What is different about the pool that takes over.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Change {
+    /// An endpoint goes; none when it is the last.
+    Remove(usize),
+    /// An endpoint with this limit comes, before all others.
+    Add(Option<u32>),
+    /// An endpoint has another limit.
+    Limit(usize, Option<u32>),
+    /// An endpoint belongs to another tier.
+    Tier(usize, u8),
+    /// Another queue.
+    Queue(Option<QueueSettings>),
+    /// Another order of the endpoints: the first goes to the end.
+    Turn,
+}
+
+impl Step {
+    /// The same for a pool of so many endpoints.
+    fn within(self, endpoints: usize) -> Self {
+        let wrap = |index: usize| index % endpoints;
+        match self {
+            Self::Arrive { bound, tried } => {
+                Self::Arrive { bound: bound.map(wrap), tried: tried.map(wrap) }
+            }
+            Self::Available(index, available) => Self::Available(wrap(index), available),
+            Self::Healthy(index, healthy) => Self::Healthy(wrap(index), healthy),
+            Self::Order(index, order) => Self::Order(wrap(index), order),
+            Self::Limit(index, limit) => Self::Limit(wrap(index), limit),
+            Self::ConnectFails(index) => Self::ConnectFails(wrap(index)),
+            other => other,
+        }
+    }
 }
 
 /// What a pool is made of.
@@ -53,14 +89,31 @@ struct Pending {
     ticket: Ticket,
     /// What collecting has to give, once the reference knows.
     outcome: Option<Outcome>,
+    /// Where the endpoint of that stands now, if it is still there.
+    at: Option<usize>,
+}
+
+/// An exchange that has a slot.
+struct Running {
+    slot: Slot,
+    /// Where its endpoint stands now, if it is still there.
+    at: Option<usize>,
 }
 
 pub(crate) struct World {
     pool: Arc<Balancer>,
     pub(crate) reference: Reference,
     pending: Vec<Pending>,
-    running: Vec<Slot>,
+    running: Vec<Running>,
     policy: PolicyKind,
+    settings: Settings,
+    /// The pool's endpoints.
+    members: Vec<Member>,
+    /// Those that it had before.
+    removed: Vec<Member>,
+    /// Pools that still have slots or tickets.
+    former: Vec<Arc<Balancer>>,
+    successions: u64,
     next_tag: u64,
     random: fastrand::Rng,
 }
@@ -89,17 +142,13 @@ impl World {
         let endpoint = |(limit, tier): &(Option<u32>, u8)| Endpoint {
             limit: *limit,
             tier: *tier,
-            available: true,
-            healthy: true,
-            order: Order::Ready,
-            ejected_until: 0,
-            in_flight: 0,
-            queued: 0,
+            ..Endpoint::up()
         };
+        let members: Vec<Member> = plan.endpoints.iter().enumerate().map(member).collect();
         Self {
-            pool: Balancer::new(settings, plan.endpoints.iter().enumerate().map(member).collect()),
+            pool: Balancer::new(settings, members.clone()),
             reference: Reference {
-                lead: lead(plan),
+                lead: lead(plan.policy, &members),
                 endpoints: plan.endpoints.iter().map(endpoint).collect(),
                 waiting: Vec::new(),
                 queue: plan.queue,
@@ -109,6 +158,11 @@ impl World {
             pending: Vec::new(),
             running: Vec::new(),
             policy: plan.policy,
+            settings,
+            members,
+            removed: Vec::new(),
+            former: Vec::new(),
+            successions: 0,
             next_tag: 0,
             random: fastrand::Rng::with_seed(seed),
         }
@@ -131,11 +185,16 @@ impl World {
 
     /// What can be seen of the state, for exploring each only once.
     pub(crate) fn key(&self) -> String {
-        let slots: Vec<usize> = self.running.iter().map(Slot::index).collect();
+        let of = |slot: &Slot| self.former.iter().position(|pool| slot.is_of(pool));
+        let slots: Vec<_> = self.running.iter().map(|one| (of(&one.slot), one.at)).collect();
+        let pending = self.pending.iter();
         let pending: Vec<_> =
-            self.pending.iter().map(|pending| (pending.tag, pending.outcome)).collect();
+            pending.map(|pending| (pending.tag, pending.outcome, pending.at)).collect();
         let Reference { endpoints, waiting, now_us, .. } = &self.reference;
-        format!("{} {now_us} {endpoints:?} {waiting:?} {pending:?} {slots:?}", self.next_tag)
+        format!(
+            "{} {} {now_us} {endpoints:?} {waiting:?} {pending:?} {slots:?}",
+            self.next_tag, self.successions
+        )
     }
 
     /// Lets something happen and compares.
@@ -153,17 +212,18 @@ impl World {
         while !self.running.is_empty() {
             self.step(Step::Finish(0))?;
         }
-        let left = self.pool.in_flight();
+        let all = self.members.iter().chain(&self.removed);
+        let left: u32 = all.map(|member| member.state.in_flight() + member.state.queued()).sum();
         if left == 0 { Ok(()) } else { Err(format!("law 5: {left} in flight when idle")) }
     }
 
     fn happen(&mut self, step: Step) -> Result<(), String> {
         let now_us = self.reference.now_us;
-        match step {
+        match step.within(self.members.len()) {
             Step::Arrive { bound, tried } => self.arrive(bound, tried)?,
             Step::Finish(at) if !self.running.is_empty() => {
-                let slot = self.running.swap_remove(at % self.running.len());
-                self.reference.endpoints[slot.index()].in_flight -= 1;
+                let Running { slot, at } = self.running.swap_remove(at % self.running.len());
+                self.reference.leave(at);
                 drop(slot);
             }
             Step::Cancel(at) if !self.pending.is_empty() => self.leave(at),
@@ -199,6 +259,7 @@ impl World {
                     return Err(format!("the watchdog found {found} violations"));
                 }
             }
+            Step::Succeed(change) => self.succeed(change),
             Step::Finish(_) | Step::Cancel(_) | Step::TimeOut(_) => {}
         }
         Ok(())
@@ -207,19 +268,25 @@ impl World {
     fn arrive(&mut self, bound: Option<usize>, tried: Option<usize>) -> Result<(), String> {
         self.next_tag += 1;
         let tag = self.next_tag;
+        // Some come to a pool that has a successor.
+        let former = self.former.get(tag as usize % (2 * self.former.len()).max(1));
+        let pool = former.unwrap_or(&self.pool);
+        let there = |index: &usize| pool.index_from(&self.pool, *index).is_some();
+        let (bound, tried) = (bound.filter(there), tried.filter(there));
+        let there = |index: usize| pool.index_from(&self.pool, index);
         let mut set = Tried::new();
-        if let Some(index) = tried {
+        if let Some(index) = tried.and_then(there) {
             set.insert(index);
         }
         let request = Request {
             now_us: self.reference.now_us,
             random: self.random.u64(..),
             key: tag % KEYS,
-            bound,
+            bound: bound.and_then(there),
             tried: &set,
             tag,
         };
-        let arrival = self.pool.arrive(&request);
+        let arrival = pool.arrive(&request);
         let seen = match &arrival {
             Arrival::Dispatched(slot) => Outcome::Dispatched(slot.index()),
             Arrival::Queued(ticket) => Outcome::Queued(ticket.position()),
@@ -235,8 +302,13 @@ impl World {
             return Err(format!("{tag} was {seen:?}, should be {expected:?}"));
         }
         match arrival {
-            Arrival::Dispatched(slot) => self.running.push(slot),
-            Arrival::Queued(ticket) => self.pending.push(Pending { tag, ticket, outcome: None }),
+            Arrival::Dispatched(slot) => {
+                let at = Some(slot.index());
+                self.running.push(Running { slot, at });
+            }
+            Arrival::Queued(ticket) => {
+                self.pending.push(Pending { tag, ticket, outcome: None, at: None });
+            }
             Arrival::Rejected(_) => {}
         }
         Ok(())
@@ -246,7 +318,7 @@ impl World {
         let pending = self.pending.remove(at % self.pending.len());
         match pending.outcome {
             None => self.reference.waiting.retain(|waiter| waiter.tag != pending.tag),
-            Some(Outcome::Dispatched(index)) => self.reference.endpoints[index].in_flight -= 1,
+            Some(Outcome::Dispatched(_)) => self.reference.leave(pending.at),
             Some(_) => {}
         }
         drop(pending.ticket);
@@ -257,7 +329,7 @@ impl World {
         let slot = pending.ticket.time_out();
         match (pending.outcome, slot) {
             (Some(Outcome::Dispatched(index)), Some(slot)) if slot.index() == index => {
-                self.running.push(slot);
+                self.running.push(Running { slot, at: pending.at });
             }
             (None, None) => self.reference.waiting.retain(|waiter| waiter.tag != pending.tag),
             (Some(Outcome::Rejected(_)), None) => {}
@@ -278,7 +350,7 @@ impl World {
         match (polled, expected) {
             (Poll::Pending, None) => return Ok(()),
             (Poll::Ready(Ok(slot)), Some(Outcome::Dispatched(index))) if slot.index() == index => {
-                self.running.push(slot);
+                self.running.push(Running { slot, at: self.pending[at].at });
             }
             (Poll::Ready(Err(seen)), Some(Outcome::Rejected(rejection))) if seen == rejection => {}
             (polled, expected) => {
@@ -288,6 +360,69 @@ impl World {
         }
         self.pending.remove(at);
         Ok(())
+    }
+
+    /// Another pool takes over; everybody goes on where he is.
+    fn succeed(&mut self, change: Change) {
+        let mut order: Vec<Option<usize>> = (0..self.members.len()).map(Some).collect();
+        let mut members = self.members.clone();
+        let endpoints = &mut self.reference.endpoints;
+        for (member, endpoint) in members.iter_mut().zip(&*endpoints) {
+            member.max_conn = endpoint.limit;
+        }
+        match change {
+            Change::Remove(index) if members.len() > 1 => {
+                order.remove(index % order.len());
+            }
+            Change::Add(_) => order.insert(0, None),
+            Change::Turn => order.rotate_left(1),
+            Change::Queue(queue) => {
+                self.settings.queue = queue;
+                self.reference.queue = queue;
+            }
+            Change::Limit(index, limit) => {
+                let index = index % members.len();
+                members[index].max_conn = limit;
+                endpoints[index].limit = limit;
+            }
+            Change::Tier(index, tier) => {
+                let index = index % members.len();
+                members[index].tier = tier;
+                endpoints[index].tier = tier;
+            }
+            Change::Remove(_) => {}
+        }
+        let limit = if let Change::Add(limit) = change { limit } else { None };
+        self.successions += 1;
+        let fresh = Member { max_conn: limit, ..member(100 + self.successions as usize) };
+        let before = std::mem::take(endpoints);
+        *endpoints = order
+            .iter()
+            .map(|from| from.map_or(Endpoint { limit, ..Endpoint::up() }, |at| before[at].clone()))
+            .collect();
+        let orders: Vec<Order> = endpoints.iter().map(|endpoint| endpoint.order).collect();
+        let members: Vec<Member> = order
+            .iter()
+            .map(|from| from.map_or_else(|| fresh.clone(), |at| members[at].clone()))
+            .collect();
+        self.removed.extend(
+            (0..self.members.len())
+                .filter(|at| !order.contains(&Some(*at)))
+                .map(|at| self.members[at].clone()),
+        );
+        let to = |at: usize| order.iter().position(|from| *from == Some(at));
+        self.reference.renumber(&to);
+        self.running.iter_mut().for_each(|one| one.at = one.at.and_then(to));
+        self.pending.iter_mut().for_each(|one| one.at = one.at.and_then(to));
+        self.reference.lead = lead(self.policy, &members);
+        let next = Balancer::prepared(&self.pool, self.settings, members.clone());
+        next.succeed(&self.pool, &orders, self.reference.now_us);
+        if self.successions.is_multiple_of(3) {
+            // What nobody has any more is freed; slots and tickets hold theirs.
+            self.former.clear();
+        }
+        self.former.push(std::mem::replace(&mut self.pool, next));
+        self.members = members;
     }
 
     fn fail(&mut self, index: usize) -> Result<(), String> {
@@ -326,11 +461,15 @@ impl World {
             if outcomes.remove(&tag) != Some(seen) {
                 return Err(format!("{tag} was {seen:?} and should not"));
             }
-            self.running.extend(slot);
+            let at = slot.as_ref().map(Slot::index);
+            self.running.extend(slot.map(|slot| Running { slot, at }));
         }
         for pending in &mut self.pending {
             if let Some(outcome) = outcomes.remove(&pending.tag) {
                 pending.outcome = Some(outcome);
+                if let Outcome::Dispatched(index) = outcome {
+                    pending.at = Some(index);
+                }
             }
         }
         if outcomes.is_empty() { Ok(()) } else { Err(format!("nobody was {outcomes:?}")) }
@@ -382,16 +521,19 @@ fn member(index: usize) -> Member {
 
 /// Whose a key is, for policies by which one waits for that endpoint: as a pool of the same endpoints says where nobody
 /// ever waits.
-fn lead(plan: &Plan) -> Option<Rc<Lead>> {
-    plan.policy.hashes().filter(|settings| settings.balance_factor.is_none())?;
+fn lead(policy: PolicyKind, members: &[Member]) -> Option<Rc<Lead>> {
+    policy.hashes().filter(|settings| settings.balance_factor.is_none())?;
     // A tier has a table of its own.
-    let tiers: BTreeSet<u8> = plan.endpoints.iter().map(|(_, tier)| *tier).collect();
+    let tiers: BTreeSet<u8> = members.iter().map(|member| member.tier).collect();
     let pool = |tier: u8| {
-        let all = plan.endpoints.iter().enumerate();
-        let own: Vec<usize> =
-            all.filter(|(_, endpoint)| endpoint.1 == tier).map(|(index, _)| index).collect();
-        let members = own.iter().map(|index| member(*index)).collect();
-        (Balancer::new(Settings::new(plan.policy), members), own)
+        let own = members.iter().enumerate().filter(|(_, member)| member.tier == tier);
+        let own: Vec<usize> = own.map(|(index, _)| index).collect();
+        let fresh = |index: &usize| {
+            let identity = members[*index].identity;
+            Member { identity, ..member(0) }
+        };
+        let fresh = own.iter().map(fresh).collect();
+        (Balancer::new(Settings::new(policy), fresh), own)
     };
     let pools: Vec<_> = tiers.into_iter().map(pool).collect();
     let lead = move |key, usable: &[usize]| {

@@ -22,6 +22,7 @@ use super::live::STREAMS;
 use super::state_file::StateFile;
 use super::status::Event;
 use super::traffic::Past;
+use crate::control::{Control, ReloadReport};
 use crate::health_log::{HealthLog, KEPT};
 use crate::report::Reporter;
 use crate::server::connection_cap;
@@ -31,11 +32,8 @@ pub(crate) struct Context {
     /// When the process started.
     pub(crate) started: SystemTime,
     pub(crate) health: Arc<HealthLog>,
-    process: Arc<Process>,
-    read: Mutex<Read>,
+    control: Arc<Control>,
     made: Mutex<Made>,
-    /// Whoever changes something has it to the end.
-    turn: tokio::sync::Mutex<()>,
     events: Mutex<VecDeque<Event>>,
     state_file: Option<StateFile>,
     pub(crate) reporter: Arc<Reporter>,
@@ -58,17 +56,9 @@ pub(crate) struct Served {
     pub(crate) process: Arc<Process>,
 }
 
-/// A configuration as it was read.
-struct Read {
-    file: Arc<Config>,
-    /// With what was changed at run time.
-    config: Arc<Config>,
-}
-
 /// What was changed at run time.
 #[derive(Default)]
 struct Made {
-    overrides: Overrides,
     /// By pool and endpoint, when its order was changed last.
     ordered: HashMap<(String, String), SystemTime>,
 }
@@ -107,22 +97,14 @@ pub(crate) struct Lasts {
 }
 
 impl Context {
-    pub(crate) fn new(
-        process: Arc<Process>,
-        (file, config): (Arc<Config>, Arc<Config>),
-        health: Arc<HealthLog>,
-        (state_file, overrides): (Option<StateFile>, Overrides),
-        say: fn(&str),
-    ) -> Self {
+    pub(crate) fn new(control: Arc<Control>, state_file: Option<StateFile>, say: fn(&str)) -> Self {
         let started = SystemTime::now();
         Self {
             started,
-            health,
-            reporter: Arc::new(Reporter::new(process.clone(), started)),
-            process,
-            read: Mutex::new(Read { file, config }),
-            made: Mutex::new(Made { overrides, ordered: HashMap::new() }),
-            turn: tokio::sync::Mutex::new(()),
+            health: control.health().clone(),
+            reporter: Arc::new(Reporter::new(control.process().clone(), started)),
+            control,
+            made: Mutex::default(),
             events: Mutex::new(VecDeque::new()),
             state_file,
             past: Past::default(),
@@ -133,12 +115,11 @@ impl Context {
     }
 
     pub(crate) fn served(&self) -> Served {
-        let read = locked(&self.read);
         Served {
-            config: read.config.clone(),
-            file: read.file.clone(),
-            snapshot: self.process.snapshot(),
-            process: self.process.clone(),
+            config: self.control.config(),
+            file: self.control.file(),
+            snapshot: self.control.snapshot(),
+            process: self.control.process().clone(),
         }
     }
 
@@ -149,12 +130,11 @@ impl Context {
     }
 
     pub(crate) fn overrides(&self) -> Overrides {
-        locked(&self.made).overrides.clone()
+        self.control.overrides()
     }
 
-    #[expect(clippy::unused_self, reason = "known once the server keeps its file")]
     pub(crate) fn configuration_file(&self) -> Option<&Path> {
-        None
+        self.control.configuration_file()
     }
 
     pub(crate) fn state_file(&self) -> Option<&Path> {
@@ -203,7 +183,7 @@ impl Context {
 
     /// Counters that are told begin at 0 again; those of `/metrics` never go back.
     pub(crate) fn clear_counters(&self, who: &str) {
-        self.past.clear(self.process.numbers.read());
+        self.past.clear(self.control.process().numbers.read());
         self.said("change", Some(who), "counters cleared");
     }
 
@@ -228,7 +208,7 @@ impl Context {
         trial: Trial,
         still: impl FnOnce(&Config) -> Result<(), Refusal>,
     ) -> Result<Outcome, Refusal> {
-        let _turn = self.turn.lock().await;
+        let mut turn = self.control.changing().await;
         let served = self.served();
         let before = self.overrides();
         still(&served.config)?;
@@ -240,10 +220,17 @@ impl Context {
             let lasts = self.lasts(None);
             return Ok(Outcome { changed, dry_run: true, workers, lasts });
         }
-        self.put_into_effect(&served, &changed, config)?;
-        self.remember(&changed, after.clone());
-        let written = self.state_file.as_ref().map(|file| file.write(&after));
-        let lasts = self.lasts(written.and_then(Result::err));
+        if changed.iter().all(Changed::is_live) {
+            for one in &changed {
+                put(&served, &config, one);
+            }
+            self.control.note_applied(&turn, after.clone());
+        } else {
+            let applied = self.control.apply(&mut turn, after.clone()).await;
+            applied.map_err(|error| Refusal::conflict("configuration", error))?;
+        }
+        self.remember(&changed);
+        let lasts = self.lasts(self.keep_state().err());
         for one in &changed {
             self.note(Event {
                 number: 0,
@@ -259,27 +246,54 @@ impl Context {
         Ok(Outcome { changed, dry_run: false, workers, lasts })
     }
 
-    fn put_into_effect(
-        &self,
-        served: &Served,
-        changed: &[Changed],
-        config: Config,
-    ) -> Result<(), Refusal> {
-        if let Some(other) = changed.iter().find(|one| !one.is_live()) {
-            let message = "this cannot be changed at run time yet".to_owned();
-            return Err(Refusal::conflict(&other.field, message));
+    /// Reads the configuration anew, and waits for what comes of it.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it; nothing has changed then.
+    pub(crate) async fn reload(&self, who: &str) -> Result<ReloadReport, String> {
+        let reloaded = self.control.reload().await;
+        match &reloaded {
+            Ok(report) => {
+                let _ = self.keep_state();
+                let what = format!("serving generation {}", report.generation);
+                self.noted_reload(who, what, [&report.warnings[..], &report.changes].concat());
+            }
+            Err(error) => {
+                let lines = error.lines().filter(|line| !line.trim().is_empty());
+                let generation = self.control.snapshot().generation;
+                let what = format!("rejected, still serving generation {generation}");
+                self.noted_reload(who, what, lines.map(str::to_owned).collect());
+            }
         }
-        for one in changed {
-            put(served, &config, one);
-        }
-        locked(&self.read).config = Arc::new(config);
-        Ok(())
+        reloaded
     }
 
-    fn remember(&self, changed: &[Changed], overrides: Overrides) {
+    fn noted_reload(&self, who: &str, what: String, details: Vec<String>) {
+        for line in &details {
+            (self.say)(line);
+        }
+        self.note(Event {
+            number: 0,
+            at_ms: milliseconds(SystemTime::now()),
+            kind: "reload".to_owned(),
+            pool: None,
+            endpoint: None,
+            who: Some(who.to_owned()),
+            what,
+            details,
+        });
+    }
+
+    /// Writes what was changed at run time where it survives a restart, if that is not there already. A reload may have given changes
+    /// up.
+    pub(crate) fn keep_state(&self) -> Result<(), String> {
+        let Some(file) = &self.state_file else { return Ok(()) };
+        file.keep(&self.overrides())
+    }
+
+    fn remember(&self, changed: &[Changed]) {
         let now = SystemTime::now();
         let mut made = locked(&self.made);
-        made.overrides = overrides;
         for one in changed.iter().filter(|one| one.field == "order") {
             if let (Some(pool), Some(endpoint)) = (&one.pool, &one.endpoint) {
                 made.ordered.insert((pool.clone(), endpoint.clone()), now);

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::time::Instant;
 use weir_balance::{Availability, Balancer, EndpointState, Health, Order};
-use weir_config::model::{self, EndpointCheck, ListenAddress, Overrides};
+use weir_config::model::{self, EndpointCheck, ListenAddress, Overrides, Probe};
 use weir_proxy::net::PeerAddress;
 use weir_proxy::shared::{Listener, Process, Snapshot};
 use weir_proxy::upstream::{UpstreamEndpoint, UpstreamPool};
@@ -269,7 +269,7 @@ impl<'a> View<'a> {
             .to_owned(),
             reason,
             excerpt,
-            latest_probe: self.latest_probe(pool, live),
+            probe: self.probe(&pool.name, &live.name, config),
             ejected_until_ms: ejected_until,
             in_flight: counts.in_flight(),
             max_conn: counts.max_conn(),
@@ -290,22 +290,37 @@ impl<'a> View<'a> {
         })
     }
 
+    fn probe(
+        &self,
+        pool: &Arc<str>,
+        endpoint: &Arc<str>,
+        config: &model::Pool,
+    ) -> Option<ProbeStatus> {
+        let of = EndpointName { pool: pool.clone(), endpoint: endpoint.clone() };
+        let last = self.context.health.last_probe(&of)?;
+        let kind = match config.check.as_ref()?.probe {
+            Probe::Http(_) => "http",
+            Probe::Tcp(_) => "tcp",
+            Probe::Tls => "tls",
+        };
+        let passed = last.failure.is_none();
+        let (reason, excerpt) = last.failure.unwrap_or_default();
+        Some(ProbeStatus {
+            kind: kind.to_owned(),
+            at_ms: milliseconds(last.at),
+            took_us: last.took.as_micros() as u64,
+            passed,
+            reason,
+            excerpt,
+            probes: last.probes,
+            failures: last.failures,
+        })
+    }
+
     fn failed_attempts(&self, pool: &str, endpoint: &str) -> u64 {
         let mut endpoints = self.counted().now.endpoints.iter();
         let found = endpoints.find(|own| own.pool == pool && own.endpoint == endpoint);
         found.map_or(0, |own| own.failed_attempts)
-    }
-
-    fn latest_probe(&self, pool: &UpstreamPool, own: &UpstreamEndpoint) -> Option<ProbeStatus> {
-        let of = EndpointName { pool: pool.name.clone(), endpoint: own.name.clone() };
-        let probe = self.context.health.latest_probe(&of)?;
-        let (failure, excerpt) = probe.failure.unzip();
-        Some(ProbeStatus {
-            at_ms: milliseconds(probe.at),
-            took_us: probe.took.as_micros() as u64,
-            failure,
-            excerpt: excerpt.unwrap_or_default(),
-        })
     }
 
     /// Since when an endpoint is in its state, and the event that put it there as far as it is one of health.

@@ -195,6 +195,12 @@ pub(crate) const ROUTES: &[Route] = &[
     ),
     change(
         Method::POST,
+        "/v1/reload",
+        "Reads the configuration's file anew, and waits for the verdict",
+        write::reload,
+    ),
+    change(
+        Method::POST,
         "/v1/overrides/revert",
         "Back to what the file says: everything, a `pool`, or an `endpoint` of it",
         write::revert,

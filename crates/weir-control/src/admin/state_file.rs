@@ -5,6 +5,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 use weir_config::model::Overrides;
@@ -16,6 +17,8 @@ const VERSION: u32 = 1;
 #[derive(Debug)]
 pub(crate) struct StateFile {
     path: PathBuf,
+    /// What is in it, once that is known.
+    kept: Mutex<Option<Overrides>>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -27,7 +30,7 @@ struct Content {
 
 impl StateFile {
     pub(crate) fn new(path: &Path) -> Self {
-        Self { path: path.to_owned() }
+        Self { path: path.to_owned(), kept: Mutex::new(None) }
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -55,14 +58,39 @@ impl StateFile {
                 content.version
             ));
         }
+        *self.kept() = Some(content.overrides.clone());
         Ok(content.overrides)
+    }
+
+    /// Keeps these, if they are not what it keeps already.
+    ///
+    /// # Errors
+    /// As [`StateFile::write`]; the next call tries again.
+    pub(crate) fn keep(&self, overrides: &Overrides) -> Result<(), String> {
+        let mut kept = self.kept();
+        let same = match &*kept {
+            Some(kept) => kept == overrides,
+            // There is no file, and none is needed.
+            None => overrides.is_empty(),
+        };
+        if same {
+            return Ok(());
+        }
+        *kept = None;
+        self.write(overrides)?;
+        *kept = Some(overrides.clone());
+        Ok(())
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Option<Overrides>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Keeps these instead.
     ///
     /// # Errors
     /// One clause: why it cannot be written. What was there is there still.
-    pub(crate) fn write(&self, overrides: &Overrides) -> Result<(), String> {
+    fn write(&self, overrides: &Overrides) -> Result<(), String> {
         self.replace(overrides).map_err(|error| {
             format!("the state file {} cannot be written: {error}", self.path.display())
         })
@@ -118,6 +146,21 @@ mod tests {
         assert_eq!(file.read(), Ok(Overrides::default()));
         let left: Vec<_> = fs::read_dir(directory.path()).unwrap().collect();
         assert_eq!(left.len(), 1, "a file was left beside: {left:?}");
+    }
+
+    #[test]
+    fn it_is_written_only_when_something_is_different() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("state.json");
+        let file = StateFile::new(&path);
+        file.keep(&Overrides::default()).unwrap();
+        assert!(!path.exists(), "nothing was changed");
+        file.keep(&some()).unwrap();
+        fs::remove_file(&path).unwrap();
+        file.keep(&some()).unwrap();
+        assert!(!path.exists(), "it was kept already");
+        file.keep(&Overrides::default()).unwrap();
+        assert_eq!(file.read(), Ok(Overrides::default()));
     }
 
     #[test]

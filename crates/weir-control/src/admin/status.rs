@@ -254,8 +254,8 @@ pub struct EndpointStatus {
     pub reason: String,
     /// How the reply to the probe that changed its health began.
     pub excerpt: String,
-    /// What its latest probe came to; `null` when there was none.
-    pub latest_probe: Option<ProbeStatus>,
+    /// The latest probe, where there was one.
+    pub probe: Option<ProbeStatus>,
     /// When its ejection ends, milliseconds since 1970.
     pub ejected_until_ms: Option<u64>,
     /// Requests in flight.
@@ -295,14 +295,22 @@ pub struct EndpointStatus {
 /// A probe of an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProbeStatus {
+    /// `http`, `tcp` or `tls`.
+    pub kind: String,
     /// When it ended, milliseconds since 1970.
     pub at_ms: u64,
     /// How long it took, microseconds.
     pub took_us: u64,
-    /// Why it failed, in one clause; `null` when it passed.
-    pub failure: Option<String>,
-    /// How the reply to one that failed began.
+    /// Whether it passed.
+    pub passed: bool,
+    /// Why not, in one clause.
+    pub reason: String,
+    /// How the reply began, when it did not pass.
     pub excerpt: String,
+    /// Probes until now.
+    pub probes: u64,
+    /// Those of them that failed.
+    pub failures: u64,
 }
 
 /// An endpoint's state, in one word.

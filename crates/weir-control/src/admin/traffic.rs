@@ -40,13 +40,15 @@ impl Past {
     }
 }
 
-/// Takes samples for as long as the admin interface is there.
+/// Takes samples, and has the state file follow, for as long as the admin interface is there.
 pub(crate) async fn sample(context: Arc<Context>) {
     let mut ticks = interval(SAMPLE);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
         context.past.sample(context.served().process.numbers.read());
+        // A reload by signal may have given runtime changes up. When the file cannot be written, the next change says so.
+        let _ = context.keep_state();
     }
 }
 

@@ -120,6 +120,23 @@ pub(crate) fn clear_counters(call: Call) -> Later {
     })
 }
 
+/// Reads the configuration anew.
+pub(crate) fn reload(call: Call) -> Later {
+    Box::pin(async move {
+        if yes(&call, "dry_run")? {
+            let message = "a reload is tried by `weir check`, which reads the same files";
+            return Err(ApiError::field("dry_run", message));
+        }
+        let report = call.context.reload(&call.caller.who).await;
+        let report = report.map_err(|error| ApiError::field("configuration", error.trim_end()))?;
+        Ok(Reply::json(&json!({
+            "generation": report.generation,
+            "changed": report.changes,
+            "warnings": report.warnings,
+        })))
+    })
+}
+
 /// Stops as the signal does, which is who hears of it.
 pub(crate) fn stop(call: Call) -> Later {
     Box::pin(async move {

@@ -106,7 +106,7 @@ fn a_file_that_cannot_be_opened_is_an_error_that_names_it() {
 #[test]
 fn a_full_disk_drops_lines_and_counts_them() {
     let (writer, mut batch) = start(LogTarget::File(PathBuf::from("/dev/full")));
-    let sink = writer.sinks[0].clone();
+    let sink = writer.sinks().remove(0);
     push(&mut batch, "one\n");
     push(&mut batch, "two\n");
     assert_eq!(writer.stop(DEADLINE), Flushed::All);
@@ -128,7 +128,7 @@ fn a_stuck_reader_holds_up_nobody_and_every_line_is_written_or_counted() {
     assert!(writer.dropped() > 0);
     // Stopped while it is stuck, it is late.
     let orders = Arc::clone(&writer.orders);
-    let sink = writer.sinks[0].clone();
+    let sink = writer.sinks().remove(0);
     drop(batch);
     assert_eq!(writer.stop(Duration::ZERO), Flushed::Late);
     assert!(orders.stop.load(Ordering::Relaxed));
@@ -148,7 +148,7 @@ fn syslog_gets_a_datagram_a_line_and_is_found_again() {
         message(&buffer[..len], "<134>")
     };
     let (writer, mut batch) = start(LogTarget::SyslogUnix { path: path.clone(), facility: 16 });
-    let sink = writer.sinks[0].clone();
+    let sink = writer.sinks().remove(0);
     let socket = UnixDatagram::bind(&path).unwrap();
     push(&mut batch, "one\ntwo\n");
     assert_eq!(receive(&socket, &mut buffer), "one");
@@ -174,7 +174,7 @@ fn syslog_over_udp_loses_only_a_line_that_fits_no_datagram() {
     let socket = UdpSocket::bind(("127.0.0.1", 0)).unwrap();
     let to = LogTarget::SyslogUdp { address: socket.local_addr().unwrap(), facility: 1 };
     let (writer, mut batch) = start(to);
-    let sink = writer.sinks[0].clone();
+    let sink = writer.sinks().remove(0);
     push(&mut batch, &format!("{}\nshort\n", "x".repeat(70_000)));
     let mut buffer = [0; 512];
     let len = socket.recv(&mut buffer).unwrap();

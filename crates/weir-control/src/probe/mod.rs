@@ -6,48 +6,113 @@ mod http;
 mod reply;
 mod tcp;
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use tokio::runtime::Handle;
+use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until, timeout};
-use weir_balance::{Health, ProbeHistory, ProbeOutcome, ProbeSettings, ProbeVerdict};
+use weir_balance::{
+    EndpointState, Health, ProbeHistory, ProbeOutcome, ProbeSettings, ProbeVerdict,
+};
 use weir_config::model::{Check, Config, Endpoint, EndpointAddress, EndpointCheck, Pool, Probe};
 use weir_config::units;
 use weir_proxy::net::PeerAddress;
 use weir_proxy::shared::Process;
 use weir_proxy::tls::ClientTls;
+use weir_proxy::upstream::UpstreamPool;
 
 use self::connect::{Tls, connect};
 use self::http::HttpQuestion;
 use self::reply::{Failure, Heard};
-use crate::health_log::{Change, EndpointName, HealthLog, HealthState, LatestProbe, Panic};
+use crate::health_log::{Change, EndpointName, HealthLog, HealthState, Panic};
 
-/// Starts probing every endpoint that a check asks for; returns how many those are.
-pub(crate) fn start(
-    config: &Config,
-    process: &Arc<Process>,
-    log: &Arc<HealthLog>,
-    runtime: &Handle,
-) -> usize {
-    let snapshot = process.snapshot();
-    let mut targets = Vec::new();
-    for (settings, pool) in config.pools.iter().zip(&snapshot.pools) {
-        let Some(check) = &settings.check else { continue };
-        let tls = pool.tls.as_ref().map(ClientTls::for_probes);
-        for (own, endpoint) in settings.endpoints.iter().zip(&pool.endpoints) {
-            let name = endpoint.server_name.clone();
-            let tls = tls.clone().zip(name).map(|(config, name)| Tls { config, name });
-            targets.extend(Target::new(check, (settings, own), tls));
+/// The probes of the configuration that holds, one task per endpoint.
+#[derive(Default)]
+pub(crate) struct Probes(HashMap<EndpointName, Probing>);
+
+/// A probe that goes on over configurations in which nothing about it is different.
+struct Probing {
+    asks: Asks,
+    task: AbortHandle,
+}
+
+/// Everything that a probe is made of.
+#[derive(PartialEq)]
+struct Asks {
+    check: Check,
+    own: EndpointCheck,
+    address: EndpointAddress,
+    /// Its server name, and the pool whose TLS it speaks: that may be made of other files in another configuration.
+    tls: Option<(String, usize)>,
+}
+
+impl Drop for Probing {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Probes {
+    /// Probes every endpoint that a check of this configuration asks for, and no other; returns how many those are. An endpoint that
+    /// is not probed any more counts as healthy.
+    pub(crate) fn follow(
+        &mut self,
+        config: &Config,
+        process: &Arc<Process>,
+        (log, runtime): (&Arc<HealthLog>, &Handle),
+    ) -> usize {
+        let snapshot = process.snapshot();
+        let mut before = std::mem::take(&mut self.0);
+        let mut targets = Vec::new();
+        for (settings, pool) in config.pools.iter().zip(&snapshot.pools) {
+            let tls = pool.tls.as_ref().map(ClientTls::for_probes);
+            for (index, (own, endpoint)) in
+                settings.endpoints.iter().zip(&pool.endpoints).enumerate()
+            {
+                let name = endpoint.server_name.clone();
+                let tls = tls.clone().zip(name).map(|(config, name)| Tls { config, name });
+                let asks = settings.check.as_ref().map(|check| Asks {
+                    check: check.clone(),
+                    own: own.check.clone(),
+                    address: own.address.clone(),
+                    tls: tls
+                        .as_ref()
+                        .map(|tls| (format!("{:?}", tls.name), Arc::as_ptr(pool) as usize)),
+                });
+                let target = settings.check.as_ref();
+                let target = target.and_then(|check| Target::new(check, (settings, own), tls));
+                let Some((target, asks)) = target.zip(asks) else {
+                    unprobed(process, pool, index);
+                    continue;
+                };
+                targets.push((target, asks));
+            }
         }
+        let count = targets.len();
+        for (position, (target, asks)) in targets.into_iter().enumerate() {
+            let of = target.of.clone();
+            let kept = before.remove(&of).filter(|probing| probing.asks == asks);
+            let probing = kept.unwrap_or_else(|| {
+                let turn = (position as u64, count as u64);
+                let task = runtime.spawn(watch(target, turn, process.clone(), log.clone()));
+                Probing { asks, task: task.abort_handle() }
+            });
+            self.0.insert(of, probing);
+        }
+        count
     }
-    let count = targets.len();
-    for (position, target) in targets.into_iter().enumerate() {
-        let turn = (position as u64, count as u64);
-        runtime.spawn(watch(target, turn, process.clone(), log.clone()));
+}
+
+/// Nobody probes this endpoint: what probes found of it once says nothing any more.
+fn unprobed(process: &Process, pool: &UpstreamPool, endpoint: usize) {
+    let health = pool.balancer.endpoint(endpoint).map(EndpointState::health);
+    if health == Some(Health::Unhealthy) {
+        let now_us = process.balance_clock(Instant::now());
+        pool.balancer.set_health(endpoint, Health::Healthy, now_us);
     }
-    count
 }
 
 /// One endpoint that is probed.
@@ -142,6 +207,14 @@ impl Target {
         })
     }
 
+    /// Whether the endpoint is held to be down.
+    fn is_down(&self, process: &Process) -> bool {
+        let snapshot = process.snapshot();
+        let found = snapshot.endpoint(&self.of.pool, &self.of.endpoint);
+        let state = found.and_then(|(pool, endpoint)| pool.balancer.endpoint(endpoint));
+        state.is_some_and(|state| state.health() == Health::Unhealthy)
+    }
+
     /// Probes once.
     async fn ask(&self, address: &PeerAddress) -> Result<(), Failure> {
         let mut heard = Heard::default();
@@ -177,15 +250,21 @@ fn host(address: &EndpointAddress, encrypted: bool) -> String {
 async fn watch(target: Target, turn: (u64, u64), process: Arc<Process>, log: Arc<HealthLog>) {
     let clock = || process.balance_clock(Instant::now());
     let mut history = ProbeHistory::new(target.settings, clock());
+    if target.is_down(&process) {
+        // As a probe of an earlier configuration found it.
+        history = history.down();
+    }
     let mut due_us = history.first_probe_us(clock(), turn, fastrand::u64(..));
     loop {
         sleep_until(process.epoch + Duration::from_micros(due_us)).await;
         let began_us = clock();
         // An endpoint without an address is out for that already, and there is nobody to ask.
         if let Some(address) = target.address(&process) {
-            let asked = Instant::now();
+            let began = Instant::now();
             let answer = target.ask(&address).await;
-            log.probed(&target.of, latest(asked, &answer));
+            let failure = answer.as_ref().err();
+            let failure = failure.map(|failure| (failure.reason.clone(), failure.excerpt.clone()));
+            log.probed(&target.of, began.elapsed(), failure);
             let outcome = if answer.is_ok() { ProbeOutcome::Passed } else { ProbeOutcome::Failed };
             let verdict = history.take(outcome, clock());
             if let ProbeVerdict::Turned { to, .. } = verdict {
@@ -195,12 +274,6 @@ async fn watch(target: Target, turn: (u64, u64), process: Arc<Process>, log: Arc
         }
         due_us = history.next_probe_us(began_us, clock(), fastrand::u64(..));
     }
-}
-
-fn latest(asked: Instant, answer: &Result<(), Failure>) -> LatestProbe {
-    let failure = answer.as_ref().err();
-    let failure = failure.map(|failure| (failure.reason.clone(), failure.excerpt.clone()));
-    LatestProbe { at: SystemTime::now(), took: asked.elapsed(), failure }
 }
 
 fn turned(target: &Target, process: &Process, log: &HealthLog, to: Health) {

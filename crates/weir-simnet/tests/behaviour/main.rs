@@ -21,6 +21,7 @@ mod own_answers;
 mod peer;
 mod queue;
 mod redispatch;
+mod reload;
 mod retries;
 mod reuse;
 mod routing;

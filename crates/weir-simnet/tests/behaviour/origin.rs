@@ -46,6 +46,12 @@ impl Origin {
         Peer::new(accepted.expect("somebody connects to the origin").unwrap().0)
     }
 
+    /// The next connection, if one comes within this time.
+    pub(crate) async fn accept_within(&self, time: Duration) -> Option<Peer> {
+        let accepted = timeout(time, self.net.accept_stream(&self.listener)).await.ok()?;
+        Some(Peer::new(accepted.unwrap().0))
+    }
+
     /// Nobody connects for a second.
     pub(crate) async fn expect_nobody(&self) {
         let accepted =

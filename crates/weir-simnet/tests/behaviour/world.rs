@@ -6,24 +6,25 @@ use std::collections::BTreeMap;
 use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{JoinHandle, LocalSet, spawn_local};
 use tokio::time::{Instant, sleep, timeout};
-use weir_config::model::{AccessLog, ListenAddress, LogFormat, LogTarget, Workers};
+use weir_config::model::{AccessLog, Config, ListenAddress, LogFormat, LogTarget, Workers};
 use weir_proxy::accept;
 use weir_proxy::compile::{Surroundings, compile};
+use weir_proxy::gate::Gate;
 use weir_proxy::net::{Net, PeerAddress};
 use weir_proxy::shared::{Process, Snapshot, Stage};
 use weir_proxy::upstream::UpstreamPool;
 use weir_proxy::worker::{self, Mail, WorkerParts};
 use weir_simnet::{Faults, Side, SimListener, SimNet, SimStream, Ticket};
-use weir_stats::{LogReceiver, Message as LogMessage, log_channel};
+use weir_stats::{LogReceiver, LogSink, Message as LogMessage, log_channel};
 
 use crate::access_log::Line;
 use crate::origin::Origin;
@@ -86,12 +87,22 @@ impl Net for ScriptedNet {
     }
 }
 
+type Mailboxes = Arc<[mpsc::UnboundedSender<Mail<ScriptedNet>>]>;
+
+/// A listening socket, and where it is told whose connections it takes.
+type Door = (SocketAddr, watch::Sender<Option<Arc<Gate>>>);
+
 /// Weir at work, and everybody around it.
 pub(crate) struct World {
     net: ScriptedNet,
     pub(crate) process: Arc<Process>,
     stage: watch::Sender<Stage>,
     workers: RefCell<Vec<JoinHandle<()>>>,
+    mailboxes: Mailboxes,
+    doors: RefCell<Vec<Door>>,
+    sinks: Vec<LogSink>,
+    /// What files hold, where a scenario says so.
+    files: Rc<RefCell<BTreeMap<PathBuf, String>>>,
     log: LogReceiver,
     next_port: Cell<u16>,
     /// Log lines read so far.
@@ -111,29 +122,89 @@ pub(crate) fn play(text: &str, scene: impl AsyncFnOnce(&World)) {
 
 impl World {
     fn start(text: &str) -> Self {
-        let checked = weir_config::parse_str("test.conf", text);
-        let mut config = checked.unwrap_or_else(|wrong| panic!("{wrong}")).config;
-        let name = "test".to_owned();
-        config.listeners.iter_mut().for_each(|listener| listener.logs = vec![name.clone()]);
-        config.logs = vec![AccessLog { name, to: LogTarget::Stdout, format: LogFormat::Json }];
+        let config = config(text);
         let workers = match config.workers {
             Workers::Auto => 1,
             Workers::Count(count) => count,
         };
         let (sinks, log) = log_channel(1, 100_000);
-        let read = |path: &Path| Ok(format!("the page {}", path.display()).into_bytes());
+        let files = Rc::default();
         let connection_cap = config.max_connections.unwrap_or(10_000);
-        let surroundings = Surroundings { read: &read, sinks };
-        let snapshot = compile(&config, surroundings).unwrap().snapshot;
+        let surroundings = Surroundings { read: &reader(&files), sinks: sinks.clone() };
+        let snapshot = compile(&config, surroundings, None).unwrap().snapshot;
         let (process, _) = Process::new(snapshot, workers, connection_cap);
         let net = ScriptedNet {
             inner: SimNet::new(1, Faults::default()),
             manners: Rc::default(),
             counts: Rc::default(),
         };
-        let (stage, workers) = start_workers(&net, &process);
-        let workers = RefCell::new(workers);
-        Self { net, process, stage, workers, log, next_port: Cell::new(1024), logged: Cell::new(0) }
+        let (stage, _) = watch::channel(Stage::Running);
+        let (workers, mailboxes) = start_workers(&net, &process, &stage);
+        let world = Self {
+            net,
+            process,
+            stage,
+            workers: RefCell::new(workers),
+            mailboxes,
+            doors: RefCell::default(),
+            sinks,
+            files,
+            log,
+            next_port: Cell::new(1024),
+            logged: Cell::new(0),
+        };
+        world.lead_sockets(&world.snapshot());
+        world
+    }
+
+    /// Reloads with this configuration; everything is done when it returns.
+    pub(crate) async fn reload(&self, text: &str) {
+        let previous = self.snapshot();
+        let surroundings = Surroundings { read: &reader(&self.files), sinks: self.sinks.clone() };
+        let compiled = compile(&config(text), surroundings, Some(&previous)).unwrap();
+        let snapshot = compiled.publish(&self.process);
+        let mut adopted = Vec::new();
+        for mailbox in self.mailboxes.iter() {
+            let (sender, receiver) = oneshot::channel();
+            mailbox.send(Mail::Snapshot(snapshot.clone(), sender)).ok().unwrap();
+            adopted.push(receiver);
+        }
+        for worker in adopted {
+            worker.await.unwrap();
+        }
+        self.lead_sockets(&snapshot);
+    }
+
+    /// A file holds this from now on.
+    pub(crate) fn write_file(&self, path: &str, text: &str) {
+        self.files.borrow_mut().insert(path.into(), text.to_owned());
+    }
+
+    /// Opens and closes sockets as the snapshot's listeners ask.
+    fn lead_sockets(&self, snapshot: &Snapshot) {
+        let mut doors = self.doors.borrow_mut();
+        let mut before = std::mem::take(&mut *doors);
+        for listener in &snapshot.listeners {
+            for address in &listener.addresses {
+                let ListenAddress::Socket(address) = address else { panic!("{address:?}") };
+                let gate = Some(listener.gate.clone());
+                if let Some(at) = before.iter().position(|(other, _)| other == address) {
+                    let door = before.swap_remove(at);
+                    door.1.send_replace(gate);
+                    doors.push(door);
+                    continue;
+                }
+                let socket = self.net.inner.bind(PeerAddress::Socket(*address), Side::Downstream);
+                let (sender, orders) = watch::channel(gate);
+                let (net, process) = (self.net.clone(), self.process.clone());
+                let (mailboxes, stage) = (self.mailboxes.clone(), self.stage.subscribe());
+                spawn_local(accept(net, socket, orders, process, mailboxes, stage));
+                doors.push((*address, sender));
+            }
+        }
+        for (_, door) in before {
+            door.send_replace(None);
+        }
     }
 
     /// A client at the first listener.
@@ -302,30 +373,39 @@ fn endpoint(number: u8) -> SocketAddr {
     SocketAddr::from(([10, 0, 1, number], 80))
 }
 
+/// What Weir reads: the files of the scenario, and pages of which nobody said anything.
+fn reader(
+    files: &Rc<RefCell<BTreeMap<PathBuf, String>>>,
+) -> impl Fn(&Path) -> io::Result<Vec<u8>> + use<> {
+    let files = files.clone();
+    move |path| {
+        let page = || format!("the page {}", path.display());
+        Ok(files.borrow().get(path).cloned().unwrap_or_else(page).into_bytes())
+    }
+}
+
+fn config(text: &str) -> Config {
+    let checked = weir_config::parse_str("test.conf", text);
+    let mut config = checked.unwrap_or_else(|wrong| panic!("{wrong}")).config;
+    let name = "test".to_owned();
+    config.listeners.iter_mut().for_each(|listener| listener.logs = vec![name.clone()]);
+    config.logs = vec![AccessLog { name, to: LogTarget::Stdout, format: LogFormat::Json }];
+    config
+}
+
 fn start_workers(
     net: &ScriptedNet,
     process: &Arc<Process>,
-) -> (watch::Sender<Stage>, Vec<JoinHandle<()>>) {
-    let (stage, watcher) = watch::channel(Stage::Running);
+    stage: &watch::Sender<Stage>,
+) -> (Vec<JoinHandle<()>>, Mailboxes) {
     let (mailboxes, receivers): (Vec<_>, Vec<_>) =
         process.loads.iter().map(|_| mpsc::unbounded_channel()).unzip();
-    let mailboxes: Arc<[mpsc::UnboundedSender<Mail<ScriptedNet>>]> = mailboxes.into();
     let workers = receivers.into_iter().enumerate().map(|(number, mailbox)| {
-        let (net, process, stage) = (net.clone(), process.clone(), watcher.clone());
+        let (net, process, stage) = (net.clone(), process.clone(), stage.subscribe());
         let seed = number as u64;
         let parts = WorkerParts { number, net, process, mailbox, seed, stage };
         // A set of its own, as a worker's thread has: what still runs when the worker ends is dropped with it.
         spawn_local(async move { LocalSet::new().run_until(worker::run(parts)).await })
     });
-    let workers = workers.collect();
-    for listener in &process.snapshot().listeners {
-        for address in &listener.addresses {
-            let ListenAddress::Socket(address) = address else { panic!("{address:?}") };
-            let socket = net.inner.bind(PeerAddress::Socket(*address), Side::Downstream);
-            let (net, mailboxes, process) = (net.clone(), mailboxes.clone(), process.clone());
-            let (_, orders) = watch::channel(Some(listener.gate.clone()));
-            spawn_local(accept(net, socket, orders, process, mailboxes, watcher.clone()));
-        }
-    }
-    (stage, workers)
+    (workers.collect(), mailboxes.into())
 }

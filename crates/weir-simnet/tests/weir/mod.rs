@@ -2,6 +2,7 @@
 //! network. Configurations are drawn from the seed.
 
 mod queue_watch;
+mod reloading;
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -28,6 +29,8 @@ use weir_stats::{LogReceiver, Message, Template, log_channel};
 #[allow(unused_imports, reason = "only the scenario asks for it")]
 pub(crate) use queue_watch::COMPARED;
 use queue_watch::{QueueWatch, Served};
+#[allow(unused_imports, reason = "only the scenario asks for it")]
+pub(crate) use reloading::RELOADS;
 
 struct AtWork {
     process: Arc<Process>,
@@ -66,8 +69,9 @@ pub(crate) fn launch_with(
 ) -> Box<dyn Running> {
     let (sinks, log) = log_channel(config.logs.len(), 100_000);
     let read = |path: &std::path::Path| Err(std::io::Error::other(path.display().to_string()));
-    let surroundings = Surroundings { read: &read, sinks };
-    let mut snapshot = compile(config, surroundings).expect("the configuration is sound").snapshot;
+    let surroundings = Surroundings { read: &read, sinks: sinks.clone() };
+    let mut snapshot =
+        compile(config, surroundings, None).expect("the configuration is sound").snapshot;
     if fault != Fault::None {
         break_balancer(&mut snapshot, config, fault);
     }
@@ -88,6 +92,9 @@ pub(crate) fn launch_with(
             seed,
             stage,
         }));
+    }
+    if fault == Fault::None {
+        reloading::start(&process, &mailboxes, config, sinks, site.seed);
     }
     let (_, orders) = watch::channel(Some(gate));
     spawn_local(accept(site.net, site.listener, orders, process.clone(), mailboxes, watcher));

@@ -203,6 +203,12 @@ pub(crate) fn sentence(status: u16, body: &str) -> String {
     }
 }
 
+/// What a refusal says, without the field.
+pub(super) fn message(body: &str) -> String {
+    let said: Value = serde_json::from_str(body).unwrap_or_default();
+    said["error"]["message"].as_str().unwrap_or(body).to_owned()
+}
+
 /// A name as a path takes it.
 pub(crate) fn encoded(name: &str) -> String {
     name.bytes().fold(String::new(), |mut text, byte| {

@@ -161,7 +161,7 @@ pub(crate) fn reload(arguments: &Reload) -> Result<(), Failure> {
     let told = arguments.place.exchange("POST", "/v1/reload", Some(&json!({})))?;
     match told.status {
         200..=299 => terminal::print(&show::reloaded(&told.body)?),
-        422 => Err(Failure::RejectedThere(sentence(told.status, &told.body))),
+        422 => Err(Failure::RejectedThere(client::message(&told.body))),
         status => Err(Failure::RunTime(sentence(status, &told.body))),
     }
 }

@@ -245,6 +245,16 @@ pub(super) fn endpoint(body: &str) -> Result<String, Failure> {
         ("attempts failed", endpoint.failed_attempts.to_string()),
         ("idle connections", endpoint.idle_connections.to_string()),
     ];
+    if let Some(probe) = &endpoint.probe {
+        let ago = span(now_ms().saturating_sub(probe.at_ms) / 1000);
+        let end = if probe.passed { "passed" } else { &probe.reason };
+        let took = time(probe.took_us);
+        lines.push(("last probe", format!("{} {ago} ago, took {took}: {end}", probe.kind)));
+        lines.push(("probes", format!("{}, {} failed", probe.probes, probe.failures)));
+        if !probe.excerpt.is_empty() {
+            lines.push(("its reply", probe.excerpt.clone()));
+        }
+    }
     if !endpoint.reason.is_empty() {
         lines.push(("last change", endpoint.reason.clone()));
     }

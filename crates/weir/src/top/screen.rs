@@ -73,7 +73,7 @@ impl Screen {
             }
             Err(failure) => {
                 let since = self.lost.take().map_or_else(Instant::now, |(since, _)| since);
-                self.lost = Some((since, failure.sentence()));
+                self.lost = Some((since, failure.text()));
             }
         }
     }
@@ -119,7 +119,7 @@ impl Screen {
         self.message = Some(match done {
             Ok(note) => Line::of(Style::Strong, format!("{name}: {}: {note}", order.to)),
             Err(failure) => {
-                Line::of(Style::Trouble, format!("{name}: not done: {}", failure.sentence()))
+                Line::of(Style::Trouble, format!("{name}: not done: {}", failure.text()))
             }
         });
     }

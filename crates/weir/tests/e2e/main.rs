@@ -14,6 +14,7 @@ mod http;
 mod lifecycle;
 mod logs;
 mod queue;
+mod reload;
 mod sim;
 mod smuggling;
 mod streams;

@@ -55,7 +55,7 @@ fn standing(html: &mut Html, sight: &Sight<'_>, endpoint: &EndpointStatus) {
         }
         html.markup("</div>");
     }
-    let Some(probe) = &endpoint.latest_probe else {
+    let Some(probe) = &endpoint.probe else {
         let sentence = if endpoint.health == "unchecked" {
             "Nobody checks it: its pool has no `check`, or it has check=off."
         } else {
@@ -65,13 +65,15 @@ fn standing(html: &mut Html, sight: &Sight<'_>, endpoint: &EndpointStatus) {
         return;
     };
     html.markup("<p>Latest check: ");
-    match &probe.failure {
-        None => html.markup("passed"),
-        Some(failure) => html.markup("<span class=\"bad\">failed</span>: ").text(failure),
-    };
+    if probe.passed {
+        html.markup("passed");
+    } else {
+        html.markup("<span class=\"bad\">failed</span>: ").text(&probe.reason);
+    }
     html.markup(", in ").text(span_us(probe.took_us)).markup(", ");
     page::time(html, sight, probe.at_ms);
-    html.markup(" ago.</p>");
+    html.markup(" ago (").text(&probe.kind).markup("). ").text(count(probe.failures));
+    html.markup(" of ").text(count(probe.probes)).markup(" failed so far.</p>");
     if !probe.excerpt.is_empty() && probe.excerpt != endpoint.excerpt {
         html.markup("<p>How its reply began:</p><pre>").text(&probe.excerpt).markup("</pre>");
     }

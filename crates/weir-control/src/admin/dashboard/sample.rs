@@ -55,7 +55,7 @@ fn endpoint(name: &str, address: &str) -> EndpointStatus {
         health: "up".to_owned(),
         reason: String::new(),
         excerpt: String::new(),
-        latest_probe: None,
+        probe: None,
         ejected_until_ms: None,
         in_flight: 5,
         max_conn: Some(8),
@@ -76,23 +76,31 @@ fn endpoint(name: &str, address: &str) -> EndpointStatus {
     }
 }
 
-/// Two endpoints, one of them down.
-pub(super) fn status() -> Status {
+/// One that is down.
+fn endpoint_down() -> EndpointStatus {
     let reply = "HTTP/1.1 503 Service Unavailable | no database";
-    let down = EndpointStatus {
+    EndpointStatus {
         state: State::Down,
         since_ms: NOW_MS - 192_000,
         health: "down".to_owned(),
         reason: "status 503, expected 200-399".to_owned(),
         excerpt: reply.to_owned(),
-        latest_probe: Some(ProbeStatus {
+        probe: Some(ProbeStatus {
+            kind: "http".to_owned(),
             at_ms: NOW_MS - 1_000,
             took_us: 250,
-            failure: Some("connect refused".to_owned()),
+            passed: false,
+            reason: "connect refused".to_owned(),
             excerpt: String::new(),
+            probes: 200,
+            failures: 97,
         }),
         ..endpoint("app2", "10.0.0.2:80")
-    };
+    }
+}
+
+/// Two endpoints, one of them down.
+pub(super) fn status() -> Status {
     Status {
         at_ms: NOW_MS,
         info: Info {
@@ -133,7 +141,7 @@ pub(super) fn status() -> Status {
             queue: Some(QueueStatus { now: 3, max: 1_024, longest: 17, timeout_ms: 5_000 }),
             counters: PoolCounters { dispatched: 12_345, queued: 40, ..PoolCounters::default() },
             traffic: traffic(),
-            endpoints: vec![endpoint("app1", "10.0.0.1:80"), down],
+            endpoints: vec![endpoint("app1", "10.0.0.1:80"), endpoint_down()],
         }],
         workers: (0..2)
             .map(|number| WorkerStatus {

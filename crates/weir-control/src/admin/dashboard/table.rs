@@ -139,18 +139,18 @@ fn requests(html: &mut Html, traffic: &Traffic, failed: u64) {
 }
 
 fn check(html: &mut Html, sight: &Sight<'_>, endpoint: &EndpointStatus) {
-    let Some(probe) = &endpoint.latest_probe else {
+    let Some(probe) = &endpoint.probe else {
         figure(html, "check", "–");
         return;
     };
     html.markup("<td class=\"n\" data-label=\"check\" title=\"");
-    html.text(age_ms(sight.ago_ms(probe.at_ms))).markup(" ago");
-    match &probe.failure {
-        None => html.markup(": passed\">").text(span_us(probe.took_us)),
-        Some(failure) => {
-            html.markup(": ").text(failure).markup("\"><span class=\"bad\">failed</span>")
-        }
-    };
+    html.text(&probe.kind).markup(", ").text(age_ms(sight.ago_ms(probe.at_ms))).markup(" ago; ");
+    html.text(probe.failures).markup(" of ").text(probe.probes).markup(" failed so far; ");
+    if probe.passed {
+        html.markup("passed\">").text(span_us(probe.took_us));
+    } else {
+        html.text(&probe.reason).markup("\"><span class=\"bad\">failed</span>");
+    }
     html.markup("</td>");
 }
 

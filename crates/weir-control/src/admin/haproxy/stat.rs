@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use super::table::{Cell, Kind, Row};
 use crate::admin::status::{
-    EndpointStatus, ListenerStatus, PhaseTimes, PoolStatus, State, Status, Traffic,
+    EndpointStatus, ListenerStatus, PhaseTimes, PoolStatus, ProbeStatus, State, Status, Traffic,
 };
 
 /// The number of the first proxy, as HAProxy counts them.
@@ -150,7 +150,15 @@ fn server_row(
     row.set("addr", endpoint.resolved.as_deref().unwrap_or(&endpoint.address));
     if endpoint.health != "unchecked" {
         row.set("chkdown", endpoint.ejections);
-        row.set("last_chk", endpoint.reason.as_str());
+    }
+    if let Some(probe) = &endpoint.probe {
+        row.set("check_status", check_status(probe));
+        if let Some(code) = code_of(probe) {
+            row.set("check_code", code);
+        }
+        row.set("check_duration", probe.took_us / 1000);
+        row.set("chkfail", probe.failures);
+        row.set("last_chk", probe.reason.as_str());
     }
     row.set("connect", endpoint.connections_opened);
     row.set("reuse", endpoint.connections_reused);
@@ -208,6 +216,29 @@ fn status_word(endpoint: &EndpointStatus) -> &'static str {
         State::Up if endpoint.health == "unchecked" => "no check",
         State::Up => "UP",
     }
+}
+
+/// A probe's end in HAProxy's words: the layer that it came to, and how.
+fn check_status(probe: &ProbeStatus) -> &'static str {
+    let reason = probe.reason.as_str();
+    match (probe.kind.as_str(), probe.passed) {
+        ("http", true) => "L7OK",
+        ("tls", true) => "L6OK",
+        (_, true) => "L4OK",
+        _ if reason.starts_with("connect") => "L4CON",
+        _ if reason.contains("connecting") => "L4TOUT",
+        _ if reason.starts_with("TLS") => "L6RSP",
+        _ if reason.contains("TLS handshake") => "L6TOUT",
+        _ if reason.starts_with("timeout") => "L7TOUT",
+        _ if reason.starts_with("status") => "L7STS",
+        _ => "L7RSP",
+    }
+}
+
+/// The status that a probe was answered with.
+fn code_of(probe: &ProbeStatus) -> Option<u64> {
+    let rest = probe.reason.strip_prefix("status ")?;
+    rest.split(|letter: char| !letter.is_ascii_digit()).next()?.parse().ok()
 }
 
 /// A policy in HAProxy's words, where it has one.

@@ -8,7 +8,7 @@ use crate::support::eventually;
 use crate::support::process::{Process, command, finish};
 
 /// What socat brings back.
-fn socat(socket: &Path, input: &str) -> String {
+pub(super) fn socat(socket: &Path, input: &str) -> String {
     let address = format!("UNIX-CONNECT:{}", socket.display());
     let mut socat = command("socat");
     // `-t`: how long the answer may take once the input has ended.
@@ -18,7 +18,7 @@ fn socat(socket: &Path, input: &str) -> String {
 }
 
 /// The value of a field of a row of `show stat`.
-fn field(csv: &str, service: &str, name: &str) -> String {
+pub(super) fn field(csv: &str, service: &str, name: &str) -> String {
     let header = csv.lines().next().unwrap().trim_start_matches("# ");
     let index = header.split(',').position(|column| column == name).unwrap();
     let row = csv.lines().find(|line| line.split(',').nth(1) == Some(service)).unwrap();

@@ -6,6 +6,7 @@ mod dashboard;
 mod haproxy;
 mod numbers;
 mod rights;
+mod servers;
 mod top;
 
 use std::path::PathBuf;
@@ -23,7 +24,7 @@ pub(crate) struct Managed {
     pub(crate) weir: Weir,
     pub(crate) socket: PathBuf,
     pub(crate) directory: Directory,
-    _origins: Vec<Origin>,
+    pub(crate) _origins: Vec<Origin>,
 }
 
 /// An origin that answers with its name.

@@ -82,6 +82,11 @@ impl Process {
         self.child.try_wait().unwrap()
     }
 
+    /// Its id.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Its resident memory.
     pub(crate) fn resident_bytes(&self) -> usize {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();

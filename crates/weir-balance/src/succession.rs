@@ -1,0 +1,195 @@
+//! One balancer takes over from another when the configuration of its pool changes: it has the same books, so nobody who waits loses
+//! his place, and endpoints that stay have the same states, so no limit is passed.
+//!
+//! ```text
+//! prepared ──succeed──▶ current ──another succeeds──▶ former: takes slots back, and leads whoever comes to the current one
+//! ```
+//! Laws 2 to 4 hold across, because all that matters happens under the lock of the books, which is one for all of them, and is decided by the
+//! current one. A former balancer keeps nothing alive but the current one.
+
+use std::sync::{Arc, Weak};
+
+use crate::balancer::{Balancer, Request, Tried};
+use crate::figures::Figures;
+use crate::floor::{Books, Floor};
+use crate::queue::Waiter;
+use crate::regret::Regret;
+use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering};
+use crate::{Arrival, EndpointState, Member, Order, Settings};
+
+/// What balancers of one pool have in common, from the first to the current one.
+#[derive(Debug)]
+pub(crate) struct Common {
+    books: Mutex<Books>,
+    pub(crate) figures: Figures,
+    pub(crate) regret: Regret,
+}
+
+impl Common {
+    pub(crate) fn new(members: &[Member]) -> Self {
+        let books = Mutex::new(Books::new(members));
+        Self { books, figures: Figures::new(), regret: Regret::new() }
+    }
+
+    /// The lock.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Books> {
+        // A panic under the lock is a bug that some exchange already paid for; the books are kept whole by order of writes.
+        self.books.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+/// Who came after a balancer, and who was before it.
+#[derive(Debug)]
+pub(crate) struct Succession {
+    /// Whether there is a successor. Set under the lock of the books, and never cleared.
+    is_former: AtomicBool,
+    /// The current one, whoever came in between. Locked after the books, if both.
+    current: Mutex<Option<Arc<Balancer>>>,
+    /// Those before that may still have slots and tickets.
+    former: Mutex<Vec<Weak<Balancer>>>,
+}
+
+impl Succession {
+    pub(crate) fn new() -> Self {
+        Self {
+            is_former: AtomicBool::new(false),
+            current: Mutex::new(None),
+            former: Mutex::new(Vec::new()),
+        }
+    }
+
+    fn current(&self) -> MutexGuard<'_, Option<Arc<Balancer>>> {
+        self.current.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    fn former(&self) -> MutexGuard<'_, Vec<Weak<Balancer>>> {
+        self.former.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+impl Balancer {
+    /// A balancer that may take over from `before`: endpoints that stay are those with the same state. Nothing changes until
+    /// [`Balancer::succeed`] is called; if it is not, nothing ever does.
+    pub fn prepared(before: &Arc<Self>, settings: Settings, members: Vec<Member>) -> Arc<Self> {
+        Arc::new(Self::made(settings, members, Some(before)))
+    }
+
+    /// Takes over from the balancer that this one was [prepared](Balancer::prepared) for, with what the operator orders of its endpoints:
+    /// who waits there waits here from now on, in the same order and with the same numbers, and gets a slot of this balancer; what is
+    /// given back there serves those who wait here; whoever arrives there arrives here.
+    pub fn succeed(self: &Arc<Self>, before: &Arc<Self>, orders: &[Order], now_us: u64) {
+        let mut books = self.common.lock();
+        let has_its_books = Arc::ptr_eq(&self.common, &before.common);
+        debug_assert!(has_its_books, "it was prepared for another one");
+        if !has_its_books || before.succession.is_former.load(Ordering::Relaxed) {
+            return;
+        }
+        // Before the limits: whoever leaves there and finds the limit set anew has to see that he has to come here.
+        before.gated.store(true, Ordering::SeqCst);
+        let is_gated = self.gated.load(Ordering::SeqCst);
+        self.gated.store(true, Ordering::SeqCst);
+        self.follow(before);
+        for waiter in books.queue.all() {
+            if let Some(member) = waiter.home.and_then(|index| before.members.get(index)) {
+                member.state.remove_queued();
+            }
+        }
+        books.queue.begin_anew(self.members.len(), |waiter: &mut Waiter| {
+            waiter.wish.bound = waiter.wish.bound.and_then(|index| self.index_from(before, index));
+            waiter.wish.tried = self.tried_from(before, &waiter.wish.tried);
+            waiter.server = Some(Arc::clone(self));
+        });
+        self.set_limits();
+        for (member, order) in self.members.iter().zip(orders) {
+            member.state.set_order(*order);
+        }
+        books.begin_anew(&self.members);
+        let mut floor = Floor::new(self, books);
+        floor.advance(now_us);
+        floor.settle();
+        if floor.books.queue.waiting() == 0 {
+            // Nobody waits, and whether anybody may is as it was made.
+            self.gated.store(is_gated, Ordering::SeqCst);
+        }
+    }
+
+    /// The one that takes its places and queues now: itself, if it has no successor.
+    pub fn latest(self: &Arc<Self>) -> Arc<Self> {
+        self.successor().unwrap_or_else(|| Arc::clone(self))
+    }
+
+    /// Whether it has no successor.
+    pub fn is_latest(&self) -> bool {
+        self.successor().is_none()
+    }
+
+    /// The current one, where that is another; costs a load where it is not.
+    pub(crate) fn successor(&self) -> Option<Arc<Self>> {
+        let former = self.succession.is_former.load(Ordering::Acquire);
+        if former { self.succession.current().clone() } else { None }
+    }
+
+    /// Where an endpoint of another balancer stands in this one.
+    pub fn index_from(&self, other: &Self, index: usize) -> Option<usize> {
+        if std::ptr::eq(self, other) {
+            return Some(index);
+        }
+        self.position(&other.members.get(index)?.state)
+    }
+
+    /// Endpoints of another balancer that were tried, as this one numbers them.
+    pub fn tried_from(&self, other: &Self, tried: &Tried) -> Tried {
+        let mut known = Tried::new();
+        for index in tried.indexes().filter_map(|index| self.index_from(other, index)) {
+            known.insert(index);
+        }
+        known
+    }
+
+    pub(crate) fn position(&self, state: &Arc<EndpointState>) -> Option<usize> {
+        self.members.iter().position(|member| Arc::ptr_eq(&member.state, state))
+    }
+
+    /// The lock; where there is a successor, that one instead.
+    pub(crate) fn floor(&self) -> Result<Floor<'_>, Arc<Self>> {
+        let books = self.common.lock();
+        if self.succession.is_former.load(Ordering::Relaxed)
+            && let Some(current) = &*self.succession.current()
+        {
+            return Err(Arc::clone(current));
+        }
+        Ok(Floor::new(self, books))
+    }
+
+    /// Acts under the lock as the current balancer.
+    pub(crate) fn at_floor<R>(&self, act: impl FnOnce(&mut Floor<'_>) -> R) -> R {
+        match self.floor() {
+            Ok(mut floor) => act(&mut floor),
+            Err(current) => current.at_floor(act),
+        }
+    }
+
+    /// An exchange that arrived here arrives there.
+    #[cold]
+    pub(crate) fn arrive_at(&self, successor: &Arc<Self>, request: &Request<'_>) -> Arrival {
+        let tried = successor.tried_from(self, request.tried);
+        let bound = request.bound.and_then(|index| successor.index_from(self, index));
+        successor.arrive(&Request { bound, tried: &tried, ..*request })
+    }
+
+    /// Everybody before this one leads here from now on.
+    fn follow(self: &Arc<Self>, before: &Arc<Self>) {
+        let mut former = std::mem::take(&mut *before.succession.former());
+        former.retain(|one| one.strong_count() > 0);
+        former.push(Arc::downgrade(before));
+        // Dropped after the locks: it may be the last of a balancer in between.
+        let mut replaced = Vec::new();
+        for one in former.iter().filter_map(Weak::upgrade) {
+            replaced.extend(one.succession.current().replace(Arc::clone(self)));
+            one.succession.is_former.store(true, Ordering::Release);
+            replaced.push(one);
+        }
+        *self.succession.former() = former;
+        drop(replaced);
+    }
+}

@@ -1,0 +1,292 @@
+//! What changes the configuration of a running server: a reload reads it anew, checks and compiles it, and swaps it whole, or changes
+//! nothing and says why. One at a time, whoever asks. It serves nothing and watches nothing itself.
+//!
+//! ```text
+//! read ─▶ check ─▶ compile ─▶ open logs, bind, look names up ─▶ publish ─▶ workers adopt ─▶ accept, probe, resolve anew
+//!   └───────┴─────────┴───────────────────┴──▶ rejected: everything is as it was
+//! ```
+
+use std::collections::HashMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::MutexGuard as Turn;
+use tokio::time::sleep;
+use weir_config::Config;
+use weir_config::model::{Overrides, Pool};
+use weir_proxy::compile::{Surroundings, compile};
+use weir_proxy::shared::{Process, Snapshot};
+use weir_proxy::start::DataPlane;
+
+use crate::diff;
+use crate::doors::Doors;
+use crate::health_log::HealthLog;
+use crate::log_writer::LogWriter;
+use crate::probe::Probes;
+use crate::resolver::Resolver;
+use crate::server::{connection_cap, tell};
+
+/// How often it is looked whether logs that are not configured any more can be closed, and for how long.
+const LOG_CLOSING: (Duration, usize) = (Duration::from_secs(1), 5);
+
+/// Where a configuration comes from, so that it can be read anew.
+pub struct Source {
+    /// The file.
+    pub path: PathBuf,
+    /// Reads and checks it. An error is everything that is wrong with it, ready to be shown.
+    pub read: Box<dyn Fn() -> Result<Config, String> + Send + Sync>,
+}
+
+/// Changes the configuration of a running server. Whoever wants to look at it or to change it has this.
+pub struct Control {
+    plane: Arc<DataPlane>,
+    health: Arc<HealthLog>,
+    source: Option<Source>,
+    held: Mutex<Held>,
+    /// What goes with the configuration. Whoever changes that one has it to the end.
+    turn: tokio::sync::Mutex<Beside>,
+    pub(crate) log_writer: Arc<LogWriter>,
+    /// Of the control thread.
+    runtime: Handle,
+}
+
+/// The configuration that holds.
+#[derive(Clone)]
+struct Held {
+    file: Arc<Config>,
+    config: Arc<Config>,
+    overrides: Overrides,
+}
+
+/// What stands beside the data plane and follows the configuration.
+pub(crate) struct Beside {
+    pub(crate) doors: Doors,
+    pub(crate) probes: Probes,
+    pub(crate) resolver: Resolver,
+}
+
+/// What a reload changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReloadReport {
+    /// The number of the configuration that holds now.
+    pub generation: u64,
+    /// What is different, a line each.
+    pub changes: Vec<String>,
+    /// What the operator should know, a sentence each.
+    pub warnings: Vec<String>,
+}
+
+impl fmt::Display for ReloadReport {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { generation, changes, warnings } = self;
+        for warning in warnings {
+            writeln!(formatter, "warning: {warning}")?;
+        }
+        for change in changes {
+            writeln!(formatter, "{change}")?;
+        }
+        let changed = if changes.is_empty() { "; nothing changed" } else { "" };
+        write!(formatter, "reloaded: serving generation {generation}{changed}")
+    }
+}
+
+/// The parts of a running server that [`Control`] is made of.
+pub(crate) struct Parts {
+    pub(crate) plane: Arc<DataPlane>,
+    pub(crate) health: Arc<HealthLog>,
+    pub(crate) source: Option<Source>,
+    /// As the file says.
+    pub(crate) file: Config,
+    pub(crate) overrides: Overrides,
+    pub(crate) beside: Beside,
+    pub(crate) log_writer: LogWriter,
+    pub(crate) runtime: Handle,
+}
+
+/// A change of the configuration that is under way; nobody else makes one.
+pub(crate) type Changing<'a> = Turn<'a, Beside>;
+
+impl Control {
+    pub(crate) fn new(parts: Parts) -> Self {
+        let Parts { plane, health, source, file, overrides, beside, log_writer, runtime } = parts;
+        let config = Arc::new(overrides.over(&file));
+        Self {
+            plane,
+            health,
+            source,
+            held: Mutex::new(Held { file: Arc::new(file), config, overrides }),
+            turn: tokio::sync::Mutex::new(beside),
+            log_writer: Arc::new(log_writer),
+            runtime,
+        }
+    }
+
+    /// What lives as long as the process.
+    pub fn process(&self) -> &Arc<Process> {
+        self.plane.process()
+    }
+
+    /// What new exchanges run on.
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        self.process().snapshot()
+    }
+
+    /// The configuration that holds, with what was changed at run time.
+    pub fn config(&self) -> Arc<Config> {
+        self.held().config.clone()
+    }
+
+    /// The configuration as the file says.
+    pub fn file(&self) -> Arc<Config> {
+        self.held().file.clone()
+    }
+
+    /// What was changed at run time.
+    pub fn overrides(&self) -> Overrides {
+        self.held().overrides.clone()
+    }
+
+    /// What happened to the health of endpoints.
+    pub fn health(&self) -> &Arc<HealthLog> {
+        &self.health
+    }
+
+    /// The file that a reload reads.
+    pub fn configuration_file(&self) -> Option<&Path> {
+        self.source.as_ref().map(|source| &*source.path)
+    }
+
+    /// Reads the configuration anew and swaps it. What was changed at run time stays.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it; nothing has changed then.
+    pub async fn reload(&self) -> Result<ReloadReport, String> {
+        let mut turn = self.changing().await;
+        let source = self.source.as_ref();
+        let source = source.ok_or("there is no configuration file to read anew")?;
+        let file = (source.read)()?;
+        let mut overrides = self.overrides();
+        let gone = overrides.prune(&file);
+        let gone = gone.into_iter().map(|gone| {
+            format!("runtime changes of {gone} are given up: the configuration has it no more")
+        });
+        let mut report = self.swap(&mut turn, file, overrides).await?;
+        report.warnings.splice(0..0, gone);
+        Ok(report)
+    }
+
+    /// Waits until nobody changes the configuration, and keeps others from it.
+    pub(crate) async fn changing(&self) -> Changing<'_> {
+        self.turn.lock().await
+    }
+
+    /// What was changed at run time is this from now on.
+    ///
+    /// # Errors
+    /// One sentence; nothing has changed then.
+    pub(crate) async fn apply(
+        &self,
+        turn: &mut Changing<'_>,
+        overrides: Overrides,
+    ) -> Result<ReloadReport, String> {
+        let file = Config::clone(&self.file());
+        self.swap(turn, file, overrides).await
+    }
+
+    /// What was changed at run time is this from now on, and has been put into effect already.
+    pub(crate) fn note_applied(&self, _turn: &Changing<'_>, overrides: Overrides) {
+        let mut held = self.held();
+        held.config = Arc::new(overrides.over(&held.file));
+        held.overrides = overrides;
+    }
+
+    /// Swaps one configuration for another.
+    async fn swap(
+        &self,
+        turn: &mut Changing<'_>,
+        file: Config,
+        overrides: Overrides,
+    ) -> Result<ReloadReport, String> {
+        let Held { config: before, .. } = self.held().clone();
+        let config = overrides.over(&file);
+        let (previous, process) = (self.snapshot(), self.process());
+        // Everything that may fail, first.
+        let logs = self.log_writer.prepare(&config.logs).map_err(|error| error.to_string())?;
+        let surroundings =
+            Surroundings { read: &|path| std::fs::read(path), sinks: logs.sinks().to_vec() };
+        let compiled = compile(&config, surroundings, Some(&previous))?;
+        let mut report = ReloadReport {
+            generation: compiled.snapshot.generation,
+            changes: diff::lines(&before, &config),
+            warnings: compiled.warnings.clone(),
+        };
+        report.warnings.extend(diff::not_reloadable(&before, &config));
+        report.changes.extend(files_changed(&before, &config, (&previous, &compiled.snapshot)));
+        let doors = turn.doors.prepare(&config)?;
+        let addresses = turn.resolver.look_up_new(&config).await;
+        // Nothing fails from here on.
+        self.log_writer.commit(logs);
+        process.connections.resize(connection_cap(&config));
+        let snapshot = compiled.publish(process);
+        addresses.tell(process);
+        self.plane.adopt(&snapshot).await;
+        for line in turn.doors.follow(doors, &config, (&self.plane, &snapshot)).await {
+            tell(&line);
+        }
+        turn.resolver.follow(&config, process, &self.runtime);
+        turn.probes.follow(&config, process, (&self.health, &self.runtime));
+        self.health.forget_all_but(&snapshot);
+        self.close_logs();
+        *self.held() = Held { file: Arc::new(file), config: Arc::new(config), overrides };
+        Ok(report)
+    }
+
+    /// Closes logs that are not configured any more once the last lines for them have come.
+    fn close_logs(&self) {
+        let writer = Arc::downgrade(&self.log_writer);
+        self.runtime.spawn(async move {
+            for _ in 0..LOG_CLOSING.1 {
+                sleep(LOG_CLOSING.0).await;
+                let Some(writer) = writer.upgrade() else { return };
+                writer.look();
+            }
+        });
+    }
+
+    fn held(&self) -> MutexGuard<'_, Held> {
+        // Whoever panicked under it is a bug of its own; what is there is whole.
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Pools and listeners that say the same as before and yet are others: what their files hold is different.
+fn files_changed(
+    before: &Config,
+    after: &Config,
+    (previous, next): (&Snapshot, &Snapshot),
+) -> Vec<String> {
+    let mut lines = Vec::new();
+    let same: HashMap<&str, &Pool> =
+        before.pools.iter().map(|pool| (pool.name.as_str(), pool)).collect();
+    let read = after.pools.iter().zip(&next.pools).filter(|(_, new)| new.reads_files());
+    for (pool, new) in read.filter(|(pool, _)| same.get(pool.name.as_str()) == Some(pool)) {
+        let (old, new) = (previous.pool(&pool.name), Some(new));
+        if old.zip(new).is_some_and(|(old, new)| !Arc::ptr_eq(old, new) && new.reads_files()) {
+            lines.push(format!("pool {}: its files were read anew", pool.name));
+        }
+    }
+    if before.pools.len() != after.pools.len() || before.logs != after.logs {
+        // Listeners are others for that alone.
+        return lines;
+    }
+    for listener in after.listeners.iter().filter(|one| before.listeners.contains(one)) {
+        let (old, new) = (previous.listener(&listener.name), next.listener(&listener.name));
+        if old.zip(new).is_some_and(|(old, new)| !Arc::ptr_eq(old, new) && new.reads_files()) {
+            lines.push(format!("listener {}: its files were read anew", listener.name));
+        }
+    }
+    lines
+}

@@ -1,0 +1,240 @@
+//! What is different between two configurations, in lines for the operator: by pool, server, listener and log, and there by the
+//! words of the canonical JSON form.
+
+use std::collections::{HashMap, HashSet};
+
+use serde::Serialize;
+use serde_json::Value;
+use weir_config::Config;
+
+/// Lines about one pool or listener; what is more is counted.
+const MOST: usize = 12;
+
+/// Everything that is different, a line each.
+pub(crate) fn lines(before: &Config, after: &Config) -> Vec<String> {
+    let mut lines = Vec::new();
+    if before.max_connections != after.max_connections {
+        let show = |cap: Option<usize>| cap.map_or("none".to_owned(), |cap| cap.to_string());
+        let (old, new) = (show(before.max_connections), show(after.max_connections));
+        lines.push(format!("max_connections {old} -> {new}"));
+    }
+    if before.shutdown_timeout != after.shutdown_timeout {
+        let (old, new) = (before.shutdown_timeout, after.shutdown_timeout);
+        lines.push(format!("shutdown_timeout {old:?} -> {new:?}"));
+    }
+    // Routes name pools by number, which is not what the operator wrote.
+    let named = |config: &Config| {
+        let names: Vec<&str> = config.pools.iter().map(|pool| pool.name.as_str()).collect();
+        let mut listeners = list(&config.listeners);
+        for listener in &mut listeners {
+            name_pools(listener, &names);
+        }
+        listeners
+    };
+    things("pool", (&list(&before.pools), &list(&after.pools)), &mut lines);
+    things("listener", (&named(before), &named(after)), &mut lines);
+    things("log", (&list(&before.logs), &list(&after.logs)), &mut lines);
+    lines
+}
+
+/// Changes that only a restart brings, a sentence each.
+pub(crate) fn not_reloadable(before: &Config, after: &Config) -> Vec<String> {
+    let mut sentences = Vec::new();
+    let mut note = |changed: bool, word: &str| {
+        if changed {
+            sentences.push(format!("`{word}` was changed, which takes a restart to take effect"));
+        }
+    };
+    note(before.workers != after.workers, "workers");
+    note(before.admin != after.admin, "admin");
+    note(before.state_file != after.state_file, "state_file");
+    sentences
+}
+
+fn list<T: Serialize>(things: &[T]) -> Vec<Value> {
+    things.iter().map(|thing| serde_json::to_value(thing).unwrap_or_default()).collect()
+}
+
+/// Replaces `{"pool": NUMBER}` by the pool's name, wherever it is.
+fn name_pools(value: &mut Value, names: &[&str]) {
+    match value {
+        Value::Object(fields) => {
+            if let Some(number) = fields.get("pool").and_then(Value::as_u64) {
+                let name = names.get(number as usize).copied().unwrap_or_default();
+                fields.insert("pool".to_owned(), name.into());
+            }
+            for value in fields.values_mut() {
+                name_pools(value, names);
+            }
+        }
+        Value::Array(values) => {
+            for value in values {
+                name_pools(value, names);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn name_of(value: &Value) -> Option<&str> {
+    value.get("name")?.as_str()
+}
+
+fn things(kind: &str, (before, after): (&[Value], &[Value]), lines: &mut Vec<String>) {
+    let (old, new) = (by_name(before), by_name(after));
+    for name in before.iter().filter_map(name_of).filter(|name| !new.contains_key(name)) {
+        lines.push(format!("{kind} {name} removed"));
+    }
+    for one in after {
+        let name = name_of(one).unwrap_or_default();
+        let Some(old) = old.get(name) else {
+            lines.push(format!("{kind} {name} added"));
+            continue;
+        };
+        let mut differences = Vec::new();
+        compare("", old, one, &mut differences);
+        if differences.is_empty() {
+            continue;
+        }
+        let more = differences.len().saturating_sub(MOST);
+        differences.truncate(MOST);
+        if more > 0 {
+            differences.push(format!("and {more} more"));
+        }
+        lines.push(format!("{kind} {name}: {}", differences.join("; ")));
+    }
+}
+
+fn by_name(values: &[Value]) -> HashMap<&str, &Value> {
+    values.iter().filter_map(|value| Some((name_of(value)?, value))).collect()
+}
+
+fn compare(path: &str, before: &Value, after: &Value, differences: &mut Vec<String>) {
+    match (before, after) {
+        _ if before == after => {}
+        _ if path.split('.').any(|word| word == "secret") => {
+            // It is nobody's business what it was or is.
+            differences.push(format!("{path} changed"));
+        }
+        (Value::Object(old), Value::Object(new)) => {
+            let mut keys: Vec<&String> = old.keys().chain(new.keys()).collect();
+            keys.dedup();
+            let mut seen = HashSet::new();
+            for key in keys.into_iter().filter(|key| seen.insert(key.as_str())) {
+                let null = &Value::Null;
+                let (old, new) = (old.get(key).unwrap_or(null), new.get(key).unwrap_or(null));
+                let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+                compare(&path, old, new, differences);
+            }
+        }
+        (Value::Array(old), Value::Array(new))
+            if old.iter().chain(new).all(|one| name_of(one).is_some()) =>
+        {
+            named(path, old, new, differences);
+        }
+        _ => differences.push(match (scalar(before), scalar(after)) {
+            (Some(before), Some(after)) => format!("{path} {before} -> {after}"),
+            _ => format!("{path} changed"),
+        }),
+    }
+}
+
+/// Lists of things with names: servers, routes.
+fn named(path: &str, before: &[Value], after: &[Value], differences: &mut Vec<String>) {
+    let word = match path.rsplit('.').next().unwrap_or(path) {
+        "endpoints" => "server",
+        "default" | "routes" => "route",
+        other => other,
+    };
+    let (old, new) = (by_name(before), by_name(after));
+    for name in before.iter().filter_map(name_of).filter(|name| !new.contains_key(name)) {
+        differences.push(format!("{word} {name} removed"));
+    }
+    for one in after {
+        let name = name_of(one).unwrap_or_default();
+        match old.get(name) {
+            None => differences.push(format!("{word} {name} added")),
+            Some(old) => compare(&format!("{word} {name}"), old, one, differences),
+        }
+    }
+    let kept_before = before.iter().filter_map(name_of).filter(|name| new.contains_key(name));
+    let kept_after = after.iter().filter_map(name_of).filter(|name| old.contains_key(name));
+    if !kept_before.eq(kept_after) {
+        differences.push(format!("{path}: another order"));
+    }
+}
+
+/// A value that fits into a line.
+fn scalar(value: &Value) -> Option<String> {
+    match value {
+        Value::Null => Some("none".to_owned()),
+        Value::Bool(_) | Value::Number(_) => Some(value.to_string()),
+        Value::String(text) if text.len() <= 80 => Some(text.clone()),
+        Value::String(_) | Value::Array(_) | Value::Object(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(before: &str, after: &str, expected: &[&str]) {
+        let read = |text: &str| match weir_config::parse_str("test", text) {
+            Ok(checked) => checked.config,
+            Err(wrong) => panic!("{wrong}"),
+        };
+        assert_eq!(lines(&read(before), &read(after)), expected, "{before} => {after}");
+    }
+
+    #[test]
+    fn what_is_different_is_said_in_the_operators_words() {
+        let base = "pool app { server 10.0.0.1:80 name=app1; } listen :80 -> app;";
+        check(base, base, &[]);
+        check(
+            base,
+            "pool app { server 10.0.0.1:80 name=app1 weight=3; server 10.0.0.3:80 name=app3; } listen :80 -> app;",
+            &["pool app: server app1.weight 1 -> 3; server app3 added"],
+        );
+        check(
+            "pool app { server 10.0.0.1:80 name=a; server 10.0.0.2:80 name=b; } listen :80 -> app;",
+            "pool app { server 10.0.0.2:80 name=b; } listen :80 -> app;",
+            &["pool app: server a removed"],
+        );
+        check(
+            "pool app { server 10.0.0.1:80; queue max=10; } listen :80 -> app;",
+            "pool app { server 10.0.0.1:80; queue max=20; } listen :80 -> app;",
+            &["pool app: queue.max 10 -> 20"],
+        );
+    }
+
+    #[test]
+    fn a_pool_that_comes_before_another_does_not_change_who_leads_to_that() {
+        check(
+            "pool app { server 10.0.0.1:80; } listen :80 -> app;",
+            "pool new { server 10.0.0.9:80; } pool app { server 10.0.0.1:80; } listen :80 -> app; listen :81 -> new;",
+            &["pool new added", "listener :81 added"],
+        );
+    }
+
+    #[test]
+    fn secrets_are_not_told() {
+        let text = |secret: &str| {
+            format!(
+                "pool app {{ server 10.0.0.1:80; sticky cookie S insert secret={secret}; }} listen :80 -> app;"
+            )
+        };
+        let (old, new) =
+            (text("0123456789abcdef0123456789abcdef"), text("another-secret-of-thirty-two-bytes"));
+        check(&old, &new, &["pool app: sticky.secret changed"]);
+    }
+
+    #[test]
+    fn what_takes_a_restart_is_said() {
+        let read = |text: &str| weir_config::parse_str("test", text).unwrap().config;
+        let before = read("workers 1; listen :80 -> respond 204;");
+        let after = read("workers 2; listen :80 -> respond 204;");
+        let expected = ["`workers` was changed, which takes a restart to take effect"];
+        assert_eq!(not_reloadable(&before, &after), expected);
+        assert!(not_reloadable(&before, &before).is_empty());
+    }
+}
