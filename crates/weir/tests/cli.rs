@@ -163,6 +163,7 @@ fn help_is_as_recorded() {
         "proxy",
         "serve",
         "check",
+        "top",
         "bench",
         "origin",
         "sim",
