@@ -116,7 +116,8 @@ document.addEventListener("submit", async event => {
   const buttons = [...form.querySelectorAll("button")];
   buttons.forEach(button => { button.disabled = true; });
   try {
-    const answer = await fetch(form.dataset.api, {
+    // Of a page whose address has a password in it nothing relative can be asked.
+    const answer = await fetch(new URL(form.dataset.api, location.origin), {
       method: "PATCH", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ order }),
     });
     const told = await answer.json();

@@ -169,6 +169,9 @@ fn help_is_as_recorded() {
         "sim",
         "demo",
         "completion",
+        "ctl",
+        "reload",
+        "stop",
     ] {
         let arguments = [command, "--help"];
         let arguments =
