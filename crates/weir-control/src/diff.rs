@@ -22,6 +22,12 @@ pub(crate) fn lines(before: &Config, after: &Config) -> Vec<String> {
         let (old, new) = (before.shutdown_timeout, after.shutdown_timeout);
         lines.push(format!("shutdown_timeout {old:?} -> {new:?}"));
     }
+    if before.error_logs != after.error_logs {
+        lines.push("error_log changed".to_owned());
+    }
+    if before.resolver != after.resolver {
+        lines.push("resolver changed".to_owned());
+    }
     // Routes name pools by number, which is not what the operator wrote.
     let named = |config: &Config| {
         let names: Vec<&str> = config.pools.iter().map(|pool| pool.name.as_str()).collect();

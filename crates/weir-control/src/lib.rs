@@ -15,6 +15,7 @@ mod notify;
 mod open_files;
 mod pid_file;
 mod probe;
+pub mod program_log;
 mod rehearse;
 mod report;
 pub mod resolver;

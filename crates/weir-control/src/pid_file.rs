@@ -1,36 +1,44 @@
-//! The file that names the process (`pid_file`).
+//! The file that holds the number of the process while it runs (`pid_file`), for those who send signals by hand.
 
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 
-/// A file with the number of this process. Dropping it removes the file, unless another process's number is in it by then.
-pub(crate) struct PidFile(PathBuf);
+/// The file, which is removed with this unless another process has taken it over.
+#[derive(Debug)]
+pub(crate) struct PidFile {
+    path: PathBuf,
+    text: String,
+}
 
 impl PidFile {
-    /// Writes it, whole: whoever reads it finds a number.
+    /// Writes it. A reader finds the old one or the new one, never half of it.
     ///
     /// # Errors
-    /// When it cannot be written.
-    pub(crate) fn write(path: &Path) -> io::Result<Self> {
-        let mut beside = path.as_os_str().to_owned();
-        beside.push(".new");
-        fs::write(&beside, own())?;
-        fs::rename(&beside, path)?;
-        Ok(Self(path.to_owned()))
+    /// One sentence for the operator.
+    pub(crate) fn write(path: &Path) -> Result<Self, String> {
+        let text = format!("{}\n", std::process::id());
+        let mut fresh = path.as_os_str().to_owned();
+        fresh.push(".new");
+        let fresh = PathBuf::from(fresh);
+        let written = fs::write(&fresh, &text).and_then(|()| fs::rename(&fresh, path));
+        match written {
+            Ok(()) => Ok(Self { path: path.to_owned(), text }),
+            Err(error) => {
+                // It may not even be there.
+                let _ = fs::remove_file(&fresh);
+                Err(format!("cannot write the pid file {}: {error}", path.display()))
+            }
+        }
     }
 }
 
 impl Drop for PidFile {
     fn drop(&mut self) {
-        if fs::read_to_string(&self.0).is_ok_and(|text| text == own()) {
-            let _ = fs::remove_file(&self.0);
+        if fs::read_to_string(&self.path).is_ok_and(|text| text == self.text) {
+            // Whoever removed it meanwhile did what was to be done.
+            let _ = fs::remove_file(&self.path);
         }
     }
-}
-
-fn own() -> String {
-    format!("{}\n", std::process::id())
 }
 
 #[cfg(test)]
@@ -38,16 +46,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_goes_with_its_process_and_not_with_the_one_before() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("weir.pid");
+    fn holds_the_number_of_the_process_until_the_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("weir.pid");
+        fs::write(&path, "left behind by a crash").unwrap();
         let file = PidFile::write(&path).unwrap();
-        assert_eq!(fs::read_to_string(&path).unwrap(), own());
+        assert_eq!(fs::read_to_string(&path).unwrap(), format!("{}\n", std::process::id()));
         drop(file);
-        assert!(!path.exists());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn another_process_that_took_it_over_keeps_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("weir.pid");
         let file = PidFile::write(&path).unwrap();
         fs::write(&path, "1\n").unwrap();
         drop(file);
         assert_eq!(fs::read_to_string(&path).unwrap(), "1\n");
+    }
+
+    #[test]
+    fn a_place_where_none_can_be_is_named() {
+        let error = PidFile::write(Path::new("/nowhere/weir.pid")).unwrap_err();
+        assert!(error.starts_with("cannot write the pid file /nowhere/weir.pid: "), "{error}");
     }
 }

@@ -11,28 +11,30 @@
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::runtime::Runtime;
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
 use weir_config::Config;
-use weir_config::model::Workers;
+use weir_config::model::{Severity, Workers};
 use weir_proxy::compile::{Surroundings, compile};
 use weir_proxy::shared::{BoundAddress, Process};
 use weir_proxy::start::{DataPlane, Running, allowed_cores, start};
 
 use crate::admin::{self, Admin, AdminSocket, Context, StateFile};
 use crate::control::{Beside, Control, Parts, Source};
-use crate::doors::Doors;
+use crate::doors::{Doors, Prepared};
 use crate::health_log::HealthLog;
 use crate::inheritance;
-use crate::log_writer::{Flushed, LogWriter};
+use crate::log_writer::{self, Flushed, LogWriter};
 use crate::open_files;
 use crate::pid_file::PidFile;
 use crate::probe::Probes;
-use crate::resolver::Resolver;
+pub(crate) use crate::program_log::tell;
+use crate::program_log::{self, ProgramLog};
+use crate::resolver::{Names, Resolver};
 use crate::signals::{Order, Signals};
 use crate::traffic;
 use crate::upgrade::{Successor, UPGRADE_PATIENCE};
@@ -41,6 +43,11 @@ use crate::upgrade::{Successor, UPGRADE_PATIENCE};
 const STOP_POLL: Duration = Duration::from_millis(5);
 /// How much longer than the deadline workers may take to notice it.
 const STOP_MARGIN: Duration = Duration::from_secs(1);
+
+/// From the first answer that changes something to the configuration that serves by it.
+const NAMES_PAUSE: Duration = Duration::from_millis(50);
+/// Before that is tried again, when a file that the configuration needs cannot be read.
+const NAMES_RETRY: Duration = Duration::from_secs(5);
 
 /// How long a stop waits for the logs.
 const LOG_FLUSH: Duration = Duration::from_secs(5);
@@ -103,10 +110,10 @@ pub struct Server {
     running: Running,
     listening: Vec<Listening>,
     control: Arc<Control>,
+    pid_file: Option<PidFile>,
     runtime: Runtime,
     signals: Signals,
     admin: Option<Admin>,
-    pid_file: Option<PidFile>,
 }
 
 impl Server {
@@ -116,6 +123,8 @@ impl Server {
     /// # Errors
     /// One sentence for the operator; nothing runs then.
     pub fn start(file: &Config, source: Option<Source>) -> Result<Self, String> {
+        let program_log = ProgramLog::open(&file.error_logs).map_err(|error| error.to_string())?;
+        program_log.publish();
         let state_file = file.state_file.as_deref().map(StateFile::new);
         let overrides = admin::restore(state_file.as_ref(), file, tell);
         let config = &overrides.over(file);
@@ -127,22 +136,17 @@ impl Server {
             Workers::Count(count) => count.max(1),
         };
         let read = |path: &std::path::Path| std::fs::read(path);
-        let compiled = compile(config, Surroundings { read: &read, sinks }, None)?;
-        for warning in &compiled.warnings {
-            tell(&format!("warning: {warning}"));
-        }
-        let mut inherited = inheritance::take()?;
-        let mut doors = Doors::default();
-        let prepared = doors.prepare(config, &mut inherited)?;
-        let admin_sockets = admin::open(config, &mut inherited)?;
-        for address in inherited.close_rest() {
-            let place = Listening { purpose: Purpose::Traffic, address, tls: false };
-            tell(&format!(
-                "warning: closed a socket that was handed over and that the configuration does not name: {}",
-                place.place()
-            ));
-        }
         let runtime = control_runtime().map_err(|error| format!("cannot start: {error}"))?;
+        // Who connects as soon as we say that we listen shall find the servers there.
+        let mut resolver = Resolver::default();
+        let prepared_names = runtime.block_on(resolver.prepare(config));
+        let live = &resolver.answers(&prepared_names).over(config);
+        let compiled = compile(live, Surroundings { read: &read, sinks }, None)?;
+        for warning in &compiled.warnings {
+            warn(warning);
+        }
+        let mut doors = Doors::default();
+        let (prepared, admin_sockets) = open_sockets(config, &doors)?;
         let signals = {
             let _inside = runtime.enter();
             Signals::take().map_err(|error| format!("cannot take signals: {error}"))?
@@ -150,17 +154,16 @@ impl Server {
         let (process, notices) = Process::new(compiled.snapshot, workers, connection_cap);
         let running =
             start(&process).map_err(|error| format!("cannot start {workers} workers: {error}"))?;
-        // Who connects as soon as we say that we listen shall find the endpoints there.
-        let (mut resolver, mut probes) = (Resolver::default(), Probes::default());
-        runtime.block_on(resolver.look_up_new(config)).tell(&process);
-        resolver.follow(config, &process, runtime.handle());
+        let mut probes = Probes::default();
+        resolver.follow(prepared_names, runtime.handle());
+        let names = resolver.names().clone();
         let snapshot = process.snapshot();
         runtime.block_on(doors.follow(prepared, config, (running.plane(), &snapshot)));
         let mut listening = doors.listening();
         listening.extend(admin_sockets.iter().map(Listening::of_admin));
-        let health = Arc::new(HealthLog::new(tell));
-        probes.follow(config, &process, (&health, runtime.handle()));
-        runtime.spawn(traffic::listen(notices, process.clone(), health.clone(), tell));
+        let health = Arc::new(HealthLog::new(program_log::say));
+        probes.follow(live, &process, (&health, runtime.handle()));
+        runtime.spawn(traffic::listen(notices, process.clone(), health.clone(), program_log::say));
         let control = Arc::new(Control::new(Parts {
             plane: running.plane().clone(),
             health,
@@ -170,6 +173,7 @@ impl Server {
             beside: Beside { doors, probes, resolver },
             log_writer,
             admin_sockets: admin_sockets.iter().map(AdminSocket::lent).collect(),
+            program_log,
             runtime: runtime.handle().clone(),
         }));
         let context = Context::new(control.clone(), state_file, tell);
@@ -178,8 +182,11 @@ impl Server {
         } else {
             Some(Admin::start(admin_sockets, Arc::new(context))?)
         };
+        runtime.spawn(follow_names(names, Arc::downgrade(&control)));
+        runtime.spawn(log_writer::watch(Arc::downgrade(&control.log_writer), program_log::say));
         runtime.spawn(watch_workers(control.clone(), running.plane().clone()));
-        Ok(Self { running, listening, admin, control, runtime, signals, pid_file: None })
+        let pid_file = config.pid_file.as_deref().map(PidFile::write).transpose()?;
+        Ok(Self { running, listening, control, pid_file, runtime, signals, admin })
     }
 
     /// Every address served, in the configuration's order.
@@ -213,7 +220,7 @@ impl Server {
         loop {
             match self.next_event() {
                 Event::Ordered(Order::Stop) => return self.stop(),
-                Event::Ordered(Order::ReopenLogs) => self.control.log_writer.reopen(),
+                Event::Ordered(Order::ReopenLogs) => self.control.reopen_logs(),
                 Event::Ordered(Order::Reload) => self.reload(),
                 Event::Ordered(Order::Upgrade) => self.upgrade(),
                 Event::Succeeded(process) => return self.leave_to(process),
@@ -229,16 +236,8 @@ impl Server {
     }
 
     /// Tells whoever supervises this process, and a predecessor, that it serves.
-    fn tell_ready(&mut self) -> Result<(), String> {
+    fn tell_ready(&self) -> Result<(), String> {
         inheritance::tell_ready()?;
-        if let Some(path) = &self.control.config().pid_file {
-            match PidFile::write(path) {
-                Ok(file) => self.pid_file = Some(file),
-                Err(error) => {
-                    tell(&format!("warning: cannot write {}: {error}", path.display()));
-                }
-            }
-        }
         self.control.notifier.ready(&self.control.summary());
         Ok(())
     }
@@ -279,7 +278,7 @@ impl Server {
             Ok(report) => report.to_string().lines().for_each(tell),
             Err(wrong) => {
                 let generation = self.control.snapshot().generation;
-                eprintln!("{}", wrong.trim_end());
+                wrong.trim_end().lines().for_each(|line| program_log::say(Severity::Error, line));
                 tell(&format!("reload rejected: still serving generation {generation}"));
             }
         }
@@ -320,7 +319,7 @@ impl Server {
         let deadline = Instant::now() + patience;
         let finished =
             self.runtime.block_on(wait_for_end(&self.running, &mut self.signals, deadline));
-        traffic::say_rest(self.running.process(), tell);
+        traffic::say_rest(self.running.process(), program_log::say);
         match self.running.process().cut_off.load(Ordering::Relaxed) {
             0 => {}
             1 => tell("1 request was cut off"),
@@ -336,10 +335,30 @@ impl Server {
         if self.control.log_writer.stop(LOG_FLUSH) == Flushed::Late {
             tell("the last lines of the access log could not be written in time");
         }
+        if let Err(sentence) = &ended {
+            // Whoever started us reads it on standard error, at the very end.
+            self.control.program_log().say_elsewhere(sentence);
+        }
+        drop(self.pid_file);
         // A lookup that hangs would hold the runtime up.
         self.runtime.shutdown_background();
+        self.control.program_log().close();
         ended
     }
+}
+
+/// Opens every socket that was not handed over, and closes those that were and that nobody names.
+fn open_sockets(config: &Config, doors: &Doors) -> Result<(Prepared, Vec<AdminSocket>), String> {
+    let mut inherited = inheritance::take()?;
+    let prepared = doors.prepare(config, &mut inherited)?;
+    let admin_sockets = admin::open(config, &mut inherited)?;
+    for address in inherited.close_rest() {
+        let place = Listening { purpose: Purpose::Traffic, address, tls: false }.place();
+        warn(&format!(
+            "closed a socket that was handed over and that the configuration does not name: {place}"
+        ));
+    }
+    Ok((prepared, admin_sockets))
 }
 
 /// What a running server reacts to.
@@ -403,11 +422,26 @@ pub(crate) fn connection_cap(config: &Config) -> usize {
         None => possible,
         Some(wanted) => {
             if wanted > possible {
-                tell(&format!(
-                    "warning: max_connections is {wanted}, but {limit} open files are enough for {possible} only"
+                warn(&format!(
+                    "max_connections is {wanted}, but {limit} open files are enough for {possible} only"
                 ));
             }
             wanted
+        }
+    }
+}
+
+/// Serves by what names are found to be, as soon as that changes.
+async fn follow_names(names: Arc<Names>, control: Weak<Control>) {
+    loop {
+        names.changed().await;
+        // What changes with it makes one new configuration.
+        sleep(NAMES_PAUSE).await;
+        loop {
+            let Some(control) = control.upgrade() else { return };
+            let Err(sentence) = control.follow_names().await else { break };
+            warn(&format!("servers stay as they are, whatever their names lead to: {sentence}"));
+            sleep(NAMES_RETRY).await;
         }
     }
 }
@@ -417,9 +451,9 @@ fn control_runtime() -> std::io::Result<Runtime> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()
 }
 
-/// Says one line to the operator.
-pub(crate) fn tell(sentence: &str) {
-    eprintln!("weir: {sentence}");
+/// Says one line to the operator, of what stops nothing and should be looked at.
+fn warn(sentence: &str) {
+    program_log::say(Severity::Warning, &format!("warning: {sentence}"));
 }
 
 #[cfg(test)]

@@ -85,7 +85,7 @@ fn proxy(
     thread::spawn(move || {
         while let Ok(message) = receiver.receive() {
             if let Message::Lines(batch) = message {
-                batch.recycle();
+                drop(batch);
             }
         }
     });

@@ -1,8 +1,6 @@
-//! `admin ADDRESS;`, `state_file FILE;` and `pid_file FILE;`.
+//! `admin ADDRESS;` and `state_file FILE;`.
 
-use std::path::PathBuf;
-
-use super::arguments::{Arguments, Value};
+use super::arguments::Arguments;
 use super::listen::listened_already;
 use super::{Checker, values};
 use crate::defaults;
@@ -14,8 +12,6 @@ impl<'a> Checker<'a> {
     pub(super) fn admins(&mut self, top: &[Arguments<'a>], config: &mut Config) {
         let lines = top.iter().filter(|arguments| arguments.name() == "admin");
         config.admin = lines.filter_map(|line| self.admin(line)).collect();
-        let file = top.iter().find(|arguments| arguments.name() == "pid_file");
-        config.pid_file = file.and_then(|file| self.file(file.word(0)?));
         let file = top.iter().find(|arguments| arguments.name() == "state_file");
         let Some(file) = file else { return };
         config.state_file = file.word(0).and_then(|value| self.file(value));
@@ -64,13 +60,5 @@ impl<'a> Checker<'a> {
             return None;
         }
         Some(listener)
-    }
-
-    /// A path that is not empty.
-    fn file(&mut self, value: Value<'a>) -> Option<PathBuf> {
-        let path = self.path(value);
-        let filled =
-            |text: &str| if text.is_empty() { Err("this path is empty".into()) } else { Ok(()) };
-        self.value(value, filled).map(|()| path)
     }
 }

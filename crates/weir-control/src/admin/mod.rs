@@ -10,13 +10,16 @@
 mod caller;
 mod changed;
 mod context;
+mod dashboard;
 mod error;
+pub mod figures;
 mod gather;
 mod haproxy;
 mod http;
 mod live;
 mod numbers;
 mod openapi;
+mod origin;
 mod reply;
 mod routes;
 mod socket;
@@ -154,6 +157,7 @@ async fn serve(
 ) {
     tokio::task::spawn_local(context.reporter.clone().keep_observing());
     tokio::task::spawn_local(traffic::sample(context.clone()));
+    tokio::task::spawn_local(dashboard::sample(context.clone()));
     for socket in sockets {
         let (context, connected, mut orders) = (context.clone(), connected.clone(), orders.clone());
         tokio::task::spawn_local(async move {

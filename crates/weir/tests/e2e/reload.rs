@@ -368,7 +368,6 @@ fn reload_often(weir: &Changing, numbers: std::ops::Range<u32>, address: SocketA
 }
 
 #[test]
-#[ignore = "a minute: make test-long"]
 fn a_thousand_reloads_in_a_row_leave_memory_flat() {
     let origin = Origin::echo();
     let weir = Changing::start(&format!("workers 2;\nlisten 127.0.0.1:0 -> {};", origin.address));
