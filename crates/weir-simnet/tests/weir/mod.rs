@@ -11,7 +11,6 @@ use std::time::Duration;
 use fastrand::Rng;
 use tokio::sync::{mpsc, watch};
 use tokio::task::spawn_local;
-use tokio::time::Instant;
 use weir_balance::{Balancer, Fault, Member, PolicyKind, QueueSettings, Settings};
 use weir_config::Config;
 use weir_config::model::{
