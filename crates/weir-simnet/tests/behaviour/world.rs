@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{JoinHandle, LocalSet, spawn_local};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 use weir_config::model::{AccessLog, Config, ListenAddress, LogFormat, LogTarget, Workers};
 use weir_proxy::accept;
 use weir_proxy::compile::{Surroundings, compile};
