@@ -332,7 +332,9 @@ mod tests {
         };
         assert!(responds(Duration::from_secs(20)));
         let (release, held) = std::sync::mpsc::channel::<()>();
-        let hang = move || drop(held.recv());
+        let hang = move || {
+            let _ = held.recv();
+        };
         assert!(running.plane.mailboxes[1].send(Mail::Work(Box::new(hang))).is_ok());
         assert!(!responds(Duration::from_millis(50)));
         release.send(()).unwrap();
