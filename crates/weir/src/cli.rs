@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::{Parser, Subcommand};
 
 use crate::failure::Failure;
-use crate::{bench, check, completion, ctl, demo, origin, proxy, run, serve, sim};
+use crate::{bench, check, completion, ctl, demo, origin, proxy, run, serve, sim, top};
 
 /// The configuration file when none is named.
 pub(crate) const CONFIGURATION_FILE: &str = "/etc/weir/weir.conf";
@@ -39,6 +39,7 @@ pub(crate) enum Command {
     Serve(serve::Arguments),
     Check(check::Arguments),
     Ctl(ctl::Arguments),
+    Top(top::Arguments),
     Reload(ctl::Reload),
     Stop(ctl::Stop),
     Bench(Box<bench::Arguments>),

@@ -14,6 +14,7 @@ mod run;
 mod serve;
 mod sim;
 mod terminal;
+mod top;
 
 use std::process::ExitCode;
 
@@ -37,6 +38,7 @@ fn command(cli: Cli) -> Result<(), Failure> {
         Some(Command::Serve(arguments)) => serve::run(&arguments),
         Some(Command::Check(arguments)) => check::run(&arguments),
         Some(Command::Ctl(arguments)) => ctl::run(&arguments),
+        Some(Command::Top(arguments)) => top::run(&arguments),
         Some(Command::Reload(arguments)) => ctl::reload(&arguments),
         Some(Command::Stop(arguments)) => ctl::stop(&arguments),
         Some(Command::Bench(arguments)) => bench::run(&arguments),

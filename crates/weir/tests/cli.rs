@@ -157,9 +157,22 @@ fn flags_that_make_no_configuration_are_said_in_a_sentence() {
 
 #[test]
 fn help_is_as_recorded() {
-    for command in
-        ["", "run", "proxy", "serve", "check", "bench", "origin", "sim", "demo", "completion"]
-    {
+    for command in [
+        "",
+        "run",
+        "proxy",
+        "serve",
+        "check",
+        "top",
+        "bench",
+        "origin",
+        "sim",
+        "demo",
+        "completion",
+        "ctl",
+        "reload",
+        "stop",
+    ] {
         let arguments = [command, "--help"];
         let arguments =
             arguments.iter().filter(|word| !word.is_empty()).copied().collect::<Vec<_>>();

@@ -16,6 +16,7 @@ use weir_proxy::shared::{Process, Snapshot};
 use weir_stats::exposition::Report;
 
 use super::changed::{Changed, between};
+use super::dashboard::History;
 use super::gather::{health_event, milliseconds};
 use super::live::STREAMS;
 use super::state_file::StateFile;
@@ -37,6 +38,8 @@ pub(crate) struct Context {
     state_file: Option<StateFile>,
     pub(crate) reporter: Arc<Reporter>,
     pub(crate) past: Past,
+    /// For the dashboard's charts.
+    pub(crate) history: History,
     /// Room for those who listen to `/v1/stream`.
     pub(crate) streams: Arc<Semaphore>,
     say: fn(&str),
@@ -105,6 +108,7 @@ impl Context {
             events: Mutex::new(VecDeque::new()),
             state_file,
             past: Past::default(),
+            history: History::default(),
             streams: Arc::new(Semaphore::new(STREAMS)),
             say,
         }

@@ -469,6 +469,7 @@ pub(crate) fn milliseconds(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64
 }
 
-fn host_name() -> String {
+/// The machine's name.
+pub(crate) fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }

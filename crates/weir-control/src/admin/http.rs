@@ -19,6 +19,8 @@ use tokio::time::timeout;
 use super::caller::{Caller, Right};
 use super::context::Context;
 use super::error::ApiError;
+use super::gather::host_name;
+use super::origin::{self, Guarded};
 use super::reply::{Reply, ReplyBody};
 use super::routes::{Answer, Found, find};
 use super::stream::AdminStream;
@@ -35,6 +37,9 @@ const HEAD_PATIENCE: Duration = Duration::from_secs(30);
 const BODY_PATIENCE: Duration = Duration::from_secs(10);
 /// For anything to move on the connection.
 pub(crate) const IDLE_PATIENCE: Duration = Duration::from_mins(1);
+
+/// How a browser may bring the token: it asks for it as a password. Programs send it as it is.
+const CHALLENGE: &str = "Basic realm=\"Weir (the token is the password)\", charset=\"UTF-8\"";
 
 /// One request, as its handler sees it.
 pub(crate) struct Call {
@@ -102,7 +107,9 @@ async fn handle(
     if !caller.is_known(token) {
         let message = "the token is missing or wrong: send `Authorization: Bearer TOKEN`";
         let refused = Reply::from(ApiError::new(StatusCode::UNAUTHORIZED, message));
-        return Ok(refused.header(header::WWW_AUTHENTICATE, "Bearer".to_owned()));
+        return Ok(refused
+            .header(header::WWW_AUTHENTICATE, CHALLENGE.to_owned())
+            .header(header::WWW_AUTHENTICATE, "Bearer".to_owned()));
     }
     let (route, parameters) = match find(&parts.method, parts.uri.path()) {
         Found::Route(route, parameters) => (route, parameters),
@@ -119,6 +126,12 @@ async fn handle(
     if route.right == Right::Write && caller.right == Right::Read {
         let message = "nothing can be changed over this address: it is read_only";
         return Err(ApiError::new(StatusCode::FORBIDDEN, message));
+    }
+    if route.right == Right::Write {
+        let guarded = if caller.token.is_some() { Guarded::ByToken } else { Guarded::ByNothing };
+        if let Some(message) = origin::objection(&parts.headers, guarded, &host_name()) {
+            return Err(ApiError::new(StatusCode::FORBIDDEN, message));
+        }
     }
     let query = query_of(parts.uri.query().unwrap_or_default());
     let body = timeout(BODY_PATIENCE, whole(body)).await.map_err(|_| {
@@ -155,7 +168,8 @@ async fn whole(mut body: Incoming) -> Result<Bytes, ApiError> {
     Ok(bytes.into())
 }
 
-fn query_of(text: &str) -> Vec<(String, String)> {
+/// The fields of a query or a form.
+pub(crate) fn query_of(text: &str) -> Vec<(String, String)> {
     let pairs = text.split('&').filter(|pair| !pair.is_empty());
     pairs
         .map(|pair| {

@@ -10,13 +10,16 @@
 mod caller;
 mod changed;
 mod context;
+mod dashboard;
 mod error;
+pub mod figures;
 mod gather;
 mod haproxy;
 mod http;
 mod live;
 mod numbers;
 mod openapi;
+mod origin;
 mod reply;
 mod routes;
 mod socket;
@@ -118,6 +121,7 @@ impl Admin {
 async fn serve(sockets: Vec<AdminSocket>, context: Arc<Context>, mut ended: watch::Receiver<()>) {
     tokio::task::spawn_local(context.reporter.clone().keep_observing());
     tokio::task::spawn_local(traffic::sample(context.clone()));
+    tokio::task::spawn_local(dashboard::sample(context.clone()));
     for socket in sockets {
         let context = context.clone();
         tokio::task::spawn_local(async move {

@@ -87,7 +87,8 @@ impl Reply {
         headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
         for (name, value) in self.headers {
             if let Ok(value) = HeaderValue::from_str(&value) {
-                headers.insert(name, value);
+                // One may be there twice.
+                headers.append(name, value);
             }
         }
         response

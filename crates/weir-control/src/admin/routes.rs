@@ -6,6 +6,7 @@ use hyper::{Method, header};
 use serde_json::json;
 
 use super::caller::Right;
+use super::dashboard::PAGES;
 use super::error::ApiError;
 use super::gather::{View, status};
 use super::http::{Call, decoded};
@@ -285,7 +286,7 @@ pub(crate) enum Found {
 pub(crate) fn find(method: &Method, path: &str) -> Found {
     let method = if *method == Method::HEAD { &Method::GET } else { method };
     let mut others = Vec::new();
-    for route in ROUTES {
+    for route in ROUTES.iter().chain(PAGES) {
         let Some(parameters) = parameters(route.path, path) else { continue };
         if route.method == *method {
             return Found::Route(route, parameters);
@@ -335,11 +336,13 @@ mod tests {
         let socket = "/v1/pools/app/endpoints/unix:%2Frun%2Fapp.sock";
         check(&Method::GET, socket, "/v1/pools/{pool}/endpoints/{endpoint} app unix:/run/app.sock");
         check(&Method::GET, "/v1/pools/app/endpoints", "POST");
+        check(&Method::GET, "/", "/");
+        check(&Method::GET, "/pools/app/a%2Fb", "/pools/{pool}/{endpoint} app a/b");
     }
 
     #[test]
     fn nothing_is_changed_by_looking() {
-        for route in ROUTES {
+        for route in ROUTES.iter().chain(PAGES) {
             assert_eq!(route.method == Method::GET, route.right == Right::Read, "{}", route.path);
         }
     }

@@ -40,13 +40,48 @@ impl Token {
 
     /// Whether an `Authorization` header brings it.
     pub(crate) fn is_in(&self, header: Option<&[u8]>) -> bool {
-        let Some((scheme, brought)) = header.and_then(|header| header.split_at_checked(7)) else {
-            return false;
+        let Some(header) = header else { return false };
+        let scheme = |scheme: &str| {
+            let (own, rest) = header.split_at_checked(scheme.len())?;
+            own.eq_ignore_ascii_case(scheme.as_bytes()).then(|| rest.trim_ascii())
         };
-        let brought = digest(&SHA256, brought.trim_ascii());
-        let equal = verify_slices_are_equal(self.0.as_ref(), brought.as_ref()).is_ok();
-        equal && scheme.eq_ignore_ascii_case(b"bearer ")
+        if let Some(brought) = scheme("bearer ") {
+            return self.is(brought);
+        }
+        // A browser: the token is the password, whatever the user's name.
+        let Some(pair) = scheme("basic ").and_then(from_base64) else { return false };
+        let colon = pair.iter().position(|byte| *byte == b':');
+        colon.is_some_and(|colon| self.is(&pair[colon + 1..]))
     }
+
+    fn is(&self, brought: &[u8]) -> bool {
+        let brought = digest(&SHA256, brought);
+        verify_slices_are_equal(self.0.as_ref(), brought.as_ref()).is_ok()
+    }
+}
+
+/// RFC 4648 section 4, as browsers write it; `None` when it is no such thing.
+fn from_base64(text: &[u8]) -> Option<Vec<u8>> {
+    let digits = text.strip_suffix(b"==").or(text.strip_suffix(b"=")).unwrap_or(text);
+    let mut bytes = Vec::with_capacity(digits.len());
+    let (mut bits, mut held) = (0_u32, 0);
+    for digit in digits {
+        let value = match digit {
+            b'A'..=b'Z' => digit - b'A',
+            b'a'..=b'z' => digit - b'a' + 26,
+            b'0'..=b'9' => digit - b'0' + 52,
+            b'+' => 62,
+            b'/' => 63,
+            _ => return None,
+        };
+        bits = bits << 6 | u32::from(value);
+        held += 6;
+        if held >= 8 {
+            held -= 8;
+            bytes.push((bits >> held) as u8);
+        }
+    }
+    Some(bytes)
 }
 
 #[cfg(test)]
@@ -65,6 +100,11 @@ mod tests {
         check("Bearer 0123456789abcdeff", false);
         check("Bearer 0123456789abcdeF", false);
         check("Basic  0123456789abcdef", false);
+        check("Basic d2VpcjowMTIzNDU2Nzg5YWJjZGVm", true);
+        check("basic OjAxMjM0NTY3ODlhYmNkZWY=", true);
+        check("Basic d2VpcjowMTIzNDU2Nzg5YWJjZGVn", false);
+        check("Basic MDEyMzQ1Njc4OWFiY2RlZg==", false);
+        check("Basic d2Vpc:owMTIz", false);
         check("Bearer", false);
         check("", false);
         assert!(!token.is_in(None));

@@ -36,9 +36,9 @@ pub(crate) struct Place {
 }
 
 /// An answer.
-pub(super) struct Told {
-    pub(super) status: u16,
-    pub(super) body: String,
+pub(crate) struct Told {
+    pub(crate) status: u16,
+    pub(crate) body: String,
 }
 
 enum Address {
@@ -48,7 +48,7 @@ enum Address {
 
 impl Place {
     /// Asks, and takes anything but success for a failure.
-    pub(super) fn ask(
+    pub(crate) fn ask(
         &self,
         method: &str,
         path: &str,
@@ -62,7 +62,7 @@ impl Place {
     }
 
     /// Asks; a success and a refusal are both answers.
-    pub(super) fn exchange(
+    pub(crate) fn exchange(
         &self,
         method: &str,
         path: &str,
@@ -193,7 +193,7 @@ fn told(answer: &[u8]) -> Option<Told> {
 }
 
 /// What a refusal says.
-pub(super) fn sentence(status: u16, body: &str) -> String {
+pub(crate) fn sentence(status: u16, body: &str) -> String {
     let said: Value = serde_json::from_str(body).unwrap_or_default();
     let error = &said["error"];
     match (error["field"].as_str(), error["message"].as_str()) {
@@ -210,7 +210,7 @@ pub(super) fn message(body: &str) -> String {
 }
 
 /// A name as a path takes it.
-pub(super) fn encoded(name: &str) -> String {
+pub(crate) fn encoded(name: &str) -> String {
     name.bytes().fold(String::new(), |mut text, byte| {
         if byte.is_ascii_alphanumeric() || b"-._~:".contains(&byte) {
             text.push(char::from(byte));

@@ -1,7 +1,7 @@
 //! `weir ctl`: looks at a running Weir and changes it, over its admin interface. Also `weir reload` and `weir stop`, which are
 //! commands of their own because everybody looks for them.
 
-mod client;
+pub(crate) mod client;
 mod show;
 
 use clap::{Args, Subcommand};

@@ -2,10 +2,12 @@
 
 mod api;
 mod ctl;
+mod dashboard;
 mod haproxy;
 mod numbers;
 mod rights;
 mod servers;
+mod top;
 
 use std::path::PathBuf;
 

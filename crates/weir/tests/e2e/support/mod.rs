@@ -1,6 +1,7 @@
 //! What every end-to-end test needs: a directory, processes that end with their test, origins, clients.
 //! Nothing here knows how Weir works inside; the answers are read by parsers of their own.
 
+pub(crate) mod browser;
 pub(crate) mod client;
 pub(crate) mod origin;
 pub(crate) mod process;

@@ -1,0 +1,216 @@
+//! The last minutes, one point a second, for the charts: whoever opens the page at night sees what just happened. Bounded in points
+//! and in pools.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde::Serialize;
+use tokio::sync::watch;
+
+use super::super::status::{PoolStatus, Status, Traffic};
+
+/// Points kept: five minutes.
+pub(super) const POINTS: usize = 300;
+/// Pools with charts. Those beyond are in the tables only.
+pub(super) const POOLS: usize = 24;
+/// The parts of a request's time that are shown as a band, in order.
+const PARTS: [&str; 5] = ["request", "queue", "connect", "response", "data"];
+
+/// One second.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct Point {
+    /// When, milliseconds since 1970.
+    pub(super) at_ms: u64,
+    pub(super) pools: BTreeMap<String, PoolPoint>,
+    /// By number.
+    pub(super) workers: Vec<WorkerPoint>,
+}
+
+/// A pool in one second.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub(super) struct PoolPoint {
+    /// Requests that ended.
+    pub(super) per_second: f64,
+    /// Of them, those with a status of 5xx.
+    pub(super) failed: u64,
+    /// How long they took, over the last moments; `null`: none ended.
+    pub(super) p50_us: Option<u64>,
+    pub(super) p99_us: Option<u64>,
+    pub(super) p999_us: Option<u64>,
+    pub(super) in_flight: u64,
+    pub(super) queued: u64,
+    /// What the mean request took for each of [`PARTS`], µs.
+    pub(super) parts_us: [u64; 5],
+}
+
+/// A worker in one second.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub(super) struct WorkerPoint {
+    /// The share of the time in which it worked at requests, 0 to 1.
+    pub(super) busy: f64,
+    /// Requests that ended, in a second.
+    pub(super) per_second: f64,
+}
+
+/// What the counters stood at.
+#[derive(Clone, Debug, Default)]
+struct Counters {
+    at_ms: u64,
+    failed: BTreeMap<String, u64>,
+    /// Requests and time worked, µs.
+    workers: Vec<(u64, u64)>,
+}
+
+/// The last minutes.
+pub(crate) struct History {
+    kept: Mutex<Kept>,
+    /// The latest status with its point.
+    latest: watch::Sender<Option<Arc<Moment>>>,
+}
+
+#[derive(Default)]
+struct Kept {
+    points: VecDeque<Point>,
+    before: Counters,
+}
+
+/// A status, and what is drawn of it.
+pub(super) struct Moment {
+    pub(super) status: Status,
+    pub(super) point: Point,
+}
+
+impl Default for History {
+    fn default() -> Self {
+        Self { kept: Mutex::default(), latest: watch::Sender::new(None) }
+    }
+}
+
+impl History {
+    /// Takes the status of this second.
+    pub(super) fn take(&self, status: Status) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Counters::of(&status);
+        let point = point(&status, &now, &kept.before);
+        kept.before = now;
+        if kept.points.len() == POINTS {
+            kept.points.pop_front();
+        }
+        kept.points.push_back(point.clone());
+        drop(kept);
+        self.latest.send_replace(Some(Arc::new(Moment { status, point })));
+    }
+
+    /// Every point that is kept, the oldest first.
+    pub(super) fn points(&self) -> Vec<Point> {
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.points.iter().cloned().collect()
+    }
+
+    /// The latest point.
+    pub(super) fn latest_point(&self) -> Option<Point> {
+        self.latest.borrow().as_ref().map(|moment| moment.point.clone())
+    }
+
+    /// Told of every second.
+    pub(super) fn follow(&self) -> watch::Receiver<Option<Arc<Moment>>> {
+        self.latest.subscribe()
+    }
+}
+
+impl Counters {
+    fn of(status: &Status) -> Self {
+        let charted = status.pools.iter().take(POOLS);
+        Self {
+            at_ms: status.at_ms,
+            failed: charted.map(|pool| (pool.name.clone(), pool.traffic.of_class("5xx"))).collect(),
+            workers: status.workers.iter().map(|own| (own.requests, own.own_us)).collect(),
+        }
+    }
+}
+
+fn point(status: &Status, now: &Counters, before: &Counters) -> Point {
+    let elapsed_ms = now.at_ms.saturating_sub(before.at_ms);
+    // The first point has nothing to be held against.
+    let seconds = (before.at_ms > 0 && elapsed_ms > 0).then(|| elapsed_ms as f64 / 1e3);
+    let pools = status.pools.iter().take(POOLS).map(|pool| {
+        let failed = |counters: &Counters| counters.failed.get(&pool.name).copied();
+        let more = failed(now).zip(failed(before));
+        let failed = more.map_or(0, |(now, before)| now.saturating_sub(before));
+        (pool.name.clone(), pool_point(pool, failed))
+    });
+    let workers = now.workers.iter().enumerate().map(|(number, (requests, own_us))| {
+        let Some((before, seconds)) = before.workers.get(number).zip(seconds) else {
+            return WorkerPoint::default();
+        };
+        let worked = own_us.saturating_sub(before.1) as f64 / 1e6 / seconds;
+        WorkerPoint {
+            busy: rounded(worked.min(1.0), 1e4),
+            per_second: rounded(requests.saturating_sub(before.0) as f64 / seconds, 10.0),
+        }
+    });
+    Point { at_ms: status.at_ms, pools: pools.collect(), workers: workers.collect() }
+}
+
+fn pool_point(pool: &PoolStatus, failed: u64) -> PoolPoint {
+    let total = pool.traffic.recent_of("total");
+    PoolPoint {
+        per_second: pool.traffic.per_second,
+        failed,
+        p50_us: total.map(|times| times.p50_us),
+        p99_us: total.map(|times| times.p99_us),
+        p999_us: total.map(|times| times.p999_us),
+        in_flight: pool.in_flight,
+        queued: pool.queue.map_or(0, |queue| queue.now),
+        parts_us: parts(&pool.traffic),
+    }
+}
+
+/// What the mean request of the last moments took for each of [`PARTS`], µs.
+pub(super) fn parts(traffic: &Traffic) -> [u64; 5] {
+    let requests = traffic.recent_of("total").map_or(0, |total| total.count).max(1);
+    PARTS.map(|part| {
+        let sum = traffic.recent_of(part).map_or(0, |times| times.mean_us * times.count);
+        sum / requests
+    })
+}
+
+fn rounded(number: f64, steps: f64) -> f64 {
+    (number * steps).round() / steps
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample::status;
+    use super::*;
+
+    #[test]
+    fn a_point_is_what_happened_since_the_one_before() {
+        let history = History::default();
+        let mut now = status();
+        history.take(now.clone());
+        now.at_ms += 2_000;
+        now.workers[0].requests += 500;
+        now.workers[0].own_us += 300_000;
+        now.pools[0].traffic.statuses.insert("5xx".to_owned(), 12);
+        history.take(now);
+        let points = history.points();
+        assert_eq!(points[0].workers[0], WorkerPoint::default());
+        assert_eq!(points[1].workers[0], WorkerPoint { busy: 0.15, per_second: 250.0 });
+        assert_eq!((points[0].pools["app"].failed, points[1].pools["app"].failed), (0, 5));
+        assert_eq!(points[1].pools["app"].p99_us, Some(48_000));
+        // 100 requests, of which 50 waited for 4 ms in the mean.
+        assert_eq!(points[1].pools["app"].parts_us, [100, 2_000, 0, 9_000, 500]);
+    }
+
+    #[test]
+    fn memory_is_bounded() {
+        let history = History::default();
+        let mut now = status();
+        let pool = now.pools[0].clone();
+        now.pools = (0..100).map(|n| PoolStatus { name: n.to_string(), ..pool.clone() }).collect();
+        (0..POINTS + 7).for_each(|_| history.take(now.clone()));
+        let points = history.points();
+        assert_eq!((points.len(), points[0].pools.len()), (POINTS, POOLS));
+    }
+}

@@ -1,0 +1,98 @@
+//! HTML under way. What stands in the program's source gets in as it is; whatever else does is escaped, so that no name, request or
+//! reply can become markup.
+
+use std::fmt::{self, Display, Write};
+
+/// HTML under way.
+#[derive(Debug, Default)]
+pub(super) struct Html(String);
+
+impl Html {
+    /// Markup from the program's source.
+    pub(super) fn markup(&mut self, markup: &'static str) -> &mut Self {
+        self.0.push_str(markup);
+        self
+    }
+
+    /// Text, also inside of a quoted attribute.
+    pub(super) fn text(&mut self, text: impl Display) -> &mut Self {
+        // Writing to a string does not fail.
+        let _ = write!(Escaped(&mut self.0), "{text}");
+        self
+    }
+
+    /// A name as one part of a link's path.
+    pub(super) fn path_part(&mut self, name: &str) -> &mut Self {
+        for byte in name.bytes() {
+            if byte.is_ascii_alphanumeric() || b"-._~:".contains(&byte) {
+                self.0.push(char::from(byte));
+            } else {
+                let _ = write!(self.0, "%{byte:02X}");
+            }
+        }
+        self
+    }
+
+    pub(super) fn into_string(self) -> String {
+        self.0
+    }
+
+    /// Whether nothing was written yet.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// What was written elsewhere.
+    pub(super) fn append(&mut self, other: &Self) -> &mut Self {
+        self.0.push_str(&other.0);
+        self
+    }
+}
+
+struct Escaped<'a>(&'a mut String);
+
+impl Write for Escaped<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for character in text.chars() {
+            match character {
+                '&' => self.0.push_str("&amp;"),
+                '<' => self.0.push_str("&lt;"),
+                '>' => self.0.push_str("&gt;"),
+                '"' => self.0.push_str("&quot;"),
+                '\'' => self.0.push_str("&#39;"),
+                // What would turn the direction of the text or is nothing to see.
+                control
+                    if control.is_control()
+                        || matches!(control, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}') =>
+                {
+                    self.0.push('\u{fffd}');
+                }
+                other => self.0.push(other),
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_never_becomes_markup() {
+        let mut html = Html::default();
+        html.markup("<b title=\"").text("\"><script>alert('x')</script>&").markup("\">");
+        html.text("a\u{0}\u{202e}b").markup("</b>");
+        assert_eq!(
+            html.into_string(),
+            "<b title=\"&quot;&gt;&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt;&amp;\">a\u{fffd}\u{fffd}b</b>"
+        );
+    }
+
+    #[test]
+    fn a_name_is_one_part_of_a_path() {
+        let mut html = Html::default();
+        html.path_part("unix:/run/a \"b\".sock");
+        assert_eq!(html.into_string(), "unix:%2Frun%2Fa%20%22b%22.sock");
+    }
+}

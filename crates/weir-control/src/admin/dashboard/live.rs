@@ -1,0 +1,100 @@
+//! `GET /live`: what a page needs to stay current, as server-sent events: first the last minutes for its charts, then each second a
+//! point and the page's inside. Who reads slowly gets fewer, not older ones; how many may listen is bounded.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use hyper::StatusCode;
+use hyper::body::Bytes;
+use serde::Serialize;
+use serde_json::json;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+
+use super::super::caller::Right;
+use super::super::context::Context;
+use super::super::error::ApiError;
+use super::super::http::Call;
+use super::super::live::STREAMS;
+use super::super::reply::{Reply, ReplyBody};
+use super::super::routes::Later;
+use super::history::Moment;
+use super::page::Sight;
+use super::{endpoint, overview};
+
+/// The page that is kept current.
+enum Page {
+    Overview,
+    Endpoint { pool: String, endpoint: String },
+}
+
+/// Begins a stream.
+pub(super) fn stream(call: Call) -> Later {
+    Box::pin(async move {
+        let page = match (call.query("pool"), call.query("endpoint")) {
+            (Some(pool), Some(endpoint)) => {
+                Page::Endpoint { pool: pool.to_owned(), endpoint: endpoint.to_owned() }
+            }
+            _ => Page::Overview,
+        };
+        let Ok(place) = call.context.streams.clone().try_acquire_owned() else {
+            let message = format!("{STREAMS} streams are open already");
+            return Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, message));
+        };
+        let (sender, pieces) = mpsc::channel(1);
+        let right = call.caller.right;
+        tokio::task::spawn_local(tell(call.context.clone(), (page, right), sender, place));
+        let reply = Reply::new("text/event-stream", Bytes::new());
+        Ok(Reply { body: ReplyBody::Stream(pieces), ..reply })
+    })
+}
+
+async fn tell(
+    context: Arc<Context>,
+    (page, right): (Page, Right),
+    sender: mpsc::Sender<Bytes>,
+    place: OwnedSemaphorePermit,
+) {
+    let mut seconds = context.history.follow();
+    let points = context.history.points();
+    let first = if matches!(page, Page::Overview) { points } else { Vec::new() };
+    let mut text = String::new();
+    event(&mut text, "history", &json!({"points": first}));
+    seconds.mark_unchanged();
+    if sender.send(text.into()).await.is_err() {
+        return;
+    }
+    loop {
+        tokio::select! {
+            next = seconds.changed() => if next.is_err() { break },
+            () = sender.closed() => break,
+        }
+        let Ok(room) = sender.reserve().await else { break };
+        // The latest by now, however long the room took.
+        let Some(moment) = seconds.borrow_and_update().clone() else { continue };
+        room.send(second(&context, &moment, (&page, right)).into());
+    }
+    drop(place);
+}
+
+/// What is told of one second.
+fn second(context: &Context, moment: &Moment, (page, right): (&Page, Right)) -> String {
+    let sight = Sight::of(context, &moment.status, right);
+    let main = match page {
+        Page::Overview => Some(overview::main(&sight)),
+        Page::Endpoint { pool, endpoint } => endpoint::main(&sight, pool, endpoint),
+    };
+    let mut text = String::new();
+    if let Some(main) = main {
+        event(&mut text, "main", &main.into_string());
+    }
+    if matches!(page, Page::Overview) {
+        event(&mut text, "point", &moment.point);
+    }
+    text
+}
+
+fn event(text: &mut String, name: &str, data: &impl Serialize) {
+    // As JSON it is one line, whatever is in it.
+    let data = serde_json::to_string(data).unwrap_or_default();
+    let _ = write!(text, "event: {name}\ndata: {data}\n\n");
+}

@@ -1,0 +1,115 @@
+//! The dashboard: pages that say everything without a script, and with one keep themselves current and draw charts. They are views of
+//! `status.rs`; what they change goes the way of the API. Nothing comes from another address, and nothing in a page is a script.
+
+mod endpoint;
+mod history;
+mod html;
+mod live;
+mod order;
+mod overview;
+mod page;
+mod parts;
+#[cfg(test)]
+mod sample;
+mod table;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::header::{self, HeaderName};
+use hyper::{Method, StatusCode};
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::caller::Right;
+use super::context::Context;
+use super::error::ApiError;
+use super::gather::status;
+use super::http::Call;
+use super::reply::Reply;
+use super::routes::{Answer, Route};
+
+pub(crate) use history::History;
+use page::Sight;
+
+/// From one point of the charts to the next.
+const PERIOD: Duration = Duration::from_secs(1);
+/// What a page may load and do: what comes from here, and no script or style that stands in it.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
+                      form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+
+/// Where the pages are.
+pub(crate) const PAGES: &[Route] = &[
+    page("/", "Everything at a glance", Answer::Now(|call| Ok(overview(call)))),
+    page("/pools/{pool}/{endpoint}", "One endpoint", Answer::Now(|call| Ok(one_endpoint(call)))),
+    page("/live", "A page and its charts once a second", Answer::Later(live::stream)),
+    page("/assets/{file}", "Style, script and icon", Answer::Now(asset)),
+    Route {
+        method: Method::POST,
+        path: "/pools/{pool}/{endpoint}",
+        right: Right::Write,
+        summary: "The buttons of a page, where no script is",
+        answer: Answer::Later(order::take),
+    },
+];
+
+const fn page(path: &'static str, summary: &'static str, answer: Answer) -> Route {
+    Route { method: Method::GET, path, right: Right::Read, summary, answer }
+}
+
+/// Takes a point for the charts once a second, for as long as the admin interface is there.
+pub(crate) async fn sample(context: Arc<Context>) {
+    let mut ticks = interval(PERIOD);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        context.history.take(status(&context));
+    }
+}
+
+fn overview(call: &Call) -> Reply {
+    let status = status(&call.context);
+    let sight = Sight::of(&call.context, &status, call.caller.right);
+    html_reply(page::whole(&sight, "/live", &overview::main(&sight)))
+}
+
+fn one_endpoint(call: &Call) -> Reply {
+    let status = status(&call.context);
+    let sight = Sight::of(&call.context, &status, call.caller.right);
+    let (pool, name) = (call.parameter(0), call.parameter(1));
+    let Some(main) = endpoint::main(&sight, pool, name) else {
+        let sentence = format!(
+            "There is no endpoint “{name}” in a pool “{pool}” of the configuration that is served."
+        );
+        return sorry(StatusCode::NOT_FOUND, &sentence);
+    };
+    let live = format!("/live?pool={}&endpoint={}", page::encoded(pool), page::encoded(name));
+    html_reply(page::whole(&sight, &live, &main))
+}
+
+/// A page that says why there is none.
+fn sorry(status: StatusCode, sentence: &str) -> Reply {
+    Reply { status, ..html_reply(page::sentence(sentence)) }
+}
+
+/// HTML, with what its browser has to keep to.
+fn html_reply(html: String) -> Reply {
+    Reply::new("text/html; charset=utf-8", html)
+        .header(header::CONTENT_SECURITY_POLICY, POLICY.to_owned())
+        // Forms say where they come from; other places hear nothing.
+        .header(header::REFERRER_POLICY, "same-origin".to_owned())
+        .header(HeaderName::from_static("cross-origin-opener-policy"), "same-origin".to_owned())
+}
+
+fn asset(call: &Call) -> Result<Reply, ApiError> {
+    let (content_type, body) = match call.parameter(0) {
+        "weir.css" => ("text/css; charset=utf-8", include_str!("../../../assets/weir.css")),
+        "weir.js" => ("text/javascript; charset=utf-8", include_str!("../../../assets/weir.js")),
+        "charts.js" => {
+            ("text/javascript; charset=utf-8", include_str!("../../../assets/charts.js"))
+        }
+        "weir.svg" => ("image/svg+xml", include_str!("../../../assets/weir.svg")),
+        other => return Err(ApiError::unknown("file", other)),
+    };
+    // Small, and of this very process: a browser asks again each time.
+    Ok(Reply::new(content_type, body).header(header::CONTENT_SECURITY_POLICY, POLICY.to_owned()))
+}

@@ -1,0 +1,124 @@
+//! Figures as people read them, for the dashboard and `weir top`: three digits and a unit.
+
+use super::status::{EndpointStatus, PhaseTimes, Traffic};
+
+/// A count: `7`, `9,999`, `12.3k`, `4.56M`.
+pub fn count(number: u64) -> String {
+    match number {
+        0..1_000 => number.to_string(),
+        1_000..10_000 => format!("{},{:03}", number / 1_000, number % 1_000),
+        _ => scaled(number as f64, &["", "k", "M", "G", "T", "P", "E"], 1e3),
+    }
+}
+
+/// Bytes: `812 B`, `1.20 kB`, `34.5 MB`.
+pub fn bytes(number: u64) -> String {
+    match number {
+        0..1_000 => format!("{number} B"),
+        _ => scaled(number as f64, &[" B", " kB", " MB", " GB", " TB", " PB", " EB"], 1e3),
+    }
+}
+
+/// A rate: `0`, `0.4`, `17`, `12.3k`.
+pub fn rate(per_second: f64) -> String {
+    match per_second {
+        rate if rate < 0.05 => "0".to_owned(),
+        rate if rate < 9.95 => format!("{rate:.1}"),
+        rate => count(rate.round() as u64),
+    }
+}
+
+/// A time: `850 µs`, `1.23 ms`, `12.3 ms`, `4.21 s`, `2m 5s`.
+pub fn span_us(us: u64) -> String {
+    match us {
+        0..1_000 => format!("{us} µs"),
+        1_000..999_500 => scaled(us as f64, &[" µs", " ms"], 1e3),
+        999_500..60_000_000 => scaled(us as f64 / 1e3, &[" ms", " s"], 1e3),
+        _ => age_ms(us / 1_000),
+    }
+}
+
+/// How long ago, or for how long, in its two largest units: `0s`, `59s`, `3m 12s`, `4h 1m`, `2d 3h`.
+pub fn age_ms(ms: u64) -> String {
+    let seconds = ms / 1_000;
+    match seconds {
+        0..60 => format!("{seconds}s"),
+        60..3_600 => format!("{}m {}s", seconds / 60, seconds % 60),
+        3_600..86_400 => format!("{}h {}m", seconds / 3_600, seconds % 3_600 / 60),
+        _ => format!("{}d {}h", seconds / 86_400, seconds % 86_400 / 3_600),
+    }
+}
+
+/// Three digits and a unit.
+fn scaled(mut number: f64, units: &[&str], step: f64) -> String {
+    let mut units = units.iter();
+    let mut unit = units.next().copied().unwrap_or_default();
+    // What would be rounded to 1000 has the next unit.
+    while number >= 999.5 {
+        let Some(next) = units.next() else { break };
+        unit = next;
+        number /= step;
+    }
+    let digits = if number < 9.995 { 2 } else { usize::from(number < 99.95) };
+    format!("{number:.digits$}{unit}")
+}
+
+impl Traffic {
+    /// The times of a phase in the last moments; `None` where none of that phase ended in them.
+    pub fn recent_of(&self, phase: &str) -> Option<&PhaseTimes> {
+        self.recent.iter().find(|times| times.phase == phase)
+    }
+
+    /// Those with a status of this class: `4xx`.
+    pub fn of_class(&self, class: &str) -> u64 {
+        self.statuses.get(class).copied().unwrap_or(0)
+    }
+}
+
+impl EndpointStatus {
+    /// Requests that came to nothing here: connects that failed, and attempts given up for another.
+    pub fn failed(&self) -> u64 {
+        self.connect_failures.max(self.failed_attempts)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_have_three_digits_and_a_unit() {
+        let check = |found: String, expected: &str| assert_eq!(found, expected);
+        check(count(0), "0");
+        check(count(999), "999");
+        check(count(1_000), "1,000");
+        check(count(9_999), "9,999");
+        check(count(12_345), "12.3k");
+        check(count(999_999), "1.00M");
+        check(count(u64::MAX), "18.4E");
+        check(bytes(999), "999 B");
+        check(bytes(1_204), "1.20 kB");
+        check(bytes(34_512_000), "34.5 MB");
+        check(rate(0.04), "0");
+        check(rate(0.44), "0.4");
+        check(rate(9.96), "10");
+        check(rate(12_345.6), "12.3k");
+    }
+
+    #[test]
+    fn times_have_the_unit_that_fits() {
+        let check = |us, expected: &str| assert_eq!(span_us(us), expected);
+        check(0, "0 µs");
+        check(999, "999 µs");
+        check(1_234, "1.23 ms");
+        check(12_345, "12.3 ms");
+        check(999_499, "999 ms");
+        check(999_999, "1.00 s");
+        check(4_210_000, "4.21 s");
+        check(125_000_000, "2m 5s");
+        assert_eq!(age_ms(59_999), "59s");
+        assert_eq!(age_ms(192_000), "3m 12s");
+        assert_eq!(age_ms(14_460_000), "4h 1m");
+        assert_eq!(age_ms(183_600_000), "2d 3h");
+    }
+}

@@ -1,0 +1,192 @@
+//! What is drawn: lines of styled text, cut to the width of the screen.
+
+use std::fmt::Write as _;
+
+use unicode_width::UnicodeWidthChar;
+use weir_control::admin::status::State;
+
+/// How a piece of text looks. Colours only say again what words say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Style {
+    Plain,
+    Faint,
+    Strong,
+    Chosen,
+    Trouble,
+    Of(State),
+}
+
+/// How large a screen is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Size {
+    pub(super) columns: usize,
+    pub(super) rows: usize,
+}
+
+/// A line.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Line(Vec<(Style, String)>);
+
+/// What is drawn at once.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Frame {
+    pub(super) lines: Vec<Line>,
+    pub(super) columns: usize,
+}
+
+impl Line {
+    pub(super) fn new() -> Self {
+        Self::default()
+    }
+
+    pub(super) fn of(style: Style, text: impl Into<String>) -> Self {
+        Self::new().with(style, text)
+    }
+
+    pub(super) fn with(mut self, style: Style, text: impl Into<String>) -> Self {
+        self.push(style, text);
+        self
+    }
+
+    pub(super) fn push(&mut self, style: Style, text: impl Into<String>) {
+        self.0.push((style, text.into()));
+    }
+
+    /// All of it in one style.
+    pub(super) fn chosen(mut self) -> Self {
+        self.0.iter_mut().for_each(|(style, _)| *style = Style::Chosen);
+        self
+    }
+
+    fn text(&self, columns: usize, mut write: impl FnMut(Style, &str)) {
+        let mut left = columns;
+        for (style, text) in &self.0 {
+            let piece = cut(text, left);
+            left -= width(&piece);
+            write(*style, &piece);
+        }
+    }
+}
+
+impl Frame {
+    /// Text and nothing else.
+    pub(super) fn plain(&self) -> String {
+        let mut out = String::new();
+        for line in &self.lines {
+            let mut own = String::new();
+            line.text(self.columns, |_, text| own.push_str(text));
+            out.push_str(own.trim_end());
+            out.push('\n');
+        }
+        out
+    }
+
+    /// As a terminal takes it: each line in its place, the rest of the screen empty.
+    pub(super) fn ansi(&self, colours: Colours) -> String {
+        let mut out = String::from("\x1b[H");
+        for (number, line) in self.lines.iter().enumerate() {
+            out.push_str(if number == 0 { "" } else { "\r\n" });
+            line.text(self.columns, |style, text| {
+                let _ = write!(out, "\x1b[{}m{text}\x1b[0m", code(style, colours));
+            });
+            out.push_str("\x1b[K");
+        }
+        out.push_str("\x1b[J");
+        out
+    }
+}
+
+/// Whether there are colours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Colours {
+    Some,
+    None,
+}
+
+fn code(style: Style, colours: Colours) -> &'static str {
+    if colours == Colours::None {
+        return match style {
+            Style::Plain | Style::Of(State::Up) => "0",
+            Style::Faint => "2",
+            Style::Chosen => "7",
+            Style::Strong | Style::Trouble | Style::Of(_) => "1",
+        };
+    }
+    match style {
+        Style::Plain => "0",
+        Style::Faint => "2",
+        Style::Strong => "1",
+        Style::Chosen => "7",
+        Style::Trouble | Style::Of(State::Down | State::Ejected | State::Unresolved) => "1;31",
+        Style::Of(State::Up) => "32",
+        Style::Of(State::Draining) => "36",
+        Style::Of(State::Maintenance) => "33",
+        Style::Of(State::Stalled) => "35",
+    }
+}
+
+/// Columns that a text takes.
+pub(super) fn width(text: &str) -> usize {
+    text.chars().map(|one| one.width().unwrap_or(0)).sum()
+}
+
+/// As much of a text as has room, with a mark where it was cut. What would move the cursor or be nothing to see is left out.
+pub(super) fn cut(text: &str, columns: usize) -> String {
+    let shown = |one: &char| one.width().is_some_and(|width| width > 0);
+    let text: String = text.chars().filter(shown).collect();
+    if width(&text) <= columns {
+        return text;
+    }
+    let mut left = columns.saturating_sub(1);
+    let mut piece = String::new();
+    for one in text.chars() {
+        let wide = one.width().unwrap_or(0);
+        if wide > left {
+            break;
+        }
+        left -= wide;
+        piece.push(one);
+    }
+    if columns > 0 {
+        piece.push('…');
+    }
+    piece
+}
+
+/// At the left of so many columns.
+pub(super) fn left(text: &str, columns: usize) -> String {
+    let text = cut(text, columns);
+    let rest = columns - width(&text);
+    text + &" ".repeat(rest)
+}
+
+/// At their right.
+pub(super) fn right(text: &str, columns: usize) -> String {
+    let text = cut(text, columns);
+    " ".repeat(columns - width(&text)) + &text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_cut_to_its_columns_whatever_it_is() {
+        assert_eq!(cut("app1", 4), "app1");
+        assert_eq!(cut("application", 5), "appl…");
+        assert_eq!(cut("日本語", 5), "日本…");
+        assert_eq!(cut("日本語", 4), "日…");
+        assert_eq!(cut("a\x1b[2Jb\n", 20), "a[2Jb");
+        assert_eq!(cut("x", 0), "");
+        assert_eq!((left("ab", 4), right("ab", 4)), ("ab  ".to_owned(), "  ab".to_owned()));
+    }
+
+    #[test]
+    fn a_frame_without_colours_has_none() {
+        let line = Line::of(Style::Of(State::Down), "down").with(Style::Plain, " app1");
+        let frame = Frame { lines: vec![line], columns: 7 };
+        assert_eq!(frame.plain(), "down a…\n");
+        assert!(frame.ansi(Colours::Some).contains("\x1b[1;31mdown"));
+        assert!(!frame.ansi(Colours::None).contains("31"));
+    }
+}

@@ -1,0 +1,56 @@
+//! Keys, from what a terminal sends for them.
+
+/// A key that means something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Key {
+    Character(char),
+    Up,
+    Down,
+    Escape,
+    Enter,
+}
+
+/// The keys of what was read at once. A sequence that means nothing here is left out.
+pub(super) fn keys(bytes: &[u8]) -> Vec<Key> {
+    let mut keys = Vec::new();
+    let mut rest = bytes;
+    while let [first, tail @ ..] = rest {
+        rest = tail;
+        match (first, tail) {
+            (0x1b, [b'[' | b'O', ..]) => {
+                // Parameters, then the letter that says what it is.
+                let end = tail.iter().skip(1).position(|byte| (0x40..=0x7e).contains(byte));
+                let end = end.map_or(tail.len(), |end| end + 2);
+                match tail.get(end - 1) {
+                    Some(b'A') => keys.push(Key::Up),
+                    Some(b'B') => keys.push(Key::Down),
+                    _ => {}
+                }
+                rest = tail.get(end..).unwrap_or_default();
+            }
+            (0x1b, _) => keys.push(Key::Escape),
+            (b'\r' | b'\n', _) => keys.push(Key::Enter),
+            (0x03, _) => keys.push(Key::Character('q')),
+            (byte @ 0x20..=0x7e, _) => keys.push(Key::Character(char::from(*byte))),
+            _ => {}
+        }
+    }
+    keys
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_told_apart() {
+        let check = |bytes: &[u8], expected: &[Key]| assert_eq!(keys(bytes), expected);
+        check(b"q", &[Key::Character('q')]);
+        check(b"\x03", &[Key::Character('q')]);
+        check(b"\x1b[A\x1bOBj", &[Key::Up, Key::Down, Key::Character('j')]);
+        check(b"\x1b", &[Key::Escape]);
+        check(b"\x1b[15~\x1b[1;5Ay\r", &[Key::Up, Key::Character('y'), Key::Enter]);
+        check(b"\x1b[", &[]);
+        check("ü".as_bytes(), &[]);
+    }
+}

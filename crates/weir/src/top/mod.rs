@@ -1,0 +1,130 @@
+//! `weir top`: the dashboard in a terminal, over the admin socket. It asks once a second and draws; what it shows is `status.rs`'s.
+//!
+//! ```text
+//! asking thread ──Seen──▶ ┐
+//!                          ├─▶ Screen ──frame──▶ terminal
+//! reading thread ──keys──▶ ┘      └── an order, once confirmed ──▶ admin socket
+//! ```
+
+mod frame;
+mod keys;
+mod screen;
+mod seen;
+mod table;
+mod terminal;
+mod what_if;
+
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+
+use self::frame::Size;
+use self::screen::{After, Screen};
+use self::seen::Seen;
+use self::terminal::RawTerminal;
+use crate::ctl::client::Place;
+use crate::failure::Failure;
+use crate::terminal as output;
+
+/// From one look to the next.
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// Watch a running Weir in the terminal
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    place: Place,
+    /// Print one plain frame and end
+    #[arg(long)]
+    once: bool,
+    /// Order of the servers of a pool
+    #[arg(long, value_enum, default_value_t)]
+    sort: table::Sort,
+}
+
+/// What the drawing thread hears.
+enum Heard {
+    Typed(Vec<u8>),
+    /// Standard input is at its end.
+    NoMoreKeys,
+    Saw(Box<Result<Seen, Failure>>),
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let first = seen::look(&arguments.place)?;
+    let mut screen = Screen::new(first, arguments.sort);
+    if arguments.once {
+        let columns = terminal::size().map_or_else(columns, |size| size.columns);
+        return output::print(&screen.whole(columns).plain());
+    }
+    let raw = RawTerminal::enter().map_err(|error| {
+        Failure::Usage(format!("weir top wants a terminal ({error}); --once prints one frame"))
+    })?;
+    let watched = watch(&arguments.place, &mut screen);
+    drop(raw);
+    watched
+}
+
+/// Draws until somebody has seen enough.
+fn watch(place: &Place, screen: &mut Screen) -> Result<(), Failure> {
+    let (sender, heard) = mpsc::channel();
+    let typed = sender.clone();
+    thread::spawn(move || read_keys(&typed));
+    let asked = place.clone();
+    thread::spawn(move || ask(&asked, &sender));
+    let mut drawn = Instant::now();
+    loop {
+        // A window that was resized shows it within a second.
+        if drawn.elapsed() >= PERIOD || screen.take_changed() {
+            let size = terminal::size().unwrap_or(Size { columns: 80, rows: 24 });
+            terminal::draw(&screen.frame(size))
+                .map_err(|error| Failure::RunTime(format!("cannot draw: {error}")))?;
+            drawn = Instant::now();
+        }
+        match heard.recv_timeout(PERIOD) {
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) | Ok(Heard::NoMoreKeys) => return Ok(()),
+            Ok(Heard::Saw(seen)) => screen.saw(*seen),
+            Ok(Heard::Typed(bytes)) => {
+                for key in keys::keys(&bytes) {
+                    match screen.press(key) {
+                        After::Stay => {}
+                        After::Leave => return Ok(()),
+                        After::Order(order) => screen.ordered(&order.clone(), order.send(place)),
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn read_keys(typed: &Sender<Heard>) {
+    loop {
+        let message = match terminal::read_keys() {
+            Ok(bytes) if !bytes.is_empty() => Heard::Typed(bytes),
+            _ => Heard::NoMoreKeys,
+        };
+        let last = matches!(message, Heard::NoMoreKeys);
+        if typed.send(message).is_err() || last {
+            return;
+        }
+    }
+}
+
+/// Asks once a second, whether the screen is still drawing or not.
+fn ask(place: &Place, seen: &Sender<Heard>) {
+    loop {
+        thread::sleep(PERIOD);
+        if seen.send(Heard::Saw(Box::new(seen::look(place)))).is_err() {
+            return;
+        }
+    }
+}
+
+/// The width of a frame that goes to no terminal.
+fn columns() -> usize {
+    let said = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
+    said.unwrap_or(100).clamp(40, 1_000)
+}

@@ -1,0 +1,354 @@
+//! What is on the screen and what keys do to it. It knows no terminal and no socket.
+//!
+//! ```text
+//! servers ──w──▶ who waits        d, r, m ──▶ asking ──y──▶ an order
+//!    ◀──w, Esc──┘                               └──anything else──▶ as it was
+//! ```
+
+use std::time::Instant;
+
+use weir_control::admin::figures::{age_ms, count, rate, span_us};
+use weir_control::admin::status::{EndpointStatus, State};
+
+use super::frame::{Frame, Line, Size, Style};
+use super::keys::Key;
+use super::seen::{Order, Seen};
+use super::table::{Sort, endpoint_line, header, pool_line, why_line};
+use super::what_if::what_if;
+use crate::failure::Failure;
+
+/// Events that have a place on any screen.
+const LEAST_EVENTS: usize = 3;
+
+/// What somebody looks at.
+pub(super) struct Screen {
+    seen: Seen,
+    /// Since when there is no answer, and why.
+    lost: Option<(Instant, String)>,
+    sort: Sort,
+    page: Page,
+    /// The endpoint that keys are about, by pool and name.
+    chosen: Option<(String, String)>,
+    /// What waits for a `y`.
+    asked: Option<Order>,
+    message: Option<Line>,
+    changed: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Page {
+    Servers,
+    Waiting,
+}
+
+/// What follows from a key.
+pub(super) enum After {
+    Stay,
+    Leave,
+    Order(Order),
+}
+
+impl Screen {
+    pub(super) fn new(seen: Seen, sort: Sort) -> Self {
+        let page = Page::Servers;
+        Self {
+            seen,
+            lost: None,
+            sort,
+            page,
+            chosen: None,
+            asked: None,
+            message: None,
+            changed: true,
+        }
+    }
+
+    /// Takes the latest look, or hears that there is no answer.
+    pub(super) fn saw(&mut self, seen: Result<Seen, Failure>) {
+        self.changed = true;
+        match seen {
+            Ok(seen) => {
+                self.seen = seen;
+                self.lost = None;
+            }
+            Err(failure) => {
+                let since = self.lost.take().map_or_else(Instant::now, |(since, _)| since);
+                self.lost = Some((since, failure.text()));
+            }
+        }
+    }
+
+    /// Whether something changed since it was asked last.
+    pub(super) fn take_changed(&mut self) -> bool {
+        std::mem::take(&mut self.changed)
+    }
+
+    /// What a key does.
+    pub(super) fn press(&mut self, key: Key) -> After {
+        self.changed = true;
+        self.message = None;
+        if let Some(order) = self.asked.take() {
+            if key == Key::Character('y') {
+                return After::Order(order);
+            }
+            self.message = Some(Line::of(Style::Faint, "Nothing was changed."));
+            return After::Stay;
+        }
+        match key {
+            Key::Character('q') => return After::Leave,
+            Key::Escape if self.page == Page::Servers => self.chosen = None,
+            Key::Escape => self.page = Page::Servers,
+            Key::Character('w') => {
+                self.page = if self.page == Page::Servers { Page::Waiting } else { Page::Servers };
+            }
+            Key::Character('s') => self.sort = self.sort.next(),
+            Key::Up | Key::Character('k') => self.choose(Step::Back),
+            Key::Down | Key::Character('j') => self.choose(Step::On),
+            Key::Character('d') => self.ask("draining"),
+            Key::Character('r') => self.ask("ready"),
+            Key::Character('m') => self.ask("maintenance"),
+            Key::Character(_) | Key::Enter => {}
+        }
+        After::Stay
+    }
+
+    /// Tells what became of an order.
+    pub(super) fn ordered(&mut self, order: &Order, done: Result<String, Failure>) {
+        self.changed = true;
+        let name = format!("{}/{}", order.pool, order.endpoint);
+        self.message = Some(match done {
+            Ok(note) => Line::of(Style::Strong, format!("{name}: {}: {note}", order.to)),
+            Err(failure) => {
+                Line::of(Style::Trouble, format!("{name}: not done: {}", failure.text()))
+            }
+        });
+    }
+
+    /// Everything, as long as it is.
+    pub(super) fn whole(&self, columns: usize) -> Frame {
+        let mut lines = self.top(columns);
+        lines.extend(self.servers(columns).into_iter().map(|(line, _)| line));
+        lines.extend(self.waiting().filter(|_| !self.seen.queues.is_empty()).into_iter().flatten());
+        lines.extend(self.events());
+        Frame { lines, columns }
+    }
+
+    /// As much as there is room for.
+    pub(super) fn frame(&self, size: Size) -> Frame {
+        let Size { columns, rows } = size;
+        let mut lines = self.top(columns);
+        let bottom = self.bottom();
+        let room = rows.saturating_sub(lines.len() + 1);
+        let (body, chosen) = match self.page {
+            Page::Servers => {
+                let body = self.servers(columns);
+                let chosen = body.iter().position(|(_, chosen)| *chosen);
+                (body.into_iter().map(|(line, _)| line).collect(), chosen)
+            }
+            Page::Waiting => (self.waiting().unwrap_or_default(), None),
+        };
+        let events = self.events();
+        let for_events = room.saturating_sub(body.len()).max(LEAST_EVENTS + 1).min(events.len());
+        let for_body = room.saturating_sub(for_events);
+        let all = body.len();
+        // What was chosen stays in sight.
+        let from = chosen.map_or(0, |place| (place + 2).saturating_sub(for_body));
+        let shown: Vec<Line> = body.into_iter().skip(from).take(for_body).collect();
+        let hidden = all - from - shown.len();
+        let fill = for_body - shown.len();
+        lines.extend(shown);
+        if hidden > 0 && for_body > 0 {
+            lines.pop();
+            lines.push(Line::of(Style::Faint, format!("  … {} more lines (j, k)", hidden + 1)));
+        }
+        lines.extend((0..fill).map(|_| Line::new()));
+        lines.extend(events.into_iter().take(for_events));
+        lines.truncate(rows.saturating_sub(1));
+        lines.push(bottom);
+        Frame { lines, columns }
+    }
+
+    fn top(&self, columns: usize) -> Vec<Line> {
+        let status = &self.seen.status;
+        let info = &status.info;
+        let per_second = status.listeners.iter().map(|listener| listener.traffic.per_second).sum();
+        let waiting =
+            status.pools.iter().filter_map(|pool| pool.queue).map(|queue| queue.now).sum();
+        let mut first = Line::of(Style::Strong, format!("weir {}", info.host));
+        first.push(Style::Plain, format!("  up {}", age_ms(info.uptime_s * 1_000)));
+        first.push(Style::Plain, format!("  {} req/s", rate(per_second)));
+        first.push(Style::Plain, format!("  in flight {}", count(info.requests_running as u64)));
+        first.push(Style::Plain, format!("  waiting {}", count(waiting)));
+        let (open, most) = (count(info.connections as u64), count(info.max_connections as u64));
+        first.push(Style::Plain, format!("  connections {open}/{most}"));
+        if info.state != "running" {
+            first.push(Style::Trouble, format!("  {}", info.state));
+        }
+        let second = match &self.lost {
+            Some((since, why)) => {
+                let silent = since.elapsed().as_millis() as u64;
+                Line::of(Style::Trouble, format!("no answer for {}: {why}", age_ms(silent)))
+            }
+            None => self.workers(),
+        };
+        vec![first, second, header(columns)]
+    }
+
+    fn workers(&self) -> Line {
+        let status = &self.seen.status;
+        let all: u64 = status.workers.iter().map(|worker| worker.requests).sum();
+        let mut line = Line::of(Style::Faint, format!("configuration {}", status.info.generation));
+        if status.info.overrides > 0 {
+            line.push(Style::Strong, format!(", {} not as in the file", status.info.overrides));
+        }
+        line.push(Style::Faint, "  share of workers");
+        for worker in &status.workers {
+            let share = worker.requests as f64 * 100.0 / all.max(1) as f64;
+            line.push(Style::Plain, format!(" {share:.0}%"));
+        }
+        let late = status.workers.iter().map(|worker| worker.lag.p99_us).max().unwrap_or(0);
+        line.push(Style::Faint, format!("  late p99 {}", span_us(late)));
+        line
+    }
+
+    /// The lines of pools and endpoints, and whether one is of the chosen endpoint.
+    fn servers(&self, columns: usize) -> Vec<(Line, bool)> {
+        let mut lines = Vec::new();
+        for pool in &self.seen.status.pools {
+            lines.push((pool_line(pool), false));
+            for one in self.sort.sorted(pool) {
+                let chosen = self.is_chosen(one);
+                let line = endpoint_line(one, self.seen.status.at_ms, columns);
+                lines.push((if chosen { line.chosen() } else { line }, chosen));
+                lines.extend(why_line(one).map(|line| (line, false)));
+            }
+        }
+        lines
+    }
+
+    /// Who waits, and what more places would do; `None`: nobody may wait anywhere.
+    fn waiting(&self) -> Option<Vec<Line>> {
+        let mut lines = Vec::new();
+        let status = &self.seen.status;
+        for pool in status.pools.iter().filter(|pool| pool.queue.is_some()) {
+            let queue = pool.queue?;
+            let text = format!(
+                "{}: {} wait, at most {} for {}; longest so far {}; waited too long {}",
+                pool.name,
+                count(queue.now),
+                count(queue.max),
+                span_us(queue.timeout_ms * 1_000),
+                count(queue.longest),
+                count(pool.counters.timed_out)
+            );
+            lines.push(Line::of(Style::Strong, text));
+            if let Some(guess) = what_if(pool) {
+                let wait = |seconds: Option<f64>| {
+                    let us = |seconds: f64| format!("wait {}", span_us((seconds * 1e6) as u64));
+                    seconds.map_or("the queue grows".to_owned(), us)
+                };
+                let text = format!(
+                    "  {} places: {}; one more each: {} (estimate: Erlang C, servers as fast as now)",
+                    guess.places,
+                    wait(guess.now_s),
+                    wait(guess.more_s)
+                );
+                lines.push(Line::of(Style::Faint, text));
+            }
+            let waiting = self.seen.queues.iter().find(|(name, _)| *name == pool.name);
+            for one in waiting.map(|(_, waiting)| waiting.as_slice()).unwrap_or_default() {
+                let text = format!(
+                    "  {:>5} ahead  waits {:>9}  at most {:>9} more  id {:8}  for {}",
+                    one.position,
+                    span_us(one.waited_us),
+                    span_us(one.left_us),
+                    one.request_id,
+                    one.endpoint.as_deref().unwrap_or("any server")
+                );
+                lines.push(Line::of(Style::Plain, text));
+            }
+        }
+        (!lines.is_empty()).then_some(lines)
+    }
+
+    fn events(&self) -> Vec<Line> {
+        let now = self.seen.status.at_ms;
+        let mut lines = vec![Line::of(Style::Strong, "events")];
+        if self.seen.events.is_empty() {
+            lines.push(Line::of(Style::Faint, "  nothing has happened yet"));
+        }
+        lines.extend(self.seen.events.iter().take(200).map(|event| {
+            let age = age_ms(now.saturating_sub(event.at_ms));
+            let mut line = Line::of(Style::Faint, format!("{age:>8}  "));
+            line.push(Style::Plain, event.what.clone());
+            if let Some(who) = &event.who {
+                line.push(Style::Faint, format!(", by {who}"));
+            }
+            line
+        }));
+        lines
+    }
+
+    fn bottom(&self) -> Line {
+        if let Some(Order { pool, endpoint, to }) = &self.asked {
+            let last = if self.is_last(pool, endpoint) && *to != "ready" {
+                " It is the last of its pool that can be had!"
+            } else {
+                ""
+            };
+            return Line::of(Style::Strong, format!("{pool}/{endpoint}: {to}?{last} y / n"));
+        }
+        if let Some(message) = &self.message {
+            return message.clone();
+        }
+        let sort = self.sort.word();
+        let keys = match self.page {
+            Page::Servers => {
+                format!(
+                    "q quit  s sort: {sort}  j k choose  d drain  r ready  m maintenance  w who waits"
+                )
+            }
+            Page::Waiting => "q quit  w or Esc back to the servers".to_owned(),
+        };
+        Line::of(Style::Faint, keys)
+    }
+
+    fn is_chosen(&self, one: &EndpointStatus) -> bool {
+        self.chosen.as_ref().is_some_and(|(pool, name)| *pool == one.pool && *name == one.name)
+    }
+
+    fn is_last(&self, pool: &str, endpoint: &str) -> bool {
+        let pool = self.seen.status.pools.iter().find(|own| own.name == pool);
+        let own = |pool: &&weir_control::admin::status::PoolStatus| {
+            pool.endpoints.iter().any(|one| one.name == endpoint && one.state == State::Up)
+        };
+        pool.filter(own).is_some_and(|pool| pool.usable == 1)
+    }
+
+    fn choose(&mut self, step: Step) {
+        let pools = self.seen.status.pools.iter();
+        let all: Vec<&EndpointStatus> = pools.flat_map(|pool| self.sort.sorted(pool)).collect();
+        let place = all.iter().position(|one| self.is_chosen(one));
+        let next = match (place, step) {
+            (None, Step::On) => 0,
+            (None, Step::Back) => all.len().saturating_sub(1),
+            (Some(place), Step::On) => (place + 1).min(all.len() - 1),
+            (Some(place), Step::Back) => place.saturating_sub(1),
+        };
+        self.chosen = all.get(next).map(|one| (one.pool.clone(), one.name.clone()));
+    }
+
+    fn ask(&mut self, to: &'static str) {
+        let Some((pool, endpoint)) = self.chosen.clone() else {
+            self.message = Some(Line::of(Style::Strong, "Choose a server first: j and k."));
+            return;
+        };
+        self.asked = Some(Order { pool, endpoint, to });
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Step {
+    On,
+    Back,
+}

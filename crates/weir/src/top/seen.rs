@@ -1,0 +1,72 @@
+//! One look at a running Weir, and the orders that it can be given.
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::json;
+use weir_control::admin::status::{Event, Status, WaitingStatus};
+
+use crate::ctl::client::{Place, encoded};
+use crate::failure::Failure;
+
+/// Everything that is drawn.
+#[derive(Clone, Debug)]
+pub(super) struct Seen {
+    pub(super) status: Status,
+    /// The latest first.
+    pub(super) events: Vec<Event>,
+    /// Who waits, by pool, where anybody does.
+    pub(super) queues: Vec<(String, Vec<WaitingStatus>)>,
+}
+
+#[derive(Deserialize)]
+struct Events {
+    events: Vec<Event>,
+}
+
+#[derive(Deserialize)]
+struct Queue {
+    waiting: Vec<WaitingStatus>,
+}
+
+/// Looks.
+pub(super) fn look(place: &Place) -> Result<Seen, Failure> {
+    let status: Status = told(place, "/v1/status")?;
+    let Events { mut events } = told(place, "/v1/events")?;
+    events.reverse();
+    let busy = status.pools.iter().filter(|pool| pool.queue.is_some_and(|queue| queue.now > 0));
+    let mut queues = Vec::new();
+    for pool in busy {
+        let queue: Queue = told(place, &format!("/v1/pools/{}/queue", encoded(&pool.name)))?;
+        queues.push((pool.name.clone(), queue.waiting));
+    }
+    Ok(Seen { status, events, queues })
+}
+
+fn told<T: DeserializeOwned>(place: &Place, path: &str) -> Result<T, Failure> {
+    let told = place.ask("GET", path, None)?;
+    serde_json::from_str(&told.body).map_err(|error| {
+        Failure::RunTime(format!(
+            "what {path} says makes no sense here, perhaps of another version: {error}"
+        ))
+    })
+}
+
+/// An order for an endpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Order {
+    pub(super) pool: String,
+    pub(super) endpoint: String,
+    /// `ready`, `draining` or `maintenance`.
+    pub(super) to: &'static str,
+}
+
+impl Order {
+    /// Gives it; how long it lasts, in words.
+    pub(super) fn send(&self, place: &Place) -> Result<String, Failure> {
+        let Self { pool, endpoint, to } = self;
+        let path = format!("/v1/pools/{}/endpoints/{}", encoded(pool), encoded(endpoint));
+        let told = place.ask("PATCH", &path, Some(&json!({"order": to})))?;
+        let said: serde_json::Value = serde_json::from_str(&told.body).unwrap_or_default();
+        Ok(said["lasts"]["note"].as_str().unwrap_or_default().to_owned())
+    }
+}

@@ -1,0 +1,147 @@
+//! A real browser: Debian's Chromium without a window, led over its pipe (the DevTools protocol: JSON with a zero byte between).
+//! It is large, so `make test` does not install it: without it these tests say so and pass, unless `WEIR_CHROMIUM=required`.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::process::Stdio;
+use std::sync::mpsc::{Receiver, channel};
+
+use serde_json::{Value, json};
+
+use super::process::{Process, command, finish};
+use super::{Directory, PATIENCE, eventually};
+
+/// A browser with one page.
+pub(crate) struct Browser {
+    _process: Process,
+    commands: File,
+    replies: Receiver<Value>,
+    number: u64,
+    session: Option<String>,
+    /// What the page complained of: console, exceptions, network.
+    complaints: Vec<Value>,
+}
+
+impl Browser {
+    /// Starts it; `None`: there is none on this machine, and nobody said that there has to be.
+    pub(crate) fn start(directory: &Directory) -> Option<Self> {
+        if !is_there() {
+            assert!(
+                std::env::var_os("WEIR_CHROMIUM").is_none_or(|value| value != "required"),
+                "no chromium on this machine: scripts/packages chromium"
+            );
+            eprintln!("skipped: no chromium on this machine (scripts/packages chromium)");
+            return None;
+        }
+        let [to, from] = ["chromium-in", "chromium-out"].map(|name| directory.text(name));
+        assert!(finish(command("mkfifo").args([&to, &from]), b"").status.success());
+        let script = "exec chromium --headless --no-sandbox --disable-gpu --no-first-run --disable-extensions \
+                      --disable-background-networking --remote-debugging-pipe --user-data-dir=\"$2\" about:blank \
+                      3<\"$0\" 4>\"$1\"";
+        let mut shell = command("sh");
+        shell.args(["-c", script, &to, &from, &directory.text("profile")]);
+        let process = Process::start(shell.stdin(Stdio::null()).stdout(Stdio::null()));
+        // Both ends of a pipe wait for each other, in this order.
+        let commands = File::options().write(true).open(&to).unwrap();
+        let mut stream = BufReader::new(File::open(&from).unwrap());
+        let (sender, replies) = channel();
+        std::thread::spawn(move || {
+            let mut message = Vec::new();
+            while stream.read_until(0, &mut message).is_ok_and(|count| count > 0) {
+                message.pop();
+                if sender.send(serde_json::from_slice(&message).unwrap()).is_err() {
+                    break;
+                }
+                message.clear();
+            }
+        });
+        let mut browser = Self {
+            _process: process,
+            commands,
+            replies,
+            number: 0,
+            session: None,
+            complaints: Vec::new(),
+        };
+        let target = browser.call("Target.createTarget", &json!({"url": "about:blank"}));
+        let attached = browser.call(
+            "Target.attachToTarget",
+            &json!({"targetId": target["targetId"], "flatten": true}),
+        );
+        browser.session = Some(attached["sessionId"].as_str().unwrap().to_owned());
+        for domain in ["Page", "Log", "Runtime", "Network"] {
+            browser.call(&format!("{domain}.enable"), &json!({}));
+        }
+        Some(browser)
+    }
+
+    /// Sends a command and waits for its result.
+    pub(crate) fn call(&mut self, method: &str, params: &Value) -> Value {
+        self.number += 1;
+        let mut message = json!({"id": self.number, "method": method, "params": params});
+        if let Some(session) = &self.session {
+            message["sessionId"] = json!(session);
+        }
+        self.commands.write_all(format!("{message}\0").as_bytes()).unwrap();
+        loop {
+            let reply = self.replies.recv_timeout(PATIENCE);
+            let mut reply = reply.unwrap_or_else(|error| panic!("{method}: {error}"));
+            if reply["id"] == self.number {
+                assert!(reply["error"].is_null(), "{method}: {reply}");
+                return reply["result"].take();
+            }
+            self.note(reply);
+        }
+    }
+
+    fn note(&mut self, event: Value) {
+        let of = |kind: &str| {
+            event["params"]["entry"]["level"] == kind || event["params"]["type"] == kind
+        };
+        let complaint = match event["method"].as_str() {
+            Some("Runtime.exceptionThrown") => true,
+            Some("Log.entryAdded" | "Runtime.consoleAPICalled") => of("error") || of("warning"),
+            _ => false,
+        };
+        if complaint {
+            self.complaints.push(event);
+        }
+    }
+
+    /// Every request says that it is this user's.
+    pub(crate) fn bring(&mut self, authorization: &str) {
+        self.call(
+            "Network.setExtraHTTPHeaders",
+            &json!({"headers": {"Authorization": authorization}}),
+        );
+    }
+
+    /// Goes to a page.
+    pub(crate) fn open(&mut self, url: &str) {
+        let opened = self.call("Page.navigate", &json!({"url": url}));
+        assert!(opened["errorText"].is_null(), "{url}: {opened}");
+    }
+
+    /// The value of an expression in the page; `null` while there is no page yet.
+    pub(crate) fn value(&mut self, expression: &str) -> Value {
+        let params = json!({"expression": expression, "returnByValue": true, "awaitPromise": true});
+        let mut result = self.call("Runtime.evaluate", &params);
+        result["result"]["value"].take()
+    }
+
+    /// Waits until an expression is true.
+    pub(crate) fn until(&mut self, expression: &str) {
+        eventually(expression, || (self.value(expression) == true).then_some(()));
+    }
+
+    /// What the page complained of so far.
+    pub(crate) fn complaints(&mut self) -> Vec<Value> {
+        // Whatever came before its answer is noted by then.
+        self.value("1");
+        std::mem::take(&mut self.complaints)
+    }
+}
+
+fn is_there() -> bool {
+    finish(command("sh").args(["-c", "command -v chromium"]), b"").status.success()
+}
