@@ -5,8 +5,8 @@ use std::time::Duration;
 use crate::model::{
     Budget, CauseHeader, Check, ClientTimeouts, Config, Endpoint, EndpointAddress, EndpointCheck,
     Forwarded, HttpProbe, Keepalive, MessageLimits, Order, Passive, PassiveCause, Policy, Pool,
-    Probe, Queue, RequestId, Retry, RetryOn, Rule, Stall, Statuses, TcpProbe, TlsClient,
-    TlsProtocol, TlsVersion, UpstreamTimeouts, Workers,
+    Probe, Queue, RequestId, Resolver, Retry, RetryOn, Rule, Severity, Stall, Statuses, TcpProbe,
+    TlsClient, TlsProtocol, TlsVersion, UpstreamTimeouts, Workers,
 };
 
 /// How long a graceful stop waits.
@@ -27,6 +27,10 @@ pub const REQUEST_ID_HEADER: &str = "X-Request-Id";
 pub const CAUSE_HEADER: &str = "Weir-Cause";
 /// Facility of syslog lines: `local0`.
 pub const SYSLOG_FACILITY: u8 = 16;
+/// Severity of an access log's lines in syslog.
+pub const SYSLOG_SEVERITY: Severity = Severity::Info;
+/// The least grave of what Weir itself says that is written.
+pub const ERROR_LOG_LEVEL: Severity = Severity::Notice;
 /// `Content-Type` of a fixed response.
 pub const RESPOND_TYPE: &str = "text/plain; charset=utf-8";
 /// Status of `redirect https`.
@@ -50,9 +54,26 @@ impl Default for Config {
             shutdown_timeout: SHUTDOWN_TIMEOUT,
             admin: Vec::new(),
             state_file: None,
+            pid_file: None,
+            resolver: Resolver::default(),
+            error_logs: Vec::new(),
             logs: Vec::new(),
             pools: Vec::new(),
             listeners: Vec::new(),
+        }
+    }
+}
+
+impl Default for Resolver {
+    fn default() -> Self {
+        Self {
+            servers: Vec::new(),
+            valid: None,
+            min_ttl: Duration::from_secs(1),
+            max_ttl: Duration::from_hours(1),
+            timeout: Duration::from_secs(5),
+            ipv4: true,
+            ipv6: true,
         }
     }
 }
@@ -243,6 +264,7 @@ impl Endpoint {
         Self {
             name: name.into(),
             address,
+            host: None,
             weight: WEIGHT,
             max_conn: None,
             priority: 0,
@@ -261,6 +283,18 @@ pub(crate) fn policy() -> Policy {
 #[expect(clippy::unnecessary_wraps, reason = "the field's type")]
 pub(crate) fn queue() -> Option<Queue> {
     Some(Queue::default())
+}
+
+pub(crate) fn syslog_facility() -> u8 {
+    SYSLOG_FACILITY
+}
+
+pub(crate) fn syslog_severity() -> Severity {
+    SYSLOG_SEVERITY
+}
+
+pub(crate) fn error_log_level() -> Severity {
+    ERROR_LOG_LEVEL
 }
 
 pub(crate) fn weight() -> u32 {

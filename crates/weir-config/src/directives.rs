@@ -41,6 +41,17 @@ pub(crate) const DIRECTIVES: &[Spec] = &[
         .example("admin unix:/run/weir/admin.sock mode=0660 group=weir;"),
     directive("state_file", TOP, "FILE", "Keeps what is changed at run time (orders, limits, weights, servers added and removed) over restarts. Reloads keep it anyway. `weir ctl diff` shows what differs from the configuration, `weir ctl adopt` the lines that would take it over, `weir ctl revert` gives it up.")
         .example("state_file /var/lib/weir/state.json;"),
+    directive("pid_file", TOP, "FILE", "Holds the number of the process while it runs.")
+        .example("pid_file /run/weir/weir.pid;"),
+    directive("resolver", TOP, "[ADDRESS…]", "The DNS servers that are asked for the names of servers, by IP address, with port 53 if none is given. Without addresses, `/etc/hosts` and the servers of `/etc/resolv.conf`. Names are looked up beside the traffic, again and again: an answer holds for its TTL; when none comes, the last good one stays.")
+        .words(0, MANY)
+        .options(RESOLVER)
+        .example("resolver 10.0.0.53 [2001:db8::53]:5353 valid=10s timeout=2s;"),
+    directive("error_log", TOP, "FILE | stdout | stderr | syslog:… [LEVEL]", "Where Weir says what happens to it (servers that go and come, reloads, faults), and the least grave that is written there: `emerg`, `alert`, `crit`, `error`, `warning`, `notice`, `info` or `debug`. Several lines are several places. Without any it is standard error, with `notice`. Files get a time stamp; standard error gets none, and where it is the systemd journal, each line has its level. What ends a start is always told on standard error.")
+        .words(1, 2)
+        .many()
+        .default("stderr notice")
+        .example("error_log /var/log/weir/error.log warning;"),
     directive("include", TOP, "FILE | PATTERN", "Puts the directives of these files here. May stand in any block. The path is relative to the file that has the line; a pattern (`*`, `?`, `[…]`) may match nothing and is taken in alphabetical order.")
         .many()
         .example("include conf.d/*.conf;"),
@@ -48,8 +59,9 @@ pub(crate) const DIRECTIVES: &[Spec] = &[
         .block(BlockRule::Required(Context::Log))
         .many()
         .example("log access { to /var/log/weir/access.log; format haproxy; }"),
-    directive("to", LOG, "FILE | stdout | syslog:SOCKET[,facility=NAME] | syslog:udp:ADDRESS[,facility=NAME]", "Where the lines go. A file is appended to and opened anew on USR1. Syslog lines are datagrams (RFC 3164), by default of facility `local0`.")
-        .example("to syslog:/dev/log,facility=local0;"),
+    directive("to", LOG, "FILE | stdout | stderr | syslog:SOCKET[,OPTION…] | syslog:udp:ADDRESS[,OPTION…]", "Where the lines go; several `to` send them to each place, and one that is slow or gone does not hold up the others. A file is appended to and opened anew on USR1. What syslog is told can be set with `,facility=` (`local0`), `,severity=` (`info`) and `,format=` (`rfc3164`, or `rfc5424` with year, zone, microseconds and the log's name); a Unix socket may be of datagrams or a stream.")
+        .many()
+        .example("to syslog:/dev/log,facility=local1,severity=notice;"),
     directive("format", LOG, "combined | main | haproxy | json | \"TEXT\"", "How a line looks: nginx's `combined`, the same with `X-Forwarded-For` (`main`), HAProxy's `httplog`, one JSON object with times in microseconds, or a text with `$variables`.")
         .default("combined")
         .example("format \"$remote_addr $request $status $t_queue\";"),
@@ -67,7 +79,7 @@ pub(crate) const DIRECTIVES: &[Spec] = &[
         .options(BALANCE)
         .default("round_robin")
         .example("balance least_conn;"),
-    directive("server", POOL, "ADDRESS", "A server: `10.0.0.1:80`, `[::1]:80`, `name:80` or `unix:/path`.")
+    directive("server", POOL, "ADDRESS", "A server: `10.0.0.1:80`, `[::1]:80`, `name:80`, `unix:/path` or `srv:SERVICE`. A name stands for as many servers as it has addresses, each with these options; they come and go with the answers of DNS (see `resolver`) and are called `name:80`, `name:80~2` and so on. `srv:_http._tcp.example.com` asks for the servers of a service, whose records bring ports, weights and priorities: the lowest priority is the first tier.")
         .options(SERVER)
         .many()
         .example("server 10.0.0.12:8000 name=app2 max_conn=1 weight=2;"),
@@ -248,6 +260,12 @@ const SERVER: &[OptionSpec] = &[
     flag("backup", "Used only when no other server can be: a tier below every `priority`."),
     flag("down", "Takes nothing: maintenance."),
     flag("drain", "Takes only clients that a sticky cookie binds to it."),
+    option(
+        "host",
+        "NAME",
+        "",
+        "Its own name, asked for and verified in TLS and the `Host` of probes; without it, the name or address that it is found by.",
+    ),
     option(
         "check",
         "ADDRESS | off",
@@ -497,6 +515,20 @@ const CLIENT_TLS: &[OptionSpec] = &[
     PROTOCOL[1],
     PROTOCOL[2],
     PROTOCOL[3],
+];
+
+const RESOLVER: &[OptionSpec] = &[
+    option("valid", "TIME", "", "How long an answer holds, whatever its TTL."),
+    option("min_ttl", "TIME", "1s", "A shorter TTL counts as this."),
+    option("max_ttl", "TIME", "1h", "A longer TTL counts as this."),
+    option("timeout", "TIME", "5s", "For a whole look-up, all tries included."),
+    option("ipv4", "on | off", "on", "Whether IPv4 addresses are asked for."),
+    option(
+        "ipv6",
+        "on | off",
+        "on",
+        "Whether IPv6 addresses are asked for; they are used where a name has none of IPv4.",
+    ),
 ];
 
 const ADMIN: &[OptionSpec] = &[

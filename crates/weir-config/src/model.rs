@@ -29,11 +29,18 @@ pub mod sticky;
 
 pub use sticky::{SameSite, Secret, Secure, Sticky};
 pub mod check;
+pub mod log;
+pub mod names;
 pub mod queue;
+pub mod resolver;
 pub mod retry;
 
 pub use check::{Check, EndpointCheck, HeaderExpectation, HttpProbe, Probe, Statuses, TcpProbe};
+pub use log::{
+    AccessLog, ErrorLog, LogFormat, LogTarget, Severity, Syslog, SyslogFormat, SyslogReceiver,
+};
 pub use queue::Queue;
+pub use resolver::Resolver;
 pub use retry::{Budget, MOST_RETRIES, Retry, RetryOn};
 
 /// One checked configuration and its number, immutable once published.
@@ -61,6 +68,12 @@ pub struct Config {
     pub admin: Vec<AdminListener>,
     /// File that keeps what was changed at run time over restarts.
     pub state_file: Option<PathBuf>,
+    /// File that holds the process's number while it runs.
+    pub pid_file: Option<PathBuf>,
+    /// How names of servers are looked up.
+    pub resolver: Resolver,
+    /// Where Weir says what happens to it; none: standard error.
+    pub error_logs: Vec<ErrorLog>,
     /// Access-log destinations, by name.
     pub logs: Vec<AccessLog>,
     /// Named groups of endpoints, in file order; routes name them by index.
@@ -77,58 +90,6 @@ pub enum Workers {
     Auto,
     /// This many, pinned round the allowed set.
     Count(usize),
-}
-
-/// An access log: where its lines go and how they look.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct AccessLog {
-    /// The name `log NAME;` refers to.
-    pub name: String,
-    /// Where lines go.
-    pub to: LogTarget,
-    /// How a line looks.
-    pub format: LogFormat,
-}
-
-/// Where log lines go.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum LogTarget {
-    /// Appended to this file, reopened on USR1.
-    File(PathBuf),
-    /// Standard output.
-    Stdout,
-    /// Syslog datagrams (RFC 3164) to a Unix socket such as `/dev/log`.
-    SyslogUnix {
-        /// The socket.
-        path: PathBuf,
-        /// Facility number 0..=23 (`local0` is 16).
-        facility: u8,
-    },
-    /// Syslog datagrams (RFC 3164) over UDP.
-    SyslogUdp {
-        /// The receiver.
-        address: SocketAddr,
-        /// Facility number 0..=23.
-        facility: u8,
-    },
-}
-
-/// How a log line looks.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum LogFormat {
-    /// nginx's and Apache's `combined`.
-    Combined,
-    /// `combined` plus `"$http_x_forwarded_for"`, as the seeds' nginx configuration prints it.
-    Main,
-    /// HAProxy's `option httplog`.
-    Haproxy,
-    /// One JSON object a line, times in microseconds.
-    Json,
-    /// Custom text with `$variables`.
-    Text(#[serde(with = "words::template")] Template),
 }
 
 /// A named group of endpoints with one policy.
@@ -186,6 +147,9 @@ pub struct Endpoint {
     pub name: String,
     /// Where it is.
     pub address: EndpointAddress,
+    /// Its own name, for TLS and probes, where the address has none.
+    #[serde(default)]
+    pub host: Option<String>,
     /// Its share, 1..=65535.
     #[serde(default = "defaults::weight")]
     pub weight: u32,
@@ -225,8 +189,10 @@ pub enum Order {
 pub enum EndpointAddress {
     /// An IP address and port.
     Socket(SocketAddr),
-    /// A name to be resolved, and a port.
+    /// A name to be resolved, and a port: as many servers as it has addresses.
     Name(String, u16),
+    /// The name of a service (RFC 2782): as many servers as it has records, which bring their ports.
+    Service(String),
     /// A Unix stream socket.
     Unix(PathBuf),
 }

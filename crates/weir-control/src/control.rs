@@ -10,12 +10,11 @@ use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::MutexGuard as Turn;
-use tokio::time::sleep;
 use weir_config::Config;
+use weir_config::model::names::Answers;
 use weir_config::model::{Overrides, Pool};
 use weir_proxy::compile::{Surroundings, compile};
 use weir_proxy::shared::{Process, Snapshot};
@@ -26,11 +25,9 @@ use crate::doors::Doors;
 use crate::health_log::HealthLog;
 use crate::log_writer::LogWriter;
 use crate::probe::Probes;
+use crate::program_log::ProgramLog;
 use crate::resolver::Resolver;
 use crate::server::{connection_cap, tell};
-
-/// How often it is looked whether logs that are not configured any more can be closed, and for how long.
-const LOG_CLOSING: (Duration, usize) = (Duration::from_secs(1), 5);
 
 /// Where a configuration comes from, so that it can be read anew.
 pub struct Source {
@@ -49,6 +46,7 @@ pub struct Control {
     /// What goes with the configuration. Whoever changes that one has it to the end.
     turn: tokio::sync::Mutex<Beside>,
     pub(crate) log_writer: Arc<LogWriter>,
+    program_log: Mutex<ProgramLog>,
     /// Of the control thread.
     runtime: Handle,
 }
@@ -57,8 +55,20 @@ pub struct Control {
 #[derive(Clone)]
 struct Held {
     file: Arc<Config>,
+    /// With what was changed at run time.
     config: Arc<Config>,
+    /// And with servers in place of names.
+    live: Arc<Config>,
+    names: Answers,
     overrides: Overrides,
+}
+
+impl Held {
+    fn new(file: Config, overrides: Overrides, names: Answers) -> Self {
+        let config = overrides.over(&file);
+        let live = Arc::new(names.over(&config));
+        Self { file: Arc::new(file), config: Arc::new(config), live, names, overrides }
+    }
 }
 
 /// What stands beside the data plane and follows the configuration.
@@ -103,6 +113,7 @@ pub(crate) struct Parts {
     pub(crate) overrides: Overrides,
     pub(crate) beside: Beside,
     pub(crate) log_writer: LogWriter,
+    pub(crate) program_log: ProgramLog,
     pub(crate) runtime: Handle,
 }
 
@@ -111,16 +122,17 @@ pub(crate) type Changing<'a> = Turn<'a, Beside>;
 
 impl Control {
     pub(crate) fn new(parts: Parts) -> Self {
-        let Parts { plane, health, source, file, overrides, beside, log_writer, runtime } = parts;
-        let config = Arc::new(overrides.over(&file));
+        let Parts { plane, health, source, file, overrides, beside, .. } = parts;
+        let names = beside.resolver.names().answers();
         Self {
             plane,
             health,
             source,
-            held: Mutex::new(Held { file: Arc::new(file), config, overrides }),
+            held: Mutex::new(Held::new(file, overrides, names)),
             turn: tokio::sync::Mutex::new(beside),
-            log_writer: Arc::new(log_writer),
-            runtime,
+            log_writer: Arc::new(parts.log_writer),
+            program_log: Mutex::new(parts.program_log),
+            runtime: parts.runtime,
         }
     }
 
@@ -137,6 +149,11 @@ impl Control {
     /// The configuration that holds, with what was changed at run time.
     pub fn config(&self) -> Arc<Config> {
         self.held().config.clone()
+    }
+
+    /// The same with servers in place of names, as it is served.
+    pub fn live(&self) -> Arc<Config> {
+        self.held().live.clone()
     }
 
     /// The configuration as the file says.
@@ -196,11 +213,23 @@ impl Control {
         self.swap(turn, file, overrides).await
     }
 
+    /// Serves by what is known of names now, if that is not so already.
+    ///
+    /// # Errors
+    /// One sentence; nothing has changed then.
+    pub(crate) async fn follow_names(&self) -> Result<(), String> {
+        let mut turn = self.changing().await;
+        let Held { file, overrides, names, .. } = self.held().clone();
+        if turn.resolver.names().answers() == names {
+            return Ok(());
+        }
+        self.swap(&mut turn, Config::clone(&file), overrides).await.map(drop)
+    }
+
     /// What was changed at run time is this from now on, and has been put into effect already.
     pub(crate) fn note_applied(&self, _turn: &Changing<'_>, overrides: Overrides) {
         let mut held = self.held();
-        held.config = Arc::new(overrides.over(&held.file));
-        held.overrides = overrides;
+        *held = Held::new(Config::clone(&held.file), overrides, held.names.clone());
     }
 
     /// Swaps one configuration for another.
@@ -210,50 +239,58 @@ impl Control {
         file: Config,
         overrides: Overrides,
     ) -> Result<ReloadReport, String> {
-        let Held { config: before, .. } = self.held().clone();
+        let Held { config: before, live: live_before, .. } = self.held().clone();
         let config = overrides.over(&file);
+        let prepared = turn.resolver.prepare(&config).await;
+        let names = turn.resolver.answers(&prepared);
+        let live = names.over(&config);
         let (previous, process) = (self.snapshot(), self.process());
         // Everything that may fail, first.
         let logs = self.log_writer.prepare(&config.logs).map_err(|error| error.to_string())?;
+        let program_log = if config.error_logs == before.error_logs {
+            None
+        } else {
+            Some(ProgramLog::open(&config.error_logs).map_err(|error| error.to_string())?)
+        };
         let surroundings =
             Surroundings { read: &|path| std::fs::read(path), sinks: logs.sinks().to_vec() };
-        let compiled = compile(&config, surroundings, Some(&previous))?;
+        let compiled = compile(&live, surroundings, Some(&previous))?;
         let mut report = ReloadReport {
             generation: compiled.snapshot.generation,
             changes: diff::lines(&before, &config),
             warnings: compiled.warnings.clone(),
         };
         report.warnings.extend(diff::not_reloadable(&before, &config));
-        report.changes.extend(files_changed(&before, &config, (&previous, &compiled.snapshot)));
+        report.changes.extend(files_changed(&live_before, &live, (&previous, &compiled.snapshot)));
         let doors = turn.doors.prepare(&config)?;
-        let addresses = turn.resolver.look_up_new(&config).await;
         // Nothing fails from here on.
         self.log_writer.commit(logs);
+        if let Some(new) = program_log {
+            new.publish();
+            *self.program_log() = new;
+        }
         process.connections.resize(connection_cap(&config));
         let snapshot = compiled.publish(process);
-        addresses.tell(process);
         self.plane.adopt(&snapshot).await;
         for line in turn.doors.follow(doors, &config, (&self.plane, &snapshot)).await {
             tell(&line);
         }
-        turn.resolver.follow(&config, process, &self.runtime);
-        turn.probes.follow(&config, process, (&self.health, &self.runtime));
+        turn.resolver.follow(prepared, &self.runtime);
+        turn.probes.follow(&live, process, (&self.health, &self.runtime));
         self.health.forget_all_but(&snapshot);
-        self.close_logs();
-        *self.held() = Held { file: Arc::new(file), config: Arc::new(config), overrides };
+        *self.held() = Held::new(file, overrides, names);
         Ok(report)
     }
 
-    /// Closes logs that are not configured any more once the last lines for them have come.
-    fn close_logs(&self) {
-        let writer = Arc::downgrade(&self.log_writer);
-        self.runtime.spawn(async move {
-            for _ in 0..LOG_CLOSING.1 {
-                sleep(LOG_CLOSING.0).await;
-                let Some(writer) = writer.upgrade() else { return };
-                writer.look();
-            }
-        });
+    /// Opens log files anew, after somebody moved them away.
+    pub(crate) fn reopen_logs(&self) {
+        self.log_writer.reopen();
+        self.program_log().reopen();
+    }
+
+    /// Where Weir itself speaks.
+    pub(crate) fn program_log(&self) -> MutexGuard<'_, ProgramLog> {
+        self.program_log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn held(&self) -> MutexGuard<'_, Held> {

@@ -22,6 +22,12 @@ pub(crate) fn lines(before: &Config, after: &Config) -> Vec<String> {
         let (old, new) = (before.shutdown_timeout, after.shutdown_timeout);
         lines.push(format!("shutdown_timeout {old:?} -> {new:?}"));
     }
+    if before.error_logs != after.error_logs {
+        lines.push("error_log changed".to_owned());
+    }
+    if before.resolver != after.resolver {
+        lines.push("resolver changed".to_owned());
+    }
     // Routes name pools by number, which is not what the operator wrote.
     let named = |config: &Config| {
         let names: Vec<&str> = config.pools.iter().map(|pool| pool.name.as_str()).collect();
@@ -47,6 +53,7 @@ pub(crate) fn not_reloadable(before: &Config, after: &Config) -> Vec<String> {
     };
     note(before.workers != after.workers, "workers");
     note(before.admin != after.admin, "admin");
+    note(before.pid_file != after.pid_file, "pid_file");
     note(before.state_file != after.state_file, "state_file");
     sentences
 }

@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 use weir_balance::{Availability, Health, Order};
+use weir_config::model::Severity;
 use weir_proxy::shared::{Process, Snapshot};
 use weir_proxy::upstream::UpstreamPool;
 
@@ -151,7 +152,7 @@ impl fmt::Display for Span {
 pub struct HealthLog {
     start: Instant,
     kept: Mutex<Kept>,
-    say: fn(&str),
+    say: fn(Severity, &str),
 }
 
 #[derive(Default)]
@@ -166,7 +167,7 @@ struct Kept {
 
 impl HealthLog {
     /// An empty log that tells `say` of each change.
-    pub fn new(say: fn(&str)) -> Self {
+    pub fn new(say: fn(Severity, &str)) -> Self {
         Self { start: Instant::now(), kept: Mutex::default(), say }
     }
 
@@ -263,14 +264,18 @@ impl HealthLog {
 
     /// Says that a pool ignores its probes from now on, or no longer.
     pub(crate) fn panic(&self, pool: &str, panic: Panic) {
-        (self.say)(&match panic {
-            Panic::Begins => {
-                format!("health: {pool}: so few servers are up that what probes say does not count")
-            }
-            Panic::Ends => {
-                format!("health: {pool}: enough servers are up again: what probes say counts")
-            }
-        });
+        match panic {
+            Panic::Begins => (self.say)(
+                Severity::Error,
+                &format!(
+                    "health: {pool}: so few servers are up that what probes say does not count"
+                ),
+            ),
+            Panic::Ends => (self.say)(
+                Severity::Notice,
+                &format!("health: {pool}: enough servers are up again: what probes say counts"),
+            ),
+        }
     }
 
     /// What an endpoint was and for how long; from now on it is `to`, if anything.
@@ -285,7 +290,11 @@ impl HealthLog {
     }
 
     fn note(&self, mut event: HealthEvent) {
-        (self.say)(&event.to_string());
+        let severity = match event.to {
+            HealthState::Up => Severity::Notice,
+            HealthState::Down | HealthState::Ejected | HealthState::Stalled => Severity::Warning,
+        };
+        (self.say)(severity, &event.to_string());
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.count += 1;
         event.number = kept.count;
@@ -344,7 +353,7 @@ mod tests {
 
     #[test]
     fn the_oldest_go_first_and_numbers_go_on() {
-        let log = HealthLog::new(|_| {});
+        let log = HealthLog::new(|_, _| {});
         for _ in 0..KEPT + 3 {
             log.note(event("x", "", Duration::ZERO));
         }

@@ -1,51 +1,53 @@
-//! The thread that writes access logs. Workers hand it batches over a bounded channel and never wait: a disk
-//! that is stuck fills the channel, and lines beyond that are dropped and counted. It knows nothing of formats.
+//! The threads that write access logs, one for each place that lines go to. Workers hand them batches over bounded
+//! channels and never wait: a disk or a receiver that is stuck fills its channel, and lines beyond that are dropped and
+//! counted, there alone. They know nothing of formats.
 
 mod file;
+mod losses;
 mod syslog;
+mod target;
 #[cfg(test)]
 mod tests;
 
 use std::fmt;
-use std::io::{self, Write as _};
+use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use weir_config::model::{AccessLog, LogTarget};
-use weir_stats::{FullBatch, LogReceiver, LogSink, Message, log_channel};
+use weir_config::model::{AccessLog, Severity};
+use weir_stats::{FullBatch, LogReceiver, LogSink, LostLines, Message, log_fan};
 
-use file::LogFile;
-use syslog::Syslog;
+pub(crate) use losses::watch;
+pub(crate) use target::{Outcome, Target};
 
-/// Batches that may wait for the writer, over all logs: 8 MiB.
+use crate::program_log::say;
+
+/// Batches that may wait for one place: 8 MiB.
 const CAPACITY: usize = 128;
 
-/// The running writer.
+/// The running writers.
 pub struct LogWriter {
-    /// Wakes the thread, and is what sinks are made from.
-    root: LogSink,
-    logs: Mutex<Logs>,
+    open: Mutex<Vec<OpenLog>>,
     orders: Arc<Orders>,
-    done: Mutex<Receiver<()>>,
+    /// Of every thread, until it has ended.
+    threads: Mutex<Vec<Receiver<()>>>,
 }
 
-/// The logs that are configured.
-#[derive(Default)]
-struct Logs {
-    open: Vec<(AccessLog, LogSink)>,
-    /// Logs opened so far.
-    count: usize,
+/// A log that is configured.
+struct OpenLog {
+    log: AccessLog,
+    sink: LogSink,
 }
 
-/// Logs of a configuration, open; nothing has come of it yet.
+/// Logs of a configuration, open and with their threads. Nothing has come of it yet; when it is dropped, those that are new end.
 pub struct PreparedLogs {
     /// In the configuration's order.
-    open: Vec<(AccessLog, LogSink)>,
+    open: Vec<OpenLog>,
     sinks: Vec<LogSink>,
-    added: Vec<Outlet>,
+    threads: Vec<Receiver<()>>,
 }
 
 impl PreparedLogs {
@@ -55,14 +57,13 @@ impl PreparedLogs {
     }
 }
 
-/// What the control side wants of the thread, and what it tells back.
-#[derive(Default)]
+/// What the control side wants of the threads, and what they tell back.
+#[derive(Debug, Default)]
 struct Orders {
-    reopen: AtomicBool,
+    /// How often files were to be opened anew.
+    reopened: AtomicU64,
     stop: AtomicBool,
     errors: AtomicU64,
-    /// Logs that were opened and are to be written.
-    added: Mutex<Vec<Outlet>>,
 }
 
 /// How a stop ended.
@@ -75,86 +76,91 @@ pub enum Flushed {
 }
 
 impl LogWriter {
-    /// Opens every log and starts the thread; the sinks stand in the order of `logs`. A file that cannot be opened
-    /// is an error that names it. A syslog socket that is not there yet is tried again with every batch.
+    /// Opens every log and starts the threads; the sinks stand in the order of `logs`. A file that cannot be opened
+    /// is an error that names it. A syslog socket that is not there yet, and a pipe that nobody reads yet, are tried again with
+    /// every batch.
     pub fn start(logs: &[AccessLog]) -> io::Result<(Self, Vec<LogSink>)> {
-        let (mut root, receiver) = log_channel(1, CAPACITY);
-        let root = root.remove(0);
-        let orders = Arc::<Orders>::default();
-        let (finished, done) = sync_channel(1);
-        let own = Self {
-            root,
-            logs: Mutex::default(),
-            orders: Arc::clone(&orders),
-            done: Mutex::new(done),
-        };
+        let own =
+            Self { open: Mutex::default(), orders: Arc::default(), threads: Mutex::default() };
         let prepared = own.prepare(logs)?;
         let sinks = prepared.sinks.clone();
-        let mut writer = Writer { outlets: Vec::new(), receiver, orders };
         own.commit(prepared);
-        thread::Builder::new().name("weir-log".to_owned()).spawn(move || {
-            writer.run();
-            // Nobody waits any more when the deadline of `stop` has passed.
-            let _ = finished.send(());
-        })?;
         Ok((own, sinks))
     }
 
     /// Opens the logs of another configuration, as far as they are not open.
     pub fn prepare(&self, logs: &[AccessLog]) -> io::Result<PreparedLogs> {
-        let mut known = lock(&self.logs);
-        let mut prepared = PreparedLogs { open: Vec::new(), sinks: Vec::new(), added: Vec::new() };
+        let known = lock(&self.open);
+        let mut prepared =
+            PreparedLogs { open: Vec::new(), sinks: Vec::new(), threads: Vec::new() };
         for log in logs {
-            let is_it =
-                |(open, _): &&(AccessLog, LogSink)| open.name == log.name && open.to == log.to;
-            let sink = if let Some((_, sink)) = known.open.iter().find(is_it) {
-                sink.clone()
-            } else {
-                let target = Target::open(&log.to)?;
-                known.count += 1;
-                let sink = self.root.sibling(known.count);
-                let state = State::Working;
-                prepared.added.push(Outlet { target, sink: sink.clone(), state });
-                sink
+            let is_it = |open: &&OpenLog| open.log.name == log.name && open.log.to == log.to;
+            let sink = match known.iter().find(is_it) {
+                Some(open) => open.sink.clone(),
+                None => self.open(log, &mut prepared.threads)?,
             };
             prepared.sinks.push(sink.clone());
-            prepared.open.push((log.clone(), sink));
+            prepared.open.push(OpenLog { log: log.clone(), sink });
         }
         Ok(prepared)
     }
 
     /// These are the logs from now on. What is not among them is closed when nobody has lines for it any more.
     pub fn commit(&self, prepared: PreparedLogs) {
-        let PreparedLogs { open, sinks, added } = prepared;
-        drop(sinks);
-        // Before anybody can write to them.
-        lock(&self.orders.added).extend(added);
-        lock(&self.logs).open = open;
-        self.wake();
+        let PreparedLogs { open, threads, .. } = prepared;
+        *lock(&self.open) = open;
+        let mut all = lock(&self.threads);
+        all.retain(|ended| ended.try_recv() == Err(TryRecvError::Empty));
+        all.extend(threads);
     }
 
-    /// Looks whether something can be closed.
-    pub fn look(&self) {
-        self.wake();
+    /// Opens every place of a log and starts its threads.
+    fn open(&self, log: &AccessLog, threads: &mut Vec<Receiver<()>>) -> io::Result<LogSink> {
+        let targets = log.to.iter().map(|target| Target::open(target, &log.name));
+        let targets = targets.collect::<io::Result<Vec<_>>>()?;
+        let (sink, receivers) = log_fan(0, targets.len(), CAPACITY);
+        for (target, receiver) in targets.into_iter().zip(receivers) {
+            let (finished, ended) = sync_channel(1);
+            let mut writer = Writer {
+                log: log.name.clone(),
+                target,
+                lost: Arc::clone(sink.lost()),
+                state: State::Working,
+                reopened: self.orders.reopened.load(Ordering::Acquire),
+                receiver,
+                orders: Arc::clone(&self.orders),
+            };
+            thread::Builder::new().name("weir-log".to_owned()).spawn(move || {
+                writer.run();
+                // Nobody waits any more when the deadline of `stop` has passed.
+                let _ = finished.send(());
+            })?;
+            threads.push(ended);
+        }
+        Ok(sink)
     }
 
     /// Opens every file anew, after somebody moved it away. What waits in the channel goes to the new file.
     pub fn reopen(&self) {
-        self.orders.reopen.store(true, Ordering::Release);
+        self.orders.reopened.fetch_add(1, Ordering::Release);
         self.wake();
     }
 
-    /// Writes what was handed over and ends the thread; workers have flushed their batches before.
+    /// Writes what was handed over and ends the threads; workers have flushed their batches before.
     pub fn stop(&self, deadline: Duration) -> Flushed {
+        let until = Instant::now() + deadline;
         self.orders.stop.store(true, Ordering::Release);
         self.wake();
-        let done = lock(&self.done);
-        if done.recv_timeout(deadline).is_ok() { Flushed::All } else { Flushed::Late }
+        let late = |ended: &Receiver<()>| {
+            let left = until.saturating_duration_since(Instant::now());
+            ended.recv_timeout(left) == Err(RecvTimeoutError::Timeout)
+        };
+        if lock(&self.threads).iter().any(late) { Flushed::Late } else { Flushed::All }
     }
 
-    /// Lines dropped so far, of the logs that are configured: the writer was behind, or could not write them.
+    /// Lines dropped so far, of the logs that are configured: a writer was behind, or could not write them.
     pub fn dropped(&self) -> u64 {
-        lock(&self.logs).open.iter().map(|(_, sink)| sink.dropped()).sum()
+        lock(&self.open).iter().map(|open| open.sink.dropped()).sum()
     }
 
     /// Writes and sends that failed so far.
@@ -162,13 +168,19 @@ impl LogWriter {
         self.orders.errors.load(Ordering::Relaxed)
     }
 
+    /// The lost lines of each log that is configured, by its name.
+    pub(crate) fn lost(&self) -> Vec<(String, Arc<LostLines>)> {
+        let open = lock(&self.open);
+        open.iter().map(|open| (open.log.name.clone(), Arc::clone(open.sink.lost()))).collect()
+    }
+
     #[cfg(test)]
     fn sinks(&self) -> Vec<LogSink> {
-        lock(&self.logs).open.iter().map(|(_, sink)| sink.clone()).collect()
+        lock(&self.open).iter().map(|open| open.sink.clone()).collect()
     }
 
     fn wake(&self) {
-        self.root.wake();
+        lock(&self.open).iter().for_each(|open| open.sink.wake());
     }
 }
 
@@ -183,171 +195,86 @@ impl fmt::Debug for LogWriter {
 }
 
 impl Drop for LogWriter {
-    /// A writer that is dropped instead of stopped ends its thread too, without waiting for it.
+    /// A writer that is dropped instead of stopped ends its threads too, without waiting for them.
     fn drop(&mut self) {
         self.orders.stop.store(true, Ordering::Release);
         self.wake();
     }
 }
 
-/// What runs on the thread.
+/// What runs on a thread.
 struct Writer {
-    outlets: Vec<Outlet>,
+    log: String,
+    target: Target,
+    lost: Arc<LostLines>,
+    state: State,
+    /// [`Orders::reopened`] when the file was opened last.
+    reopened: u64,
     receiver: LogReceiver,
     orders: Arc<Orders>,
-}
-
-/// One log, open.
-struct Outlet {
-    target: Target,
-    sink: LogSink,
-    state: State,
 }
 
 /// Whether the last write went well: a change is worth a line to the operator, a repetition is not.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Working,
-    Failing,
+    /// With the lines lost since.
+    Failing(u64),
 }
 
 impl Writer {
     fn run(&mut self) {
         while let Ok(message) = self.receiver.receive() {
-            self.take(message);
+            self.take(&message);
             if self.orders.stop.load(Ordering::Acquire) {
                 break;
             }
-            self.close_unused();
         }
         while let Ok(message) = self.receiver.try_receive() {
-            self.take(message);
+            self.take(&message);
         }
     }
 
-    fn take(&mut self, message: Message) {
-        if self.orders.reopen.swap(false, Ordering::AcqRel) {
-            // Whose log was opened before the order has it opened anew too.
-            self.open_added();
+    fn take(&mut self, message: &Message) {
+        let wanted = self.orders.reopened.load(Ordering::Acquire);
+        if wanted != self.reopened {
+            self.reopened = wanted;
             self.reopen();
         }
-        match message {
-            Message::Lines(batch) => self.write(batch),
-            Message::Wake => self.open_added(),
+        if let Message::Lines(batch) = message {
+            self.write(batch);
         }
-    }
-
-    fn open_added(&mut self) {
-        self.outlets.append(&mut lock(&self.orders.added));
-    }
-
-    /// Closes logs for which nobody has lines any more.
-    fn close_unused(&mut self) {
-        let unused = |outlet: &Outlet| outlet.sink.is_last();
-        if !self.outlets.iter().any(unused) {
-            return;
-        }
-        let unused: Vec<usize> =
-            self.outlets.iter().filter(|one| unused(one)).map(|one| one.sink.target()).collect();
-        // Their last lines came before that, and are in the channel.
-        while let Ok(message) = self.receiver.try_receive() {
-            self.take(message);
-        }
-        self.outlets.retain(|outlet| !unused.contains(&outlet.sink.target()));
     }
 
     fn reopen(&mut self) {
-        self.open_added();
-        for outlet in &mut self.outlets {
-            if let Target::File(file) = &mut outlet.target
-                && let Err(error) = file.reopen()
-            {
-                eprintln!("weir: {error}; going on with the file that is open");
-                self.orders.errors.fetch_add(1, Ordering::Relaxed);
-            }
+        if let Err(error) = self.target.reopen() {
+            say(Severity::Error, &format!("{error}; going on with the file that is open"));
+            self.orders.errors.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    fn write(&mut self, batch: FullBatch) {
-        let is_it = |outlet: &&mut Outlet| outlet.sink.target() == batch.target;
-        if !self.outlets.iter_mut().any(|outlet| is_it(&outlet)) {
-            // The word that it was added may not have found room.
-            self.open_added();
-        }
-        let Some(outlet) = self.outlets.iter_mut().find(is_it) else { return };
-        let Outcome { lost, errors, last } = outlet.target.write(&batch);
-        outlet.sink.count_dropped(lost);
+    fn write(&mut self, batch: &FullBatch) {
+        let Outcome { lost, errors, last } = self.target.write(&batch.lines);
+        self.lost.count_unwritten(lost);
         self.orders.errors.fetch_add(errors, Ordering::Relaxed);
-        let state = if last.is_some() { State::Failing } else { State::Working };
-        if state != outlet.state {
-            outlet.state = state;
-            let name = outlet.target.name();
-            match last {
-                Some(error) => eprintln!(
-                    "weir: cannot write the access log to {name}: {error}; lines are dropped"
-                ),
-                None => eprintln!("weir: the access log is written to {name} again"),
+        let (log, place) = (&self.log, self.target.name());
+        match (last, self.state) {
+            (Some(error), State::Working) => {
+                say(
+                    Severity::Error,
+                    &format!("cannot write the log {log} to {place}: {error}; lines are dropped"),
+                );
+                self.state = State::Failing(lost);
             }
-        }
-        batch.recycle();
-    }
-}
-
-/// How writing a batch went.
-#[derive(Default)]
-struct Outcome {
-    /// Lines not written.
-    lost: u64,
-    /// Calls that failed, also those that a second try made good.
-    errors: u64,
-    /// Why the last lines were lost.
-    last: Option<io::Error>,
-}
-
-impl Outcome {
-    /// A whole batch went or was lost.
-    fn of(result: io::Result<()>, batch: &FullBatch) -> Self {
-        match result {
-            Ok(()) => Self::default(),
-            Err(error) => Self { lost: batch.count, errors: 1, last: Some(error) },
-        }
-    }
-}
-
-enum Target {
-    File(LogFile),
-    Stdout,
-    Syslog(Syslog),
-}
-
-impl Target {
-    fn open(target: &LogTarget) -> io::Result<Self> {
-        Ok(match target {
-            LogTarget::File(path) => Self::File(LogFile::open(path)?),
-            LogTarget::Stdout => Self::Stdout,
-            LogTarget::SyslogUnix { path, facility } => Self::Syslog(Syslog::unix(path, *facility)),
-            LogTarget::SyslogUdp { address, facility } => {
-                Self::Syslog(Syslog::udp(*address, *facility))
+            (Some(_), State::Failing(before)) => self.state = State::Failing(before + lost),
+            (None, State::Failing(before)) => {
+                say(
+                    Severity::Notice,
+                    &format!("the log {log} is written to {place} again; {before} lines are lost"),
+                );
+                self.state = State::Working;
             }
-        })
-    }
-
-    fn name(&self) -> String {
-        match self {
-            Self::File(file) => file.path().display().to_string(),
-            Self::Stdout => "standard output".to_owned(),
-            Self::Syslog(syslog) => syslog.name(),
-        }
-    }
-
-    fn write(&mut self, batch: &FullBatch) -> Outcome {
-        match self {
-            Self::File(file) => Outcome::of(file.write(&batch.lines), batch),
-            Self::Stdout => {
-                let mut out = io::stdout().lock();
-                Outcome::of(out.write_all(&batch.lines).and_then(|()| out.flush()), batch)
-            }
-            Self::Syslog(syslog) => syslog.write(&batch.lines),
+            (None, State::Working) => {}
         }
     }
 }

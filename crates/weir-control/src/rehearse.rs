@@ -2,6 +2,7 @@
 //! the configuration.
 
 use std::fs::OpenOptions;
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
 
 use rustix::fs::{Access, access};
@@ -18,8 +19,9 @@ use weir_stats::log_channel;
 /// # Errors
 /// The sentence that a start would end with.
 pub fn rehearse(config: &Config) -> Result<Vec<String>, String> {
-    for log in &config.logs {
-        if let LogTarget::File(path) = &log.to {
+    let access = config.logs.iter().flat_map(|log| &log.to);
+    for target in access.chain(config.error_logs.iter().map(|log| &log.to)) {
+        if let LogTarget::File(path) = target {
             writable(path)
                 .map_err(|error| format!("cannot write the log {}: {error}", path.display()))?;
         }
@@ -42,7 +44,11 @@ fn unsigned(pool: &Pool) -> Option<String> {
 
 /// Whether lines could be appended; a log file that is not there yet is not made.
 fn writable(path: &Path) -> std::io::Result<()> {
-    if path.exists() {
+    if let Ok(known) = path.metadata() {
+        if known.file_type().is_fifo() {
+            // To open it would mean to wait for a reader.
+            return Ok(access(path, Access::WRITE_OK)?);
+        }
         return OpenOptions::new().append(true).open(path).map(drop);
     }
     let directory = match path.parent() {

@@ -10,14 +10,14 @@
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::runtime::Runtime;
-use tokio::time::{Instant, interval, sleep_until};
+use tokio::time::{Instant, interval, sleep, sleep_until};
 use weir_config::Config;
-use weir_config::model::Workers;
+use weir_config::model::{Severity, Workers};
 use weir_proxy::compile::{Surroundings, compile};
 use weir_proxy::shared::{BoundAddress, Process};
 use weir_proxy::start::{Running, allowed_cores, start};
@@ -26,10 +26,13 @@ use crate::admin::{self, Admin, AdminSocket, Context, StateFile};
 use crate::control::{Beside, Control, Parts, Source};
 use crate::doors::Doors;
 use crate::health_log::HealthLog;
-use crate::log_writer::{Flushed, LogWriter};
+use crate::log_writer::{self, Flushed, LogWriter};
 use crate::open_files;
+use crate::pid_file::PidFile;
 use crate::probe::Probes;
-use crate::resolver::Resolver;
+pub(crate) use crate::program_log::tell;
+use crate::program_log::{self, ProgramLog};
+use crate::resolver::{Names, Resolver};
 use crate::signals::{Order, Signals};
 use crate::traffic;
 
@@ -37,6 +40,11 @@ use crate::traffic;
 const STOP_POLL: Duration = Duration::from_millis(5);
 /// How much longer than the deadline workers may take to notice it.
 const STOP_MARGIN: Duration = Duration::from_secs(1);
+
+/// From the first answer that changes something to the configuration that serves by it.
+const NAMES_PAUSE: Duration = Duration::from_millis(50);
+/// Before that is tried again, when a file that the configuration needs cannot be read.
+const NAMES_RETRY: Duration = Duration::from_secs(5);
 
 /// How long a stop waits for the logs.
 const LOG_FLUSH: Duration = Duration::from_secs(5);
@@ -94,6 +102,7 @@ pub struct Server {
     running: Running,
     listening: Vec<Listening>,
     control: Arc<Control>,
+    pid_file: Option<PidFile>,
     runtime: Runtime,
     signals: Signals,
     _admin: Option<Admin>,
@@ -106,6 +115,8 @@ impl Server {
     /// # Errors
     /// One sentence for the operator; nothing runs then.
     pub fn start(file: &Config, source: Option<Source>) -> Result<Self, String> {
+        let program_log = ProgramLog::open(&file.error_logs).map_err(|error| error.to_string())?;
+        program_log.publish();
         let state_file = file.state_file.as_deref().map(StateFile::new);
         let overrides = admin::restore(state_file.as_ref(), file, tell);
         let config = &overrides.over(file);
@@ -117,14 +128,18 @@ impl Server {
             Workers::Count(count) => count.max(1),
         };
         let read = |path: &std::path::Path| std::fs::read(path);
-        let compiled = compile(config, Surroundings { read: &read, sinks }, None)?;
+        let runtime = control_runtime().map_err(|error| format!("cannot start: {error}"))?;
+        // Who connects as soon as we say that we listen shall find the servers there.
+        let mut resolver = Resolver::default();
+        let prepared_names = runtime.block_on(resolver.prepare(config));
+        let live = &resolver.answers(&prepared_names).over(config);
+        let compiled = compile(live, Surroundings { read: &read, sinks }, None)?;
         for warning in &compiled.warnings {
-            tell(&format!("warning: {warning}"));
+            warn(warning);
         }
         let mut doors = Doors::default();
         let prepared = doors.prepare(config)?;
         let admin_sockets = admin::open(config)?;
-        let runtime = control_runtime().map_err(|error| format!("cannot start: {error}"))?;
         let signals = {
             let _inside = runtime.enter();
             Signals::take().map_err(|error| format!("cannot take signals: {error}"))?
@@ -132,17 +147,16 @@ impl Server {
         let (process, notices) = Process::new(compiled.snapshot, workers, connection_cap);
         let running =
             start(&process).map_err(|error| format!("cannot start {workers} workers: {error}"))?;
-        // Who connects as soon as we say that we listen shall find the endpoints there.
-        let (mut resolver, mut probes) = (Resolver::default(), Probes::default());
-        runtime.block_on(resolver.look_up_new(config)).tell(&process);
-        resolver.follow(config, &process, runtime.handle());
+        let mut probes = Probes::default();
+        resolver.follow(prepared_names, runtime.handle());
+        let names = resolver.names().clone();
         let snapshot = process.snapshot();
         runtime.block_on(doors.follow(prepared, config, (running.plane(), &snapshot)));
         let mut listening = doors.listening();
         listening.extend(admin_sockets.iter().map(Listening::of_admin));
-        let health = Arc::new(HealthLog::new(tell));
-        probes.follow(config, &process, (&health, runtime.handle()));
-        runtime.spawn(traffic::listen(notices, process.clone(), health.clone(), tell));
+        let health = Arc::new(HealthLog::new(program_log::say));
+        probes.follow(live, &process, (&health, runtime.handle()));
+        runtime.spawn(traffic::listen(notices, process.clone(), health.clone(), program_log::say));
         let control = Arc::new(Control::new(Parts {
             plane: running.plane().clone(),
             health,
@@ -151,6 +165,7 @@ impl Server {
             overrides,
             beside: Beside { doors, probes, resolver },
             log_writer,
+            program_log,
             runtime: runtime.handle().clone(),
         }));
         let context = Context::new(control.clone(), state_file, tell);
@@ -159,7 +174,10 @@ impl Server {
         } else {
             Some(Admin::start(admin_sockets, Arc::new(context))?)
         };
-        Ok(Self { running, listening, _admin: admin, control, runtime, signals })
+        runtime.spawn(follow_names(names, Arc::downgrade(&control)));
+        runtime.spawn(log_writer::watch(Arc::downgrade(&control.log_writer), program_log::say));
+        let pid_file = config.pid_file.as_deref().map(PidFile::write).transpose()?;
+        Ok(Self { running, listening, _admin: admin, control, pid_file, runtime, signals })
     }
 
     /// Every address served, in the configuration's order.
@@ -192,7 +210,7 @@ impl Server {
         loop {
             match self.next_event() {
                 Event::Ordered(Order::Stop) => return self.stop(),
-                Event::Ordered(Order::ReopenLogs) => self.control.log_writer.reopen(),
+                Event::Ordered(Order::ReopenLogs) => self.control.reopen_logs(),
                 Event::Ordered(Order::Reload) => self.reload(),
                 Event::Failed(sentence) => {
                     tell("stopping, because a part of it is gone");
@@ -211,7 +229,7 @@ impl Server {
             Ok(report) => report.to_string().lines().for_each(tell),
             Err(wrong) => {
                 let generation = self.control.snapshot().generation;
-                eprintln!("{}", wrong.trim_end());
+                wrong.trim_end().lines().for_each(|line| program_log::say(Severity::Error, line));
                 tell(&format!("reload rejected: still serving generation {generation}"));
             }
         }
@@ -245,7 +263,7 @@ impl Server {
         let deadline = Instant::now() + patience;
         let finished =
             self.runtime.block_on(wait_for_end(&self.running, &mut self.signals, deadline));
-        traffic::say_rest(self.running.process(), tell);
+        traffic::say_rest(self.running.process(), program_log::say);
         match self.running.process().cut_off.load(Ordering::Relaxed) {
             0 => {}
             1 => tell("1 request was cut off"),
@@ -261,8 +279,14 @@ impl Server {
         if self.control.log_writer.stop(LOG_FLUSH) == Flushed::Late {
             tell("the last lines of the access log could not be written in time");
         }
+        if let Err(sentence) = &ended {
+            // Whoever started us reads it on standard error, at the very end.
+            self.control.program_log().say_elsewhere(sentence);
+        }
+        drop(self.pid_file);
         // A lookup that hangs would hold the runtime up.
         self.runtime.shutdown_background();
+        self.control.program_log().close();
         ended
     }
 }
@@ -314,11 +338,26 @@ pub(crate) fn connection_cap(config: &Config) -> usize {
         None => possible,
         Some(wanted) => {
             if wanted > possible {
-                tell(&format!(
-                    "warning: max_connections is {wanted}, but {limit} open files are enough for {possible} only"
+                warn(&format!(
+                    "max_connections is {wanted}, but {limit} open files are enough for {possible} only"
                 ));
             }
             wanted
+        }
+    }
+}
+
+/// Serves by what names are found to be, as soon as that changes.
+async fn follow_names(names: Arc<Names>, control: Weak<Control>) {
+    loop {
+        names.changed().await;
+        // What changes with it makes one new configuration.
+        sleep(NAMES_PAUSE).await;
+        loop {
+            let Some(control) = control.upgrade() else { return };
+            let Err(sentence) = control.follow_names().await else { break };
+            warn(&format!("servers stay as they are, whatever their names lead to: {sentence}"));
+            sleep(NAMES_RETRY).await;
         }
     }
 }
@@ -328,9 +367,9 @@ fn control_runtime() -> std::io::Result<Runtime> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()
 }
 
-/// Says one line to the operator.
-pub(crate) fn tell(sentence: &str) {
-    eprintln!("weir: {sentence}");
+/// Says one line to the operator, of what stops nothing and should be looked at.
+fn warn(sentence: &str) {
+    program_log::say(Severity::Warning, &format!("warning: {sentence}"));
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, sleep_until};
-use weir_config::model::PassiveCause;
+use weir_config::model::{PassiveCause, Severity};
 use weir_proxy::notice::{Notice, Noticed};
 use weir_proxy::shared::Process;
 use weir_proxy::upstream::UpstreamPool;
@@ -21,14 +21,14 @@ pub(crate) async fn listen(
     mut notices: mpsc::Receiver<Notice>,
     process: Arc<Process>,
     log: Arc<HealthLog>,
-    say: fn(&str),
+    say: fn(Severity, &str),
 ) {
     while let Some(notice) = notices.recv().await {
         take(&notice, &process, &log, say);
     }
 }
 
-fn take(notice: &Notice, process: &Arc<Process>, log: &Arc<HealthLog>, say: fn(&str)) {
+fn take(notice: &Notice, process: &Arc<Process>, log: &Arc<HealthLog>, say: fn(Severity, &str)) {
     let name = |endpoint| EndpointName::of(&notice.pool, endpoint);
     let change = |endpoint, to, reason| {
         let Some(of) = name(endpoint) else { return };
@@ -37,9 +37,12 @@ fn take(notice: &Notice, process: &Arc<Process>, log: &Arc<HealthLog>, say: fn(&
     match notice.what {
         Noticed::LawBroken { found } => {
             let name = &notice.pool.name;
-            say(&format!(
-                "bug: the queue of pool {name} had {found} forgotten or surplus exchanges; the watchdog put that right"
-            ));
+            say(
+                Severity::Error,
+                &format!(
+                    "bug: the queue of pool {name} had {found} forgotten or surplus exchanges; the watchdog put that right"
+                ),
+            );
         }
         Noticed::ConnectFailed { endpoint } => {
             tokio::spawn(watch_trouble(notice.pool.clone(), endpoint, say));
@@ -66,7 +69,7 @@ fn take(notice: &Notice, process: &Arc<Process>, log: &Arc<HealthLog>, say: fn(&
 }
 
 /// Says what connects to an endpoint fail with, until none has for a while.
-async fn watch_trouble(pool: Arc<UpstreamPool>, endpoint: usize, say: fn(&str)) {
+async fn watch_trouble(pool: Arc<UpstreamPool>, endpoint: usize, say: fn(Severity, &str)) {
     loop {
         say_trouble(&pool, endpoint, say);
         sleep(TROUBLE_PAUSE).await;
@@ -77,22 +80,25 @@ async fn watch_trouble(pool: Arc<UpstreamPool>, endpoint: usize, say: fn(&str)) 
 }
 
 /// Says one line, if there is something to say.
-fn say_trouble(pool: &UpstreamPool, endpoint: usize, say: fn(&str)) {
+fn say_trouble(pool: &UpstreamPool, endpoint: usize, say: fn(Severity, &str)) {
     let Some(one) = pool.endpoints.get(endpoint) else { return };
     if let Some((failure, count)) = one.trouble.take() {
         let more = match count {
             0 | 1 => String::new(),
             count => format!(" ({} more left out)", count - 1),
         };
-        say(&format!(
-            "cannot connect to {}/{} at {}: {failure}{more}",
-            pool.name, one.name, one.address_text
-        ));
+        say(
+            Severity::Error,
+            &format!(
+                "cannot connect to {}/{} at {}: {failure}{more}",
+                pool.name, one.name, one.address_text
+            ),
+        );
     }
 }
 
 /// Says what was still held back: at the end.
-pub(crate) fn say_rest(process: &Process, say: fn(&str)) {
+pub(crate) fn say_rest(process: &Process, say: fn(Severity, &str)) {
     for pool in &process.snapshot().pools {
         for endpoint in 0..pool.endpoints.len() {
             say_trouble(pool, endpoint, say);

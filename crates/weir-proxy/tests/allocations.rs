@@ -84,7 +84,7 @@ fn proxy(
     thread::spawn(move || {
         while let Ok(message) = receiver.receive() {
             if let Message::Lines(batch) = message {
-                batch.recycle();
+                drop(batch);
             }
         }
     });

@@ -14,55 +14,80 @@ const SPARES: usize = 4;
 /// Makes a way to one writer for `targets` logs; `capacity` batches wait in it at most.
 pub fn log_channel(targets: usize, capacity: usize) -> (Vec<LogSink>, LogReceiver) {
     let (sender, receiver) = sync_channel(capacity);
-    let sink = |target| LogSink { target, sender: sender.clone(), dropped: Arc::default() };
+    let sink = |target| LogSink::new(target, vec![sender.clone()]);
     ((0..targets).map(sink).collect(), LogReceiver { receiver })
+}
+
+/// Makes ways for log number `target` to `places` writers, each of which gets every batch; `capacity` batches wait for each at most.
+pub fn log_fan(target: usize, places: usize, capacity: usize) -> (LogSink, Vec<LogReceiver>) {
+    let (senders, receivers) = (0..places)
+        .map(|_| sync_channel(capacity))
+        .map(|(sender, receiver)| (sender, LogReceiver { receiver }))
+        .unzip();
+    (LogSink::new(target, senders), receivers)
 }
 
 /// Where lines of one log go; cloned for every worker.
 #[derive(Clone, Debug)]
 pub struct LogSink {
     target: usize,
-    sender: SyncSender<Message>,
-    dropped: Arc<AtomicU64>,
+    senders: Arc<[SyncSender<Message>]>,
+    lost: Arc<LostLines>,
+}
+
+/// Lines of a log that did not get where they should; one that misses two places counts twice.
+#[derive(Debug, Default)]
+pub struct LostLines {
+    /// Because a writer was behind or gone.
+    refused: AtomicU64,
+    /// Because they could not be written.
+    unwritten: AtomicU64,
+}
+
+impl LostLines {
+    /// All of them.
+    pub fn all(&self) -> u64 {
+        self.refused() + self.unwritten.load(Ordering::Relaxed)
+    }
+
+    /// Those that a writer had no room for: it is slower than they come.
+    pub fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
+    }
+
+    /// Counts lines that were not written.
+    pub fn count_unwritten(&self, lines: u64) {
+        self.unwritten.fetch_add(lines, Ordering::Relaxed);
+    }
 }
 
 impl LogSink {
+    fn new(target: usize, senders: Vec<SyncSender<Message>>) -> Self {
+        Self { target, senders: senders.into(), lost: Arc::default() }
+    }
+
     /// A buffer of this worker for this log.
     pub fn batch(&self) -> LogBatch {
         let (back, spares) = sync_channel(SPARES);
         LogBatch { sink: self.clone(), lines: Vec::new(), count: 0, back, spares }
     }
 
-    /// Another log over the same way.
-    #[must_use]
-    pub fn sibling(&self, target: usize) -> Self {
-        Self { target, sender: self.sender.clone(), dropped: Arc::default() }
-    }
-
-    /// Its number in the way to the writer.
-    pub fn target(&self) -> usize {
-        self.target
-    }
-
-    /// Whether nobody else has this sink, or a batch of it: nothing will come any more, and what came is in the channel.
-    pub fn is_last(&self) -> bool {
-        Arc::strong_count(&self.dropped) == 1
-    }
-
-    /// Lines dropped, over all workers.
+    /// Lines dropped, over all workers and places.
     pub fn dropped(&self) -> u64 {
-        self.dropped.load(Ordering::Relaxed)
+        self.lost.all()
     }
 
-    /// Counts lines that were not written.
-    pub fn count_dropped(&self, lines: u64) {
-        self.dropped.fetch_add(lines, Ordering::Relaxed);
+    /// What is lost, for those who count it. Whoever has this does not keep the writers waiting for more, as a sink does.
+    pub fn lost(&self) -> &Arc<LostLines> {
+        &self.lost
     }
 
-    /// Wakes the writer if it waits for a batch.
+    /// Wakes the writers if they wait for a batch.
     pub fn wake(&self) {
-        // A full channel needs no wake: the writer has something to take.
-        let _ = self.sender.try_send(Message::Wake);
+        for sender in &*self.senders {
+            // A full channel needs no wake: the writer has something to take.
+            let _ = sender.try_send(Message::Wake);
+        }
     }
 }
 
@@ -70,12 +95,12 @@ impl LogSink {
 #[derive(Debug)]
 pub enum Message {
     /// Lines to write.
-    Lines(FullBatch),
+    Lines(Arc<FullBatch>),
     /// Nothing to write, but something to look at.
     Wake,
 }
 
-/// Lines of one log in order, each with its line end.
+/// Lines of one log in order, each with its line end. When the last writer drops it, its worker gets the buffer back.
 #[derive(Debug)]
 pub struct FullBatch {
     /// The log's number in [`log_channel`].
@@ -87,12 +112,12 @@ pub struct FullBatch {
     back: SyncSender<Vec<u8>>,
 }
 
-impl FullBatch {
-    /// Gives the buffer back to its worker.
-    pub fn recycle(mut self) {
-        self.lines.clear();
+impl Drop for FullBatch {
+    fn drop(&mut self) {
+        let mut lines = std::mem::take(&mut self.lines);
+        lines.clear();
         // A worker that is gone or has spares enough lets it be freed.
-        let _ = self.back.try_send(self.lines);
+        let _ = self.back.try_send(lines);
     }
 }
 
@@ -147,24 +172,18 @@ impl LogBatch {
         let count = std::mem::take(&mut self.count);
         let lines = std::mem::take(&mut self.lines);
         let full = FullBatch { target: self.sink.target, lines, count, back: self.back.clone() };
-        if let Err(refused) = self.sink.sender.try_send(Message::Lines(full)) {
-            self.sink.count_dropped(count);
-            self.keep(refused);
+        let full = Arc::new(full);
+        for sender in &*self.sink.senders {
+            let sent = sender.try_send(Message::Lines(Arc::clone(&full)));
+            if let Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) = sent {
+                self.sink.lost.refused.fetch_add(count, Ordering::Relaxed);
+            }
         }
     }
 
     /// Whether nothing waits to be handed over.
     pub fn is_empty(&self) -> bool {
         self.lines.is_empty()
-    }
-
-    /// Takes the buffer of a refused batch back into use.
-    fn keep(&mut self, refused: TrySendError<Message>) {
-        let (TrySendError::Full(message) | TrySendError::Disconnected(message)) = refused;
-        if let Message::Lines(batch) = message {
-            self.lines = batch.lines;
-            self.lines.clear();
-        }
     }
 }
 
@@ -180,9 +199,7 @@ mod tests {
 
     fn lines(receiver: &LogReceiver) -> (usize, String, u64) {
         let Ok(Message::Lines(batch)) = receiver.try_receive() else { panic!("no batch waits") };
-        let taken = (batch.target, String::from_utf8(batch.lines.clone()).unwrap(), batch.count);
-        batch.recycle();
-        taken
+        (batch.target, String::from_utf8(batch.lines.clone()).unwrap(), batch.count)
     }
 
     #[test]
@@ -222,6 +239,25 @@ mod tests {
         drop(receiver);
         send("d\n", 4);
         assert_eq!(sinks[0].dropped(), 7);
+    }
+
+    #[test]
+    fn every_place_gets_every_batch_and_one_that_is_full_loses_alone() {
+        let (sink, receivers) = log_fan(3, 2, 1);
+        let mut batch = sink.batch();
+        let mut send = |text: &str| {
+            batch.push(|out| out.extend_from_slice(text.as_bytes()));
+            batch.flush();
+        };
+        send("one\n");
+        assert_eq!(lines(&receivers[0]), (3, "one\n".to_owned(), 1));
+        send("two\n");
+        assert_eq!(lines(&receivers[0]).1, "two\n");
+        assert_eq!(lines(&receivers[1]).1, "one\n");
+        assert!(receivers[1].try_receive().is_err(), "a batch waited beyond the capacity");
+        assert_eq!((sink.lost().refused(), sink.dropped()), (1, 1));
+        sink.lost().count_unwritten(5);
+        assert_eq!((sink.lost().refused(), sink.dropped()), (1, 6));
     }
 
     #[test]

@@ -25,7 +25,10 @@ mod value;
 mod variable;
 
 pub use affinity::Affinity;
-pub use batch::{BATCH_BYTES, FullBatch, LogBatch, LogReceiver, LogSink, Message, log_channel};
+pub use batch::{
+    BATCH_BYTES, FullBatch, LogBatch, LogReceiver, LogSink, LostLines, Message, log_channel,
+    log_fan,
+};
 pub use cause::Cause;
 pub use clock::Clock;
 pub use entry::{Concurrency, Entry, FailedAttempt, Headers, Setback, TlsFacts};

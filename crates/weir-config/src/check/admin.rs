@@ -1,8 +1,6 @@
 //! `admin ADDRESS;` and `state_file FILE;`.
 
-use std::path::PathBuf;
-
-use super::arguments::{Arguments, Value};
+use super::arguments::Arguments;
 use super::listen::listened_already;
 use super::{Checker, values};
 use crate::defaults;
@@ -62,13 +60,5 @@ impl<'a> Checker<'a> {
             return None;
         }
         Some(listener)
-    }
-
-    /// A path that is not empty.
-    fn file(&mut self, value: Value<'a>) -> Option<PathBuf> {
-        let path = self.path(value);
-        let filled =
-            |text: &str| if text.is_empty() { Err("this path is empty".into()) } else { Ok(()) };
-        self.value(value, filled).map(|()| path)
     }
 }

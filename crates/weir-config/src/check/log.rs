@@ -1,4 +1,4 @@
-//! `log NAME { to …; format …; }`.
+//! `log NAME { to …; format …; }` and `error_log PLACE [LEVEL];`.
 
 use std::net::SocketAddr;
 
@@ -6,7 +6,9 @@ use super::arguments::{Arguments, Value};
 use super::{Checker, values};
 use crate::defaults;
 use crate::diagnostic::Diagnostic;
-use crate::model::{AccessLog, LogFormat, LogTarget};
+use crate::model::{
+    AccessLog, Config, ErrorLog, LogFormat, LogTarget, Syslog, SyslogFormat, SyslogReceiver,
+};
 use crate::table::Context;
 
 /// The formats that have a name.
@@ -17,6 +19,15 @@ pub(super) const FORMATS: [(&str, LogFormat); 4] = [
     ("json", LogFormat::Json),
 ];
 
+/// What a log target is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// What clients asked for; every line is as grave as any other.
+    Access,
+    /// What Weir itself says; each message has its own severity.
+    Error,
+}
+
 impl<'a> Checker<'a> {
     pub(super) fn log(&mut self, arguments: &Arguments<'a>) {
         let Some(name) = arguments.word(0) else { return };
@@ -25,68 +36,108 @@ impl<'a> Checker<'a> {
             self.log_names.insert(name.text(), name.span());
         }
         self.value(name, values::name);
-        let mut to = None;
+        let mut to = Vec::new();
+        let mut said = false;
         let mut format = LogFormat::Combined;
         for line in self.block(arguments.block(), Context::Log) {
             match (line.name(), line.word(0)) {
-                ("to", Some(value)) => to = Some(self.log_target(value)),
+                ("to", Some(value)) => {
+                    said = true;
+                    let Some(target) = self.log_target(value, Kind::Access) else { continue };
+                    if to.contains(&target) {
+                        let error = Diagnostic::error(value.span(), "this log goes there already");
+                        self.report(error);
+                    }
+                    to.push(target);
+                }
                 ("format", Some(value)) => {
                     format = self.log_format(value).unwrap_or(LogFormat::Combined);
                 }
                 _ => {}
             }
         }
-        match to {
-            Some(Some(to)) => {
-                self.logs.push(AccessLog { name: name.text().to_owned(), to, format });
-            }
-            None if arguments.directive.block.is_some() => {
-                let error = Diagnostic::error(
-                    name.span(),
-                    format!("the log `{}` goes nowhere", name.text()),
-                );
-                self.report(error.help(
+        if !said && arguments.directive.block.is_some() {
+            let error =
+                Diagnostic::error(name.span(), format!("the log `{}` goes nowhere", name.text()));
+            self.report(
+                error.help(
                     "say where in its block: `to FILE;`, `to stdout;` or `to syslog:/dev/log;`",
-                ));
-            }
-            Some(None) | None => {}
+                ),
+            );
+        }
+        if !to.is_empty() {
+            self.logs.push(AccessLog { name: name.text().to_owned(), to, format });
         }
     }
 
-    fn log_target(&mut self, value: Value<'a>) -> Option<LogTarget> {
-        if value.text() == "stdout" {
-            return Some(LogTarget::Stdout);
+    pub(super) fn error_log(
+        &mut self,
+        line: &Arguments<'a>,
+        place: Value<'a>,
+        config: &mut Config,
+    ) {
+        let level = match line.word(1) {
+            Some(word) => self.value(word, values::severity),
+            None => Some(defaults::ERROR_LOG_LEVEL),
+        };
+        let Some(to) = self.log_target(place, Kind::Error) else { return };
+        if config.error_logs.iter().any(|known| known.to == to) {
+            self.report(Diagnostic::error(place.span(), "what Weir says goes there already"));
+        }
+        config.error_logs.extend(level.map(|level| ErrorLog { to, level }));
+    }
+
+    fn log_target(&mut self, value: Value<'a>, kind: Kind) -> Option<LogTarget> {
+        match value.text() {
+            "stdout" => return Some(LogTarget::Stdout),
+            "stderr" => return Some(LogTarget::Stderr),
+            _ => {}
         }
         let Some(rest) = value.text().strip_prefix("syslog:") else {
-            let path = self.path(value);
-            let filled = |text: &str| {
-                (!text.is_empty()).then_some(()).ok_or_else(|| "this path is empty".into())
+            return self.file(value).map(LogTarget::File);
+        };
+        let mut parts = rest.split(',');
+        let place = parts.next().unwrap_or_default();
+        let mut facility = defaults::SYSLOG_FACILITY;
+        let mut severity = defaults::SYSLOG_SEVERITY;
+        let mut format = SyslogFormat::default();
+        for part in parts {
+            let Some((name, text)) = part.split_once('=') else {
+                return self.no_syslog_option(value, part);
             };
-            return self.value(value, filled).map(|()| LogTarget::File(path));
-        };
-        let (place, options) = rest.split_once(',').unwrap_or((rest, ""));
-        let facility = match options.strip_prefix("facility=") {
-            Some(name) => self.value(value, |_| values::facility(name))?,
-            None if options.is_empty() => defaults::SYSLOG_FACILITY,
-            None => {
-                let error = Diagnostic::error(
-                    value.span(),
-                    format!("`{options}` is not an option of syslog"),
-                );
-                self.report(error.help("write `syslog:/dev/log,facility=local0`"));
-                return None;
+            match name {
+                "facility" => facility = self.value(value, |_| values::facility(text))?,
+                "severity" if kind == Kind::Access => {
+                    severity = self.value(value, |_| values::severity(text))?;
+                }
+                "severity" => {
+                    let error = Diagnostic::error(
+                        value.span(),
+                        "what Weir says has its own severity, line by line",
+                    );
+                    let write = format!("write `error_log syslog:{place} {text};`");
+                    self.report(error.help(format!("for the least grave that is sent, {write}")));
+                    return None;
+                }
+                "format" => format = self.value(value, |_| values::syslog_format(text))?,
+                _ => return self.no_syslog_option(value, part),
             }
-        };
-        match place.strip_prefix("udp:") {
-            Some(address) => self
-                .value(value, |_| udp(address))
-                .map(|address| LogTarget::SyslogUdp { address, facility }),
+        }
+        let to = match place.strip_prefix("udp:") {
+            Some(address) => self.value(value, |_| udp(address)).map(SyslogReceiver::Udp),
             None => self
                 .value(value, |_| {
                     if place.starts_with('/') { Ok(()) } else { Err(syslog_place(place)) }
                 })
-                .map(|()| LogTarget::SyslogUnix { path: place.into(), facility }),
-        }
+                .map(|()| SyslogReceiver::Unix(place.into())),
+        };
+        Some(LogTarget::Syslog(Syslog { to: to?, facility, severity, format }))
+    }
+
+    fn no_syslog_option(&mut self, value: Value<'a>, part: &str) -> Option<LogTarget> {
+        let error = Diagnostic::error(value.span(), format!("`{part}` is not an option of syslog"));
+        self.report(error.help("write `syslog:/dev/log,facility=local0`; there are `facility=`, `severity=` and `format=`"));
+        None
     }
 
     fn log_format(&mut self, value: Value<'a>) -> Option<LogFormat> {

@@ -13,6 +13,7 @@ mod place;
 mod pool;
 mod probe;
 mod queue;
+mod resolver;
 mod retry;
 mod route;
 mod sticky;
@@ -121,6 +122,9 @@ impl<'a> Checker<'a> {
     }
 
     fn settings(&mut self, arguments: &Arguments<'a>, config: &mut Config) {
+        if arguments.name() == "resolver" {
+            config.resolver = self.resolver(arguments);
+        }
         let Some(value) = arguments.word(0) else { return };
         match arguments.name() {
             "workers" => {
@@ -136,6 +140,8 @@ impl<'a> Checker<'a> {
                     self.value(value, units::duration::parse).unwrap_or(defaults::SHUTDOWN_TIMEOUT);
             }
             "trusted_proxies" => self.trusted = self.networks(&arguments.words),
+            "pid_file" => config.pid_file = self.file(value),
+            "error_log" => self.error_log(arguments, value, config),
             _ => {}
         }
     }
@@ -236,6 +242,14 @@ impl<'a> Checker<'a> {
     fn path(&self, value: Value<'_>) -> PathBuf {
         let base = Path::new(&self.sources.file(value.word.span.file).name);
         base.parent().unwrap_or(Path::new("")).join(value.text())
+    }
+
+    /// A path that is not empty.
+    fn file(&mut self, value: Value<'a>) -> Option<PathBuf> {
+        let path = self.path(value);
+        let filled =
+            |text: &str| if text.is_empty() { Err("this path is empty".into()) } else { Ok(()) };
+        self.value(value, filled).map(|()| path)
     }
 
     /// A text with `$variables`.

@@ -49,6 +49,10 @@ impl<'a> Validator<'a> {
         for (index, log) in config.logs.iter().enumerate() {
             self.log(&format!("logs[{index}]"), log);
         }
+        self.error_logs();
+        if let Some((field, message)) = config.resolver.objection() {
+            self.problem(format!("resolver.{field}"), message);
+        }
         self.unique("pools", config.pools.iter().map(|pool| pool.name.as_str()));
         for (index, pool) in config.pools.iter().enumerate() {
             self.pool(&format!("pools[{index}]"), pool);
@@ -92,10 +96,38 @@ impl<'a> Validator<'a> {
     }
 
     fn log(&mut self, path: &str, log: &AccessLog) {
-        if let LogTarget::SyslogUnix { facility, .. } | LogTarget::SyslogUdp { facility, .. } =
-            &log.to
-        {
-            self.range(format!("{path}.to"), u64::from(*facility), 0, 23);
+        if log.to.is_empty() {
+            self.problem(format!("{path}.to"), "this log goes nowhere");
+        }
+        for (index, target) in log.to.iter().enumerate() {
+            let path = format!("{path}.to[{index}]");
+            if log.to.iter().take(index).any(|earlier| earlier == target) {
+                self.problem(path.clone(), "this log goes there already");
+            }
+            self.log_target(&path, target);
+        }
+    }
+
+    fn log_target(&mut self, path: &str, target: &LogTarget) {
+        match target {
+            LogTarget::Syslog(syslog) => {
+                self.range(format!("{path}.syslog.facility"), u64::from(syslog.facility), 0, 23);
+            }
+            LogTarget::File(file) if file.as_os_str().is_empty() => {
+                self.problem(format!("{path}.file"), "this path is empty");
+            }
+            LogTarget::File(_) | LogTarget::Stdout | LogTarget::Stderr => {}
+        }
+    }
+
+    fn error_logs(&mut self) {
+        let logs = &self.config.error_logs;
+        for (index, log) in logs.iter().enumerate() {
+            let path = format!("error_logs[{index}].to");
+            if logs.iter().take(index).any(|earlier| earlier.to == log.to) {
+                self.problem(path.clone(), "what Weir says goes there already");
+            }
+            self.log_target(&path, &log.to);
         }
     }
 
@@ -223,6 +255,17 @@ impl<'a> Validator<'a> {
             self.problem(format!("{path}.priority"), "a backup has no `priority`");
         }
         self.address(&format!("{path}.address"), &endpoint.address);
+        if let EndpointAddress::Service(_) = &endpoint.address {
+            if endpoint.weight != defaults::WEIGHT {
+                self.problem(format!("{path}.weight"), values::said_by_records("weight"));
+            }
+            if endpoint.priority != 0 {
+                self.problem(format!("{path}.priority"), values::said_by_records("priority"));
+            }
+        }
+        if let Some(host) = &endpoint.host {
+            self.held(format!("{path}.host"), values::host_name(host));
+        }
         if let EndpointCheck::At(address) = &endpoint.check {
             self.address(&format!("{path}.check.at"), address);
             self.held(format!("{path}.check.at"), values::probed_address(address));
@@ -238,6 +281,7 @@ impl<'a> Validator<'a> {
                 self.held(path, values::host_name(name));
                 self.held(path, values::port(*port));
             }
+            EndpointAddress::Service(name) => self.held(path, values::service_name(name)),
             EndpointAddress::Unix(socket) => {
                 self.held(path, values::endpoint_address(&format!("unix:{}", socket.display())));
             }

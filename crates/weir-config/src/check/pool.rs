@@ -7,7 +7,8 @@ use super::{Checker, values};
 use crate::defaults;
 use crate::diagnostic::Diagnostic;
 use crate::model::{
-    Certificate, Endpoint, Keepalive, Passive, PassiveCause, Pool, Stall, TlsClient, TlsProtocol,
+    Certificate, Endpoint, EndpointAddress, Keepalive, Passive, PassiveCause, Pool, Stall,
+    TlsClient, TlsProtocol,
 };
 use crate::source::Span;
 use crate::table::Context;
@@ -88,11 +89,21 @@ impl<'a> Checker<'a> {
         let max_conn = line.option("max_conn").and_then(|value| self.max_conn(value));
         let priority = self.priority(line);
         let order = self.order(line);
+        let host =
+            self.setting(line, "host", |text| values::host_name(text).map(|()| text.to_owned()));
+        if let Some(EndpointAddress::Service(_)) = &address {
+            for field in ["weight", "priority"] {
+                if let Some(value) = line.option(field) {
+                    self.report(Diagnostic::error(value.word.span, values::said_by_records(field)));
+                }
+            }
+        }
         let check = self.setting(line, "check", values::endpoint_check).unwrap_or_default();
         if let Some(address) = address {
             pool.endpoints.push(Endpoint {
                 name: name.unwrap_or_else(|| value.text().to_owned()),
                 address,
+                host,
                 weight: weight.unwrap_or(defaults::WEIGHT),
                 max_conn,
                 priority,

@@ -8,7 +8,9 @@ use std::time::Duration;
 use ipnet::IpNet;
 
 use crate::model::forbidden_edit;
-use crate::model::{EndpointAddress, EndpointCheck, ListenAddress, TlsVersion, Workers};
+use crate::model::{
+    EndpointAddress, EndpointCheck, ListenAddress, Severity, SyslogFormat, TlsVersion, Workers,
+};
 use crate::units;
 
 /// Most threads, servers' limits and the like that are not a typing mistake.
@@ -106,6 +108,9 @@ pub fn endpoint_address(text: &str) -> Result<EndpointAddress, String> {
     if let Some(path) = text.strip_prefix("unix:") {
         return unix_path(path).map(EndpointAddress::Unix);
     }
+    if let Some(name) = text.strip_prefix("srv:") {
+        return service_name(name).map(|()| EndpointAddress::Service(name.to_owned()));
+    }
     if let Some(rest) = text.strip_prefix("http://") {
         return Err(format!(
             "an address has no scheme: did you mean `{}`?",
@@ -145,8 +150,28 @@ pub(super) fn probed_address(address: &EndpointAddress) -> Result<(), String> {
         EndpointAddress::Name(name, port) => Err(format!(
             "a server is probed at an IP address or `unix:/path`, not at the name `{name}`; for another port alone, give the check `port={port}`"
         )),
+        EndpointAddress::Service(name) => Err(format!(
+            "a server is probed at an IP address or `unix:/path`, not at the service `{name}`"
+        )),
         EndpointAddress::Socket(_) | EndpointAddress::Unix(_) => Ok(()),
     }
+}
+
+/// The name of a service in DNS.
+pub(super) fn service_name(name: &str) -> Result<(), String> {
+    if name.contains(':') {
+        return Err(format!(
+            "`{name}` has a port, which the records of a service bring themselves"
+        ));
+    }
+    host_name(name).map_err(|_| {
+        format!("`{name}` is not the name of a service, such as `_http._tcp.example.com`")
+    })
+}
+
+/// What an endpoint of a service may not say itself.
+pub(super) fn said_by_records(field: &str) -> String {
+    format!("`{field}` comes from the records of a service (`srv:`)")
 }
 
 pub(super) fn port(number: u16) -> Result<(), String> {
@@ -329,6 +354,23 @@ pub(super) fn facility(text: &str) -> Result<u8, String> {
             "`{text}` is not a syslog facility: `user`, `daemon`, `local0` to `local7`, …"
         )),
     }
+}
+
+/// How grave.
+pub(super) fn severity(text: &str) -> Result<Severity, String> {
+    Severity::parse(text).ok_or_else(|| {
+        format!(
+            "`{text}` is not a level: `emerg`, `alert`, `crit`, `error`, `warning`, `notice`, `info` or `debug`"
+        )
+    })
+}
+
+/// How a syslog message looks.
+pub(super) fn syslog_format(text: &str) -> Result<SyslogFormat, String> {
+    let known = SyslogFormat::ALL.iter().find(|(name, _)| *name == text);
+    known
+        .map(|(_, format)| *format)
+        .ok_or_else(|| format!("`{text}` is not a form of syslog: `rfc3164` or `rfc5424`"))
 }
 
 /// Names that routes, logs and statistics show: one word in a log line, whatever its format.

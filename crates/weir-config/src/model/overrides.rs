@@ -10,7 +10,7 @@ use crate::check::model::validate;
 
 mod difference;
 
-pub use difference::{Difference, Line, server_line};
+pub use difference::{Difference, Line, address_text, server_line};
 
 /// Everything that was changed at run time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -11,6 +11,7 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use weir_balance::Order;
 use weir_config::Config;
+use weir_config::model::names::is_place_of;
 use weir_config::model::{self, Change, Overrides, Refusal};
 use weir_proxy::shared::{Process, Snapshot};
 use weir_stats::exposition::Report;
@@ -50,6 +51,8 @@ pub(crate) struct Context {
 pub(crate) struct Served {
     /// As it holds, with what was changed at run time.
     pub(crate) config: Arc<Config>,
+    /// The same with servers in place of names.
+    pub(crate) live: Arc<Config>,
     /// As the file says.
     pub(crate) file: Arc<Config>,
     pub(crate) snapshot: Arc<Snapshot>,
@@ -117,6 +120,7 @@ impl Context {
     pub(crate) fn served(&self) -> Served {
         Served {
             config: self.control.config(),
+            live: self.control.live(),
             file: self.control.file(),
             snapshot: self.control.snapshot(),
             process: self.control.process().clone(),
@@ -126,7 +130,7 @@ impl Context {
     /// Everything that is known of the process at this moment.
     pub(crate) fn report(&self) -> Report {
         let served = self.served();
-        self.reporter.report(&served.config, &served.snapshot)
+        self.reporter.report(&served.live, &served.snapshot)
     }
 
     pub(crate) fn overrides(&self) -> Overrides {
@@ -326,14 +330,20 @@ impl Context {
 fn put(served: &Served, config: &Config, changed: &Changed) {
     let process = &served.process;
     if let (Some(pool), Some(endpoint)) = (&changed.pool, &changed.endpoint) {
-        let Some((live, index)) = served.snapshot.endpoint(pool, endpoint) else { return };
+        let Some(live) = served.snapshot.pool(pool) else { return };
         let own = config.pools.iter().find(|own| own.name == *pool);
         let own = own.and_then(|own| own.endpoints.iter().find(|own| own.name == *endpoint));
         let Some(own) = own else { return };
         let now_us = process.balance_clock(Instant::now());
-        match changed.field.as_str() {
-            "order" => live.balancer.set_order(index, order(own.order), now_us),
-            _ => live.balancer.set_max_conn(index, own.max_conn, now_us),
+        // A name may stand for several.
+        for (index, one) in live.endpoints.iter().enumerate() {
+            if !is_place_of(&one.name, endpoint) {
+                continue;
+            }
+            match changed.field.as_str() {
+                "order" => live.balancer.set_order(index, order(own.order), now_us),
+                _ => live.balancer.set_max_conn(index, own.max_conn, now_us),
+            }
         }
     } else if let Some(name) = &changed.listener {
         let live = served.snapshot.listeners.iter().find(|live| *live.name == **name);

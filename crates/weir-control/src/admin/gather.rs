@@ -8,6 +8,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::time::Instant;
 use weir_balance::{Availability, Balancer, EndpointState, Health, Order};
+use weir_config::model::names::{Question, is_place_of};
+use weir_config::model::overrides::address_text as endpoint_address_text;
 use weir_config::model::{self, EndpointCheck, ListenAddress, Overrides, Probe};
 use weir_proxy::net::PeerAddress;
 use weir_proxy::shared::{Listener, Process, Snapshot};
@@ -186,7 +188,7 @@ impl<'a> View<'a> {
 
     fn pool(&self, index: usize) -> Option<PoolStatus> {
         let live = self.snapshot().pools.get(index)?;
-        let config = self.served.config.pools.iter().find(|pool| pool.name == *live.name)?;
+        let config = self.served.live.pools.iter().find(|pool| pool.name == *live.name)?;
         let counters = live.balancer.counters();
         let endpoints: Vec<EndpointStatus> = (0..live.endpoints.len())
             .filter_map(|endpoint| self.endpoint(endpoint, live, config))
@@ -242,6 +244,7 @@ impl<'a> View<'a> {
     ) -> Option<EndpointStatus> {
         let live = pool.endpoints.get(index)?;
         let own = config.endpoints.iter().find(|endpoint| endpoint.name == *live.name)?;
+        let written = self.written(&config.name, own);
         let counts = pool.balancer.endpoint(index)?;
         let now_us = self.process().balance_clock(self.now);
         let state = state(counts, now_us);
@@ -256,8 +259,11 @@ impl<'a> View<'a> {
         Some(EndpointStatus {
             pool: pool.name.to_string(),
             name: live.name.to_string(),
-            address: live.address_text.to_string(),
-            resolved: resolved(live, own),
+            address: written.map_or_else(
+                || live.address_text.to_string(),
+                |written| endpoint_address_text(&written.address),
+            ),
+            resolved: written.and_then(|written| resolved(live, written)),
             state,
             since_ms: milliseconds(since),
             order: order_word(counts.order()).to_owned(),
@@ -286,7 +292,10 @@ impl<'a> View<'a> {
             stalls: counts.stalls(),
             traffic: self.counted().traffic(Of::Endpoint(&pool.name, &live.name)),
             failed_attempts: self.failed_attempts(&pool.name, &live.name),
-            overridden: self.overridden(&config.name, &own.name),
+            overridden: self.overridden(
+                &config.name,
+                written.map_or(own.name.as_str(), |written| &written.name),
+            ),
         })
     }
 
@@ -346,6 +355,14 @@ impl<'a> View<'a> {
         let ordered = self.context.ordered_at(&pool.name, &endpoint.name);
         let since = if state == State::Up { since.max(ordered) } else { since };
         (since, self.context.health.latest_of(&pool.name, &endpoint.name))
+    }
+
+    /// What became this server, in the configuration that has names for addresses.
+    fn written(&self, pool: &str, own: &model::Endpoint) -> Option<&model::Endpoint> {
+        let pool = self.served.config.pools.iter().find(|known| known.name == *pool)?;
+        let exact = pool.endpoints.iter().find(|written| written.name == own.name);
+        exact
+            .or_else(|| pool.endpoints.iter().find(|written| is_place_of(&own.name, &written.name)))
     }
 
     fn overridden(&self, pool: &str, endpoint: &str) -> Vec<String> {
@@ -432,9 +449,7 @@ fn order_word(order: Order) -> &'static str {
 }
 
 fn resolved(live: &UpstreamEndpoint, own: &model::Endpoint) -> Option<String> {
-    if !matches!(own.address, model::EndpointAddress::Name(..)) {
-        return None;
-    }
+    Question::of(&own.address)?;
     match live.address.load_full().as_deref() {
         Some(PeerAddress::Socket(address)) => Some(address.to_string()),
         _ => None,

@@ -1,13 +1,18 @@
-//! A log file: appended to, and opened anew when it was moved away.
+//! A log file: appended to, and opened anew when it was moved away. It may be a pipe that nobody reads.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-pub(super) struct LogFile {
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+
+use super::Outcome;
+
+pub(crate) struct LogFile {
     path: PathBuf,
-    file: File,
+    /// `None` while it is a pipe without a reader.
+    file: Option<Appender>,
 }
 
 impl LogFile {
@@ -25,14 +30,81 @@ impl LogFile {
         Ok(())
     }
 
-    pub(super) fn write(&mut self, lines: &[u8]) -> io::Result<()> {
-        self.file.write_all(lines)
+    pub(super) fn write(&mut self, lines: &[u8]) -> Outcome {
+        if self.file.is_none() {
+            match append_to(&self.path) {
+                Ok(file) => self.file = file,
+                Err(error) => return Outcome::lost(lines, error),
+            }
+        }
+        match &mut self.file {
+            Some(file) => file.write(lines),
+            None => Outcome::lost(lines, io::Error::other("nobody reads this pipe")),
+        }
     }
 }
 
-fn append_to(path: &Path) -> io::Result<File> {
-    let opened = OpenOptions::new().append(true).create(true).mode(0o640).open(path);
-    opened.map_err(|error| {
-        io::Error::new(error.kind(), format!("cannot open log file {}: {error}", path.display()))
-    })
+/// A file that lines are added to.
+pub(crate) struct Appender {
+    file: File,
+    /// Whether the last line in it is not whole.
+    torn: bool,
+}
+
+impl Appender {
+    pub(super) fn new(file: File) -> Self {
+        Self { file, torn: false }
+    }
+
+    /// Writes lines. When the disk fills up within one, that one is ended before others follow it.
+    pub(super) fn write(&mut self, lines: &[u8]) -> Outcome {
+        if self.torn
+            && let Err(error) = self.file.write_all(b"\n")
+        {
+            return Outcome::lost(lines, error);
+        }
+        self.torn = false;
+        let mut rest = lines;
+        while !rest.is_empty() {
+            let error = match self.file.write(rest) {
+                Ok(0) => io::Error::from(io::ErrorKind::WriteZero),
+                Ok(written) => {
+                    rest = rest.get(written..).unwrap_or_default();
+                    continue;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => error,
+            };
+            let written = lines.get(..lines.len() - rest.len()).unwrap_or_default();
+            self.torn = written.last().is_some_and(|last| *last != b'\n');
+            return Outcome::lost(rest, error);
+        }
+        Outcome::default()
+    }
+}
+
+impl Outcome {
+    /// What of `lines` was not written begins here.
+    fn lost(lines: &[u8], error: io::Error) -> Self {
+        let lost = lines.split(|byte| *byte == b'\n').count().saturating_sub(1) as u64;
+        Self { lost, errors: 1, last: Some(error) }
+    }
+}
+
+/// `None`: a pipe without a reader, for whom nobody waits.
+fn append_to(path: &Path) -> io::Result<Option<Appender>> {
+    let no_wait = OFlags::NONBLOCK.bits().cast_signed();
+    let opened =
+        OpenOptions::new().append(true).create(true).mode(0o640).custom_flags(no_wait).open(path);
+    let cleared = opened.and_then(|file| {
+        fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
+        Ok(Some(Appender::new(file)))
+    });
+    match cleared {
+        Err(error) if error.raw_os_error() == Some(libc::ENXIO) => Ok(None),
+        other => other.map_err(|error| {
+            let sentence = format!("cannot open log file {}: {error}", path.display());
+            io::Error::new(error.kind(), sentence)
+        }),
+    }
 }

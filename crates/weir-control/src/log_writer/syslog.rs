@@ -1,53 +1,44 @@
-//! Syslog datagrams as RFC 3164 has them, over a Unix socket or UDP, one line each.
+//! Syslog messages as RFC 3164 or RFC 5424 have them, one for each line: datagrams over a Unix socket or UDP, or lines over a
+//! Unix socket that is a stream.
 
-use std::io;
+use std::io::{self, Write as _};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
-use std::os::unix::net::UnixDatagram;
-use std::path::{Path, PathBuf};
+use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
+use weir_config::model::{self, Severity, SyslogFormat, SyslogReceiver};
 use weir_stats::Clock;
 
 use super::Outcome;
 
-/// Severity of an access-log line: informational.
-const SEVERITY: u8 = 6;
-
-/// A receiver that takes nothing for this long loses the rest of the batch, so that it cannot hold up the other logs.
+/// A receiver that takes nothing for this long loses the rest of the batch.
 const SEND_TIMEOUT: Duration = Duration::from_millis(100);
 
-pub(super) struct Syslog {
-    receiver: Receiver,
+/// Longest `MSGID` of RFC 5424.
+const MESSAGE_ID_BYTES: usize = 32;
+
+pub(crate) struct Syslog {
+    settings: model::Syslog,
     /// `None` while the receiver is not there.
     socket: Option<Socket>,
-    /// `<134>`
-    priority: String,
-    /// ` weir[4711]: `
+    /// What stands between time and text: ` weir[4711]: ` or ` host weir 4711 access - `.
     tag: String,
     clock: Clock,
-    datagram: Vec<u8>,
-}
-
-enum Receiver {
-    Unix(PathBuf),
-    Udp(SocketAddr),
+    message: Vec<u8>,
 }
 
 enum Socket {
-    Unix(UnixDatagram),
+    Datagrams(UnixDatagram),
+    Stream(UnixStream),
     Udp(UdpSocket),
 }
 
 impl Socket {
-    fn open(receiver: &Receiver) -> io::Result<Self> {
+    fn open(receiver: &SyslogReceiver) -> io::Result<Self> {
         match receiver {
-            Receiver::Unix(path) => {
-                let socket = UnixDatagram::unbound()?;
-                socket.connect(path)?;
-                socket.set_write_timeout(Some(SEND_TIMEOUT))?;
-                Ok(Self::Unix(socket))
-            }
-            Receiver::Udp(address) => {
+            SyslogReceiver::Unix(path) => Self::unix(path),
+            SyslogReceiver::Udp(address) => {
                 let any = match address {
                     SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
                     SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
@@ -60,55 +51,74 @@ impl Socket {
         }
     }
 
-    fn send(&self, datagram: &[u8]) -> io::Result<()> {
-        match self {
-            Self::Unix(socket) => socket.send(datagram),
-            Self::Udp(socket) => socket.send(datagram),
+    fn unix(path: &Path) -> io::Result<Self> {
+        let socket = UnixDatagram::unbound()?;
+        match socket.connect(path) {
+            Ok(()) => {
+                socket.set_write_timeout(Some(SEND_TIMEOUT))?;
+                Ok(Self::Datagrams(socket))
+            }
+            Err(error) if error.raw_os_error() == Some(libc::EPROTOTYPE) => {
+                let socket = UnixStream::connect(path)?;
+                socket.set_write_timeout(Some(SEND_TIMEOUT))?;
+                Ok(Self::Stream(socket))
+            }
+            Err(error) => Err(error),
         }
-        .map(drop)
+    }
+
+    /// Sends one message; over a stream, a line end follows it.
+    fn send(&mut self, message: &mut Vec<u8>) -> io::Result<()> {
+        match self {
+            Self::Datagrams(socket) => socket.send(message).map(drop),
+            Self::Udp(socket) => socket.send(message).map(drop),
+            Self::Stream(socket) => {
+                message.push(b'\n');
+                let sent = socket.write_all(message);
+                message.pop();
+                sent
+            }
+        }
+    }
+
+    /// Whether it can be used on after this error. Of a stream nobody knows how much of the message went.
+    fn survives(&self, error: &io::Error) -> bool {
+        !matches!(self, Self::Stream(_))
+            && (error.kind() == io::ErrorKind::WouldBlock
+                || error.raw_os_error() == Some(libc::EMSGSIZE))
     }
 }
 
 impl Syslog {
-    pub(super) fn unix(path: &Path, facility: u8) -> Self {
-        Self::new(Receiver::Unix(path.to_owned()), facility)
-    }
-
-    pub(super) fn udp(address: SocketAddr, facility: u8) -> Self {
-        Self::new(Receiver::Udp(address), facility)
-    }
-
-    fn new(receiver: Receiver, facility: u8) -> Self {
+    /// For messages of what is called `log`.
+    pub(crate) fn new(settings: &model::Syslog, log: &str) -> Self {
         Self {
-            receiver,
+            settings: settings.clone(),
             socket: None,
-            priority: format!("<{}>", u16::from(facility) * 8 + u16::from(SEVERITY)),
-            tag: format!(" weir[{}]: ", std::process::id()),
+            tag: tag(settings, log),
             clock: Clock::new(),
-            datagram: Vec::new(),
+            message: Vec::new(),
         }
     }
 
     pub(super) fn name(&self) -> String {
-        match &self.receiver {
-            Receiver::Unix(path) => format!("syslog at {}", path.display()),
-            Receiver::Udp(address) => format!("syslog at udp:{address}"),
+        match &self.settings.to {
+            SyslogReceiver::Unix(path) => format!("syslog at {}", path.display()),
+            SyslogReceiver::Udp(address) => format!("syslog at udp:{address}"),
         }
     }
 
-    /// Sends each line as a datagram. One that is too long is lost alone; after another failure the rest of the
+    /// Sends each line as a message. One that is too long is lost alone; after another failure the rest of the
     /// batch is, and the next batch tries again.
     pub(super) fn write(&mut self, lines: &[u8]) -> Outcome {
         let now = SystemTime::now();
         let mut outcome = Outcome::default();
         let mut lines = lines.split_inclusive(|byte| *byte == b'\n');
         while let Some(line) = lines.next() {
-            self.datagram.clear();
-            self.datagram.extend_from_slice(self.priority.as_bytes());
-            self.clock.append_syslog(now, &mut self.datagram);
-            self.datagram.extend_from_slice(self.tag.as_bytes());
-            self.datagram.extend_from_slice(line.strip_suffix(b"\n").unwrap_or(line));
-            let Err(error) = self.send(&mut outcome.errors) else { continue };
+            let line = line.strip_suffix(b"\n").unwrap_or(line);
+            let sent = self.message(self.settings.severity, now, line);
+            outcome.errors += sent.errors;
+            let Some(error) = sent.last else { continue };
             outcome.lost += 1;
             if error.raw_os_error() != Some(libc::EMSGSIZE) {
                 outcome.lost += lines.by_ref().count() as u64;
@@ -118,23 +128,72 @@ impl Syslog {
         outcome
     }
 
-    /// Sends the datagram, over a new socket when the old one fails: the receiver may have been restarted.
+    /// Sends one message.
+    pub(crate) fn message(&mut self, severity: Severity, now: SystemTime, text: &[u8]) -> Outcome {
+        let priority = u16::from(self.settings.facility) * 8 + u16::from(severity.number());
+        self.message.clear();
+        // Writing to a `Vec` cannot fail.
+        match self.settings.format {
+            SyslogFormat::Rfc3164 => {
+                let _ = write!(self.message, "<{priority}>");
+                self.clock.append_syslog(now, &mut self.message);
+            }
+            SyslogFormat::Rfc5424 => {
+                let _ = write!(self.message, "<{priority}>1 ");
+                self.clock.append_iso_micros(now, &mut self.message);
+            }
+        }
+        self.message.extend_from_slice(self.tag.as_bytes());
+        self.message.extend_from_slice(text);
+        let mut outcome = Outcome::default();
+        if let Err(error) = self.send(&mut outcome.errors) {
+            outcome.lost = 1;
+            outcome.last = Some(error);
+        }
+        outcome
+    }
+
+    /// Sends the message, over a new socket when the old one fails: the receiver may have been restarted.
     fn send(&mut self, errors: &mut u64) -> io::Result<()> {
-        if let Some(socket) = &self.socket {
-            let Err(error) = socket.send(&self.datagram) else { return Ok(()) };
+        if let Some(socket) = &mut self.socket {
+            let Err(error) = socket.send(&mut self.message) else { return Ok(()) };
             *errors += 1;
-            if error.kind() == io::ErrorKind::WouldBlock
-                || error.raw_os_error() == Some(libc::EMSGSIZE)
-            {
+            if socket.survives(&error) {
                 return Err(error);
             }
             self.socket = None;
+            // What went of it cannot be told from a whole one, and a slow receiver would be waited for twice.
+            if error.kind() == io::ErrorKind::WouldBlock {
+                return Err(error);
+            }
         }
-        let sent = Socket::open(&self.receiver).and_then(|socket| {
-            let sent = socket.send(&self.datagram);
+        let sent = Socket::open(&self.settings.to).and_then(|mut socket| {
+            let sent = socket.send(&mut self.message);
             self.socket = Some(socket);
             sent
         });
         sent.inspect_err(|_| *errors += 1)
+    }
+}
+
+fn tag(settings: &model::Syslog, log: &str) -> String {
+    let process = std::process::id();
+    let host = || {
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        if host.is_empty() || host.contains(|c: char| !c.is_ascii_graphic()) {
+            "-".to_owned()
+        } else {
+            host
+        }
+    };
+    match (settings.format, &settings.to) {
+        (SyslogFormat::Rfc3164, SyslogReceiver::Unix(_)) => format!(" weir[{process}]: "),
+        (SyslogFormat::Rfc3164, SyslogReceiver::Udp(_)) => format!(" {} weir[{process}]: ", host()),
+        (SyslogFormat::Rfc5424, _) => {
+            let id: String =
+                log.chars().filter(char::is_ascii_graphic).take(MESSAGE_ID_BYTES).collect();
+            let id = if id.is_empty() { "-" } else { &id };
+            format!(" {} weir {process} {id} - ", host())
+        }
     }
 }

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, FileType, Mode, OFlags};
-use weir_config::model::LogFormat;
+use weir_config::model::{self, LogFormat, LogTarget, SyslogFormat, SyslogReceiver};
 use weir_stats::{BATCH_BYTES, LogBatch};
 
 use super::*;
@@ -14,7 +14,12 @@ use super::*;
 const DEADLINE: Duration = Duration::from_mins(1);
 
 fn log(to: LogTarget) -> AccessLog {
-    AccessLog { name: "access".to_owned(), to, format: LogFormat::Combined }
+    AccessLog { name: "access".to_owned(), to: vec![to], format: LogFormat::Combined }
+}
+
+fn syslog(to: SyslogReceiver, facility: u8) -> LogTarget {
+    let format = SyslogFormat::Rfc3164;
+    LogTarget::Syslog(model::Syslog { to, facility, severity: Severity::Info, format })
 }
 
 fn start(to: LogTarget) -> (LogWriter, LogBatch) {
@@ -147,7 +152,7 @@ fn syslog_gets_a_datagram_a_line_and_is_found_again() {
         let len = socket.recv(buffer).unwrap();
         message(&buffer[..len], "<134>")
     };
-    let (writer, mut batch) = start(LogTarget::SyslogUnix { path: path.clone(), facility: 16 });
+    let (writer, mut batch) = start(syslog(SyslogReceiver::Unix(path.clone()), 16));
     let sink = writer.sinks().remove(0);
     let socket = UnixDatagram::bind(&path).unwrap();
     push(&mut batch, "one\ntwo\n");
@@ -172,13 +177,147 @@ fn syslog_gets_a_datagram_a_line_and_is_found_again() {
 #[test]
 fn syslog_over_udp_loses_only_a_line_that_fits_no_datagram() {
     let socket = UdpSocket::bind(("127.0.0.1", 0)).unwrap();
-    let to = LogTarget::SyslogUdp { address: socket.local_addr().unwrap(), facility: 1 };
-    let (writer, mut batch) = start(to);
+    let to = SyslogReceiver::Udp(socket.local_addr().unwrap());
+    let (writer, mut batch) = start(syslog(to, 1));
     let sink = writer.sinks().remove(0);
     push(&mut batch, &format!("{}\nshort\n", "x".repeat(70_000)));
     let mut buffer = [0; 512];
     let len = socket.recv(&mut buffer).unwrap();
-    assert_eq!(message(&buffer[..len], "<14>"), "short");
+    let text = String::from_utf8(buffer[..len].to_vec()).unwrap();
+    assert!(text.starts_with("<14>"), "{text}");
+    assert!(text.ends_with(&format!(" weir[{}]: short", std::process::id())), "{text}");
+    // Over the network the host is told: `<14>Nov 20 19:15:00 HOST weir[4711]: short`.
+    assert_eq!(text.split_ascii_whitespace().count(), 6, "{text}");
     assert_eq!(writer.stop(DEADLINE), Flushed::All);
     assert_eq!(sink.dropped(), 1);
+}
+
+#[test]
+fn several_places_get_every_line_and_one_that_is_stuck_loses_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, pipe) = (folder.path().join("access.log"), folder.path().join("pipe"));
+    rustix::fs::mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    let reader = rustix::fs::open(&pipe, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty()).unwrap();
+    let to = vec![LogTarget::File(pipe), LogTarget::File(file.clone())];
+    let both = AccessLog { to, ..log(LogTarget::Stdout) };
+    let (writer, sinks) = LogWriter::start(&[both]).unwrap();
+    let mut batch = sinks[0].batch();
+    let line = format!("{}\n", "x".repeat(1023));
+    // What the disk cannot follow is handed over in parts that its channel holds.
+    let part = CAPACITY / 2 * BATCH_BYTES / 1024;
+    let mut pushed = 0;
+    while pushed < 4 * part {
+        (0..part).for_each(|_| batch.push(|out| out.extend_from_slice(line.as_bytes())));
+        batch.flush();
+        pushed += part;
+        while fs::metadata(&file).unwrap().len() < pushed as u64 * 1024 {
+            thread::yield_now();
+        }
+    }
+    assert!(sinks[0].lost().refused() > 0, "the pipe took everything");
+    assert_eq!(writer.stop(Duration::ZERO), Flushed::Late);
+    assert_eq!(read(&file).lines().count(), pushed);
+    drop(reader);
+}
+
+#[test]
+fn a_pipe_without_a_reader_holds_up_no_start_and_is_written_once_it_has_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("pipe");
+    rustix::fs::mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    let (writer, mut batch) = start(LogTarget::File(path.clone()));
+    let sink = writer.sinks().remove(0);
+    push(&mut batch, "nobody\nhears\n");
+    while sink.dropped() == 0 {
+        thread::yield_now();
+    }
+    assert_eq!(sink.dropped(), 2);
+    let reader = rustix::fs::open(&path, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty()).unwrap();
+    push(&mut batch, "heard\n");
+    assert_eq!(writer.stop(DEADLINE), Flushed::All);
+    let mut text = String::new();
+    File::from(reader).read_to_string(&mut text).unwrap();
+    assert_eq!(text, "heard\n");
+}
+
+#[test]
+fn a_line_that_a_full_disk_tore_is_ended_before_the_next() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("pipe");
+    rustix::fs::mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    let reader = rustix::fs::open(&path, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty()).unwrap();
+    let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+    // A pipe that may not wait stands for the disk: it takes a part, then nothing, and then there is room again.
+    rustix::fs::fcntl_setfl(&file, OFlags::NONBLOCK).unwrap();
+    let mut appender = file::Appender::new(file);
+    let line = format!("{}\n", "x".repeat(9_999));
+    let torn = appender.write(line.repeat(20).as_bytes());
+    assert!(torn.last.is_some() && torn.lost > 10 && torn.lost < 20, "{}", torn.lost);
+    let mut reader = File::from(reader);
+    let mut text = vec![0; 1 << 20];
+    let length = reader.read(&mut text).unwrap();
+    assert!(appender.write(b"after\n").last.is_none());
+    drop(appender);
+    let mut rest = String::new();
+    reader.read_to_string(&mut rest).unwrap();
+    assert_eq!((length % 10_000 > 0, rest.as_str()), (true, "\nafter\n"));
+}
+
+#[test]
+fn the_new_form_of_syslog_names_the_log_and_has_a_full_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("log");
+    let socket = UnixDatagram::bind(&path).unwrap();
+    let (writer, mut batch) = start(LogTarget::Syslog(model::Syslog {
+        to: SyslogReceiver::Unix(path),
+        facility: 23,
+        severity: Severity::Notice,
+        format: SyslogFormat::Rfc5424,
+    }));
+    push(&mut batch, "GET /\n");
+    let mut buffer = [0; 512];
+    let len = socket.recv(&mut buffer).unwrap();
+    let text = String::from_utf8(buffer[..len].to_vec()).unwrap();
+    let words: Vec<&str> = text.splitn(8, ' ').collect();
+    let process = std::process::id().to_string();
+    assert_eq!(words[0], "<189>1", "{text}");
+    assert!(words[1].len() == 32 && words[1].as_bytes()[10] == b'T', "{text}");
+    assert_eq!(words[3..], ["weir", &process, "access", "-", "GET /"], "{text}");
+    assert_eq!(writer.stop(DEADLINE), Flushed::All);
+}
+
+#[test]
+fn another_configuration_keeps_what_is_open_and_closes_what_nobody_writes_to() {
+    let folder = tempfile::tempdir().unwrap();
+    let named = |name: &str| {
+        let to = vec![LogTarget::File(folder.path().join(name))];
+        AccessLog { name: name.to_owned(), to, format: LogFormat::Combined }
+    };
+    let (writer, sinks) = LogWriter::start(&[named("kept"), named("old")]).unwrap();
+    let (mut kept, mut old) = (sinks[0].batch(), sinks[1].batch());
+    drop(sinks);
+    let prepared = writer.prepare(&[named("new"), named("kept")]).unwrap();
+    let mut new = prepared.sinks()[0].batch();
+    let mut same = prepared.sinks()[1].batch();
+    writer.commit(prepared);
+    push(&mut kept, "one\n");
+    push(&mut same, "two\n");
+    push(&mut new, "three\n");
+    // What an exchange of the earlier configuration has to say still comes.
+    push(&mut old, "four\n");
+    drop(old);
+    let threads = || lock(&writer.threads).len();
+    while threads() > 2 {
+        writer.commit(writer.prepare(&[named("new"), named("kept")]).unwrap());
+        thread::yield_now();
+    }
+    assert_eq!(writer.stop(DEADLINE), Flushed::All);
+    let text = |name| read(&folder.path().join(name));
+    assert_eq!(
+        (text("kept"), text("new"), text("old")),
+        ("one\ntwo\n".into(), "three\n".into(), "four\n".into())
+    );
+    let refused =
+        AccessLog { to: vec![LogTarget::File(PathBuf::from("/nowhere/x"))], ..named("x") };
+    assert!(writer.prepare(&[refused]).is_err());
 }

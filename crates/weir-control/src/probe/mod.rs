@@ -45,6 +45,7 @@ struct Asks {
     check: Check,
     own: EndpointCheck,
     address: EndpointAddress,
+    host: Option<String>,
     /// Its server name, and the pool whose TLS it speaks: that may be made of other files in another configuration.
     tls: Option<(String, usize)>,
 }
@@ -78,6 +79,7 @@ impl Probes {
                     check: check.clone(),
                     own: own.check.clone(),
                     address: own.address.clone(),
+                    host: own.host.clone(),
                     tls: tls
                         .as_ref()
                         .map(|tls| (format!("{:?}", tls.name), Arc::as_ptr(pool) as usize)),
@@ -156,7 +158,10 @@ impl Target {
                 Place::Fixed(PeerAddress::Unix(path.clone()))
             }
             // Names are refused when the configuration is checked.
-            EndpointCheck::Off | EndpointCheck::At(EndpointAddress::Name(..)) => return None,
+            EndpointCheck::Off
+            | EndpointCheck::At(EndpointAddress::Name(..) | EndpointAddress::Service(_)) => {
+                return None;
+            }
         };
         let encrypted = match &check.probe {
             Probe::Http(probe) => probe.tls.unwrap_or(settings.tls.is_some()),
@@ -164,9 +169,7 @@ impl Target {
             Probe::Tls => true,
         };
         let question = match &check.probe {
-            Probe::Http(probe) => {
-                Question::Http(HttpQuestion::new(probe, &host(&own.address, encrypted)))
-            }
+            Probe::Http(probe) => Question::Http(HttpQuestion::new(probe, &host(own, encrypted))),
             Probe::Tcp(probe) => Question::Tcp(probe.clone()),
             Probe::Tls => Question::Tls,
         };
@@ -234,14 +237,18 @@ impl Target {
 }
 
 /// Whom a request names when the probe does not say.
-fn host(address: &EndpointAddress, encrypted: bool) -> String {
+fn host(own: &Endpoint, encrypted: bool) -> String {
     let usual = if encrypted { 443 } else { 80 };
-    match address {
+    if let (Some(host), EndpointAddress::Socket(address)) = (&own.host, &own.address) {
+        let port = address.port();
+        return if port == usual { host.clone() } else { format!("{host}:{port}") };
+    }
+    match &own.address {
         EndpointAddress::Socket(address) if address.port() != usual => address.to_string(),
         EndpointAddress::Socket(SocketAddr::V6(address)) => format!("[{}]", address.ip()),
         EndpointAddress::Socket(address) => address.ip().to_string(),
         EndpointAddress::Name(name, port) if *port != usual => format!("{name}:{port}"),
-        EndpointAddress::Name(name, _) => name.clone(),
+        EndpointAddress::Name(name, _) | EndpointAddress::Service(name) => name.clone(),
         EndpointAddress::Unix(_) => "localhost".to_owned(),
     }
 }

@@ -197,7 +197,7 @@ fn hosts_are_named_as_clients_would() {
     let check = |text: &str, encrypted, expected| {
         let config = format!("pool app {{ server {text}; }} listen :80 -> app;");
         let config = weir_config::parse_str("test", &config).unwrap().config;
-        assert_eq!(host(&config.pools[0].endpoints[0].address, encrypted), expected);
+        assert_eq!(host(&config.pools[0].endpoints[0], encrypted), expected);
     };
     check("10.0.0.1:80", false, "10.0.0.1");
     check("10.0.0.1:80", true, "10.0.0.1:80");
@@ -207,4 +207,6 @@ fn hosts_are_named_as_clients_would() {
     check("app.test:80", false, "app.test");
     check("app.test:8080", false, "app.test:8080");
     check("unix:/run/a.sock", false, "localhost");
+    check("10.0.0.1:80 host=app.test", false, "app.test");
+    check("10.0.0.1:443 host=app.test", false, "app.test:443");
 }

@@ -109,27 +109,32 @@ impl Compiler<'_> {
         tls: Option<&model::TlsClient>,
         (known, same): (Option<&Arc<UpstreamEndpoint>>, Tls),
     ) -> Result<Arc<UpstreamEndpoint>, String> {
-        if let Some(known) = known.filter(|_| same == Tls::Same) {
-            return Ok(Arc::clone(known));
-        }
         let (address, text, host) = match &endpoint.address {
             EndpointAddress::Socket(address) => {
                 (Some(PeerAddress::Socket(*address)), address.to_string(), address.ip().to_string())
             }
             EndpointAddress::Name(name, port) => (None, format!("{name}:{port}"), name.clone()),
+            EndpointAddress::Service(name) => {
+                (None, format!("srv:{name}"), service_host(name).to_owned())
+            }
             EndpointAddress::Unix(path) => (
                 Some(PeerAddress::Unix(path.clone())),
                 format!("unix:{}", path.display()),
                 "localhost".to_owned(),
             ),
         };
+        let host = endpoint.host.as_ref().unwrap_or(&host);
         let server_name = match tls {
             None => None,
             Some(tls) => Some(
-                server_name(tls.server_name.as_deref(), &host)
-                    .map_err(|error| error.to_string())?,
+                server_name(tls.server_name.as_deref(), host).map_err(|error| error.to_string())?,
             ),
         };
+        let as_before =
+            |known: &&Arc<UpstreamEndpoint>| same == Tls::Same && known.server_name == server_name;
+        if let Some(known) = known.filter(as_before) {
+            return Ok(Arc::clone(known));
+        }
         // Until the resolver has an answer.
         let availability =
             if address.is_some() { Availability::Available } else { Availability::Unavailable };
@@ -219,9 +224,19 @@ impl UpstreamEndpoint {
             && match &endpoint.address {
                 EndpointAddress::Socket(address) => same(&address.to_string()),
                 EndpointAddress::Name(name, port) => same(&format!("{name}:{port}")),
+                EndpointAddress::Service(name) => same(&format!("srv:{name}")),
                 EndpointAddress::Unix(path) => same(&format!("unix:{}", path.display())),
             }
     }
+}
+
+/// The domain of a service: `example.com` of `_http._tcp.example.com`. Its servers have names of their own.
+fn service_host(service: &str) -> &str {
+    let mut host = service;
+    while let Some((_, rest)) = host.split_once('.').filter(|_| host.starts_with('_')) {
+        host = rest;
+    }
+    host
 }
 
 fn settings(pool: &model::Pool) -> Settings {

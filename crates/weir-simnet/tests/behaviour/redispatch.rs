@@ -183,3 +183,23 @@ fn when_all_may_be_left_out_and_are_the_answer_is_503() {
         assert_eq!(get(&mut client).await, 200);
     });
 }
+
+#[test]
+fn a_server_that_comes_and_goes_every_100_ms_fails_no_request_and_leaves_nothing_behind() {
+    let pool = format!("{TWO} keepalive off; passive errors=1 window=1s eject=250ms;");
+    play(&app(&pool, ""), async |world| {
+        let (one, two) = (world.origin(1).answers(OK), world.origin(2).answers(OK));
+        let mut client = world.client().await;
+        for turn in 0..3_000 {
+            world.connects(1, (turn % 2 == 0).then_some(Connects::Refused));
+            for _ in 0..2 {
+                assert_eq!(get(&mut client).await, 200, "in turn {turn}");
+            }
+            sleep(Duration::from_millis(100)).await;
+        }
+        let counts = (one.borrow().requests.len(), two.borrow().requests.len());
+        assert_eq!(counts.0 + counts.1, 6_000);
+        assert!(counts.0 > 100, "it was never used again: {counts:?}");
+        assert_eq!((world.in_flight(), world.waiting()), (0, 0));
+    });
+}

@@ -386,3 +386,28 @@ fn a_thousand_reloads_leave_nothing_behind() {
         assert_eq!(world.snapshot().generation, 1_000);
     });
 }
+
+/// As when a name has other addresses with each answer: each is a configuration of its own.
+#[test]
+fn servers_that_are_others_every_100_ms_fail_no_request_and_leave_nothing_behind() {
+    let pool = |turn: u8| {
+        let number = 1 + turn % 3;
+        format!("server 10.0.1.{number}:80 name=app; server 10.0.1.4:80 name=app~2;")
+    };
+    play(&app(&pool(0), ""), async |world| {
+        let seen = [1, 2, 3, 4].map(|number| world.origin(number).answers(OK));
+        let mut client = world.client().await;
+        let first = Arc::downgrade(&world.snapshot());
+        for turn in 0..200_u8 {
+            world.reload(&app(&pool(turn), "")).await;
+            for _ in 0..3 {
+                assert_eq!(get(&mut client).await, 200, "in turn {turn}");
+            }
+            pass(100).await;
+        }
+        let counts = seen.map(|seen| seen.borrow().requests.len());
+        assert_eq!(counts.iter().sum::<usize>(), 600);
+        assert!(counts.iter().all(|count| *count > 50), "{counts:?}");
+        expect_freed(first).await;
+    });
+}

@@ -308,7 +308,7 @@ impl World {
         let mut lines = Vec::new();
         while let Ok(message) = self.log.try_receive() {
             if let LogMessage::Lines(batch) = message {
-                let text = String::from_utf8(batch.lines).unwrap();
+                let text = String::from_utf8(batch.lines.clone()).unwrap();
                 lines.extend(text.lines().map(Line::new));
             }
         }
@@ -389,7 +389,7 @@ fn config(text: &str) -> Config {
     let mut config = checked.unwrap_or_else(|wrong| panic!("{wrong}")).config;
     let name = "test".to_owned();
     config.listeners.iter_mut().for_each(|listener| listener.logs = vec![name.clone()]);
-    config.logs = vec![AccessLog { name, to: LogTarget::Stdout, format: LogFormat::Json }];
+    config.logs = vec![AccessLog { name, to: vec![LogTarget::Stdout], format: LogFormat::Json }];
     config
 }
 

@@ -255,8 +255,11 @@ pub(crate) fn configuration(site: &Site, random: &mut Rng) -> Config {
     pool.buffer_request = (random.u32(0..4) == 0 && !Plan::is_bulk(site.seed)).then_some(1 << 20);
     limit(&mut pool, random);
     let template = Template::parse(LINE).expect("a sound template");
-    let log =
-        AccessLog { name: "sim".into(), to: LogTarget::Stdout, format: LogFormat::Text(template) };
+    let log = AccessLog {
+        name: "sim".into(),
+        to: vec![LogTarget::Stdout],
+        format: LogFormat::Text(template),
+    };
     Config {
         pools: vec![pool],
         listeners: vec![listener(site, random)],

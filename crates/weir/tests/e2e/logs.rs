@@ -240,3 +240,85 @@ fn syslog_takes_one_datagram_a_line() {
         assert!(line.trim_end().ends_with(&format!(": 200 /{number}")), "{line}");
     }
 }
+
+#[test]
+fn one_log_goes_to_two_places_and_what_weir_says_goes_to_its_own() {
+    let directory = Directory::new();
+    let path = directory.text("log.sock");
+    let sink = UnixDatagram::bind(&path).unwrap();
+    sink.set_read_timeout(Some(PATIENCE)).unwrap();
+    let (access, errors, pid) =
+        (directory.text("access.log"), directory.text("error.log"), directory.text("weir.pid"));
+    let config = format!(
+        "pid_file {pid}; error_log stderr; error_log {errors} warn;
+         pool app {{ server 127.0.0.1:1; }}
+         log access {{ to {access}; to syslog:{path},severity=notice,format=rfc5424; format \"$request_uri\"; }}
+         listen 127.0.0.1:0 {{ log access; route path /own -> respond 204; route -> app; }}"
+    );
+    let mut weir = Weir::start(&directory, &config);
+    let number = std::fs::read_to_string(&pid).unwrap();
+    assert_eq!(number, format!("{}\n", weir.process.id()));
+    let mut client = Client::connect(weir.address());
+    client.ask("/own");
+    assert_eq!(lines(&access, 1), ["/own"]);
+    let mut buffer = [0; 2048];
+    let length = sink.recv(&mut buffer).unwrap();
+    let line = String::from_utf8_lossy(&buffer[..length]).into_owned();
+    let end = format!(" weir {} access - /own", number.trim_end());
+    assert!(line.starts_with("<133>1 ") && line.ends_with(&end), "{line}");
+    // What only is worth knowing is on standard error alone, what is wrong is in both.
+    client.ask("/");
+    let line = lines(&errors, 1).remove(0);
+    assert!(line.contains(" [error] cannot connect to app/127.0.0.1:1 "), "{line}");
+    assert!(weir.process.said().contains("weir: listening on "), "{}", weir.process.said());
+    assert_eq!(lines(&access, 2), ["/own", "/"]);
+    // Both are opened anew.
+    for log in [&access, &errors] {
+        std::fs::rename(log, format!("{log}.1")).unwrap();
+    }
+    weir.process.signal(rustix::process::Signal::USR1);
+    eventually("the error log is there again", || std::fs::metadata(&errors).ok());
+    client.ask("/own");
+    assert_eq!(lines(&access, 1), ["/own"]);
+    weir.process.signal(rustix::process::Signal::TERM);
+    assert!(weir.process.wait().success());
+    assert!(!std::path::Path::new(&pid).exists(), "the pid file was left behind");
+}
+
+#[test]
+fn a_full_disk_and_a_pipe_nobody_reads_stop_no_traffic_and_are_said() {
+    let directory = Directory::new();
+    let pipe = directory.text("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
+    assert!(made.success());
+    let config = format!(
+        "log full {{ to /dev/full; }}
+         log pipe {{ to {pipe}; }}
+         listen 127.0.0.1:0 {{ log full pipe; route -> respond 204; }}"
+    );
+    let weir = Weir::start(&directory, &config);
+    let mut client = Client::connect(weir.address());
+    for _ in 0..20 {
+        assert_eq!(client.ask("/").status, 204);
+    }
+    for (log, place, why) in [
+        ("full", "/dev/full", "No space left on device"),
+        ("pipe", pipe.as_str(), "nobody reads this pipe"),
+    ] {
+        let said = format!("weir: cannot write the log {log} to {place}: {why}");
+        eventually("the fault is said", || weir.process.said().contains(&said).then_some(()));
+    }
+    assert_eq!(client.ask("/").status, 204);
+    let reader = std::thread::spawn({
+        let pipe = pipe.clone();
+        move || std::fs::File::open(pipe)
+    });
+    let again = format!("weir: the log pipe is written to {pipe} again; ");
+    eventually("it works again", || {
+        client.ask("/");
+        weir.process.said().contains(&again).then_some(())
+    });
+    assert!(reader.join().unwrap().is_ok());
+    let said = weir.process.said();
+    assert_eq!(said.matches("cannot write the log full").count(), 1, "{said}");
+}

@@ -13,6 +13,7 @@ mod health;
 mod http;
 mod lifecycle;
 mod logs;
+mod names;
 mod queue;
 mod reload;
 mod sim;

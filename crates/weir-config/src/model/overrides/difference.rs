@@ -182,6 +182,9 @@ pub fn server_line(endpoint: &Endpoint) -> String {
     if endpoint.backup {
         line.push_str(" backup");
     }
+    if let Some(host) = &endpoint.host {
+        line.push_str(&[" host=", &word(host)].concat());
+    }
     match endpoint.order {
         Order::Ready => {}
         Order::Draining => line.push_str(" drain"),
@@ -199,9 +202,10 @@ pub fn server_line(endpoint: &Endpoint) -> String {
 }
 
 /// An address as a configuration writes it.
-pub(crate) fn address_text(address: &EndpointAddress) -> String {
+pub fn address_text(address: &EndpointAddress) -> String {
     match address {
         EndpointAddress::Socket(address) => address.to_string(),
+        EndpointAddress::Service(name) => format!("srv:{name}"),
         EndpointAddress::Name(name, port) => format!("{name}:{port}"),
         EndpointAddress::Unix(path) => format!("unix:{}", path.display()),
     }

@@ -39,6 +39,16 @@ pub(super) fn main(sight: &Sight<'_>, pool: &str, name: &str) -> Option<Html> {
     Some(html)
 }
 
+/// What it holds once the configuration has the endpoint no more.
+pub(super) fn gone() -> Html {
+    let mut html = Html::default();
+    html.markup(
+        "<main id=\"main\" data-title=\"gone – Weir\"><nav><a href=\"/\">Everything</a></nav>\
+         <p>The configuration that is served has this endpoint no more.</p></main>",
+    );
+    html
+}
+
 /// Why it is in its state, and what its latest probe came to.
 fn standing(html: &mut Html, sight: &Sight<'_>, endpoint: &EndpointStatus) {
     let why = why(endpoint, sight);

@@ -21,6 +21,9 @@ use super::history::Moment;
 use super::page::Sight;
 use super::{endpoint, overview};
 
+/// Of a page, in a second. One of a thousand servers has six times that, and is told every sixth second.
+const BYTES: usize = 300_000;
+
 /// The page that is kept current.
 enum Page {
     Overview,
@@ -63,6 +66,7 @@ async fn tell(
     if sender.send(text.into()).await.is_err() {
         return;
     }
+    let mut pause = 0;
     loop {
         tokio::select! {
             next = seconds.changed() => if next.is_err() { break },
@@ -71,30 +75,53 @@ async fn tell(
         let Ok(room) = sender.reserve().await else { break };
         // The latest by now, however long the room took.
         let Some(moment) = seconds.borrow_and_update().clone() else { continue };
-        room.send(second(&context, &moment, (&page, right)).into());
+        let mut text = String::new();
+        if pause == 0 {
+            let main = main_of(&context, &moment, (&page, right));
+            pause = pause_after(main.len());
+            event(&mut text, "main", &main);
+        } else {
+            pause -= 1;
+            // Of a comment nothing is seen; an empty piece would be the end.
+            text.push_str(":\n\n");
+        }
+        if matches!(page, Page::Overview) {
+            event(&mut text, "point", &moment.point);
+        }
+        room.send(text.into());
     }
     drop(place);
 }
 
-/// What is told of one second.
-fn second(context: &Context, moment: &Moment, (page, right): (&Page, Right)) -> String {
+/// The inside of the page.
+fn main_of(context: &Context, moment: &Moment, (page, right): (&Page, Right)) -> String {
     let sight = Sight::of(context, &moment.status, right);
     let main = match page {
-        Page::Overview => Some(overview::main(&sight)),
-        Page::Endpoint { pool, endpoint } => endpoint::main(&sight, pool, endpoint),
+        Page::Overview => overview::main(&sight),
+        Page::Endpoint { pool, endpoint } => {
+            endpoint::main(&sight, pool, endpoint).unwrap_or_else(endpoint::gone)
+        }
     };
-    let mut text = String::new();
-    if let Some(main) = main {
-        event(&mut text, "main", &main.into_string());
-    }
-    if matches!(page, Page::Overview) {
-        event(&mut text, "point", &moment.point);
-    }
-    text
+    main.into_string()
+}
+
+/// Seconds to leave out after a page of this size.
+fn pause_after(bytes: usize) -> usize {
+    bytes / BYTES
 }
 
 fn event(text: &mut String, name: &str, data: &impl Serialize) {
     // As JSON it is one line, whatever is in it.
     let data = serde_json::to_string(data).unwrap_or_default();
     let _ = write!(text, "event: {name}\ndata: {data}\n\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_large_page_is_told_less_often() {
+        assert_eq!([0, 40_000, 299_999, 300_000, 1_750_000].map(pause_after), [0, 0, 0, 1, 5]);
+    }
 }

@@ -195,6 +195,9 @@ fn a_browser_shows_it_live_and_drains_a_server_by_its_button() {
     browser.until(
         "document.querySelector('.events')?.textContent.includes('order ready -> draining')",
     );
+    assert_eq!(managed.ask(&["-X", "DELETE", ONE]).0, 200);
+    browser
+        .until("document.querySelector('main').textContent.includes('has this endpoint no more')");
     assert_eq!(browser.complaints(), Vec::<serde_json::Value>::new());
 }
 

@@ -1,0 +1,203 @@
+//! What names of servers were found to be, put over a configuration: one configured endpoint becomes as many as its name has
+//! addresses. It asks nobody and knows no time.
+//!
+//! Each address of a name has a place with a number. It keeps that as long as the name has the address; a new address takes
+//! the lowest that is free. Endpoints are called after their places (`app:80`, `app:80~2`, `app:80~3`), so that those that stay keep
+//! their state, clients keep their server, and names that change for ever leave no ever longer trail in what is kept by name.
+
+use std::collections::{BTreeMap, HashSet};
+use std::net::{IpAddr, SocketAddr};
+
+use super::{Config, Endpoint, EndpointAddress};
+use crate::defaults;
+
+/// Most addresses of one name that are used.
+pub const MOST_PLACES: usize = 256;
+
+/// What has to be asked.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Question {
+    /// The addresses of this name.
+    Host(String),
+    /// The servers of this service (RFC 2782).
+    Service(String),
+}
+
+impl Question {
+    /// What an endpoint's address needs to be asked.
+    pub fn of(address: &EndpointAddress) -> Option<Self> {
+        match address {
+            EndpointAddress::Name(name, _) => Some(Self::Host(name.clone())),
+            EndpointAddress::Service(name) => Some(Self::Service(name.clone())),
+            EndpointAddress::Socket(_) | EndpointAddress::Unix(_) => None,
+        }
+    }
+
+    /// The name.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Host(name) | Self::Service(name) => name,
+        }
+    }
+}
+
+/// One server behind a name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Found {
+    /// Its address.
+    pub ip: IpAddr,
+    /// What the record of a service says of it.
+    pub service: Option<Service>,
+}
+
+/// A record of a service.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Service {
+    /// The server's name.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+    /// The lowest is used first.
+    pub priority: u16,
+    /// Its share among those of the same priority.
+    pub weight: u16,
+}
+
+impl Found {
+    /// Whether the same server is meant; what its record says of its share may differ.
+    fn is(&self, other: &Self) -> bool {
+        let server = |found: &Self| {
+            found.service.as_ref().map(|service| (service.host.clone(), service.port))
+        };
+        self.ip == other.ip && server(self) == server(other)
+    }
+}
+
+/// The servers behind one name, each at its place.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Places(Vec<Option<Found>>);
+
+impl Places {
+    /// These servers are behind the name from now on.
+    ///
+    /// # Returns
+    /// How many there are no places for.
+    pub fn take(&mut self, mut found: Vec<Found>) -> usize {
+        for place in &mut self.0 {
+            let known = place.take();
+            let index = known.and_then(|known| found.iter().position(|new| new.is(&known)));
+            *place = index.map(|index| found.swap_remove(index));
+        }
+        found.sort_unstable();
+        let mut found = found.into_iter();
+        for place in self.0.iter_mut().filter(|place| place.is_none()) {
+            *place = found.next();
+        }
+        let room = MOST_PLACES.saturating_sub(self.0.len());
+        self.0.extend(found.by_ref().take(room).map(Some));
+        while self.0.last().is_some_and(Option::is_none) {
+            self.0.pop();
+        }
+        found.count()
+    }
+
+    /// Those that are there, by the number of their place from 0.
+    pub fn iter(&self) -> impl Iterator<Item = (usize, &Found)> {
+        self.0.iter().enumerate().filter_map(|(number, place)| Some((number, place.as_ref()?)))
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn endpoints(&self, own: &Endpoint, written: &HashSet<&str>) -> Vec<Endpoint> {
+        let records = || self.iter().filter_map(|(_, found)| found.service.as_ref());
+        let mut priorities: Vec<u16> = records().map(|service| service.priority).collect();
+        priorities.sort_unstable();
+        priorities.dedup();
+        let weighted = records().any(|service| service.weight > 0);
+        let endpoint = |(number, found): (usize, &Found)| {
+            let (host, port) = match (&found.service, &own.address) {
+                (Some(service), _) => (service.host.clone(), service.port),
+                (None, EndpointAddress::Name(name, port)) => (name.clone(), *port),
+                (None, _) => return None,
+            };
+            let mut endpoint = Endpoint {
+                name: place_name(&own.name, number, written),
+                address: EndpointAddress::Socket(SocketAddr::new(found.ip, port)),
+                host: Some(own.host.clone().unwrap_or(host)),
+                ..own.clone()
+            };
+            if let Some(service) = &found.service {
+                let rank = priorities.binary_search(&service.priority).unwrap_or_default();
+                let rank = u8::try_from(rank).unwrap_or(u8::MAX).min(defaults::MAX_PRIORITY);
+                // Backups are one tier, whatever their records say.
+                endpoint.priority = if own.backup { 0 } else { rank };
+                endpoint.weight = if weighted { u32::from(service.weight).max(1) } else { 1 };
+            }
+            Some(endpoint)
+        };
+        self.iter().filter_map(endpoint).collect()
+    }
+}
+
+/// What is known of all names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Answers(BTreeMap<Question, Places>);
+
+impl Answers {
+    /// This is known of a question.
+    pub fn insert(&mut self, question: Question, places: Places) {
+        self.0.insert(question, places);
+    }
+
+    /// The configuration with servers in place of names. A name that nothing is known of stays, and its endpoint is nowhere.
+    pub fn over(&self, config: &Config) -> Config {
+        let mut config = config.clone();
+        for pool in &mut config.pools {
+            let asks = |endpoint: &Endpoint| Question::of(&endpoint.address).is_some();
+            if !pool.endpoints.iter().any(asks) {
+                continue;
+            }
+            // Somebody may have called another server `app:80~2`: that one is called so.
+            let written: HashSet<&str> =
+                pool.endpoints.iter().map(|endpoint| endpoint.name.as_str()).collect();
+            let mut endpoints: Vec<Endpoint> = Vec::new();
+            for own in &pool.endpoints {
+                let places = Question::of(&own.address).and_then(|asked| self.0.get(&asked));
+                match places.filter(|places| !places.is_empty()) {
+                    Some(places) => endpoints.extend(places.endpoints(own, &written)),
+                    None => endpoints.push(own.clone()),
+                }
+            }
+            pool.endpoints = endpoints;
+        }
+        config
+    }
+}
+
+/// What the endpoint at a place is called; the first is called as it was configured.
+fn place_name(own: &str, number: usize, written: &HashSet<&str>) -> String {
+    if number == 0 {
+        return own.to_owned();
+    }
+    let mut name = format!("{own}~{}", number + 1);
+    while written.contains(name.as_str()) {
+        name.push('~');
+    }
+    name
+}
+
+/// Whether `endpoint` is what became of the configured one called `own`.
+pub fn is_place_of(endpoint: &str, own: &str) -> bool {
+    let Some(rest) = endpoint.strip_prefix(own) else { return false };
+    let number = rest.strip_prefix('~');
+    rest.is_empty()
+        || number.is_some_and(|number| {
+            !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
+        })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,70 @@
+//! A place that log lines go to, open.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+
+use weir_config::model::LogTarget;
+
+use super::file::{Appender, LogFile};
+use super::syslog::Syslog;
+
+pub(crate) enum Target {
+    File(LogFile),
+    /// Standard output or error, by its name in sentences.
+    Stream(Appender, &'static str),
+    Syslog(Syslog),
+}
+
+/// How writing lines went.
+#[derive(Default)]
+pub(crate) struct Outcome {
+    /// Lines not written.
+    pub(crate) lost: u64,
+    /// Calls that failed, also those that a second try made good.
+    pub(crate) errors: u64,
+    /// Why the last lines were lost.
+    pub(crate) last: Option<io::Error>,
+}
+
+impl Target {
+    /// Opens it for what is called `log`.
+    pub(crate) fn open(target: &LogTarget, log: &str) -> io::Result<Self> {
+        Ok(match target {
+            LogTarget::File(path) => Self::File(LogFile::open(path)?),
+            LogTarget::Stdout => Self::Stream(stream(io::stdout())?, "standard output"),
+            LogTarget::Stderr => Self::Stream(stream(io::stderr())?, "standard error"),
+            LogTarget::Syslog(syslog) => Self::Syslog(Syslog::new(syslog, log)),
+        })
+    }
+
+    pub(crate) fn name(&self) -> String {
+        match self {
+            Self::File(file) => file.path().display().to_string(),
+            Self::Stream(_, name) => (*name).to_owned(),
+            Self::Syslog(syslog) => syslog.name(),
+        }
+    }
+
+    /// Opens a file anew, after it was moved away; on an error the old one stays in use.
+    pub(crate) fn reopen(&mut self) -> io::Result<()> {
+        match self {
+            Self::File(file) => file.reopen(),
+            Self::Stream(..) | Self::Syslog(_) => Ok(()),
+        }
+    }
+
+    /// Writes lines, each with its end.
+    pub(crate) fn write(&mut self, lines: &[u8]) -> Outcome {
+        match self {
+            Self::File(file) => file.write(lines),
+            Self::Stream(stream, _) => stream.write(lines),
+            Self::Syslog(syslog) => syslog.write(lines),
+        }
+    }
+}
+
+/// A handle of its own: the one of the standard library keeps what it could not write and writes it later.
+fn stream(stream: impl AsFd) -> io::Result<Appender> {
+    Ok(Appender::new(File::from(stream.as_fd().try_clone_to_owned()?)))
+}

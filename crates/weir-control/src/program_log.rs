@@ -1,0 +1,315 @@
+//! What Weir itself has to say, apart from the access logs: one line each, with a level, to standard error or wherever
+//! `error_log` leads. Who speaks never waits: each place has its own thread, and what does not fit into its way is counted.
+
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::os::fd::AsFd;
+use std::os::linux::fs::MetadataExt as _;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use weir_config::model::{ErrorLog, LogTarget, Severity};
+use weir_stats::Clock;
+
+use crate::log_writer::{Outcome, Target};
+
+/// Lines that may wait for one place.
+const CAPACITY: usize = 1024;
+
+/// How long the end waits for a place.
+const FLUSH: Duration = Duration::from_secs(1);
+
+/// Where lines go; `None`: straight to standard error, as before the start and after the end.
+static PLACES: RwLock<Option<Arc<[Place]>>> = RwLock::new(None);
+
+/// Says something that is worth knowing.
+pub fn tell(sentence: &str) {
+    say(Severity::Notice, sentence);
+}
+
+/// Says something of this severity.
+pub fn say(severity: Severity, sentence: &str) {
+    let places = PLACES.read().unwrap_or_else(PoisonError::into_inner).clone();
+    let Some(places) = places else {
+        say_directly(severity, sentence);
+        return;
+    };
+    say_at(&places, severity, sentence);
+}
+
+fn say_at(places: &[Place], severity: Severity, sentence: &str) {
+    let line = Line { severity, time: SystemTime::now(), text: sentence.into() };
+    for place in places.iter().filter(|place| severity <= place.level) {
+        place.send(Order::Write(line.clone()));
+    }
+}
+
+/// The open places. [`say`] leads there once they are published, until this is dropped.
+pub struct ProgramLog {
+    places: Arc<[Place]>,
+    done: Vec<Receiver<()>>,
+}
+
+impl ProgramLog {
+    /// Opens every place, standard error if there is none.
+    ///
+    /// # Errors
+    /// The file that cannot be opened.
+    pub fn open(logs: &[ErrorLog]) -> io::Result<Self> {
+        let usual = [ErrorLog { to: LogTarget::Stderr, level: Severity::Notice }];
+        let logs = if logs.is_empty() { &usual } else { logs };
+        let mut places = Vec::new();
+        let mut done = Vec::new();
+        for log in logs {
+            let mut writer = Writer {
+                target: Target::open(&log.to, "program")?,
+                clock: Clock::new(),
+                frame: Frame::of(&log.to),
+                dropped: Arc::default(),
+                failing: false,
+                line: Vec::new(),
+            };
+            let (sender, orders) = sync_channel(CAPACITY);
+            let (finished, ended) = sync_channel(1);
+            places.push(Place {
+                level: log.level,
+                is_stderr: log.to == LogTarget::Stderr,
+                sender,
+                dropped: writer.dropped.clone(),
+            });
+            thread::Builder::new().name("weir-say".to_owned()).spawn(move || {
+                while let Ok(order) = orders.recv() {
+                    writer.take(&order);
+                }
+                // Nobody waits any more when that took too long.
+                let _ = finished.send(());
+            })?;
+            done.push(ended);
+        }
+        Ok(Self { places: places.into(), done })
+    }
+
+    /// Everything that is said from now on goes there.
+    pub fn publish(&self) {
+        *PLACES.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&self.places));
+    }
+
+    /// Says why the process ends everywhere but on standard error, where whoever started it says so itself.
+    pub fn say_elsewhere(&self, sentence: &str) {
+        let time = SystemTime::now();
+        let line = Line { severity: Severity::Crit, time, text: sentence.into() };
+        for place in self.places.iter().filter(|place| !place.is_stderr) {
+            place.send(Order::Write(line.clone()));
+        }
+    }
+
+    /// Writes what was said, within a second. What is said after that goes straight to standard error.
+    pub fn close(&mut self) {
+        {
+            let mut current = PLACES.write().unwrap_or_else(PoisonError::into_inner);
+            if current.as_ref().is_some_and(|places| Arc::ptr_eq(places, &self.places)) {
+                *current = None;
+            }
+        }
+        // The threads end when the last sender is gone.
+        self.places = Arc::new([]);
+        let until = Instant::now() + FLUSH;
+        for done in std::mem::take(&mut self.done) {
+            let left = until.saturating_duration_since(Instant::now());
+            // A place that is stuck loses the rest.
+            let _ = done.recv_timeout(left);
+        }
+    }
+
+    /// Opens files anew, after somebody moved them away.
+    pub fn reopen(&self) {
+        for place in &*self.places {
+            place.send(Order::Reopen);
+        }
+    }
+}
+
+impl Drop for ProgramLog {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// The way to a place.
+struct Place {
+    level: Severity,
+    is_stderr: bool,
+    sender: SyncSender<Order>,
+    dropped: Arc<AtomicU64>,
+}
+
+impl Place {
+    fn send(&self, order: Order) {
+        if self.sender.try_send(order).is_err() {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+enum Order {
+    Write(Line),
+    Reopen,
+}
+
+#[derive(Clone)]
+struct Line {
+    severity: Severity,
+    time: SystemTime,
+    text: Arc<str>,
+}
+
+/// What stands around a line's text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Frame {
+    /// `weir: text`, as programs speak on a terminal.
+    Name,
+    /// `<5>text`, as systemd reads levels (sd-daemon(3)); it knows the time and the program itself.
+    Journal,
+    /// `2026-11-20T19:15:00.000007+00:00 [notice] text`.
+    Time,
+}
+
+impl Frame {
+    fn of(target: &LogTarget) -> Self {
+        match target {
+            LogTarget::File(_) | LogTarget::Syslog(_) => Self::Time,
+            LogTarget::Stdout => Self::of_stream(io::stdout()),
+            LogTarget::Stderr => Self::of_stream(io::stderr()),
+        }
+    }
+
+    /// systemd says which stream is its own.
+    fn of_stream(stream: impl AsFd) -> Self {
+        let is_journal = || {
+            let named = std::env::var("JOURNAL_STREAM").ok()?;
+            let file = File::from(stream.as_fd().try_clone_to_owned().ok()?).metadata().ok()?;
+            Some(names(&named, file.st_dev(), file.st_ino()))
+        };
+        if is_journal() == Some(true) { Self::Journal } else { Self::Name }
+    }
+
+    fn write(self, line: &Line, clock: &mut Clock, out: &mut Vec<u8>) {
+        match self {
+            Self::Name => out.extend_from_slice(b"weir: "),
+            Self::Journal => {
+                // Writing to a `Vec` cannot fail.
+                let _ = write!(out, "<{}>", line.severity.number());
+            }
+            Self::Time => {
+                clock.append_iso_micros(line.time, out);
+                let _ = write!(out, " [{}] ", line.severity.as_str());
+            }
+        }
+        let text = if self == Self::Name { &line.text } else { without_level(&line.text) };
+        append_text(text, out);
+        out.push(b'\n');
+    }
+}
+
+/// Whether `device:inode` is this file.
+fn names(text: &str, device: u64, inode: u64) -> bool {
+    let Some((first, second)) = text.split_once(':') else { return false };
+    first.parse() == Ok(device) && second.parse() == Ok(inode)
+}
+
+/// Sentences that stop nothing begin with a word for people, where the level is not shown.
+fn without_level(text: &str) -> &str {
+    text.strip_prefix("warning: ").unwrap_or(text)
+}
+
+/// One line stays one, whatever it quotes.
+fn append_text(text: &str, out: &mut Vec<u8>) {
+    let mut bytes = [0; 4];
+    for character in text.chars() {
+        let shown = if character.is_control() { '\u{fffd}' } else { character };
+        out.extend_from_slice(shown.encode_utf8(&mut bytes).as_bytes());
+    }
+}
+
+/// What runs on a place's thread.
+struct Writer {
+    target: Target,
+    clock: Clock,
+    frame: Frame,
+    dropped: Arc<AtomicU64>,
+    failing: bool,
+    line: Vec<u8>,
+}
+
+impl Writer {
+    fn take(&mut self, order: &Order) {
+        match order {
+            Order::Write(line) => {
+                let dropped = self.dropped.swap(0, Ordering::Relaxed);
+                if dropped > 0 {
+                    let text = format!("{dropped} lines are missing here: they came too fast");
+                    let text = text.into();
+                    self.write(&Line { severity: Severity::Warning, time: line.time, text });
+                }
+                self.write(line);
+            }
+            Order::Reopen => {
+                if let Err(error) = self.target.reopen() {
+                    say_directly(
+                        Severity::Error,
+                        &format!("{error}; going on with the file that is open"),
+                    );
+                }
+            }
+        }
+    }
+
+    fn write(&mut self, line: &Line) {
+        self.line.clear();
+        let outcome = if let Target::Syslog(syslog) = &mut self.target {
+            append_text(without_level(&line.text), &mut self.line);
+            syslog.message(line.severity, line.time, &self.line)
+        } else {
+            self.frame.write(line, &mut self.clock, &mut self.line);
+            self.target.write(&self.line)
+        };
+        self.note(outcome);
+    }
+
+    /// A place that fails is said once where people look then, standard error; if that is the one, nobody can be told.
+    fn note(&mut self, outcome: Outcome) {
+        let name = self.target.name();
+        match outcome.last {
+            Some(error) if !self.failing => {
+                self.failing = true;
+                if !matches!(self.target, Target::Stream(..)) {
+                    say_directly(
+                        Severity::Error,
+                        &format!("cannot write to the error log {name}: {error}"),
+                    );
+                }
+            }
+            None if self.failing => {
+                self.failing = false;
+                if !matches!(self.target, Target::Stream(..)) {
+                    say_directly(Severity::Notice, &format!("the error log {name} works again"));
+                }
+            }
+            Some(_) | None => {}
+        }
+    }
+}
+
+/// Says it on standard error. When that is gone too, there is nobody to tell.
+fn say_directly(severity: Severity, sentence: &str) {
+    let line = Line { severity, time: SystemTime::now(), text: sentence.into() };
+    let mut bytes = Vec::new();
+    Frame::of_stream(io::stderr()).write(&line, &mut Clock::utc(), &mut bytes);
+    let _ = io::stderr().write_all(&bytes);
+}
+
+#[cfg(test)]
+mod tests;
