@@ -235,6 +235,8 @@ fn a_pipe_without_a_reader_holds_up_no_start_and_is_written_once_it_has_one() {
     let reader = rustix::fs::open(&path, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty()).unwrap();
     push(&mut batch, "heard\n");
     assert_eq!(writer.stop(DEADLINE), Flushed::All);
+    // The end comes when the thread is gone, a moment later.
+    rustix::fs::fcntl_setfl(&reader, OFlags::empty()).unwrap();
     let mut text = String::new();
     File::from(reader).read_to_string(&mut text).unwrap();
     assert_eq!(text, "heard\n");
