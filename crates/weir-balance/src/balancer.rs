@@ -437,7 +437,8 @@ impl Balancer {
     /// A slot was dropped.
     pub(crate) fn release(&self, taken: Taken) {
         let Some(member) = self.members.get(taken.index) else { return };
-        if self.is_gated() {
+        // Whoever waited may have been served by a successor without limits: his place is in the books all the same.
+        if self.is_gated() || taken.booked {
             self.at_floor(|floor| {
                 let index = floor.pool.index_from(self, taken.index);
                 let booked = taken.booked && std::ptr::eq(floor.pool, self);

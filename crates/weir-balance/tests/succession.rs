@@ -140,6 +140,17 @@ fn who_waits_in_a_pool_that_lost_its_queue_is_served_all_the_same() {
 }
 
 #[test]
+fn who_waited_and_is_served_by_a_pool_without_limits_leaves_sound_books() {
+    let states = states(1);
+    let old = Balancer::new(settings(), members(&states, Some(0)));
+    let mut waits = ticket(&old);
+    let new = succeed(&old, settings(), members(&states, None));
+    drop(served(&mut waits));
+    new.set_max_conn(0, Some(1), 0);
+    assert_eq!(new.audit(0), 0);
+}
+
+#[test]
 fn health_ejections_and_the_failures_towards_one_are_kept() {
     let passive =
         PassiveSettings { errors: 2, window_us: 100, eject_us: 50, max_ejected_percent: 100 };
