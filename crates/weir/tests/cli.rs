@@ -172,6 +172,7 @@ fn help_is_as_recorded() {
         "ctl",
         "reload",
         "stop",
+        "upgrade",
     ] {
         let arguments = [command, "--help"];
         let arguments =
