@@ -1,5 +1,7 @@
 //! Metrics and percentiles, as programs get them.
 
+use std::collections::BTreeSet;
+
 use super::{Managed, asked};
 
 /// The values of a metric's samples that have all of these pieces.
@@ -38,6 +40,31 @@ fn metrics_count_every_request_in_both_formats() {
     let socket = managed.socket.display().to_string();
     let (_, head) = asked(&["--unix-socket", &socket, "-I", "http://weir/metrics"]);
     assert!(head.contains("text/plain; version=0.0.4"), "{head}");
+}
+
+/// The names of metrics in a text of Prometheus' language, without the endings of histograms.
+fn names(text: &str) -> BTreeSet<&str> {
+    let words = text.split(|one: char| !(one.is_ascii_alphanumeric() || one == '_'));
+    let ours = words.filter(|word| word.starts_with("weir_") || word.starts_with("process_"));
+    let bare =
+        |word| ["_bucket", "_sum", "_count"].iter().find_map(|end| str::strip_suffix(word, end));
+    ours.map(|word| bare(word).unwrap_or(word)).collect()
+}
+
+#[test]
+fn alerts_and_the_grafana_dashboard_ask_for_metrics_that_there_are() {
+    let managed = Managed::start("log access { to DIRECTORY/access.log; }", 0);
+    managed.answers(1);
+    let (_, text) = managed.ask(&["/metrics"]);
+    let told: BTreeSet<&str> =
+        text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
+    let alerts = include_str!("../../../../../contrib/prometheus/weir-alerts.yml");
+    let dashboard = include_str!("../../../../../contrib/grafana/weir.json");
+    serde_json::from_str::<serde_json::Value>(dashboard).unwrap();
+    for (asked, least) in [(names(alerts), 12), (names(dashboard), 12)] {
+        assert!(asked.len() >= least, "{asked:?}");
+        assert_eq!(asked.difference(&told).collect::<Vec<_>>(), Vec::<&&str>::new());
+    }
 }
 
 /// Python's own reader of the format, where it is installed.
