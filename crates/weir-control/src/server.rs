@@ -35,7 +35,7 @@ use crate::probe::Probes;
 pub(crate) use crate::program_log::tell;
 use crate::program_log::{self, ProgramLog};
 use crate::resolver::{Names, Resolver};
-use crate::signals::{Order, Signals};
+use crate::signals::{Given, Order, Signals};
 use crate::traffic;
 use crate::upgrade::{Successor, UPGRADE_PATIENCE};
 
@@ -110,6 +110,8 @@ pub struct Server {
     running: Running,
     listening: Vec<Listening>,
     control: Arc<Control>,
+    /// What happened, and who did it.
+    context: Arc<Context>,
     pid_file: Option<PidFile>,
     runtime: Runtime,
     signals: Signals,
@@ -176,17 +178,22 @@ impl Server {
             program_log,
             runtime: runtime.handle().clone(),
         }));
-        let context = Context::new(control.clone(), state_file, tell);
+        let context = Arc::new(Context::new(control.clone(), state_file, tell));
+        let heard = listening.iter().map(|one| format!("listening on {one}"));
+        context.started(
+            inheritance::predecessor(),
+            compiled.warnings.into_iter().chain(heard).collect(),
+        );
         let admin = if admin_sockets.is_empty() {
             None
         } else {
-            Some(Admin::start(admin_sockets, Arc::new(context))?)
+            Some(Admin::start(admin_sockets, context.clone())?)
         };
         runtime.spawn(follow_names(names, Arc::downgrade(&control)));
         runtime.spawn(log_writer::watch(Arc::downgrade(&control.log_writer), program_log::say));
         runtime.spawn(watch_workers(control.clone(), running.plane().clone()));
         let pid_file = config.pid_file.as_deref().map(PidFile::write).transpose()?;
-        Ok(Self { running, listening, control, pid_file, runtime, signals, admin })
+        Ok(Self { running, listening, control, context, pid_file, runtime, signals, admin })
     }
 
     /// Every address served, in the configuration's order.
@@ -219,10 +226,16 @@ impl Server {
         self.tell_ready()?;
         loop {
             match self.next_event() {
-                Event::Ordered(Order::Stop) => return self.stop(),
-                Event::Ordered(Order::ReopenLogs) => self.control.reopen_logs(),
-                Event::Ordered(Order::Reload) => self.reload(),
-                Event::Ordered(Order::Upgrade) => self.upgrade(),
+                Event::Ordered((Order::Stop, who)) => {
+                    self.context.stopping(who, requests_running(&self.running));
+                    return self.stop();
+                }
+                Event::Ordered((Order::ReopenLogs, who)) => {
+                    self.control.reopen_logs();
+                    self.context.said("process", Some(who), "log files opened anew");
+                }
+                Event::Ordered((Order::Reload, who)) => self.reload(who),
+                Event::Ordered((Order::Upgrade, who)) => self.upgrade(who),
                 Event::Succeeded(process) => return self.leave_to(process),
                 Event::Failed(sentence) => {
                     tell("stopping, because a part of it is gone");
@@ -243,13 +256,12 @@ impl Server {
     }
 
     /// Starts a new process of the same program to take over. What comes of it is said when that is known.
-    fn upgrade(&self) {
-        let control = self.control.clone();
+    fn upgrade(&self, who: &'static str) {
+        let context = self.context.clone();
         self.runtime.spawn(async move {
             let successor = Successor { program: None, patience: UPGRADE_PATIENCE };
-            if let Err(why) = control.upgrade(&successor).await {
-                tell(&format!("upgrade failed, serving on: {why}"));
-            }
+            // The event says it.
+            let _ = context.upgrade(who, &successor).await;
         });
     }
 
@@ -273,8 +285,8 @@ impl Server {
     }
 
     /// Reads the configuration anew, and says what came of it.
-    fn reload(&self) {
-        match self.runtime.block_on(self.control.reload()) {
+    fn reload(&self, who: &str) {
+        match self.runtime.block_on(self.context.reload_and_keep(who)) {
             Ok(report) => report.to_string().lines().for_each(tell),
             Err(wrong) => {
                 let generation = self.control.snapshot().generation;
@@ -317,8 +329,11 @@ impl Server {
             )),
         }
         let deadline = Instant::now() + patience;
-        let finished =
-            self.runtime.block_on(wait_for_end(&self.running, &mut self.signals, deadline));
+        let finished = self.runtime.block_on(wait_for_end(
+            &self.running,
+            (&mut self.signals, &self.context),
+            deadline,
+        ));
         traffic::say_rest(self.running.process(), program_log::say);
         match self.running.process().cut_off.load(Ordering::Relaxed) {
             0 => {}
@@ -363,7 +378,7 @@ fn open_sockets(config: &Config, doors: &Doors) -> Result<(Prepared, Vec<AdminSo
 
 /// What a running server reacts to.
 enum Event {
-    Ordered(Order),
+    Ordered(Given),
     /// A thread of the data plane is gone, one sentence.
     Failed(String),
     /// This process serves instead.
@@ -378,12 +393,17 @@ enum Finished {
 }
 
 /// Waits for the workers of a stop: they watch the deadline themselves.
-async fn wait_for_end(running: &Running, signals: &mut Signals, mut deadline: Instant) -> Finished {
+async fn wait_for_end(
+    running: &Running,
+    (signals, context): (&mut Signals, &Context),
+    mut deadline: Instant,
+) -> Finished {
     let mut poll = interval(STOP_POLL);
     loop {
         tokio::select! {
-            order = signals.next() => {
+            (order, who) = signals.next() => {
                 if order == Order::Stop {
+                    context.said("process", Some(who), "told to stop at once");
                     running.stop_now();
                     deadline = Instant::now();
                 }

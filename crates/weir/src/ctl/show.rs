@@ -339,13 +339,20 @@ pub(super) fn events(body: &str) -> Result<String, Failure> {
         let ago = now.saturating_sub(event["at_ms"].as_u64().unwrap_or(now)) / 1000;
         let who = event["who"].as_str().map(|who| format!(", by {who}")).unwrap_or_default();
         let text = |name: &str| event[name].as_str().unwrap_or_default().to_owned();
-        format!(
-            "{:>5} {:>9} ago  {}: {}{who}\n",
+        let what = text("what");
+        let mut lines = format!(
+            "{:>5} {:>9} ago  {}: {what}{who}\n",
             event["number"].to_string(),
             span(ago),
             text("kind"),
-            text("what")
-        )
+        );
+        let details = event["details"].as_array().map_or(&[] as &[Value], Vec::as_slice);
+        // A line of health quotes the reply itself.
+        let details = details.iter().filter_map(Value::as_str).filter(|line| !what.contains(*line));
+        for line in details.flat_map(str::lines) {
+            let _ = writeln!(lines, "{:22}{line}", "");
+        }
+        lines
     });
     Ok(lines.collect())
 }

@@ -3,6 +3,7 @@
 mod api;
 mod ctl;
 mod dashboard;
+mod events;
 mod haproxy;
 mod numbers;
 mod rights;
