@@ -10,7 +10,7 @@ use crate::choose::{Query, Stalls};
 use crate::queue::{Id, Left, Queue, Standing, Waiter, Wish};
 use crate::slot::Taken;
 use crate::sync::{MutexGuard, Ordering};
-use crate::{EndpointState, Member, Rejection};
+use crate::{Ahead, Basis, Described, EndpointState, Member, Rejection, WaitsFor};
 
 /// What the lock guards.
 #[derive(Debug)]
@@ -63,10 +63,19 @@ impl Drop for Woken {
     }
 }
 
+/// A place in the queue.
+pub(crate) struct Place {
+    pub(crate) id: Id,
+    pub(crate) seq: u64,
+    /// How many are before it.
+    pub(crate) position: u32,
+    pub(crate) waits_for: WaitsFor,
+}
+
 /// What becomes of an arrival.
 pub(crate) enum Answer {
     Dispatched(Taken),
-    Queued { id: Id, seq: u64, position: u32 },
+    Queued(Place),
     Rejected(Rejection),
 }
 
@@ -167,7 +176,11 @@ impl<'a> Floor<'a> {
             let clock_us = self.books.clock_us;
             let taken = self.books.queue.get(id).and_then(|waiter| {
                 let query = query(pool, waiter, clock_us);
-                if home { pool.take_home(index, query) } else { pool.take_chosen(index, query) }
+                if home {
+                    pool.take_home(index, query)
+                } else {
+                    pool.take_chosen(index, query, Basis::Freed)
+                }
             });
             let Some(taken) = taken else { return };
             self.hand(id, taken);
@@ -292,6 +305,13 @@ impl<'a> Floor<'a> {
             bound: request.bound,
             overflowed,
             tried: request.tried.clone(),
+            about: Described::of(&request.about),
+            ahead: if position == 0 { Ahead::new() } else { queue.ahead(home) },
+        };
+        let waits_for = match home {
+            None => WaitsFor::Any,
+            Some(_) if home == request.bound => WaitsFor::Bound,
+            Some(_) => WaitsFor::Key,
         };
         let id = queue.push(wish, home);
         let seq = queue.get(id).map_or(0, |waiter| waiter.seq);
@@ -299,7 +319,7 @@ impl<'a> Floor<'a> {
         if let Some(member) = home.and_then(|index| self.pool.members.get(index)) {
             member.state.add_queued();
         }
-        Answer::Queued { id, seq, position }
+        Answer::Queued(Place { id, seq, position, waits_for })
     }
 
     /// Everybody into the line where he belongs now.

@@ -19,13 +19,13 @@ use crate::connect_trouble::ConnectFailure;
 use crate::connection::{Connection, Scope};
 use crate::conversation::{ClientSide, poll_client_left, poll_sender_left};
 use crate::exchange::{Ended, Facts, Refusal, Workspace};
+use crate::explain::{Wait, about, octets};
 use crate::idle::UpstreamConnection;
 use crate::limits::CARRY_OVERS;
 use crate::net::Net;
 use crate::pump::Pump;
 use crate::retry::Trouble;
-use crate::transport::Transport;
-use crate::upstream::UpstreamPool;
+use crate::upstream::{Opened, UpstreamPool};
 
 /// A search, over all attempts of an exchange.
 pub(crate) struct Search<'a> {
@@ -129,7 +129,8 @@ impl<'a> Search<'a> {
             let opened = self.open(scope, connection, (&mut *work, &mut *upload), index).await;
             self.look_at_clock(scope);
             let trouble = match opened {
-                Ok(transport) => {
+                Ok((transport, tls)) => {
+                    facts.delays.tls = tls.map_or(Micros::NEVER, Micros::from);
                     self.pool.endpoint_connected(index);
                     facts.times.connect = self.connect_time(self.now);
                     facts.reused = false;
@@ -215,7 +216,7 @@ impl<'a> Search<'a> {
         connection: &mut Connection<N>,
         (work, upload): (&mut Workspace, &mut Pump),
         index: usize,
-    ) -> Result<Transport<N::Stream>, Unopened> {
+    ) -> Result<Opened<N::Stream>, Unopened> {
         let deadline = Instant::now() + self.pool.timeouts.connect;
         let tls = scope.generation.upstream_tls(self.number);
         let mut attempt = std::pin::pin!(self.pool.connect(&scope.worker.net, index, tls));
@@ -266,10 +267,12 @@ impl<'a> Search<'a> {
     ) -> Result<Slot, Ended> {
         for _ in 0..CARRY_OVERS {
             let random = scope.worker.random.borrow_mut().u64(..);
+            let client = octets(facts.client.filter(|_| self.pool.queue.is_some()));
             let request = Request {
                 bound: facts.claim.endpoint(),
                 key: self.key,
                 tag: facts.request_id.tag(),
+                about: about(work, facts, &client),
                 ..Request::new(self.now_us, random, &self.tried)
             };
             let got = match self.pool.balancer.arrive(&request) {
@@ -293,6 +296,10 @@ impl<'a> Search<'a> {
             if let Some(slot) = slot {
                 facts.times.queue = Micros::from(self.waited);
                 facts.slot_since = self.now;
+                facts.decision = slot.decision();
+                if self.retries > 0 {
+                    facts.delays.retry = self.connect_time(self.now);
+                }
                 return Ok(slot);
             }
         }
@@ -310,6 +317,8 @@ impl<'a> Search<'a> {
     ) -> Result<Result<Slot, Rejection>, Ended> {
         if facts.queue_position == 0 {
             facts.queue_position = ticket.position().saturating_add(1);
+            let wait = Wait::new(ticket.waits_for(), ticket.ahead());
+            facts.wait = Some(Box::new(wait));
         }
         let began = Instant::now();
         let timeout = self.pool.queue.as_ref().map_or(Duration::ZERO, |queue| queue.timeout);

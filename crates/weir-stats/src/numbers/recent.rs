@@ -1,14 +1,21 @@
-//! The last exchanges of a worker, each in ten words and a version, so that one can be found by its request id (row NEW-03). What was slow is kept
+//! The last exchanges of a worker, each in two cache lines, so that one can be found by its request id (row NEW-03). What was slow is kept
 //! whole in `slow.rs`.
 
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use super::tally::Outcome;
 use crate::{Cause, Micros, Times};
 
-/// Exchanges kept for each worker: 96 bytes each.
+/// Exchanges kept for each worker: 128 bytes each.
 const KEPT: usize = 4_096;
-const WORDS: usize = 10;
+/// Beside the version.
+const WORDS: usize = NUMBERS + ABOUT;
+/// Those that are numbers.
+const NUMBERS: usize = 9;
+/// Those that say who asked for what.
+const ABOUT: usize = 6;
+const ABOUT_BYTES: usize = ABOUT * 8;
 
 /// A number for a request id. Two ids of the same number are one in 2⁶⁴, unless somebody wants them to be.
 #[inline]
@@ -26,7 +33,74 @@ pub fn id_number(id: &[u8]) -> u64 {
     number ^ number >> 32
 }
 
-/// One exchange, as far as ten words say it.
+/// Who asked for what.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Asked<'a> {
+    /// The client's address.
+    pub client: Option<IpAddr>,
+    /// Method.
+    pub method: &'a [u8],
+    /// Target as received.
+    pub target: &'a [u8],
+}
+
+impl Asked<'_> {
+    /// The client's address behind its length, then the length of method and target, of which there is as much as there is room for.
+    #[inline]
+    fn pack(&self) -> [u8; ABOUT_BYTES] {
+        let mut bytes = [0; ABOUT_BYTES];
+        let mut put = |at: usize, more: &[u8]| {
+            let room = bytes.get_mut(at..).unwrap_or_default();
+            let count = more.len().min(room.len());
+            if let (Some(room), Some(more)) = (room.get_mut(..count), more.get(..count)) {
+                room.copy_from_slice(more);
+            }
+            at + count
+        };
+        let at = match self.client {
+            None => put(2, &[]),
+            Some(IpAddr::V4(client)) => put(2, &client.octets()),
+            Some(IpAddr::V6(client)) => put(2, &client.octets()),
+        };
+        let text = at;
+        let method = self.method.get(..METHOD_BYTES).unwrap_or(self.method);
+        let at = put(text, method);
+        let at = put(at, b" ");
+        put(at, self.target);
+        let len = method.len() + 1 + self.target.len();
+        put(0, &[(text - 2) as u8, len.min(255) as u8]);
+        bytes
+    }
+}
+
+/// Bytes of a method that are kept.
+const METHOD_BYTES: usize = 16;
+
+/// The same as it was kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct AskedText {
+    pub(crate) client: Option<IpAddr>,
+    pub(crate) method: String,
+    /// Its beginning, with an ellipsis where there is more.
+    pub(crate) target: String,
+}
+
+impl AskedText {
+    fn unpack(bytes: &[u8; ABOUT_BYTES]) -> Self {
+        let [address, len, rest @ ..] = bytes;
+        let (client, text) = rest.split_at_checked(usize::from(*address)).unwrap_or_default();
+        let v4 = || <[u8; 4]>::try_from(client).ok().map(IpAddr::from);
+        let v6 = || <[u8; 16]>::try_from(client).ok().map(IpAddr::from);
+        let len = usize::from(*len);
+        let cut = len > text.len();
+        let text = String::from_utf8_lossy(text.get(..len).unwrap_or(text));
+        let (method, target) = text.split_once(' ').unwrap_or_default();
+        let target = if cut { format!("{target}…") } else { target.to_owned() };
+        Self { client: v4().or_else(v6), method: method.to_owned(), target }
+    }
+}
+
+/// One exchange, as far as a few words say it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct RecentExchange {
     /// [`id_number`] of its request id.
@@ -39,7 +113,7 @@ pub struct RecentExchange {
     pub endpoint: u32,
     /// Its time split; each at most 71 minutes. Handshake and idle time are not in it.
     pub times: Times,
-    /// What was counted of it.
+    /// What was counted of it; of bytes received at most 4 GiB.
     pub outcome: Outcome,
 }
 
@@ -51,7 +125,7 @@ pub(crate) struct Recent {
 }
 
 /// The first word counts up, before and after the others change; odd is in between.
-#[repr(align(32))]
+#[repr(align(64))]
 struct Entry {
     version: AtomicU64,
     words: [AtomicU64; WORDS],
@@ -71,13 +145,19 @@ impl Recent {
     }
 
     #[inline]
-    pub(crate) fn write(&self, elapsed_us: u64, exchange: &RecentExchange) {
+    pub(crate) fn write(&self, elapsed_us: u64, exchange: &RecentExchange, asked: &Asked<'_>) {
         let turn = self.written.load(Ordering::Relaxed);
         let Some(entry) = self.entries.get(turn as usize % KEPT) else { return };
         let version = entry.version.load(Ordering::Relaxed);
         entry.version.store(version.wrapping_add(1), Ordering::Relaxed);
         fence(Ordering::Release);
-        for (place, word) in entry.words.iter().zip(pack(elapsed_us, exchange)) {
+        let (numbers, about) = entry.words.split_at(NUMBERS);
+        for (place, word) in numbers.iter().zip(pack(elapsed_us, exchange)) {
+            place.store(word, Ordering::Relaxed);
+        }
+        let packed = asked.pack();
+        for (place, word) in about.iter().zip(packed.chunks_exact(8)) {
+            let word = <[u8; 8]>::try_from(word).map_or(0, u64::from_le_bytes);
             place.store(word, Ordering::Relaxed);
         }
         entry.version.store(version.wrapping_add(2), Ordering::Release);
@@ -85,7 +165,7 @@ impl Recent {
     }
 
     /// The latest of this id.
-    pub(crate) fn find(&self, id: u64) -> Option<RecentExchange> {
+    pub(crate) fn find(&self, id: u64) -> Option<(RecentExchange, AskedText)> {
         let written = self.written.load(Ordering::Relaxed) as usize;
         let latest_first = (0..KEPT.min(written)).map(|back| (written - 1 - back) % KEPT);
         latest_first
@@ -93,25 +173,33 @@ impl Recent {
             .filter(|entry| {
                 entry.words.first().map(|word| word.load(Ordering::Relaxed)) == Some(id)
             })
-            .find_map(|entry| read(entry).filter(|exchange| exchange.id == id))
+            .find_map(|entry| read(entry).filter(|(exchange, _)| exchange.id == id))
     }
 }
 
-fn read(entry: &Entry) -> Option<RecentExchange> {
+fn read(entry: &Entry) -> Option<(RecentExchange, AskedText)> {
     let before = entry.version.load(Ordering::Acquire);
-    let words = std::array::from_fn(|at| {
+    let words: [u64; WORDS] = std::array::from_fn(|at| {
         entry.words.get(at).map_or(0, |word| word.load(Ordering::Relaxed))
     });
     fence(Ordering::Acquire);
     let after = entry.version.load(Ordering::Relaxed);
-    (before == after && before.is_multiple_of(2)).then(|| unpack(&words))
+    if before != after || !before.is_multiple_of(2) {
+        return None;
+    }
+    let (numbers, about) = words.split_first_chunk::<NUMBERS>()?;
+    let mut bytes = [0; ABOUT_BYTES];
+    for (place, word) in bytes.chunks_exact_mut(8).zip(about) {
+        place.copy_from_slice(&word.to_le_bytes());
+    }
+    Some((unpack(numbers), AskedText::unpack(&bytes)))
 }
 
 /// What stands for a phase that was not reached.
 const NEVER: u64 = u32::MAX as u64;
 
 #[inline]
-fn pack(elapsed_us: u64, exchange: &RecentExchange) -> [u64; WORDS] {
+fn pack(elapsed_us: u64, exchange: &RecentExchange) -> [u64; NUMBERS] {
     let RecentExchange { id, ended_us, route, endpoint, times, outcome } = exchange;
     let both = |high: Micros, low: Micros| {
         let word = |time: Micros| time.reached().map_or(NEVER, |us| us.min(NEVER - 1));
@@ -129,16 +217,14 @@ fn pack(elapsed_us: u64, exchange: &RecentExchange) -> [u64; WORDS] {
         both(times.request, times.queue),
         both(times.connect, times.response),
         both(times.data, Micros(elapsed_us as i64)),
-        both(times.own, Micros::ZERO),
+        both(times.own, Micros(outcome.bytes_received as i64)),
         small,
-        outcome.bytes_received,
         outcome.bytes_sent,
     ]
 }
 
-fn unpack(words: &[u64; WORDS]) -> RecentExchange {
-    let [id, ended_us, series, first, second, third, fourth, small, bytes_received, bytes_sent] =
-        *words;
+fn unpack(words: &[u64; NUMBERS]) -> RecentExchange {
+    let [id, ended_us, series, first, second, third, fourth, small, bytes_sent] = *words;
     let half = |word: u64| {
         let half = word & NEVER;
         if half == NEVER { Micros::NEVER } else { Micros(half as i64) }
@@ -164,7 +250,7 @@ fn unpack(words: &[u64; WORDS]) -> RecentExchange {
             attempts: (small >> 24) as u32 & 0xff,
             queue_position: (small >> 32) as u32 & 0x7fff_ffff,
             reused: small >> 63 == 1,
-            bytes_received,
+            bytes_received: half(fourth).reached().unwrap_or(0),
             bytes_sent,
         },
     }
@@ -200,12 +286,38 @@ mod tests {
         }
     }
 
+    fn asked() -> Asked<'static> {
+        Asked { client: None, method: b"GET", target: b"/a" }
+    }
+
+    #[test]
+    fn who_asked_for_what_is_kept_as_far_as_there_is_room() {
+        let check = |client: &str, method: &str, target: &str, expected: (&str, &str)| {
+            let client = client.parse().ok();
+            let asked = Asked { client, method: method.as_bytes(), target: target.as_bytes() };
+            let kept = AskedText::unpack(&asked.pack());
+            assert_eq!(
+                (kept.client, &*kept.method, &*kept.target),
+                (client, expected.0, expected.1)
+            );
+        };
+        check("", "", "", ("", ""));
+        check("192.0.2.7", "GET", "/a?b=c", ("GET", "/a?b=c"));
+        check("2001:db8::7", "DELETE", "/", ("DELETE", "/"));
+        let long = "/0123456789".repeat(30);
+        check("192.0.2.7", "GET", &long, ("GET", &format!("{}…", &long[..38])));
+        check("2001:db8::7", "GET", &long, ("GET", &format!("{}…", &long[..26])));
+        check("", "GET", &long[..42], ("GET", &long[..42]));
+        check("", "GET", &long[..43], ("GET", &format!("{}…", &long[..42])));
+        check("192.0.2.7", "ABCDEFGHIJKLMNOPQ", "/a", ("ABCDEFGHIJKLMNOP", "/a"));
+    }
+
     #[test]
     fn the_last_ones_are_found_as_they_were() {
         let ring = Recent::new();
-        (1..=10_000).for_each(|id| ring.write(5_000, &exchange(id)));
-        assert_eq!(ring.find(10_000), Some(exchange(10_000)));
-        assert_eq!(ring.find(10_000 - KEPT as u64 + 1).map(|one| one.ended_us), Some(5_905));
+        (1..=10_000).for_each(|id| ring.write(5_000, &exchange(id), &asked()));
+        assert_eq!(ring.find(10_000).map(|(found, _)| found), Some(exchange(10_000)));
+        assert_eq!(ring.find(10_000 - KEPT as u64 + 1).map(|(one, _)| one.ended_us), Some(5_905));
         assert_eq!(ring.find(10_000 - KEPT as u64), None);
         assert_eq!(ring.find(77), None);
         assert_eq!(Recent::new().find(0), None);
@@ -218,14 +330,14 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 for turn in 0..2_000_000_u64 {
-                    ring.write(5_000, &exchange(1 + turn % 5_000));
+                    ring.write(5_000, &exchange(1 + turn % 5_000), &asked());
                 }
                 stop.store(true, Ordering::Relaxed);
             });
             while !stop.load(Ordering::Relaxed) {
                 for id in 1..40 {
-                    if let Some(found) = ring.find(id) {
-                        assert_eq!(found, exchange(id));
+                    if let Some((found, asked)) = ring.find(id) {
+                        assert_eq!((found, &*asked.target), (exchange(id), "/a"));
                     }
                 }
             }

@@ -313,22 +313,24 @@ pub(super) fn queues(body: &str) -> Result<String, Failure> {
 fn waiting(queues: &[Value]) -> String {
     let mut rows = Vec::new();
     for queue in queues {
-        let pool = queue["pool"].as_str().unwrap_or_default();
         for one in queue["waiting"].as_array().map_or(&[] as &[Value], Vec::as_slice) {
+            let text = |name: &str| one[name].as_str().unwrap_or_default();
+            let endpoint = one["endpoint"].as_str().unwrap_or("any");
             rows.push(vec![
-                pool.to_owned(),
+                format!("{}/{endpoint}", text("pool")),
                 one["position"].to_string(),
                 time(one["waited_us"].as_u64().unwrap_or_default()),
                 time(one["left_us"].as_u64().unwrap_or_default()),
-                one["request_id"].as_str().unwrap_or_default().to_owned(),
-                one["endpoint"].as_str().unwrap_or("any").to_owned(),
+                text("request_id").to_owned(),
+                text("client").to_owned(),
+                format!("{} {}", text("method"), text("target")),
             ]);
         }
     }
     if rows.is_empty() {
         return "nobody waits\n".to_owned();
     }
-    table(&["pool", "before", "waited", "left", "request", "server"], &rows)
+    table(&["for", "ahead", "waited", "left", "id", "client", "request"], &rows)
 }
 
 pub(super) fn events(body: &str) -> Result<String, Failure> {

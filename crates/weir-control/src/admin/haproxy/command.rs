@@ -179,8 +179,9 @@ impl Asked<'_> {
                 let server = waiting.endpoint.as_deref().unwrap_or("<none>");
                 let _ = writeln!(
                     text,
-                    "0x{}: proto=http fe=<NONE> be={} srv={server} age={}s queued position={}",
+                    "0x{}: proto=http src={} fe=<NONE> be={} srv={server} age={}s queued position={}",
                     waiting.request_id,
+                    if waiting.client.is_empty() { "<NONE>" } else { &waiting.client },
                     pool.name,
                     waiting.waited_us / 1_000_000,
                     waiting.position,
