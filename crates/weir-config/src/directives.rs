@@ -343,7 +343,12 @@ const PASSIVE: &[OptionSpec] = &[
         "What is a failure: `connect` (no connection, or no TLS on it), `reset` (the connection ended before the head of a response), `timeout` (no head in time), `status` (a 502, 503 or 504).",
     ),
     option("window", "TIME", "10s", "The window they are counted in."),
-    option("eject", "TIME", "10s", "How long the server stays out."),
+    option(
+        "eject",
+        "TIME",
+        "10s",
+        "How long the server stays out: this long, or by chance up to a fifth longer, so that one that fails in a rhythm is not always met in the same moment of it, and several instances do not come back to it at once.",
+    ),
     option("max_ejected", "PERCENT", "50%", "Share of the pool that may be out at once."),
 ];
 
