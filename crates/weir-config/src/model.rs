@@ -16,10 +16,12 @@ use crate::units::{duration, percent, size};
 use crate::words;
 
 pub mod admin;
+pub mod credits;
 pub mod overrides;
 pub mod policy;
 
 pub use admin::{AdminAccess, AdminListener};
+pub use credits::{CpuCredits, Shed};
 pub use overrides::{
     Change, EndpointOverride, Limit, ListenerOverride, Overrides, PoolOverrides, Refusal,
     RefusalKind,
@@ -70,6 +72,10 @@ pub struct Config {
     pub state_file: Option<PathBuf>,
     /// File that holds the process's number while it runs.
     pub pid_file: Option<PathBuf>,
+    /// Where balancers in front are told how much this instance wants.
+    pub agent: Vec<ListenAddress>,
+    /// The machine's processor credits; `None`: it has none, or nobody looks.
+    pub cpu_credits: Option<CpuCredits>,
     /// How names of servers are looked up.
     pub resolver: Resolver,
     /// Where Weir says what happens to it; none: standard error.

@@ -25,6 +25,8 @@ use weir_proxy::start::{DataPlane, Running, allowed_cores, start};
 
 use crate::admin::{self, Admin, AdminSocket, Context, StateFile};
 use crate::control::{Beside, Control, Parts, Source};
+use crate::credits::agent::{self, AgentSocket, Agents};
+use crate::credits::{self, Credits};
 use crate::doors::{Doors, Prepared};
 use crate::health_log::HealthLog;
 use crate::inheritance;
@@ -59,6 +61,8 @@ pub enum Purpose {
     Traffic,
     /// Looking at the process and changing it.
     Admin,
+    /// Telling balancers in front how much this instance asks for.
+    Agent,
 }
 
 /// An address that is served.
@@ -75,6 +79,10 @@ pub struct Listening {
 impl Listening {
     fn of_admin(socket: &AdminSocket) -> Self {
         Self { purpose: Purpose::Admin, address: socket.address().clone(), tls: false }
+    }
+
+    fn of_agent(socket: &AgentSocket) -> Self {
+        Self { purpose: Purpose::Agent, address: socket.address().clone(), tls: false }
     }
 
     /// Where it is, as the configuration writes it.
@@ -99,6 +107,7 @@ impl fmt::Display for Listening {
         formatter.write_str(&self.place())?;
         formatter.write_str(match self.purpose {
             Purpose::Admin => " (admin)",
+            Purpose::Agent => " (agent)",
             Purpose::Traffic if self.tls => " (https)",
             Purpose::Traffic => " (http)",
         })
@@ -146,7 +155,7 @@ impl Server {
             warn(warning);
         }
         let mut doors = Doors::default();
-        let (prepared, admin_sockets) = open_sockets(config, &doors)?;
+        let (prepared, admin_sockets, agent_sockets) = open_sockets(config, &doors)?;
         let signals = {
             let _inside = runtime.enter();
             Signals::take().map_err(|error| format!("cannot take signals: {error}"))?
@@ -161,6 +170,12 @@ impl Server {
         runtime.block_on(doors.follow(prepared, config, (running.plane(), &snapshot)));
         let mut listening = doors.listening();
         listening.extend(admin_sockets.iter().map(Listening::of_admin));
+        listening.extend(agent_sockets.iter().map(Listening::of_agent));
+        let lent_sockets = admin_sockets.iter().map(AdminSocket::lent);
+        let lent_sockets =
+            lent_sockets.chain(agent_sockets.iter().map(AgentSocket::lent)).collect();
+        let credits = Arc::<Credits>::default();
+        let agents = Agents::start(agent_sockets, (&credits, &process), runtime.handle());
         let health = Arc::new(HealthLog::new(program_log::say));
         probes.follow(live, &process, (&health, runtime.handle()));
         runtime.spawn(traffic::listen(notices, process.clone(), health.clone(), program_log::say));
@@ -170,18 +185,20 @@ impl Server {
             source,
             file: file.clone(),
             overrides,
-            beside: Beside { doors, probes, resolver },
+            beside: Beside { doors, probes, resolver, agents },
             log_writer,
-            admin_sockets: admin_sockets.iter().map(AdminSocket::lent).collect(),
+            credits,
+            lent_sockets,
             program_log,
             runtime: runtime.handle().clone(),
         }));
-        let context = Context::new(control.clone(), state_file, tell);
+        let context = Arc::new(Context::new(control.clone(), state_file, tell));
         let admin = if admin_sockets.is_empty() {
             None
         } else {
-            Some(Admin::start(admin_sockets, Arc::new(context))?)
+            Some(Admin::start(admin_sockets, context.clone())?)
         };
+        runtime.spawn(credits::keep(context));
         runtime.spawn(follow_names(names, Arc::downgrade(&control)));
         runtime.spawn(log_writer::watch(Arc::downgrade(&control.log_writer), program_log::say));
         runtime.spawn(watch_workers(control.clone(), running.plane().clone()));
@@ -347,18 +364,22 @@ impl Server {
     }
 }
 
+/// Sockets of listeners, of the admin interface, and of agents.
+type Sockets = (Prepared, Vec<AdminSocket>, Vec<AgentSocket>);
+
 /// Opens every socket that was not handed over, and closes those that were and that nobody names.
-fn open_sockets(config: &Config, doors: &Doors) -> Result<(Prepared, Vec<AdminSocket>), String> {
+fn open_sockets(config: &Config, doors: &Doors) -> Result<Sockets, String> {
     let mut inherited = inheritance::take()?;
     let prepared = doors.prepare(config, &mut inherited)?;
     let admin_sockets = admin::open(config, &mut inherited)?;
+    let agent_sockets = agent::open(config, &mut inherited)?;
     for address in inherited.close_rest() {
         let place = Listening { purpose: Purpose::Traffic, address, tls: false }.place();
         warn(&format!(
             "closed a socket that was handed over and that the configuration does not name: {place}"
         ));
     }
-    Ok((prepared, admin_sockets))
+    Ok((prepared, admin_sockets, agent_sockets))
 }
 
 /// What a running server reacts to.
