@@ -214,7 +214,7 @@ fn a_server_that_flaps_with_the_period_of_its_time_out_is_used() {
         let start = Instant::now();
         for turn in 0..4_000 {
             // It is gone in the first second of every two.
-            let gone = start.elapsed().as_secs() % 2 == 0;
+            let gone = start.elapsed().as_secs().is_multiple_of(2);
             world.connects(1, gone.then_some(Connects::Refused));
             assert_eq!(get(&mut client).await, 200, "in turn {turn}");
             sleep(Duration::from_millis(50)).await;
