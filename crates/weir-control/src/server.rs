@@ -24,7 +24,7 @@ use weir_proxy::shared::{BoundAddress, Process};
 use weir_proxy::start::{DataPlane, Running, allowed_cores, start};
 
 use crate::admin::{self, Admin, AdminSocket, Context, StateFile};
-use crate::control::{Beside, Control, Parts, Source};
+use crate::control::{Beside, Control, Lent, Parts, Source};
 use crate::credits::agent::{self, AgentSocket, Agents};
 use crate::credits::{self, Credits};
 use crate::doors::{Doors, Prepared};
@@ -171,9 +171,7 @@ impl Server {
         let mut listening = doors.listening();
         listening.extend(admin_sockets.iter().map(Listening::of_admin));
         listening.extend(agent_sockets.iter().map(Listening::of_agent));
-        let lent_sockets = admin_sockets.iter().map(AdminSocket::lent);
-        let lent_sockets =
-            lent_sockets.chain(agent_sockets.iter().map(AgentSocket::lent)).collect();
+        let lent_sockets = lent(&admin_sockets, &agent_sockets);
         let credits = Arc::<Credits>::default();
         let agents = Agents::start(agent_sockets, (&credits, &process), runtime.handle());
         let health = Arc::new(HealthLog::new(program_log::say));
@@ -380,6 +378,11 @@ fn open_sockets(config: &Config, doors: &Doors) -> Result<Sockets, String> {
         ));
     }
     Ok((prepared, admin_sockets, agent_sockets))
+}
+
+/// For a successor.
+fn lent(admin: &[AdminSocket], agents: &[AgentSocket]) -> Vec<Lent> {
+    admin.iter().map(AdminSocket::lent).chain(agents.iter().map(AgentSocket::lent)).collect()
 }
 
 /// What a running server reacts to.

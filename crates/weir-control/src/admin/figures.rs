@@ -1,5 +1,7 @@
 //! Figures as people read them, for the dashboard and `weir top`: three digits and a unit.
 
+use std::fmt::Write as _;
+
 use weir_stats::exposition::{CreditsReport, CreditsState};
 
 use super::status::{EndpointStatus, PhaseTimes, Traffic};
@@ -62,7 +64,7 @@ pub fn credits(credits: &CreditsReport) -> (String, String) {
         (_, None) => "lasting".to_owned(),
     };
     if credits.weight_percent < 100 {
-        what.push_str(&format!(", weight {} %", credits.weight_percent));
+        let _ = write!(what, ", weight {} %", credits.weight_percent);
     }
     (left, what)
 }

@@ -46,6 +46,7 @@ pub(crate) struct Bucket {
 
 /// What was used up to a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_field_names, reason = "the unit stands last")]
 pub(crate) struct Reading {
     /// On any clock that does not jump.
     pub(crate) at_us: u64,

@@ -105,15 +105,12 @@ impl Keeping {
         };
         self.is_blind = false;
         let at_us = process.balance_clock(Instant::now());
-        let keeper = match self.keeper.take() {
-            Some(mut keeper) => {
-                keeper.adopt(settings, used.cores);
-                keeper
-            }
-            None => {
-                let before = settings.file.as_deref().and_then(kept::read);
-                Keeper::new(settings, (used, at_us), before)
-            }
+        let keeper = if let Some(mut keeper) = self.keeper.take() {
+            keeper.adopt(settings, used.cores);
+            keeper
+        } else {
+            let before = settings.file.as_deref().and_then(kept::read);
+            Keeper::new(settings, (used, at_us), before)
         };
         let keeper = self.keeper.insert(keeper);
         let look = keeper.look((used, at_us), process.open_connections());

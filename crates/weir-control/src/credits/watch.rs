@@ -69,10 +69,9 @@ impl Watch {
 fn level_of(forecast: Forecast, warn_us: f64) -> Option<Level> {
     Some(match forecast {
         Forecast::Unknown => return None,
-        Forecast::Lasting => Level::Calm,
         Forecast::Exhausted { in_us } if in_us <= warn_us * NEAR => Level::Near,
         Forecast::Exhausted { in_us } if in_us <= warn_us => Level::Soon,
-        Forecast::Exhausted { .. } => Level::Calm,
+        Forecast::Lasting | Forecast::Exhausted { .. } => Level::Calm,
         Forecast::Empty => Level::Empty,
         Forecast::Refuted => Level::Refuted,
     })
