@@ -178,7 +178,7 @@ mod tests {
     async fn the_lower_of_two_caps_holds_in_whatever_order_they_change() {
         let room = Arc::new(Room::new(10));
         let place = room.enter().await;
-        let mut check = |change: &dyn Fn(&Room), cap: usize| {
+        let check = |change: &dyn Fn(&Room), cap: usize| {
             change(&room);
             assert_eq!((room.cap(), room.free()), (cap, cap - 1));
         };
