@@ -131,6 +131,7 @@ pub(crate) struct Parts {
     pub(crate) log_writer: LogWriter,
     pub(crate) admin_sockets: Vec<Lent>,
     pub(crate) program_log: ProgramLog,
+    pub(crate) notifier: Notifier,
     pub(crate) runtime: Handle,
 }
 
@@ -149,7 +150,7 @@ impl Control {
             turn: tokio::sync::Mutex::new(beside),
             log_writer: Arc::new(parts.log_writer),
             program_log: Mutex::new(parts.program_log),
-            notifier: Notifier::from_environment(),
+            notifier: parts.notifier,
             handover: Handover::new(),
             admin_sockets: parts.admin_sockets,
             runtime: parts.runtime,
@@ -312,8 +313,11 @@ impl Control {
         } else {
             Some(ProgramLog::open(&config.error_logs).map_err(|error| error.to_string())?)
         };
-        let surroundings =
-            Surroundings { read: &|path| std::fs::read(path), sinks: logs.sinks().to_vec() };
+        let surroundings = Surroundings {
+            read: &|path| std::fs::read(path),
+            sinks: logs.sinks().to_vec(),
+            root: None,
+        };
         let compiled = compile(&live, surroundings, Some(&previous))?;
         let mut report = ReloadReport {
             generation: compiled.snapshot.generation,
