@@ -9,6 +9,7 @@ mod doors;
 mod handover;
 pub mod health_log;
 mod inheritance;
+mod live;
 pub mod log_writer;
 mod machine;
 mod notify;

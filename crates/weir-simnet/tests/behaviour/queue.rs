@@ -4,12 +4,12 @@
 use std::time::Duration;
 
 use tokio::task::{JoinHandle, spawn_local};
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 use weir_balance::{Health, Order};
 
 use crate::origin::Origin;
 use crate::peer::Peer;
-use crate::world::{Connects, World, app, play};
+use crate::world::{Connects, World, app, pass, play};
 use crate::{GET, OK};
 
 /// One server that takes one request at a time.
@@ -18,10 +18,6 @@ const TWO: &str = "server 10.0.1.1:80 max_conn=1; server 10.0.1.2:80 max_conn=1;
 
 fn four_workers(pool: &str) -> String {
     format!("workers 4; {}", app(pool, ""))
-}
-
-async fn pass(millis: u64) {
-    sleep(Duration::from_millis(millis)).await;
 }
 
 fn request(target: &str) -> String {
