@@ -51,6 +51,13 @@ pub(crate) const DIRECTIVES: &[Spec] = &[
         .options(AGENT)
         .many()
         .example("agent :9777;"),
+    directive("user", TOP, "USER [GROUP]", "Whom Weir becomes before it serves, by name or number, when root starts it: listening sockets, certificates, logs and the pid file are open by then, and belong to this user as far as they were made for Weir. Without GROUP it is the user's own group; the user's further groups come along. Of root's rights one is kept, to bind ports below 1024 (`CAP_NET_BIND_SERVICE`), so that reloads and upgrades can. Who is not root when it starts is warned that this does nothing. Reloads and upgrades read keys and write logs as this user.")
+        .words(1, 2)
+        .example("user weir;"),
+    directive("group", TOP, "GROUP", "The group that goes with `user`, on a line of its own.")
+        .example("group weir;"),
+    directive("chroot", TOP, "DIR", "All that Weir sees of the file system while it serves. Certificates, pages, logs and sockets are opened before that, outside; directories of `files` are looked for inside, and so is everything that a reload reads, the configuration included, and the program that an upgrade starts. It takes root, and `user`, since root can leave such a place.")
+        .example("chroot /var/lib/weir;"),
     directive("resolver", TOP, "[ADDRESS…]", "The DNS servers that are asked for the names of servers, by IP address, with port 53 if none is given. Without addresses, `/etc/hosts` and the servers of `/etc/resolv.conf`. Names are looked up beside the traffic, again and again: an answer holds for its TTL; when none comes, the last good one stays.")
         .words(0, MANY)
         .options(RESOLVER)

@@ -76,6 +76,12 @@ pub struct Config {
     pub agent: Vec<ListenAddress>,
     /// The machine's processor credits; `None`: it has none, or nobody looks.
     pub cpu_credits: Option<CpuCredits>,
+    /// The user that Weir is while it serves, by name or number; `None`: who started it.
+    pub user: Option<String>,
+    /// The group, by name or number; `None`: the user's own.
+    pub group: Option<String>,
+    /// The directory that is all Weir sees of the file system while it serves.
+    pub chroot: Option<PathBuf>,
     /// How names of servers are looked up.
     pub resolver: Resolver,
     /// Where Weir says what happens to it; none: standard error.

@@ -137,6 +137,7 @@ pub(crate) struct Parts {
     pub(crate) credits: Arc<Credits>,
     pub(crate) lent_sockets: Vec<Lent>,
     pub(crate) program_log: ProgramLog,
+    pub(crate) notifier: Notifier,
     pub(crate) runtime: Handle,
 }
 
@@ -155,7 +156,7 @@ impl Control {
             turn: tokio::sync::Mutex::new(beside),
             log_writer: Arc::new(parts.log_writer),
             program_log: Mutex::new(parts.program_log),
-            notifier: Notifier::from_environment(),
+            notifier: parts.notifier,
             handover: Handover::new(),
             credits: parts.credits,
             lent_sockets: parts.lent_sockets,
@@ -320,8 +321,11 @@ impl Control {
         } else {
             Some(ProgramLog::open(&config.error_logs).map_err(|error| error.to_string())?)
         };
-        let surroundings =
-            Surroundings { read: &|path| std::fs::read(path), sinks: logs.sinks().to_vec() };
+        let surroundings = Surroundings {
+            read: &|path| std::fs::read(path),
+            sinks: logs.sinks().to_vec(),
+            root: None,
+        };
         let compiled = compile(&live, surroundings, Some(&previous))?;
         let mut report = ReloadReport {
             generation: compiled.snapshot.generation,

@@ -59,6 +59,8 @@ pub(crate) fn not_reloadable(before: &Config, after: &Config) -> Vec<String> {
     note(before.agent != after.agent, "agent");
     note(before.state_file != after.state_file, "state_file");
     note(before.pid_file != after.pid_file, "pid_file");
+    note((&before.user, &before.group) != (&after.user, &after.group), "user");
+    note(before.chroot != after.chroot, "chroot");
     sentences
 }
 

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use super::{balance, probe, sticky, values};
+use super::{balance, probe, rights, sticky, values};
 use crate::defaults;
 use crate::model::{
     AccessLog, Action, Budget, CauseHeader, Config, CpuCredits, Endpoint, EndpointAddress,
@@ -50,6 +50,9 @@ impl<'a> Validator<'a> {
             self.log(&format!("logs[{index}]"), log);
         }
         self.error_logs();
+        if let Some((field, message)) = rights::objection(config) {
+            self.problem(field, message);
+        }
         if let Some((field, message)) = config.resolver.objection() {
             self.problem(format!("resolver.{field}"), message);
         }

@@ -17,6 +17,7 @@ mod logs;
 mod names;
 mod queue;
 mod reload;
+mod rights;
 mod sim;
 mod smuggling;
 mod streams;

@@ -90,7 +90,7 @@ impl Drop for Line {
 }
 
 /// Ends a process that is no child of ours, and waits for that.
-fn end(number: u32, signal: Signal) {
+pub(crate) fn end(number: u32, signal: Signal) {
     let process = Pid::from_raw(number.cast_signed()).unwrap();
     let _ = kill_process(process, signal);
     eventually("a successor ends", || (!is_running(number)).then_some(()));
