@@ -64,6 +64,7 @@ impl Drop for Woken {
 }
 
 /// A place in the queue.
+#[derive(Clone, Copy)]
 pub(crate) struct Place {
     pub(crate) id: Id,
     pub(crate) seq: u64,

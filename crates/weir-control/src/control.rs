@@ -24,6 +24,8 @@ use weir_proxy::inherited::Inherited;
 use weir_proxy::shared::{Process, Snapshot};
 use weir_proxy::start::DataPlane;
 
+use crate::credits::Credits;
+use crate::credits::agent::Agents;
 use crate::diff;
 use crate::doors::Doors;
 use crate::handover::Handover;
@@ -58,7 +60,9 @@ pub struct Control {
     pub(crate) log_writer: Arc<LogWriter>,
     pub(crate) notifier: Notifier,
     pub(crate) handover: Handover,
-    admin_sockets: Vec<Lent>,
+    pub(crate) credits: Arc<Credits>,
+    /// Of admin and agent addresses.
+    lent_sockets: Vec<Lent>,
     program_log: Mutex<ProgramLog>,
     /// Of the control thread.
     runtime: Handle,
@@ -89,6 +93,7 @@ pub(crate) struct Beside {
     pub(crate) doors: Doors,
     pub(crate) probes: Probes,
     pub(crate) resolver: Resolver,
+    pub(crate) agents: Agents,
 }
 
 /// What a reload changed.
@@ -129,8 +134,10 @@ pub(crate) struct Parts {
     pub(crate) overrides: Overrides,
     pub(crate) beside: Beside,
     pub(crate) log_writer: LogWriter,
-    pub(crate) admin_sockets: Vec<Lent>,
+    pub(crate) credits: Arc<Credits>,
+    pub(crate) lent_sockets: Vec<Lent>,
     pub(crate) program_log: ProgramLog,
+    pub(crate) notifier: Notifier,
     pub(crate) runtime: Handle,
 }
 
@@ -149,9 +156,10 @@ impl Control {
             turn: tokio::sync::Mutex::new(beside),
             log_writer: Arc::new(parts.log_writer),
             program_log: Mutex::new(parts.program_log),
-            notifier: Notifier::from_environment(),
+            notifier: parts.notifier,
             handover: Handover::new(),
-            admin_sockets: parts.admin_sockets,
+            credits: parts.credits,
+            lent_sockets: parts.lent_sockets,
             runtime: parts.runtime,
         }
     }
@@ -223,7 +231,7 @@ impl Control {
         let turn = self.changing().await;
         let mut sockets = turn.doors.sockets();
         let lent = |(address, socket): &Lent| Some((address.clone(), socket.upgrade()?));
-        sockets.extend(self.admin_sockets.iter().filter_map(lent));
+        sockets.extend(self.lent_sockets.iter().filter_map(lent));
         let process = upgrade::start(successor, sockets).await?;
         attempt.done(process);
         drop(turn);
@@ -238,6 +246,7 @@ impl Control {
         turn.doors.leave().await;
         turn.probes = Probes::default();
         turn.resolver = Resolver::default();
+        turn.agents = Agents::default();
     }
 
     async fn read_anew(&self) -> Result<ReloadReport, String> {
@@ -312,8 +321,11 @@ impl Control {
         } else {
             Some(ProgramLog::open(&config.error_logs).map_err(|error| error.to_string())?)
         };
-        let surroundings =
-            Surroundings { read: &|path| std::fs::read(path), sinks: logs.sinks().to_vec() };
+        let surroundings = Surroundings {
+            read: &|path| std::fs::read(path),
+            sinks: logs.sinks().to_vec(),
+            root: None,
+        };
         let compiled = compile(&live, surroundings, Some(&previous))?;
         let mut report = ReloadReport {
             generation: compiled.snapshot.generation,

@@ -11,6 +11,8 @@ use serde::{Deserialize, Serialize};
 use weir_config::model::ListenAddress;
 use weir_proxy::inherited::Inherited;
 
+use crate::rights::Given;
+
 /// Names the variable that a predecessor leaves its [`Legacy`] in.
 pub(crate) const LEGACY_VARIABLE: &str = "WEIR_UPGRADE";
 /// What a successor says when it serves.
@@ -25,12 +27,21 @@ pub(crate) struct Legacy {
     pub(crate) ready: RawFd,
     /// Listening sockets, with the addresses that they were opened for.
     pub(crate) sockets: Vec<(RawFd, ListenAddress)>,
+    /// What it gave up; the successor cannot have it back.
+    #[serde(default)]
+    pub(crate) given: Option<Given>,
 }
 
 /// Where a predecessor waits.
 static PREDECESSOR: Mutex<Option<File>> = Mutex::new(None);
 /// Descriptors are taken once: after that their numbers may be somebody else's.
 static TAKEN: AtomicBool = AtomicBool::new(false);
+
+/// What a predecessor gave up.
+pub(crate) fn given() -> Option<Given> {
+    let text = std::env::var(LEGACY_VARIABLE).ok()?;
+    serde_json::from_str::<Legacy>(&text).ok()?.given
+}
 
 /// Takes the sockets that were handed over. Later calls find none.
 ///

@@ -4,21 +4,25 @@
 
 pub mod admin;
 mod control;
+mod credits;
 mod diff;
 mod doors;
 mod handover;
 pub mod health_log;
 mod inheritance;
+mod live;
 pub mod log_writer;
 mod machine;
 mod notify;
 mod open_files;
+mod opening;
 mod pid_file;
 mod probe;
 pub mod program_log;
 mod rehearse;
 mod report;
 pub mod resolver;
+mod rights;
 mod server;
 mod signals;
 mod traffic;

@@ -24,6 +24,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use weir_config::model::ListenAddress;
 
 use crate::inheritance::{LEGACY_VARIABLE, Legacy, READY};
+use crate::rights;
 
 /// How long a successor may take when nobody says.
 pub const UPGRADE_PATIENCE: Duration = Duration::from_secs(30);
@@ -166,13 +167,16 @@ fn spawn(
 ) -> io::Result<(Starting, OwnedFd)> {
     let (reader, writer) = io::pipe()?;
     let mut lent = vec![OwnedFd::from(writer)];
-    let mut legacy = Legacy { ready: lent[0].as_raw_fd(), sockets: Vec::new() };
+    let mut legacy =
+        Legacy { ready: lent[0].as_raw_fd(), sockets: Vec::new(), given: rights::given() };
     for (address, socket) in sockets {
         let socket = socket.try_clone()?;
         legacy.sockets.push((socket.as_raw_fd(), address));
         lent.push(socket);
     }
     let legacy = serde_json::to_string(&legacy)?;
+    // Within another root directory there may be no `/dev/null`.
+    let (nothing, _) = io::pipe()?;
     command
         .env(LEGACY_VARIABLE, legacy)
         // What systemd said was for this process.
@@ -180,7 +184,7 @@ fn spawn(
         .env_remove("LISTEN_FDS")
         .env_remove("LISTEN_FDNAMES")
         .env_remove("WATCHDOG_PID")
-        .stdin(Stdio::null())
+        .stdin(Stdio::from(nothing))
         .process_group(0);
     // These are copies, gone when this returns, and nobody else starts a process here.
     for descriptor in &lent {

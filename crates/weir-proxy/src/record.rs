@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 use weir_stats::numbers::{Asked, Done, Keep, Outcome};
 use weir_stats::{Concurrency, Entry, ExchangeRecord, FailedAttempt, Headers, Micros, TlsFacts};
-use weir_wire::{ResponseHead, Version};
+use weir_wire::{ResponseHead, Span, Version};
 
 use crate::connection::{Connection, Scope};
 use crate::exchange::{Facts, Workspace};
@@ -189,13 +189,11 @@ fn count<N: Net>(
         queue_position: facts.queue_position,
     };
     let request_id = facts.request_id.as_bytes();
-    let part = |span: weir_wire::Span| {
-        if facts.has_head { span.of(work.input.bytes()) } else { &[] }
-    };
+    let line = if facts.has_head { work.request.request_line } else { Span::default() };
     let asked = Asked {
         client: facts.client.or_else(|| connection.peer_ip()),
-        method: part(work.request.method_span),
-        target: part(work.request.target),
+        request: work.input.bytes().get(line.start as usize..).unwrap_or_default(),
+        line_bytes: line.len(),
     };
     let done = Done { request_id, asked, ended_us, times: &facts.times, outcome };
     let at = (scope.counts.route(route), facts.endpoint.and_then(series));

@@ -46,8 +46,8 @@ fn exchanges(criterion: &mut Criterion) {
     let id = *b"0123456789abcdef0123456789abcdef";
     let asked = Asked {
         client: Some([192, 0, 2, 7].into()),
-        method: b"GET",
-        target: b"/static/js/application.js?version=20261121-1930",
+        request: b"GET /static/js/application.js?version=20261121 HTTP/1.1\r\nHost: a\r\n\r\n",
+        line_bytes: 55,
     };
     for (name, routes) in [("one route, one endpoint", 1), ("10 routes, 30 endpoints", 10)] {
         let numbers = Numbers::new(1);

@@ -25,9 +25,11 @@ use super::state_file::StateFile;
 use super::status::Event;
 use super::traffic::Past;
 use crate::control::{Control, ReloadReport};
+use crate::credits::Credits;
 use crate::health_log::{HealthLog, KEPT};
+use crate::inheritance;
 use crate::report::Reporter;
-use crate::server::connection_cap;
+use crate::server::{Listening, connection_cap};
 use crate::upgrade::{NotUpgraded, Successor};
 
 /// What all admin connections share.
@@ -135,7 +137,13 @@ impl Context {
     /// Everything that is known of the process at this moment.
     pub(crate) fn report(&self) -> Report {
         let served = self.served();
-        self.reporter.report(&served.live, &served.snapshot)
+        let report = self.reporter.report(&served.live, &served.snapshot);
+        Report { credits: self.credits().report(), ..report }
+    }
+
+    /// The machine's processor credits.
+    pub(crate) fn credits(&self) -> &Credits {
+        &self.control.credits
     }
 
     pub(crate) fn overrides(&self) -> Overrides {
@@ -171,8 +179,8 @@ impl Context {
         self.keep(event);
     }
 
-    /// Keeps an event of which the operator hears in other words.
-    fn keep(&self, mut event: Event) {
+    /// Keeps an event that the operator was told already.
+    pub(crate) fn keep(&self, mut event: Event) {
         event.number = self.health.draw_number();
         let mut events = locked(&self.events);
         if events.len() == KEPT {
@@ -186,8 +194,11 @@ impl Context {
         self.note(event(kind, who, what.to_owned()));
     }
 
-    /// Keeps that this process serves, what it listens on, and whose place it took.
-    pub(crate) fn started(&self, predecessor: Option<u32>, details: Vec<String>) {
+    /// Keeps that this process serves, what it listens on, whose place it took, and what the operator was warned of.
+    pub(crate) fn started(&self, listening: &[Listening], warnings: Vec<String>) {
+        let predecessor = inheritance::predecessor();
+        let heard = listening.iter().map(|one| format!("listening on {one}"));
+        let details = warnings.into_iter().chain(heard).collect();
         let place = predecessor
             .map(|process| format!(" in place of process {process}, which finishes what runs"));
         let what = format!(

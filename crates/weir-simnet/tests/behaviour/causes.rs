@@ -73,9 +73,9 @@ fn answer(request: &str, fault: Fault) -> (u16, Cause) {
             Fault::Maintenance => {
                 let pools = &world.snapshot().pools;
                 let now_us = world.process.balance_clock(Instant::now());
-                pools
-                    .iter()
-                    .for_each(|pool| pool.balancer.set_order(0, Order::Maintenance, now_us));
+                for pool in pools {
+                    pool.balancer.set_order(0, Order::Maintenance, now_us);
+                }
             }
             _ => {}
         }

@@ -1,7 +1,7 @@
 //! The last exchanges of a worker, each in two cache lines, so that one can be found by its request id (row NEW-03). What was slow is kept
 //! whole in `slow.rs`.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use super::tally::Outcome;
@@ -15,7 +15,6 @@ const WORDS: usize = NUMBERS + ABOUT;
 const NUMBERS: usize = 9;
 /// Those that say who asked for what.
 const ABOUT: usize = 6;
-const ABOUT_BYTES: usize = ABOUT * 8;
 
 /// A number for a request id. Two ids of the same number are one in 2⁶⁴, unless somebody wants them to be.
 #[inline]
@@ -38,43 +37,54 @@ pub fn id_number(id: &[u8]) -> u64 {
 pub struct Asked<'a> {
     /// The client's address.
     pub client: Option<IpAddr>,
-    /// Method.
-    pub method: &'a [u8],
-    /// Target as received.
-    pub target: &'a [u8],
+    /// The request from its first line on, with what follows it: more than is kept, so that a fixed number of bytes can be copied.
+    pub request: &'a [u8],
+    /// Bytes of it that are the request line.
+    pub line_bytes: usize,
 }
+
+/// Words of the request line beside a client's address of four bytes, and of sixteen.
+const LINE: usize = ABOUT - 1;
+const SHORT_LINE: usize = LINE - 2;
 
 impl Asked<'_> {
-    /// The client's address behind its length, then the length of method and target, of which there is as much as there is room for.
+    /// The request line's beginning, then the client's address if it is long, then the rest.
     #[inline]
-    fn pack(&self) -> [u8; ABOUT_BYTES] {
-        let mut bytes = [0; ABOUT_BYTES];
-        let mut put = |at: usize, more: &[u8]| {
-            let room = bytes.get_mut(at..).unwrap_or_default();
-            let count = more.len().min(room.len());
-            if let (Some(room), Some(more)) = (room.get_mut(..count), more.get(..count)) {
-                room.copy_from_slice(more);
+    fn pack(&self) -> [u64; ABOUT] {
+        let mut words = [0; ABOUT];
+        match self.request.first_chunk::<{ LINE * 8 }>() {
+            Some(line) => self.pack_line(line, &mut words),
+            None => {
+                let mut line = [0; LINE * 8];
+                line.iter_mut().zip(self.request).for_each(|(place, byte)| *place = *byte);
+                self.pack_line(&line, &mut words);
             }
-            at + count
-        };
-        let at = match self.client {
-            None => put(2, &[]),
-            Some(IpAddr::V4(client)) => put(2, &client.octets()),
-            Some(IpAddr::V6(client)) => put(2, &client.octets()),
-        };
-        let text = at;
-        let method = self.method.get(..METHOD_BYTES).unwrap_or(self.method);
-        let at = put(text, method);
-        let at = put(at, b" ");
-        put(at, self.target);
-        let len = method.len() + 1 + self.target.len();
-        put(0, &[(text - 2) as u8, len.min(255) as u8]);
-        bytes
+        }
+        let len = (self.line_bytes.min(255) as u64) << 8;
+        let [.., high, low, last] = &mut words;
+        *last = len
+            | match self.client {
+                None => 0,
+                Some(IpAddr::V4(client)) => u64::from(client.to_bits()) << 32 | 4,
+                Some(IpAddr::V6(client)) => {
+                    *high = (client.to_bits() >> 64) as u64;
+                    *low = client.to_bits() as u64;
+                    16
+                }
+            };
+        words
+    }
+
+    #[inline]
+    fn pack_line(&self, line: &[u8; LINE * 8], words: &mut [u64; ABOUT]) {
+        // What stands behind the line is none of ours.
+        for (number, (word, bytes)) in words.iter_mut().zip(line.chunks_exact(8)).enumerate() {
+            let kept = self.line_bytes.saturating_sub(8 * number).min(8);
+            let mask = (!0_u64).checked_shr(64 - 8 * kept as u32).unwrap_or(0);
+            *word = <[u8; 8]>::try_from(bytes).map_or(0, u64::from_le_bytes) & mask;
+        }
     }
 }
-
-/// Bytes of a method that are kept.
-const METHOD_BYTES: usize = 16;
 
 /// The same as it was kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -86,17 +96,27 @@ pub(crate) struct AskedText {
 }
 
 impl AskedText {
-    fn unpack(bytes: &[u8; ABOUT_BYTES]) -> Self {
-        let [address, len, rest @ ..] = bytes;
-        let (client, text) = rest.split_at_checked(usize::from(*address)).unwrap_or_default();
-        let v4 = || <[u8; 4]>::try_from(client).ok().map(IpAddr::from);
-        let v6 = || <[u8; 16]>::try_from(client).ok().map(IpAddr::from);
-        let len = usize::from(*len);
-        let cut = len > text.len();
-        let text = String::from_utf8_lossy(text.get(..len).unwrap_or(text));
-        let (method, target) = text.split_once(' ').unwrap_or_default();
-        let target = if cut { format!("{target}…") } else { target.to_owned() };
-        Self { client: v4().or_else(v6), method: method.to_owned(), target }
+    fn unpack(words: [u64; ABOUT]) -> Self {
+        let [.., high, low, last] = words;
+        let (client, kept) = match last & 0xff {
+            4 => (Some(IpAddr::V4(Ipv4Addr::from_bits((last >> 32) as u32))), LINE),
+            16 => {
+                let client = u128::from(high) << 64 | u128::from(low);
+                (Some(IpAddr::V6(Ipv6Addr::from_bits(client))), SHORT_LINE)
+            }
+            _ => (None, LINE),
+        };
+        let bytes: Vec<u8> = words.iter().take(kept).flat_map(|word| word.to_le_bytes()).collect();
+        let len = (last >> 8 & 0xff) as usize;
+        let line = String::from_utf8_lossy(bytes.get(..len).unwrap_or(&bytes)).into_owned();
+        let (method, rest) = line.split_once(' ').unwrap_or((&line, ""));
+        // What follows the target is the protocol, or the beginning of it.
+        let target = match rest.split_once(' ') {
+            Some((target, _)) => target.to_owned(),
+            None if len > bytes.len() => format!("{rest}…"),
+            None => rest.to_owned(),
+        };
+        Self { client, method: method.to_owned(), target }
     }
 }
 
@@ -155,9 +175,7 @@ impl Recent {
         for (place, word) in numbers.iter().zip(pack(elapsed_us, exchange)) {
             place.store(word, Ordering::Relaxed);
         }
-        let packed = asked.pack();
-        for (place, word) in about.iter().zip(packed.chunks_exact(8)) {
-            let word = <[u8; 8]>::try_from(word).map_or(0, u64::from_le_bytes);
+        for (place, word) in about.iter().zip(asked.pack()) {
             place.store(word, Ordering::Relaxed);
         }
         entry.version.store(version.wrapping_add(2), Ordering::Release);
@@ -188,11 +206,7 @@ fn read(entry: &Entry) -> Option<(RecentExchange, AskedText)> {
         return None;
     }
     let (numbers, about) = words.split_first_chunk::<NUMBERS>()?;
-    let mut bytes = [0; ABOUT_BYTES];
-    for (place, word) in bytes.chunks_exact_mut(8).zip(about) {
-        place.copy_from_slice(&word.to_le_bytes());
-    }
-    Some((unpack(numbers), AskedText::unpack(&bytes)))
+    Some((unpack(numbers), AskedText::unpack(*about.first_chunk()?)))
 }
 
 /// What stands for a phase that was not reached.
@@ -286,30 +300,40 @@ mod tests {
         }
     }
 
+    const REQUEST: &[u8] = b"GET /a HTTP/1.1\r\nHost: a\r\nCookie: secret=secret\r\n\r\n";
+
     fn asked() -> Asked<'static> {
-        Asked { client: None, method: b"GET", target: b"/a" }
+        Asked { client: None, request: REQUEST, line_bytes: 15 }
     }
 
     #[test]
     fn who_asked_for_what_is_kept_as_far_as_there_is_room() {
-        let check = |client: &str, method: &str, target: &str, expected: (&str, &str)| {
+        let check = |client: &str, line: &str, expected: (&str, &str)| {
             let client = client.parse().ok();
-            let asked = Asked { client, method: method.as_bytes(), target: target.as_bytes() };
-            let kept = AskedText::unpack(&asked.pack());
-            assert_eq!(
-                (kept.client, &*kept.method, &*kept.target),
-                (client, expected.0, expected.1)
-            );
+            for behind in ["", "\r\nHost: a\r\nCookie: secret-secret-secret-secret-secret\r\n\r\n"]
+            {
+                let request = format!("{line}{behind}");
+                let asked = Asked { client, request: request.as_bytes(), line_bytes: line.len() };
+                let words = asked.pack();
+                let kept = AskedText::unpack(words);
+                assert_eq!(
+                    (kept.client, &*kept.method, &*kept.target),
+                    (client, expected.0, expected.1)
+                );
+                let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+                assert!(!bytes.windows(4).any(|four| four == b"Host"), "only the line is kept");
+            }
         };
-        check("", "", "", ("", ""));
-        check("192.0.2.7", "GET", "/a?b=c", ("GET", "/a?b=c"));
-        check("2001:db8::7", "DELETE", "/", ("DELETE", "/"));
-        let long = "/0123456789".repeat(30);
-        check("192.0.2.7", "GET", &long, ("GET", &format!("{}…", &long[..38])));
-        check("2001:db8::7", "GET", &long, ("GET", &format!("{}…", &long[..26])));
-        check("", "GET", &long[..42], ("GET", &long[..42]));
-        check("", "GET", &long[..43], ("GET", &format!("{}…", &long[..42])));
-        check("192.0.2.7", "ABCDEFGHIJKLMNOPQ", "/a", ("ABCDEFGHIJKLMNOP", "/a"));
+        check("", "", ("", ""));
+        check("192.0.2.7", "GET /a?b=c HTTP/1.1", ("GET", "/a?b=c"));
+        check("2001:db8::7", "DELETE / HTTP/1.0", ("DELETE", "/"));
+        let path = "/0123456789".repeat(30);
+        let line = format!("GET {path} HTTP/1.1");
+        check("192.0.2.7", &line, ("GET", &format!("{}…", &path[..36])));
+        check("2001:db8::7", &line, ("GET", &format!("{}…", &path[..20])));
+        let line = format!("GET {} HTTP/1.1", &path[..35]);
+        check("192.0.2.7", &line, ("GET", &path[..35]));
+        check("", "nonsense", ("nonsense", ""));
     }
 
     #[test]

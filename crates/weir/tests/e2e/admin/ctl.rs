@@ -99,7 +99,7 @@ fn who_waits_is_listed_with_his_id_his_address_and_what_he_wants() {
     assert!(frame.contains("127.0.0.1        for app/any"), "{frame}");
     assert!(frame.contains(&format!("id {id}  GET /cart?item=7")), "{frame}");
     let (_, page) = managed.ask(&["/"]);
-    assert!(page.contains(&format!("GET /cart?item=7&amp;long")) && page.contains(&id), "{page}");
+    assert!(page.contains("GET /cart?item=7&amp;long") && page.contains(&id), "{page}");
     first.send("2");
     assert_eq!((first.response().status, second.response().status), (200, 200));
     // Who has been served is told by the same id.

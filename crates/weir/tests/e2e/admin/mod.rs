@@ -4,7 +4,7 @@ mod api;
 mod ctl;
 mod dashboard;
 mod events;
-mod haproxy;
+pub(crate) mod haproxy;
 mod numbers;
 mod rights;
 mod servers;
