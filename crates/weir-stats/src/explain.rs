@@ -426,7 +426,7 @@ mod tests {
             let policy = "least_conn".to_owned();
             let (load, weight) = (1, 1);
             let base = ExchangeRecord::of(&entry(), 5);
-            let record = ExchangeRecord { chosen_by, runner_up, policy, load, weight, ..base };
+            let record = ExchangeRecord { policy, chosen_by, load, weight, runner_up, ..base };
             let told = record.explain();
             let expected = format!(" led to pool app; {expected}. The response");
             assert!(told.contains(&expected), "{told}\n{expected}");

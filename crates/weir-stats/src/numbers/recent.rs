@@ -52,13 +52,12 @@ impl Asked<'_> {
     #[inline]
     fn pack(&self) -> [u64; ABOUT] {
         let mut words = [0; ABOUT];
-        match self.request.first_chunk::<{ LINE * 8 }>() {
-            Some(line) => self.pack_line(line, &mut words),
-            None => {
-                let mut line = [0; LINE * 8];
-                line.iter_mut().zip(self.request).for_each(|(place, byte)| *place = *byte);
-                self.pack_line(&line, &mut words);
-            }
+        if let Some(line) = self.request.first_chunk::<{ LINE * 8 }>() {
+            self.pack_line(line, &mut words);
+        } else {
+            let mut line = [0; LINE * 8];
+            line.iter_mut().zip(self.request).for_each(|(place, byte)| *place = *byte);
+            self.pack_line(&line, &mut words);
         }
         let len = (self.line_bytes.min(255) as u64) << 8;
         let [.., high, low, last] = &mut words;
