@@ -24,6 +24,8 @@ use weir_proxy::inherited::Inherited;
 use weir_proxy::shared::{Process, Snapshot};
 use weir_proxy::start::DataPlane;
 
+use crate::credits::Credits;
+use crate::credits::agent::Agents;
 use crate::diff;
 use crate::doors::Doors;
 use crate::handover::{Handover, STOPPING};
@@ -61,7 +63,9 @@ pub struct Control {
     pub(crate) log_writer: Arc<LogWriter>,
     pub(crate) notifier: Notifier,
     pub(crate) handover: Handover,
-    admin_sockets: Vec<Lent>,
+    pub(crate) credits: Arc<Credits>,
+    /// Of admin and agent addresses.
+    lent_sockets: Vec<Lent>,
     program_log: Mutex<ProgramLog>,
     /// Of the control thread.
     runtime: Handle,
@@ -92,6 +96,7 @@ pub(crate) struct Beside {
     pub(crate) doors: Doors,
     pub(crate) probes: Probes,
     pub(crate) resolver: Resolver,
+    pub(crate) agents: Agents,
 }
 
 /// What a reload changed.
@@ -132,7 +137,8 @@ pub(crate) struct Parts {
     pub(crate) overrides: Overrides,
     pub(crate) beside: Beside,
     pub(crate) log_writer: LogWriter,
-    pub(crate) admin_sockets: Vec<Lent>,
+    pub(crate) credits: Arc<Credits>,
+    pub(crate) lent_sockets: Vec<Lent>,
     pub(crate) program_log: ProgramLog,
     pub(crate) notifier: Notifier,
     pub(crate) runtime: Handle,
@@ -155,7 +161,8 @@ impl Control {
             program_log: Mutex::new(parts.program_log),
             notifier: parts.notifier,
             handover: Handover::new(),
-            admin_sockets: parts.admin_sockets,
+            credits: parts.credits,
+            lent_sockets: parts.lent_sockets,
             runtime: parts.runtime,
         }
     }
@@ -227,7 +234,7 @@ impl Control {
         let turn = self.changing().await;
         let mut sockets = turn.doors.sockets();
         let lent = |(address, socket): &Lent| Some((address.clone(), socket.upgrade()?));
-        sockets.extend(self.admin_sockets.iter().filter_map(lent));
+        sockets.extend(self.lent_sockets.iter().filter_map(lent));
         let process = upgrade::start(successor, sockets).await?;
         attempt.done(process);
         drop(turn);
@@ -251,6 +258,7 @@ impl Control {
         turn.doors.leave().await;
         turn.probes = Probes::default();
         turn.resolver = Resolver::default();
+        turn.agents = Agents::default();
     }
 
     async fn read_anew(&self) -> Result<ReloadReport, String> {

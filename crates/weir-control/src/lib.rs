@@ -4,6 +4,7 @@
 
 pub mod admin;
 mod control;
+mod credits;
 mod diff;
 mod doors;
 mod handover;

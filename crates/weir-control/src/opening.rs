@@ -11,6 +11,7 @@ use weir_proxy::compile::{Compiled, Surroundings, compile};
 
 use crate::admin::{self, AdminSocket, StateFile};
 use crate::control::Source;
+use crate::credits::agent::{self, AgentSocket};
 use crate::doors::{Doors, Prepared};
 use crate::inheritance;
 use crate::log_writer::LogWriter;
@@ -40,6 +41,7 @@ pub(crate) struct Opened {
     pub(crate) compiled: Compiled,
     pub(crate) sockets: Prepared,
     pub(crate) admin_sockets: Vec<AdminSocket>,
+    pub(crate) agent_sockets: Vec<AgentSocket>,
     pub(crate) signals: Signals,
     pub(crate) notifier: Notifier,
     /// Where it had to be written before rights were given up; else it is written when everything runs.
@@ -76,7 +78,7 @@ impl Opened {
         for warning in &compiled.warnings {
             warn(warning);
         }
-        let (sockets, admin_sockets) = open_sockets(&config)?;
+        let (sockets, admin_sockets, agent_sockets) = open_sockets(&config)?;
         let signals = {
             let _inside = runtime.enter();
             Signals::take().map_err(|error| format!("cannot take signals: {error}"))?
@@ -100,6 +102,7 @@ impl Opened {
             compiled,
             sockets,
             admin_sockets,
+            agent_sockets,
             signals,
             notifier,
             pid_file,
@@ -117,16 +120,20 @@ fn give_up(rights: Rights, config: &Config, read: &[PathBuf]) -> Result<Option<P
     Ok(pid_file)
 }
 
+/// Sockets of listeners, of the admin interface, and of agents.
+type Sockets = (Prepared, Vec<AdminSocket>, Vec<AgentSocket>);
+
 /// Opens every socket that was not handed over, and closes those that were and that nobody names.
-fn open_sockets(config: &Config) -> Result<(Prepared, Vec<AdminSocket>), String> {
+fn open_sockets(config: &Config) -> Result<Sockets, String> {
     let mut inherited = inheritance::take()?;
     let prepared = Doors::default().prepare(config, &mut inherited)?;
     let admin_sockets = admin::open(config, &mut inherited)?;
+    let agent_sockets = agent::open(config, &mut inherited)?;
     for address in inherited.close_rest() {
         let place = Listening { purpose: Purpose::Traffic, address, tls: false }.place();
         warn(&format!(
             "closed a socket that was handed over and that the configuration does not name: {place}"
         ));
     }
-    Ok((prepared, admin_sockets))
+    Ok((prepared, admin_sockets, agent_sockets))
 }

@@ -95,6 +95,7 @@ impl Reporter {
                 .collect(),
             machine: now.machine.clone(),
             usage: now.machine.since(&earlier.machine, recent.requests()),
+            credits: None,
             slowest: process.numbers.slowest(None, self.now_us()),
             figures: Arc::clone(&now.figures),
             recent,

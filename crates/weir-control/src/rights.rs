@@ -168,10 +168,11 @@ impl Rights {
             LogTarget::Stdout | LogTarget::Stderr | LogTarget::Syslog(_) => None,
         });
         let (state, pid) = (config.state_file.as_deref(), config.pid_file.as_deref());
+        let credits = config.cpu_credits.iter().filter_map(|credits| credits.file.as_deref());
         let listeners = config.listeners.iter().flat_map(|listener| &listener.addresses);
-        let sockets = listeners.filter_map(path_of);
+        let sockets = listeners.chain(&config.agent).filter_map(path_of);
         let Identity { user, group, .. } = self.identity;
-        for path in files.chain(state).chain(pid).chain(sockets) {
+        for path in files.chain(state).chain(pid).chain(credits).chain(sockets) {
             hand_over(path, user, group);
         }
         for admin in &config.admin {
@@ -386,6 +387,14 @@ pub(crate) fn out_of_reach(config: &Config, read: &[PathBuf]) -> Vec<String> {
         let shown = path.display();
         sentences.push(format!(
             "{who} cannot write in the directory of {shown}{within}: {error}; what is changed at run time cannot be kept there"
+        ));
+    }
+    if let Some(path) = config.cpu_credits.as_ref().and_then(|credits| credits.file.as_deref())
+        && let Err(error) = beside(path)
+    {
+        let shown = path.display();
+        sentences.push(format!(
+            "{who} cannot write in the directory of {shown}{within}: {error}; the books of cpu credits cannot be kept there"
         ));
     }
     if let Some(path) = &config.pid_file

@@ -23,7 +23,9 @@ use weir_proxy::shared::{BoundAddress, Process};
 use weir_proxy::start::{DataPlane, Running, allowed_cores, start};
 
 use crate::admin::{Admin, AdminSocket, Context};
-use crate::control::{Beside, Control, Parts, Source};
+use crate::control::{Beside, Control, Lent, Parts, Source};
+use crate::credits::agent::{AgentSocket, Agents};
+use crate::credits::{self, Credits};
 use crate::doors::Doors;
 use crate::health_log::HealthLog;
 use crate::inheritance;
@@ -59,6 +61,8 @@ pub enum Purpose {
     Traffic,
     /// Looking at the process and changing it.
     Admin,
+    /// Telling balancers in front how much this instance asks for.
+    Agent,
 }
 
 /// An address that is served.
@@ -75,6 +79,10 @@ pub struct Listening {
 impl Listening {
     fn of_admin(socket: &AdminSocket) -> Self {
         Self { purpose: Purpose::Admin, address: socket.address().clone(), tls: false }
+    }
+
+    fn of_agent(socket: &AgentSocket) -> Self {
+        Self { purpose: Purpose::Agent, address: socket.address().clone(), tls: false }
     }
 
     /// Where it is, as the configuration writes it.
@@ -99,6 +107,7 @@ impl fmt::Display for Listening {
         formatter.write_str(&self.place())?;
         formatter.write_str(match self.purpose {
             Purpose::Admin => " (admin)",
+            Purpose::Agent => " (agent)",
             Purpose::Traffic if self.tls => " (https)",
             Purpose::Traffic => " (http)",
         })
@@ -124,7 +133,8 @@ impl Server {
     /// One sentence for the operator; nothing runs then.
     pub fn start(file: &Config, source: Option<Source>) -> Result<Self, String> {
         let opened = Opened::open(file, source.as_ref())?;
-        let Opened { config, live, compiled, mut resolver, runtime, admin_sockets, .. } = opened;
+        let Opened { config, live, compiled, mut resolver, runtime, .. } = opened;
+        let (admin_sockets, agent_sockets) = (opened.admin_sockets, opened.agent_sockets);
         let workers = match config.workers {
             Workers::Auto => allowed_cores().len().max(1),
             Workers::Count(count) => count.max(1),
@@ -139,6 +149,10 @@ impl Server {
         runtime.block_on(doors.follow(opened.sockets, &config, (running.plane(), &snapshot)));
         let mut listening = doors.listening();
         listening.extend(admin_sockets.iter().map(Listening::of_admin));
+        listening.extend(agent_sockets.iter().map(Listening::of_agent));
+        let lent_sockets = lent(&admin_sockets, &agent_sockets);
+        let credits = Arc::<Credits>::default();
+        let agents = Agents::start(agent_sockets, (&credits, &process), runtime.handle());
         let health = Arc::new(HealthLog::new(program_log::say));
         let mut probes = Probes::default();
         probes.follow(&live, &process, (&health, runtime.handle()));
@@ -149,19 +163,21 @@ impl Server {
             source,
             file: file.clone(),
             overrides: opened.overrides,
-            beside: Beside { doors, probes, resolver },
+            beside: Beside { doors, probes, resolver, agents },
             log_writer: opened.log_writer,
-            admin_sockets: admin_sockets.iter().map(AdminSocket::lent).collect(),
+            credits,
+            lent_sockets,
             program_log: opened.program_log,
             notifier: opened.notifier,
             runtime: runtime.handle().clone(),
         }));
-        let context = Context::new(control.clone(), opened.state_file, tell);
+        let context = Arc::new(Context::new(control.clone(), opened.state_file, tell));
         let admin = if admin_sockets.is_empty() {
             None
         } else {
-            Some(Admin::start(admin_sockets, Arc::new(context))?)
+            Some(Admin::start(admin_sockets, context.clone())?)
         };
+        runtime.spawn(credits::keep(context));
         runtime.spawn(follow_names(names, Arc::downgrade(&control)));
         runtime.spawn(log_writer::watch(Arc::downgrade(&control.log_writer), program_log::say));
         runtime.spawn(watch_workers(control.clone(), running.plane().clone()));
@@ -330,6 +346,11 @@ impl Server {
         self.control.program_log().close();
         ended
     }
+}
+
+/// For a successor.
+fn lent(admin: &[AdminSocket], agents: &[AgentSocket]) -> Vec<Lent> {
+    admin.iter().map(AdminSocket::lent).chain(agents.iter().map(AgentSocket::lent)).collect()
 }
 
 /// What a running server reacts to.

@@ -7,9 +7,9 @@ use std::time::Duration;
 use super::{balance, probe, rights, sticky, values};
 use crate::defaults;
 use crate::model::{
-    AccessLog, Action, Budget, CauseHeader, Config, Endpoint, EndpointAddress, EndpointCheck,
-    ErrorPage, Files, HeaderEdit, ListenAddress, Listener, LogTarget, MOST_RETRIES, Pool, Queue,
-    Redirect, Respond, Retry, Route, Rule, TlsProtocol, Workers,
+    AccessLog, Action, Budget, CauseHeader, Config, CpuCredits, Endpoint, EndpointAddress,
+    EndpointCheck, ErrorPage, Files, HeaderEdit, ListenAddress, Listener, LogTarget, MOST_RETRIES,
+    Pool, Queue, Redirect, Respond, Retry, Route, Rule, TlsProtocol, Workers,
 };
 
 /// Rules within rules; JSON readers stop at 128 levels, of which each takes two.
@@ -70,6 +70,10 @@ impl<'a> Validator<'a> {
             if let Some((field, message)) = admin.objection() {
                 self.problem(format!("admin[{index}].{field}"), message);
             }
+        }
+        let objections = config.cpu_credits.iter().flat_map(CpuCredits::objections);
+        for (field, message) in objections {
+            self.problem(format!("cpu_credits.{field}"), message);
         }
         self.addresses();
     }
@@ -490,11 +494,13 @@ impl<'a> Validator<'a> {
                 self.problem(path, "this address is listened on already");
             }
         }
-        for (index, admin) in config.admin.iter().enumerate() {
-            let fresh =
-                matches!(&admin.address, ListenAddress::Socket(address) if address.port() == 0);
-            if !fresh && !seen.insert(&admin.address) {
-                let path = format!("admin[{index}].address");
+        let admin = config.admin.iter().enumerate();
+        let admin = admin.map(|(index, own)| (format!("admin[{index}].address"), &own.address));
+        let agent = config.agent.iter().enumerate();
+        let agent = agent.map(|(index, address)| (format!("agent[{index}]"), address));
+        for (path, address) in admin.chain(agent) {
+            let fresh = matches!(address, ListenAddress::Socket(address) if address.port() == 0);
+            if !fresh && !seen.insert(address) {
                 self.problem(path, "this address is listened on already");
             }
         }

@@ -36,6 +36,7 @@ pub(crate) fn status(context: &Context) -> Status {
         listeners: view.listeners(),
         pools: view.pools(),
         workers: view.workers(),
+        credits: context.credits().report(),
     }
 }
 

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use weir_stats::exposition::CreditsReport;
 
 pub use weir_stats::exposition::{EndpointState as State, PoolCounters};
 
@@ -20,6 +21,9 @@ pub struct Status {
     pub pools: Vec<PoolStatus>,
     /// By number.
     pub workers: Vec<WorkerStatus>,
+    /// The machine's processor credits, where books of them are kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credits: Option<CreditsReport>,
 }
 
 /// The process.

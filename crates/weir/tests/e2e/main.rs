@@ -6,6 +6,7 @@ mod affinity;
 mod bench;
 mod clients;
 mod clock;
+mod credits;
 mod failures;
 mod files;
 mod flood;
