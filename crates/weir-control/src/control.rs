@@ -28,7 +28,7 @@ use crate::credits::Credits;
 use crate::credits::agent::Agents;
 use crate::diff;
 use crate::doors::Doors;
-use crate::handover::Handover;
+use crate::handover::{Handover, STOPPING};
 use crate::health_log::HealthLog;
 use crate::log_writer::LogWriter;
 use crate::notify::Notifier;
@@ -40,6 +40,9 @@ use crate::upgrade::{self, NotUpgraded, Successor};
 
 /// How long whoever asked for an upgrade waits for this process to accept nothing any more.
 const LEAVING: Duration = Duration::from_secs(5);
+
+/// How long a stop waits for a change of the configuration that is under way.
+const CHANGE_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Where a configuration comes from, so that it can be read anew.
 pub struct Source {
@@ -240,6 +243,15 @@ impl Control {
         Ok(process)
     }
 
+    /// Accepts nothing any more, before anybody is told that this process ends: whoever connects anew finds another, or is refused at
+    /// once. Nothing is changed from here on. A change that is under way is not waited for long: what it opens is closed with the rest.
+    pub(crate) async fn close_doors(&self) {
+        self.handover.stop();
+        if let Ok(mut turn) = timeout(CHANGE_PATIENCE, self.changing()).await {
+            turn.doors.leave().await;
+        }
+    }
+
     /// Accepts, probes and looks up nothing any more: another process does.
     pub(crate) async fn leave(&self) {
         let mut turn = self.changing().await;
@@ -289,7 +301,7 @@ impl Control {
     pub(crate) async fn follow_names(&self) -> Result<(), String> {
         let mut turn = self.changing().await;
         let Held { file, overrides, names, .. } = self.held().clone();
-        if turn.resolver.names().answers() == names {
+        if turn.resolver.names().answers() == names || self.handover.is_stopping() {
             return Ok(());
         }
         self.swap(&mut turn, Config::clone(&file), overrides).await.map(drop)
@@ -308,6 +320,9 @@ impl Control {
         file: Config,
         overrides: Overrides,
     ) -> Result<ReloadReport, String> {
+        if self.handover.is_stopping() {
+            return Err(STOPPING.to_owned());
+        }
         let Held { config: before, live: live_before, .. } = self.held().clone();
         let config = overrides.over(&file);
         let prepared = turn.resolver.prepare(&config).await;
