@@ -21,6 +21,7 @@ use weir_config::model::names::Answers;
 use weir_config::model::{ListenAddress, Overrides, Pool};
 use weir_proxy::compile::{Surroundings, compile};
 use weir_proxy::inherited::Inherited;
+use weir_proxy::sessions::RunningExchange;
 use weir_proxy::shared::{Process, Snapshot};
 use weir_proxy::start::DataPlane;
 
@@ -86,7 +87,7 @@ struct Held {
 impl Held {
     fn new(file: Config, overrides: Overrides, names: Answers) -> Self {
         let config = overrides.over(&file);
-        let live = Arc::new(names.over(&config));
+        let live = Arc::new(names.over(&config, &overrides));
         Self { file: Arc::new(file), config: Arc::new(config), live, names, overrides }
     }
 }
@@ -172,6 +173,12 @@ impl Control {
         self.plane.process()
     }
 
+    /// What runs on every worker now, the oldest first.
+    pub(crate) async fn sessions(&self) -> Vec<RunningExchange> {
+        // A worker that hangs says nothing, and keeps nobody from the others for long.
+        timeout(LEAVING, self.plane.sessions()).await.unwrap_or_default()
+    }
+
     /// What new exchanges run on.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         self.process().snapshot()
@@ -185,6 +192,12 @@ impl Control {
     /// The same with servers in place of names, as it is served.
     pub fn live(&self) -> Arc<Config> {
         self.held().live.clone()
+    }
+
+    /// What would be served if this was changed at run time.
+    pub(crate) fn live_with(&self, overrides: &Overrides) -> Config {
+        let held = self.held().clone();
+        held.names.over(&overrides.over(&held.file), overrides)
     }
 
     /// The configuration as the file says.
@@ -327,7 +340,7 @@ impl Control {
         let config = overrides.over(&file);
         let prepared = turn.resolver.prepare(&config).await;
         let names = turn.resolver.answers(&prepared);
-        let live = names.over(&config);
+        let live = names.over(&config, &overrides);
         let (previous, process) = (self.snapshot(), self.process());
         // Everything that may fail, first.
         let logs = self.log_writer.prepare(&config.logs).map_err(|error| error.to_string())?;
