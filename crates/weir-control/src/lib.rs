@@ -16,6 +16,7 @@ mod machine;
 mod notify;
 mod open_files;
 mod opening;
+mod past;
 mod pid_file;
 mod probe;
 pub mod program_log;

@@ -73,7 +73,10 @@ pub async fn accept<N: Net>(
             return;
         };
         load.open.fetch_add(1, Ordering::Relaxed);
-        gate.open.fetch_add(1, Ordering::AcqRel);
+        let open = gate.open.fetch_add(1, Ordering::AcqRel) + 1;
+        if open > gate.most_open.load(Ordering::Relaxed) {
+            gate.most_open.fetch_max(open, Ordering::Relaxed);
+        }
         let place = Place { load: load.clone(), gate: gate.clone(), _places: places };
         // A worker that is gone is stopping; dropping the connection closes it.
         let _ = mailbox.send(Mail::Connection(Handoff { accepted, peer, place }));

@@ -60,6 +60,8 @@ pub(crate) struct Scope<'a, N: Net> {
     pub(crate) listener: &'a Listener,
     /// Where exchanges of this listener are counted.
     pub(crate) counts: &'a ListenerCounts,
+    /// The listener's number in the generation.
+    pub(crate) number: usize,
     leaving: Leaving,
 }
 
@@ -69,11 +71,18 @@ impl<'a, N: Net> Scope<'a, N> {
         seat: &'a Seat,
         client: &Transport<N::Stream>,
     ) -> Option<Self> {
-        let Seat { generation, listener, .. } = seat;
+        let Seat { generation, listener, number, .. } = seat;
         // The listener may speak TLS only since this connection came, or no more.
         let fits = matches!(client, Transport::Server(_)) == listener.tls.is_some();
         let leaving = if fits { seat.leaving } else { Leaving::Yes };
-        Some(Self { worker, generation, listener, counts: seat.counts()?, leaving })
+        Some(Self {
+            worker,
+            generation,
+            listener,
+            counts: seat.counts()?,
+            number: *number,
+            leaving,
+        })
     }
 
     /// Whether the connection is to end with this answer.

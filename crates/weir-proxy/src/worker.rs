@@ -24,6 +24,7 @@ use crate::limits::{CUT_PATIENCE, IDLE_SWEEP, POOLED_WORKSPACES};
 use crate::net::Net;
 use crate::reply::HttpDate;
 use crate::request_id::RequestIdSource;
+use crate::sessions::{RunningExchange, Sessions};
 use crate::shared::{Process, Snapshot, Stage};
 
 /// What other threads see of a worker.
@@ -41,6 +42,8 @@ pub enum Mail<N: Net> {
     Connection(Handoff<N>),
     /// Exchanges that begin from now on run on this; the sender hears when that is so.
     Snapshot(Arc<Snapshot>, oneshot::Sender<()>),
+    /// The sender hears what runs there.
+    Sessions(oneshot::Sender<Vec<RunningExchange>>),
     /// Something to do on its thread, within its runtime.
     Work(Box<dyn FnOnce() + Send>),
 }
@@ -52,6 +55,8 @@ pub(crate) struct Worker<N: Net> {
     pub(crate) process: Arc<Process>,
     pub(crate) load: Arc<WorkerLoad>,
     pub(crate) buffers: Buffers,
+    /// Exchanges that run.
+    pub(crate) sessions: Sessions,
     pub(crate) idle: IdleConnections<N::Stream>,
     /// What exchanges that begin now run on.
     current: RefCell<Rc<Generation>>,
@@ -101,6 +106,7 @@ pub async fn run<N: Net>(parts: WorkerParts<N>) {
         net,
         load,
         buffers: Buffers::default(),
+        sessions: Sessions::default(),
         idle: IdleConnections::default(),
         generation: Cell::new(snapshot.generation),
         leaving: RefCell::default(),
@@ -197,6 +203,10 @@ impl<N: Net> Worker<N> {
                 self.adopt(snapshot);
                 // Nobody waits for it any more where the reload was given up.
                 let _ = adopted.send(());
+            }
+            Mail::Sessions(asked) => {
+                // Who asked may have gone.
+                let _ = asked.send(self.sessions.view(self.number, Instant::now()));
             }
             Mail::Work(work) => work(),
         }

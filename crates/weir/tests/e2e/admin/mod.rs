@@ -6,6 +6,7 @@ mod dashboard;
 mod events;
 pub(crate) mod haproxy;
 mod numbers;
+mod prometheus;
 mod rights;
 mod servers;
 mod top;
