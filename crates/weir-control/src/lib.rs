@@ -13,6 +13,7 @@ pub mod log_writer;
 mod machine;
 mod notify;
 mod open_files;
+mod passing;
 mod pid_file;
 mod probe;
 pub mod program_log;

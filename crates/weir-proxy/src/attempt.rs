@@ -44,7 +44,12 @@ pub(crate) async fn proxy<N: Net>(
     let mut search = Search::new(scope, work, facts, (pool, number), &upload).with_key(key);
     loop {
         let found = search.connection(scope, connection, (&mut *work, &mut upload), facts).await;
-        let upstream = found.inspect_err(|_| leave_body(work, facts, &upload))?;
+        let upstream = found.inspect_err(|ended| {
+            // One that goes elsewhere has put its body back.
+            if !matches!(ended, Ended::Parted) {
+                leave_body(work, facts, &upload);
+            }
+        })?;
         // A reload may have led the search to another pool.
         let (pool, number) = (search.pool, search.number);
         write_head(scope, connection, work, facts, (route, framing));
