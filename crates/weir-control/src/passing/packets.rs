@@ -89,7 +89,8 @@ pub(crate) fn send_now(
 ) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(CONNECTIONS))];
     let mut control = SendAncillaryBuffer::new(&mut space);
-    if !descriptors.is_empty() && !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
+    let fits = descriptors.is_empty() || control.push(SendAncillaryMessage::ScmRights(descriptors));
+    if !fits || descriptors.len() > CONNECTIONS {
         return Err(io::Error::other("more descriptors than a message carries"));
     }
     sendmsg(socket, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL)?;
