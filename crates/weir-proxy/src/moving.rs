@@ -28,7 +28,7 @@ use crate::request_id::RequestId;
 use crate::shared::Listener;
 use crate::transport::Transport;
 use crate::upstream::UpstreamPool;
-use crate::worker::Worker;
+use crate::worker::{Mail, Worker};
 
 /// What there is to know of a client connection beside its socket.
 #[derive(Debug)]
@@ -43,14 +43,14 @@ pub struct Moved {
     pub began: Instant,
     /// A request of which something was read.
     pub begun: Option<Box<Begun>>,
-    /// Whether it was to leave before, and nobody took it.
-    pub(crate) came_back: bool,
+    /// Whether it does not leave again: nobody took it.
+    pub stays: bool,
 }
 
 impl Moved {
     /// An idle connection, as another process tells of it.
     pub fn new(peer: Option<SocketAddr>, served: u64, (since, began): (Instant, Instant)) -> Self {
-        Self { peer, served, since, began, begun: None, came_back: false }
+        Self { peer, served, since, began, begun: None, stays: false }
     }
 
     /// Ends when its request has its place in a queue, if it waits for one.
@@ -149,10 +149,11 @@ impl<N: Net> Parting<N> {
         begun.waiting.as_ref().map(|waiting| waiting.seniority)
     }
 
-    /// As its worker takes it back.
-    pub(crate) fn returned(self) -> (usize, Handoff<N>) {
-        let Self { accepted, moved, place, worker, .. } = self;
-        (worker, handoff(accepted, place, Moved { came_back: true, ..moved }))
+    /// For the worker that it left, by number; and what ends when its request has its place in a queue again, if it waits in one.
+    pub fn returned(self) -> (usize, Mail<N>, Option<oneshot::Receiver<()>>) {
+        let Self { accepted, mut moved, place, worker, .. } = self;
+        let arrived = moved.turn();
+        (worker, Mail::Connection(handoff(accepted, place, moved)), arrived)
     }
 }
 
@@ -171,7 +172,7 @@ pub type Departures<N> = mpsc::UnboundedSender<Parting<N>>;
 impl<N: Net> Connection<N> {
     /// A connection that goes on on this worker, and the request that came with it.
     pub(crate) fn of_moved(stream: N::Stream, moved: Moved) -> (Self, Option<Box<Begun>>) {
-        let Moved { peer, served, since, began, begun, came_back } = moved;
+        let Moved { peer, served, since, began, begun, stays } = moved;
         let connection = Self {
             client: Transport::Plain(stream),
             alarm: Alarm::default(),
@@ -182,7 +183,7 @@ impl<N: Net> Connection<N> {
             served,
             agreed: None,
             waiting: None,
-            stays: came_back,
+            stays,
         };
         (connection, begun)
     }

@@ -14,7 +14,7 @@ use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, timeout};
 
-use crate::accept::{GateOrders, Handoff, Place, accept};
+use crate::accept::{GateOrders, Place, accept};
 use crate::bind::BoundSocket;
 use crate::gate::Gate;
 use crate::limits::TURN_PATIENCE;
@@ -184,9 +184,10 @@ impl DataPlane {
     }
 
     /// Serves a connection on that left its worker and that nobody took; it stays from then on. As [`DataPlane::enter`].
-    pub async fn take_back(&self, parting: Parting<OsNet>) {
-        let (worker, handoff) = parting.returned();
-        self.hand_to(worker, handoff).await;
+    pub async fn take_back(&self, mut parting: Parting<OsNet>) {
+        parting.moved.stays = true;
+        let (worker, mail, arrived) = parting.returned();
+        self.hand_to(worker, mail, arrived).await;
     }
 
     /// Room for a connection that another process accepted, if there is any now.
@@ -197,15 +198,20 @@ impl DataPlane {
 
     /// Goes on with a connection that was served in another process. One that waits in a queue has its place there when this returns,
     /// so that those who are entered one after the other are in that order, whatever workers they are for.
-    pub async fn enter(&self, admission: Admission, socket: OsAccepted, moved: Moved) {
+    pub async fn enter(&self, admission: Admission, socket: OsAccepted, mut moved: Moved) {
         let Admission { worker, place } = admission;
-        self.hand_to(worker, handoff(socket, place, moved)).await;
+        let arrived = moved.turn();
+        self.hand_to(worker, Mail::Connection(handoff(socket, place, moved)), arrived).await;
     }
 
-    async fn hand_to(&self, worker: usize, mut handoff: Handoff<OsNet>) {
-        let arrived = handoff.moved.as_mut().and_then(|moved| moved.turn());
+    async fn hand_to(
+        &self,
+        worker: usize,
+        mail: Mail<OsNet>,
+        arrived: Option<oneshot::Receiver<()>>,
+    ) {
         if let Some(mailbox) = self.mailboxes.get(worker) {
-            let _ = mailbox.send(Mail::Connection(handoff));
+            let _ = mailbox.send(mail);
         }
         if let Some(arrived) = arrived {
             // Dropped without a word when it has. One that does not come to its queue any more need not be waited for.

@@ -316,8 +316,9 @@ impl<N: Net> Worker<N> {
             None => Some(parting),
         };
         drop(departures);
-        if let Some(parting) = kept {
-            connection::spawn(self, parting.returned().1);
+        if let Some(mut parting) = kept {
+            parting.moved.stays = true;
+            self.take(parting.returned().1);
         }
     }
 
