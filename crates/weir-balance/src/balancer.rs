@@ -378,8 +378,9 @@ impl Balancer {
     }
 
     /// Notes that a connect failed at `now_us`. Failures of exchanges that were under way when the endpoint was
-    /// ejected do not prolong that. After an ejection the first failure ejects again.
-    pub fn connect_failed(&self, index: usize, now_us: u64) -> AfterFailure {
+    /// ejected do not prolong that. After an ejection the first failure ejects again. `random`: 64 bits that say how
+    /// long ([`PassiveSettings::ejection_us`]).
+    pub fn connect_failed(&self, index: usize, now_us: u64, random: u64) -> AfterFailure {
         let (Some(member), Some(window)) = (self.members.get(index), self.windows.get(index))
         else {
             return AfterFailure::Counted;
@@ -395,7 +396,7 @@ impl Balancer {
         // Under the lock, so that two ejections never pass the cap together.
         self.at_floor(|floor| {
             floor.advance(now_us);
-            let outcome = floor.pool.eject(member, now_us);
+            let outcome = floor.pool.eject(member, now_us, random);
             if matches!(outcome, AfterFailure::Ejected { .. }) {
                 floor.settle();
             }
@@ -528,7 +529,7 @@ impl Balancer {
         Arrival::Rejected(rejection)
     }
 
-    fn eject(&self, member: &Member, now_us: u64) -> AfterFailure {
+    fn eject(&self, member: &Member, now_us: u64, random: u64) -> AfterFailure {
         if member.state.is_ejected(now_us) {
             return AfterFailure::Counted;
         }
@@ -537,7 +538,7 @@ impl Balancer {
             member.state.refuse_ejection();
             return AfterFailure::Refused;
         }
-        let until_us = now_us.saturating_add(self.passive.eject_us);
+        let until_us = now_us.saturating_add(self.passive.ejection_us(random));
         member.state.eject(until_us);
         AfterFailure::Ejected { until_us }
     }

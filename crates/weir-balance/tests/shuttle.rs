@@ -132,24 +132,29 @@ fn the_canary_is_found() {
     assert!(message.contains("deadlock"), "{message}");
 }
 
+/// Three workers who wait in a pool, and the tickets in the order in which they were served.
+fn three_wait(pool: &Arc<Balancer>) -> (Arc<Mutex<Vec<u64>>>, Vec<thread::JoinHandle<()>>) {
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let worker = |_| {
+        let (pool, order) = (Arc::clone(pool), Arc::clone(&order));
+        thread::spawn(move || {
+            let Arrival::Queued(ticket) = arrive(&pool, None) else { return };
+            let seq = ticket.seq();
+            let slot = future::block_on(ticket).unwrap();
+            order.lock().unwrap().push(seq);
+            drop(slot);
+        })
+    };
+    let workers = (0..3).map(worker).collect();
+    (order, workers)
+}
+
 #[test]
 fn those_who_wait_are_served_in_the_order_of_arrival() {
     check(|| {
         let pool = pool(&[Some(1)], Fault::None);
         let first = slot(&pool, None).unwrap();
-        let order = Arc::new(Mutex::new(Vec::new()));
-        let workers: Vec<_> = (0..3)
-            .map(|_| {
-                let (pool, order) = (Arc::clone(&pool), Arc::clone(&order));
-                thread::spawn(move || {
-                    let Arrival::Queued(ticket) = arrive(&pool, None) else { return };
-                    let seq = ticket.seq();
-                    let slot = future::block_on(ticket).unwrap();
-                    order.lock().unwrap().push(seq);
-                    drop(slot);
-                })
-            })
-            .collect();
+        let (order, workers) = three_wait(&pool);
         drop(first);
         join(workers);
         assert!(order.lock().unwrap().is_sorted());
@@ -290,19 +295,7 @@ fn who_waited_first_is_served_first_by_the_pool_that_took_over() {
         let states: [Arc<EndpointState>; 1] = Default::default();
         let first = pool_of(&states, Some(1));
         let held = slot(&first, None).unwrap();
-        let order = Arc::new(Mutex::new(Vec::new()));
-        let workers: Vec<_> = (0..3)
-            .map(|_| {
-                let (pool, order) = (Arc::clone(&first), Arc::clone(&order));
-                thread::spawn(move || {
-                    let Arrival::Queued(ticket) = arrive(&pool, None) else { return };
-                    let seq = ticket.seq();
-                    let slot = future::block_on(ticket).unwrap();
-                    order.lock().unwrap().push(seq);
-                    drop(slot);
-                })
-            })
-            .collect();
+        let (order, workers) = three_wait(&first);
         let giver = thread::spawn(move || drop(held));
         let second = successor(&first, &states, 1);
         second.succeed(&first, &[], 1);

@@ -16,10 +16,12 @@ use crate::units::{duration, percent, size};
 use crate::words;
 
 pub mod admin;
+pub mod credits;
 pub mod overrides;
 pub mod policy;
 
 pub use admin::{AdminAccess, AdminListener};
+pub use credits::{CpuCredits, Shed};
 pub use overrides::{
     Change, EndpointOverride, Limit, ListenerOverride, Overrides, PoolOverrides, Refusal,
     RefusalKind,
@@ -70,6 +72,16 @@ pub struct Config {
     pub state_file: Option<PathBuf>,
     /// File that holds the process's number while it runs.
     pub pid_file: Option<PathBuf>,
+    /// Where balancers in front are told how much this instance wants.
+    pub agent: Vec<ListenAddress>,
+    /// The machine's processor credits; `None`: it has none, or nobody looks.
+    pub cpu_credits: Option<CpuCredits>,
+    /// The user that Weir is while it serves, by name or number; `None`: who started it.
+    pub user: Option<String>,
+    /// The group, by name or number; `None`: the user's own.
+    pub group: Option<String>,
+    /// The directory that is all Weir sees of the file system while it serves.
+    pub chroot: Option<PathBuf>,
     /// How names of servers are looked up.
     pub resolver: Resolver,
     /// Where Weir says what happens to it; none: standard error.

@@ -24,6 +24,8 @@ use weir_proxy::inherited::Inherited;
 use weir_proxy::shared::{Process, Snapshot};
 use weir_proxy::start::DataPlane;
 
+use crate::credits::Credits;
+use crate::credits::agent::Agents;
 use crate::diff;
 use crate::doors::Doors;
 use crate::handover::Handover;
@@ -62,7 +64,9 @@ pub struct Control {
     pub(crate) handover: Handover,
     /// Where a successor waits for connections.
     passing: Mutex<Option<OwnedFd>>,
-    admin_sockets: Vec<Lent>,
+    pub(crate) credits: Arc<Credits>,
+    /// Of admin and agent addresses.
+    lent_sockets: Vec<Lent>,
     program_log: Mutex<ProgramLog>,
     /// Of the control thread.
     runtime: Handle,
@@ -93,6 +97,7 @@ pub(crate) struct Beside {
     pub(crate) doors: Doors,
     pub(crate) probes: Probes,
     pub(crate) resolver: Resolver,
+    pub(crate) agents: Agents,
 }
 
 /// What a reload changed.
@@ -133,8 +138,10 @@ pub(crate) struct Parts {
     pub(crate) overrides: Overrides,
     pub(crate) beside: Beside,
     pub(crate) log_writer: LogWriter,
-    pub(crate) admin_sockets: Vec<Lent>,
+    pub(crate) credits: Arc<Credits>,
+    pub(crate) lent_sockets: Vec<Lent>,
     pub(crate) program_log: ProgramLog,
+    pub(crate) notifier: Notifier,
     pub(crate) runtime: Handle,
 }
 
@@ -153,10 +160,11 @@ impl Control {
             turn: tokio::sync::Mutex::new(beside),
             log_writer: Arc::new(parts.log_writer),
             program_log: Mutex::new(parts.program_log),
-            notifier: Notifier::from_environment(),
+            notifier: parts.notifier,
             handover: Handover::new(),
             passing: Mutex::new(None),
-            admin_sockets: parts.admin_sockets,
+            credits: parts.credits,
+            lent_sockets: parts.lent_sockets,
             runtime: parts.runtime,
         }
     }
@@ -228,7 +236,7 @@ impl Control {
         let turn = self.changing().await;
         let mut sockets = turn.doors.sockets();
         let lent = |(address, socket): &Lent| Some((address.clone(), socket.upgrade()?));
-        sockets.extend(self.admin_sockets.iter().filter_map(lent));
+        sockets.extend(self.lent_sockets.iter().filter_map(lent));
         let Serving { process, passing } = upgrade::start(successor, sockets).await?;
         *self.passing.lock().unwrap_or_else(PoisonError::into_inner) = passing;
         attempt.done(process);
@@ -244,6 +252,7 @@ impl Control {
         turn.doors.leave().await;
         turn.probes = Probes::default();
         turn.resolver = Resolver::default();
+        turn.agents = Agents::default();
     }
 
     /// Passes connections on to the successor, if it takes any. Returns when all that could go at once have gone; others follow when they
@@ -330,8 +339,11 @@ impl Control {
         } else {
             Some(ProgramLog::open(&config.error_logs).map_err(|error| error.to_string())?)
         };
-        let surroundings =
-            Surroundings { read: &|path| std::fs::read(path), sinks: logs.sinks().to_vec() };
+        let surroundings = Surroundings {
+            read: &|path| std::fs::read(path),
+            sinks: logs.sinks().to_vec(),
+            root: None,
+        };
         let compiled = compile(&live, surroundings, Some(&previous))?;
         let mut report = ReloadReport {
             generation: compiled.snapshot.generation,

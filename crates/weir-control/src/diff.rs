@@ -28,6 +28,9 @@ pub(crate) fn lines(before: &Config, after: &Config) -> Vec<String> {
     if before.resolver != after.resolver {
         lines.push("resolver changed".to_owned());
     }
+    if before.cpu_credits != after.cpu_credits {
+        lines.push("cpu_credits changed".to_owned());
+    }
     // Routes name pools by number, which is not what the operator wrote.
     let named = |config: &Config| {
         let names: Vec<&str> = config.pools.iter().map(|pool| pool.name.as_str()).collect();
@@ -53,8 +56,11 @@ pub(crate) fn not_reloadable(before: &Config, after: &Config) -> Vec<String> {
     };
     note(before.workers != after.workers, "workers");
     note(before.admin != after.admin, "admin");
+    note(before.agent != after.agent, "agent");
     note(before.state_file != after.state_file, "state_file");
     note(before.pid_file != after.pid_file, "pid_file");
+    note((&before.user, &before.group) != (&after.user, &after.group), "user");
+    note(before.chroot != after.chroot, "chroot");
     sentences
 }
 

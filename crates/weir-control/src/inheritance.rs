@@ -12,6 +12,8 @@ use serde::{Deserialize, Serialize};
 use weir_config::model::ListenAddress;
 use weir_proxy::inherited::Inherited;
 
+use crate::rights::Given;
+
 /// Names the variable that a predecessor leaves its [`Legacy`] in.
 pub(crate) const LEGACY_VARIABLE: &str = "WEIR_UPGRADE";
 /// What a successor says when it serves.
@@ -29,6 +31,9 @@ pub(crate) struct Legacy {
     /// The end of the socket over which it passes connections on; a Weir before 2026-11-21 has none.
     #[serde(default)]
     pub(crate) passing: Option<RawFd>,
+    /// What it gave up; the successor cannot have it back.
+    #[serde(default)]
+    pub(crate) given: Option<Given>,
 }
 
 /// Where a predecessor waits.
@@ -37,6 +42,12 @@ static PREDECESSOR: Mutex<Option<File>> = Mutex::new(None);
 static PASSING: Mutex<Option<OwnedFd>> = Mutex::new(None);
 /// Descriptors are taken once: after that their numbers may be somebody else's.
 static TAKEN: AtomicBool = AtomicBool::new(false);
+
+/// What a predecessor gave up.
+pub(crate) fn given() -> Option<Given> {
+    let text = std::env::var(LEGACY_VARIABLE).ok()?;
+    serde_json::from_str::<Legacy>(&text).ok()?.given
+}
 
 /// Takes the sockets that were handed over. Later calls find none.
 ///

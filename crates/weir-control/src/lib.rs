@@ -4,15 +4,18 @@
 
 pub mod admin;
 mod control;
+mod credits;
 mod diff;
 mod doors;
 mod handover;
 pub mod health_log;
 mod inheritance;
+mod live;
 pub mod log_writer;
 mod machine;
 mod notify;
 mod open_files;
+mod opening;
 mod passing;
 mod pid_file;
 mod probe;
@@ -20,6 +23,7 @@ pub mod program_log;
 mod rehearse;
 mod report;
 pub mod resolver;
+mod rights;
 mod server;
 mod signals;
 mod traffic;

@@ -5,18 +5,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::time::{Instant, interval};
-use weir_balance::{Availability, EndpointState as LiveState, Health, Order};
+use weir_balance::EndpointState as LiveState;
 use weir_config::{Config, model};
 use weir_proxy::shared::{Listener, Process, Snapshot};
 use weir_proxy::upstream::{UpstreamEndpoint, UpstreamPool};
 use weir_proxy::worker::WorkerLoad;
 use weir_stats::exposition::{
-    EndpointReport, EndpointState, ListenerReport, LogReport, MachineFigures, PoolCounters,
-    PoolReport, ProcessReport, QueueReport, Report, WorkerReport,
+    EndpointReport, ListenerReport, LogReport, MachineFigures, PoolReport, ProcessReport,
+    QueueReport, Report, WorkerReport,
 };
 use weir_stats::numbers::{Figures, Window};
 
-use crate::machine;
+use crate::{live, machine};
 
 /// How often a reading is made for what is said of the last minutes.
 const OBSERVED_EVERY: Duration = Duration::from_secs(5);
@@ -95,6 +95,7 @@ impl Reporter {
                 .collect(),
             machine: now.machine.clone(),
             usage: now.machine.since(&earlier.machine, recent.requests()),
+            credits: None,
             slowest: process.numbers.slowest(None, self.now_us()),
             figures: Arc::clone(&now.figures),
             recent,
@@ -115,14 +116,7 @@ impl Reporter {
             })
         };
         let endpoints: Vec<EndpointReport> = endpoints.filter_map(endpoint).collect();
-        let usable = |one: &&EndpointReport| match one.state {
-            EndpointState::Up | EndpointState::Stalled => true,
-            EndpointState::Down => balancer.is_panicking(),
-            EndpointState::Draining
-            | EndpointState::Maintenance
-            | EndpointState::Ejected
-            | EndpointState::Unresolved => false,
-        };
+        let usable = |one: &&EndpointReport| live::is_usable(pool, one.state);
         PoolReport {
             name: pool.name.to_string(),
             usable: endpoints.iter().filter(usable).count() as u64,
@@ -133,20 +127,7 @@ impl Reporter {
                 max: u64::from(queue.max),
                 longest: counters.longest_queue,
             }),
-            counters: PoolCounters {
-                dispatched: counters.dispatched,
-                queued: counters.queued,
-                queue_full: counters.queue_full,
-                full: counters.full,
-                unavailable: counters.unavailable,
-                gave_up: counters.gave_up,
-                cancelled: counters.cancelled,
-                timed_out: counters.timed_out,
-                inversions: counters.inversions,
-                regret_us: counters.regret_us,
-                retries_refused: pool.retry.refused(),
-                violations: counters.violations,
-            },
+            counters: live::counters(pool),
             endpoints,
         }
     }
@@ -165,7 +146,7 @@ fn worker(load: &WorkerLoad) -> WorkerReport {
 fn endpoint(live: &LiveState, now_us: u64) -> EndpointReport {
     EndpointReport {
         name: String::new(),
-        state: state(live, now_us),
+        state: live::state(live, now_us),
         in_flight: u64::from(live.in_flight()),
         max_conn: live.max_conn().map(u64::from),
         queued: u64::from(live.queued()),
@@ -175,24 +156,5 @@ fn endpoint(live: &LiveState, now_us: u64) -> EndpointReport {
         ejections_refused: live.ejections_refused(),
         stalls: live.stalls(),
         ..EndpointReport::default()
-    }
-}
-
-/// What keeps it from taking requests; the order is that of the admin interface's status.
-fn state(live: &LiveState, now_us: u64) -> EndpointState {
-    if live.order() == Order::Maintenance {
-        EndpointState::Maintenance
-    } else if live.availability() == Availability::Unavailable {
-        EndpointState::Unresolved
-    } else if live.health() == Health::Unhealthy {
-        EndpointState::Down
-    } else if live.is_ejected(now_us) {
-        EndpointState::Ejected
-    } else if live.order() == Order::Draining {
-        EndpointState::Draining
-    } else if live.is_stalled() {
-        EndpointState::Stalled
-    } else {
-        EndpointState::Up
     }
 }

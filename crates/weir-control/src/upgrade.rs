@@ -25,6 +25,7 @@ use weir_config::model::ListenAddress;
 
 use crate::inheritance::{LEGACY_VARIABLE, Legacy, READY};
 use crate::passing::{self, packets};
+use crate::rights;
 
 /// How long a successor may take when nobody says.
 pub const UPGRADE_PATIENCE: Duration = Duration::from_secs(30);
@@ -186,6 +187,7 @@ fn spawn(mut command: Command, sockets: Vec<(ListenAddress, Arc<OwnedFd>)>) -> i
         ready: writer.as_raw_fd(),
         sockets: Vec::new(),
         passing: Some(its_end.as_raw_fd()),
+        given: rights::given(),
     };
     let mut lent = vec![OwnedFd::from(writer), its_end];
     for (address, socket) in sockets {
@@ -194,6 +196,8 @@ fn spawn(mut command: Command, sockets: Vec<(ListenAddress, Arc<OwnedFd>)>) -> i
         lent.push(socket);
     }
     let legacy = serde_json::to_string(&legacy)?;
+    // Within another root directory there may be no `/dev/null`.
+    let (nothing, _) = io::pipe()?;
     command
         .env(LEGACY_VARIABLE, legacy)
         // What systemd said was for this process.
@@ -201,7 +205,7 @@ fn spawn(mut command: Command, sockets: Vec<(ListenAddress, Arc<OwnedFd>)>) -> i
         .env_remove("LISTEN_FDS")
         .env_remove("LISTEN_FDNAMES")
         .env_remove("WATCHDOG_PID")
-        .stdin(Stdio::null())
+        .stdin(Stdio::from(nothing))
         .process_group(0);
     // These are copies, gone when this returns, and nobody else starts a process here.
     for descriptor in &lent {

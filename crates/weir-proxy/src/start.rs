@@ -380,7 +380,7 @@ mod tests {
     fn a_worker_that_hangs_does_not_respond_and_one_that_has_ended_does_not_matter() {
         let config = weir_config::parse_str("test", "listen 127.0.0.1:0 -> respond 204;").unwrap();
         let (sinks, _receiver) = log_channel(0, 1);
-        let surroundings = Surroundings { read: &|path| std::fs::read(path), sinks };
+        let surroundings = Surroundings { read: &|path| std::fs::read(path), sinks, root: None };
         let snapshot = compile(&config.config, surroundings, None).unwrap().snapshot;
         let (process, _) = Process::new(snapshot, 2, 100);
         let running = start(&process).unwrap();

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use strict::{Text, parse};
 use weir_stats::exposition::{
-    Cpu, EndpointReport, EndpointState, Format, ListenerReport, LogReport, MachineFigures,
-    PoolReport, ProcessReport, QueueReport, Report, WorkerReport, expose,
+    Cpu, CpuGroup, CreditsReport, CreditsState, EndpointReport, EndpointState, Format,
+    ListenerReport, LogReport, MachineFigures, PoolReport, ProcessReport, QueueReport, Report,
+    WorkerReport, expose,
 };
 use weir_stats::numbers::{Done, Figures, Handshake, Numbers, Outcome};
 use weir_stats::{Cause, ExchangeRecord, Micros, Times};
@@ -88,8 +89,22 @@ fn report() -> Report {
             cpu: Some(Cpu { user_us: 1_500_000, system_us: 250_000 }),
             steal_us: Some(10),
             open_files: Some(33),
+            group: CpuGroup {
+                limit_cores: Some(1.5),
+                burst_us: Some(50_000),
+                periods: Some(90),
+                bursts: Some(7),
+                bursts_us: Some(210),
+            },
             ..MachineFigures::default()
         },
+        credits: Some(CreditsReport {
+            state: CreditsState::Lasting,
+            balance: 12.5,
+            max: 576.0,
+            weight_percent: 40,
+            ..CreditsReport::default()
+        }),
         recent: figures.clone(),
         figures: Arc::new(figures),
         slowest,
@@ -126,6 +141,27 @@ fn requests_are_counted_by_listener_route_pool_endpoint_and_code() {
     assert_eq!(text.count("weir_generation", &[]), 7);
     let dropped = text.count("weir_log_lines_dropped_total", &[("log", "access")]);
     assert_eq!(dropped, 3);
+}
+
+#[test]
+fn credits_and_bursts_are_told_where_there_are_any() {
+    let text = read(Format::OpenMetrics);
+    let value = |name| text.value(name, &[]);
+    assert!((value("weir_cpu_credits_balance") - 12.5).abs() < 1e-9);
+    assert!((value("weir_advertised_weight_ratio") - 0.4).abs() < 1e-9);
+    assert!(value("weir_cpu_credits_exhausted_in_seconds").is_infinite());
+    let state = |state| text.count("weir_cpu_credits_state", &[("state", state)]);
+    assert_eq!((state("lasting"), state("empty")), (1, 0));
+    assert!((value("weir_cpu_limit_cores") - 1.5).abs() < 1e-9);
+    assert!((value("weir_burst_seconds_total") - 0.000_21).abs() < 1e-9);
+    assert_eq!(text.count("weir_burst_periods_total", &[]), 7);
+    let without = Report { credits: None, machine: MachineFigures::default(), ..report() };
+    let without = expose(&without, Format::Prometheus);
+    assert!(
+        !["credits", "advertised", "burst", "weir_cpu_limit"]
+            .iter()
+            .any(|name| without.contains(name))
+    );
 }
 
 #[test]

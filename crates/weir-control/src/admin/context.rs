@@ -24,6 +24,7 @@ use super::state_file::StateFile;
 use super::status::Event;
 use super::traffic::Past;
 use crate::control::{Control, ReloadReport};
+use crate::credits::Credits;
 use crate::health_log::{HealthLog, KEPT};
 use crate::report::Reporter;
 use crate::server::connection_cap;
@@ -131,7 +132,13 @@ impl Context {
     /// Everything that is known of the process at this moment.
     pub(crate) fn report(&self) -> Report {
         let served = self.served();
-        self.reporter.report(&served.live, &served.snapshot)
+        let report = self.reporter.report(&served.live, &served.snapshot);
+        Report { credits: self.credits().report(), ..report }
+    }
+
+    /// The machine's processor credits.
+    pub(crate) fn credits(&self) -> &Credits {
+        &self.control.credits
     }
 
     pub(crate) fn overrides(&self) -> Overrides {
@@ -161,9 +168,14 @@ impl Context {
     }
 
     /// Keeps an event and says it to the operator.
-    pub(crate) fn note(&self, mut event: Event) {
+    pub(crate) fn note(&self, event: Event) {
         let by = event.who.as_ref().map(|who| format!(", by {who}")).unwrap_or_default();
         (self.say)(&format!("{}: {}{by}", event.kind, event.what));
+        self.keep(event);
+    }
+
+    /// Keeps an event that the operator was told already.
+    pub(crate) fn keep(&self, mut event: Event) {
         event.number = self.health.draw_number();
         let mut events = locked(&self.events);
         if events.len() == KEPT {

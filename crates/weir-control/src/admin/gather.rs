@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::time::Instant;
-use weir_balance::{Availability, Balancer, EndpointState, Health, Order};
+use weir_balance::{Balancer, Health, Order};
 use weir_config::model::names::{Question, is_place_of};
 use weir_config::model::overrides::address_text as endpoint_address_text;
 use weir_config::model::{self, EndpointCheck, ListenAddress, Overrides, Probe};
@@ -20,12 +20,12 @@ use weir_stats::numbers::RouteFigures;
 
 use super::context::{Context, Served};
 use super::status::{
-    EndpointStatus, Event, Info, ListenerStatus, PoolCounters, PoolStatus, ProbeStatus,
-    QueueStatus, RouteStatus, State, Status, WaitingStatus, WorkerStatus,
+    EndpointStatus, Event, Info, ListenerStatus, PoolStatus, ProbeStatus, QueueStatus, RouteStatus,
+    State, Status, WaitingStatus, WorkerStatus,
 };
 use super::traffic::{Counted, Of, phase_times};
 use crate::health_log::{EndpointName, HealthEvent, HealthState};
-use crate::open_files;
+use crate::{live, open_files};
 
 /// Everything at this moment.
 pub(crate) fn status(context: &Context) -> Status {
@@ -36,6 +36,7 @@ pub(crate) fn status(context: &Context) -> Status {
         listeners: view.listeners(),
         pools: view.pools(),
         workers: view.workers(),
+        credits: context.credits().report(),
     }
 }
 
@@ -187,21 +188,22 @@ impl<'a> View<'a> {
     }
 
     fn pool(&self, index: usize) -> Option<PoolStatus> {
-        let live = self.snapshot().pools.get(index)?;
-        let config = self.served.live.pools.iter().find(|pool| pool.name == *live.name)?;
-        let counters = live.balancer.counters();
-        let endpoints: Vec<EndpointStatus> = (0..live.endpoints.len())
-            .filter_map(|endpoint| self.endpoint(endpoint, live, config))
+        let pool = self.snapshot().pools.get(index)?;
+        let config = self.served.live.pools.iter().find(|config| config.name == *pool.name)?;
+        let counters = pool.balancer.counters();
+        let endpoints: Vec<EndpointStatus> = (0..pool.endpoints.len())
+            .filter_map(|endpoint| self.endpoint(endpoint, pool, config))
             .collect();
-        let usable = endpoints.iter().filter(|endpoint| self.is_usable(live, endpoint)).count();
+        let usable =
+            endpoints.iter().filter(|endpoint| live::is_usable(pool, endpoint.state)).count();
         Some(PoolStatus {
-            name: live.name.to_string(),
-            policy: live.balancer.policy().as_str().to_owned(),
+            name: pool.name.to_string(),
+            policy: pool.balancer.policy().as_str().to_owned(),
             state: if usable > 0 { "up" } else { "down" }.to_owned(),
-            panicking: live.balancer.is_panicking(),
+            panicking: pool.balancer.is_panicking(),
             usable,
-            in_flight: live.balancer.in_flight(),
-            queue: config.queue.as_ref().zip(live.queue.as_ref()).map(|(queue, live)| {
+            in_flight: pool.balancer.in_flight(),
+            queue: config.queue.as_ref().zip(pool.queue.as_ref()).map(|(queue, live)| {
                 QueueStatus {
                     now: counters.waiting,
                     max: u64::from(queue.max),
@@ -209,31 +211,10 @@ impl<'a> View<'a> {
                     timeout_ms: live.timeout.as_millis() as u64,
                 }
             }),
-            counters: PoolCounters {
-                dispatched: counters.dispatched,
-                queued: counters.queued,
-                queue_full: counters.queue_full,
-                full: counters.full,
-                unavailable: counters.unavailable,
-                gave_up: counters.gave_up,
-                cancelled: counters.cancelled,
-                timed_out: counters.timed_out,
-                inversions: counters.inversions,
-                regret_us: counters.regret_us,
-                violations: counters.violations,
-            },
-            traffic: self.counted().traffic(Of::Pool(&live.name)),
+            counters: live::counters(pool),
+            traffic: self.counted().traffic(Of::Pool(&pool.name)),
             endpoints,
         })
-    }
-
-    #[expect(clippy::unused_self, reason = "stands beside what decides the state")]
-    fn is_usable(&self, pool: &UpstreamPool, endpoint: &EndpointStatus) -> bool {
-        match endpoint.state {
-            State::Up | State::Stalled => true,
-            State::Down => pool.balancer.is_panicking(),
-            State::Draining | State::Maintenance | State::Ejected | State::Unresolved => false,
-        }
     }
 
     fn endpoint(
@@ -247,7 +228,7 @@ impl<'a> View<'a> {
         let written = self.written(&config.name, own);
         let counts = pool.balancer.endpoint(index)?;
         let now_us = self.process().balance_clock(self.now);
-        let state = state(counts, now_us);
+        let state = live::state(counts, now_us);
         let (since, event) = self.standing((pool, live), state);
         let checked = config.check.is_some() && own.check != EndpointCheck::Off;
         let ejected_until = counts.is_ejected(now_us).then(|| {
@@ -417,27 +398,6 @@ fn waiting(
 fn tag_text(tag: u64) -> String {
     let printable = |byte: &u8| byte.is_ascii_graphic();
     tag.to_be_bytes().into_iter().filter(|byte| printable(byte)).map(char::from).collect()
-}
-
-/// The state in one word: what the operator ordered counts before what was observed, unless nothing can be sent there at all.
-fn state(endpoint: &EndpointState, now_us: u64) -> State {
-    match endpoint.order() {
-        Order::Maintenance => return State::Maintenance,
-        Order::Draining | Order::Ready => {}
-    }
-    if endpoint.availability() == Availability::Unavailable {
-        State::Unresolved
-    } else if endpoint.health() == Health::Unhealthy {
-        State::Down
-    } else if endpoint.is_ejected(now_us) {
-        State::Ejected
-    } else if endpoint.order() == Order::Draining {
-        State::Draining
-    } else if endpoint.is_stalled() {
-        State::Stalled
-    } else {
-        State::Up
-    }
 }
 
 fn order_word(order: Order) -> &'static str {

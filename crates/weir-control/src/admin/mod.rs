@@ -44,7 +44,8 @@ use weir_proxy::inherited::Inherited;
 
 use crate::server::tell;
 
-pub(crate) use context::Context;
+pub(crate) use context::{Context, Served};
+pub(crate) use gather::milliseconds;
 pub(crate) use socket::AdminSocket;
 pub(crate) use state_file::StateFile;
 

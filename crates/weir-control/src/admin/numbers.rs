@@ -9,6 +9,7 @@ use super::error::ApiError;
 use super::http::Call;
 use super::reply::Reply;
 use super::write::yes;
+use crate::credits::agent;
 
 /// Everything, for Prometheus.
 pub(crate) fn metrics(call: &Call) -> Reply {
@@ -105,10 +106,20 @@ pub(crate) fn machine(call: &Call) -> Reply {
             "lag": times_json(&counted.lag, Detail::Figures),
         })
     });
-    Reply::json(&json!({
+    let mut told = json!({
         "machine": report.machine,
         "recent": report.usage,
         "histogram_bytes": report.figures.histogram_bytes,
         "workers": workers.collect::<Vec<_>>(),
-    }))
+    });
+    if let Some(credits) = &report.credits {
+        told["credits"] = json!(credits);
+    }
+    Reply::json(&told)
+}
+
+/// How much of its weight this instance asks for, as `agent` tells it.
+pub(crate) fn weight(call: &Call) -> Reply {
+    let process = call.context.served().process;
+    Reply::new("text/plain", agent::line(call.context.credits(), &process))
 }

@@ -156,9 +156,16 @@ pub(crate) const ROUTES: &[Route] = &[
         "Percentiles of every phase with their samples; `?window=recent` of the last one to two minutes, `?counts=true` with HdrHistogram's counts",
         numbers::distributions,
     ),
-    look("/v1/machine", "Processor time, steal, throttling, open files, workers", |call| {
-        Ok(numbers::machine(call))
-    }),
+    look(
+        "/v1/machine",
+        "Processor time, steal, throttling, credits, open files, workers",
+        |call| Ok(numbers::machine(call)),
+    ),
+    look(
+        "/v1/weight",
+        "The share of its weight that this instance asks for, as `agent` tells it",
+        |call| Ok(numbers::weight(call)),
+    ),
     look("/openapi.json", "This interface, for programs", |_| {
         Ok(Reply::new("application/json", openapi::TEXT))
     }),

@@ -5,12 +5,10 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::chown;
-use std::path::Path;
 use std::rc::Rc;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use rustix::process::{Gid, Uid};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, UnixListener, UnixStream};
 use tokio::sync::{Semaphore, mpsc};
@@ -25,6 +23,7 @@ use super::context::Context;
 use super::stream::AdminStream;
 use super::token::Token;
 use super::{haproxy, http};
+use crate::rights::{group_called, user_called};
 
 /// Connections to one address at once. Whoever floods one does not shut out who comes over another.
 const CONNECTIONS: usize = 64;
@@ -54,11 +53,12 @@ impl AdminSocket {
         inherited: &mut Inherited,
     ) -> Result<Self, String> {
         let token = listener.token_file.as_deref().map(Token::read).transpose()?;
-        let owner = listener.owner.as_deref().map(user).transpose()?;
-        let group = listener.group.as_deref().map(group).transpose()?;
+        let belongs = |error| format!("{error} for the admin socket to belong to");
+        let owner = listener.owner.as_deref().map(user_called).transpose().map_err(belongs)?;
+        let group = listener.group.as_deref().map(group_called).transpose().map_err(belongs)?;
         let socket = bind_with(&listener.address, inherited, |path| {
             if owner.is_some() || group.is_some() {
-                chown(path, owner.map(Uid::as_raw), group.map(Gid::as_raw))?;
+                chown(path, owner.map(Into::into), group.map(Into::into))?;
             }
             Ok(())
         })?;
@@ -188,48 +188,4 @@ async fn refuse(mut stream: impl AsyncWrite + Unpin) {
         body.len()
     );
     let _ = timeout(REFUSAL_PATIENCE, stream.write_all(answer.as_bytes())).await;
-}
-
-/// A user by name or number.
-fn user(name: &str) -> Result<Uid, String> {
-    number_of(name, Path::new("/etc/passwd"))
-        .map(Uid::from_raw)
-        .ok_or_else(|| format!("there is no user `{name}` for the admin socket to belong to"))
-}
-
-/// A group by name or number.
-fn group(name: &str) -> Result<Gid, String> {
-    number_of(name, Path::new("/etc/group"))
-        .map(Gid::from_raw)
-        .ok_or_else(|| format!("there is no group `{name}` for the admin socket to belong to"))
-}
-
-fn number_of(name: &str, file: &Path) -> Option<u32> {
-    if let Ok(number) = name.parse() {
-        return Some(number);
-    }
-    number_in(&std::fs::read_to_string(file).ok()?, name)
-}
-
-/// The number in `name:x:number:…`.
-fn number_in(text: &str, name: &str) -> Option<u32> {
-    text.lines().find_map(|line| {
-        let mut fields = line.split(':');
-        (fields.next() == Some(name)).then(|| fields.nth(1)?.parse().ok())?
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn users_and_groups_are_found_by_name_and_by_number() {
-        let text = "root:x:0:0:root:/root:/bin/bash\nweir:x:990:985::/nonexistent:/bin/false\n";
-        assert_eq!(number_in(text, "weir"), Some(990));
-        assert_eq!(number_in(text, "wei"), None);
-        assert_eq!(number_in("broken\nbroken:x:y", "broken"), None);
-        assert_eq!(number_of("77", Path::new("/nowhere")), Some(77));
-        assert_eq!(number_of("root", Path::new("/nowhere")), None);
-    }
 }

@@ -4,6 +4,9 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use weir_stats::exposition::CreditsReport;
+
+pub use weir_stats::exposition::{EndpointState as State, PoolCounters};
 
 /// Everything at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -18,6 +21,9 @@ pub struct Status {
     pub pools: Vec<PoolStatus>,
     /// By number.
     pub workers: Vec<WorkerStatus>,
+    /// The machine's processor credits, where books of them are kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credits: Option<CreditsReport>,
 }
 
 /// The process.
@@ -204,33 +210,6 @@ pub struct QueueStatus {
     pub timeout_ms: u64,
 }
 
-/// What a pool counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PoolCounters {
-    /// Requests that got an endpoint.
-    pub dispatched: u64,
-    /// Requests that had to wait.
-    pub queued: u64,
-    /// Turned away because the queue was full.
-    pub queue_full: u64,
-    /// Turned away because all endpoints were full and there is no queue.
-    pub full: u64,
-    /// Turned away because no endpoint could be had.
-    pub unavailable: u64,
-    /// Turned away for that reason after they had waited.
-    pub gave_up: u64,
-    /// Left the queue of their own accord.
-    pub cancelled: u64,
-    /// Waited too long.
-    pub timed_out: u64,
-    /// Sent to a busy endpoint while an idle one could be had.
-    pub inversions: u64,
-    /// Time that those lost, microseconds.
-    pub regret_us: u64,
-    /// Times that the watchdog found a law of the queue broken; has to be 0.
-    pub violations: u64,
-}
-
 /// An endpoint.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EndpointStatus {
@@ -311,41 +290,6 @@ pub struct ProbeStatus {
     pub probes: u64,
     /// Those of them that failed.
     pub failures: u64,
-}
-
-/// An endpoint's state, in one word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum State {
-    /// It takes requests.
-    Up,
-    /// The operator lets it take only what is bound to it.
-    Draining,
-    /// The operator lets it take nothing.
-    Maintenance,
-    /// Its probes fail.
-    Down,
-    /// It is out for failures seen in traffic.
-    Ejected,
-    /// It does not answer, while others do.
-    Stalled,
-    /// Its name leads nowhere.
-    Unresolved,
-}
-
-impl State {
-    /// Its word.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Up => "up",
-            Self::Draining => "draining",
-            Self::Maintenance => "maintenance",
-            Self::Down => "down",
-            Self::Ejected => "ejected",
-            Self::Stalled => "stalled",
-            Self::Unresolved => "unresolved",
-        }
-    }
 }
 
 /// One who waits in a pool's queue.

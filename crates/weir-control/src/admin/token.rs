@@ -5,6 +5,9 @@ use std::path::Path;
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::digest::{Digest, SHA256, digest};
+use base64::Engine;
+use base64::alphabet::STANDARD;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
 /// Fewer bytes can be guessed.
 const LEAST_BYTES: usize = 16;
@@ -60,28 +63,13 @@ impl Token {
     }
 }
 
-/// RFC 4648 section 4, as browsers write it; `None` when it is no such thing.
+/// RFC 4648 section 4, as browsers write it, with or without the padding; `None` when it is no such thing.
 fn from_base64(text: &[u8]) -> Option<Vec<u8>> {
-    let digits = text.strip_suffix(b"==").or(text.strip_suffix(b"=")).unwrap_or(text);
-    let mut bytes = Vec::with_capacity(digits.len());
-    let (mut bits, mut held) = (0_u32, 0);
-    for digit in digits {
-        let value = match digit {
-            b'A'..=b'Z' => digit - b'A',
-            b'a'..=b'z' => digit - b'a' + 26,
-            b'0'..=b'9' => digit - b'0' + 52,
-            b'+' => 62,
-            b'/' => 63,
-            _ => return None,
-        };
-        bits = bits << 6 | u32::from(value);
-        held += 6;
-        if held >= 8 {
-            held -= 8;
-            bytes.push((bits >> held) as u8);
-        }
-    }
-    Some(bytes)
+    const PADDED_OR_NOT: GeneralPurpose = GeneralPurpose::new(
+        &STANDARD,
+        GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+    );
+    PADDED_OR_NOT.decode(text).ok()
 }
 
 #[cfg(test)]

@@ -3,18 +3,14 @@
 
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 use weir_stats::numbers::Phase;
 use weir_stats::{Cause, ExchangeRecord};
 
-use crate::world::{Connects, World, app, play};
+use crate::world::{Connects, World, app, pass, play, slow_exchange};
 use crate::{GET, OK};
 
 const ONE: &str = "server 10.0.1.1:80 name=one;";
-
-async fn pass(millis: u64) {
-    sleep(Duration::from_millis(millis)).await;
-}
 
 fn now_us(world: &World) -> u64 {
     world.process.balance_clock(Instant::now())
@@ -29,19 +25,7 @@ async fn why(world: &World) -> ExchangeRecord {
 #[test]
 fn every_phase_goes_to_its_histogram_of_route_and_endpoint() {
     play(&app(ONE, ""), async |world| {
-        let origin = world.origin(1);
-        world.connects(1, Some(Connects::After(Duration::from_millis(40))));
-        let mut client = world.client().await;
-        pass(100).await;
-        client.send("GET / HTTP/1.1\r\n").await;
-        pass(20).await;
-        client.send("Host: a\r\n\r\n").await;
-        let mut upstream = origin.accept().await;
-        upstream.message().await;
-        pass(300).await;
-        upstream.send("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nhe").await;
-        pass(70).await;
-        upstream.send("re").await;
+        let (mut client, _upstream) = slow_exchange(world).await;
         client.message().await;
         world.log().await;
         let figures = world.process.numbers.read();

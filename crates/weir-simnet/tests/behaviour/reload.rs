@@ -4,13 +4,13 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 use weir_balance::Health;
 use weir_proxy::shared::Snapshot;
 
 use crate::origin::Origin;
 use crate::peer::Peer;
-use crate::world::{World, app, play};
+use crate::world::{World, app, pass, play};
 use crate::{GET, OK};
 
 const ONE: &str = "server 10.0.1.1:80 name=one;";
@@ -20,10 +20,6 @@ fn busy(servers: &[u8]) -> String {
     let server = |number: &u8| format!("server 10.0.1.{number}:80 name=s{number} max_conn=1;");
     let servers: String = servers.iter().map(server).collect();
     app(&format!("{servers} queue timeout=1m;"), "")
-}
-
-async fn pass(millis: u64) {
-    sleep(Duration::from_millis(millis)).await;
 }
 
 /// A client whose request has gone as far as it goes without time passing.

@@ -3,33 +3,15 @@
 
 use std::time::Duration;
 
-use tokio::time::sleep;
-
-use crate::world::{Connects, app, play};
+use crate::world::{Connects, app, pass, play, slow_exchange};
 use crate::{GET, OK};
 
 const ONE: &str = "server 10.0.1.1:80;";
 
-async fn pass(millis: u64) {
-    sleep(Duration::from_millis(millis)).await;
-}
-
 #[test]
 fn every_part_of_an_exchange_has_its_time() {
     play(&app(ONE, ""), async |world| {
-        let origin = world.origin(1);
-        world.connects(1, Some(Connects::After(Duration::from_millis(40))));
-        let mut client = world.client().await;
-        pass(100).await;
-        client.send("GET / HTTP/1.1\r\n").await;
-        pass(20).await;
-        client.send("Host: a\r\n\r\n").await;
-        let mut upstream = origin.accept().await;
-        upstream.message().await;
-        pass(300).await;
-        upstream.send("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nhe").await;
-        pass(70).await;
-        upstream.send("re").await;
+        let (mut client, mut upstream) = slow_exchange(world).await;
         assert_eq!(client.message().await.text(), "here");
         let line = world.log_line().await;
         line.expect_times(&[

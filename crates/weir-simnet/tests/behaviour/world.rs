@@ -113,6 +113,30 @@ pub(crate) struct World {
     logged: Cell<u64>,
 }
 
+/// Lets time pass.
+pub(crate) async fn pass(millis: u64) {
+    sleep(Duration::from_millis(millis)).await;
+}
+
+/// The first exchange of a client with server 1, to its response's last byte but without waiting for what the client gets: 100 ms idle,
+/// 20 ms request, 40 ms connect, 300 ms to the head of the response, 70 ms its data.
+pub(crate) async fn slow_exchange(world: &World) -> (Peer, Peer) {
+    let origin = world.origin(1);
+    world.connects(1, Some(Connects::After(Duration::from_millis(40))));
+    let mut client = world.client().await;
+    pass(100).await;
+    client.send("GET / HTTP/1.1\r\n").await;
+    pass(20).await;
+    client.send("Host: a\r\n\r\n").await;
+    let mut upstream = origin.accept().await;
+    upstream.message().await;
+    pass(300).await;
+    upstream.send("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nhe").await;
+    pass(70).await;
+    upstream.send("re").await;
+    (client, upstream)
+}
+
 /// Plays a scenario on the configuration `text`; afterwards everything has to settle.
 pub(crate) fn play(text: &str, scene: impl AsyncFnOnce(&World)) {
     let mut builder = tokio::runtime::Builder::new_current_thread();
@@ -134,7 +158,7 @@ impl World {
         let (sinks, log) = log_channel(1, 100_000);
         let files = Rc::default();
         let connection_cap = config.max_connections.unwrap_or(10_000);
-        let surroundings = Surroundings { read: &reader(&files), sinks: sinks.clone() };
+        let surroundings = Surroundings { read: &reader(&files), sinks: sinks.clone(), root: None };
         let snapshot = compile(&config, surroundings, None).unwrap().snapshot;
         let (process, _) = Process::new(snapshot, workers, connection_cap);
         let net = ScriptedNet {
@@ -164,7 +188,8 @@ impl World {
     /// Reloads with this configuration; everything is done when it returns.
     pub(crate) async fn reload(&self, text: &str) {
         let previous = self.snapshot();
-        let surroundings = Surroundings { read: &reader(&self.files), sinks: self.sinks.clone() };
+        let surroundings =
+            Surroundings { read: &reader(&self.files), sinks: self.sinks.clone(), root: None };
         let compiled = compile(&config(text), surroundings, Some(&previous)).unwrap();
         let snapshot = compiled.publish(&self.process);
         let mut adopted = Vec::new();

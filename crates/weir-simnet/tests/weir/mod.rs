@@ -71,7 +71,7 @@ pub(crate) fn launch_with(
 ) -> Box<dyn Running> {
     let (sinks, log) = log_channel(config.logs.len(), 100_000);
     let read = |path: &std::path::Path| Err(std::io::Error::other(path.display().to_string()));
-    let surroundings = Surroundings { read: &read, sinks: sinks.clone() };
+    let surroundings = Surroundings { read: &read, sinks: sinks.clone(), root: None };
     let mut snapshot =
         compile(config, surroundings, None).expect("the configuration is sound").snapshot;
     if fault != Fault::None {

@@ -2,11 +2,13 @@
 //! socket.
 
 mod counted;
+mod credits;
 mod machine;
 mod report;
 mod text;
 
-pub use machine::{Cpu, MachineFigures, Usage};
+pub use credits::{CreditsReport, CreditsState};
+pub use machine::{Cpu, CpuGroup, MachineFigures, Usage};
 pub use report::{
     EndpointReport, EndpointState, ListenerReport, LogReport, PoolCounters, PoolReport,
     ProcessReport, QueueReport, Report, WorkerReport,
@@ -18,6 +20,9 @@ pub fn expose(report: &Report, format: Format) -> String {
     let mut text = Exposition::new(format);
     report::write(report, &mut text);
     machine::write(report, &mut text);
+    if let Some(credits) = &report.credits {
+        credits::write(credits, &mut text);
+    }
     counted::write(report, &mut text);
     text.finish()
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::credits::CreditsReport;
 use super::machine::{MachineFigures, Usage};
 use super::text::{Exposition, Family, Kind, Value};
 use crate::ExchangeRecord;
@@ -26,6 +27,8 @@ pub struct Report {
     pub machine: MachineFigures,
     /// What it took over the last one to two minutes.
     pub usage: Usage,
+    /// The machine's processor credits, where books of them are kept.
+    pub credits: Option<CreditsReport>,
     /// Everything that was counted.
     pub figures: Arc<Figures>,
     /// What was counted over the last one to two minutes.

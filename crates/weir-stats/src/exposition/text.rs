@@ -209,6 +209,7 @@ impl Exposition {
         let _ = match value {
             Value::Count(count) => write!(self.out, " {count}"),
             Value::Seconds(us) => write!(self.out, " {}", seconds(us)),
+            Value::Number(f64::INFINITY) => write!(self.out, " +Inf"),
             Value::Number(number) => write!(self.out, " {number}"),
         };
     }

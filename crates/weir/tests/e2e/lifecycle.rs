@@ -66,7 +66,7 @@ fn a_key_that_is_absent_or_belongs_elsewhere_exits_1() {
 }
 
 /// An origin that answers when the test says so.
-fn slow_origin() -> (Origin, mpsc::Sender<()>) {
+pub(crate) fn slow_origin() -> (Origin, mpsc::Sender<()>) {
     let (release, wait) = mpsc::channel::<()>();
     let wait = Arc::new(Mutex::new(wait));
     let origin = Origin::start(move |connection| {

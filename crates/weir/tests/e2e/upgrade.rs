@@ -4,6 +4,7 @@
 mod connections;
 mod systemd;
 
+use std::io::Read;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{ExitStatus, Output};
@@ -91,7 +92,7 @@ impl Drop for Line {
 }
 
 /// Ends a process that is no child of ours, and waits for that.
-fn end(number: u32, signal: Signal) {
+pub(crate) fn end(number: u32, signal: Signal) {
     let process = Pid::from_raw(number.cast_signed()).unwrap();
     let _ = kill_process(process, signal);
     eventually("a successor ends", || (!is_running(number)).then_some(()));
@@ -257,6 +258,25 @@ fn runtime_changes_go_with_the_state_file() {
     line.upgraded();
     let shown = drained(&["show", "app/two"]);
     assert!(shown.contains("draining"), "{shown}");
+}
+
+#[test]
+fn an_agent_goes_over_to_the_new_process() {
+    let mut line = Line::start("agent 127.0.0.1:0;\nlisten 127.0.0.1:0 -> respond 204;");
+    let agent: SocketAddr = eventually("the agent listens", || {
+        let said = line.weir.process.said();
+        let own = said.lines().find_map(|line| line.strip_suffix(" (agent)"))?;
+        own.rsplit(' ').next()?.parse().ok()
+    });
+    let told = || {
+        let mut text = String::new();
+        std::net::TcpStream::connect(agent).unwrap().read_to_string(&mut text).unwrap();
+        text
+    };
+    assert_eq!(told(), "100%\n");
+    line.upgraded();
+    line.weir.process.wait();
+    assert_eq!(told(), "100%\n");
 }
 
 #[test]

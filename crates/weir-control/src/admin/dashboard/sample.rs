@@ -153,6 +153,7 @@ pub(super) fn status() -> Status {
                 lag: PhaseTimes::default(),
             })
             .collect(),
+        credits: None,
     }
 }
 

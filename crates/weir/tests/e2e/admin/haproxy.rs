@@ -8,7 +8,7 @@ use crate::support::eventually;
 use crate::support::process::{Process, command, finish};
 
 /// What socat brings back.
-pub(super) fn socat(socket: &Path, input: &str) -> String {
+pub(crate) fn socat(socket: &Path, input: &str) -> String {
     let address = format!("UNIX-CONNECT:{}", socket.display());
     let mut socat = command("socat");
     // `-t`: how long the answer may take once the input has ended.

@@ -3,7 +3,7 @@
 mod api;
 mod ctl;
 mod dashboard;
-mod haproxy;
+pub(crate) mod haproxy;
 mod numbers;
 mod rights;
 mod servers;

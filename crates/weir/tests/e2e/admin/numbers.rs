@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{Managed, asked};
+use crate::support::eventually;
 
 /// The values of a metric's samples that have all of these pieces.
 fn values(text: &str, name: &str, pieces: &[&str]) -> Vec<f64> {
@@ -53,9 +54,14 @@ fn names(text: &str) -> BTreeSet<&str> {
 
 #[test]
 fn alerts_and_the_grafana_dashboard_ask_for_metrics_that_there_are() {
-    let managed = Managed::start("log access { to DIRECTORY/access.log; }", 0);
+    let more = "log access { to DIRECTORY/access.log; } cpu_credits t3.micro balance=100;";
+    let managed = Managed::start(more, 0);
     managed.answers(1);
-    let (_, text) = managed.ask(&["/metrics"]);
+    // Rates are known once the machine was watched for some seconds.
+    let text = eventually("credits are told with their rates", || {
+        let (_, text) = managed.ask(&["/metrics"]);
+        text.contains("weir_cpu_credits_used_cores").then_some(text)
+    });
     let told: BTreeSet<&str> =
         text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
     let alerts = include_str!("../../../../../contrib/prometheus/weir-alerts.yml");

@@ -1,0 +1,55 @@
+//! What the balancer knows of pools and endpoints, in the words that the status and the metrics share.
+
+use weir_balance::{Availability, EndpointState as LiveState, Health, Order};
+use weir_proxy::upstream::UpstreamPool;
+use weir_stats::exposition::{EndpointState, PoolCounters};
+
+/// An endpoint's state in one word: what the operator ordered counts before what was observed, unless nothing can be sent there at all.
+pub(crate) fn state(endpoint: &LiveState, now_us: u64) -> EndpointState {
+    if endpoint.order() == Order::Maintenance {
+        EndpointState::Maintenance
+    } else if endpoint.availability() == Availability::Unavailable {
+        EndpointState::Unresolved
+    } else if endpoint.health() == Health::Unhealthy {
+        EndpointState::Down
+    } else if endpoint.is_ejected(now_us) {
+        EndpointState::Ejected
+    } else if endpoint.order() == Order::Draining {
+        EndpointState::Draining
+    } else if endpoint.is_stalled() {
+        EndpointState::Stalled
+    } else {
+        EndpointState::Up
+    }
+}
+
+/// Whether requests may go to an endpoint of this pool that is in this state.
+pub(crate) fn is_usable(pool: &UpstreamPool, state: EndpointState) -> bool {
+    match state {
+        EndpointState::Up | EndpointState::Stalled => true,
+        EndpointState::Down => pool.balancer.is_panicking(),
+        EndpointState::Draining
+        | EndpointState::Maintenance
+        | EndpointState::Ejected
+        | EndpointState::Unresolved => false,
+    }
+}
+
+/// What a pool counted.
+pub(crate) fn counters(pool: &UpstreamPool) -> PoolCounters {
+    let counters = pool.balancer.counters();
+    PoolCounters {
+        dispatched: counters.dispatched,
+        queued: counters.queued,
+        queue_full: counters.queue_full,
+        full: counters.full,
+        unavailable: counters.unavailable,
+        gave_up: counters.gave_up,
+        cancelled: counters.cancelled,
+        timed_out: counters.timed_out,
+        inversions: counters.inversions,
+        regret_us: counters.regret_us,
+        retries_refused: pool.retry.refused(),
+        violations: counters.violations,
+    }
+}
