@@ -10,7 +10,7 @@ const GRACE_US: u64 = 100_000;
 /// One who waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waiting {
-    /// His number in the order of arrival; below 0 for one who has waited elsewhere before.
+    /// His number in the order of arrival; below 0 for one who waited in another process before.
     pub seq: i64,
     /// The caller's number of the exchange.
     pub tag: u64,

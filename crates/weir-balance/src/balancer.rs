@@ -145,9 +145,17 @@ pub struct Request<'a> {
     pub tried: &'a Tried,
     /// The caller's number of the exchange, for [`Balancer::waiting`].
     pub tag: u64,
-    /// Its number in the order of arrival if it has waited elsewhere before, below 0: it stands before all who have not, and waits
-    /// even if as many wait as may.
-    pub seniority: Option<i64>,
+    /// Its place in the order of arrival, if it has waited before and was away: it waits on even if as many wait as may.
+    pub seniority: Option<Seniority>,
+}
+
+/// A place in the order of arrival that was given before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seniority {
+    /// The number: the one that the ticket had; or, from another process, one below 0, so that it stands before all who came here.
+    pub number: i64,
+    /// When it came, µs.
+    pub since_us: u64,
 }
 
 impl<'a> Request<'a> {

@@ -136,7 +136,7 @@ impl<'a> Floor<'a> {
                 Rejection::Unavailable
             });
         }
-        // One who waited elsewhere was let in there.
+        // One who was away was let in before.
         if self.books.queue.waiting() >= settings.max && request.seniority.is_none() {
             return Answer::Rejected(Rejection::QueueFull);
         }
@@ -287,14 +287,15 @@ impl<'a> Floor<'a> {
         };
         let wish = Wish {
             tag: request.tag,
-            since_us: request.now_us,
+            since_us: request.seniority.map_or(request.now_us, |one| one.since_us),
             random: request.random,
             key: request.key,
             bound: request.bound,
             overflowed,
             tried: request.tried.clone(),
         };
-        let id = queue.push(wish, home, request.seniority);
+        let number = request.seniority.map(|one| one.number);
+        let id = queue.push(wish, home, number);
         let seq = queue.get(id).map_or(0, |waiter| waiter.seq);
         self.pool.common.figures.longest.raise_to(u64::from(queue.waiting()));
         if let Some(member) = home.and_then(|index| self.pool.members.get(index)) {

@@ -16,7 +16,7 @@ const NOBODY: Id = Id::MAX;
 /// One who waits, or who waited and was not told yet.
 #[derive(Debug)]
 pub(crate) struct Waiter {
-    /// His number in the order of arrival: from 0 on, or below 0 when he has waited elsewhere before.
+    /// His number in the order of arrival: from 0 on, or below 0 when he waited in another process before.
     pub(crate) seq: i64,
     /// What he asks with.
     pub(crate) wish: Wish,
@@ -130,10 +130,10 @@ impl Queue {
         std::iter::successors(at(first), move |(_, waiter)| at(waiter.next))
     }
 
-    /// Puts somebody at the end of a line, with the next number; or, where he brings one along, at his place in the order.
-    pub(crate) fn push(&mut self, wish: Wish, home: Option<usize>, seniority: Option<i64>) -> Id {
+    /// Puts somebody at the end of a line, with the next number; or, where he has one already, at his place in the order.
+    pub(crate) fn push(&mut self, wish: Wish, home: Option<usize>, number: Option<i64>) -> Id {
         let waiter = Waiter {
-            seq: seniority.unwrap_or(self.next_seq),
+            seq: number.unwrap_or(self.next_seq),
             wish,
             standing: Standing::Waiting,
             waker: None,
@@ -142,7 +142,7 @@ impl Queue {
             previous: NOBODY,
             next: NOBODY,
         };
-        self.next_seq += i64::from(seniority.is_none());
+        self.next_seq += i64::from(number.is_none());
         self.waiting += 1;
         let id = self.vacant.pop().unwrap_or(self.waiters.len() as Id);
         if let Some(place) = self.get_mut(id) {

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use weir_balance::{
     AfterFailure, Arrival, Availability, Balancer, Health, Member, Order, PassiveSettings,
-    PolicyKind, QueueSettings, Rejection, Request, Settings, Slot, Ticket, Tried,
+    PolicyKind, QueueSettings, Rejection, Request, Seniority, Settings, Slot, Ticket, Tried,
 };
 
 const QUEUE: QueueSettings = QueueSettings { max: 100, max_per_endpoint: None };
@@ -496,11 +496,12 @@ fn the_list_of_those_who_wait_says_who_since_when_and_for_what() {
 }
 
 /// One who waited elsewhere before, at this place in the order of arrival.
-fn elder(pool: &Arc<Balancer>, seniority: i64, bound: Option<usize>) -> Arrival {
+fn elder(pool: &Arc<Balancer>, number: i64, bound: Option<usize>) -> Arrival {
     let tried = Tried::new();
-    let tag = seniority.unsigned_abs();
+    let tag = number.unsigned_abs();
+    let seniority = Some(Seniority { number, since_us: 7 });
     let request = Request::new(0, tag, &tried);
-    pool.arrive(&Request { bound, tag, seniority: Some(seniority), ..request })
+    pool.arrive(&Request { bound, tag, seniority, ..request })
 }
 
 #[test]
@@ -515,12 +516,28 @@ fn who_waited_elsewhere_stands_before_all_others_in_the_old_order() {
         elders.push(ticket);
     }
     assert_eq!(tags(&pool), [30, 25, 20, 10, 3, 4]);
+    assert_eq!(pool.waiting()[0].since_us, 7);
     assert_eq!(pool.audit(0), 0);
     // Endpoint 0 goes to the one bound to it, who is the oldest; endpoint 1 to the oldest of the others.
     drop(slots);
     assert_eq!((served(&mut elders[1]).index(), served(&mut elders[3]).index()), (0, 1));
     drop((elders, own));
     assert_eq!((pool.waiting(), pool.in_flight(), pool.audit(0)), (Vec::new(), 0, 0));
+}
+
+#[test]
+fn who_was_away_has_his_place_again() {
+    let pool = pool(&[1]);
+    let mut clients = Clients::new(&pool);
+    let running = clients.slot(None);
+    let [first, away, _last] = [(); 3].map(|()| clients.ticket(None));
+    let number = away.seq();
+    assert!(away.withdraw().is_none());
+    let _later = clients.ticket(None);
+    let Arrival::Queued(mut back) = elder(&pool, number, None) else { panic!("not queued") };
+    assert_eq!(tags(&pool), [2, number.unsigned_abs(), 4, 5]);
+    drop((first, running));
+    drop(served(&mut back));
 }
 
 #[test]

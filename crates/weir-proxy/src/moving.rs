@@ -88,6 +88,8 @@ pub struct Waiting {
     pub seniority: Seniority,
     /// Dropped once it has its place in the queue here, so that the next one may come.
     pub(crate) turn: Option<oneshot::Sender<()>>,
+    /// Its number in this process's queue, if it was away only.
+    pub(crate) number: Option<i64>,
 }
 
 impl Waiting {
@@ -98,7 +100,8 @@ impl Waiting {
         queue_position: u32,
         seniority: Seniority,
     ) -> Self {
-        Self { head_end, request_id, since, queue_position, seniority, turn: None }
+        let (turn, number) = (None, None);
+        Self { head_end, request_id, since, queue_position, seniority, turn, number }
     }
 }
 

@@ -276,7 +276,7 @@ impl<'a> Search<'a> {
                 bound: facts.claim.endpoint(),
                 key: self.key,
                 tag: facts.request_id.tag(),
-                seniority: rank(scope, facts),
+                seniority: seniority(scope, facts),
                 ..Request::new(self.now_us, random, &self.tried)
             };
             let arrival = self.pool.balancer.arrive(&request);
@@ -375,11 +375,13 @@ impl<'a> Search<'a> {
             Some(waiting) => waiting.seniority,
             None => Seniority::new(epoch, ticket.since_us(), ticket.seq()),
         };
+        let number = ticket.seq();
         let slot = ticket.withdraw();
         if slot.is_none() {
             let since = self.now.checked_sub(self.waited).unwrap_or(self.now);
             let (id, times) = (facts.request_id.clone(), (facts.head_end, since));
-            let waiting = moving::Waiting::new(id, times, facts.queue_position, seniority);
+            let mut waiting = moving::Waiting::new(id, times, facts.queue_position, seniority);
+            waiting.number = Some(number);
             connection.waiting = Some(Box::new(waiting));
             moving::put_back(work, facts, self.pool, &upload.take_raw());
         }
@@ -412,10 +414,12 @@ impl<'a> Search<'a> {
     }
 }
 
-/// The place in the order of arrival of one that waited in another process. For another attempt it arrives anew.
-fn rank<N: Net>(scope: Scope<'_, N>, facts: &Facts) -> Option<i64> {
+/// The place in the order of arrival of one that waited before. For another attempt it arrives anew.
+fn seniority<N: Net>(scope: Scope<'_, N>, facts: &Facts) -> Option<weir_balance::Seniority> {
     let waiting = facts.waiting.as_ref().filter(|_| facts.attempts == 0)?;
-    Some(waiting.seniority.rank(scope.worker.process.epoch))
+    let elsewhere = || waiting.seniority.rank(scope.worker.process.epoch);
+    let number = waiting.number.unwrap_or_else(elsewhere);
+    Some(weir_balance::Seniority { number, since_us: scope.worker.balance_clock(waiting.since) })
 }
 
 /// What ended a wait in the queue.
