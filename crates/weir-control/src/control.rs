@@ -21,6 +21,7 @@ use weir_config::model::names::Answers;
 use weir_config::model::{ListenAddress, Overrides, Pool};
 use weir_proxy::compile::{Surroundings, compile};
 use weir_proxy::inherited::Inherited;
+use weir_proxy::sessions::RunningExchange;
 use weir_proxy::shared::{Process, Snapshot};
 use weir_proxy::start::DataPlane;
 
@@ -28,7 +29,7 @@ use crate::credits::Credits;
 use crate::credits::agent::Agents;
 use crate::diff;
 use crate::doors::Doors;
-use crate::handover::Handover;
+use crate::handover::{Handover, STOPPING};
 use crate::health_log::HealthLog;
 use crate::log_writer::LogWriter;
 use crate::notify::Notifier;
@@ -42,6 +43,9 @@ use crate::upgrade::{self, NotUpgraded, Serving, Successor};
 
 /// How long whoever asked for an upgrade waits for this process to accept nothing any more.
 const LEAVING: Duration = Duration::from_secs(5);
+
+/// How long a stop waits for a change of the configuration that is under way.
+const CHANGE_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Where a configuration comes from, so that it can be read anew.
 pub struct Source {
@@ -87,7 +91,7 @@ struct Held {
 impl Held {
     fn new(file: Config, overrides: Overrides, names: Answers) -> Self {
         let config = overrides.over(&file);
-        let live = Arc::new(names.over(&config));
+        let live = Arc::new(names.over(&config, &overrides));
         Self { file: Arc::new(file), config: Arc::new(config), live, names, overrides }
     }
 }
@@ -174,6 +178,12 @@ impl Control {
         self.plane.process()
     }
 
+    /// What runs on every worker now, the oldest first.
+    pub(crate) async fn sessions(&self) -> Vec<RunningExchange> {
+        // A worker that hangs says nothing, and keeps nobody from the others for long.
+        timeout(LEAVING, self.plane.sessions()).await.unwrap_or_default()
+    }
+
     /// What new exchanges run on.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         self.process().snapshot()
@@ -187,6 +197,12 @@ impl Control {
     /// The same with servers in place of names, as it is served.
     pub fn live(&self) -> Arc<Config> {
         self.held().live.clone()
+    }
+
+    /// What would be served if this was changed at run time.
+    pub(crate) fn live_with(&self, overrides: &Overrides) -> Config {
+        let held = self.held().clone();
+        held.names.over(&overrides.over(&held.file), overrides)
     }
 
     /// The configuration as the file says.
@@ -244,6 +260,15 @@ impl Control {
         // Whoever connects after the answer shall find the successor.
         let _ = timeout(LEAVING, self.handover.left()).await;
         Ok(process)
+    }
+
+    /// Accepts nothing any more, before anybody is told that this process ends: whoever connects anew finds another, or is refused at
+    /// once. Nothing is changed from here on. A change that is under way is not waited for long: what it opens is closed with the rest.
+    pub(crate) async fn close_doors(&self) {
+        self.handover.stop();
+        if let Ok(mut turn) = timeout(CHANGE_PATIENCE, self.changing()).await {
+            turn.doors.leave().await;
+        }
     }
 
     /// Accepts, probes and looks up nothing any more: another process does.
@@ -307,7 +332,7 @@ impl Control {
     pub(crate) async fn follow_names(&self) -> Result<(), String> {
         let mut turn = self.changing().await;
         let Held { file, overrides, names, .. } = self.held().clone();
-        if turn.resolver.names().answers() == names {
+        if turn.resolver.names().answers() == names || self.handover.is_stopping() {
             return Ok(());
         }
         self.swap(&mut turn, Config::clone(&file), overrides).await.map(drop)
@@ -326,11 +351,14 @@ impl Control {
         file: Config,
         overrides: Overrides,
     ) -> Result<ReloadReport, String> {
+        if self.handover.is_stopping() {
+            return Err(STOPPING.to_owned());
+        }
         let Held { config: before, live: live_before, .. } = self.held().clone();
         let config = overrides.over(&file);
         let prepared = turn.resolver.prepare(&config).await;
         let names = turn.resolver.answers(&prepared);
-        let live = names.over(&config);
+        let live = names.over(&config, &overrides);
         let (previous, process) = (self.snapshot(), self.process());
         // Everything that may fail, first.
         let logs = self.log_writer.prepare(&config.logs).map_err(|error| error.to_string())?;

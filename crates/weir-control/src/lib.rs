@@ -17,6 +17,7 @@ mod notify;
 mod open_files;
 mod opening;
 mod passing;
+mod past;
 mod pid_file;
 mod probe;
 pub mod program_log;

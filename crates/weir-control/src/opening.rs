@@ -66,7 +66,7 @@ impl Opened {
         // Who connects as soon as we say that we listen shall find the servers there.
         let resolver = Resolver::default();
         let names = runtime.block_on(resolver.prepare(&config));
-        let live = resolver.answers(&names).over(&config);
+        let live = resolver.answers(&names).over(&config, &overrides);
         let read: Vec<PathBuf> = source.iter().map(|source| source.path.clone()).collect();
         let read = RefCell::new(read);
         let remember = |path: &Path| {

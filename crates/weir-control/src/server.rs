@@ -323,6 +323,7 @@ impl Server {
     pub fn stop(self) -> Result<(), String> {
         let patience = self.control.config().shutdown_timeout;
         self.control.notifier.stopping();
+        self.runtime.block_on(self.control.close_doors());
         self.running.drain(patience);
         self.finish(patience)
     }

@@ -34,7 +34,10 @@ pub(crate) struct Place {
 impl Place {
     fn new(load: &Arc<WorkerLoad>, gate: &Arc<Gate>, places: (RoomPlace, RoomPlace)) -> Self {
         load.open.fetch_add(1, Ordering::Relaxed);
-        gate.open.fetch_add(1, Ordering::AcqRel);
+        let open = gate.open.fetch_add(1, Ordering::AcqRel) + 1;
+        if open > gate.most_open.load(Ordering::Relaxed) {
+            gate.most_open.fetch_max(open, Ordering::Relaxed);
+        }
         Self { load: Arc::clone(load), gate: Arc::clone(gate), _places: places }
     }
 

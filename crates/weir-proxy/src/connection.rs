@@ -65,6 +65,8 @@ pub(crate) struct Scope<'a, N: Net> {
     pub(crate) listener: &'a Listener,
     /// Where exchanges of this listener are counted.
     pub(crate) counts: &'a ListenerCounts,
+    /// The listener's number in the generation.
+    pub(crate) number: usize,
     leaving: Leaving,
     /// Whether another process may go on with the connection.
     may_part: bool,
@@ -76,13 +78,21 @@ impl<'a, N: Net> Scope<'a, N> {
         seat: &'a Seat,
         Connection { client, stays, .. }: &Connection<N>,
     ) -> Option<Self> {
-        let Seat { generation, listener, .. } = seat;
+        let Seat { generation, listener, number, .. } = seat;
         // The listener may speak TLS only since this connection came, or no more.
         let fits = matches!(client, Transport::Server(_)) == listener.tls.is_some();
         let leaving = if fits { seat.leaving } else { Leaving::Yes };
         let is_plain = matches!(client, Transport::Plain(_));
         let may_part = leaving == Leaving::No && is_plain && !stays;
-        Some(Self { worker, generation, listener, counts: seat.counts()?, leaving, may_part })
+        Some(Self {
+            worker,
+            generation,
+            listener,
+            counts: seat.counts()?,
+            number: *number,
+            leaving,
+            may_part,
+        })
     }
 
     /// Whether the connection is to end with this answer.

@@ -3,6 +3,7 @@
 
 use std::io;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::SystemTime;
 
@@ -17,6 +18,7 @@ use crate::affinity::Claim;
 use crate::alarm::{Elapsed, before};
 use crate::attempt;
 use crate::buffers::{Buffers, poll_read_into};
+use crate::capture::Place;
 use crate::client_address::{PeerTrust, allowed, client_address};
 use crate::connection::{Connection, Scope};
 use crate::files;
@@ -26,6 +28,7 @@ use crate::net::Net;
 use crate::record;
 use crate::request_id::RequestId;
 use crate::route::{CompiledAction, CompiledRoute, RequestView};
+use crate::sessions::{Begun, SessionKey};
 use crate::work_time::WorkTime;
 
 /// What becomes of the connection after an exchange.
@@ -176,6 +179,8 @@ pub(crate) struct Facts {
     pub(crate) request_id: RequestId,
     /// How it stood in a queue of another process.
     pub(crate) waiting: Option<Box<Waiting>>,
+    /// Where it is told that it runs.
+    pub(crate) session: Option<SessionKey>,
     /// Index of the pool.
     pub(crate) pool: Option<usize>,
     /// What the client's sticky cookie says.
@@ -214,6 +219,7 @@ impl Facts {
             trust: PeerTrust::Untrusted,
             request_id: RequestId::default(),
             waiting: None,
+            session: None,
             pool: None,
             claim: Claim::None,
             slot: None,
@@ -233,6 +239,18 @@ impl Facts {
 }
 
 impl Facts {
+    /// The exchange is led to a pool.
+    pub(crate) fn lead_to<N: Net>(&mut self, scope: Scope<'_, N>, pool: usize) {
+        self.pool = Some(pool);
+        self.session.inspect(|session| scope.worker.sessions.leads_to(*session, pool));
+    }
+
+    /// The exchange has an endpoint of its pool.
+    pub(crate) fn be_at<N: Net>(&mut self, scope: Scope<'_, N>, endpoint: usize) {
+        self.endpoint = Some(endpoint);
+        self.session.inspect(|session| scope.worker.sessions.is_at(*session, Some(endpoint)));
+    }
+
     /// Gives the slot back: the endpoint has done its part. How long that took goes to the regret meter.
     pub(crate) fn finish_slot(&mut self, now: Instant) {
         if let Some(slot) = self.slot.take() {
@@ -281,6 +299,14 @@ pub(crate) async fn run<N: Net>(
     first_byte: Instant,
 ) -> Next {
     let mut facts = Facts::new(first_byte, scope.worker.wall(first_byte));
+    let session = scope.worker.sessions.begin(&Begun {
+        at: first_byte,
+        peer: connection.peer,
+        exchanges: connection.served,
+        generation: scope.generation,
+        listener: scope.number,
+    });
+    facts.session = Some(session.key);
     facts.times.handshake = connection.handshake;
     facts.times.idle = Micros::from(first_byte.saturating_duration_since(connection.since));
     let mut own = WorkTime::begun(first_byte);
@@ -378,6 +404,10 @@ async fn read_head<N: Net>(
             Ok(None) => {}
             Err(fault) => {
                 facts.bytes_received = work.input.bytes().len() as u64;
+                let listener = Arc::clone(&scope.listener.name);
+                let place = Place { listener, endpoint: None, peer: connection.peer };
+                let captures = &scope.worker.process.captures;
+                captures.request(place, work.input.bytes(), fault.reason());
                 return Err(Ended::Refused(Refusal {
                     cause: Cause::BadRequest,
                     status: fault.status(),

@@ -43,3 +43,9 @@ pub(crate) const TURN_PATIENCE: Duration = Duration::from_millis(100);
 pub(crate) const IDLE_SWEEP: Duration = Duration::from_secs(1);
 /// Log lines wait at most this long in a worker's batch.
 pub(crate) const LOG_FLUSH: Duration = Duration::from_millis(100);
+/// How much of a message that was no HTTP is kept for the operator, bytes.
+pub(crate) const CAPTURED_BYTES: usize = 4 * 1024;
+/// Of how many listeners and pools the latest one is.
+pub(crate) const CAPTURES: usize = 256;
+/// Running exchanges of a worker that an operator who asks for them is told of, the oldest.
+pub(crate) const SESSIONS_TOLD: usize = 4096;

@@ -123,7 +123,7 @@ impl<'a> Search<'a> {
                 self.wait_for_endpoint(scope, facts);
             }
             let index = facts.slot.as_ref().map_or(0, Slot::index);
-            facts.endpoint = Some(index);
+            facts.be_at(scope, index);
             facts.attempts += 1;
             if !self.fresh
                 && let Some(idle) = scope.worker.idle.take(self.pool, index, self.now)
@@ -192,6 +192,7 @@ impl<'a> Search<'a> {
     ) -> Result<(), Ended> {
         facts.failed.extend(facts.endpoint.map(|index| (index, trouble.setback())));
         facts.slot = None;
+        facts.session.inspect(|session| scope.worker.sessions.is_at(*session, None));
         self.last = Some(trouble);
         self.fresh = false;
         let untried = self.pool.balancer.has_untried(self.now_us, &self.tried);

@@ -20,6 +20,7 @@ use crate::gate::Gate;
 use crate::limits::TURN_PATIENCE;
 use crate::moving::{Departures, Moved, Parting, handoff};
 use crate::os_net::{OsAccepted, OsListener, OsNet};
+use crate::sessions::RunningExchange;
 use crate::shared::{Process, Snapshot, Stage};
 use crate::worker::{self, Mail, WorkerParts};
 
@@ -149,6 +150,23 @@ impl DataPlane {
             let _ = mailbox.send(Mail::Work(Box::new(move || job.spawn())));
         }
         Door { gate: sender }
+    }
+
+    /// What runs on every worker, the oldest first.
+    pub async fn sessions(&self) -> Vec<RunningExchange> {
+        let mut answers = Vec::new();
+        for mailbox in self.mailboxes.iter() {
+            let (sender, answer) = oneshot::channel();
+            let _ = mailbox.send(Mail::Sessions(sender));
+            answers.push(answer);
+        }
+        let mut list = Vec::new();
+        for answer in answers {
+            // On a worker that has ended nothing runs.
+            list.extend(answer.await.unwrap_or_default());
+        }
+        list.sort_by_key(|one| std::cmp::Reverse(one.age));
+        list
     }
 
     /// Returns when every worker has looked at what it was sent before.

@@ -25,6 +25,7 @@ use crate::moving::{Departures, Parting};
 use crate::net::Net;
 use crate::reply::HttpDate;
 use crate::request_id::RequestIdSource;
+use crate::sessions::{RunningExchange, Sessions};
 use crate::shared::{Process, Snapshot, Stage};
 
 /// What other threads see of a worker.
@@ -45,6 +46,8 @@ pub enum Mail<N: Net> {
     /// Plain connections leave to there from now on, as soon as none of their requests is with an endpoint; `None`: they stay. The
     /// sender hears when those that could leave at once have left.
     Part(Option<Departures<N>>, oneshot::Sender<()>),
+    /// The sender hears what runs there.
+    Sessions(oneshot::Sender<Vec<RunningExchange>>),
     /// Something to do on its thread, within its runtime.
     Work(Box<dyn FnOnce() + Send>),
 }
@@ -56,6 +59,8 @@ pub(crate) struct Worker<N: Net> {
     pub(crate) process: Arc<Process>,
     pub(crate) load: Arc<WorkerLoad>,
     pub(crate) buffers: Buffers,
+    /// Exchanges that run.
+    pub(crate) sessions: Sessions,
     pub(crate) idle: IdleConnections<N::Stream>,
     /// What exchanges that begin now run on.
     current: RefCell<Rc<Generation>>,
@@ -111,6 +116,7 @@ pub async fn run<N: Net>(parts: WorkerParts<N>) {
         net,
         load,
         buffers: Buffers::default(),
+        sessions: Sessions::default(),
         idle: IdleConnections::default(),
         generation: Cell::new(snapshot.generation),
         leaving: RefCell::default(),
@@ -213,6 +219,10 @@ impl<N: Net> Worker<N> {
                 let _ = adopted.send(());
             }
             Mail::Part(to, left) => self.let_part(to, left),
+            Mail::Sessions(asked) => {
+                // Who asked may have gone.
+                let _ = asked.send(self.sessions.view(self.number, Instant::now()));
+            }
             Mail::Work(work) => work(),
         }
     }

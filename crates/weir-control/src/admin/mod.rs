@@ -156,7 +156,6 @@ async fn serve(
     (context, connected): (Arc<Context>, mpsc::Sender<()>),
     mut orders: watch::Receiver<Accepting>,
 ) {
-    tokio::task::spawn_local(context.reporter.clone().keep_observing());
     tokio::task::spawn_local(traffic::sample(context.clone()));
     tokio::task::spawn_local(dashboard::sample(context.clone()));
     for socket in sockets {

@@ -5,6 +5,7 @@ mod ctl;
 mod dashboard;
 pub(crate) mod haproxy;
 mod numbers;
+mod prometheus;
 mod rights;
 mod servers;
 mod top;
