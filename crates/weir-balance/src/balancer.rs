@@ -147,12 +147,24 @@ pub struct Request<'a> {
     pub tag: u64,
     /// What it is, for the same and for those behind it.
     pub about: About<'a>,
+    /// Its place in the order of arrival, if it has waited before and was away: it waits on even if as many wait as may.
+    pub seniority: Option<Seniority>,
+}
+
+/// A place in the order of arrival that was given before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seniority {
+    /// The number: the one that the ticket had; or, from another process, one below 0, so that it stands before all who came here.
+    pub number: i64,
+    /// When it came, µs.
+    pub since_us: u64,
 }
 
 impl<'a> Request<'a> {
-    /// A request without affinity, key and tag.
+    /// A request without affinity, key and tag that comes now.
     pub fn new(now_us: u64, random: u64, tried: &'a Tried) -> Self {
-        Self { now_us, random, key: 0, bound: None, tried, tag: 0, about: About::default() }
+        let about = About::default();
+        Self { now_us, random, key: 0, bound: None, tried, tag: 0, about, seniority: None }
     }
 }
 

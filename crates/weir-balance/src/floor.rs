@@ -67,7 +67,9 @@ impl Drop for Woken {
 #[derive(Clone, Copy)]
 pub(crate) struct Place {
     pub(crate) id: Id,
-    pub(crate) seq: u64,
+    pub(crate) seq: i64,
+    /// When it came, µs.
+    pub(crate) since_us: u64,
     /// How many are before it.
     pub(crate) position: u32,
     pub(crate) waits_for: WaitsFor,
@@ -146,7 +148,8 @@ impl<'a> Floor<'a> {
                 Rejection::Unavailable
             });
         }
-        if self.books.queue.waiting() >= settings.max {
+        // One who was away was let in before.
+        if self.books.queue.waiting() >= settings.max && request.seniority.is_none() {
             return Answer::Rejected(Rejection::QueueFull);
         }
         self.enqueue(request, home, query.overflowed)
@@ -273,14 +276,14 @@ impl<'a> Floor<'a> {
     }
 
     /// The oldest bound to an endpoint, with his number.
-    fn own_next(&self, index: usize) -> Option<(Id, u64)> {
+    fn own_next(&self, index: usize) -> Option<(Id, i64)> {
         let (id, waiter) = self.books.queue.line(Some(index)).next()?;
         let query = query(self.pool, waiter, self.books.clock_us);
         (self.pool.home(query) == Some(index)).then_some((id, waiter.seq))
     }
 
     /// The oldest of the pool's line that may have a place at an endpoint, with his number.
-    fn pool_next(&self, index: usize) -> Option<(Id, u64)> {
+    fn pool_next(&self, index: usize) -> Option<(Id, i64)> {
         let member = self.pool.members.get(index)?;
         if !member.state.is_usable(self.books.clock_us, self.pool.is_panicking()) {
             return None;
@@ -298,29 +301,31 @@ impl<'a> Floor<'a> {
             Some(_) => queue.len(home) + queue.len(None),
             None => queue.waiting(),
         };
+        let number = request.seniority.map(|one| one.number);
         let wish = Wish {
             tag: request.tag,
-            since_us: request.now_us,
+            since_us: request.seniority.map_or(request.now_us, |one| one.since_us),
             random: request.random,
             key: request.key,
             bound: request.bound,
             overflowed,
             tried: request.tried.clone(),
             about: Described::of(&request.about),
-            ahead: if position == 0 { Ahead::new() } else { queue.ahead(home) },
+            ahead: if position == 0 { Ahead::new() } else { queue.ahead(home, number) },
         };
         let waits_for = match home {
             None => WaitsFor::Any,
             Some(_) if home == request.bound => WaitsFor::Bound,
             Some(_) => WaitsFor::Key,
         };
-        let id = queue.push(wish, home);
+        let id = queue.push(wish, home, number);
         let seq = queue.get(id).map_or(0, |waiter| waiter.seq);
         self.pool.common.figures.longest.raise_to(u64::from(queue.waiting()));
         if let Some(member) = home.and_then(|index| self.pool.members.get(index)) {
             member.state.add_queued();
         }
-        Answer::Queued(Place { id, seq, position, waits_for })
+        let since_us = self.books.clock_us;
+        Answer::Queued(Place { id, seq, since_us, position, waits_for })
     }
 
     /// Everybody into the line where he belongs now.

@@ -36,7 +36,9 @@ pub use about::{AHEAD, About, Ahead, Described, Name, WISH_BYTES};
 pub use audit::Waiting;
 #[doc(hidden)]
 pub use balancer::Fault;
-pub use balancer::{Arrival, Balancer, Member, QueueSettings, Rejection, Request, Settings, Tried};
+pub use balancer::{
+    Arrival, Balancer, Member, QueueSettings, Rejection, Request, Seniority, Settings, Tried,
+};
 pub use bounded::BalanceFactor;
 pub use budget::{Permit, RetryBudget};
 pub use decision::{Basis, Decision, RunnerUp};

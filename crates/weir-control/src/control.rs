@@ -33,11 +33,13 @@ use crate::handover::{Handover, STOPPING};
 use crate::health_log::HealthLog;
 use crate::log_writer::LogWriter;
 use crate::notify::Notifier;
+use crate::passing::giver::Giver;
+use crate::passing::packets::Packets;
 use crate::probe::Probes;
 use crate::program_log::ProgramLog;
 use crate::resolver::Resolver;
 use crate::server::{connection_cap, tell};
-use crate::upgrade::{self, NotUpgraded, Successor};
+use crate::upgrade::{self, NotUpgraded, Serving, Successor};
 
 /// How long whoever asked for an upgrade waits for this process to accept nothing any more.
 const LEAVING: Duration = Duration::from_secs(5);
@@ -64,6 +66,8 @@ pub struct Control {
     pub(crate) log_writer: Arc<LogWriter>,
     pub(crate) notifier: Notifier,
     pub(crate) handover: Handover,
+    /// Where a successor waits for connections.
+    passing: Mutex<Option<OwnedFd>>,
     pub(crate) credits: Arc<Credits>,
     /// Of admin and agent addresses.
     lent_sockets: Vec<Lent>,
@@ -162,6 +166,7 @@ impl Control {
             program_log: Mutex::new(parts.program_log),
             notifier: parts.notifier,
             handover: Handover::new(),
+            passing: Mutex::new(None),
             credits: parts.credits,
             lent_sockets: parts.lent_sockets,
             runtime: parts.runtime,
@@ -248,7 +253,8 @@ impl Control {
         let mut sockets = turn.doors.sockets();
         let lent = |(address, socket): &Lent| Some((address.clone(), socket.upgrade()?));
         sockets.extend(self.lent_sockets.iter().filter_map(lent));
-        let process = upgrade::start(successor, sockets).await?;
+        let Serving { process, passing } = upgrade::start(successor, sockets).await?;
+        *self.passing.lock().unwrap_or_else(PoisonError::into_inner) = passing;
         attempt.done(process);
         drop(turn);
         // Whoever connects after the answer shall find the successor.
@@ -272,6 +278,18 @@ impl Control {
         turn.probes = Probes::default();
         turn.resolver = Resolver::default();
         turn.agents = Agents::default();
+    }
+
+    /// Passes connections on to the successor, if it takes any. Returns when all that could go at once have gone; others follow when they
+    /// are idle.
+    pub(crate) async fn pass_on(&self, process: u32) {
+        let socket = self.passing.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(packets) = socket.and_then(|socket| Packets::new(socket).ok()) else { return };
+        let (taken, giver) = Giver::begin(packets, self.plane.clone()).await;
+        taken.lines(process).iter().for_each(|line| tell(line));
+        if let Some(giver) = giver {
+            self.runtime.spawn(giver.go_on());
+        }
     }
 
     async fn read_anew(&self) -> Result<ReloadReport, String> {

@@ -16,6 +16,7 @@ mod machine;
 mod notify;
 mod open_files;
 mod opening;
+mod passing;
 mod past;
 mod pid_file;
 mod probe;

@@ -286,6 +286,7 @@ impl World {
             tried: &set,
             tag,
             about: About::default(),
+            seniority: None,
         };
         let arrival = pool.arrive(&request);
         let seen = match &arrival {
