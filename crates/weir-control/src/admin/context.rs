@@ -2,7 +2,7 @@
 //! here one after the other, whichever way they came.
 
 use std::collections::{HashMap, VecDeque};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
@@ -20,7 +20,6 @@ use super::changed::{Changed, between};
 use super::dashboard::History;
 use super::gather::{health_event, milliseconds};
 use super::live::STREAMS;
-use super::state_file::StateFile;
 use super::status::Event;
 use super::traffic::Past;
 use crate::control::{Control, ReloadReport};
@@ -38,7 +37,6 @@ pub(crate) struct Context {
     control: Arc<Control>,
     made: Mutex<Made>,
     events: Mutex<VecDeque<Event>>,
-    state_file: Option<StateFile>,
     pub(crate) reporter: Arc<Reporter>,
     pub(crate) past: Past,
     /// For the dashboard's charts.
@@ -102,7 +100,7 @@ pub(crate) struct Lasts {
 }
 
 impl Context {
-    pub(crate) fn new(control: Arc<Control>, state_file: Option<StateFile>, say: fn(&str)) -> Self {
+    pub(crate) fn new(control: Arc<Control>, say: fn(&str)) -> Self {
         let started = SystemTime::now();
         Self {
             started,
@@ -111,7 +109,6 @@ impl Context {
             control,
             made: Mutex::default(),
             events: Mutex::new(VecDeque::new()),
-            state_file,
             past: Past::default(),
             history: History::default(),
             streams: Arc::new(Semaphore::new(STREAMS)),
@@ -149,8 +146,8 @@ impl Context {
         self.control.configuration_file()
     }
 
-    pub(crate) fn state_file(&self) -> Option<&Path> {
-        self.state_file.as_ref().map(StateFile::path)
+    pub(crate) fn state_file(&self) -> Option<PathBuf> {
+        self.control.files.state_path()
     }
 
     /// When the order of an endpoint was changed last: the start when never.
@@ -291,7 +288,6 @@ impl Context {
         let reloaded = self.control.reload().await;
         match &reloaded {
             Ok(report) => {
-                let _ = self.keep_state();
                 let what = format!("serving generation {}", report.generation);
                 self.noted_reload(who, what, [&report.warnings[..], &report.changes].concat());
             }
@@ -324,8 +320,7 @@ impl Context {
     /// Writes what was changed at run time where it survives a restart, if that is not there already. A reload may have given changes
     /// up.
     pub(crate) fn keep_state(&self) -> Result<(), String> {
-        let Some(file) = &self.state_file else { return Ok(()) };
-        file.keep(&self.overrides())
+        self.control.files.keep(&self.overrides())
     }
 
     fn remember(&self, changed: &[Changed]) {
@@ -340,7 +335,7 @@ impl Context {
 
     /// How long changes last; `failed`: why the state file could not be written.
     fn lasts(&self, failed: Option<String>) -> Lasts {
-        let (restart, note) = match (&self.state_file, failed) {
+        let (restart, note) = match (self.state_file(), failed) {
             (None, _) => {
                 let note = "it survives reloads, but not a restart: no `state_file` is configured";
                 (false, note.to_owned())
@@ -350,8 +345,8 @@ impl Context {
                 (self.say)(&note);
                 (false, note)
             }
-            (Some(file), None) => {
-                let path = file.path().display();
+            (Some(path), None) => {
+                let path = path.display();
                 (true, format!("it survives reloads and restarts: it is kept in {path}"))
             }
         };
