@@ -35,8 +35,8 @@ pub use log::{
     AccessLog, ErrorLog, LogFormat, LogTarget, Severity, Syslog, SyslogFormat, SyslogReceiver,
 };
 pub use overrides::{
-    Change, EndpointOverride, Limit, ListenerOverride, Overrides, PoolOverrides, Refusal,
-    RefusalKind,
+    Addressed, Change, EndpointOverride, Limit, ListenerOverride, Overrides, PoolOverrides,
+    Refusal, RefusalKind,
 };
 pub use policy::{Fair, KeyHash, Policy};
 pub use pool::{

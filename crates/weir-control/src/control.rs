@@ -21,6 +21,7 @@ use weir_config::model::names::Answers;
 use weir_config::model::{ListenAddress, Overrides, Pool};
 use weir_proxy::compile::{Surroundings, compile};
 use weir_proxy::inherited::Inherited;
+use weir_proxy::sessions::RunningExchange;
 use weir_proxy::shared::{Process, Snapshot};
 use weir_proxy::start::DataPlane;
 
@@ -35,11 +36,13 @@ use crate::health_log::HealthLog;
 use crate::log_writer::{LogWriter, PreparedLogs};
 use crate::notify::Notifier;
 use crate::own_files::{OwnFiles, PreparedFiles};
+use crate::passing::giver::Giver;
+use crate::passing::packets::Packets;
 use crate::probe::Probes;
 use crate::program_log::ProgramLog;
 use crate::resolver::Resolver;
 use crate::server::{connection_cap, tell};
-use crate::upgrade::{self, NotUpgraded, Successor};
+use crate::upgrade::{self, NotUpgraded, Serving, Successor};
 
 /// How long whoever asked for an upgrade waits for this process to accept nothing any more.
 const LEAVING: Duration = Duration::from_secs(5);
@@ -66,6 +69,8 @@ pub struct Control {
     pub(crate) log_writer: Arc<LogWriter>,
     pub(crate) notifier: Notifier,
     pub(crate) handover: Handover,
+    /// Where a successor waits for connections.
+    passing: Mutex<Option<OwnedFd>>,
     pub(crate) credits: Arc<Credits>,
     /// `pid_file` and `state_file`.
     pub(crate) files: Arc<OwnFiles>,
@@ -93,7 +98,7 @@ struct Held {
 impl Held {
     fn new((file, files): (Config, Arc<FilesRead>), overrides: Overrides, names: Answers) -> Self {
         let config = overrides.over(&file);
-        let live = Arc::new(names.over(&config));
+        let live = Arc::new(names.over(&config, &overrides));
         Self { file: Arc::new(file), files, config: Arc::new(config), live, names, overrides }
     }
 }
@@ -189,6 +194,7 @@ impl Control {
             program_log: Mutex::new(parts.program_log),
             notifier: parts.notifier,
             handover: Handover::new(),
+            passing: Mutex::new(None),
             credits: parts.credits,
             files: parts.files,
             lent_sockets: parts.lent_sockets,
@@ -199,6 +205,12 @@ impl Control {
     /// What lives as long as the process.
     pub fn process(&self) -> &Arc<Process> {
         self.plane.process()
+    }
+
+    /// What runs on every worker now, the oldest first.
+    pub(crate) async fn sessions(&self) -> Vec<RunningExchange> {
+        // A worker that hangs says nothing, and keeps nobody from the others for long.
+        timeout(LEAVING, self.plane.sessions()).await.unwrap_or_default()
     }
 
     /// What new exchanges run on.
@@ -214,6 +226,12 @@ impl Control {
     /// The same with servers in place of names, as it is served.
     pub fn live(&self) -> Arc<Config> {
         self.held().live.clone()
+    }
+
+    /// What would be served if this was changed at run time.
+    pub(crate) fn live_with(&self, overrides: &Overrides) -> Config {
+        let held = self.held().clone();
+        held.names.over(&overrides.over(&held.file), overrides)
     }
 
     /// The configuration as the file says.
@@ -265,7 +283,8 @@ impl Control {
         sockets.extend(turn.admin.sockets());
         let lent = |(address, socket): &Lent| Some((address.clone(), socket.upgrade()?));
         sockets.extend(self.lent_sockets.iter().filter_map(lent));
-        let process = upgrade::start(successor, sockets).await?;
+        let Serving { process, passing } = upgrade::start(successor, sockets).await?;
+        *self.passing.lock().unwrap_or_else(PoisonError::into_inner) = passing;
         attempt.done(process);
         drop(turn);
         // Whoever connects after the answer shall find the successor.
@@ -289,6 +308,18 @@ impl Control {
         turn.probes = Probes::default();
         turn.resolver = Resolver::default();
         turn.agents = Agents::default();
+    }
+
+    /// Passes connections on to the successor, if it takes any. Returns when all that could go at once have gone; others follow when they
+    /// are idle.
+    pub(crate) async fn pass_on(&self, process: u32) {
+        let socket = self.passing.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(packets) = socket.and_then(|socket| Packets::new(socket).ok()) else { return };
+        let (taken, giver) = Giver::begin(packets, self.plane.clone()).await;
+        taken.lines(process).iter().for_each(|line| tell(line));
+        if let Some(giver) = giver {
+            self.runtime.spawn(giver.go_on());
+        }
     }
 
     async fn read_anew(&self) -> Result<ReloadReport, String> {
@@ -360,7 +391,7 @@ impl Control {
         let (before, config) = (&held.config, overrides.over(&file));
         let prepared = turn.resolver.prepare(&config).await;
         let names = turn.resolver.answers(&prepared);
-        let live = names.over(&config);
+        let live = names.over(&config, &overrides);
         let (previous, process) = (self.snapshot(), self.process());
         // Everything that may fail, first.
         let ready = self.make_ready(turn, (before, &config), reading)?;

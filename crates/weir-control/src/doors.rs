@@ -85,14 +85,13 @@ impl Doors {
         let mut open: Vec<&ListenAddress> = self.0.iter().map(|open| &open.asked).collect();
         let mut prepared = Prepared { sockets: Vec::new(), made: Made::beside(inherited) };
         for address in config.listeners.iter().flat_map(|listener| &listener.addresses) {
-            match open.iter().position(|other| other.is_at(address)) {
-                Some(at) => drop(open.swap_remove(at)),
-                None => {
-                    let socket = bind(address, inherited)?;
-                    prepared.made.note(&socket);
-                    prepared.sockets.push((address.clone(), socket));
-                }
+            if let Some(at) = open.iter().position(|other| other.is_at(address)) {
+                open.swap_remove(at);
+                continue;
             }
+            let socket = bind(address, inherited)?;
+            prepared.made.note(&socket);
+            prepared.sockets.push((address.clone(), socket));
         }
         Ok(prepared)
     }

@@ -18,6 +18,8 @@ mod notify;
 mod open_files;
 mod opening;
 mod own_files;
+mod passing;
+mod past;
 mod pid_file;
 mod probe;
 pub mod program_log;

@@ -67,7 +67,7 @@ impl Opened {
         // Who connects as soon as we say that we listen shall find the servers there.
         let resolver = Resolver::default();
         let names = runtime.block_on(resolver.prepare(&config));
-        let live = resolver.answers(&names).over(&config);
+        let live = resolver.answers(&names).over(&config, &overrides);
         let files_read = FilesRead::default();
         let read = |path: &Path| files_read.read(path, None);
         let root = rights.as_ref().and_then(Rights::root);

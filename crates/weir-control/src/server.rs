@@ -11,6 +11,7 @@
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -33,6 +34,9 @@ use crate::log_writer::{self, Flushed};
 use crate::open_files;
 use crate::opening::Opened;
 use crate::own_files::{OwnFiles, UntilTheEnd};
+use crate::passing;
+use crate::passing::packets::Packets;
+use crate::passing::taker::Taker;
 use crate::pid_file::PidFile;
 use crate::probe::Probes;
 use crate::program_log;
@@ -241,9 +245,24 @@ impl Server {
 
     /// Tells whoever supervises this process, and a predecessor, that it serves.
     fn tell_ready(&self) -> Result<(), String> {
+        if let Some(socket) = inheritance::passing() {
+            self.take_over(socket);
+        }
         inheritance::tell_ready()?;
         self.control.notifier.ready(&self.control.summary());
         Ok(())
+    }
+
+    /// Goes on with connections that a predecessor passes on. Where that cannot be, it finishes what it has itself.
+    fn take_over(&self, socket: OwnedFd) {
+        if passing::say_hello(socket.as_fd()).is_err() {
+            return;
+        }
+        let _inside = self.runtime.enter();
+        if let Ok(packets) = Packets::new(socket) {
+            let taker = Taker::new(packets, self.running.plane().clone());
+            self.runtime.spawn(taker.run());
+        }
     }
 
     /// Starts a new process of the same program to take over. What comes of it is said when that is known.
@@ -265,6 +284,7 @@ impl Server {
             admin.leave();
         }
         self.runtime.block_on(self.control.leave());
+        self.runtime.block_on(self.control.pass_on(process));
         let admin = self.admin.take();
         let patience = self.control.config().shutdown_timeout;
         self.running.drain_behind_successor(patience);

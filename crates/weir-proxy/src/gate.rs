@@ -93,6 +93,12 @@ impl Room {
         }
         RoomPlace(Arc::clone(self))
     }
+
+    /// Takes a place if there is one now.
+    pub(crate) fn enter_now(self: &Arc<Self>) -> Option<RoomPlace> {
+        self.places.try_acquire().ok()?.forget();
+        Some(RoomPlace(Arc::clone(self)))
+    }
 }
 
 /// A place in a [`Room`]; dropping it makes room.
@@ -117,6 +123,8 @@ impl Drop for RoomPlace {
 pub struct Gate {
     /// Client connections open here.
     pub open: AtomicUsize,
+    /// Most that ever were at once.
+    pub most_open: AtomicUsize,
     /// Room for them; without a cap of its own it never runs out.
     pub room: Arc<Room>,
     /// Sockets that are accepted from.
@@ -130,6 +138,7 @@ impl Gate {
     pub(crate) fn new(cap: Option<usize>) -> Self {
         Self {
             open: AtomicUsize::new(0),
+            most_open: AtomicUsize::new(0),
             room: Arc::new(Room::new(cap.unwrap_or(usize::MAX))),
             accepting: AtomicUsize::new(0),
             position: AtomicUsize::new(0),

@@ -66,15 +66,13 @@ impl AdminDoors {
         for model in &config.admin {
             let keys = Keys::of(model)?;
             let at = open.iter().position(|open| open.model.address.is_at(&model.address));
-            let socket = match at.and_then(|at| open.swap_remove(at).still()) {
-                Some(socket) => AdminSocket { model: model.clone(), keys, socket },
-                None => {
-                    let opened = AdminSocket::open(model, keys, inherited)?;
-                    prepared.made.note(&opened.socket);
-                    opened
-                }
-            };
-            prepared.sockets.push(socket);
+            if let Some(socket) = at.and_then(|at| open.swap_remove(at).still()) {
+                prepared.sockets.push(AdminSocket { model: model.clone(), keys, socket });
+                continue;
+            }
+            let opened = AdminSocket::open(model, keys, inherited)?;
+            prepared.made.note(&opened.socket);
+            prepared.sockets.push(opened);
         }
         Ok(prepared)
     }

@@ -169,7 +169,6 @@ async fn serve(
         let Some(connected) = connected.clone() else { continue };
         if !watches {
             watches = true;
-            tokio::task::spawn_local(context.reporter.clone().keep_observing());
             tokio::task::spawn_local(traffic::sample(context.clone()));
             tokio::task::spawn_local(dashboard::sample(context.clone()));
         }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::text::{Exposition, Family, Kind, Value};
+use super::family::{Exposition, Family, Kind, Value};
 
 /// What the books say.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

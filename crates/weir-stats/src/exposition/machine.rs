@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::family::{Exposition, Family, Kind, Value};
 use super::report::Report;
-use super::text::{Exposition, Family, Kind, Value};
 
 /// Processor time, µs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -207,7 +207,7 @@ fn write_workers(machine: &MachineFigures, text: &mut Exposition) {
 
 fn write_usage(usage: &Usage, text: &mut Exposition) {
     let name = "weir_cpu_per_request_seconds";
-    let help = "Processor time per request over the last one to two minutes.";
+    let help = "Processor time per request over the last ten seconds.";
     text.family(Family { name, kind: Kind::Gauge, help });
     for (mode, us) in [("user", usage.user_us_per_request), ("system", usage.system_us_per_request)]
     {
@@ -216,11 +216,11 @@ fn write_usage(usage: &Usage, text: &mut Exposition) {
         }
     }
     if let Some(steal) = usage.steal {
-        let help = "Share of the machine's time that was stolen over the last one to two minutes.";
+        let help = "Share of the machine's time that was stolen over the last ten seconds.";
         text.gauge("weir_machine_steal_ratio", help, Value::Number(steal));
     }
     if let Some(imbalance) = usage.imbalance {
-        let help = "Processor time of the busiest worker over the mean of all, over the last one to two minutes; 1 is even.";
+        let help = "Processor time of the busiest worker over the mean of all, over the last ten seconds; 1 is even.";
         text.gauge("weir_worker_imbalance_ratio", help, Value::Number(imbalance));
     }
 }

@@ -6,6 +6,7 @@ mod dashboard;
 pub(crate) mod haproxy;
 mod moving;
 mod numbers;
+mod prometheus;
 mod rights;
 mod servers;
 mod top;
