@@ -5,6 +5,7 @@ mod ctl;
 mod dashboard;
 mod events;
 pub(crate) mod haproxy;
+mod moving;
 mod numbers;
 mod prometheus;
 mod rights;
