@@ -422,38 +422,40 @@ fn sessions_are_resumed_in_the_new_process() {
 
 #[test]
 fn a_server_that_is_down_is_down_for_the_new_process_too() {
-    let (up, down) = (Origin::echo(), Refusing::new());
+    let (alive, dead) = (Origin::echo(), Refusing::new());
     let mut line = Line::start(&format!(
         "pool app {{
-             server {} name=up; server {} name=down;
-             check tcp interval=60s timeout=1s fall=1;
+             server {} name=alive; server {} name=dead;
+             check tcp interval=1s timeout=1s fall=1;
          }}
          pool other {{
-             server {} name=ejected; server {} name=spare;
+             server {} name=bad; server {} name=spare;
              passive errors=1 window=60s eject=60s max_ejected=100%;
          }}
          listen 127.0.0.1:0 {{ route path /other -> other; route -> app; }}",
-        up.address, down.address, down.address, up.address
+        alive.address, dead.address, dead.address, alive.address
     ));
-    let socket = line.directory.text("admin.sock");
-    let state = |name: &str| {
-        let said = curl(["--unix-socket", &socket, &format!("http://weir/v1/pools/{name}")]);
-        String::from_utf8(said).unwrap()
-    };
-    eventually("its probe has failed", || state("app").contains("\"down\"").then_some(()));
     let mut client = Client::connect(line.address());
-    eventually("it is ejected", || {
-        client.ask("/other");
-        state("other").contains("\"ejected\"").then_some(())
-    });
-    let before = line.weir.process.said().matches("/down is down").count();
-    assert_eq!(before, 1, "{}", line.weir.process.said());
+    for (path, expected) in [("/", "app/dead up -> down"), ("/other", "other/bad up -> ejected")] {
+        eventually(expected, || {
+            client.ask(path);
+            line.weir.process.said().contains(expected).then_some(())
+        });
+    }
+    let before = line.weir.process.said().len();
     line.upgraded();
-    // At once: the next probe is a minute away.
-    assert!(state("app").contains("\"down\""), "{}", state("app"));
-    assert!(state("other").contains("\"ejected\""), "{}", state("other"));
+    // What the new process says goes to the same place.
+    let said = line.weir.process.said().split_off(before);
+    for expected in [
+        "app/dead up -> down: as the process before this one found it",
+        "other/bad up -> ejected: by the process before this one",
+    ] {
+        assert!(said.contains(expected), "{said}");
+    }
     for _ in 0..6 {
         assert_eq!(client.ask("/").status, 200);
         assert_eq!(client.ask("/other").status, 200);
     }
+    let said = line.weir.process.said().split_off(before);
+    assert!(!said.contains("cannot connect"), "{said}");
 }
