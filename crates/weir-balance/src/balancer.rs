@@ -145,12 +145,23 @@ pub struct Request<'a> {
     pub tried: &'a Tried,
     /// The caller's number of the exchange, for [`Balancer::waiting`].
     pub tag: u64,
+    /// Its place in the order of arrival, if it has waited before and was away: it waits on even if as many wait as may.
+    pub seniority: Option<Seniority>,
+}
+
+/// A place in the order of arrival that was given before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seniority {
+    /// The number: the one that the ticket had; or, from another process, one below 0, so that it stands before all who came here.
+    pub number: i64,
+    /// When it came, µs.
+    pub since_us: u64,
 }
 
 impl<'a> Request<'a> {
-    /// A request without affinity, key and tag.
+    /// A request without affinity, key and tag that comes now.
     pub fn new(now_us: u64, random: u64, tried: &'a Tried) -> Self {
-        Self { now_us, random, key: 0, bound: None, tried, tag: 0 }
+        Self { now_us, random, key: 0, bound: None, tried, tag: 0, seniority: None }
     }
 }
 
@@ -336,9 +347,9 @@ impl Balancer {
         };
         match answer {
             Answer::Dispatched(taken) => Arrival::Dispatched(Slot::new(self, taken)),
-            Answer::Queued { id, seq, position } => {
+            Answer::Queued { id, seq, since_us, position } => {
                 self.common.figures.queued.add();
-                Arrival::Queued(Ticket::new(self, id, seq, position))
+                Arrival::Queued(Ticket::new(self, id, (seq, since_us), position))
             }
             Answer::Rejected(rejection) => self.rejected(rejection),
         }

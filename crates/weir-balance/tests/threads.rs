@@ -152,7 +152,7 @@ impl Wake for Unpark {
 
 /// A slot and the number under which it was waited for, if it was. A deadline of a minute makes a lost wake-up a failure
 /// instead of a test that hangs.
-fn wait(pool: &Arc<Balancer>, random: u64) -> (Slot, Option<u64>) {
+fn wait(pool: &Arc<Balancer>, random: u64) -> (Slot, Option<i64>) {
     let tried = Tried::new();
     let mut ticket = match pool.arrive(&Request::new(0, random, &tried)) {
         Arrival::Dispatched(slot) => return (slot, None),

@@ -47,7 +47,7 @@ pub(crate) async fn proxy<N: Net>(
     let mut search = Search::new(scope, work, facts, (pool, number), &upload).with_key(key);
     loop {
         let found = search.connection(scope, connection, (&mut *work, &mut upload), facts).await;
-        let upstream = found.inspect_err(|_| leave_body(work, facts, &upload))?;
+        let upstream = found.inspect_err(|ended| ended.leave_body(work, facts, &upload))?;
         // A reload may have led the search to another pool.
         let (pool, number) = (search.pool, search.number);
         write_head(scope, connection, work, facts, (route, framing));
@@ -116,6 +116,15 @@ fn capture<N: Net>(
         peer: connection.peer,
     };
     scope.worker.process.captures.response(place, bytes, work.request.method);
+}
+
+impl Ended {
+    /// As [`leave_body`]; a request that goes to another process has put its body back.
+    fn leave_body(self, work: &mut Workspace, facts: &mut Facts, upload: &Pump) {
+        if !matches!(self, Self::Parted) {
+            leave_body(work, facts, upload);
+        }
+    }
 }
 
 /// Ends an attempt that another one follows: its response goes nowhere, and its connection is kept if nothing of it is left on the

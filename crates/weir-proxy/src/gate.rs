@@ -93,6 +93,12 @@ impl Room {
         }
         RoomPlace(Arc::clone(self))
     }
+
+    /// Takes a place if there is one now.
+    pub(crate) fn enter_now(self: &Arc<Self>) -> Option<RoomPlace> {
+        self.places.try_acquire().ok()?.forget();
+        Some(RoomPlace(Arc::clone(self)))
+    }
 }
 
 /// A place in a [`Room`]; dropping it makes room.

@@ -33,6 +33,7 @@ mod idle;
 pub mod inherited;
 mod limits;
 mod local;
+pub mod moving;
 pub mod net;
 pub mod notice;
 pub mod os_net;

@@ -34,6 +34,11 @@ pub(crate) const RESPONSE_HEADERS: usize = 200;
 pub(crate) const INTERIM_RESPONSES: u32 = 16;
 /// How often an exchange asks again whose endpoint went away in a reload while it was given a place there.
 pub(crate) const CARRY_OVERS: usize = 8;
+/// Most bytes of a request that move to another process with its connection.
+pub(crate) const MOVED_BYTES: usize = 64 * 1024;
+/// How long a request that comes from another process may take to its place in a queue before the next one is let in. It takes microseconds,
+/// and a worker that stops looks at its mail later.
+pub(crate) const TURN_PATIENCE: Duration = Duration::from_millis(100);
 /// How often a worker looks for idle endpoint connections that are too old.
 pub(crate) const IDLE_SWEEP: Duration = Duration::from_secs(1);
 /// Log lines wait at most this long in a worker's batch.

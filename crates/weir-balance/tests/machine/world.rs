@@ -285,6 +285,7 @@ impl World {
             bound: bound.and_then(there),
             tried: &set,
             tag,
+            seniority: None,
         };
         let arrival = pool.arrive(&request);
         let seen = match &arrival {

@@ -67,6 +67,10 @@ impl Net for ScriptedNet {
         self.inner.adopt(accepted)
     }
 
+    fn detach(&self, stream: SimStream) -> io::Result<Ticket> {
+        self.inner.detach(stream)
+    }
+
     async fn connect(&self, address: &PeerAddress) -> io::Result<SimStream> {
         let mut manner = None;
         if let PeerAddress::Socket(socket) = address {
