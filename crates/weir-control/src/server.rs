@@ -152,6 +152,8 @@ impl Server {
         resolver.follow(opened.names, runtime.handle());
         let names = resolver.names().clone();
         let snapshot = process.snapshot();
+        let estate = inheritance::estate().unwrap_or_default();
+        estate.apply(&process);
         let mut doors = Doors::default();
         runtime.block_on(doors.follow(opened.sockets, &config, (running.plane(), &snapshot)));
         let mut listening = doors.listening();
@@ -167,6 +169,7 @@ impl Server {
         let credits = Arc::<Credits>::default();
         let agents = Agents::start(agent_sockets, (&credits, &process), runtime.handle());
         let health = Arc::new(HealthLog::new(program_log::say));
+        estate.note(&process, &health, runtime.handle());
         let mut probes = Probes::default();
         probes.follow(&live, &process, (&health, runtime.handle()));
         runtime.spawn(traffic::listen(notices, process.clone(), health.clone(), program_log::say));
