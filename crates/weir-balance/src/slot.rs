@@ -133,7 +133,10 @@ impl Balancer {
         // More than the limit is sound here.
         floor.note_ceiling(index);
         drop(floor);
-        Some(Slot::new(self, Taken { index, choice: Choice::Busy, booked: true }))
+        Some(Slot::new(
+            self,
+            Taken { index, choice: Choice::Busy, booked: true, decision: Decision::default() },
+        ))
     }
 }
 
