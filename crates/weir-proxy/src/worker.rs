@@ -25,6 +25,7 @@ use crate::net::Net;
 use crate::reply::HttpDate;
 use crate::request_id::RequestIdSource;
 use crate::shared::{Process, Snapshot, Stage};
+use crate::work_time::Turn;
 
 /// What other threads see of a worker.
 #[derive(Debug, Default)]
@@ -68,6 +69,8 @@ pub(crate) struct Worker<N: Net> {
     /// Wakes connections to look at that.
     cut_wakes: Notify,
     wall: Cell<(Instant, SystemTime)>,
+    /// Of the exchange that has the thread.
+    pub(crate) turn: Turn,
     #[expect(
         clippy::vec_box,
         reason = "a workspace is large and moves between the shelf and its connection"
@@ -112,6 +115,7 @@ pub async fn run<N: Net>(parts: WorkerParts<N>) {
         cut: Cell::new(false),
         cut_wakes: Notify::new(),
         wall: Cell::new((Instant::now(), SystemTime::now())),
+        turn: Turn::new(Instant::now()),
         workspaces: RefCell::default(),
         process,
     });
