@@ -24,8 +24,8 @@ test: ## everything that has to pass before a commit
 	@$(MAKE) --no-print-directory deny
 
 test-long: ## the same tests with more seeds, more cases and the ignored ones; minutes to hours
-	@scripts/packages cc nginx haproxy curl wrk openssl script taskset socat hatop prometheus-haproxy-exporter chromium
-	WEIR_CHROMIUM=required WEIR_SEEDS=$${WEIR_SEEDS:-10000} PROPTEST_CASES=$${PROPTEST_CASES:-20000} WEIR_SCHEDULES=$${WEIR_SCHEDULES:-1000000} \
+	@scripts/packages cc nginx haproxy curl wrk openssl script taskset socat hatop prometheus-haproxy-exporter chromium prometheus
+	WEIR_CHROMIUM=required WEIR_PROMETHEUS=required WEIR_SEEDS=$${WEIR_SEEDS:-10000} PROPTEST_CASES=$${PROPTEST_CASES:-20000} WEIR_SCHEDULES=$${WEIR_SCHEDULES:-1000000} \
 		cargo test --release --workspace --no-fail-fast -- --include-ignored
 	@WEIR_SCHEDULES=$${WEIR_SCHEDULES:-1000000} $(MAKE) --no-print-directory schedules RELEASE=--release
 

@@ -10,8 +10,8 @@ const GRACE_US: u64 = 100_000;
 /// One who waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waiting {
-    /// His number in the order of arrival.
-    pub seq: u64,
+    /// His number in the order of arrival; below 0 for one who waited in another process before.
+    pub seq: i64,
     /// The caller's number of the exchange.
     pub tag: u64,
     /// When he came, µs.

@@ -145,12 +145,23 @@ pub struct Request<'a> {
     pub tried: &'a Tried,
     /// The caller's number of the exchange, for [`Balancer::waiting`].
     pub tag: u64,
+    /// Its place in the order of arrival, if it has waited before and was away: it waits on even if as many wait as may.
+    pub seniority: Option<Seniority>,
+}
+
+/// A place in the order of arrival that was given before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seniority {
+    /// The number: the one that the ticket had; or, from another process, one below 0, so that it stands before all who came here.
+    pub number: i64,
+    /// When it came, µs.
+    pub since_us: u64,
 }
 
 impl<'a> Request<'a> {
-    /// A request without affinity, key and tag.
+    /// A request without affinity, key and tag that comes now.
     pub fn new(now_us: u64, random: u64, tried: &'a Tried) -> Self {
-        Self { now_us, random, key: 0, bound: None, tried, tag: 0 }
+        Self { now_us, random, key: 0, bound: None, tried, tag: 0, seniority: None }
     }
 }
 
@@ -336,9 +347,9 @@ impl Balancer {
         };
         match answer {
             Answer::Dispatched(taken) => Arrival::Dispatched(Slot::new(self, taken)),
-            Answer::Queued { id, seq, position } => {
+            Answer::Queued { id, seq, since_us, position } => {
                 self.common.figures.queued.add();
-                Arrival::Queued(Ticket::new(self, id, seq, position))
+                Arrival::Queued(Ticket::new(self, id, (seq, since_us), position))
             }
             Answer::Rejected(rejection) => self.rejected(rejection),
         }
@@ -375,8 +386,9 @@ impl Balancer {
     }
 
     /// Notes that a connect failed at `now_us`. Failures of exchanges that were under way when the endpoint was
-    /// ejected do not prolong that. After an ejection the first failure ejects again.
-    pub fn connect_failed(&self, index: usize, now_us: u64) -> AfterFailure {
+    /// ejected do not prolong that. After an ejection the first failure ejects again. `random`: 64 bits that say how
+    /// long ([`PassiveSettings::ejection_us`]).
+    pub fn connect_failed(&self, index: usize, now_us: u64, random: u64) -> AfterFailure {
         let (Some(member), Some(window)) = (self.members.get(index), self.windows.get(index))
         else {
             return AfterFailure::Counted;
@@ -392,7 +404,7 @@ impl Balancer {
         // Under the lock, so that two ejections never pass the cap together.
         self.at_floor(|floor| {
             floor.advance(now_us);
-            let outcome = floor.pool.eject(member, now_us);
+            let outcome = floor.pool.eject(member, now_us, random);
             if matches!(outcome, AfterFailure::Ejected { .. }) {
                 floor.settle();
             }
@@ -525,7 +537,7 @@ impl Balancer {
         Arrival::Rejected(rejection)
     }
 
-    fn eject(&self, member: &Member, now_us: u64) -> AfterFailure {
+    fn eject(&self, member: &Member, now_us: u64, random: u64) -> AfterFailure {
         if member.state.is_ejected(now_us) {
             return AfterFailure::Counted;
         }
@@ -534,7 +546,7 @@ impl Balancer {
             member.state.refuse_ejection();
             return AfterFailure::Refused;
         }
-        let until_us = now_us.saturating_add(self.passive.eject_us);
+        let until_us = now_us.saturating_add(self.passive.ejection_us(random));
         member.state.eject(until_us);
         AfterFailure::Ejected { until_us }
     }

@@ -66,7 +66,7 @@ impl Drop for Woken {
 /// What becomes of an arrival.
 pub(crate) enum Answer {
     Dispatched(Taken),
-    Queued { id: Id, seq: u64, position: u32 },
+    Queued { id: Id, seq: i64, since_us: u64, position: u32 },
     Rejected(Rejection),
 }
 
@@ -136,7 +136,8 @@ impl<'a> Floor<'a> {
                 Rejection::Unavailable
             });
         }
-        if self.books.queue.waiting() >= settings.max {
+        // One who was away was let in before.
+        if self.books.queue.waiting() >= settings.max && request.seniority.is_none() {
             return Answer::Rejected(Rejection::QueueFull);
         }
         self.enqueue(request, home, query.overflowed)
@@ -259,14 +260,14 @@ impl<'a> Floor<'a> {
     }
 
     /// The oldest bound to an endpoint, with his number.
-    fn own_next(&self, index: usize) -> Option<(Id, u64)> {
+    fn own_next(&self, index: usize) -> Option<(Id, i64)> {
         let (id, waiter) = self.books.queue.line(Some(index)).next()?;
         let query = query(self.pool, waiter, self.books.clock_us);
         (self.pool.home(query) == Some(index)).then_some((id, waiter.seq))
     }
 
     /// The oldest of the pool's line that may have a place at an endpoint, with his number.
-    fn pool_next(&self, index: usize) -> Option<(Id, u64)> {
+    fn pool_next(&self, index: usize) -> Option<(Id, i64)> {
         let member = self.pool.members.get(index)?;
         if !member.state.is_usable(self.books.clock_us, self.pool.is_panicking()) {
             return None;
@@ -286,20 +287,21 @@ impl<'a> Floor<'a> {
         };
         let wish = Wish {
             tag: request.tag,
-            since_us: request.now_us,
+            since_us: request.seniority.map_or(request.now_us, |one| one.since_us),
             random: request.random,
             key: request.key,
             bound: request.bound,
             overflowed,
             tried: request.tried.clone(),
         };
-        let id = queue.push(wish, home);
+        let number = request.seniority.map(|one| one.number);
+        let id = queue.push(wish, home, number);
         let seq = queue.get(id).map_or(0, |waiter| waiter.seq);
         self.pool.common.figures.longest.raise_to(u64::from(queue.waiting()));
         if let Some(member) = home.and_then(|index| self.pool.members.get(index)) {
             member.state.add_queued();
         }
-        Answer::Queued { id, seq, position }
+        Answer::Queued { id, seq, since_us: self.books.clock_us, position }
     }
 
     /// Everybody into the line where he belongs now.

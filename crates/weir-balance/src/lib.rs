@@ -33,7 +33,9 @@ mod ticket;
 pub use audit::Waiting;
 #[doc(hidden)]
 pub use balancer::Fault;
-pub use balancer::{Arrival, Balancer, Member, QueueSettings, Rejection, Request, Settings, Tried};
+pub use balancer::{
+    Arrival, Balancer, Member, QueueSettings, Rejection, Request, Seniority, Settings, Tried,
+};
 pub use bounded::BalanceFactor;
 pub use budget::{Permit, RetryBudget};
 pub use fair::{FairSettings, WeightMode};

@@ -12,10 +12,22 @@ pub struct PassiveSettings {
     pub errors: u32,
     /// The window they are counted in, µs.
     pub window_us: u64,
-    /// How long an ejected endpoint stays out, µs.
+    /// How long an ejected endpoint stays out at least, µs.
     pub eject_us: u64,
     /// Share of the pool's endpoints that may be out at once, percent, rounded down: of one endpoint none at 50.
     pub max_ejected_percent: u8,
+}
+
+/// An ejection lasts longer by up to one part in so many.
+const SPREAD: u128 = 5;
+
+impl PassiveSettings {
+    /// How long an ejection lasts, µs: `eject_us`, or up to a fifth longer, as 64 random bits say. An endpoint that fails at regular
+    /// intervals would else come back in the same phase for ever, and several balancers would come back to it at once.
+    pub fn ejection_us(&self, random: u64) -> u64 {
+        let longer = (u128::from(self.eject_us) * u128::from(random)) >> 64;
+        self.eject_us.saturating_add((longer / SPREAD) as u64)
+    }
 }
 
 /// What a failed connect led to.
@@ -90,6 +102,20 @@ mod tests {
         assert_eq!(noted, [false, false, false, true, true, false]);
         window.clear();
         assert!(!window.note(501, 100));
+    }
+
+    #[test]
+    fn an_ejection_is_never_shorter_and_at_most_a_fifth_longer() {
+        let settings = |eject_us| PassiveSettings {
+            errors: 1,
+            window_us: 1,
+            eject_us,
+            max_ejected_percent: 50,
+        };
+        let lasts = |random| settings(10_000_000).ejection_us(random);
+        assert_eq!([0, u64::MAX / 2, u64::MAX].map(lasts), [10_000_000, 10_999_999, 11_999_999]);
+        assert_eq!([0, u64::MAX].map(|random| settings(0).ejection_us(random)), [0, 0]);
+        assert_eq!(settings(u64::MAX).ejection_us(u64::MAX), u64::MAX);
     }
 
     #[test]

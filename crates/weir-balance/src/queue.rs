@@ -16,8 +16,8 @@ const NOBODY: Id = Id::MAX;
 /// One who waits, or who waited and was not told yet.
 #[derive(Debug)]
 pub(crate) struct Waiter {
-    /// His number in the order of arrival.
-    pub(crate) seq: u64,
+    /// His number in the order of arrival: from 0 on, or below 0 when he waited in another process before.
+    pub(crate) seq: i64,
     /// What he asks with.
     pub(crate) wish: Wish,
     /// How he stands.
@@ -91,7 +91,7 @@ pub(crate) struct Queue {
     vacant: Vec<Id>,
     lines: Box<[Line]>,
     waiting: u32,
-    next_seq: u64,
+    next_seq: i64,
 }
 
 impl Queue {
@@ -130,10 +130,10 @@ impl Queue {
         std::iter::successors(at(first), move |(_, waiter)| at(waiter.next))
     }
 
-    /// Puts somebody at the end of a line, with the next number.
-    pub(crate) fn push(&mut self, wish: Wish, home: Option<usize>) -> Id {
+    /// Puts somebody at the end of a line, with the next number; or, where he has one already, at his place in the order.
+    pub(crate) fn push(&mut self, wish: Wish, home: Option<usize>, number: Option<i64>) -> Id {
         let waiter = Waiter {
-            seq: self.next_seq,
+            seq: number.unwrap_or(self.next_seq),
             wish,
             standing: Standing::Waiting,
             waker: None,
@@ -142,7 +142,7 @@ impl Queue {
             previous: NOBODY,
             next: NOBODY,
         };
-        self.next_seq += 1;
+        self.next_seq += i64::from(number.is_none());
         self.waiting += 1;
         let id = self.vacant.pop().unwrap_or(self.waiters.len() as Id);
         if let Some(place) = self.get_mut(id) {
@@ -150,7 +150,7 @@ impl Queue {
         } else {
             self.waiters.push(waiter);
         }
-        self.append(id, home);
+        self.insert(id, home);
         id
     }
 
@@ -187,7 +187,7 @@ impl Queue {
 
     /// All in lines, the oldest first.
     pub(crate) fn order(&self) -> Vec<Id> {
-        let mut ids: Vec<(u64, Id)> =
+        let mut ids: Vec<(i64, Id)> =
             self.all_with_ids().map(|(id, waiter)| (waiter.seq, id)).collect();
         ids.sort_unstable();
         ids.into_iter().map(|(_, id)| id).collect()
@@ -233,6 +233,34 @@ impl Queue {
                 && len == self.len(home) as usize
         });
         sound && total == self.waiting as usize
+    }
+
+    /// Puts somebody into a line behind all who came before him. From the end: that is where nearly everybody belongs.
+    fn insert(&mut self, id: Id, home: Option<usize>) {
+        let seq = self.get(id).map_or(0, |waiter| waiter.seq);
+        let mut behind = NOBODY;
+        let mut ahead = self.lines.get(line(home)).map_or(NOBODY, |line| line.last);
+        while let Some(other) = self.get(ahead).filter(|other| other.seq > seq) {
+            (behind, ahead) = (ahead, other.previous);
+        }
+        if behind == NOBODY {
+            self.append(id, home);
+            return;
+        }
+        let Some(line) = self.lines.get_mut(line(home)) else { return };
+        line.len += 1;
+        if ahead == NOBODY {
+            line.first = id;
+        }
+        if let Some(before) = self.get_mut(ahead) {
+            before.next = id;
+        }
+        if let Some(after) = self.get_mut(behind) {
+            after.previous = id;
+        }
+        if let Some(waiter) = self.get_mut(id) {
+            (waiter.previous, waiter.next) = (ahead, behind);
+        }
     }
 
     fn append(&mut self, id: Id, home: Option<usize>) {
@@ -287,6 +315,8 @@ mod tests {
     #[derive(Clone, Debug)]
     enum Step {
         Push(Option<usize>),
+        /// With a number of his own.
+        Elder(Option<usize>, i64),
         Leave(usize),
         Form(Vec<Option<usize>>),
     }
@@ -295,6 +325,7 @@ mod tests {
         let home = || proptest::option::of(0_usize..3);
         prop_oneof![
             4 => home().prop_map(Step::Push),
+            2 => (home(), -5_i64..0).prop_map(|(home, seq)| Step::Elder(home, seq)),
             3 => any::<usize>().prop_map(Step::Leave),
             1 => proptest::collection::vec(home(), 8).prop_map(Step::Form),
         ]
@@ -304,13 +335,18 @@ mod tests {
         #[test]
         fn the_lines_are_those_of_sorted_lists(steps in proptest::collection::vec(step(), 1..120)) {
             let mut queue = Queue::new(3);
-            let mut model: BTreeMap<u64, (Id, Option<usize>)> = BTreeMap::new();
-            let mut seq = 0;
+            let mut model: BTreeMap<i64, (Id, Option<usize>)> = BTreeMap::new();
+            let (mut seq, mut turn) = (0, 0);
             for step in steps {
+                turn += 1;
                 match step {
                     Step::Push(home) => {
-                        model.insert(seq, (queue.push(Wish::default(), home), home));
+                        model.insert(seq, (queue.push(Wish::default(), home, None), home));
                         seq += 1;
+                    }
+                    Step::Elder(home, group) => {
+                        let seq = group * 1000 + turn;
+                        model.insert(seq, (queue.push(Wish::default(), home, Some(seq)), home));
                     }
                     Step::Leave(at) if !model.is_empty() => {
                         let key = *model.keys().nth(at % model.len()).unwrap();
@@ -322,7 +358,7 @@ mod tests {
                     }
                     Step::Leave(_) => {}
                     Step::Form(homes) => {
-                        let home = |seq: u64| homes[seq as usize % homes.len()];
+                        let home = |seq: i64| homes[seq.unsigned_abs() as usize % homes.len()];
                         queue.form(|waiter, _| home(waiter.seq));
                         for (seq, (_, place)) in &mut model {
                             *place = home(*seq);

@@ -48,6 +48,9 @@ pub struct EndpointState {
     connect_failures: AtomicU64,
     ejections: AtomicU64,
     ejections_refused: AtomicU64,
+    /// Most exchanges that were ever in flight here at once, and that ever waited here. Written only when it grows.
+    most_in_flight: AtomicU32,
+    most_queued: AtomicU32,
 }
 
 /// Whether anything can be sent to an endpoint at all.
@@ -106,7 +109,25 @@ impl EndpointState {
             connect_failures: AtomicU64::new(0),
             ejections: AtomicU64::new(0),
             ejections_refused: AtomicU64::new(0),
+            most_in_flight: AtomicU32::new(0),
+            most_queued: AtomicU32::new(0),
         }
+    }
+
+    /// Most exchanges that were in flight at once.
+    pub fn most_in_flight(&self) -> u32 {
+        self.most_in_flight.load(Ordering::Relaxed)
+    }
+
+    /// Most exchanges that waited for this endpoint and no other at once.
+    pub fn most_queued(&self) -> u32 {
+        self.most_queued.load(Ordering::Relaxed)
+    }
+
+    /// From now on the most is what there is.
+    pub fn forget_most(&self) {
+        self.most_in_flight.store(self.in_flight(), Ordering::Relaxed);
+        self.most_queued.store(self.queued(), Ordering::Relaxed);
     }
 
     /// Exchanges in flight.
@@ -274,6 +295,7 @@ impl EndpointState {
         self.places.fetch_update(Ordering::AcqRel, Ordering::Relaxed, first).ok()?;
         self.trial_due.store(next_due, Ordering::Relaxed);
         self.picks.fetch_add(1, Ordering::Relaxed);
+        grow(&self.most_in_flight, 1);
         Some(0)
     }
 
@@ -284,7 +306,8 @@ impl EndpointState {
     }
 
     pub(crate) fn add_queued(&self) {
-        self.queued.fetch_add(1, Ordering::Relaxed);
+        let before = self.queued.fetch_add(1, Ordering::Relaxed);
+        grow(&self.most_queued, before + 1);
     }
 
     pub(crate) fn remove_queued(&self) {
@@ -334,11 +357,19 @@ impl EndpointState {
         let below = |places: u64| ((places as u32) < (places >> 32) as u32).then(|| places + 1);
         let before = self.places.fetch_update(Ordering::AcqRel, Ordering::Relaxed, below).ok()?;
         self.picks.fetch_add(1, Ordering::Relaxed);
+        grow(&self.most_in_flight, before as u32 + 1);
         Some(before as u32)
     }
 
     pub(crate) fn leave(&self) {
         let before = self.places.fetch_sub(1, Ordering::AcqRel);
         debug_assert!(before as u32 > 0, "a slot was given back twice");
+    }
+}
+
+/// Notes a number where it is the highest so far. Almost never: what is only read stays shared between workers.
+fn grow(most: &AtomicU32, number: u32) {
+    if number > most.load(Ordering::Relaxed) {
+        most.fetch_max(number, Ordering::Relaxed);
     }
 }

@@ -16,7 +16,8 @@ use crate::{Balancer, Rejection};
 pub struct Ticket {
     pool: Arc<Balancer>,
     id: Id,
-    seq: u64,
+    seq: i64,
+    since_us: u64,
     position: u32,
     /// Whether its place in the slab is still its own.
     open: bool,
@@ -29,11 +30,18 @@ enum Leaving {
     Cancelled,
     /// Its deadline came.
     TimedOut,
+    /// It goes on waiting elsewhere.
+    Moved,
 }
 
 impl Ticket {
-    pub(crate) fn new(pool: &Arc<Balancer>, id: Id, seq: u64, position: u32) -> Self {
-        Self { pool: Arc::clone(pool), id, seq, position, open: true }
+    pub(crate) fn new(
+        pool: &Arc<Balancer>,
+        id: Id,
+        (seq, since_us): (i64, u64),
+        position: u32,
+    ) -> Self {
+        Self { pool: Arc::clone(pool), id, seq, since_us, position, open: true }
     }
 
     /// How many were ahead at arrival: everybody who waited, or, for an exchange bound to an endpoint, those who waited
@@ -43,14 +51,25 @@ impl Ticket {
     }
 
     /// Its number in the pool's order of arrival, as in [`crate::Waiting`].
-    pub fn seq(&self) -> u64 {
+    pub fn seq(&self) -> i64 {
         self.seq
+    }
+
+    /// When it was given, µs. Of two tickets of a pool the one with the higher number was given later, or in the same microsecond.
+    pub fn since_us(&self) -> u64 {
+        self.since_us
     }
 
     /// Leaves the queue because the deadline came. A slot that was handed over in the same moment is returned:
     /// nobody has to be turned away who was just served.
     pub fn time_out(mut self) -> Option<Slot> {
         self.close(Leaving::TimedOut)
+    }
+
+    /// Leaves the queue to wait elsewhere. A slot that was handed over in the same moment is returned: there is nothing to wait for
+    /// any more.
+    pub fn withdraw(mut self) -> Option<Slot> {
+        self.close(Leaving::Moved)
     }
 
     /// Frees its place; a slot that was handed over and not taken is returned.
@@ -64,7 +83,7 @@ impl Ticket {
         });
         let figures = &self.pool.common.figures;
         match (left, leaving) {
-            (None, _) => {}
+            (None, _) | (Some(_), Leaving::Moved) => {}
             (Some(_), Leaving::Cancelled) => figures.cancelled.add(),
             (Some(_), Leaving::TimedOut) => figures.timed_out.add(),
         }

@@ -29,7 +29,7 @@ fn ejected_at(now_us: u64) -> AfterFailure {
 }
 
 fn fail(pool: &Arc<Balancer>, index: usize, times: u32, now_us: u64) -> AfterFailure {
-    (0..times).fold(AfterFailure::Counted, |_, _| pool.connect_failed(index, now_us))
+    (0..times).fold(AfterFailure::Counted, |_, _| pool.connect_failed(index, now_us, 0))
 }
 
 fn picked(pool: &Arc<Balancer>, now_us: u64) -> Vec<usize> {
@@ -105,4 +105,53 @@ fn the_only_endpoint_stays_at_fifty_percent_and_goes_at_a_hundred() {
 #[test]
 fn zero_errors_never_eject() {
     assert_eq!(fail(&pool(2, 0, 100), 0, 1000, 0), AfterFailure::Counted);
+}
+
+/// How often an endpoint is used that can be had in the second half of each 30 seconds alone, as long as it is ejected for, and is always
+/// tried as soon as it may be.
+fn uses_of_one_that_flaps(mut random: impl FnMut() -> u64) -> usize {
+    let passive = PassiveSettings {
+        errors: 1,
+        window_us: SECOND,
+        eject_us: 30 * SECOND,
+        max_ejected_percent: 50,
+    };
+    let member =
+        |_| Member { identity: 0, weight: 1, max_conn: None, tier: 0, state: Arc::default() };
+    let settings = Settings { passive, ..Settings::new(PolicyKind::First) };
+    let pool = Balancer::new(settings, (0..2).map(member).collect());
+    let mut uses = 0;
+    for now_us in (0..3_000 * SECOND).step_by(SECOND as usize / 2) {
+        let index = pick(&pool, now_us, 0, &Tried::new()).unwrap().index();
+        if index == 0 && now_us % (30 * SECOND) < 15 * SECOND {
+            pool.connect_failed(0, now_us, random());
+        } else if index == 0 {
+            pool.connect_succeeded(0);
+            uses += 1;
+        }
+    }
+    uses
+}
+
+#[test]
+fn an_endpoint_that_flaps_with_the_period_of_its_ejections_is_used() {
+    assert_eq!(uses_of_one_that_flaps(|| 0), 0, "without a spread it is met in its bad half only");
+    for seed in 0..50 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let uses = uses_of_one_that_flaps(|| random.u64(..));
+        assert!(uses > 100, "{uses} of 3,000 with seed {seed}");
+    }
+}
+
+#[test]
+fn several_balancers_do_not_come_back_at_the_same_instant() {
+    let mut random = fastrand::Rng::with_seed(7);
+    let mut ends: Vec<AfterFailure> =
+        (0..20).map(|_| pool(2, 1, 50).connect_failed(0, 0, random.u64(..))).collect();
+    ends.sort_by_key(|end| match end {
+        AfterFailure::Ejected { until_us } => *until_us,
+        other => panic!("{other:?}"),
+    });
+    ends.dedup();
+    assert_eq!(ends.len(), 20);
 }

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use weir_balance::{
     AfterFailure, Arrival, Availability, Balancer, Health, Member, Order, PassiveSettings,
-    PolicyKind, QueueSettings, Rejection, Request, Settings, Slot, Ticket, Tried,
+    PolicyKind, QueueSettings, Rejection, Request, Seniority, Settings, Slot, Ticket, Tried,
 };
 
 const QUEUE: QueueSettings = QueueSettings { max: 100, max_per_endpoint: None };
@@ -324,7 +324,7 @@ fn the_end_of_an_ejection_serves_those_who_wait() {
     let pool = Balancer::new(Settings { passive, ..settings() }, vec![member(1), member(1)]);
     let mut clients = Clients::new(&pool);
     let _busy = clients.slot(Some(1));
-    assert_eq!(pool.connect_failed(0, 100), AfterFailure::Ejected { until_us: 1_100 });
+    assert_eq!(pool.connect_failed(0, 100, 0), AfterFailure::Ejected { until_us: 1_100 });
     clients.now_us = 101;
     let mut waiting = clients.ticket(None);
     assert_eq!(pool.next_change_us(101), Some(1_100));
@@ -342,7 +342,7 @@ fn an_arrival_after_an_ejection_ended_does_not_overtake() {
     let pool = Balancer::new(Settings { passive, ..settings() }, vec![member(1), member(1)]);
     let mut clients = Clients::new(&pool);
     let _busy = clients.slot(Some(1));
-    pool.connect_failed(0, 0);
+    pool.connect_failed(0, 0, 0);
     let mut waiting = clients.ticket(None);
     clients.now_us = 2_000;
     let _later = clients.ticket(None);
@@ -493,4 +493,79 @@ fn the_list_of_those_who_wait_says_who_since_when_and_for_what() {
         list.iter().map(|one| (one.seq, one.position)).collect::<Vec<_>>(),
         [(0, 0), (1, 1)]
     );
+}
+
+/// One who waited elsewhere before, at this place in the order of arrival.
+fn elder(pool: &Arc<Balancer>, number: i64, bound: Option<usize>) -> Arrival {
+    let tried = Tried::new();
+    let tag = number.unsigned_abs();
+    let seniority = Some(Seniority { number, since_us: 7 });
+    let request = Request::new(0, tag, &tried);
+    pool.arrive(&Request { bound, tag, seniority, ..request })
+}
+
+#[test]
+fn who_waited_elsewhere_stands_before_all_others_in_the_old_order() {
+    let pool = pool(&[1, 1]);
+    let mut clients = Clients::new(&pool);
+    let slots = [clients.slot(Some(0)), clients.slot(Some(1))];
+    let own = [clients.ticket(None), clients.ticket(Some(0))];
+    let mut elders: Vec<Ticket> = Vec::new();
+    for (seniority, bound) in [(-20, None), (-30, Some(0)), (-10, None), (-25, None)] {
+        let Arrival::Queued(ticket) = elder(&pool, seniority, bound) else { panic!("not queued") };
+        elders.push(ticket);
+    }
+    assert_eq!(tags(&pool), [30, 25, 20, 10, 3, 4]);
+    assert_eq!(pool.waiting()[0].since_us, 7);
+    assert_eq!(pool.audit(0), 0);
+    // Endpoint 0 goes to the one bound to it, who is the oldest; endpoint 1 to the oldest of the others.
+    drop(slots);
+    assert_eq!((served(&mut elders[1]).index(), served(&mut elders[3]).index()), (0, 1));
+    drop((elders, own));
+    assert_eq!((pool.waiting(), pool.in_flight(), pool.audit(0)), (Vec::new(), 0, 0));
+}
+
+#[test]
+fn who_was_away_has_his_place_again() {
+    let pool = pool(&[1]);
+    let mut clients = Clients::new(&pool);
+    let running = clients.slot(None);
+    let [first, away, _last] = [(); 3].map(|()| clients.ticket(None));
+    let number = away.seq();
+    assert!(away.withdraw().is_none());
+    let _later = clients.ticket(None);
+    let Arrival::Queued(mut back) = elder(&pool, number, None) else { panic!("not queued") };
+    assert_eq!(tags(&pool), [2, number.unsigned_abs(), 4, 5]);
+    drop((first, running));
+    drop(served(&mut back));
+}
+
+#[test]
+fn who_waited_elsewhere_is_not_turned_away_by_a_full_queue() {
+    let queue = Some(QueueSettings { max: 1, max_per_endpoint: None });
+    let pool = Balancer::new(Settings { queue, ..settings() }, vec![member(1)]);
+    let mut clients = Clients::new(&pool);
+    let running = clients.slot(None);
+    let _own = clients.ticket(None);
+    assert_eq!(clients.rejection(None), Rejection::QueueFull);
+    let Arrival::Queued(mut first) = elder(&pool, -1, None) else { panic!("not queued") };
+    assert_eq!(clients.rejection(None), Rejection::QueueFull);
+    drop(running);
+    drop(served(&mut first));
+}
+
+#[test]
+fn a_place_that_is_given_up_to_wait_elsewhere_is_no_cancelled_wait() {
+    let pool = pool(&[1]);
+    let mut clients = Clients::new(&pool);
+    let running = clients.slot(None);
+    clients.now_us = 40;
+    let (moves, late) = (clients.ticket(None), clients.ticket(None));
+    assert_eq!((moves.since_us(), moves.seq()), (40, 0));
+    assert!(moves.withdraw().is_none());
+    assert_eq!((tags(&pool), pool.counters().cancelled), (vec![3], 0));
+    drop(running);
+    // Handed over in the same moment: nothing to wait for any more.
+    assert!(late.withdraw().is_some());
+    assert_eq!((pool.in_flight(), pool.counters().cancelled), (0, 0));
 }

@@ -133,7 +133,7 @@ fn the_canary_is_found() {
 }
 
 /// Three workers who wait in a pool, and the tickets in the order in which they were served.
-fn three_wait(pool: &Arc<Balancer>) -> (Arc<Mutex<Vec<u64>>>, Vec<thread::JoinHandle<()>>) {
+fn three_wait(pool: &Arc<Balancer>) -> (Arc<Mutex<Vec<i64>>>, Vec<thread::JoinHandle<()>>) {
     let order = Arc::new(Mutex::new(Vec::new()));
     let worker = |_| {
         let (pool, order) = (Arc::clone(pool), Arc::clone(&order));

@@ -63,7 +63,7 @@ fn work(pool: &Arc<Balancer>, seen: &Seen, seed: u64) {
             leave(held.swap_remove(random.usize(..held.len())));
         }
         if random.u8(..) < 8 {
-            pool.connect_failed(random.usize(..3), now_us);
+            pool.connect_failed(random.usize(..3), now_us, random.u64(..));
         }
     }
     held.into_iter().for_each(leave);
@@ -133,7 +133,7 @@ fn threads_that_eject_at_once_never_pass_the_cap() {
         let pool = Balancer::new(settings, (0..4).map(member).collect());
         on_threads(4, |index| {
             for _ in 0..3 {
-                pool.connect_failed(index as usize, 0);
+                pool.connect_failed(index as usize, 0, 0);
             }
         });
         let out = (0..4).filter(|index| pool.endpoint(*index).unwrap().is_ejected(0)).count();
@@ -152,7 +152,7 @@ impl Wake for Unpark {
 
 /// A slot and the number under which it was waited for, if it was. A deadline of a minute makes a lost wake-up a failure
 /// instead of a test that hangs.
-fn wait(pool: &Arc<Balancer>, random: u64) -> (Slot, Option<u64>) {
+fn wait(pool: &Arc<Balancer>, random: u64) -> (Slot, Option<i64>) {
     let tried = Tried::new();
     let mut ticket = match pool.arrive(&Request::new(0, random, &tried)) {
         Arrival::Dispatched(slot) => return (slot, None),

@@ -43,6 +43,12 @@ pub const INDEX: &str = "index.html";
 pub const CHECK_TIMEOUT: Duration = Duration::from_secs(1);
 /// Exchanges that may wait in a pool.
 pub const QUEUE_MAX: u32 = 1024;
+/// How long before processor credits are used up that is said.
+pub const CREDITS_WARN: Duration = Duration::from_mins(30);
+/// How long before that the load is lowered, where it is.
+pub const CREDITS_WITHIN: Duration = Duration::from_mins(15);
+/// The least share that it is lowered to, percent.
+pub const CREDITS_FLOOR: u8 = 10;
 /// `requests=` and `max_requests=` without a bound.
 pub const UNLIMITED: u64 = u64::MAX;
 
@@ -55,6 +61,11 @@ impl Default for Config {
             admin: Vec::new(),
             state_file: None,
             pid_file: None,
+            agent: Vec::new(),
+            cpu_credits: None,
+            user: None,
+            group: None,
+            chroot: None,
             resolver: Resolver::default(),
             error_logs: Vec::new(),
             logs: Vec::new(),
@@ -303,6 +314,19 @@ pub(crate) fn weight() -> u32 {
 
 pub(crate) fn sticky_path() -> String {
     STICKY_PATH.to_owned()
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "the model has it so: there may be none")]
+pub(crate) fn credits_warn() -> Option<Duration> {
+    Some(CREDITS_WARN)
+}
+
+pub(crate) fn credits_within() -> Duration {
+    CREDITS_WITHIN
+}
+
+pub(crate) fn credits_floor() -> u8 {
+    CREDITS_FLOOR
 }
 
 pub(crate) fn always() -> Rule {

@@ -296,3 +296,40 @@ proptest! {
         prop_assert!(from_json(&text[..text.floor_char_boundary(at.min(text.len()))]).is_err());
     }
 }
+
+#[test]
+fn credits_are_those_of_the_kind_of_machine_or_as_written() {
+    let credits = |text: &str| {
+        config(&format!("{text} agent :9777; listen :80 -> 127.0.0.1:3000;")).cpu_credits.unwrap()
+    };
+    let medium = credits("cpu_credits t2.medium;");
+    assert_eq!((medium.earn, medium.max, medium.launch), (24.0, 576.0, 60.0));
+    assert_eq!(medium, credits("cpu_credits earn=24 max=576 launch=60 warn=30m;"));
+    let own = credits(
+        "cpu_credits T3.Small earn=81.6 balance=12.5 warn=off shed=weight,connections within=5m floor=25%;",
+    );
+    assert_eq!((own.earn, own.max, own.balance, own.warn), (81.6, 576.0, Some(12.5), None));
+    assert_eq!((own.shed.len(), own.within, own.floor_percent), (2, Duration::from_mins(5), 25));
+    let whole = config(
+        "cpu_credits t3.nano shed=weight; agent :9777; agent unix:/run/weir/agent.sock mode=0666; listen :80 -> 127.0.0.1:3000;",
+    );
+    assert_eq!(whole.agent.len(), 2);
+    assert_eq!(from_json(&to_json(&whole)).unwrap(), whole);
+}
+
+#[test]
+fn credits_of_the_json_form_are_held_against_the_same_bounds() {
+    let text = to_json(&config(
+        "cpu_credits t3.nano; agent 127.0.0.1:9777; listen :80 -> 127.0.0.1:3000;",
+    ));
+    for (what, other, expected) in [
+        ("\"earn\": 6.0", "\"earn\": -6.0", "cpu_credits.earn"),
+        ("\"floor\": \"10%\"", "\"floor\": \"0%\"", "cpu_credits.floor"),
+        ("\"balance\": null", "\"balance\": 1000.0", "cpu_credits.balance"),
+        ("127.0.0.1:9777", "[::]:80", "agent[0]"),
+    ] {
+        assert!(text.contains(what), "{what}: {text}");
+        let error = from_json(&text.replace(what, other)).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+}

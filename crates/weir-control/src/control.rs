@@ -21,23 +21,34 @@ use weir_config::model::names::Answers;
 use weir_config::model::{ListenAddress, Overrides, Pool};
 use weir_proxy::compile::{Surroundings, compile};
 use weir_proxy::inherited::Inherited;
+use weir_proxy::sessions::RunningExchange;
 use weir_proxy::shared::{Process, Snapshot};
 use weir_proxy::start::DataPlane;
 
+use crate::admin::{AdminDoors, PreparedAdmin};
+use crate::credits::Credits;
+use crate::credits::agent::Agents;
 use crate::diff;
-use crate::doors::Doors;
-use crate::handover::Handover;
+use crate::doors::{Doors, Prepared};
+use crate::files_read::FilesRead;
+use crate::handover::{Handover, STOPPING};
 use crate::health_log::HealthLog;
-use crate::log_writer::LogWriter;
+use crate::log_writer::{LogWriter, PreparedLogs};
 use crate::notify::Notifier;
+use crate::own_files::{OwnFiles, PreparedFiles};
+use crate::passing::giver::Giver;
+use crate::passing::packets::Packets;
 use crate::probe::Probes;
 use crate::program_log::ProgramLog;
 use crate::resolver::Resolver;
 use crate::server::{connection_cap, tell};
-use crate::upgrade::{self, NotUpgraded, Successor};
+use crate::upgrade::{self, NotUpgraded, Serving, Successor};
 
 /// How long whoever asked for an upgrade waits for this process to accept nothing any more.
 const LEAVING: Duration = Duration::from_secs(5);
+
+/// How long a stop waits for a change of the configuration that is under way.
+const CHANGE_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Where a configuration comes from, so that it can be read anew.
 pub struct Source {
@@ -58,7 +69,13 @@ pub struct Control {
     pub(crate) log_writer: Arc<LogWriter>,
     pub(crate) notifier: Notifier,
     pub(crate) handover: Handover,
-    admin_sockets: Vec<Lent>,
+    /// Where a successor waits for connections.
+    passing: Mutex<Option<OwnedFd>>,
+    pub(crate) credits: Arc<Credits>,
+    /// `pid_file` and `state_file`.
+    pub(crate) files: Arc<OwnFiles>,
+    /// Of agent addresses.
+    lent_sockets: Vec<Lent>,
     program_log: Mutex<ProgramLog>,
     /// Of the control thread.
     runtime: Handle,
@@ -68,6 +85,8 @@ pub struct Control {
 #[derive(Clone)]
 struct Held {
     file: Arc<Config>,
+    /// Those that it names.
+    files: Arc<FilesRead>,
     /// With what was changed at run time.
     config: Arc<Config>,
     /// And with servers in place of names.
@@ -77,18 +96,38 @@ struct Held {
 }
 
 impl Held {
-    fn new(file: Config, overrides: Overrides, names: Answers) -> Self {
+    fn new((file, files): (Config, Arc<FilesRead>), overrides: Overrides, names: Answers) -> Self {
         let config = overrides.over(&file);
-        let live = Arc::new(names.over(&config));
-        Self { file: Arc::new(file), config: Arc::new(config), live, names, overrides }
+        let live = Arc::new(names.over(&config, &overrides));
+        Self { file: Arc::new(file), files, config: Arc::new(config), live, names, overrides }
     }
+}
+
+/// Which files a configuration is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reading {
+    /// Of those that are there now: a reload.
+    Anew,
+    /// Of those that were read already: it is about something else.
+    AsBefore,
+}
+
+/// What a configuration has beside what is compiled, open already.
+struct Ready {
+    logs: PreparedLogs,
+    program_log: Option<ProgramLog>,
+    doors: Prepared,
+    /// `None`: as they are.
+    admin: Option<PreparedAdmin>,
 }
 
 /// What stands beside the data plane and follows the configuration.
 pub(crate) struct Beside {
     pub(crate) doors: Doors,
+    pub(crate) admin: AdminDoors,
     pub(crate) probes: Probes,
     pub(crate) resolver: Resolver,
+    pub(crate) agents: Agents,
 }
 
 /// What a reload changed.
@@ -126,11 +165,15 @@ pub(crate) struct Parts {
     pub(crate) source: Option<Source>,
     /// As the file says.
     pub(crate) file: Config,
+    pub(crate) files_read: FilesRead,
     pub(crate) overrides: Overrides,
     pub(crate) beside: Beside,
     pub(crate) log_writer: LogWriter,
-    pub(crate) admin_sockets: Vec<Lent>,
+    pub(crate) credits: Arc<Credits>,
+    pub(crate) files: Arc<OwnFiles>,
+    pub(crate) lent_sockets: Vec<Lent>,
     pub(crate) program_log: ProgramLog,
+    pub(crate) notifier: Notifier,
     pub(crate) runtime: Handle,
 }
 
@@ -145,13 +188,16 @@ impl Control {
             plane,
             health,
             source,
-            held: Mutex::new(Held::new(file, overrides, names)),
+            held: Mutex::new(Held::new((file, Arc::new(parts.files_read)), overrides, names)),
             turn: tokio::sync::Mutex::new(beside),
             log_writer: Arc::new(parts.log_writer),
             program_log: Mutex::new(parts.program_log),
-            notifier: Notifier::from_environment(),
+            notifier: parts.notifier,
             handover: Handover::new(),
-            admin_sockets: parts.admin_sockets,
+            passing: Mutex::new(None),
+            credits: parts.credits,
+            files: parts.files,
+            lent_sockets: parts.lent_sockets,
             runtime: parts.runtime,
         }
     }
@@ -159,6 +205,12 @@ impl Control {
     /// What lives as long as the process.
     pub fn process(&self) -> &Arc<Process> {
         self.plane.process()
+    }
+
+    /// What runs on every worker now, the oldest first.
+    pub(crate) async fn sessions(&self) -> Vec<RunningExchange> {
+        // A worker that hangs says nothing, and keeps nobody from the others for long.
+        timeout(LEAVING, self.plane.sessions()).await.unwrap_or_default()
     }
 
     /// What new exchanges run on.
@@ -174,6 +226,12 @@ impl Control {
     /// The same with servers in place of names, as it is served.
     pub fn live(&self) -> Arc<Config> {
         self.held().live.clone()
+    }
+
+    /// What would be served if this was changed at run time.
+    pub(crate) fn live_with(&self, overrides: &Overrides) -> Config {
+        let held = self.held().clone();
+        held.names.over(&overrides.over(&held.file), overrides)
     }
 
     /// The configuration as the file says.
@@ -222,14 +280,25 @@ impl Control {
         // Nothing changes under the successor's hands.
         let turn = self.changing().await;
         let mut sockets = turn.doors.sockets();
+        sockets.extend(turn.admin.sockets());
         let lent = |(address, socket): &Lent| Some((address.clone(), socket.upgrade()?));
-        sockets.extend(self.admin_sockets.iter().filter_map(lent));
-        let process = upgrade::start(successor, sockets).await?;
+        sockets.extend(self.lent_sockets.iter().filter_map(lent));
+        let Serving { process, passing } = upgrade::start(successor, sockets).await?;
+        *self.passing.lock().unwrap_or_else(PoisonError::into_inner) = passing;
         attempt.done(process);
         drop(turn);
         // Whoever connects after the answer shall find the successor.
         let _ = timeout(LEAVING, self.handover.left()).await;
         Ok(process)
+    }
+
+    /// Accepts nothing any more, before anybody is told that this process ends: whoever connects anew finds another, or is refused at
+    /// once. Nothing is changed from here on. A change that is under way is not waited for long: what it opens is closed with the rest.
+    pub(crate) async fn close_doors(&self) {
+        self.handover.stop();
+        if let Ok(mut turn) = timeout(CHANGE_PATIENCE, self.changing()).await {
+            turn.doors.leave().await;
+        }
     }
 
     /// Accepts, probes and looks up nothing any more: another process does.
@@ -238,6 +307,19 @@ impl Control {
         turn.doors.leave().await;
         turn.probes = Probes::default();
         turn.resolver = Resolver::default();
+        turn.agents = Agents::default();
+    }
+
+    /// Passes connections on to the successor, if it takes any. Returns when all that could go at once have gone; others follow when they
+    /// are idle.
+    pub(crate) async fn pass_on(&self, process: u32) {
+        let socket = self.passing.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(packets) = socket.and_then(|socket| Packets::new(socket).ok()) else { return };
+        let (taken, giver) = Giver::begin(packets, self.plane.clone()).await;
+        taken.lines(process).iter().for_each(|line| tell(line));
+        if let Some(giver) = giver {
+            self.runtime.spawn(giver.go_on());
+        }
     }
 
     async fn read_anew(&self) -> Result<ReloadReport, String> {
@@ -250,8 +332,9 @@ impl Control {
         let gone = gone.into_iter().map(|gone| {
             format!("runtime changes of {gone} are given up: the configuration has it no more")
         });
-        let mut report = self.swap(&mut turn, file, overrides).await?;
+        let mut report = self.swap(&mut turn, (file, overrides), Reading::Anew).await?;
         report.warnings.splice(0..0, gone);
+        report.warnings.extend(self.files.keep(&self.overrides()).err());
         Ok(report)
     }
 
@@ -270,7 +353,7 @@ impl Control {
         overrides: Overrides,
     ) -> Result<ReloadReport, String> {
         let file = Config::clone(&self.file());
-        self.swap(turn, file, overrides).await
+        self.swap(turn, (file, overrides), Reading::AsBefore).await
     }
 
     /// Serves by what is known of names now, if that is not so already.
@@ -280,66 +363,95 @@ impl Control {
     pub(crate) async fn follow_names(&self) -> Result<(), String> {
         let mut turn = self.changing().await;
         let Held { file, overrides, names, .. } = self.held().clone();
-        if turn.resolver.names().answers() == names {
+        if turn.resolver.names().answers() == names || self.handover.is_stopping() {
             return Ok(());
         }
-        self.swap(&mut turn, Config::clone(&file), overrides).await.map(drop)
+        let what = (Config::clone(&file), overrides);
+        self.swap(&mut turn, what, Reading::AsBefore).await.map(drop)
     }
 
     /// What was changed at run time is this from now on, and has been put into effect already.
     pub(crate) fn note_applied(&self, _turn: &Changing<'_>, overrides: Overrides) {
         let mut held = self.held();
-        *held = Held::new(Config::clone(&held.file), overrides, held.names.clone());
+        let what = (Config::clone(&held.file), Arc::clone(&held.files));
+        *held = Held::new(what, overrides, held.names.clone());
     }
 
     /// Swaps one configuration for another.
     async fn swap(
         &self,
         turn: &mut Changing<'_>,
-        file: Config,
-        overrides: Overrides,
+        (file, overrides): (Config, Overrides),
+        reading: Reading,
     ) -> Result<ReloadReport, String> {
-        let Held { config: before, live: live_before, .. } = self.held().clone();
-        let config = overrides.over(&file);
+        if self.handover.is_stopping() {
+            return Err(STOPPING.to_owned());
+        }
+        let held = self.held().clone();
+        let (before, config) = (&held.config, overrides.over(&file));
         let prepared = turn.resolver.prepare(&config).await;
         let names = turn.resolver.answers(&prepared);
-        let live = names.over(&config);
+        let live = names.over(&config, &overrides);
         let (previous, process) = (self.snapshot(), self.process());
         // Everything that may fail, first.
-        let logs = self.log_writer.prepare(&config.logs).map_err(|error| error.to_string())?;
-        let program_log = if config.error_logs == before.error_logs {
-            None
-        } else {
-            Some(ProgramLog::open(&config.error_logs).map_err(|error| error.to_string())?)
+        let ready = self.make_ready(turn, (before, &config), reading)?;
+        let files = FilesRead::default();
+        let known = (reading == Reading::AsBefore).then_some(&*held.files);
+        let surroundings = Surroundings {
+            read: &|path| files.read(path, known),
+            sinks: ready.logs.sinks().to_vec(),
+            root: None,
         };
-        let surroundings =
-            Surroundings { read: &|path| std::fs::read(path), sinks: logs.sinks().to_vec() };
         let compiled = compile(&live, surroundings, Some(&previous))?;
         let mut report = ReloadReport {
             generation: compiled.snapshot.generation,
-            changes: diff::lines(&before, &config),
+            changes: diff::lines(before, &config),
             warnings: compiled.warnings.clone(),
         };
-        report.warnings.extend(diff::not_reloadable(&before, &config));
-        report.changes.extend(files_changed(&live_before, &live, (&previous, &compiled.snapshot)));
-        let doors = turn.doors.prepare(&config, &mut Inherited::default())?;
+        report.warnings.extend(diff::not_reloadable(before, &config));
+        report.changes.extend(files_changed(&held.live, &live, (&previous, &compiled.snapshot)));
+        let own_files = PreparedFiles::write((before, &config), &overrides)?;
         // Nothing fails from here on.
-        self.log_writer.commit(logs);
-        if let Some(new) = program_log {
+        self.files.commit(own_files);
+        self.log_writer.commit(ready.logs);
+        if let Some(new) = ready.program_log {
             new.publish();
             *self.program_log() = new;
         }
         process.connections.resize(connection_cap(&config));
         let snapshot = compiled.publish(process);
         self.plane.adopt(&snapshot).await;
-        for line in turn.doors.follow(doors, &config, (&self.plane, &snapshot)).await {
+        let mut lines = turn.doors.follow(ready.doors, &config, (&self.plane, &snapshot)).await;
+        lines.extend(ready.admin.into_iter().flat_map(|admin| turn.admin.follow(admin)));
+        for line in lines {
             tell(&line);
         }
         turn.resolver.follow(prepared, &self.runtime);
         turn.probes.follow(&live, process, (&self.health, &self.runtime));
         self.health.forget_all_but(&snapshot);
-        *self.held() = Held::new(file, overrides, names);
+        *self.held() = Held::new((file, Arc::new(files)), overrides, names);
         Ok(report)
+    }
+
+    /// Opens what another configuration has beside what is compiled. Dropped, it is closed.
+    fn make_ready(
+        &self,
+        turn: &Changing<'_>,
+        (before, config): (&Config, &Config),
+        reading: Reading,
+    ) -> Result<Ready, String> {
+        let logs = self.log_writer.prepare(&config.logs).map_err(|error| error.to_string())?;
+        let program_log = if config.error_logs == before.error_logs {
+            None
+        } else {
+            Some(ProgramLog::open(&config.error_logs).map_err(|error| error.to_string())?)
+        };
+        let doors = turn.doors.prepare(config, &mut Inherited::default())?;
+        let admin = match reading {
+            Reading::Anew => Some(turn.admin.prepare(config, &mut Inherited::default())?),
+            Reading::AsBefore => None,
+        };
+        Ok(Ready { logs, program_log, doors, admin })
     }
 
     /// Opens log files anew, after somebody moved them away.

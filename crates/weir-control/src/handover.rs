@@ -4,12 +4,19 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
+/// Why nothing is changed at the end.
+pub(crate) const STOPPING: &str = "this process is stopping";
+
 /// Who serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Ours,
     UnderWay,
-    Done { successor: u32 },
+    Done {
+        successor: u32,
+    },
+    /// Nobody after us.
+    Stopping,
 }
 
 /// How far the handing over of this process's place is.
@@ -48,17 +55,31 @@ impl Handover {
         match *self.state() {
             State::Ours => Ok(()),
             State::UnderWay => Err("an upgrade is under way: ask again when it is done".to_owned()),
+            State::Stopping => Err(STOPPING.to_owned()),
             State::Done { successor } => {
                 Err(format!("process {successor} has taken over: ask again, and it answers"))
             }
         }
     }
 
+    /// This process ends, and nobody takes over.
+    pub(crate) fn stop(&self) {
+        let mut state = self.state();
+        if !matches!(*state, State::Done { .. }) {
+            *state = State::Stopping;
+        }
+    }
+
+    /// Whether it does.
+    pub(crate) fn is_stopping(&self) -> bool {
+        *self.state() == State::Stopping
+    }
+
     /// Who has taken over.
     pub(crate) fn successor(&self) -> Option<u32> {
         match *self.state() {
             State::Done { successor } => Some(successor),
-            State::Ours | State::UnderWay => None,
+            State::Ours | State::UnderWay | State::Stopping => None,
         }
     }
 

@@ -163,6 +163,15 @@ struct Kept {
     probes: HashMap<EndpointName, LastProbe>,
     /// What it is and since when; those missing are up since the start.
     states: HashMap<EndpointName, (HealthState, Instant)>,
+    /// How often it went from up to something else, and how long it was that, without what lasts.
+    outages: HashMap<EndpointName, Outages>,
+}
+
+/// How often an endpoint was out, and for how long in all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Outages {
+    pub(crate) count: u64,
+    pub(crate) lasted: Duration,
 }
 
 impl HealthLog {
@@ -239,6 +248,19 @@ impl HealthLog {
         let is_there = |of: &EndpointName| snapshot.endpoint(&of.pool, &of.endpoint).is_some();
         kept.states.retain(|of, _| is_there(of));
         kept.probes.retain(|of, _| is_there(of));
+        kept.outages.retain(|of, _| is_there(of));
+    }
+
+    /// How often an endpoint was out, and for how long until now.
+    pub(crate) fn outages(&self, of: &EndpointName) -> Outages {
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut outages = kept.outages.get(of).copied().unwrap_or_default();
+        if let Some((state, since)) = kept.states.get(of)
+            && *state != HealthState::Up
+        {
+            outages.lasted += since.elapsed();
+        }
+        outages
     }
 
     /// Notes a probe that has ended, and why it failed and how the reply began, if it did.
@@ -285,6 +307,11 @@ impl HealthLog {
         let (from, since) = before.unwrap_or((HealthState::Up, self.start));
         if let Some(to) = to.filter(|to| *to != from) {
             kept.states.insert(of.clone(), (to, Instant::now()));
+            let outages = kept.outages.entry(of.clone()).or_default();
+            outages.count += u64::from(from == HealthState::Up);
+            if from != HealthState::Up {
+                outages.lasted += since.elapsed();
+            }
         }
         (from, since.elapsed())
     }

@@ -1,5 +1,5 @@
 //! What this process was started with by who started it: listening sockets, from systemd (`LISTEN_FDS`) or from the Weir whose place it
-//! takes (`WEIR_UPGRADE`), and the pipe over which that one waits for a word.
+//! takes (`WEIR_UPGRADE`), the pipe over which that one waits for a word, and the socket over which it passes connections on.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -7,9 +7,12 @@ use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use rustix::io::{FdFlags, fcntl_setfd};
 use serde::{Deserialize, Serialize};
 use weir_config::model::ListenAddress;
 use weir_proxy::inherited::Inherited;
+
+use crate::rights::Given;
 
 /// Names the variable that a predecessor leaves its [`Legacy`] in.
 pub(crate) const LEGACY_VARIABLE: &str = "WEIR_UPGRADE";
@@ -25,12 +28,26 @@ pub(crate) struct Legacy {
     pub(crate) ready: RawFd,
     /// Listening sockets, with the addresses that they were opened for.
     pub(crate) sockets: Vec<(RawFd, ListenAddress)>,
+    /// The end of the socket over which it passes connections on; a Weir before 2026-11-21 has none.
+    #[serde(default)]
+    pub(crate) passing: Option<RawFd>,
+    /// What it gave up; the successor cannot have it back.
+    #[serde(default)]
+    pub(crate) given: Option<Given>,
 }
 
 /// Where a predecessor waits.
 static PREDECESSOR: Mutex<Option<File>> = Mutex::new(None);
+/// Where connections come from.
+static PASSING: Mutex<Option<OwnedFd>> = Mutex::new(None);
 /// Descriptors are taken once: after that their numbers may be somebody else's.
 static TAKEN: AtomicBool = AtomicBool::new(false);
+
+/// What a predecessor gave up.
+pub(crate) fn given() -> Option<Given> {
+    let text = std::env::var(LEGACY_VARIABLE).ok()?;
+    serde_json::from_str::<Legacy>(&text).ok()?.given
+}
 
 /// Takes the sockets that were handed over. Later calls find none.
 ///
@@ -46,6 +63,11 @@ pub(crate) fn take() -> Result<Inherited, String> {
         let legacy: Legacy = serde_json::from_str(&text).map_err(|error| wrong(&error))?;
         let pipe = descriptor(legacy.ready).map_err(|error| wrong(&error))?;
         *PREDECESSOR.lock().unwrap_or_else(PoisonError::into_inner) = Some(File::from(pipe));
+        if let Some(number) = legacy.passing {
+            let socket = descriptor(number).map_err(|error| wrong(&error))?;
+            fcntl_setfd(&socket, FdFlags::CLOEXEC).map_err(|error| wrong(&error))?;
+            *PASSING.lock().unwrap_or_else(PoisonError::into_inner) = Some(socket);
+        }
         for (number, asked) in legacy.sockets {
             let socket = descriptor(number);
             let added = socket.and_then(|socket| inherited.add(socket, Some(asked)));
@@ -84,6 +106,11 @@ fn descriptor(number: RawFd) -> io::Result<OwnedFd> {
     // SAFETY: it is open, and it is nobody else's: who started this process opened it for whoever takes it by this number, and
     // `TAKEN` sees to it that this happens once.
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
+}
+
+/// The socket over which a predecessor passes connections on, if it does.
+pub(crate) fn passing() -> Option<OwnedFd> {
+    PASSING.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
 /// Tells a predecessor, if there is one, that this process serves.

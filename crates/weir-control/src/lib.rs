@@ -4,8 +4,10 @@
 
 pub mod admin;
 mod control;
+mod credits;
 mod diff;
 mod doors;
+mod files_read;
 mod handover;
 pub mod health_log;
 mod inheritance;
@@ -14,12 +16,17 @@ pub mod log_writer;
 mod machine;
 mod notify;
 mod open_files;
+mod opening;
+mod own_files;
+mod passing;
+mod past;
 mod pid_file;
 mod probe;
 pub mod program_log;
 mod rehearse;
 mod report;
 pub mod resolver;
+mod rights;
 mod server;
 mod signals;
 mod traffic;

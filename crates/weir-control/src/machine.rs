@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use rustix::process::{Resource, getrlimit};
-use weir_stats::exposition::{Cpu, MachineFigures};
+use weir_stats::exposition::{Cpu, CpuGroup, MachineFigures};
 
 /// Length of a tick of `/proc`, µs: the kernel shows a hundred a second to all programs.
 const TICK_US: u64 = 10_000;
@@ -18,8 +18,13 @@ const GROUPS: &str = "/sys/fs/cgroup";
 pub(crate) fn read(workers: usize) -> MachineFigures {
     let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let machine = machine_of(&text("/proc/stat"));
-    let throttled = group_directory(&text("/proc/self/cgroup"))
-        .and_then(|directory| throttled_of(&fs::read_to_string(directory.join("cpu.stat")).ok()?));
+    let directory = group_directory(&text("/proc/self/cgroup"));
+    let in_group = |name: &str| {
+        let file = directory.as_ref().map(|directory| directory.join(name));
+        file.and_then(|file| fs::read_to_string(file).ok()).unwrap_or_default()
+    };
+    let stat = in_group("cpu.stat");
+    let throttled = throttled_of(&stat);
     MachineFigures {
         cpu: cpu_of(&text("/proc/self/stat")),
         workers: workers_of(Path::new("/proc/self/task"), workers),
@@ -28,6 +33,7 @@ pub(crate) fn read(workers: usize) -> MachineFigures {
         idle_us: machine.map(|machine| machine.idle),
         throttled_periods: throttled.map(|(periods, _)| periods),
         throttled_us: throttled.map(|(_, us)| us),
+        group: group_of(&stat, in_group),
         open_files: open_files(),
         open_files_limit: getrlimit(Resource::Nofile).current,
         resident_bytes: resident_of(&text("/proc/self/status")),
@@ -57,6 +63,38 @@ fn workers_of(tasks: &Path, workers: usize) -> Vec<Option<Cpu>> {
         }
     }
     found
+}
+
+/// What all programs of the machine used of all cores since it was started, µs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Used {
+    pub(crate) busy_us: u64,
+    /// What they wanted beside that, and the host gave to others.
+    pub(crate) steal_us: u64,
+    pub(crate) cores: u64,
+    /// How long ago that was.
+    pub(crate) uptime_us: u64,
+}
+
+/// A reading of now; `None` where the machine does not tell.
+pub(crate) fn used() -> Option<Used> {
+    let text = |path: &str| fs::read_to_string(path).ok();
+    used_of(&text("/proc/stat")?, &text("/proc/uptime")?)
+}
+
+fn used_of(stat: &str, uptime: &str) -> Option<Used> {
+    let machine = machine_of(stat)?;
+    let own = |line: &&str| {
+        let number = line.strip_prefix("cpu").and_then(|rest| rest.split(' ').next());
+        number.is_some_and(|number| number.parse::<u32>().is_ok())
+    };
+    let seconds: f64 = uptime.split(' ').next()?.parse().ok()?;
+    Some(Used {
+        busy_us: machine.total.saturating_sub(machine.idle).saturating_sub(machine.steal),
+        steal_us: machine.steal,
+        cores: stat.lines().filter(own).count() as u64,
+        uptime_us: (seconds * 1e6) as u64,
+    })
 }
 
 /// Times of all cores, µs.
@@ -96,12 +134,36 @@ fn group_directory(groups: &str) -> Option<PathBuf> {
 
 /// Periods and µs of a group's `cpu.stat`, of either version.
 fn throttled_of(stat: &str) -> Option<(u64, u64)> {
-    let value = |name: &str| {
-        let mut lines = stat.lines().filter_map(|line| line.split_once(' '));
-        lines.find(|(key, _)| *key == name)?.1.parse::<u64>().ok()
+    let us = value_of(stat, "throttled_usec")
+        .or_else(|| Some(value_of(stat, "throttled_time")? / 1_000))?;
+    Some((value_of(stat, "nr_throttled")?, us))
+}
+
+/// A value of a group's `cpu.stat`.
+fn value_of(stat: &str, name: &str) -> Option<u64> {
+    let mut lines = stat.lines().filter_map(|line| line.split_once(' '));
+    lines.find(|(key, _)| *key == name)?.1.parse().ok()
+}
+
+/// What a group may use and saved up, of either version; `file` reads one of its files, which may be missing.
+fn group_of(stat: &str, file: impl Fn(&str) -> String) -> CpuGroup {
+    let number = |name: &str| file(name).trim().parse::<u64>().ok();
+    let both = file("cpu.max");
+    let limit = match both.trim().split_once(' ') {
+        Some((quota, period)) => quota.parse().ok().zip(period.parse().ok()),
+        None => number("cpu.cfs_quota_us").zip(number("cpu.cfs_period_us")),
     };
-    let us = value("throttled_usec").or_else(|| Some(value("throttled_time")? / 1_000))?;
-    Some((value("nr_throttled")?, us))
+    let Some((quota, period)) = limit.filter(|(_, period): &(u64, u64)| *period > 0) else {
+        return CpuGroup::default();
+    };
+    let us = value_of(stat, "burst_usec");
+    CpuGroup {
+        limit_cores: Some(quota as f64 / period as f64),
+        burst_us: number("cpu.max.burst").or_else(|| number("cpu.cfs_burst_us")),
+        periods: value_of(stat, "nr_periods"),
+        bursts: value_of(stat, "nr_bursts"),
+        bursts_us: us.or_else(|| Some(value_of(stat, "burst_time")? / 1_000)),
+    }
 }
 
 /// Newer kernels tell the number as the directory's size; else it is counted.
@@ -138,6 +200,48 @@ mod tests {
         assert_eq!(throttled_of(first), Some((3, 1_200)));
         assert_eq!(throttled_of("usage_usec 5\n"), None);
         assert_eq!(resident_of("Name:\tweir\nVmRSS:\t    1536 kB\n"), Some(1_572_864));
+    }
+
+    #[test]
+    fn what_all_programs_used_is_read() {
+        let stat = "cpu  10 1 20 100 5 2 3 9 7 0\ncpu0 1 1 1\ncpu1 1 1\nctxt 5\n";
+        let expected =
+            Used { busy_us: 360_000, steal_us: 90_000, cores: 2, uptime_us: 86_400_250_000 };
+        assert_eq!(used_of(stat, "86400.25 1000.00\n"), Some(expected));
+        assert_eq!(used_of(stat, "nonsense"), None);
+        assert!(used().is_some_and(|used| used.cores > 0 && used.busy_us > 0));
+    }
+
+    #[test]
+    fn what_a_control_group_saves_up_is_read_in_either_version() {
+        let group = |stat: &str, files: &'static [(&str, &str)]| {
+            group_of(stat, |name| {
+                let found = files.iter().find(|(own, _)| *own == name);
+                found.map(|(_, text)| (*text).to_owned()).unwrap_or_default()
+            })
+        };
+        let expected = CpuGroup {
+            limit_cores: Some(1.5),
+            burst_us: Some(50_000),
+            periods: Some(90),
+            bursts: Some(7),
+            bursts_us: Some(210),
+        };
+        let stat = "usage_usec 5\nnr_periods 90\nnr_throttled 3\nthrottled_usec 1200\nnr_bursts 7\nburst_usec 210\n";
+        let second = group(stat, &[("cpu.max", "150000 100000\n"), ("cpu.max.burst", "50000\n")]);
+        assert_eq!(second, expected);
+        let stat = "nr_periods 90\nnr_throttled 3\nthrottled_time 1200000\nnr_bursts 7\nburst_time 210999\n";
+        let first = &[
+            ("cpu.cfs_quota_us", "150000\n"),
+            ("cpu.cfs_period_us", "100000\n"),
+            ("cpu.cfs_burst_us", "50000\n"),
+        ];
+        assert_eq!(group(stat, first), expected);
+        assert_eq!(group(stat, &[("cpu.max", "max 100000\n")]), CpuGroup::default());
+        let unlimited = &[("cpu.cfs_quota_us", "-1\n"), ("cpu.cfs_period_us", "100000\n")];
+        assert_eq!(group(stat, unlimited), CpuGroup::default());
+        let old = group("nr_periods 90\nnr_throttled 3\n", &[("cpu.max", "50000 100000\n")]);
+        assert_eq!((old.limit_cores, old.periods, old.bursts), (Some(0.5), Some(90), None));
     }
 
     #[test]

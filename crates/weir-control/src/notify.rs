@@ -29,8 +29,10 @@ impl Notifier {
             None => SocketAddr::from_pathname(name).ok(),
         });
         let socket = address.and_then(|address| Some((UnixDatagram::unbound().ok()?, address)));
-        if let Some((socket, _)) = &socket {
+        if let Some((socket, address)) = &socket {
             let _ = socket.set_nonblocking(true);
+            // The name may mean nothing any more after a `chroot`.
+            let _ = socket.connect_addr(address);
         }
         Self { watchdog: watchdog.filter(|_| socket.is_some()), socket }
     }
@@ -69,8 +71,9 @@ impl Notifier {
 
     fn send(&self, text: &str) {
         if let Some((socket, address)) = &self.socket {
+            let sent = socket.send(text.as_bytes());
             // A systemd that does not read is none that could be helped.
-            let _ = socket.send_to_addr(text.as_bytes(), address);
+            let _ = sent.or_else(|_| socket.send_to_addr(text.as_bytes(), address));
         }
     }
 }

@@ -1,42 +1,78 @@
 //! The file that holds the number of the process while it runs (`pid_file`), for those who send signals by hand.
 
-use std::fs;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
-/// The file, which is removed with this unless another process has taken it over.
+/// The file, which is removed with this unless another process has taken it over. Where it cannot be removed any more, because this
+/// process has given up the right to it, it is emptied.
 #[derive(Debug)]
 pub(crate) struct PidFile {
     path: PathBuf,
     text: String,
+    file: File,
 }
 
 impl PidFile {
-    /// Writes it. A reader finds the old one or the new one, never half of it.
+    /// Writes it. A reader finds the old one or the new one, never half of it; unless only the file itself may be written, and not its
+    /// directory.
     ///
     /// # Errors
     /// One sentence for the operator.
     pub(crate) fn write(path: &Path) -> Result<Self, String> {
         let text = format!("{}\n", std::process::id());
-        let mut fresh = path.as_os_str().to_owned();
-        fresh.push(".new");
-        let fresh = PathBuf::from(fresh);
-        let written = fs::write(&fresh, &text).and_then(|()| fs::rename(&fresh, path));
-        match written {
-            Ok(()) => Ok(Self { path: path.to_owned(), text }),
-            Err(error) => {
-                // It may not even be there.
-                let _ = fs::remove_file(&fresh);
-                Err(format!("cannot write the pid file {}: {error}", path.display()))
+        let written = match replace(path, &text) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                open().truncate(true).open(path).and_then(|file| filled(file, &text))
             }
+            other => other,
+        };
+        match written {
+            Ok(file) => Ok(Self { path: path.to_owned(), text, file }),
+            Err(error) => Err(format!("cannot write the pid file {}: {error}", path.display())),
         }
     }
+
+    /// Whether the file that was written still holds the number.
+    fn is_ours(&self) -> bool {
+        let mut text = vec![0; self.text.len() + 1];
+        let read = self.file.read_at(&mut text, 0);
+        read.is_ok_and(|count| text.get(..count) == Some(self.text.as_bytes()))
+    }
+}
+
+fn open() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true);
+    options
+}
+
+fn filled(mut file: File, text: &str) -> io::Result<File> {
+    file.write_all(text.as_bytes())?;
+    Ok(file)
+}
+
+fn replace(path: &Path, text: &str) -> io::Result<File> {
+    let mut fresh = path.as_os_str().to_owned();
+    fresh.push(".new");
+    let fresh = PathBuf::from(fresh);
+    let file = open().create(true).truncate(true).open(&fresh)?;
+    let renamed = filled(file, text).and_then(|file| fs::rename(&fresh, path).map(|()| file));
+    if renamed.is_err() {
+        let _ = fs::remove_file(&fresh);
+    }
+    renamed
 }
 
 impl Drop for PidFile {
     fn drop(&mut self) {
-        if fs::read_to_string(&self.path).is_ok_and(|text| text == self.text) {
-            // Whoever removed it meanwhile did what was to be done.
-            let _ = fs::remove_file(&self.path);
+        let inode = |data: fs::Metadata| (data.dev(), data.ino());
+        let named = fs::metadata(&self.path).map(inode).ok();
+        let is_there = named.is_some() && named == self.file.metadata().map(inode).ok();
+        // One that was replaced or removed meanwhile has no name any more: nobody minds that it is emptied.
+        if self.is_ours() && (!is_there || fs::remove_file(&self.path).is_err()) {
+            let _ = self.file.set_len(0);
         }
     }
 }
@@ -64,6 +100,23 @@ mod tests {
         fs::write(&path, "1\n").unwrap();
         drop(file);
         assert_eq!(fs::read_to_string(&path).unwrap(), "1\n");
+    }
+
+    #[test]
+    fn one_that_cannot_be_removed_is_emptied() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("weir.pid");
+        let file = PidFile::write(&path).unwrap();
+        // As behind a `chroot`: the same file, and its name leads nowhere.
+        let moved = folder.path().join("outside.pid");
+        fs::rename(&path, &moved).unwrap();
+        drop(file);
+        assert_eq!(fs::read_to_string(&moved).unwrap(), "");
+        let file = PidFile::write(&path).unwrap();
+        fs::write(&path, "1\n").unwrap();
+        fs::rename(&path, &moved).unwrap();
+        drop(file);
+        assert_eq!(fs::read_to_string(&moved).unwrap(), "1\n", "another process has it");
     }
 
     #[test]

@@ -11,6 +11,8 @@ use weir_config::model::{LogTarget, Pool};
 use weir_proxy::compile::{Surroundings, compile};
 use weir_stats::log_channel;
 
+use crate::rights;
+
 /// Reads certificates, keys, pages and directories, and sees whether the log files can be written.
 ///
 /// # Returns
@@ -27,7 +29,9 @@ pub fn rehearse(config: &Config) -> Result<Vec<String>, String> {
         }
     }
     let (sinks, _receiver) = log_channel(config.logs.len(), 1);
-    let surroundings = Surroundings { read: &|path| std::fs::read(path), sinks };
+    rights::look_up(config)?;
+    let root = config.chroot.as_deref();
+    let surroundings = Surroundings { read: &|path| std::fs::read(path), sinks, root };
     let mut warnings = compile(config, surroundings, None)?.warnings;
     warnings.extend(config.pools.iter().filter_map(unsigned));
     Ok(warnings)

@@ -1,66 +1,33 @@
 //! Gathers everything that is known of the process into one plain [`Report`]: metrics and JSON are views of it. It changes nothing.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use tokio::time::{Instant, interval};
+use tokio::time::Instant;
 use weir_balance::EndpointState as LiveState;
 use weir_config::{Config, model};
 use weir_proxy::shared::{Listener, Process, Snapshot};
 use weir_proxy::upstream::{UpstreamEndpoint, UpstreamPool};
 use weir_proxy::worker::WorkerLoad;
 use weir_stats::exposition::{
-    EndpointReport, ListenerReport, LogReport, MachineFigures, PoolReport, ProcessReport,
-    QueueReport, Report, WorkerReport,
+    EndpointReport, ListenerReport, LogReport, PoolReport, ProcessReport, QueueReport, Report,
+    WorkerReport,
 };
-use weir_stats::numbers::{Figures, Window};
 
-use crate::{live, machine};
+use crate::live;
+use crate::past::{Look, Past};
 
-/// How often a reading is made for what is said of the last minutes.
-const OBSERVED_EVERY: Duration = Duration::from_secs(5);
-
-/// What was counted and used until one moment.
-#[derive(Debug, Default)]
-struct Reading {
-    figures: Arc<Figures>,
-    machine: MachineFigures,
-}
-
-/// Makes reports of a process, and remembers what they are held against.
+/// Makes reports of a process.
 pub(crate) struct Reporter {
     process: Arc<Process>,
     started: SystemTime,
-    window: Mutex<Window<Reading>>,
+    past: Arc<Past>,
 }
 
 impl Reporter {
-    pub(crate) fn new(process: Arc<Process>, started: SystemTime) -> Self {
-        let now_us = process.balance_clock(Instant::now());
-        // What the process used before it served is in the first minutes too.
-        let window = Mutex::new(Window::new(Arc::default(), now_us));
-        Self { process, started, window }
-    }
-
-    /// Makes a reading every few seconds.
-    pub(crate) async fn keep_observing(self: Arc<Self>) {
-        let mut ticks = interval(OBSERVED_EVERY);
-        loop {
-            ticks.tick().await;
-            self.observe();
-        }
-    }
-
-    /// A reading of now, and the one to hold it against.
-    fn observe(&self) -> (Arc<Reading>, Arc<Reading>) {
-        let reading = Arc::new(Reading {
-            figures: Arc::new(self.process.numbers.read()),
-            machine: machine::read(self.process.loads.len()),
-        });
-        let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
-        let (earlier, _) = window.observe(&reading, self.now_us());
-        (reading, earlier)
+    pub(crate) fn new(process: Arc<Process>, started: SystemTime, past: Arc<Past>) -> Self {
+        Self { process, started, past }
     }
 
     fn now_us(&self) -> u64 {
@@ -69,8 +36,8 @@ impl Reporter {
 
     /// Everything at this moment; `config` is what `snapshot` was made of.
     pub(crate) fn report(&self, config: &Config, snapshot: &Snapshot) -> Report {
-        let (now, earlier) = self.observe();
-        let recent = now.figures.since(&earlier.figures);
+        let Look { now, recent, .. } = self.past.look();
+        let (machine, machine_before) = self.past.machine();
         let process = &self.process;
         let started = self.started.duration_since(UNIX_EPOCH).unwrap_or_default();
         let logs = config.logs.iter().zip(&snapshot.logs);
@@ -93,11 +60,13 @@ impl Reporter {
             logs: logs
                 .map(|(log, own)| LogReport { name: log.name.clone(), dropped: own.sink.dropped() })
                 .collect(),
-            machine: now.machine.clone(),
-            usage: now.machine.since(&earlier.machine, recent.requests()),
+            usage: machine.since(&machine_before, recent.figures.requests()),
+            machine,
+            credits: None,
             slowest: process.numbers.slowest(None, self.now_us()),
-            figures: Arc::clone(&now.figures),
-            recent,
+            figures: now,
+            recent_us: recent.length_us,
+            recent: recent.figures,
         }
     }
 

@@ -11,6 +11,7 @@
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -19,22 +20,28 @@ use tokio::runtime::Runtime;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
 use weir_config::Config;
 use weir_config::model::{Severity, Workers};
-use weir_proxy::compile::{Surroundings, compile};
 use weir_proxy::shared::{BoundAddress, Process};
 use weir_proxy::start::{DataPlane, Running, allowed_cores, start};
 
-use crate::admin::{self, Admin, AdminSocket, Context, StateFile};
+use crate::admin::{Admin, AdminDoors, AdminSocket, Context};
 use crate::control::{Beside, Control, Parts, Source};
-use crate::doors::{Doors, Prepared};
+use crate::credits::agent::{AgentSocket, Agents};
+use crate::credits::{self, Credits};
+use crate::doors::Doors;
 use crate::health_log::HealthLog;
 use crate::inheritance;
-use crate::log_writer::{self, Flushed, LogWriter};
+use crate::log_writer::{self, Flushed};
 use crate::open_files;
+use crate::opening::Opened;
+use crate::own_files::{OwnFiles, UntilTheEnd};
+use crate::passing;
+use crate::passing::packets::Packets;
+use crate::passing::taker::Taker;
 use crate::pid_file::PidFile;
 use crate::probe::Probes;
+use crate::program_log;
 pub(crate) use crate::program_log::tell;
-use crate::program_log::{self, ProgramLog};
-use crate::resolver::{Names, Resolver};
+use crate::resolver::Names;
 use crate::signals::{Order, Signals};
 use crate::traffic;
 use crate::upgrade::{Successor, UPGRADE_PATIENCE};
@@ -59,6 +66,8 @@ pub enum Purpose {
     Traffic,
     /// Looking at the process and changing it.
     Admin,
+    /// Telling balancers in front how much this instance asks for.
+    Agent,
 }
 
 /// An address that is served.
@@ -73,8 +82,12 @@ pub struct Listening {
 }
 
 impl Listening {
-    fn of_admin(socket: &AdminSocket) -> Self {
+    pub(crate) fn of_admin(socket: &AdminSocket) -> Self {
         Self { purpose: Purpose::Admin, address: socket.address().clone(), tls: false }
+    }
+
+    fn of_agent(socket: &AgentSocket) -> Self {
+        Self { purpose: Purpose::Agent, address: socket.address().clone(), tls: false }
     }
 
     /// Where it is, as the configuration writes it.
@@ -99,6 +112,7 @@ impl fmt::Display for Listening {
         formatter.write_str(&self.place())?;
         formatter.write_str(match self.purpose {
             Purpose::Admin => " (admin)",
+            Purpose::Agent => " (agent)",
             Purpose::Traffic if self.tls => " (https)",
             Purpose::Traffic => " (http)",
         })
@@ -110,83 +124,77 @@ pub struct Server {
     running: Running,
     listening: Vec<Listening>,
     control: Arc<Control>,
-    pid_file: Option<PidFile>,
+    until_the_end: UntilTheEnd,
     runtime: Runtime,
     signals: Signals,
     admin: Option<Admin>,
 }
 
 impl Server {
-    /// Opens logs, reads certificates, binds every address and starts the workers. From then on signals are orders,
-    /// obeyed by [`Server::run`]. A reload reads `source`.
+    /// Opens logs, reads certificates, binds every address, gives up the rights that this took, and starts the workers. From then on
+    /// signals are orders, obeyed by [`Server::run`]. A reload reads `source`.
     ///
     /// # Errors
     /// One sentence for the operator; nothing runs then.
     pub fn start(file: &Config, source: Option<Source>) -> Result<Self, String> {
-        let program_log = ProgramLog::open(&file.error_logs).map_err(|error| error.to_string())?;
-        program_log.publish();
-        let state_file = file.state_file.as_deref().map(StateFile::new);
-        let overrides = admin::restore(state_file.as_ref(), file, tell);
-        let config = &overrides.over(file);
-        let connection_cap = connection_cap(config);
-        let (log_writer, sinks) =
-            LogWriter::start(&config.logs).map_err(|error| error.to_string())?;
+        let opened = Opened::open(file, source.as_ref())?;
+        let Opened { config, live, compiled, mut resolver, runtime, .. } = opened;
+        let agent_sockets = opened.agent_sockets;
         let workers = match config.workers {
             Workers::Auto => allowed_cores().len().max(1),
             Workers::Count(count) => count.max(1),
         };
-        let read = |path: &std::path::Path| std::fs::read(path);
-        let runtime = control_runtime().map_err(|error| format!("cannot start: {error}"))?;
-        // Who connects as soon as we say that we listen shall find the servers there.
-        let mut resolver = Resolver::default();
-        let prepared_names = runtime.block_on(resolver.prepare(config));
-        let live = &resolver.answers(&prepared_names).over(config);
-        let compiled = compile(live, Surroundings { read: &read, sinks }, None)?;
-        for warning in &compiled.warnings {
-            warn(warning);
-        }
-        let mut doors = Doors::default();
-        let (prepared, admin_sockets) = open_sockets(config, &doors)?;
-        let signals = {
-            let _inside = runtime.enter();
-            Signals::take().map_err(|error| format!("cannot take signals: {error}"))?
-        };
-        let (process, notices) = Process::new(compiled.snapshot, workers, connection_cap);
+        let (process, notices) = Process::new(compiled.snapshot, workers, opened.connection_cap);
         let running =
             start(&process).map_err(|error| format!("cannot start {workers} workers: {error}"))?;
-        let mut probes = Probes::default();
-        resolver.follow(prepared_names, runtime.handle());
+        resolver.follow(opened.names, runtime.handle());
         let names = resolver.names().clone();
         let snapshot = process.snapshot();
-        runtime.block_on(doors.follow(prepared, config, (running.plane(), &snapshot)));
+        let mut doors = Doors::default();
+        runtime.block_on(doors.follow(opened.sockets, &config, (running.plane(), &snapshot)));
         let mut listening = doors.listening();
-        listening.extend(admin_sockets.iter().map(Listening::of_admin));
+        let (mut admin_doors, openings) = AdminDoors::new();
+        admin_doors.follow(opened.admin_sockets);
+        listening.extend(admin_doors.listening());
+        listening.extend(agent_sockets.iter().map(Listening::of_agent));
+        let lent_sockets = agent_sockets.iter().map(AgentSocket::lent).collect();
+        let files = Arc::new(OwnFiles::new(opened.state_file));
+        let has_pid_file = opened.pid_file.is_some();
+        files.set_pid(opened.pid_file);
+        let until_the_end = UntilTheEnd(files.clone());
+        let credits = Arc::<Credits>::default();
+        let agents = Agents::start(agent_sockets, (&credits, &process), runtime.handle());
         let health = Arc::new(HealthLog::new(program_log::say));
-        probes.follow(live, &process, (&health, runtime.handle()));
+        let mut probes = Probes::default();
+        probes.follow(&live, &process, (&health, runtime.handle()));
         runtime.spawn(traffic::listen(notices, process.clone(), health.clone(), program_log::say));
         let control = Arc::new(Control::new(Parts {
             plane: running.plane().clone(),
             health,
             source,
             file: file.clone(),
-            overrides,
-            beside: Beside { doors, probes, resolver },
-            log_writer,
-            admin_sockets: admin_sockets.iter().map(AdminSocket::lent).collect(),
-            program_log,
+            files_read: opened.files_read,
+            overrides: opened.overrides,
+            beside: Beside { doors, admin: admin_doors, probes, resolver, agents },
+            files: files.clone(),
+            log_writer: opened.log_writer,
+            credits,
+            lent_sockets,
+            program_log: opened.program_log,
+            notifier: opened.notifier,
             runtime: runtime.handle().clone(),
         }));
-        let context = Context::new(control.clone(), state_file, tell);
-        let admin = if admin_sockets.is_empty() {
-            None
-        } else {
-            Some(Admin::start(admin_sockets, Arc::new(context))?)
-        };
+        let context = Arc::new(Context::new(control.clone(), tell));
+        let admin = Some(Admin::start(openings, context.clone())?);
+        runtime.spawn(credits::keep(context));
         runtime.spawn(follow_names(names, Arc::downgrade(&control)));
         runtime.spawn(log_writer::watch(Arc::downgrade(&control.log_writer), program_log::say));
         runtime.spawn(watch_workers(control.clone(), running.plane().clone()));
-        let pid_file = config.pid_file.as_deref().map(PidFile::write).transpose()?;
-        Ok(Self { running, listening, control, pid_file, runtime, signals, admin })
+        if let Some(path) = config.pid_file.as_deref().filter(|_| !has_pid_file) {
+            files.set_pid(Some(PidFile::write(path)?));
+        }
+        let signals = opened.signals;
+        Ok(Self { running, listening, control, until_the_end, runtime, signals, admin })
     }
 
     /// Every address served, in the configuration's order.
@@ -237,9 +245,24 @@ impl Server {
 
     /// Tells whoever supervises this process, and a predecessor, that it serves.
     fn tell_ready(&self) -> Result<(), String> {
+        if let Some(socket) = inheritance::passing() {
+            self.take_over(socket);
+        }
         inheritance::tell_ready()?;
         self.control.notifier.ready(&self.control.summary());
         Ok(())
+    }
+
+    /// Goes on with connections that a predecessor passes on. Where that cannot be, it finishes what it has itself.
+    fn take_over(&self, socket: OwnedFd) {
+        if passing::say_hello(socket.as_fd()).is_err() {
+            return;
+        }
+        let _inside = self.runtime.enter();
+        if let Ok(packets) = Packets::new(socket) {
+            let taker = Taker::new(packets, self.running.plane().clone());
+            self.runtime.spawn(taker.run());
+        }
     }
 
     /// Starts a new process of the same program to take over. What comes of it is said when that is known.
@@ -261,6 +284,7 @@ impl Server {
             admin.leave();
         }
         self.runtime.block_on(self.control.leave());
+        self.runtime.block_on(self.control.pass_on(process));
         let admin = self.admin.take();
         let patience = self.control.config().shutdown_timeout;
         self.running.drain_behind_successor(patience);
@@ -303,6 +327,7 @@ impl Server {
     pub fn stop(self) -> Result<(), String> {
         let patience = self.control.config().shutdown_timeout;
         self.control.notifier.stopping();
+        self.runtime.block_on(self.control.close_doors());
         self.running.drain(patience);
         self.finish(patience)
     }
@@ -339,26 +364,12 @@ impl Server {
             // Whoever started us reads it on standard error, at the very end.
             self.control.program_log().say_elsewhere(sentence);
         }
-        drop(self.pid_file);
+        drop(self.until_the_end);
         // A lookup that hangs would hold the runtime up.
         self.runtime.shutdown_background();
         self.control.program_log().close();
         ended
     }
-}
-
-/// Opens every socket that was not handed over, and closes those that were and that nobody names.
-fn open_sockets(config: &Config, doors: &Doors) -> Result<(Prepared, Vec<AdminSocket>), String> {
-    let mut inherited = inheritance::take()?;
-    let prepared = doors.prepare(config, &mut inherited)?;
-    let admin_sockets = admin::open(config, &mut inherited)?;
-    for address in inherited.close_rest() {
-        let place = Listening { purpose: Purpose::Traffic, address, tls: false }.place();
-        warn(&format!(
-            "closed a socket that was handed over and that the configuration does not name: {place}"
-        ));
-    }
-    Ok((prepared, admin_sockets))
 }
 
 /// What a running server reacts to.
@@ -446,13 +457,8 @@ async fn follow_names(names: Arc<Names>, control: Weak<Control>) {
     }
 }
 
-/// Signals and the resolver run here, on the main thread.
-fn control_runtime() -> std::io::Result<Runtime> {
-    tokio::runtime::Builder::new_current_thread().enable_all().build()
-}
-
 /// Says one line to the operator, of what stops nothing and should be looked at.
-fn warn(sentence: &str) {
+pub(crate) fn warn(sentence: &str) {
     program_log::say(Severity::Warning, &format!("warning: {sentence}"));
 }
 

@@ -24,6 +24,8 @@ use tokio::time::{Instant, sleep, timeout_at};
 use weir_config::model::ListenAddress;
 
 use crate::inheritance::{LEGACY_VARIABLE, Legacy, READY};
+use crate::passing::{self, packets};
+use crate::rights;
 
 /// How long a successor may take when nobody says.
 pub const UPGRADE_PATIENCE: Duration = Duration::from_secs(30);
@@ -60,17 +62,25 @@ pub(crate) struct Successor {
     pub(crate) patience: Duration,
 }
 
+/// A successor that serves.
+pub(crate) struct Serving {
+    /// Its process id.
+    pub(crate) process: u32,
+    /// Where connections are passed on to it, if it takes any.
+    pub(crate) passing: Option<OwnedFd>,
+}
+
 /// Starts a successor with these sockets. Given up, it is killed.
 ///
 /// # Returns
-/// Its process id, once it serves.
+/// Once it serves.
 ///
 /// # Errors
 /// Why it does not; nothing of it is left then.
 pub(crate) async fn start(
     successor: &Successor,
     sockets: Vec<(ListenAddress, Arc<OwnedFd>)>,
-) -> Result<u32, NotUpgraded> {
+) -> Result<Serving, NotUpgraded> {
     let deadline = Instant::now() + successor.patience;
     let arguments: Vec<OsString> = std::env::args_os().collect();
     let own = arguments.first().map_or(Path::new(""), Path::new);
@@ -80,13 +90,14 @@ pub(crate) async fn start(
     };
     let mut command = Command::new(program);
     command.args(arguments.iter().skip(1));
-    let (mut child, words) = spawn(command, sockets).map_err(failed)?;
+    let Spawned { mut child, words, passing } = spawn(command, sockets).map_err(failed)?;
     let pid = child.process.id();
     let mut words = pipe::Receiver::from_owned_fd(words).map_err(failed)?;
     let heard = timeout_at(deadline, hear(&mut words)).await;
     if heard.as_deref() == Ok(READY) {
         child.serves = true;
-        return Ok(pid);
+        let passing = Some(passing).filter(passing::heard_hello);
+        return Ok(Serving { process: pid, passing });
     }
     let heard = heard.unwrap_or_default();
     let ended = timeout_at(deadline, child.end()).await;
@@ -159,20 +170,34 @@ impl Drop for Starting {
     }
 }
 
-/// Starts a process that has these sockets and a pipe to write to; what it writes there can be read from what is returned.
-fn spawn(
-    mut command: Command,
-    sockets: Vec<(ListenAddress, Arc<OwnedFd>)>,
-) -> io::Result<(Starting, OwnedFd)> {
+/// A process that was started.
+struct Spawned {
+    child: Starting,
+    /// What it says is read here.
+    words: OwnedFd,
+    /// Connections are passed on here.
+    passing: OwnedFd,
+}
+
+/// Starts a process that has these sockets, a pipe to write to, and a socket for connections.
+fn spawn(mut command: Command, sockets: Vec<(ListenAddress, Arc<OwnedFd>)>) -> io::Result<Spawned> {
     let (reader, writer) = io::pipe()?;
-    let mut lent = vec![OwnedFd::from(writer)];
-    let mut legacy = Legacy { ready: lent[0].as_raw_fd(), sockets: Vec::new() };
+    let (passing, its_end) = packets::pair()?;
+    let mut legacy = Legacy {
+        ready: writer.as_raw_fd(),
+        sockets: Vec::new(),
+        passing: Some(its_end.as_raw_fd()),
+        given: rights::given(),
+    };
+    let mut lent = vec![OwnedFd::from(writer), its_end];
     for (address, socket) in sockets {
         let socket = socket.try_clone()?;
         legacy.sockets.push((socket.as_raw_fd(), address));
         lent.push(socket);
     }
     let legacy = serde_json::to_string(&legacy)?;
+    // Within another root directory there may be no `/dev/null`.
+    let (nothing, _) = io::pipe()?;
     command
         .env(LEGACY_VARIABLE, legacy)
         // What systemd said was for this process.
@@ -180,14 +205,14 @@ fn spawn(
         .env_remove("LISTEN_FDS")
         .env_remove("LISTEN_FDNAMES")
         .env_remove("WATCHDOG_PID")
-        .stdin(Stdio::null())
+        .stdin(Stdio::from(nothing))
         .process_group(0);
     // These are copies, gone when this returns, and nobody else starts a process here.
     for descriptor in &lent {
         fcntl_setfd(descriptor, FdFlags::empty())?;
     }
-    let process = command.spawn()?;
-    Ok((Starting { process, serves: false }, reader.into()))
+    let child = Starting { process: command.spawn()?, serves: false };
+    Ok(Spawned { child, words: reader.into(), passing })
 }
 
 #[cfg(test)]

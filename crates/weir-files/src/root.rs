@@ -64,6 +64,17 @@ impl Root {
         Ok(Self { directory, index })
     }
 
+    /// The same for a process that has not made `outer` its root directory yet, but will before it answers.
+    ///
+    /// # Errors
+    /// As [`Root::open`].
+    pub fn open_within(outer: &Path, directory: &Path, index: Vec<String>) -> io::Result<Self> {
+        let directory = Path::new("/").join(directory);
+        let root = openat(CWD, outer, DIRECTORY, Mode::empty())?;
+        openat2(root, &directory, DIRECTORY, Mode::empty(), ResolveFlags::IN_ROOT)?;
+        Ok(Self { directory, index })
+    }
+
     /// Answers a GET or HEAD, waiting for the disk where needed. Bodies up to 64 KiB are read at once.
     ///
     /// # Errors

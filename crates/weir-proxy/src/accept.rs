@@ -9,6 +9,7 @@ use tokio::time::sleep;
 
 use crate::gate::{Gate, RoomPlace};
 use crate::limits::ACCEPT_PAUSE;
+use crate::moving::Moved;
 use crate::net::{Net, PeerAddress};
 use crate::shared::{Process, Stage};
 use crate::worker::{Mail, WorkerLoad};
@@ -18,6 +19,8 @@ pub struct Handoff<N: Net> {
     pub(crate) accepted: N::Accepted,
     pub(crate) peer: PeerAddress,
     pub(crate) place: Place,
+    /// What is known of one that was served before.
+    pub(crate) moved: Option<Box<Moved>>,
 }
 
 /// A connection's place within the caps and counters; dropping it makes room.
@@ -26,6 +29,24 @@ pub(crate) struct Place {
     pub(crate) gate: Arc<Gate>,
     /// In the process and at the listener.
     _places: (RoomPlace, RoomPlace),
+}
+
+impl Place {
+    fn new(load: &Arc<WorkerLoad>, gate: &Arc<Gate>, places: (RoomPlace, RoomPlace)) -> Self {
+        load.open.fetch_add(1, Ordering::Relaxed);
+        let open = gate.open.fetch_add(1, Ordering::AcqRel) + 1;
+        if open > gate.most_open.load(Ordering::Relaxed) {
+            gate.most_open.fetch_max(open, Ordering::Relaxed);
+        }
+        Self { load: Arc::clone(load), gate: Arc::clone(gate), _places: places }
+    }
+
+    /// A place for a connection that others accepted, if there is room now, and the worker that it is for.
+    pub(crate) fn enter_now(process: &Process, gate: &Arc<Gate>) -> Option<(usize, Self)> {
+        let places = (process.connections.enter_now()?, gate.room.enter_now()?);
+        let number = least_loaded(&process.loads, process.open_connections());
+        Some((number, Self::new(process.loads.get(number)?, gate, places)))
+    }
 }
 
 impl Drop for Place {
@@ -72,11 +93,9 @@ pub async fn accept<N: Net>(
         let (Some(load), Some(mailbox)) = (process.loads.get(number), mailboxes.get(number)) else {
             return;
         };
-        load.open.fetch_add(1, Ordering::Relaxed);
-        gate.open.fetch_add(1, Ordering::AcqRel);
-        let place = Place { load: load.clone(), gate: gate.clone(), _places: places };
+        let place = Place::new(load, gate, places);
         // A worker that is gone is stopping; dropping the connection closes it.
-        let _ = mailbox.send(Mail::Connection(Handoff { accepted, peer, place }));
+        let _ = mailbox.send(Mail::Connection(Handoff { accepted, peer, place, moved: None }));
     }
     // Before the orders: whoever waits for these to go may bind the address again then.
     drop(socket);

@@ -1,11 +1,14 @@
 //! Has a pool answer a request: body prepared, endpoint found, request sent, response head read; another attempt where the pool's
 //! `retry` says so, another connection after a stale one. What the client gets is `response.rs`.
 
+use std::sync::Arc;
+
 use tokio::time::Instant;
 use weir_stats::{Cause, Entry, Micros};
 use weir_wire::Framing;
 
 use crate::affinity::{Affinity, Claim};
+use crate::capture::Place;
 use crate::connection::{Connection, Scope};
 use crate::conversation::{Conversation, Failure};
 use crate::exchange::{Ended, Facts, Next, Workspace};
@@ -31,7 +34,7 @@ pub(crate) async fn proxy<N: Net>(
     (route, number): (&CompiledRoute, usize),
 ) -> Result<Next, Ended> {
     let pool = scope.generation.pool(number).ok_or(Cause::Internal)?;
-    facts.pool = Some(number);
+    facts.lead_to(scope, number);
     let claim = |affinity: &Affinity| affinity.claim(&work.request, work.input.bytes());
     facts.claim = pool.affinity.as_ref().map_or(Claim::None, claim);
     let mut upload = initial_body(scope, work, facts, pool);
@@ -45,7 +48,7 @@ pub(crate) async fn proxy<N: Net>(
     let mut search = Search::new(scope, work, facts, (pool, number), &upload).with_key(key);
     loop {
         let found = search.connection(scope, connection, (&mut *work, &mut upload), facts).await;
-        let upstream = found.inspect_err(|_| leave_body(work, facts, &upload))?;
+        let upstream = found.inspect_err(|ended| ended.leave_body(work, facts, &upload))?;
         // A reload may have led the search to another pool.
         let (pool, number) = (search.pool, search.number);
         write_head(scope, connection, work, facts, (route, framing));
@@ -69,6 +72,9 @@ pub(crate) async fn proxy<N: Net>(
                 continue;
             }
             Err(failure) => {
+                if let Failure::BadResponse = failure {
+                    capture(scope, connection, (pool, facts), (work, &conversation.raw));
+                }
                 if let Some(cause) = passive::cause_of(failure) {
                     scope.endpoint_failed(place, cause);
                 }
@@ -92,6 +98,31 @@ pub(crate) async fn proxy<N: Net>(
                 leave_body(work, facts, &conversation.upload);
                 return Err(failure.ended());
             }
+        }
+    }
+}
+
+/// Keeps a response that is no HTTP for the operator.
+fn capture<N: Net>(
+    scope: Scope<'_, N>,
+    connection: &Connection<N>,
+    (pool, facts): (&UpstreamPool, &Facts),
+    (work, bytes): (&Workspace, &[u8]),
+) {
+    let endpoint = facts.endpoint.and_then(|index| pool.endpoints.get(index));
+    let place = Place {
+        listener: Arc::clone(&scope.listener.name),
+        endpoint: endpoint.map(|own| (Arc::clone(&pool.name), Arc::clone(&own.name))),
+        peer: connection.peer,
+    };
+    scope.worker.process.captures.response(place, bytes, work.request.method);
+}
+
+impl Ended {
+    /// As [`leave_body`]; a request that goes to another process has put its body back.
+    fn leave_body(self, work: &mut Workspace, facts: &mut Facts, upload: &Pump) {
+        if !matches!(self, Self::Parted) {
+            leave_body(work, facts, upload);
         }
     }
 }

@@ -56,8 +56,7 @@ pub fn bind_with(
         }
         (Some(socket), ListenAddress::Socket(_)) => Ok(socket),
         (Some(socket), ListenAddress::Unix { path, mode }) => match prepare(path, *mode) {
-            // Who opened it has chosen, and may have been root.
-            Err(error) if error.kind() != io::ErrorKind::PermissionDenied => Err(error),
+            Err(error) if !is_beyond_us(&error) => Err(error),
             _ => Ok(socket),
         },
     };
@@ -69,6 +68,11 @@ pub fn bind_with(
             format!("cannot listen on unix:{}: {}", path.display(), reason(&error))
         }
     })
+}
+
+/// Who opened a socket has chosen its mode; he may have been root, and outside of what is our root directory now.
+fn is_beyond_us(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::NotFound)
 }
 
 /// Gives a socket's file its permissions, if any are wanted.

@@ -53,7 +53,7 @@ impl<'a> Search<'a> {
         if let Claim::Bound(bound) = facts.claim {
             facts.claim = index(bound).map_or(Claim::Unknown, Claim::Bound);
         }
-        facts.pool = Some(number);
+        facts.lead_to(scope, number);
         (self.pool, self.number) = (pool, number);
         Some(())
     }

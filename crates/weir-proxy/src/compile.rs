@@ -35,6 +35,8 @@ pub struct Surroundings<'a> {
     pub read: ReadFile<'a>,
     /// One per access log of the configuration, in its order.
     pub sinks: Vec<LogSink>,
+    /// The directory that will be `/` when files are served, if that is to change until then.
+    pub root: Option<&'a Path>,
 }
 
 /// What workers run on, and what the operator should know.
@@ -64,6 +66,7 @@ pub fn compile(
     };
     let mut compiler = Compiler {
         reader: Reader::new(surroundings.read),
+        root: surroundings.root,
         numbers: previous.map(|previous| Arc::clone(&previous.numbers)).unwrap_or_default(),
         tickets,
         warnings: Vec::new(),
@@ -199,6 +202,8 @@ impl ListenerModel {
 
 struct Compiler<'a> {
     reader: Reader<'a>,
+    /// What will be `/`.
+    root: Option<&'a Path>,
     numbers: Arc<EndpointNumbers>,
     tickets: Arc<Tickets>,
     warnings: Vec<String>,
@@ -278,11 +283,20 @@ impl Compiler<'_> {
     }
 
     fn root(&self, files: &model::Files) -> Result<Arc<Root>, String> {
-        let root = Root::open(&files.root, files.index.clone()).map(Arc::new).map_err(|error| {
-            format!("cannot open the directory {}: {error}", files.root.display())
+        let (path, index) = (&files.root, files.index.clone());
+        let root = match self.root {
+            None => Root::open(path, index),
+            Some(outer) => Root::open_within(outer, path, index),
+        };
+        let root = root.map_err(|error| {
+            let within = self.root.map(|outer| format!(" within {}", outer.display()));
+            let within = within.unwrap_or_default();
+            format!("cannot open the directory {}{within}: {error}", path.display())
         })?;
-        self.reader.note_directory(&files.root);
-        Ok(root)
+        let inner = path.strip_prefix("/").unwrap_or(path);
+        let now = self.root.map_or_else(|| path.clone(), |outer| outer.join(inner));
+        self.reader.note_directory(path, &now);
+        Ok(Arc::new(root))
     }
 
     fn pem(&self, path: &Path) -> Result<PemFile, String> {

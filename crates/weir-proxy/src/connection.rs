@@ -28,6 +28,7 @@ use crate::exchange::{self, Input, Next, Workspace};
 use crate::gate::Gate;
 use crate::generation::{Generation, Leaving, Seat};
 use crate::limits::{HOT_LINGER, LINGERING_BYTES, LINGERING_CLOSE};
+use crate::moving::{self, Begun, Waiting};
 use crate::net::{Net, PeerAddress};
 use crate::series::ListenerCounts;
 use crate::shared::Listener;
@@ -51,6 +52,10 @@ pub(crate) struct Connection<N: Net> {
     pub(crate) served: u64,
     /// What the handshake agreed on, looked up once; `None` without TLS.
     pub(crate) agreed: Option<TlsFacts<'static>>,
+    /// How the request stands in the queue that waited for in another process, or is to.
+    pub(crate) waiting: Option<Box<Waiting>>,
+    /// Whether it stays in this process, because it was to leave it and nobody took it.
+    pub(crate) stays: bool,
 }
 
 /// What a worker knows, the configuration says and the listener asks, for the functions of one exchange.
@@ -60,25 +65,44 @@ pub(crate) struct Scope<'a, N: Net> {
     pub(crate) listener: &'a Listener,
     /// Where exchanges of this listener are counted.
     pub(crate) counts: &'a ListenerCounts,
+    /// The listener's number in the generation.
+    pub(crate) number: usize,
     leaving: Leaving,
+    /// Whether another process may go on with the connection.
+    may_part: bool,
 }
 
 impl<'a, N: Net> Scope<'a, N> {
     fn new(
         worker: &'a Rc<Worker<N>>,
         seat: &'a Seat,
-        client: &Transport<N::Stream>,
+        Connection { client, stays, .. }: &Connection<N>,
     ) -> Option<Self> {
-        let Seat { generation, listener, .. } = seat;
+        let Seat { generation, listener, number, .. } = seat;
         // The listener may speak TLS only since this connection came, or no more.
         let fits = matches!(client, Transport::Server(_)) == listener.tls.is_some();
         let leaving = if fits { seat.leaving } else { Leaving::Yes };
-        Some(Self { worker, generation, listener, counts: seat.counts()?, leaving })
+        let is_plain = matches!(client, Transport::Plain(_));
+        let may_part = leaving == Leaving::No && is_plain && !stays;
+        Some(Self {
+            worker,
+            generation,
+            listener,
+            counts: seat.counts()?,
+            number: *number,
+            leaving,
+            may_part,
+        })
     }
 
     /// Whether the connection is to end with this answer.
     pub(crate) fn is_last(&self) -> bool {
-        self.leaving == Leaving::Yes || self.worker.is_stopping()
+        self.leaving == Leaving::Yes || self.worker.is_stopping() && !self.is_parting()
+    }
+
+    /// Whether the connection is to go on in another process, as soon as it can.
+    pub(crate) fn is_parting(&self) -> bool {
+        self.worker.is_parting() && self.may_part
     }
 }
 
@@ -100,26 +124,49 @@ pub(crate) fn spawn<N: Net>(worker: &Rc<Worker<N>>, handoff: Handoff<N>) {
 }
 
 async fn serve<N: Net>(worker: Rc<Worker<N>>, handoff: Handoff<N>) {
-    let Handoff { accepted, peer, place } = handoff;
-    let Ok(stream) = worker.net.adopt(accepted) else { return };
-    let peer = match peer {
-        PeerAddress::Socket(address) => Some(address),
-        PeerAddress::Unix(_) => None,
-    };
-    // Polled once, so that the end of the worker wakes this task, which then looks at the flag behind it.
-    let mut cut = std::pin::pin!(worker.cut());
-    std::future::poll_fn(|context| Poll::Ready(cut.as_mut().poll(context).is_ready())).await;
-    let Some(mut connection) = open(&worker, &place.gate, stream, peer).await else { return };
-    while let Some(deadline) = connection.deadline(&worker, &place.gate)
-        && let Some((bytes, first_byte)) = connection.wait_cold(&worker, deadline).await
-    {
-        let hot = Box::pin(connection.serve_hot(&worker, &place.gate, bytes, first_byte));
-        if let Hot::Ended = hot.await {
-            break;
+    // Polled once before each call, so that this wakes the task, which then looks at the flags behind it.
+    let mut call = std::pin::pin!(worker.next_call());
+    let mut called = None;
+    let mut life = std::pin::pin!(live(&worker, handoff));
+    std::future::poll_fn(|context| {
+        if called != Some(worker.called()) {
+            called = Some(worker.called());
+            call.set(worker.next_call());
+            let _ = call.as_mut().poll(context);
         }
+        life.as_mut().poll(context)
+    })
+    .await;
+}
+
+async fn live<N: Net>(worker: &Rc<Worker<N>>, handoff: Handoff<N>) {
+    let Handoff { accepted, peer, place, moved } = handoff;
+    let Ok(stream) = worker.net.adopt(accepted) else { return };
+    let (mut connection, begun) = match moved {
+        Some(moved) => Connection::of_moved(stream, *moved),
+        None => match open(worker, &place.gate, stream, peer).await {
+            Some(connection) => (connection, None),
+            None => return,
+        },
+    };
+    let mut hot = match begun {
+        Some(begun) => Box::pin(connection.go_on(worker, &place.gate, *begun)).await,
+        None => Hot::Idle,
+    };
+    while let Hot::Idle = hot {
+        let deadline = connection.deadline(worker, &place.gate);
+        hot = match connection.wait_cold(worker, deadline).await {
+            Cold::Woken(bytes, first_byte) => {
+                Box::pin(connection.serve_hot(worker, &place.gate, bytes, first_byte)).await
+            }
+            Cold::Ended => Hot::Ended,
+            Cold::Parting => Hot::Parting(None),
+        };
     }
-    connection.say_goodbye();
-    drop(place);
+    match hot {
+        Hot::Parting(begun) => connection.part(worker, place, begun),
+        Hot::Idle | Hot::Ended => connection.say_goodbye(),
+    }
 }
 
 /// Completes the TLS handshake if the listener speaks TLS.
@@ -127,9 +174,13 @@ async fn open<N: Net>(
     worker: &Rc<Worker<N>>,
     gate: &Arc<Gate>,
     stream: N::Stream,
-    peer: Option<SocketAddr>,
+    peer: PeerAddress,
 ) -> Option<Connection<N>> {
     let began = Instant::now();
+    let peer = match peer {
+        PeerAddress::Socket(address) => Some(address),
+        PeerAddress::Unix(_) => None,
+    };
     let mut alarm = Alarm::default();
     let (listener, counts) = {
         let seat = worker.seat(gate)?;
@@ -159,7 +210,19 @@ async fn open<N: Net>(
         let kind = if agreed.resumed { Handshake::Resumed } else { Handshake::Full };
         counts.handshake(worker.number, kind, handshake);
     }
-    Some(Connection { client, alarm, peer, handshake, since, began, served: 0, agreed })
+    let (waiting, stays) = (None, false);
+    Some(Connection {
+        client,
+        alarm,
+        peer,
+        handshake,
+        since,
+        began,
+        served: 0,
+        agreed,
+        waiting,
+        stays,
+    })
 }
 
 /// Counts an exchange as running, also when it ends by a panic or with its worker. Only its own worker writes the number, so that no
@@ -186,6 +249,18 @@ enum Hot {
     Idle,
     /// It is over.
     Ended,
+    /// Another process is to go on with it, and with what was read of a request.
+    Parting(Option<Box<Begun>>),
+}
+
+/// What ended a wait without a buffer.
+enum Cold {
+    /// A request begins.
+    Woken(Vec<u8>, Instant),
+    /// The client left or stayed silent too long, or its listener is gone.
+    Ended,
+    /// Another process is to go on.
+    Parting,
 }
 
 /// What waiting for bytes brought.
@@ -193,6 +268,7 @@ enum Arrival {
     Bytes,
     Closed,
     Elapsed,
+    Parting,
 }
 
 impl<N: Net> Connection<N> {
@@ -208,30 +284,45 @@ impl<N: Net> Connection<N> {
         Some(self.since + if self.served == 0 { timeouts.head } else { timeouts.keepalive })
     }
 
-    /// Waits without holding a buffer or a configuration; `None` when the client left or stayed silent too long.
-    async fn wait_cold(
-        &mut self,
-        worker: &Worker<N>,
-        deadline: Instant,
-    ) -> Option<(Vec<u8>, Instant)> {
+    /// Waits without holding a buffer or a configuration. Without a deadline there is nobody to wait for.
+    async fn wait_cold(&mut self, worker: &Worker<N>, deadline: Option<Instant>) -> Cold {
+        let Some(deadline) = deadline else { return Cold::Ended };
         std::future::poll_fn(|context| {
             let mut buffer = worker.buffers.small();
             match poll_read_into(&mut self.client, context, &mut buffer, usize::MAX) {
-                Poll::Ready(Ok(read)) if read > 0 => Poll::Ready(Some((buffer, Instant::now()))),
+                Poll::Ready(Ok(read)) if read > 0 => {
+                    Poll::Ready(Cold::Woken(buffer, Instant::now()))
+                }
                 Poll::Ready(_) => {
                     worker.buffers.give_back(buffer);
-                    Poll::Ready(None)
+                    Poll::Ready(Cold::Ended)
                 }
                 Poll::Pending => {
                     worker.buffers.give_back(buffer);
                     if worker.is_cut() {
-                        return Poll::Ready(None);
+                        return Poll::Ready(Cold::Ended);
                     }
-                    self.alarm.poll(context, deadline).map(|()| None)
+                    if worker.is_parting() && self.may_part() {
+                        return Poll::Ready(Cold::Parting);
+                    }
+                    self.alarm.poll(context, deadline).map(|()| Cold::Ended)
                 }
             }
         })
         .await
+    }
+
+    /// Whether another process can go on with it, as far as that depends on the connection.
+    fn may_part(&self) -> bool {
+        matches!(self.client, Transport::Plain(_)) && !self.stays
+    }
+
+    /// Serves a request that was begun in another process, and those after it.
+    async fn go_on(&mut self, worker: &Rc<Worker<N>>, gate: &Arc<Gate>, begun: Begun) -> Hot {
+        let Begun { bytes, first_byte, waiting } = begun;
+        self.waiting = waiting;
+        let bytes = moving::buffer_of(worker, &bytes);
+        self.serve_hot(worker, gate, bytes, first_byte).await
     }
 
     /// Serves requests until none comes for a while.
@@ -263,7 +354,7 @@ impl<N: Net> Connection<N> {
             if seat.as_of != worker.generation() {
                 seat = worker.seat(gate)?;
             }
-            let scope = Scope::new(worker, &seat, &self.client)?;
+            let scope = Scope::new(worker, &seat, self)?;
             self.served += 1;
             let busy = Busy::new(&scope.worker.load);
             let next = exchange::run(scope, self, work, first_byte).await;
@@ -275,9 +366,18 @@ impl<N: Net> Connection<N> {
                     self.linger(scope, work).await;
                     return Some(Hot::Ended);
                 }
+                Next::Part => {
+                    self.served -= 1;
+                    return Some(Hot::Parting(Some(Box::new(self.begun(work, first_byte)))));
+                }
             }
             self.handshake = Micros::ZERO;
             self.began = self.since;
+            if scope.is_parting() {
+                let begun = (!work.input.is_empty()).then(|| self.begun(work, self.since));
+                let begun = begun.map(Box::new);
+                return Some(Hot::Parting(begun));
+            }
             if !work.input.is_empty() {
                 first_byte = self.since;
                 continue;
@@ -287,6 +387,7 @@ impl<N: Net> Connection<N> {
                 Arrival::Bytes => first_byte = Instant::now(),
                 Arrival::Closed => return Some(Hot::Ended),
                 Arrival::Elapsed => return Some(Hot::Idle),
+                Arrival::Parting => return Some(Hot::Parting(None)),
             }
         }
     }
@@ -302,6 +403,7 @@ impl<N: Net> Connection<N> {
                 Poll::Ready(Ok(read)) if read > 0 => Poll::Ready(Arrival::Bytes),
                 Poll::Ready(_) => Poll::Ready(Arrival::Closed),
                 Poll::Pending if scope.worker.is_cut() => Poll::Ready(Arrival::Closed),
+                Poll::Pending if scope.is_parting() => Poll::Ready(Arrival::Parting),
                 Poll::Pending => self.alarm.poll(context, deadline).map(|()| Arrival::Elapsed),
             }
         })

@@ -3,6 +3,7 @@
 
 use std::io;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::SystemTime;
 
@@ -17,14 +18,17 @@ use crate::affinity::Claim;
 use crate::alarm::{Elapsed, before};
 use crate::attempt;
 use crate::buffers::{Buffers, poll_read_into};
+use crate::capture::Place;
 use crate::client_address::{PeerTrust, allowed, client_address};
 use crate::connection::{Connection, Scope};
 use crate::files;
 use crate::local;
+use crate::moving::Waiting;
 use crate::net::Net;
 use crate::record;
 use crate::request_id::RequestId;
 use crate::route::{CompiledAction, CompiledRoute, RequestView};
+use crate::sessions::{Begun, SessionKey};
 use crate::work_time::WorkTime;
 
 /// What becomes of the connection after an exchange.
@@ -36,6 +40,8 @@ pub(crate) enum Next {
     Close,
     /// It is over, but the client may still be sending.
     Linger,
+    /// Another process is to serve the request that was begun.
+    Part,
 }
 
 /// Bytes from the client, from the head being served on; later requests may stand behind it.
@@ -81,6 +87,13 @@ impl Input {
         let start = (self.start + at).min(self.bytes.len());
         let end = (start + count).min(self.bytes.len());
         self.bytes.drain(start..end);
+    }
+
+    /// Puts other bytes in the place of `count` from offset `at` on.
+    pub(crate) fn replace(&mut self, at: usize, count: usize, by: &[u8]) {
+        let start = (self.start + at).min(self.bytes.len());
+        let end = (start + count).min(self.bytes.len());
+        self.bytes.splice(start..end, by.iter().copied());
     }
 
     /// Whether a read has room without growing the buffer.
@@ -164,6 +177,10 @@ pub(crate) struct Facts {
     /// Whether the peer's forwarding headers are believed.
     pub(crate) trust: PeerTrust,
     pub(crate) request_id: RequestId,
+    /// How it stood in a queue of another process.
+    pub(crate) waiting: Option<Box<Waiting>>,
+    /// Where it is told that it runs.
+    pub(crate) session: Option<SessionKey>,
     /// Index of the pool.
     pub(crate) pool: Option<usize>,
     /// What the client's sticky cookie says.
@@ -201,6 +218,8 @@ impl Facts {
             client: None,
             trust: PeerTrust::Untrusted,
             request_id: RequestId::default(),
+            waiting: None,
+            session: None,
             pool: None,
             claim: Claim::None,
             slot: None,
@@ -220,6 +239,18 @@ impl Facts {
 }
 
 impl Facts {
+    /// The exchange is led to a pool.
+    pub(crate) fn lead_to<N: Net>(&mut self, scope: Scope<'_, N>, pool: usize) {
+        self.pool = Some(pool);
+        self.session.inspect(|session| scope.worker.sessions.leads_to(*session, pool));
+    }
+
+    /// The exchange has an endpoint of its pool.
+    pub(crate) fn be_at<N: Net>(&mut self, scope: Scope<'_, N>, endpoint: usize) {
+        self.endpoint = Some(endpoint);
+        self.session.inspect(|session| scope.worker.sessions.is_at(*session, Some(endpoint)));
+    }
+
     /// Gives the slot back: the endpoint has done its part. How long that took goes to the regret meter.
     pub(crate) fn finish_slot(&mut self, now: Instant) {
         if let Some(slot) = self.slot.take() {
@@ -250,6 +281,8 @@ pub(crate) enum Ended {
     Broken(Cause),
     /// The bytes on hand are no request and there was none: an idle connection went away.
     Silent,
+    /// Another process is to serve it.
+    Parted,
 }
 
 impl From<Cause> for Ended {
@@ -266,10 +299,24 @@ pub(crate) async fn run<N: Net>(
     first_byte: Instant,
 ) -> Next {
     let mut facts = Facts::new(first_byte, scope.worker.wall(first_byte));
+    let session = scope.worker.sessions.begin(&Begun {
+        at: first_byte,
+        peer: connection.peer,
+        exchanges: connection.served,
+        generation: scope.generation,
+        listener: scope.number,
+    });
+    facts.session = Some(session.key);
     facts.times.handshake = connection.handshake;
     facts.times.idle = Micros::from(first_byte.saturating_duration_since(connection.since));
-    let mut route = None;
     let mut own = WorkTime::begun(first_byte);
+    if let Some(waiting) = connection.waiting.take() {
+        // What another process did at it is not our work.
+        own = WorkTime::begun(Instant::now());
+        facts.queue_position = waiting.queue_position;
+        facts.waiting = Some(waiting);
+    }
+    let mut route = None;
     let served = {
         // Pinned where it is made: it is large, and moving it would copy it for every request.
         let mut serving = std::pin::pin!(serve(scope, connection, work, &mut facts, &mut route));
@@ -304,6 +351,7 @@ pub(crate) async fn run<N: Net>(
             after_break(work.request.version, cause)
         }
         Err(Ended::Silent) => return Next::Close,
+        Err(Ended::Parted) => return Next::Part,
     };
     let now = facts.ended.unwrap_or_else(Instant::now);
     facts.times.own = Micros::from(own.until(now));
@@ -357,6 +405,10 @@ async fn read_head<N: Net>(
             Ok(None) => {}
             Err(fault) => {
                 facts.bytes_received = work.input.bytes().len() as u64;
+                let listener = Arc::clone(&scope.listener.name);
+                let place = Place { listener, endpoint: None, peer: connection.peer };
+                let captures = &scope.worker.process.captures;
+                captures.request(place, work.input.bytes(), fault.reason());
                 return Err(Ended::Refused(Refusal {
                     cause: Cause::BadRequest,
                     status: fault.status(),
@@ -366,10 +418,15 @@ async fn read_head<N: Net>(
         work.input.make_room(limits.head_bytes);
         let Connection { client, alarm, .. } = connection;
         let input = &mut work.input;
-        let fill =
-            std::future::poll_fn(|context| input.poll_fill(client, context, &scope.worker.buffers));
+        let fill = std::future::poll_fn(|context| {
+            match input.poll_fill(client, context, &scope.worker.buffers) {
+                Poll::Pending if scope.is_parting() => Poll::Ready(None),
+                filled => filled.map(Some),
+            }
+        });
         match before(alarm, deadline, fill).await {
-            Ok(Ok(read)) if read > 0 => facts.head_end = Instant::now(),
+            Ok(None) => return Err(Ended::Parted),
+            Ok(Some(Ok(read))) if read > 0 => facts.head_end = Instant::now(),
             // A lone line end before leaving is no request.
             Ok(_) if work.input.bytes().iter().all(u8::is_ascii_whitespace) => {
                 return Err(Ended::Silent);
@@ -378,9 +435,14 @@ async fn read_head<N: Net>(
             Err(Elapsed) => return Err(Cause::RequestTimeout.into()),
         }
     }
+    if let Some(waiting) = &facts.waiting {
+        facts.head_end = waiting.head_end;
+        // It was told to go on before it came to wait.
+        work.request.expect_continue = false;
+    }
     facts.has_head = true;
     facts.bytes_received = work.request.head_bytes as u64;
-    facts.times.request = Micros::from(facts.head_end - facts.first_byte);
+    facts.times.request = Micros::from(facts.head_end.saturating_duration_since(facts.first_byte));
     Ok(())
 }
 
@@ -398,7 +460,10 @@ fn find_route<'a, N: Net>(
     facts.client = view.client;
     facts.trust = PeerTrust::of(peer, &listener.forwarded.trusted);
     let header = listener.request_id.header.as_deref();
-    facts.request_id = scope.worker.request_ids.borrow_mut().id_of(facts.trust, header, &view);
+    facts.request_id = match &facts.waiting {
+        Some(waiting) => waiting.request_id.clone(),
+        None => scope.worker.request_ids.borrow_mut().id_of(facts.trust, header, &view),
+    };
     if !allowed(&listener.access, view.client) {
         return Err(Cause::Denied.into());
     }

@@ -1,8 +1,8 @@
 //! Room for client connections, and the gate through which a listener's connections come: what outlives the listener's settings
 //! when the configuration changes.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::Semaphore;
 
@@ -10,9 +10,20 @@ use tokio::sync::Semaphore;
 #[derive(Debug)]
 pub struct Room {
     places: Semaphore,
+    /// The lower of `caps`.
     cap: AtomicUsize,
+    caps: Mutex<Caps>,
     /// Places taken beyond a cap that was lowered: so many are not free when they are given back.
     surplus: AtomicUsize,
+}
+
+/// What bounds a [`Room`].
+#[derive(Clone, Copy, Debug)]
+struct Caps {
+    /// As configured.
+    configured: usize,
+    /// For the sake of the machine.
+    squeezed: usize,
 }
 
 impl Room {
@@ -22,6 +33,7 @@ impl Room {
         Self {
             places: Semaphore::new(cap),
             cap: AtomicUsize::new(cap),
+            caps: Mutex::new(Caps { configured: cap, squeezed: Semaphore::MAX_PERMITS }),
             surplus: AtomicUsize::new(0),
         }
     }
@@ -36,9 +48,22 @@ impl Room {
         self.places.available_permits()
     }
 
-    /// Another cap from now on. Connections beyond a lower one stay; nobody comes until enough have gone. Not to be called by two at once.
+    /// Another cap from now on. Connections beyond a lower one stay; nobody comes until enough have gone.
     pub fn resize(&self, cap: usize) {
-        let cap = cap.min(Semaphore::MAX_PERMITS);
+        self.bound(|caps| caps.configured = cap.min(Semaphore::MAX_PERMITS));
+    }
+
+    /// A cap beside the configured one, which holds as long as it is lower; `None` lifts it.
+    pub fn squeeze(&self, cap: Option<usize>) {
+        let cap = cap.unwrap_or(Semaphore::MAX_PERMITS);
+        self.bound(|caps| caps.squeezed = cap.min(Semaphore::MAX_PERMITS));
+    }
+
+    fn bound(&self, change: impl FnOnce(&mut Caps)) {
+        // To the end, so that two changes never mix.
+        let mut caps = self.caps.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut caps);
+        let cap = caps.configured.min(caps.squeezed);
         let before = self.cap.swap(cap, Ordering::Relaxed);
         if cap < before {
             let less = before - cap;
@@ -68,6 +93,12 @@ impl Room {
         }
         RoomPlace(Arc::clone(self))
     }
+
+    /// Takes a place if there is one now.
+    pub(crate) fn enter_now(self: &Arc<Self>) -> Option<RoomPlace> {
+        self.places.try_acquire().ok()?.forget();
+        Some(RoomPlace(Arc::clone(self)))
+    }
 }
 
 /// A place in a [`Room`]; dropping it makes room.
@@ -92,6 +123,8 @@ impl Drop for RoomPlace {
 pub struct Gate {
     /// Client connections open here.
     pub open: AtomicUsize,
+    /// Most that ever were at once.
+    pub most_open: AtomicUsize,
     /// Room for them; without a cap of its own it never runs out.
     pub room: Arc<Room>,
     /// Sockets that are accepted from.
@@ -105,6 +138,7 @@ impl Gate {
     pub(crate) fn new(cap: Option<usize>) -> Self {
         Self {
             open: AtomicUsize::new(0),
+            most_open: AtomicUsize::new(0),
             room: Arc::new(Room::new(cap.unwrap_or(usize::MAX))),
             accepting: AtomicUsize::new(0),
             position: AtomicUsize::new(0),
@@ -147,5 +181,24 @@ mod tests {
         assert_eq!(room.free(), 6);
         room.resize(usize::MAX);
         assert_eq!(room.free(), room.cap());
+    }
+
+    #[tokio::test]
+    async fn the_lower_of_two_caps_holds_in_whatever_order_they_change() {
+        let room = Arc::new(Room::new(10));
+        let place = room.enter().await;
+        let check = |change: &dyn Fn(&Room), cap: usize| {
+            change(&room);
+            assert_eq!((room.cap(), room.free()), (cap, cap - 1));
+        };
+        check(&|room| room.squeeze(Some(4)), 4);
+        check(&|room| room.resize(6), 4);
+        check(&|room| room.squeeze(Some(8)), 6);
+        check(&|room| room.squeeze(Some(2)), 2);
+        check(&|room| room.resize(1), 1);
+        check(&|room| room.squeeze(None), 1);
+        check(&|room| room.resize(7), 7);
+        drop(place);
+        assert_eq!(room.free(), 7);
     }
 }

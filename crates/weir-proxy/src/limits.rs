@@ -34,7 +34,18 @@ pub(crate) const RESPONSE_HEADERS: usize = 200;
 pub(crate) const INTERIM_RESPONSES: u32 = 16;
 /// How often an exchange asks again whose endpoint went away in a reload while it was given a place there.
 pub(crate) const CARRY_OVERS: usize = 8;
+/// Most bytes of a request that move to another process with its connection.
+pub(crate) const MOVED_BYTES: usize = 64 * 1024;
+/// How long a request that comes from another process may take to its place in a queue before the next one is let in. It takes microseconds,
+/// and a worker that stops looks at its mail later.
+pub(crate) const TURN_PATIENCE: Duration = Duration::from_millis(100);
 /// How often a worker looks for idle endpoint connections that are too old.
 pub(crate) const IDLE_SWEEP: Duration = Duration::from_secs(1);
 /// Log lines wait at most this long in a worker's batch.
 pub(crate) const LOG_FLUSH: Duration = Duration::from_millis(100);
+/// How much of a message that was no HTTP is kept for the operator, bytes.
+pub(crate) const CAPTURED_BYTES: usize = 4 * 1024;
+/// Of how many listeners and pools the latest one is.
+pub(crate) const CAPTURES: usize = 256;
+/// Running exchanges of a worker that an operator who asks for them is told of, the oldest.
+pub(crate) const SESSIONS_TOLD: usize = 4096;

@@ -162,7 +162,7 @@ fn write_reply<N: Net>(
         .with_connection(match next {
             Next::KeepAlive if http10 => ConnectionLine::KeepAlive,
             Next::KeepAlive => ConnectionLine::None,
-            Next::Close | Next::Linger => ConnectionLine::Close,
+            Next::Close | Next::Linger | Next::Part => ConnectionLine::Close,
         });
     let respond = scope.listener.request_id.respond;
     let date = scope.worker.date(facts.head_end);

@@ -43,6 +43,12 @@ pub trait Net: Clone + 'static {
     /// When it cannot be registered with this worker's reactor.
     fn adopt(&self, accepted: Self::Accepted) -> io::Result<Self::Stream>;
 
+    /// Takes a connection from this worker, with what has come and was not read: the inverse of [`Net::adopt`].
+    ///
+    /// # Errors
+    /// When the worker's reactor does not let it go; the connection is lost then.
+    fn detach(&self, stream: Self::Stream) -> io::Result<Self::Accepted>;
+
     /// Opens a connection to an endpoint.
     ///
     /// # Errors

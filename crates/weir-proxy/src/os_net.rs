@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -47,6 +47,18 @@ pub struct OsAccepted {
     unix: bool,
 }
 
+impl OsAccepted {
+    /// A connected stream socket that does not block, of TCP or Unix.
+    pub fn new(socket: OwnedFd, unix: bool) -> Self {
+        Self { socket, unix }
+    }
+
+    /// Its socket.
+    pub fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
 /// A TCP or Unix stream.
 pub enum OsStream {
     /// TCP.
@@ -76,6 +88,13 @@ impl Net for OsNet {
             return UnixStream::from_std(accepted.socket.into()).map(OsStream::Unix);
         }
         TcpStream::from_std(accepted.socket.into()).map(OsStream::Tcp)
+    }
+
+    fn detach(&self, stream: OsStream) -> io::Result<OsAccepted> {
+        Ok(match stream {
+            OsStream::Tcp(stream) => OsAccepted::new(stream.into_std()?.into(), false),
+            OsStream::Unix(stream) => OsAccepted::new(stream.into_std()?.into(), true),
+        })
     }
 
     async fn connect(&self, address: &PeerAddress) -> io::Result<OsStream> {

@@ -35,7 +35,9 @@ impl<N: Net> Scope<'_, N> {
             return;
         }
         let now_us = self.worker.balance_clock(Instant::now());
-        if let AfterFailure::Ejected { until_us } = pool.balancer.connect_failed(endpoint, now_us) {
+        let random = self.worker.random.borrow_mut().u64(..);
+        let after = pool.balancer.connect_failed(endpoint, now_us, random);
+        if let AfterFailure::Ejected { until_us } = after {
             let what = Noticed::Ejected { endpoint, cause, until_us };
             self.tell(pool, what);
             self.worker.tick_at(&pool.balancer, until_us);

@@ -146,6 +146,16 @@ impl Pump {
         self.body_bytes + undecoded
     }
 
+    /// Bytes at hand, taken apart or not.
+    pub(crate) fn raw_bytes(&self) -> usize {
+        self.raw.len()
+    }
+
+    /// Takes them out of a pump of which nothing was sent and that is not used any more.
+    pub(crate) fn take_raw(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.raw)
+    }
+
     /// Most body bytes that may come.
     pub(crate) fn limit(&self) -> u64 {
         self.limit

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use smallvec::SmallVec;
 use tokio::time::Instant;
-use weir_stats::numbers::{Done, Keep, Outcome};
+use weir_stats::numbers::{Done, Keep, Onward, Outcome};
 use weir_stats::{Concurrency, Entry, ExchangeRecord, FailedAttempt, Headers, Micros, TlsFacts};
 use weir_wire::{ResponseHead, Version};
 
@@ -149,9 +149,16 @@ fn count<N: Net>(
 ) -> Keep {
     let worker = &scope.worker;
     let series = |index: usize| scope.generation.endpoint_series(facts.pool?, index);
-    for (index, _) in &facts.failed {
+    for (turn, (index, _)) in facts.failed.iter().enumerate() {
+        let next = facts.failed.get(turn + 1).map(|(next, _)| *next).or(facts.endpoint);
+        let onward = match next {
+            // The last one may have been given up for an attempt that never began.
+            _ if turn + 1 >= facts.attempts as usize => Onward::Nowhere,
+            Some(next) if next == *index => Onward::Again,
+            _ => Onward::Elsewhere,
+        };
         if let Some(endpoint) = series(*index) {
-            endpoint.attempt_failed(worker.number);
+            endpoint.attempt_failed(worker.number, onward);
         }
     }
     let outcome = Outcome {

@@ -21,6 +21,11 @@ impl RequestId {
         &self.text
     }
 
+    /// An id that another process gave, if it is one.
+    pub fn given(value: &[u8]) -> Option<Self> {
+        Self::taken_over(value)
+    }
+
     /// Its first eight bytes as a number, by which the queue's list of those who wait names its exchange.
     pub(crate) fn tag(&self) -> u64 {
         self.text.iter().take(8).fold(0, |tag, byte| tag << 8 | u64::from(*byte))

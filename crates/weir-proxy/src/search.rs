@@ -21,6 +21,7 @@ use crate::conversation::{ClientSide, poll_client_left, poll_sender_left};
 use crate::exchange::{Ended, Facts, Refusal, Workspace};
 use crate::idle::UpstreamConnection;
 use crate::limits::CARRY_OVERS;
+use crate::moving::{self, Seniority};
 use crate::net::Net;
 use crate::pump::Pump;
 use crate::retry::Trouble;
@@ -38,6 +39,8 @@ pub(crate) struct Search<'a> {
     fresh: bool,
     /// Whether the client owes nothing of this request: what it sends from now on is the next one.
     at_hand: bool,
+    /// Whether chunks of the body were read that are not in the input.
+    chunks_read: bool,
     /// When it began: after a body was waited for.
     began: Instant,
     /// The time as it was looked at last.
@@ -62,11 +65,13 @@ impl<'a> Search<'a> {
         (pool, number): (&'a Arc<UpstreamPool>, usize),
         upload: &Pump,
     ) -> Self {
-        let began = match work.request.framing {
-            Framing::None => facts.head_end,
+        let now = match (work.request.framing, &facts.waiting) {
+            (Framing::None, None) => facts.head_end,
             _ => Instant::now(),
         };
-        let now_us = scope.worker.balance_clock(began);
+        // One that waited in another process goes on with that.
+        let began = facts.waiting.as_ref().map_or(now, |waiting| waiting.since);
+        let now_us = scope.worker.balance_clock(now);
         pool.retry.note_request(now_us);
         Self {
             pool,
@@ -76,10 +81,11 @@ impl<'a> Search<'a> {
             fresh: false,
             at_hand: pool.buffer_request.is_some()
                 || upload.is_decoded() && upload.surplus().is_empty(),
+            chunks_read: work.request.framing == Framing::Chunked && upload.has_read,
             began,
-            now: began,
+            now,
             now_us,
-            waited: Duration::ZERO,
+            waited: now.saturating_duration_since(began),
             retries: 0,
             backoffs: 0,
             last: None,
@@ -117,7 +123,7 @@ impl<'a> Search<'a> {
                 self.wait_for_endpoint(scope, facts);
             }
             let index = facts.slot.as_ref().map_or(0, Slot::index);
-            facts.endpoint = Some(index);
+            facts.be_at(scope, index);
             facts.attempts += 1;
             if !self.fresh
                 && let Some(idle) = scope.worker.idle.take(self.pool, index, self.now)
@@ -186,6 +192,7 @@ impl<'a> Search<'a> {
     ) -> Result<(), Ended> {
         facts.failed.extend(facts.endpoint.map(|index| (index, trouble.setback())));
         facts.slot = None;
+        facts.session.inspect(|session| scope.worker.sessions.is_at(*session, None));
         self.last = Some(trouble);
         self.fresh = false;
         let untried = self.pool.balancer.has_untried(self.now_us, &self.tried);
@@ -270,9 +277,14 @@ impl<'a> Search<'a> {
                 bound: facts.claim.endpoint(),
                 key: self.key,
                 tag: facts.request_id.tag(),
+                seniority: seniority(scope, facts),
                 ..Request::new(self.now_us, random, &self.tried)
             };
-            let got = match self.pool.balancer.arrive(&request) {
+            let arrival = self.pool.balancer.arrive(&request);
+            if let Some(waiting) = &mut facts.waiting {
+                waiting.turn = None;
+            }
+            let got = match arrival {
                 Arrival::Dispatched(slot) => Ok(slot),
                 Arrival::Queued(ticket) => {
                     let body = (&mut *work, &mut *upload);
@@ -315,26 +327,66 @@ impl<'a> Search<'a> {
         let timeout = self.pool.queue.as_ref().map_or(Duration::ZERO, |queue| queue.timeout);
         let deadline = began + timeout.saturating_sub(self.waited);
         let Connection { client: stream, alarm, .. } = connection;
-        let (input, buffers) = (&mut work.input, &scope.worker.buffers);
         let served = std::future::poll_fn(|context| {
             if let Poll::Ready(served) = Pin::new(&mut ticket).poll(context) {
-                return Poll::Ready(Some(served));
+                return Poll::Ready(Waited::Served(served));
             }
+            if scope.is_parting() && self.is_movable(work, facts, upload) {
+                return Poll::Ready(Waited::Parting);
+            }
+            let (input, buffers) = (&mut work.input, &scope.worker.buffers);
             let mut side = ClientSide { stream, input, buffers };
-            self.poll_left(context, &mut side, upload).map(|()| None)
+            self.poll_left(context, &mut side, upload).map(|()| Waited::ClientGone)
         });
         let served = before(alarm, deadline, served).await;
         self.look_at_clock(scope);
         self.waited += self.now - began;
         facts.times.queue = Micros::from(self.waited);
         match served {
-            Ok(Some(served)) => Ok(served),
-            Ok(None) => Err(Ended::Broken(Cause::ClientGone)),
+            Ok(Waited::Served(served)) => Ok(served),
+            Ok(Waited::ClientGone) => Err(Ended::Broken(Cause::ClientGone)),
+            Ok(Waited::Parting) => {
+                let slot = self.part(scope, connection, (work, upload), facts, ticket);
+                slot.map(Ok).ok_or(Ended::Parted)
+            }
             Err(Elapsed) => {
                 let slot = ticket.time_out();
                 slot.map(Ok).ok_or_else(|| self.refused_by_queue(Cause::QueueTimeout))
             }
         }
+    }
+
+    /// Whether another process can go on with the request.
+    fn is_movable(&self, work: &Workspace, facts: &Facts, upload: &Pump) -> bool {
+        facts.attempts == 0 && moving::is_movable(work, (self.pool, upload), self.chunks_read)
+    }
+
+    /// Leaves the queue so that another process can go on with the request; with a slot, if one came in the same moment.
+    #[cold]
+    fn part<N: Net>(
+        &self,
+        scope: Scope<'_, N>,
+        connection: &mut Connection<N>,
+        (work, upload): (&mut Workspace, &mut Pump),
+        facts: &Facts,
+        ticket: Ticket,
+    ) -> Option<Slot> {
+        let epoch = scope.worker.process.epoch;
+        let seniority = match &facts.waiting {
+            Some(waiting) => waiting.seniority,
+            None => Seniority::new(epoch, ticket.since_us(), ticket.seq()),
+        };
+        let number = ticket.seq();
+        let slot = ticket.withdraw();
+        if slot.is_none() {
+            let since = self.now.checked_sub(self.waited).unwrap_or(self.now);
+            let (id, times) = (facts.request_id.clone(), (facts.head_end, since));
+            let mut waiting = moving::Waiting::new(id, times, facts.queue_position, seniority);
+            waiting.number = Some(number);
+            connection.waiting = Some(Box::new(waiting));
+            moving::put_back(work, facts, self.pool, &upload.take_raw());
+        }
+        slot
     }
 
     /// Whether endpoints that were still to be tried went away in a reload: then those that were are asked again.
@@ -364,6 +416,22 @@ impl<'a> Search<'a> {
         }
         Micros::from(now.saturating_duration_since(self.began).saturating_sub(self.waited))
     }
+}
+
+/// The place in the order of arrival of one that waited before. For another attempt it arrives anew.
+fn seniority<N: Net>(scope: Scope<'_, N>, facts: &Facts) -> Option<weir_balance::Seniority> {
+    let waiting = facts.waiting.as_ref().filter(|_| facts.attempts == 0)?;
+    let elsewhere = || waiting.seniority.rank(scope.worker.process.epoch);
+    let number = waiting.number.unwrap_or_else(elsewhere);
+    Some(weir_balance::Seniority { number, since_us: scope.worker.balance_clock(waiting.since) })
+}
+
+/// What ended a wait in the queue.
+enum Waited {
+    Served(Result<Slot, Rejection>),
+    ClientGone,
+    /// Another process is to go on.
+    Parting,
 }
 
 /// Why there is no connection.

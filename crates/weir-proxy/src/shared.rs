@@ -15,6 +15,7 @@ use weir_files::Root;
 use weir_stats::numbers::Numbers;
 use weir_stats::{Line, LogSink};
 
+use crate::capture::Captures;
 use crate::compile::ListenerModel;
 use crate::compile::source::Source;
 use crate::endpoint_number::EndpointNumbers;
@@ -63,6 +64,8 @@ pub struct Process {
     pub notices: Notices,
     /// What is counted of everything that passes.
     pub numbers: Arc<Numbers>,
+    /// The latest messages that were no HTTP.
+    pub captures: Captures,
     /// Start of the balancer's clock.
     pub epoch: Instant,
     /// Exchanges that were running when their worker ended.
@@ -88,6 +91,7 @@ impl Process {
             loads: (0..workers).map(|_| Arc::<WorkerLoad>::default()).collect(),
             connections: Arc::new(Room::new(connection_cap)),
             notices,
+            captures: Captures::default(),
             epoch: Instant::now(),
             cut_off: AtomicUsize::new(0),
             stopping: AtomicBool::new(false),

@@ -12,12 +12,15 @@ use std::time::Duration;
 use rustix::thread::CpuSet;
 use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
-use crate::accept::{GateOrders, accept};
+use crate::accept::{GateOrders, Place, accept};
 use crate::bind::BoundSocket;
 use crate::gate::Gate;
-use crate::os_net::{OsListener, OsNet};
+use crate::limits::TURN_PATIENCE;
+use crate::moving::{Departures, Moved, Parting, handoff};
+use crate::os_net::{OsAccepted, OsListener, OsNet};
+use crate::sessions::RunningExchange;
 use crate::shared::{Process, Snapshot, Stage};
 use crate::worker::{self, Mail, WorkerParts};
 
@@ -149,6 +152,23 @@ impl DataPlane {
         Door { gate: sender }
     }
 
+    /// What runs on every worker, the oldest first.
+    pub async fn sessions(&self) -> Vec<RunningExchange> {
+        let mut answers = Vec::new();
+        for mailbox in self.mailboxes.iter() {
+            let (sender, answer) = oneshot::channel();
+            let _ = mailbox.send(Mail::Sessions(sender));
+            answers.push(answer);
+        }
+        let mut list = Vec::new();
+        for answer in answers {
+            // On a worker that has ended nothing runs.
+            list.extend(answer.await.unwrap_or_default());
+        }
+        list.sort_by_key(|one| std::cmp::Reverse(one.age));
+        list
+    }
+
     /// Returns when every worker has looked at what it was sent before.
     pub async fn respond(&self) {
         let mut answers = Vec::new();
@@ -166,6 +186,57 @@ impl DataPlane {
         }
     }
 
+    /// Has plain connections leave their workers to `to` from now on, as soon as none of their requests is with an endpoint; with `None`
+    /// they stay. Returns when those that could leave at once have left.
+    pub async fn part(&self, to: Option<Departures<OsNet>>) {
+        let mut left = Vec::new();
+        for mailbox in self.mailboxes.iter() {
+            let (sender, receiver) = oneshot::channel();
+            let _ = mailbox.send(Mail::Part(to.clone(), sender));
+            left.push(receiver);
+        }
+        for worker in left {
+            // A worker that has ended has no connections.
+            let _ = worker.await;
+        }
+    }
+
+    /// Serves a connection on that left its worker and that nobody took; it stays from then on. As [`DataPlane::enter`].
+    pub async fn take_back(&self, mut parting: Parting<OsNet>) {
+        parting.moved.stays = true;
+        let (worker, mail, arrived) = parting.returned();
+        self.hand_to(worker, mail, arrived).await;
+    }
+
+    /// Room for a connection that another process accepted, if there is any now.
+    pub fn admit(&self, gate: &Arc<Gate>) -> Option<Admission> {
+        let (worker, place) = Place::enter_now(&self.process, gate)?;
+        Some(Admission { worker, place })
+    }
+
+    /// Goes on with a connection that was served in another process. One that waits in a queue has its place there when this returns,
+    /// so that those who are entered one after the other are in that order, whatever workers they are for.
+    pub async fn enter(&self, admission: Admission, socket: OsAccepted, mut moved: Moved) {
+        let Admission { worker, place } = admission;
+        let arrived = moved.turn();
+        self.hand_to(worker, Mail::Connection(handoff(socket, place, moved)), arrived).await;
+    }
+
+    async fn hand_to(
+        &self,
+        worker: usize,
+        mail: Mail<OsNet>,
+        arrived: Option<oneshot::Receiver<()>>,
+    ) {
+        if let Some(mailbox) = self.mailboxes.get(worker) {
+            let _ = mailbox.send(mail);
+        }
+        if let Some(arrived) = arrived {
+            // Dropped without a word when it has. One that does not come to its queue any more need not be waited for.
+            let _ = timeout(TURN_PATIENCE, arrived).await;
+        }
+    }
+
     /// Has every worker run new exchanges on `snapshot`; returns when all do.
     pub async fn adopt(&self, snapshot: &Arc<Snapshot>) {
         let mut adopted = Vec::new();
@@ -179,6 +250,12 @@ impl DataPlane {
             let _ = worker.await;
         }
     }
+}
+
+/// Room for one connection, and the worker that it is for.
+pub struct Admission {
+    worker: usize,
+    place: Place,
 }
 
 /// What it takes to accept from a socket.
@@ -321,7 +398,7 @@ mod tests {
     fn a_worker_that_hangs_does_not_respond_and_one_that_has_ended_does_not_matter() {
         let config = weir_config::parse_str("test", "listen 127.0.0.1:0 -> respond 204;").unwrap();
         let (sinks, _receiver) = log_channel(0, 1);
-        let surroundings = Surroundings { read: &|path| std::fs::read(path), sinks };
+        let surroundings = Surroundings { read: &|path| std::fs::read(path), sinks, root: None };
         let snapshot = compile(&config.config, surroundings, None).unwrap().snapshot;
         let (process, _) = Process::new(snapshot, 2, 100);
         let running = start(&process).unwrap();

@@ -21,9 +21,11 @@ use crate::gate::Gate;
 use crate::generation::{Generation, Seat};
 use crate::idle::IdleConnections;
 use crate::limits::{CUT_PATIENCE, IDLE_SWEEP, POOLED_WORKSPACES};
+use crate::moving::{Departures, Parting};
 use crate::net::Net;
 use crate::reply::HttpDate;
 use crate::request_id::RequestIdSource;
+use crate::sessions::{RunningExchange, Sessions};
 use crate::shared::{Process, Snapshot, Stage};
 use crate::work_time::Turn;
 
@@ -42,6 +44,11 @@ pub enum Mail<N: Net> {
     Connection(Handoff<N>),
     /// Exchanges that begin from now on run on this; the sender hears when that is so.
     Snapshot(Arc<Snapshot>, oneshot::Sender<()>),
+    /// Plain connections leave to there from now on, as soon as none of their requests is with an endpoint; `None`: they stay. The
+    /// sender hears when those that could leave at once have left.
+    Part(Option<Departures<N>>, oneshot::Sender<()>),
+    /// The sender hears what runs there.
+    Sessions(oneshot::Sender<Vec<RunningExchange>>),
     /// Something to do on its thread, within its runtime.
     Work(Box<dyn FnOnce() + Send>),
 }
@@ -53,6 +60,8 @@ pub(crate) struct Worker<N: Net> {
     pub(crate) process: Arc<Process>,
     pub(crate) load: Arc<WorkerLoad>,
     pub(crate) buffers: Buffers,
+    /// Exchanges that run.
+    pub(crate) sessions: Sessions,
     pub(crate) idle: IdleConnections<N::Stream>,
     /// What exchanges that begin now run on.
     current: RefCell<Rc<Generation>>,
@@ -66,8 +75,14 @@ pub(crate) struct Worker<N: Net> {
     pub(crate) random: RefCell<fastrand::Rng>,
     /// Set when what is still open has to end.
     cut: Cell<bool>,
-    /// Wakes connections to look at that.
-    cut_wakes: Notify,
+    /// Set when plain connections are to leave.
+    parting: Cell<bool>,
+    /// Where to.
+    departures: RefCell<Option<Departures<N>>>,
+    /// Wakes connections to look at both.
+    calls: Notify,
+    /// How often they were woken.
+    called: Cell<u32>,
     wall: Cell<(Instant, SystemTime)>,
     /// Of the exchange that has the thread.
     pub(crate) turn: Turn,
@@ -104,6 +119,7 @@ pub async fn run<N: Net>(parts: WorkerParts<N>) {
         net,
         load,
         buffers: Buffers::default(),
+        sessions: Sessions::default(),
         idle: IdleConnections::default(),
         generation: Cell::new(snapshot.generation),
         leaving: RefCell::default(),
@@ -113,7 +129,10 @@ pub async fn run<N: Net>(parts: WorkerParts<N>) {
         request_ids: RefCell::new(RequestIdSource::new(seed)),
         random: RefCell::new(fastrand::Rng::with_seed(seed)),
         cut: Cell::new(false),
-        cut_wakes: Notify::new(),
+        parting: Cell::new(false),
+        departures: RefCell::default(),
+        calls: Notify::new(),
+        called: Cell::new(0),
         wall: Cell::new((Instant::now(), SystemTime::now())),
         turn: Turn::new(Instant::now()),
         workspaces: RefCell::default(),
@@ -158,6 +177,7 @@ async fn drain<N: Net>(
         tokio::select! {
             biased;
             _ = stage.wait_for(|stage| matches!(stage, Stage::Stopped)) => return,
+            Some(mail) = mailbox.recv() => worker.take(mail),
             () = sleep_until((now + Duration::from_millis(10)).min(deadline)) => {}
         }
     }
@@ -169,7 +189,7 @@ async fn cut_off<N: Net>(worker: &Worker<N>) {
     let running = worker.load.busy.load(Ordering::Relaxed);
     worker.process.cut_off.fetch_add(running, Ordering::Relaxed);
     worker.cut.set(true);
-    worker.cut_wakes.notify_waiters();
+    worker.call();
     let deadline = Instant::now() + CUT_PATIENCE;
     while worker.load.open.load(Ordering::Relaxed) > 0 && Instant::now() < deadline {
         sleep(Duration::from_millis(1)).await;
@@ -201,6 +221,11 @@ impl<N: Net> Worker<N> {
                 self.adopt(snapshot);
                 // Nobody waits for it any more where the reload was given up.
                 let _ = adopted.send(());
+            }
+            Mail::Part(to, left) => self.let_part(to, left),
+            Mail::Sessions(asked) => {
+                // Who asked may have gone.
+                let _ = asked.send(self.sessions.view(self.number, Instant::now()));
             }
             Mail::Work(work) => work(),
         }
@@ -282,9 +307,49 @@ impl<N: Net> Worker<N> {
         self.cut.get()
     }
 
-    /// Ready when [`Worker::is_cut`] has become true.
-    pub(crate) fn cut(&self) -> Notified<'_> {
-        self.cut_wakes.notified()
+    /// Whether plain connections are to leave this process.
+    pub(crate) fn is_parting(&self) -> bool {
+        self.parting.get()
+    }
+
+    fn let_part(self: &Rc<Self>, to: Option<Departures<N>>, left: oneshot::Sender<()>) {
+        self.parting.set(to.is_some());
+        *self.departures.borrow_mut() = to;
+        self.call();
+        // Its turn comes after all that were just woken.
+        tokio::task::spawn_local(async move {
+            let _ = left.send(());
+        });
+    }
+
+    /// Gives a connection to whoever asked for it; to itself, if nobody does any more.
+    pub(crate) fn depart(self: &Rc<Self>, parting: Parting<N>) {
+        let departures = self.departures.borrow();
+        let kept = match &*departures {
+            Some(departures) => departures.send(parting).err().map(|kept| kept.0),
+            None => Some(parting),
+        };
+        drop(departures);
+        if let Some(mut parting) = kept {
+            parting.moved.stays = true;
+            self.take(parting.returned().1);
+        }
+    }
+
+    /// Wakes all connections: [`Worker::is_cut`] or [`Worker::is_parting`] is another.
+    fn call(&self) {
+        self.called.set(self.called.get().wrapping_add(1));
+        self.calls.notify_waiters();
+    }
+
+    /// How often connections were called so far.
+    pub(crate) fn called(&self) -> u32 {
+        self.called.get()
+    }
+
+    /// Ready when they are called the next time.
+    pub(crate) fn next_call(&self) -> Notified<'_> {
+        self.calls.notified()
     }
 
     /// Whether answers should end their connections.

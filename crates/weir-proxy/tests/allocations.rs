@@ -89,7 +89,7 @@ fn proxy(
             }
         }
     });
-    let surroundings = Surroundings { read: &|path| std::fs::read(path), sinks };
+    let surroundings = Surroundings { read: &|path| std::fs::read(path), sinks, root: None };
     let snapshot = compile(&config, surroundings, None).unwrap().snapshot;
     let listener = snapshot.listeners[0].clone();
     let (process, _) = Process::new(snapshot, 1, 100);

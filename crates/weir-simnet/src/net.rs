@@ -287,6 +287,14 @@ impl Net for SimNet {
         stream.ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
+    fn detach(&self, stream: SimStream) -> io::Result<Ticket> {
+        let mut shared = self.shared.borrow_mut();
+        let ticket = shared.next_ticket;
+        shared.next_ticket += 1;
+        shared.tickets.insert(ticket, stream);
+        Ok(Ticket(ticket))
+    }
+
     async fn connect(&self, address: &PeerAddress) -> io::Result<SimStream> {
         let port = {
             let mut shared = self.shared.borrow_mut();

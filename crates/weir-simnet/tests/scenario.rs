@@ -146,6 +146,12 @@ fn laws_hold_where_everybody_waits_for_every_seed() {
         assert!(compared > 1_000, "law 4 was checked on {compared} pairs only");
         let reloads = weir::RELOADS.load(Ordering::Relaxed);
         assert!(reloads > 300, "only {reloads} reloads");
+        let [moved, waited] =
+            [&weir::MOVED, &weir::WAITED].map(|count| count.load(Ordering::Relaxed));
+        assert!(
+            moved > 300 && waited > 100,
+            "only {moved} connections moved, {waited} that waited"
+        );
     }
 }
 

@@ -13,6 +13,7 @@ mod escape;
 mod explain;
 pub mod exposition;
 mod haproxy;
+pub mod interchange;
 mod json;
 mod line;
 mod number;

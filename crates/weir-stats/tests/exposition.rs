@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use strict::{Text, parse};
 use weir_stats::exposition::{
-    Cpu, EndpointReport, EndpointState, Format, ListenerReport, LogReport, MachineFigures,
-    PoolReport, ProcessReport, QueueReport, Report, WorkerReport, expose,
+    Cpu, CpuGroup, CreditsReport, CreditsState, EndpointReport, EndpointState, Format,
+    ListenerReport, LogReport, MachineFigures, PoolReport, ProcessReport, QueueReport, Report,
+    WorkerReport, expose,
 };
 use weir_stats::numbers::{Done, Figures, Handshake, Numbers, Outcome};
 use weir_stats::{Cause, ExchangeRecord, Micros, Times};
@@ -88,8 +89,22 @@ fn report() -> Report {
             cpu: Some(Cpu { user_us: 1_500_000, system_us: 250_000 }),
             steal_us: Some(10),
             open_files: Some(33),
+            group: CpuGroup {
+                limit_cores: Some(1.5),
+                burst_us: Some(50_000),
+                periods: Some(90),
+                bursts: Some(7),
+                bursts_us: Some(210),
+            },
             ..MachineFigures::default()
         },
+        credits: Some(CreditsReport {
+            state: CreditsState::Lasting,
+            balance: 12.5,
+            max: 576.0,
+            weight_percent: 40,
+            ..CreditsReport::default()
+        }),
         recent: figures.clone(),
         figures: Arc::new(figures),
         slowest,
@@ -97,8 +112,12 @@ fn report() -> Report {
     }
 }
 
+fn text_of(format: Format) -> String {
+    String::from_utf8(expose(&report(), format)).unwrap()
+}
+
 fn read(format: Format) -> Text {
-    let text = expose(&report(), format);
+    let text = text_of(format);
     parse(&text, format == Format::OpenMetrics).unwrap_or_else(|wrong| panic!("{wrong}\n{text}"))
 }
 
@@ -129,6 +148,27 @@ fn requests_are_counted_by_listener_route_pool_endpoint_and_code() {
 }
 
 #[test]
+fn credits_and_bursts_are_told_where_there_are_any() {
+    let text = read(Format::OpenMetrics);
+    let value = |name| text.value(name, &[]);
+    assert!((value("weir_cpu_credits_balance") - 12.5).abs() < 1e-9);
+    assert!((value("weir_advertised_weight_ratio") - 0.4).abs() < 1e-9);
+    assert!(value("weir_cpu_credits_exhausted_in_seconds").is_infinite());
+    let state = |state| text.count("weir_cpu_credits_state", &[("state", state)]);
+    assert_eq!((state("lasting"), state("empty")), (1, 0));
+    assert!((value("weir_cpu_limit_cores") - 1.5).abs() < 1e-9);
+    assert!((value("weir_burst_seconds_total") - 0.000_21).abs() < 1e-9);
+    assert_eq!(text.count("weir_burst_periods_total", &[]), 7);
+    let without = Report { credits: None, machine: MachineFigures::default(), ..report() };
+    let without = String::from_utf8(expose(&without, Format::Prometheus)).unwrap();
+    assert!(
+        !["credits", "advertised", "burst", "weir_cpu_limit"]
+            .iter()
+            .any(|name| without.contains(name))
+    );
+}
+
+#[test]
 fn buckets_sum_up_to_the_count_and_quantiles_say_their_samples() {
     let text = read(Format::OpenMetrics);
     let labels = [("listener", "web"), ("route", AWKWARD), ("pool", "app")];
@@ -152,13 +192,13 @@ fn buckets_sum_up_to_the_count_and_quantiles_say_their_samples() {
 
 #[test]
 fn slow_requests_are_exemplars_of_their_buckets() {
-    let text = expose(&report(), Format::OpenMetrics);
+    let text = text_of(Format::OpenMetrics);
     let line = text.lines().find(|line| line.contains("# {request_id=\"id-999\"}")).unwrap();
     assert!(
         line.starts_with("weir_request_duration_seconds_bucket{") && line.contains("le=\"0.1\"")
     );
     assert!(line.ends_with(" 0.05015 1700000000.0"), "{line}");
-    assert!(!expose(&report(), Format::Prometheus).contains("request_id"));
+    assert!(!text_of(Format::Prometheus).contains("request_id"));
 }
 
 #[test]
@@ -172,4 +212,138 @@ fn one_state_of_an_endpoint_is_1() {
         }
     }
     assert_eq!(text.count("weir_endpoint_up", &[("pool", "app"), ("endpoint", "app2")]), 0);
+}
+
+/// A field of a message: a number, or bytes of some length.
+#[derive(Clone, Debug)]
+enum Field<'a> {
+    Number(u64),
+    Double(f64),
+    Bytes(&'a [u8]),
+}
+
+fn varint(bytes: &mut &[u8]) -> u64 {
+    let mut number = 0;
+    for shift in (0..64).step_by(7) {
+        let (first, rest) = bytes.split_first().unwrap();
+        *bytes = rest;
+        number |= u64::from(first & 0x7f) << shift;
+        if first & 0x80 == 0 {
+            break;
+        }
+    }
+    number
+}
+
+fn taken<'a>(bytes: &mut &'a [u8], length: u64) -> &'a [u8] {
+    let (taken, rest) = bytes.split_at(length as usize);
+    *bytes = rest;
+    taken
+}
+
+/// The fields of a message, by the specification of protocol buffers' encoding.
+fn fields(mut bytes: &[u8]) -> Vec<(u64, Field<'_>)> {
+    let mut list = Vec::new();
+    while !bytes.is_empty() {
+        let key = varint(&mut bytes);
+        let field = match key & 7 {
+            0 => Field::Number(varint(&mut bytes)),
+            1 => Field::Double(f64::from_le_bytes(taken(&mut bytes, 8).try_into().unwrap())),
+            2 => {
+                let length = varint(&mut bytes);
+                Field::Bytes(taken(&mut bytes, length))
+            }
+            other => panic!("wire type {other}"),
+        };
+        list.push((key >> 3, field));
+    }
+    list
+}
+
+fn bytes_of<'a>(message: &[(u64, Field<'a>)], tag: u64) -> Vec<&'a [u8]> {
+    let bytes = message.iter().filter(|(own, _)| *own == tag);
+    bytes
+        .map(|(_, field)| if let Field::Bytes(bytes) = field { *bytes } else { panic!() })
+        .collect()
+}
+
+fn text(message: &[(u64, Field<'_>)], tag: u64) -> String {
+    String::from_utf8(bytes_of(message, tag)[0].to_vec()).unwrap()
+}
+
+fn numbers(message: &[(u64, Field<'_>)], tag: u64) -> Vec<u64> {
+    let found = message.iter().filter(|(own, _)| *own == tag);
+    found
+        .map(|(_, field)| if let Field::Number(number) = field { *number } else { panic!() })
+        .collect()
+}
+
+fn double(message: &[(u64, Field<'_>)], tag: u64) -> f64 {
+    let found = message.iter().find(|(own, _)| *own == tag).unwrap();
+    if let Field::Double(number) = found.1 { number } else { panic!() }
+}
+
+fn zigzag(number: u64) -> i64 {
+    (number >> 1) as i64 ^ -((number & 1) as i64)
+}
+
+/// The counts of native buckets by their numbers.
+fn native(histogram: &[(u64, Field<'_>)]) -> Vec<(i64, i64)> {
+    let mut deltas = numbers(histogram, 13).into_iter().map(zigzag);
+    let (mut counts, mut bucket, mut count) = (Vec::new(), 0, 0);
+    for span in bytes_of(histogram, 12) {
+        let span = fields(span);
+        bucket += zigzag(numbers(&span, 1)[0]);
+        for _ in 0..numbers(&span, 2)[0] {
+            count += deltas.next().unwrap();
+            counts.push((bucket, count));
+            bucket += 1;
+        }
+    }
+    assert_eq!(deltas.next(), None);
+    counts
+}
+
+#[test]
+fn protocol_buffers_say_the_same_and_have_native_histograms() {
+    let out = expose(&report(), Format::Protobuf);
+    let mut rest = out.as_slice();
+    let mut families = std::collections::BTreeMap::new();
+    while !rest.is_empty() {
+        let length = varint(&mut rest);
+        let family = fields(taken(&mut rest, length));
+        assert!(families.insert(text(&family, 1), family).is_none(), "a family twice");
+    }
+    let plain = read(Format::Prometheus);
+    let names: Vec<&str> = plain.families.iter().map(|family| family.name.as_str()).collect();
+    let mut sorted = names.clone();
+    sorted.sort_unstable();
+    assert_eq!(families.keys().collect::<Vec<_>>(), sorted);
+    let generation = fields(bytes_of(&families["weir_generation"], 4)[0]);
+    assert!((double(&fields(bytes_of(&generation, 2)[0]), 1) - 7.0).abs() < 1e-9);
+    let duration = &families["weir_request_duration_seconds"];
+    assert_eq!(numbers(duration, 3), [4]);
+    let metric = fields(bytes_of(duration, 4).pop().unwrap());
+    let label = fields(bytes_of(&metric, 1)[1]);
+    assert_eq!((text(&label, 1).as_str(), text(&label, 2).as_str()), ("route", AWKWARD));
+    let histogram = fields(bytes_of(&metric, 7)[0]);
+    assert_eq!(numbers(&histogram, 1), [1_000]);
+    let sum = (0..1_000_u64).map(|turn| 200 + turn * 50).sum::<u64>() as f64 / 1e6;
+    assert!((double(&histogram, 2) - sum).abs() < 1e-6);
+    // 0.1 s is one of the classic bounds: all are below it, and the slowest stands for that bucket.
+    let classic: Vec<_> = bytes_of(&histogram, 3).into_iter().map(fields).collect();
+    let tenth = classic.iter().find(|bucket| (double(bucket, 2) - 0.1).abs() < 1e-9).unwrap();
+    assert_eq!(numbers(tenth, 1), [1_000]);
+    let exemplar = fields(bytes_of(tenth, 3)[0]);
+    assert_eq!(text(&fields(bytes_of(&exemplar, 1)[0]), 2), "id-999");
+    assert_eq!(numbers(&fields(bytes_of(&exemplar, 3)[0]), 1), [1_700_000_000]);
+    // The native ones: 32 an octave, from 200 µs to 50.15 ms.
+    assert_eq!(zigzag(numbers(&histogram, 5)[0]), 5);
+    let native = native(&histogram);
+    assert_eq!(native.iter().map(|(_, count)| count).sum::<i64>(), 1_000);
+    assert!(native.iter().all(|(_, count)| *count >= 0));
+    let upper = |bucket: i64| (bucket as f64 / 32.0).exp2();
+    let (first, last) = (native[0].0, native.last().unwrap().0);
+    assert!(upper(first - 1) < 0.000_2 && 0.000_2 <= upper(first));
+    assert!(upper(last - 1) < 0.050_15 * 1.001 && 0.050_15 <= upper(last));
 }

@@ -38,7 +38,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let path = named.unwrap_or(Path::new(CONFIGURATION_FILE));
     let config = load(path)?;
     for warning in weir_control::rehearse(&config).map_err(Failure::RunTime)? {
-        eprintln!("weir: warning: {warning}");
+        terminal::say(&format!("weir: warning: {warning}\n"));
     }
     if arguments.json {
         let shown = if arguments.show_secrets { config } else { config.without_secrets() };

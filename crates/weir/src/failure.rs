@@ -5,6 +5,8 @@ use std::process::ExitCode;
 
 use weir_config::diagnostic::{Diagnostics, Severity};
 
+use crate::terminal::say;
+
 /// Why a command did not do what it was told.
 #[derive(Debug)]
 pub(crate) enum Failure {
@@ -49,30 +51,32 @@ impl Failure {
     pub(crate) fn report(&self) -> ExitCode {
         match self {
             Self::RunTime(sentence) => {
-                eprintln!("weir: {sentence}");
+                say(&format!("weir: {sentence}\n"));
                 ExitCode::from(1)
             }
             Self::Usage(sentence) => {
-                eprintln!("weir: {sentence}");
+                say(&format!("weir: {sentence}\n"));
                 ExitCode::from(2)
             }
             Self::Threshold(sentence) => {
-                eprintln!("weir: {sentence}");
+                say(&format!("weir: {sentence}\n"));
                 ExitCode::from(4)
             }
             Self::Unreachable(sentence) => {
-                eprintln!("weir: {sentence}");
+                say(&format!("weir: {sentence}\n"));
                 ExitCode::from(5)
             }
             Self::RejectedThere(sentence) => {
-                eprintln!("{sentence}\n\nweir: rejected; what was served before is served on");
+                say(&format!(
+                    "{sentence}\n\nweir: rejected; what was served before is served on\n"
+                ));
                 ExitCode::from(3)
             }
             Self::Rejected { name, diagnostics } => {
                 let is_error = |severity| matches!(severity, Severity::Error);
                 let errors = diagnostics.iter().filter(|entry| is_error(entry.severity)).count();
-                eprintln!("{}\n", diagnostics.render(colour()));
-                eprintln!("weir: {name}: {}", count(errors, "error"));
+                let errors = count(errors, "error");
+                say(&format!("{}\n\nweir: {name}: {errors}\n", diagnostics.render(colour())));
                 ExitCode::from(3)
             }
         }
@@ -82,7 +86,7 @@ impl Failure {
 /// Shows warnings on standard error.
 pub(crate) fn warn(diagnostics: &Diagnostics) {
     if !diagnostics.is_empty() {
-        eprintln!("{}\n", diagnostics.render(colour()));
+        say(&format!("{}\n\n", diagnostics.render(colour())));
     }
 }
 

@@ -1,5 +1,8 @@
 //! The command `weir`. Each subcommand has its own file; what they have in common is what they print when they fail.
 
+// They panic when nobody reads any more: `terminal.rs` does not.
+#![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
+
 mod bench;
 mod check;
 mod cli;

@@ -10,6 +10,7 @@ use weir_lab::service_time::ServiceTime;
 use weir_lab::units::time_ns;
 
 use crate::failure::Failure;
+use crate::terminal::say;
 
 const PAGES: &str = "\
 Pages: /1k /10k /100k, /bytes/N (exact sizes; 1k is 1024 bytes), /status/N, /echo, /delay/20ms,
@@ -67,7 +68,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     let origin = Bound::new(arguments.settings()?).map_err(Failure::RunTime)?;
     for (address, tls) in origin.listening() {
-        eprintln!("weir: listening on {address} ({})", if tls { "https" } else { "http" });
+        say(&format!("weir: listening on {address} ({})\n", if tls { "https" } else { "http" }));
     }
     origin.run_until_signal().map_err(Failure::RunTime)
 }

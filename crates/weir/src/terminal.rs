@@ -1,4 +1,5 @@
-//! Writes to standard output. A reader that leaves early, such as `head`, is no failure.
+//! Writes to standard output and standard error. A reader that leaves early, such as `head`, is no failure; the macros of the standard
+//! library would panic then.
 
 use std::io::{ErrorKind, Write};
 
@@ -13,4 +14,9 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
         }
         _ => Ok(()),
     }
+}
+
+/// Writes `text` to standard error as it is. When nobody reads that any more, there is nobody to tell.
+pub(crate) fn say(text: &str) {
+    let _ = std::io::stderr().write_all(text.as_bytes());
 }

@@ -532,3 +532,44 @@ fn the_demonstration_stays_up_until_it_is_interrupted() {
         "something was left behind"
     );
 }
+
+/// Runs a command whose standard output or error nobody reads any more.
+fn unheard(arguments: &[&str], which: fn(&mut Command, std::io::PipeWriter)) -> Output {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    which(&mut command, writer);
+    command.output().unwrap()
+}
+
+#[test]
+fn nobody_who_reads_is_no_reason_to_panic() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = directory.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let good =
+        file("good.conf", "pool none { server 127.0.0.1:1; } listen 127.0.0.1:0 -> respond 204;");
+    let bad = file("bad.conf", "listen nowhere;");
+    let error = |command: &mut Command, writer| _ = command.stderr::<std::io::PipeWriter>(writer);
+    let output = |command: &mut Command, writer| _ = command.stdout::<std::io::PipeWriter>(writer);
+    // The warning of a pool that is not used goes nowhere; the verdict stands.
+    for (arguments, code) in [
+        (["check", good.as_str(), "--json"].as_slice(), 0),
+        (&["check", &bad], 3),
+        (&["run", "-c", &bad], 3),
+        (&["ctl", "status", "--socket", "/nowhere"], 5),
+        (&["bench"], 2),
+        (&["--help"], 0),
+    ] {
+        let done = unheard(arguments, error);
+        assert_eq!(done.status.code(), Some(code), "{arguments:?}");
+        let done = unheard(arguments, output);
+        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert!(!said.contains("panicked"), "{arguments:?}: {said}");
+        assert_eq!(done.status.code(), Some(code), "{arguments:?}: {said}");
+    }
+}

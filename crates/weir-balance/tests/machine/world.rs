@@ -285,6 +285,7 @@ impl World {
             bound: bound.and_then(there),
             tried: &set,
             tag,
+            seniority: None,
         };
         let arrival = pool.arrive(&request);
         let seen = match &arrival {
@@ -427,7 +428,7 @@ impl World {
 
     fn fail(&mut self, index: usize) -> Result<(), String> {
         let now_us = self.reference.now_us;
-        let seen = self.pool.connect_failed(index, now_us);
+        let seen = self.pool.connect_failed(index, now_us, 0);
         let endpoints = &mut self.reference.endpoints;
         let out = endpoints.iter().filter(|endpoint| endpoint.ejected_until > now_us).count();
         let expected = if endpoints[index].ejected_until > now_us {

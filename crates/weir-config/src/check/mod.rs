@@ -4,6 +4,7 @@
 mod admin;
 mod arguments;
 mod balance;
+mod credits;
 mod expression;
 mod limits;
 mod listen;
@@ -15,6 +16,7 @@ mod probe;
 mod queue;
 mod resolver;
 mod retry;
+mod rights;
 mod route;
 mod sticky;
 mod target;
@@ -114,6 +116,8 @@ impl<'a> Checker<'a> {
         }
         config.listeners = self.listeners(&top);
         self.admins(&top, &mut config);
+        self.credits(&top, &mut config);
+        self.rights(&top, &mut config);
         self.shared_cookies(&config.listeners);
         config.pools = std::mem::take(&mut self.pools);
         config.logs = std::mem::take(&mut self.logs);

@@ -4,12 +4,12 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use super::{balance, probe, sticky, values};
+use super::{balance, probe, rights, sticky, values};
 use crate::defaults;
 use crate::model::{
-    AccessLog, Action, Budget, CauseHeader, Config, Endpoint, EndpointAddress, EndpointCheck,
-    ErrorPage, Files, HeaderEdit, ListenAddress, Listener, LogTarget, MOST_RETRIES, Pool, Queue,
-    Redirect, Respond, Retry, Route, Rule, TlsProtocol, Workers,
+    AccessLog, Action, Budget, CauseHeader, Config, CpuCredits, Endpoint, EndpointAddress,
+    EndpointCheck, ErrorPage, Files, HeaderEdit, ListenAddress, Listener, LogTarget, MOST_RETRIES,
+    Pool, Queue, Redirect, Respond, Retry, Route, Rule, TlsProtocol, Workers,
 };
 
 /// Rules within rules; JSON readers stop at 128 levels, of which each takes two.
@@ -50,6 +50,9 @@ impl<'a> Validator<'a> {
             self.log(&format!("logs[{index}]"), log);
         }
         self.error_logs();
+        if let Some((field, message)) = rights::objection(config) {
+            self.problem(field, message);
+        }
         if let Some((field, message)) = config.resolver.objection() {
             self.problem(format!("resolver.{field}"), message);
         }
@@ -67,6 +70,10 @@ impl<'a> Validator<'a> {
             if let Some((field, message)) = admin.objection() {
                 self.problem(format!("admin[{index}].{field}"), message);
             }
+        }
+        let objections = config.cpu_credits.iter().flat_map(CpuCredits::objections);
+        for (field, message) in objections {
+            self.problem(format!("cpu_credits.{field}"), message);
         }
         self.addresses();
     }
@@ -487,11 +494,13 @@ impl<'a> Validator<'a> {
                 self.problem(path, "this address is listened on already");
             }
         }
-        for (index, admin) in config.admin.iter().enumerate() {
-            let fresh =
-                matches!(&admin.address, ListenAddress::Socket(address) if address.port() == 0);
-            if !fresh && !seen.insert(&admin.address) {
-                let path = format!("admin[{index}].address");
+        let admin = config.admin.iter().enumerate();
+        let admin = admin.map(|(index, own)| (format!("admin[{index}].address"), &own.address));
+        let agent = config.agent.iter().enumerate();
+        let agent = agent.map(|(index, address)| (format!("agent[{index}]"), address));
+        for (path, address) in admin.chain(agent) {
+            let fresh = matches!(address, ListenAddress::Socket(address) if address.port() == 0);
+            if !fresh && !seen.insert(address) {
                 self.problem(path, "this address is listened on already");
             }
         }

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 
-use super::{Config, Endpoint, EndpointAddress};
+use super::{Addressed, Config, Endpoint, EndpointAddress, EndpointOverride, Overrides};
 use crate::defaults;
 
 /// Most addresses of one name that are used.
@@ -111,7 +111,13 @@ impl Places {
         self.0.is_empty()
     }
 
-    fn endpoints(&self, own: &Endpoint, written: &HashSet<&str>) -> Vec<Endpoint> {
+    /// What an endpoint becomes; `ordered` is what was changed of single addresses.
+    fn endpoints<'a>(
+        &self,
+        own: &Endpoint,
+        written: &HashSet<&str>,
+        ordered: impl Fn(&Addressed) -> Option<&'a EndpointOverride>,
+    ) -> Vec<Endpoint> {
         let records = || self.iter().filter_map(|(_, found)| found.service.as_ref());
         let mut priorities: Vec<u16> = records().map(|service| service.priority).collect();
         priorities.sort_unstable();
@@ -136,6 +142,10 @@ impl Places {
                 endpoint.priority = if own.backup { 0 } else { rank };
                 endpoint.weight = if weighted { u32::from(service.weight).max(1) } else { 1 };
             }
+            let address = SocketAddr::new(found.ip, port);
+            if let Some(changed) = ordered(&Addressed { endpoint: own.name.clone(), address }) {
+                changed.apply(&mut endpoint);
+            }
             Some(endpoint)
         };
         self.iter().filter_map(endpoint).collect()
@@ -152,8 +162,9 @@ impl Answers {
         self.0.insert(question, places);
     }
 
-    /// The configuration with servers in place of names. A name that nothing is known of stays, and its endpoint is nowhere.
-    pub fn over(&self, config: &Config) -> Config {
+    /// The configuration with servers in place of names, and with what `overrides` says of single addresses. A name that nothing is
+    /// known of stays, and its endpoint is nowhere.
+    pub fn over(&self, config: &Config, overrides: &Overrides) -> Config {
         let mut config = config.clone();
         for pool in &mut config.pools {
             let asks = |endpoint: &Endpoint| Question::of(&endpoint.address).is_some();
@@ -167,7 +178,9 @@ impl Answers {
             for own in &pool.endpoints {
                 let places = Question::of(&own.address).and_then(|asked| self.0.get(&asked));
                 match places.filter(|places| !places.is_empty()) {
-                    Some(places) => endpoints.extend(places.endpoints(own, &written)),
+                    Some(places) => endpoints.extend(
+                        places.endpoints(own, &written, |of| overrides.of_address(&pool.name, of)),
+                    ),
                     None => endpoints.push(own.clone()),
                 }
             }
@@ -192,7 +205,8 @@ fn place_name(own: &str, number: usize, written: &HashSet<&str>) -> String {
 /// Whether `endpoint` is what became of the configured one called `own`.
 pub fn is_place_of(endpoint: &str, own: &str) -> bool {
     let Some(rest) = endpoint.strip_prefix(own) else { return false };
-    let number = rest.strip_prefix('~');
+    // A place whose name somebody else has got more of these at its end.
+    let number = rest.strip_prefix('~').map(|number| number.trim_end_matches('~'));
     rest.is_empty()
         || number.is_some_and(|number| {
             !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())

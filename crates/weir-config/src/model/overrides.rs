@@ -2,14 +2,17 @@
 //! in a state file by whoever owns one. Pure: it changes no running pool and writes nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{Config, Endpoint, Order, Pool};
 use crate::check::model::validate;
 
+mod address;
 mod difference;
 
+pub use address::{Addressed, MOST_ADDRESSES};
 pub use difference::{Difference, Line, address_text, server_line};
 
 /// Everything that was changed at run time.
@@ -42,6 +45,10 @@ pub struct PoolOverrides {
     /// Of endpoints that the file has, by their names.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub endpoints: BTreeMap<String, EndpointOverride>,
+    /// Of single addresses of endpoints that are names: by the endpoint's name, then by the address. Such a change stays with its
+    /// address, whatever place that has and whether the name leads there at the moment or not.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub addresses: BTreeMap<String, BTreeMap<SocketAddr, EndpointOverride>>,
     /// Endpoints that the file does not have.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub added: Vec<Endpoint>,
@@ -107,6 +114,15 @@ pub enum Change {
         /// To what.
         set: EndpointOverride,
     },
+    /// Of one address of an endpoint that is a name; what is `None` stays.
+    Address {
+        /// The pool's name.
+        pool: String,
+        /// Which address, of which endpoint.
+        of: Addressed,
+        /// To what.
+        set: EndpointOverride,
+    },
     /// One endpoint more.
     Add {
         /// The pool's name.
@@ -136,6 +152,13 @@ pub enum Change {
         pool: Option<String>,
         /// The endpoint's name.
         endpoint: Option<String>,
+    },
+    /// Back to what holds for all addresses of an endpoint that is a name.
+    RevertAddress {
+        /// The pool's name.
+        pool: String,
+        /// Which address, of which endpoint.
+        of: Addressed,
     },
 }
 
@@ -215,7 +238,10 @@ impl EndpointOverride {
 
 impl PoolOverrides {
     fn is_empty(&self) -> bool {
-        self.endpoints.is_empty() && self.added.is_empty() && self.removed.is_empty()
+        self.endpoints.is_empty()
+            && self.addresses.is_empty()
+            && self.added.is_empty()
+            && self.removed.is_empty()
     }
 
     fn apply(&self, pool: &mut Pool) {
@@ -303,6 +329,11 @@ impl Overrides {
                 sound(set)?;
                 next.pools.entry(pool.clone()).or_default().set(endpoint, *set);
             }
+            Change::Address { pool, of, set } => {
+                sound(set)?;
+                next.order_address(&now, pool, (of, *set))?;
+            }
+            Change::RevertAddress { pool, of } => next.revert_address(pool, of)?,
             Change::Add { pool, endpoint } => {
                 let known = known_pool(&now, pool)?;
                 if known.endpoints.iter().any(|other| other.name == endpoint.name) {
@@ -368,6 +399,7 @@ impl Overrides {
         let own = self.pools.entry(pool.to_owned()).or_default();
         let before = own.clone();
         own.endpoints.remove(endpoint);
+        own.addresses.remove(endpoint);
         own.removed.remove(endpoint);
         own.added.retain(|added| added.name != endpoint);
         if *own == before {
@@ -379,6 +411,8 @@ impl Overrides {
 
 impl PoolOverrides {
     fn set(&mut self, endpoint: &str, set: EndpointOverride) {
+        // What is ordered for all addresses of a name is ordered for each: the later order counts.
+        self.forget_addresses(endpoint, set);
         if let Some(added) = self.added.iter_mut().find(|added| added.name == endpoint) {
             set.apply(added);
             return;
@@ -388,6 +422,7 @@ impl PoolOverrides {
     }
 
     fn remove(&mut self, endpoint: &str) {
+        self.addresses.remove(endpoint);
         let before = self.added.len();
         self.added.retain(|added| added.name != endpoint);
         if self.added.len() == before {
@@ -418,6 +453,7 @@ impl PoolOverrides {
             }
             Some(_) => removed.contains(&added.name),
         });
+        self.prune_addresses(pool, gone);
     }
 }
 

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Serialize;
 use weir_config::Config;
 use weir_config::model::overrides::server_line;
-use weir_config::model::{Endpoint, Pool};
+use weir_config::model::{Addressed, Endpoint, Pool};
 
 /// One field that is different.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -55,8 +55,40 @@ impl fmt::Display for Changed {
     }
 }
 
-/// What is different between two configurations that differ by runtime changes only.
-pub(crate) fn between(before: &Config, after: &Config) -> Vec<Changed> {
+/// What is different between two configurations that differ by runtime changes only: as they are configured, and as they are served
+/// with addresses in place of names.
+pub(crate) fn between(
+    (before, after): (&Config, &Config),
+    (live_before, live_after): (&Config, &Config),
+) -> Vec<Changed> {
+    let mut list = configured(before, after);
+    let whole = list.len();
+    for (old, new) in live_before.pools.iter().zip(&live_after.pools) {
+        let Some(own) = after.pools.iter().find(|own| own.name == new.name) else { continue };
+        let mut of_pool = Vec::new();
+        for (old, new) in old.endpoints.iter().zip(&new.endpoints) {
+            let of = own.endpoints.iter().find_map(|own| Addressed::of(own, new));
+            let Some(of) = of.filter(|_| old.name == new.name) else { continue };
+            let before = of_pool.len();
+            endpoints(own, (old, new), &mut of_pool);
+            // What was changed of the whole name is said once.
+            let said = |one: &Changed| {
+                list[..whole].iter().any(|all| {
+                    all.pool == one.pool
+                        && all.field == one.field
+                        && all.endpoint.as_ref() == Some(&of.endpoint)
+                        && all.after == one.after
+                })
+            };
+            let of_address = of_pool.split_off(before).into_iter().filter(|one| !said(one));
+            of_pool.extend(of_address.map(|one| Changed { endpoint: Some(of.to_string()), ..one }));
+        }
+        list.extend(of_pool);
+    }
+    list
+}
+
+fn configured(before: &Config, after: &Config) -> Vec<Changed> {
     let number = |limit: Option<usize>| limit.map(|limit| limit.to_string());
     let mut list = Vec::new();
     if before.max_connections != after.max_connections {

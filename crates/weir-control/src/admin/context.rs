@@ -2,7 +2,7 @@
 //! here one after the other, whichever way they came.
 
 use std::collections::{HashMap, VecDeque};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
@@ -11,8 +11,8 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use weir_balance::Order;
 use weir_config::Config;
-use weir_config::model::names::is_place_of;
-use weir_config::model::{self, Change, Overrides, Refusal};
+use weir_config::model::{self, Addressed, Change, Overrides, Refusal};
+use weir_proxy::sessions::RunningExchange;
 use weir_proxy::shared::{Process, Snapshot};
 use weir_stats::exposition::Report;
 
@@ -20,11 +20,11 @@ use super::changed::{Changed, between};
 use super::dashboard::History;
 use super::gather::{health_event, milliseconds};
 use super::live::STREAMS;
-use super::state_file::StateFile;
 use super::status::Event;
-use super::traffic::Past;
 use crate::control::{Control, ReloadReport};
+use crate::credits::Credits;
 use crate::health_log::{HealthLog, KEPT};
+use crate::past::Past;
 use crate::report::Reporter;
 use crate::server::connection_cap;
 use crate::upgrade::{NotUpgraded, Successor};
@@ -37,9 +37,8 @@ pub(crate) struct Context {
     control: Arc<Control>,
     made: Mutex<Made>,
     events: Mutex<VecDeque<Event>>,
-    state_file: Option<StateFile>,
-    pub(crate) reporter: Arc<Reporter>,
-    pub(crate) past: Past,
+    reporter: Reporter,
+    pub(crate) past: Arc<Past>,
     /// For the dashboard's charts.
     pub(crate) history: History,
     /// Room for those who listen to `/v1/stream`.
@@ -58,6 +57,60 @@ pub(crate) struct Served {
     pub(crate) file: Arc<Config>,
     pub(crate) snapshot: Arc<Snapshot>,
     pub(crate) process: Arc<Process>,
+}
+
+impl Served {
+    /// A server as it is served, or else as it is configured: of a name it is the first address then.
+    pub(crate) fn endpoint(&self, pool: &str, name: &str) -> Option<&model::Endpoint> {
+        let of = self.addressed(pool, name);
+        let live = pool_of(&self.live, pool)?.endpoints.iter();
+        let mut live = live.filter(|own| match &of {
+            Some(of) => of.is(own),
+            None => own.name == *name,
+        });
+        let configured =
+            || pool_of(&self.config, pool)?.endpoints.iter().find(|own| own.name == *name);
+        live.next().or_else(configured)
+    }
+
+    /// Which address of a name is meant, where it is one.
+    pub(crate) fn addressed(&self, pool: &str, name: &str) -> Option<Addressed> {
+        Addressed::named(name, (pool_of(&self.config, pool)?, pool_of(&self.live, pool)?))
+    }
+
+    /// A change as it is meant: what names a server that was found by DNS is about its address.
+    fn meant(&self, change: &Change) -> Result<Change, Refusal> {
+        Ok(match change {
+            Change::Endpoint { pool, endpoint, set } => match self.addressed(pool, endpoint) {
+                Some(_) if self.endpoint(pool, endpoint).is_none() => {
+                    return Err(Refusal::unknown("endpoint", endpoint));
+                }
+                Some(of) => Change::Address { pool: pool.clone(), of, set: *set },
+                None => change.clone(),
+            },
+            Change::Revert { pool: Some(pool), endpoint: Some(endpoint) } => {
+                match self.addressed(pool, endpoint) {
+                    Some(of) => Change::RevertAddress { pool: pool.clone(), of },
+                    None => change.clone(),
+                }
+            }
+            Change::Remove { pool, endpoint } => match self.addressed(pool, endpoint) {
+                Some(of) => {
+                    let message = format!(
+                        "`{endpoint}` is an address of `{}`, which DNS says: order maintenance for it, or remove `{}`",
+                        of.endpoint, of.endpoint
+                    );
+                    return Err(Refusal::conflict("endpoint", message));
+                }
+                None => change.clone(),
+            },
+            _ => change.clone(),
+        })
+    }
+}
+
+fn pool_of<'config>(config: &'config Config, name: &str) -> Option<&'config model::Pool> {
+    config.pools.iter().find(|pool| pool.name == *name)
 }
 
 /// What was changed at run time.
@@ -101,17 +154,17 @@ pub(crate) struct Lasts {
 }
 
 impl Context {
-    pub(crate) fn new(control: Arc<Control>, state_file: Option<StateFile>, say: fn(&str)) -> Self {
+    pub(crate) fn new(control: Arc<Control>, say: fn(&str)) -> Self {
         let started = SystemTime::now();
+        let past = Arc::new(Past::new(control.process().clone()));
         Self {
             started,
             health: control.health().clone(),
-            reporter: Arc::new(Reporter::new(control.process().clone(), started)),
+            reporter: Reporter::new(control.process().clone(), started, past.clone()),
             control,
             made: Mutex::default(),
             events: Mutex::new(VecDeque::new()),
-            state_file,
-            past: Past::default(),
+            past,
             history: History::default(),
             streams: Arc::new(Semaphore::new(STREAMS)),
             say,
@@ -131,7 +184,18 @@ impl Context {
     /// Everything that is known of the process at this moment.
     pub(crate) fn report(&self) -> Report {
         let served = self.served();
-        self.reporter.report(&served.live, &served.snapshot)
+        let report = self.reporter.report(&served.live, &served.snapshot);
+        Report { credits: self.credits().report(), ..report }
+    }
+
+    /// The machine's processor credits.
+    pub(crate) fn credits(&self) -> &Credits {
+        &self.control.credits
+    }
+
+    /// What runs on every worker now, the oldest first.
+    pub(crate) async fn sessions(&self) -> Vec<RunningExchange> {
+        self.control.sessions().await
     }
 
     pub(crate) fn overrides(&self) -> Overrides {
@@ -142,14 +206,15 @@ impl Context {
         self.control.configuration_file()
     }
 
-    pub(crate) fn state_file(&self) -> Option<&Path> {
-        self.state_file.as_ref().map(StateFile::path)
+    pub(crate) fn state_file(&self) -> Option<PathBuf> {
+        self.control.files.state_path()
     }
 
-    /// When the order of an endpoint was changed last: the start when never.
-    pub(crate) fn ordered_at(&self, pool: &str, endpoint: &str) -> SystemTime {
-        let key = (pool.to_owned(), endpoint.to_owned());
-        locked(&self.made).ordered.get(&key).copied().unwrap_or(self.started)
+    /// When the order of an endpoint was changed last, under whichever of these names: the start when never.
+    pub(crate) fn ordered_at(&self, pool: &str, names: &[String]) -> SystemTime {
+        let made = locked(&self.made);
+        let at = names.iter().filter_map(|name| made.ordered.get(&(pool.to_owned(), name.clone())));
+        at.max().copied().unwrap_or(self.started)
     }
 
     /// Everything that happened, the oldest first, as far as it is kept.
@@ -161,9 +226,14 @@ impl Context {
     }
 
     /// Keeps an event and says it to the operator.
-    pub(crate) fn note(&self, mut event: Event) {
+    pub(crate) fn note(&self, event: Event) {
         let by = event.who.as_ref().map(|who| format!(", by {who}")).unwrap_or_default();
         (self.say)(&format!("{}: {}{by}", event.kind, event.what));
+        self.keep(event);
+    }
+
+    /// Keeps an event that the operator was told already.
+    pub(crate) fn keep(&self, mut event: Event) {
         event.number = self.health.draw_number();
         let mut events = locked(&self.events);
         if events.len() == KEPT {
@@ -188,7 +258,7 @@ impl Context {
 
     /// Counters that are told begin at 0 again; those of `/metrics` never go back.
     pub(crate) fn clear_counters(&self, who: &str) {
-        self.past.clear(self.control.process().numbers.read());
+        self.past.clear();
         self.said("change", Some(who), "counters cleared");
     }
 
@@ -211,7 +281,7 @@ impl Context {
         who: &str,
         change: &Change,
         trial: Trial,
-        still: impl FnOnce(&Config) -> Result<(), Refusal>,
+        still: impl FnOnce(&Served) -> Result<(), Refusal>,
     ) -> Result<Outcome, Refusal> {
         let ours = || self.control.handover.check();
         ours().map_err(|why| Refusal::conflict("process", why))?;
@@ -219,19 +289,17 @@ impl Context {
         ours().map_err(|why| Refusal::conflict("process", why))?;
         let served = self.served();
         let before = self.overrides();
-        still(&served.config)?;
-        let after = before.with(&served.file, change)?;
-        let config = after.over(&served.file);
-        let changed = between(&served.config, &config);
+        still(&served)?;
+        let after = before.with(&served.file, &served.meant(change)?)?;
+        let (config, live) = (after.over(&served.file), self.control.live_with(&after));
+        let changed = between((&served.config, &config), (&served.live, &live));
         let workers = served.process.loads.len();
         if trial == Trial::Dry {
             let lasts = self.lasts(None);
             return Ok(Outcome { changed, dry_run: true, workers, lasts });
         }
         if changed.iter().all(Changed::is_live) {
-            for one in &changed {
-                put(&served, &config, one);
-            }
+            put(&served, (&config, &live));
             self.control.note_applied(&turn, after.clone());
         } else {
             let applied = self.control.apply(&mut turn, after.clone()).await;
@@ -279,7 +347,6 @@ impl Context {
         let reloaded = self.control.reload().await;
         match &reloaded {
             Ok(report) => {
-                let _ = self.keep_state();
                 let what = format!("serving generation {}", report.generation);
                 self.noted_reload(who, what, [&report.warnings[..], &report.changes].concat());
             }
@@ -312,8 +379,7 @@ impl Context {
     /// Writes what was changed at run time where it survives a restart, if that is not there already. A reload may have given changes
     /// up.
     pub(crate) fn keep_state(&self) -> Result<(), String> {
-        let Some(file) = &self.state_file else { return Ok(()) };
-        file.keep(&self.overrides())
+        self.control.files.keep(&self.overrides())
     }
 
     fn remember(&self, changed: &[Changed]) {
@@ -328,7 +394,7 @@ impl Context {
 
     /// How long changes last; `failed`: why the state file could not be written.
     fn lasts(&self, failed: Option<String>) -> Lasts {
-        let (restart, note) = match (&self.state_file, failed) {
+        let (restart, note) = match (self.state_file(), failed) {
             (None, _) => {
                 let note = "it survives reloads, but not a restart: no `state_file` is configured";
                 (false, note.to_owned())
@@ -338,8 +404,8 @@ impl Context {
                 (self.say)(&note);
                 (false, note)
             }
-            (Some(file), None) => {
-                let path = file.path().display();
+            (Some(path), None) => {
+                let path = path.display();
                 (true, format!("it survives reloads and restarts: it is kept in {path}"))
             }
         };
@@ -347,34 +413,30 @@ impl Context {
     }
 }
 
-/// Puts one field into effect, for all workers: they share what it is about.
-fn put(served: &Served, config: &Config, changed: &Changed) {
+/// Puts another configuration into effect that differs in what the live state takes as it is, for all workers: they share it.
+fn put(served: &Served, (config, live): (&Config, &Config)) {
     let process = &served.process;
-    if let (Some(pool), Some(endpoint)) = (&changed.pool, &changed.endpoint) {
-        let Some(live) = served.snapshot.pool(pool) else { return };
-        let own = config.pools.iter().find(|own| own.name == *pool);
-        let own = own.and_then(|own| own.endpoints.iter().find(|own| own.name == *endpoint));
-        let Some(own) = own else { return };
-        let now_us = process.balance_clock(Instant::now());
-        // A name may stand for several.
-        for (index, one) in live.endpoints.iter().enumerate() {
-            if !is_place_of(&one.name, endpoint) {
-                continue;
+    let now_us = process.balance_clock(Instant::now());
+    for (before, after) in served.live.pools.iter().zip(&live.pools) {
+        let Some(pool) = served.snapshot.pool(&after.name) else { continue };
+        for (old, new) in before.endpoints.iter().zip(&after.endpoints) {
+            let index = pool.endpoints.iter().position(|own| *own.name == *new.name);
+            let Some(index) = index else { continue };
+            if old.order != new.order {
+                pool.balancer.set_order(index, order(new.order), now_us);
             }
-            match changed.field.as_str() {
-                "order" => live.balancer.set_order(index, order(own.order), now_us),
-                _ => live.balancer.set_max_conn(index, own.max_conn, now_us),
+            if old.max_conn != new.max_conn {
+                pool.balancer.set_max_conn(index, new.max_conn, now_us);
             }
         }
-    } else if let Some(name) = &changed.listener {
-        let live = served.snapshot.listeners.iter().find(|live| *live.name == **name);
-        let own = config.listeners.iter().find(|own| own.name == *name);
-        if let (Some(live), Some(own)) = (live, own) {
-            live.gate.room.resize(own.max_connections.unwrap_or(usize::MAX));
-        }
-    } else {
-        process.connections.resize(connection_cap(config));
     }
+    for (before, after) in served.config.listeners.iter().zip(&config.listeners) {
+        let gate = served.snapshot.listeners.iter().find(|own| *own.name == *after.name);
+        if let Some(own) = gate.filter(|_| before.max_connections != after.max_connections) {
+            own.gate.room.resize(after.max_connections.unwrap_or(usize::MAX));
+        }
+    }
+    process.connections.resize(connection_cap(config));
 }
 
 /// What was ordered, in the balancer's words.

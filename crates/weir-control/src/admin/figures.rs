@@ -1,5 +1,9 @@
 //! Figures as people read them, for the dashboard and `weir top`: three digits and a unit.
 
+use std::fmt::Write as _;
+
+use weir_stats::exposition::{CreditsReport, CreditsState};
+
 use super::status::{EndpointStatus, PhaseTimes, Traffic};
 
 /// A count: `7`, `9,999`, `12.3k`, `4.56M`.
@@ -47,6 +51,22 @@ pub fn age_ms(ms: u64) -> String {
         3_600..86_400 => format!("{}h {}m", seconds / 3_600, seconds % 3_600 / 60),
         _ => format!("{}d {}h", seconds / 86_400, seconds % 86_400 / 3_600),
     }
+}
+
+/// Processor credits: how many of how many, and what comes of them.
+pub fn credits(credits: &CreditsReport) -> (String, String) {
+    let left = format!("{:.1} of {:.0}", credits.balance, credits.max);
+    let mut what = match (credits.state, credits.exhausted_in_s) {
+        (CreditsState::Empty, _) => "exhausted".to_owned(),
+        (CreditsState::Refuted, _) => "the books are wrong".to_owned(),
+        (CreditsState::Unknown, _) => String::new(),
+        (_, Some(seconds)) => format!("exhausted in {}", age_ms(seconds.saturating_mul(1_000))),
+        (_, None) => "lasting".to_owned(),
+    };
+    if credits.weight_percent < 100 {
+        let _ = write!(what, ", weight {} %", credits.weight_percent);
+    }
+    (left, what)
 }
 
 /// Three digits and a unit.
@@ -103,6 +123,27 @@ mod tests {
         check(rate(0.44), "0.4");
         check(rate(9.96), "10");
         check(rate(12_345.6), "12.3k");
+    }
+
+    #[test]
+    fn credits_are_told_with_what_comes_of_them() {
+        let report = |state, exhausted_in_s, weight_percent| CreditsReport {
+            state,
+            exhausted_in_s,
+            weight_percent,
+            balance: 12.34,
+            max: 576.0,
+            ..CreditsReport::default()
+        };
+        let check = |report, expected: &str| {
+            let (left, what) = credits(&report);
+            assert_eq!((left.as_str(), what.as_str()), ("12.3 of 576", expected));
+        };
+        check(report(CreditsState::RunningOut, Some(663), 100), "exhausted in 11m 3s");
+        check(report(CreditsState::RunningOut, Some(59), 40), "exhausted in 59s, weight 40 %");
+        check(report(CreditsState::Lasting, None, 100), "lasting");
+        check(report(CreditsState::Empty, Some(0), 100), "exhausted");
+        check(report(CreditsState::Unknown, None, 100), "");
     }
 
     #[test]

@@ -10,7 +10,9 @@ use tokio::time::Instant;
 use weir_balance::{Balancer, Health, Order};
 use weir_config::model::names::{Question, is_place_of};
 use weir_config::model::overrides::address_text as endpoint_address_text;
-use weir_config::model::{self, EndpointCheck, ListenAddress, Overrides, Probe};
+use weir_config::model::{
+    self, Addressed, EndpointCheck, EndpointOverride, ListenAddress, Overrides, Probe,
+};
 use weir_proxy::net::PeerAddress;
 use weir_proxy::shared::{Listener, Process, Snapshot};
 use weir_proxy::upstream::{UpstreamEndpoint, UpstreamPool};
@@ -23,8 +25,9 @@ use super::status::{
     EndpointStatus, Event, Info, ListenerStatus, PoolStatus, ProbeStatus, QueueStatus, RouteStatus,
     State, Status, WaitingStatus, WorkerStatus,
 };
-use super::traffic::{Counted, Of, phase_times};
+use super::traffic::{Of, per_second, phase_times};
 use crate::health_log::{EndpointName, HealthEvent, HealthState};
+use crate::past::{Look, Marked};
 use crate::{live, open_files};
 
 /// Everything at this moment.
@@ -36,6 +39,7 @@ pub(crate) fn status(context: &Context) -> Status {
         listeners: view.listeners(),
         pools: view.pools(),
         workers: view.workers(),
+        credits: context.credits().report(),
     }
 }
 
@@ -44,7 +48,7 @@ pub(crate) struct View<'a> {
     context: &'a Context,
     served: Served,
     overrides: Overrides,
-    counted: OnceCell<Counted>,
+    counted: OnceCell<Look>,
     now: Instant,
     wall: SystemTime,
 }
@@ -62,9 +66,8 @@ impl<'a> View<'a> {
     }
 
     /// What was counted, read once, when it is first asked for.
-    fn counted(&self) -> &Counted {
-        self.counted
-            .get_or_init(|| Counted::read(&self.context.past, self.process().numbers.read()))
+    fn counted(&self) -> &Look {
+        self.counted.get_or_init(|| self.context.past.look())
     }
 
     fn process(&self) -> &Process {
@@ -94,7 +97,7 @@ impl<'a> View<'a> {
             max_connections: process.connections.cap(),
             requests_running: busy.sum(),
             configuration: self.context.configuration_file().map(path),
-            state_file: self.context.state_file().map(path),
+            state_file: self.context.state_file().as_deref().map(path),
             overrides: self.overrides.differences(&self.served.file).len(),
             open_files_limit: open_files::limit(),
         }
@@ -124,13 +127,20 @@ impl<'a> View<'a> {
             let own = self.served.config.listeners.iter().find(|own| own.name == *listener.name);
             let figures = counted.now.listeners.iter().find(|own| own.listener == *listener.name);
             let figures = figures.cloned().unwrap_or_default();
+            let moment = counted.moment.figures.listeners.iter();
+            let mut moment = moment.filter(|own| own.listener == *listener.name);
+            let accepted = moment.next().map_or(0, |own| own.accepted);
+            let mark = counted.marks.of(&Marked::Listener(listener.name.to_string()));
             ListenerStatus {
                 name: listener.name.to_string(),
                 addresses: listener.addresses.iter().map(address_text).collect(),
                 tls: listener.tls.is_some(),
                 connections: listener.gate.open.load(Ordering::Relaxed),
                 max_connections: own.and_then(|own| own.max_connections),
+                most_connections: listener.gate.most_open.load(Ordering::Relaxed),
                 accepted: figures.accepted,
+                accepted_per_second: per_second(accepted, counted.moment.length_us),
+                accepted_per_second_max: mark.accepted,
                 handshakes: [
                     figures.handshakes_full,
                     figures.handshakes_resumed,
@@ -182,6 +192,9 @@ impl<'a> View<'a> {
 
     /// One endpoint, by names.
     pub(crate) fn endpoint_named(&self, pool: &str, name: &str) -> Option<EndpointStatus> {
+        let of = self.served.addressed(pool, name);
+        let place = of.and_then(|_| self.served.endpoint(pool, name)).map(|own| own.name.clone());
+        let name = place.as_deref().unwrap_or(name);
         let pool = self.pool_named(pool)?;
         pool.endpoints.into_iter().find(|endpoint| endpoint.name == name)
     }
@@ -190,6 +203,8 @@ impl<'a> View<'a> {
         let pool = self.snapshot().pools.get(index)?;
         let config = self.served.live.pools.iter().find(|config| config.name == *pool.name)?;
         let counters = pool.balancer.counters();
+        let given_up = self.counted().given_up(&pool.name, None);
+        let mark = self.counted().marks.of(&Marked::Pool(pool.name.to_string()));
         let endpoints: Vec<EndpointStatus> = (0..pool.endpoints.len())
             .filter_map(|endpoint| self.endpoint(endpoint, pool, config))
             .collect();
@@ -202,6 +217,12 @@ impl<'a> View<'a> {
             panicking: pool.balancer.is_panicking(),
             usable,
             in_flight: pool.balancer.in_flight(),
+            most_in_flight: endpoints
+                .iter()
+                .map(|one| u64::from(one.most_in_flight))
+                .chain([mark.in_flight, pool.balancer.in_flight()])
+                .max()
+                .unwrap_or_default(),
             queue: config.queue.as_ref().zip(pool.queue.as_ref()).map(|(queue, live)| {
                 QueueStatus {
                     now: counters.waiting,
@@ -211,6 +232,8 @@ impl<'a> View<'a> {
                 }
             }),
             counters: live::counters(pool),
+            repeated: given_up.repeated,
+            redispatched: given_up.redispatched,
             traffic: self.counted().traffic(Of::Pool(&pool.name)),
             endpoints,
         })
@@ -228,12 +251,16 @@ impl<'a> View<'a> {
         let counts = pool.balancer.endpoint(index)?;
         let now_us = self.process().balance_clock(self.now);
         let state = live::state(counts, now_us);
-        let (since, event) = self.standing((pool, live), state);
+        let names = names_of(written, own);
+        let (since, event) = self.standing((pool, live), &names, state);
         let checked = config.check.is_some() && own.check != EndpointCheck::Off;
         let ejected_until = counts.is_ejected(now_us).then(|| {
             let left = Duration::from_micros(counts.ejected_until().saturating_sub(now_us));
             milliseconds(self.wall + left)
         });
+        let given_up = self.counted().given_up(&pool.name, Some(&live.name));
+        let outages = EndpointName { pool: pool.name.clone(), endpoint: live.name.clone() };
+        let outages = self.context.health.outages(&outages);
         let (reason, excerpt) =
             event.map(|event| (event.reason, event.excerpt)).unwrap_or_default();
         Some(EndpointStatus {
@@ -258,8 +285,10 @@ impl<'a> View<'a> {
             probe: self.probe(&pool.name, &live.name, config),
             ejected_until_ms: ejected_until,
             in_flight: counts.in_flight(),
+            most_in_flight: counts.most_in_flight(),
             max_conn: counts.max_conn(),
             queued: counts.queued(),
+            most_queued: counts.most_queued(),
             weight: own.weight,
             tier: config.tier(own),
             backup: own.backup,
@@ -270,12 +299,14 @@ impl<'a> View<'a> {
             connect_failures: counts.connect_failures(),
             ejections: counts.ejections(),
             stalls: counts.stalls(),
+            outages: outages.count,
+            out_s: outages.lasted.as_secs(),
+            max_idle: config.keepalive.idle,
             traffic: self.counted().traffic(Of::Endpoint(&pool.name, &live.name)),
-            failed_attempts: self.failed_attempts(&pool.name, &live.name),
-            overridden: self.overridden(
-                &config.name,
-                written.map_or(own.name.as_str(), |written| &written.name),
-            ),
+            failed_attempts: given_up.attempts,
+            repeated: given_up.repeated,
+            redispatched: given_up.redispatched,
+            overridden: self.overridden(&config.name, written, own),
         })
     }
 
@@ -287,7 +318,8 @@ impl<'a> View<'a> {
     ) -> Option<ProbeStatus> {
         let of = EndpointName { pool: pool.clone(), endpoint: endpoint.clone() };
         let last = self.context.health.last_probe(&of)?;
-        let kind = match config.check.as_ref()?.probe {
+        let check = config.check.as_ref()?;
+        let kind = match check.probe {
             Probe::Http(_) => "http",
             Probe::Tcp(_) => "tcp",
             Probe::Tls => "tls",
@@ -303,26 +335,23 @@ impl<'a> View<'a> {
             excerpt,
             probes: last.probes,
             failures: last.failures,
+            rise: check.rise,
+            fall: check.fall,
         })
-    }
-
-    fn failed_attempts(&self, pool: &str, endpoint: &str) -> u64 {
-        let mut endpoints = self.counted().now.endpoints.iter();
-        let found = endpoints.find(|own| own.pool == pool && own.endpoint == endpoint);
-        found.map_or(0, |own| own.failed_attempts)
     }
 
     /// Since when an endpoint is in its state, and the event that put it there as far as it is one of health.
     fn standing(
         &self,
         (pool, endpoint): (&UpstreamPool, &UpstreamEndpoint),
+        names: &[String],
         state: State,
     ) -> (SystemTime, Option<HealthEvent>) {
         let of = EndpointName { pool: pool.name.clone(), endpoint: endpoint.name.clone() };
         let (noted, lasted) = self.context.health.standing(&of);
         let observed = match state {
             State::Draining | State::Maintenance => {
-                return (self.context.ordered_at(&pool.name, &endpoint.name), None);
+                return (self.context.ordered_at(&pool.name, names), None);
             }
             State::Unresolved => return (self.context.started, None),
             State::Up => HealthState::Up,
@@ -332,7 +361,7 @@ impl<'a> View<'a> {
         };
         // Whoever sees a change notes it a moment later.
         let since = if noted == observed { self.wall - lasted } else { self.wall };
-        let ordered = self.context.ordered_at(&pool.name, &endpoint.name);
+        let ordered = self.context.ordered_at(&pool.name, names);
         let since = if state == State::Up { since.max(ordered) } else { since };
         (since, self.context.health.latest_of(&pool.name, &endpoint.name))
     }
@@ -345,21 +374,29 @@ impl<'a> View<'a> {
             .or_else(|| pool.endpoints.iter().find(|written| is_place_of(&own.name, &written.name)))
     }
 
-    fn overridden(&self, pool: &str, endpoint: &str) -> Vec<String> {
-        let Some(own) = self.overrides.pools.get(pool) else { return Vec::new() };
+    fn overridden(
+        &self,
+        pool: &str,
+        written: Option<&model::Endpoint>,
+        own: &model::Endpoint,
+    ) -> Vec<String> {
+        let Some(changed) = self.overrides.pools.get(pool) else { return Vec::new() };
+        let name = &written.unwrap_or(own).name;
         let mut fields = Vec::new();
-        if own.added.iter().any(|added| added.name == endpoint) {
+        if changed.added.iter().any(|added| added.name == *name) {
             fields.push("added".to_owned());
         }
-        if let Some(own) = own.endpoints.get(endpoint) {
-            let changed = [
-                ("order", own.order.is_some()),
-                ("weight", own.weight.is_some()),
-                ("max_conn", own.max_conn.is_some()),
-            ];
-            let changed = changed.into_iter().filter(|(_, changed)| *changed);
-            fields.extend(changed.map(|(field, _)| field.to_owned()));
-        }
+        let of = written.and_then(|written| Addressed::of(written, own));
+        let of_address = of.and_then(|of| self.overrides.of_address(pool, &of));
+        let all = [changed.endpoints.get(name), of_address];
+        let is = |has: fn(&EndpointOverride) -> bool| all.into_iter().flatten().any(has);
+        let changed = [
+            ("order", is(|own| own.order.is_some())),
+            ("weight", is(|own| own.weight.is_some())),
+            ("max_conn", is(|own| own.max_conn.is_some())),
+        ];
+        let changed = changed.into_iter().filter(|(_, changed)| *changed);
+        fields.extend(changed.map(|(field, _)| field.to_owned()));
         fields
     }
 
@@ -370,6 +407,13 @@ impl<'a> View<'a> {
         let patience = live.queue.as_ref().map_or(0, |queue| queue.timeout.as_micros() as u64);
         Some(waiting(&live.balancer, live, (now_us, patience)))
     }
+}
+
+/// What orders for an endpoint may have called it: as it is configured, and with its address where it is one of a name's.
+fn names_of(written: Option<&model::Endpoint>, own: &model::Endpoint) -> Vec<String> {
+    let mut names = vec![written.unwrap_or(own).name.clone()];
+    names.extend(written.and_then(|written| Addressed::of(written, own)).map(|of| of.to_string()));
+    names
 }
 
 fn waiting(

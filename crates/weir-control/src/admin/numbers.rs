@@ -1,14 +1,19 @@
 //! What was counted, for programs: metrics for Prometheus, histograms that others can merge, and what the process takes of the machine.
 
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
 use hyper::header;
 use serde_json::{Map, Value, json};
-use weir_stats::exposition::{Format, expose};
-use weir_stats::numbers::{Distribution, PhaseDistributions};
+use weir_stats::exposition::{Format, Report, expose};
+use weir_stats::interchange::{self, Interval, Wanted};
+use weir_stats::numbers::{Distribution, Figures, Phase, PhaseDistributions};
 
 use super::error::ApiError;
+use super::gather::host_name;
 use super::http::Call;
 use super::reply::Reply;
 use super::write::yes;
+use crate::credits::agent;
 
 /// Everything, for Prometheus.
 pub(crate) fn metrics(call: &Call) -> Reply {
@@ -17,17 +22,112 @@ pub(crate) fn metrics(call: &Call) -> Reply {
     Reply::new(format.content_type(), expose(&call.context.report(), format))
 }
 
+/// The times that are asked about.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Window {
+    Start,
+    Recent,
+}
+
+impl Window {
+    fn of(call: &Call) -> Result<Self, ApiError> {
+        match call.query("window") {
+            None | Some("start") => Ok(Self::Start),
+            Some("recent") => Ok(Self::Recent),
+            Some(other) => {
+                let message = format!("`{other}` is neither start nor recent");
+                Err(ApiError::field("window", message))
+            }
+        }
+    }
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Start => "start",
+            Self::Recent => "recent",
+        }
+    }
+
+    fn figures(self, report: &Report) -> &Figures {
+        match self {
+            Self::Start => &report.figures,
+            Self::Recent => &report.recent,
+        }
+    }
+
+    fn interval(self, report: &Report) -> Interval {
+        let now = SystemTime::now();
+        let from = match self {
+            Self::Start => UNIX_EPOCH + Duration::from_micros(report.process.started_unix_us),
+            Self::Recent => now - Duration::from_micros(report.recent_us),
+        };
+        Interval { from, length: now.duration_since(from).unwrap_or_default() }
+    }
+}
+
+/// Histograms as HdrHistogram's log of them: whoever has those of several instances can add them up.
+pub(crate) fn hlog(call: &Call) -> Result<Reply, ApiError> {
+    let window = Window::of(call)?;
+    let report = call.context.report();
+    let log = interchange::log_of(&window.figures(&report).by_subject());
+    let text = interchange::write_log(&log, window.interval(&report), &host_name());
+    Ok(Reply::new("text/plain; charset=utf-8", text))
+}
+
+/// One distribution as HdrHistogram's plotter reads it.
+pub(crate) fn hgrm(call: &Call) -> Result<Reply, ApiError> {
+    let window = Window::of(call)?;
+    let phase = call.query("phase").unwrap_or(Phase::Total.as_str());
+    let phase = Phase::named(phase).ok_or_else(|| {
+        let known = Phase::ALL.map(Phase::as_str).join(", ");
+        ApiError::field("phase", format!("`{phase}` is none: there are {known}"))
+    })?;
+    let named = |name| call.query(name).map(str::to_owned);
+    let wanted = Wanted {
+        listener: named("listener"),
+        route: named("route"),
+        pool: named("pool"),
+        endpoint: named("endpoint"),
+    };
+    if wanted.endpoint.is_some() && wanted.pool.is_none() {
+        return Err(ApiError::field("pool", "an endpoint is named with its pool"));
+    }
+    let report = call.context.report();
+    let log = interchange::log_of(&window.figures(&report).by_subject());
+    let times = wanted.of(&log, phase);
+    // Whoever has had no request yet is not in the log.
+    let times = times.or_else(|| is_there(&wanted, &report).then(Distribution::default));
+    let times = times.ok_or_else(|| {
+        let names = [&wanted.endpoint, &wanted.route, &wanted.pool, &wanted.listener];
+        let name = names.into_iter().flatten().next().cloned().unwrap_or_default();
+        ApiError::unknown("name", &name)
+    })?;
+    let text = interchange::spectrum(&interchange::to_hdr(&times), 1e3);
+    Ok(Reply::new("text/plain; charset=utf-8", text))
+}
+
+/// Whether the configuration has what is asked for, or nothing is.
+fn is_there(wanted: &Wanted, report: &Report) -> bool {
+    let Wanted { listener, route, pool, endpoint } = wanted;
+    let has_pool = |name: &String| {
+        let pool = report.pools.iter().find(|pool| pool.name == *name);
+        pool.is_some_and(|pool| {
+            let own = |name: &String| pool.endpoints.iter().any(|one| one.name == *name);
+            endpoint.as_ref().is_none_or(own)
+        })
+    };
+    let has_listener = |name: &String| report.listeners.iter().any(|one| one.name == *name);
+    let has_route = |name: &String| report.figures.routes.iter().any(|one| one.route == *name);
+    pool.as_ref().is_none_or(has_pool)
+        && listener.as_ref().is_none_or(has_listener)
+        && route.as_ref().is_none_or(has_route)
+}
+
 /// Percentiles by listener, route, pool and endpoint.
 pub(crate) fn distributions(call: &Call) -> Result<Reply, ApiError> {
+    let window = Window::of(call)?;
     let report = call.context.report();
-    let (window, figures) = match call.query("window") {
-        None | Some("start") => ("start", &*report.figures),
-        Some("recent") => ("recent", &report.recent),
-        Some(other) => {
-            let message = format!("`{other}` is neither start nor recent");
-            return Err(ApiError::field("window", message));
-        }
-    };
+    let figures = window.figures(&report);
     let detail = if yes(call, "counts")? { Detail::Counts } else { Detail::Figures };
     let named = |names: &[(&str, &str)], phases: &PhaseDistributions| {
         let mut value = phases_json(phases, detail);
@@ -51,7 +151,8 @@ pub(crate) fn distributions(call: &Call) -> Result<Reply, ApiError> {
         .iter()
         .map(|one| named(&[("pool", &one.pool), ("endpoint", &one.endpoint)], &one.phases));
     Ok(Reply::json(&json!({
-        "window": window,
+        "window": window.as_str(),
+        "window_s": window.interval(&report).length.as_secs_f64(),
         "listeners": listeners.collect::<Vec<_>>(),
         "routes": routes.collect::<Vec<_>>(),
         "pools": pools.collect::<Vec<_>>(),
@@ -105,10 +206,20 @@ pub(crate) fn machine(call: &Call) -> Reply {
             "lag": times_json(&counted.lag, Detail::Figures),
         })
     });
-    Reply::json(&json!({
+    let mut told = json!({
         "machine": report.machine,
         "recent": report.usage,
         "histogram_bytes": report.figures.histogram_bytes,
         "workers": workers.collect::<Vec<_>>(),
-    }))
+    });
+    if let Some(credits) = &report.credits {
+        told["credits"] = json!(credits);
+    }
+    Reply::json(&told)
+}
+
+/// How much of its weight this instance asks for, as `agent` tells it.
+pub(crate) fn weight(call: &Call) -> Reply {
+    let process = call.context.served().process;
+    Reply::new("text/plain", agent::line(call.context.credits(), &process))
 }

@@ -11,7 +11,6 @@ use super::error::ApiError;
 use super::gather::{View, status};
 use super::http::{Call, decoded};
 use super::reply::Reply;
-use super::status::Traffic;
 use super::{live, numbers, openapi, upgrade, write};
 
 /// An answer that takes its time.
@@ -104,9 +103,6 @@ pub(crate) const ROUTES: &[Route] = &[
     look("/v1/routes", "Every route that had a request", |call| {
         Ok(Reply::json(&json!({"routes": View::new(&call.context).routes()})))
     }),
-    look("/v1/latency", "How long requests took, by listener, route, pool and endpoint", |call| {
-        Ok(latency(call))
-    }),
     look(
         "/v1/slow",
         "The slowest requests of the last 15 minutes; `?route=NAME`, `?limit=NUMBER`",
@@ -148,17 +144,36 @@ pub(crate) const ROUTES: &[Route] = &[
             })))
         },
     ),
-    look("/metrics", "Everything counted, as text for Prometheus or as OpenMetrics", |call| {
-        Ok(numbers::metrics(call))
-    }),
+    look(
+        "/metrics",
+        "Everything counted, for Prometheus: as text, as OpenMetrics, or as protocol buffers with native histograms",
+        |call| Ok(numbers::metrics(call)),
+    ),
     look(
         "/v1/distributions",
-        "Percentiles of every phase with their samples; `?window=recent` of the last one to two minutes, `?counts=true` with HdrHistogram's counts",
+        "Percentiles of every phase with their samples; `?window=recent` of the last ten seconds, `?counts=true` with HdrHistogram's counts",
         numbers::distributions,
     ),
-    look("/v1/machine", "Processor time, steal, throttling, open files, workers", |call| {
-        Ok(numbers::machine(call))
-    }),
+    look(
+        "/v1/distributions.hlog",
+        "The histograms of everything as HdrHistogram's log, to be merged with those of other instances; `?window=recent`",
+        numbers::hlog,
+    ),
+    look(
+        "/v1/distributions.hgrm",
+        "One percentile distribution for HdrHistogram's plotter: of all listeners or of a `listener`, `route`, `pool`, or `endpoint` of a pool; `phase`, by default total; `?window=recent`",
+        numbers::hgrm,
+    ),
+    look(
+        "/v1/machine",
+        "Processor time, steal, throttling, credits, open files, workers",
+        |call| Ok(numbers::machine(call)),
+    ),
+    look(
+        "/v1/weight",
+        "The share of its weight that this instance asks for, as `agent` tells it",
+        |call| Ok(numbers::weight(call)),
+    ),
     look("/openapi.json", "This interface, for programs", |_| {
         Ok(Reply::new("application/json", openapi::TEXT))
     }),
@@ -243,27 +258,6 @@ fn slow(call: &Call) -> Result<Reply, ApiError> {
         .map(|record| json!({"explanation": record.explain(), "request": &**record}))
         .collect();
     Ok(Reply::json(&json!({"slow": slow})))
-}
-
-fn latency(call: &Call) -> Reply {
-    let view = View::new(&call.context);
-    let times = |traffic: &Traffic| json!({"times": traffic.times, "recent_s": traffic.recent_s, "recent": traffic.recent});
-    let mut rows = Vec::new();
-    for listener in view.listeners() {
-        rows.push(json!({"listener": listener.name, "of": times(&listener.traffic)}));
-    }
-    for route in view.routes() {
-        let place = json!({"listener": route.listener, "route": route.route});
-        rows.push(json!({"route": place, "of": times(&route.traffic)}));
-    }
-    for pool in view.pools() {
-        rows.push(json!({"pool": pool.name, "of": times(&pool.traffic)}));
-        for endpoint in &pool.endpoints {
-            let place = json!({"pool": pool.name, "endpoint": endpoint.name});
-            rows.push(json!({"endpoint": place, "of": times(&endpoint.traffic)}));
-        }
-    }
-    Reply::json(&json!({"latency": rows}))
 }
 
 fn events(call: &Call) -> Result<Reply, ApiError> {

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use weir_stats::exposition::CreditsReport;
 
 pub use weir_stats::exposition::{EndpointState as State, PoolCounters};
 
@@ -20,6 +21,9 @@ pub struct Status {
     pub pools: Vec<PoolStatus>,
     /// By number.
     pub workers: Vec<WorkerStatus>,
+    /// The machine's processor credits, where books of them are kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credits: Option<CreditsReport>,
 }
 
 /// The process.
@@ -72,8 +76,14 @@ pub struct ListenerStatus {
     pub connections: usize,
     /// Most that may be; `null`: only the process's limit counts.
     pub max_connections: Option<usize>,
+    /// Most that were at once, since the start or since counters were cleared.
+    pub most_connections: usize,
     /// Connections accepted.
     pub accepted: u64,
+    /// How many in a second, now.
+    pub accepted_per_second: f64,
+    /// Most in a second.
+    pub accepted_per_second_max: u64,
     /// TLS handshakes that made a session, resumed one, and failed.
     pub handshakes: [u64; 3],
     /// Its requests.
@@ -87,6 +97,10 @@ pub struct Traffic {
     pub requests: u64,
     /// How many in a second, now.
     pub per_second: f64,
+    /// Most in a second.
+    pub per_second_max: u64,
+    /// Seconds since the last one ended; `null`: there was none.
+    pub last_s: Option<u64>,
     /// By class of their status: `1xx` to `5xx`.
     pub statuses: BTreeMap<String, u64>,
     /// By status, those that there were; `none` where none was sent.
@@ -105,6 +119,8 @@ pub struct Traffic {
     pub reused: u64,
     /// Those that had to wait in the queue.
     pub queued: u64,
+    /// Those that Weir answered as it was told to, without a pool: responses, redirects, files.
+    pub answered_here: u64,
     /// How long they took, by phase.
     pub times: Vec<PhaseTimes>,
     /// The last moments that `recent` is of, seconds.
@@ -183,10 +199,16 @@ pub struct PoolStatus {
     pub usable: usize,
     /// Requests in flight.
     pub in_flight: u64,
+    /// Most that were, as seen once a second and at each endpoint alone.
+    pub most_in_flight: u64,
     /// Those who wait; `null`: nobody may.
     pub queue: Option<QueueStatus>,
     /// What was counted.
     pub counters: PoolCounters,
+    /// Attempts that were given up to ask the same endpoint again.
+    pub repeated: u64,
+    /// Attempts that were given up to ask another endpoint.
+    pub redispatched: u64,
     /// Its requests.
     pub traffic: Traffic,
     /// In the configuration's order.
@@ -235,10 +257,14 @@ pub struct EndpointStatus {
     pub ejected_until_ms: Option<u64>,
     /// Requests in flight.
     pub in_flight: u32,
+    /// Most that were at once, since the start or since counters were cleared.
+    pub most_in_flight: u32,
     /// Most that may be.
     pub max_conn: Option<u32>,
     /// Requests that wait for it and no other.
     pub queued: u32,
+    /// Most that did at once.
+    pub most_queued: u32,
     /// Its share.
     pub weight: u32,
     /// Its tier, 0 first.
@@ -259,10 +285,20 @@ pub struct EndpointStatus {
     pub ejections: u64,
     /// Times it was found stalled.
     pub stalls: u64,
+    /// Times it was out: down, ejected or stalled.
+    pub outages: u64,
+    /// Seconds that it was, in all.
+    pub out_s: u64,
+    /// Most idle connections kept to it.
+    pub max_idle: u32,
     /// Its requests: those whose last attempt was here.
     pub traffic: Traffic,
     /// Attempts here that were given up for another.
     pub failed_attempts: u64,
+    /// Of them, those after which it was asked again.
+    pub repeated: u64,
+    /// Of them, those after which another endpoint was asked.
+    pub redispatched: u64,
     /// What is not as the configuration's file says: `order`, `weight`, `max_conn`, `added`.
     pub overridden: Vec<String>,
 }
@@ -286,6 +322,10 @@ pub struct ProbeStatus {
     pub probes: u64,
     /// Those of them that failed.
     pub failures: u64,
+    /// Successes in a row that make it up again.
+    pub rise: u32,
+    /// Failures in a row that make it down.
+    pub fall: u32,
 }
 
 /// One who waits in a pool's queue.

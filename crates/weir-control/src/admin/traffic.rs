@@ -1,42 +1,27 @@
 //! From counted numbers (`weir-stats`) to what the status tells of them: totals since the start or since they were cleared, rates of
 //! the last second, and times of the last moments beside those of all the time.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant, MissedTickBehavior, interval};
-use weir_stats::numbers::{Distribution, Figures, PhaseDistributions, TallyFigures};
+use tokio::time::{MissedTickBehavior, interval};
+use weir_stats::numbers::{
+    CellFigures, Distribution, EndpointFigures, Figures, GivenUp, PhaseDistributions, TallyFigures,
+};
 
 use super::context::Context;
 use super::status::{PhaseTimes, Traffic};
+use crate::past::{Look, Marked, SAMPLE};
 
-/// How often rates are taken.
-const SAMPLE: Duration = Duration::from_secs(1);
-/// Samples kept: what "recent" means.
-const WINDOW: usize = 10;
+/// What has hardly begun says nothing, µs.
+const SETTLED_US: u64 = 500_000;
 
-/// What was counted a moment ago and since when counting is told.
-#[derive(Default)]
-pub(crate) struct Past {
-    samples: Mutex<VecDeque<(Instant, Arc<Figures>)>>,
-    cleared: Mutex<Option<Arc<Figures>>>,
-}
-
-impl Past {
-    /// Takes a sample.
-    fn sample(&self, figures: Figures) {
-        let mut samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
-        if samples.len() == WINDOW {
-            samples.pop_front();
-        }
-        samples.push_back((Instant::now(), Arc::new(figures)));
-    }
-
-    /// From now on counters begin at what they are.
-    pub(crate) fn clear(&self, figures: Figures) {
-        let mut cleared = self.cleared.lock().unwrap_or_else(PoisonError::into_inner);
-        *cleared = Some(Arc::new(figures));
+/// A rate with one digit.
+pub(crate) fn per_second(count: u64, length_us: u64) -> f64 {
+    match length_us {
+        0..SETTLED_US => 0.0,
+        _ => (count as f64 * 1e7 / length_us as f64).round() / 10.0,
     }
 }
 
@@ -46,20 +31,10 @@ pub(crate) async fn sample(context: Arc<Context>) {
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        context.past.sample(context.served().process.numbers.read());
+        context.past.sample();
         // A reload by signal may have given runtime changes up. When the file cannot be written, the next change says so.
         let _ = context.keep_state();
     }
-}
-
-/// Everything counted until now, beside what was counted before.
-pub(crate) struct Counted {
-    pub(crate) now: Figures,
-    cleared: Option<Arc<Figures>>,
-    /// The latest sample that is at least half a second old, and how old it is.
-    before: Option<(Duration, Arc<Figures>)>,
-    /// The oldest sample.
-    recent: Option<(Duration, Arc<Figures>)>,
 }
 
 /// Whose exchanges.
@@ -72,6 +47,16 @@ pub(crate) enum Of<'a> {
 }
 
 impl Of<'_> {
+    /// Whose busiest second is known.
+    fn marked(self) -> Option<Marked> {
+        match self {
+            Self::Listener(name) => Some(Marked::Listener(name.to_owned())),
+            Self::Pool(name) => Some(Marked::Pool(name.to_owned())),
+            Self::Endpoint(pool, name) => Some(Marked::Endpoint(pool.to_owned(), name.to_owned())),
+            Self::Route { .. } => None,
+        }
+    }
+
     fn tally(self, figures: &Figures) -> TallyFigures {
         match self {
             Self::Listener(name) => figures.tally_of_listener(name),
@@ -95,17 +80,7 @@ impl Of<'_> {
     }
 }
 
-impl Counted {
-    pub(crate) fn read(past: &Past, now: Figures) -> Self {
-        let samples = past.samples.lock().unwrap_or_else(PoisonError::into_inner);
-        let aged = |(at, figures): &(Instant, Arc<Figures>)| (at.elapsed(), Arc::clone(figures));
-        let settled = |(age, _): &(Duration, Arc<Figures>)| *age >= SAMPLE / 2;
-        let before = samples.iter().rev().map(aged).find(settled);
-        let recent = samples.front().map(aged).filter(settled);
-        let cleared = past.cleared.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        Self { now, cleared, before, recent }
-    }
-
+impl Look {
     /// What is told of these exchanges.
     pub(crate) fn traffic(&self, of: Of<'_>) -> Traffic {
         let all = of.tally(&self.now);
@@ -115,23 +90,23 @@ impl Counted {
             tally = tally.since(&of.tally(cleared));
             phases = phases.since(&of.phases(cleared));
         }
-        let per_second = self.before.as_ref().map_or(0.0, |(age, figures)| {
-            let more = all.requests().saturating_sub(of.tally(figures).requests());
-            more as f64 / age.as_secs_f64()
-        });
-        let recent = self
-            .recent
-            .as_ref()
-            .map(|(age, figures)| (age.as_secs(), of.phases(&self.now).since(&of.phases(figures))));
-        let (recent_s, recent) =
-            recent.map_or((0, Vec::new()), |(seconds, phases)| (seconds, times(&phases)));
+        let (recent_s, recent) = match self.recent.length_us {
+            0..SETTLED_US => (0, Vec::new()),
+            length_us => (length_us / 1_000_000, times(&of.phases(&self.recent.figures))),
+        };
+        let just_now = of.tally(&self.moment.figures).requests();
+        let mark = of.marked().map(|who| self.marks.of(&who)).unwrap_or_default();
+        let last = mark.last.map(|at| at.elapsed());
+        let last = if just_now > 0 { Some(Duration::ZERO) } else { last };
         let mut statuses: BTreeMap<String, u64> = BTreeMap::new();
         for class in 1..=5 {
             statuses.insert(format!("{class}xx"), tally.of_class(class));
         }
         Traffic {
             requests: tally.requests(),
-            per_second: (per_second * 10.0).round() / 10.0,
+            per_second: per_second(just_now, self.moment.length_us),
+            per_second_max: mark.requests,
+            last_s: last.map(|age| age.as_secs()),
             statuses,
             codes: tally.codes().collect(),
             causes: tally
@@ -144,10 +119,33 @@ impl Counted {
             retried: tally.retried,
             reused: tally.reused,
             queued: tally.queued,
+            answered_here: self.answered_here(of),
             times: times(&phases),
             recent_s,
             recent,
         }
+    }
+}
+
+impl Look {
+    /// Requests that a route without a pool answered.
+    fn answered_here(&self, of: Of<'_>) -> u64 {
+        let Of::Listener(name) = of else { return 0 };
+        let own = |cell: &CellFigures| {
+            cell.listener == name && cell.pool.is_empty() && !cell.route.is_empty()
+        };
+        let before = self.cleared.as_ref().map_or(0, |cleared| cleared.tally(own).requests());
+        self.now.tally(own).requests().saturating_sub(before)
+    }
+
+    /// Attempts given up at an endpoint, or at all of a pool.
+    pub(crate) fn given_up(&self, pool: &str, endpoint: Option<&str>) -> GivenUp {
+        let wanted = |own: &EndpointFigures| {
+            own.pool == pool && endpoint.is_none_or(|it| it == own.endpoint)
+        };
+        let all = self.now.given_up(wanted);
+        let cleared = self.cleared.as_ref().map(|cleared| cleared.given_up(wanted));
+        all.since(cleared.unwrap_or_default())
     }
 }
 

@@ -5,10 +5,9 @@ use hyper::StatusCode;
 use hyper::header::{self, HeaderMap};
 use rustix::process::Signal;
 use serde_json::{Map, Value, json};
-use weir_config::Config;
 use weir_config::model::{Change, Endpoint, EndpointOverride, Limit, Order, Refusal};
 
-use super::context::{Context, Outcome, Trial};
+use super::context::{Context, Outcome, Served, Trial};
 use super::error::ApiError;
 use super::gather::View;
 use super::http::Call;
@@ -183,8 +182,8 @@ async fn make(
 ) -> Result<Outcome, ApiError> {
     let trial = if yes(call, "dry_run")? { Trial::Dry } else { Trial::Real };
     let mut moved = false;
-    let still = |config: &Config| {
-        moved = place.is_some_and(|place| !matches(&call.headers, config, place));
+    let still = |served: &Served| {
+        moved = place.is_some_and(|place| !matches(&call.headers, served, place));
         if moved {
             let message = "it was changed by somebody else meanwhile: look again";
             return Err(Refusal::conflict("If-Match", message));
@@ -199,12 +198,10 @@ async fn make(
 }
 
 /// Whether the request's `If-Match`, if it has one, is about what is now.
-fn matches(headers: &HeaderMap, config: &Config, (pool, name): (&str, &str)) -> bool {
+fn matches(headers: &HeaderMap, served: &Served, (pool, name): (&str, &str)) -> bool {
     let Some(wanted) = headers.get(header::IF_MATCH) else { return true };
     let Ok(wanted) = wanted.to_str() else { return false };
-    let pool = config.pools.iter().find(|own| own.name == *pool);
-    let endpoint =
-        pool.and_then(|pool| pool.endpoints.iter().find(|endpoint| endpoint.name == *name));
+    let endpoint = served.endpoint(pool, name);
     let Some(Endpoint { order, weight, max_conn, .. }) = endpoint else { return false };
     let own = tag_of(order.as_str(), *weight, *max_conn);
     wanted.split(',').map(str::trim).any(|tag| tag == "*" || tag == own)

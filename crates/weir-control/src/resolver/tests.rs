@@ -5,6 +5,7 @@ use tokio::time::Instant;
 use weir_config::model::names::{Found, Places};
 
 use super::*;
+use weir_config::model::Overrides;
 
 fn found(last: u8) -> Found {
     Found { ip: Ipv4Addr::new(10, 0, 0, last).into(), service: None }
@@ -108,7 +109,7 @@ async fn a_name_that_changes_for_ever_leaves_nothing_behind() {
     assert!(count.into_inner() > 30_000);
     let config = "listen :80 -> app; pool app { server app.test:80; }";
     let config = weir_config::parse_str("test", config).unwrap().config;
-    let live = names.answers().over(&config);
+    let live = names.answers().over(&config, &Overrides::default());
     let called: Vec<&str> =
         live.pools[0].endpoints.iter().map(|endpoint| endpoint.name.as_str()).collect();
     assert_eq!(called, ["app.test:80"]);
@@ -121,7 +122,7 @@ async fn the_system_knows_localhost_and_what_is_not_answered_is_not_waited_for()
     let config = weir_config::parse_str("test", config).unwrap().config;
     let resolver = Resolver::default();
     let prepared = resolver.prepare(&config).await;
-    let live = resolver.answers(&prepared).over(&config);
+    let live = resolver.answers(&prepared).over(&config, &Overrides::default());
     let first = &live.pools[0].endpoints[0];
     assert_eq!(
         first.address,
@@ -146,6 +147,6 @@ async fn another_configuration_keeps_what_is_known_and_forgets_the_rest() {
     resolver.follow(prepared, &Handle::current());
     assert_eq!(resolver.tasks.keys().collect::<Vec<_>>(), [&question("localhost")]);
     assert_eq!(resolver.names().known().len(), 1);
-    let live = answers.over(&one);
+    let live = answers.over(&one, &Overrides::default());
     assert!(Question::of(&live.pools[0].endpoints[0].address).is_none());
 }

@@ -1,50 +1,15 @@
 //! The percentile spectrum of HdrHistogram's own programs and of wrk2: written, and read again, so that runs can be laid over each other.
 
-use std::fmt::Write;
-
 use hdrhistogram::Histogram;
 use serde_json::Value;
+use weir_stats::interchange::{self, TICKS};
 
-use super::wrk_text::{deviation_us, mean_us};
-
-/// Lines for each halving of the distance to 100 %.
-const TICKS: u32 = 5;
 /// More lines than any spectrum has.
 const MAX_POINTS: usize = 100_000;
 
-/// The spectrum as text, in milliseconds; what `--hgrm` writes.
+/// The spectrum of a histogram of nanoseconds as text, in milliseconds; what `--hgrm` writes.
 pub fn spectrum(histogram: &Histogram<u64>) -> String {
-    let mut out = format!(
-        "{:>12} {:>12} {:>12} {:>12}\n\n",
-        "Value", "Percentile", "TotalCount", "1/(1-Percentile)"
-    );
-    let mut total = 0;
-    for step in histogram.iter_quantiles(TICKS) {
-        total += step.count_since_last_iteration();
-        let quantile = step.quantile_iterated_to();
-        let value = step.value_iterated_to() as f64 / 1e6;
-        let inverse = if quantile < 1.0 {
-            format!("{:12.2}", 1.0 / (1.0 - quantile))
-        } else {
-            format!("{:>12}", "inf")
-        };
-        let _ = writeln!(out, "{value:12.3} {quantile:12.6} {total:12} {inverse}");
-    }
-    let _ = writeln!(
-        out,
-        "#[Mean    = {:12.3}, StdDeviation   = {:12.3}]",
-        mean_us(histogram) / 1e3,
-        deviation_us(histogram) / 1e3
-    );
-    let _ = writeln!(
-        out,
-        "#[Max     = {:12.3}, Total count    = {:12}]",
-        histogram.max() as f64 / 1e6,
-        histogram.len()
-    );
-    // HdrHistogram keeps three digits in 2,048 parts of each power of two.
-    let _ = writeln!(out, "#[Buckets = {:12}, SubBuckets     = {:12}]", histogram.buckets(), 2048);
-    out
+    interchange::spectrum(histogram, 1e6)
 }
 
 /// A line of a chart: times by percentile.

@@ -11,6 +11,7 @@ pub(crate) enum Purpose {
     Balancer = 3,
     Sticky = 4,
     Pause = 5,
+    Ejection = 6,
 }
 
 /// The numbers for one purpose.

@@ -48,6 +48,9 @@ struct Engine<'a> {
     asked: u64,
     balancer_draws: Draws,
     keys: Draws,
+    ejections: Draws,
+    /// Connects that failed, of all endpoints.
+    failures: u64,
     sticky: Draws,
     outcomes: Vec<Outcome>,
 }
@@ -134,6 +137,8 @@ impl<'a> Engine<'a> {
             asked: 0,
             balancer_draws: draws(Purpose::Balancer),
             keys: draws(Purpose::Key),
+            ejections: draws(Purpose::Ejection),
+            failures: 0,
             sticky: draws(Purpose::Sticky),
             outcomes: Vec::with_capacity(plan.requests as usize),
         }
@@ -482,7 +487,9 @@ impl<'a> Engine<'a> {
     fn refused(&mut self, token: Token) {
         let Some(slot) = self.take_slot(token) else { return };
         let index = slot.index();
-        let after = self.pool.connect_failed(index, micros(self.now));
+        let random = self.ejections.bits(self.failures);
+        self.failures += 1;
+        let after = self.pool.connect_failed(index, micros(self.now), random);
         if let AfterFailure::Ejected { until_us } = after {
             self.agenda.plan(until_us.saturating_mul(1_000), Event::Tick);
         }

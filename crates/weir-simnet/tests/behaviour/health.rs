@@ -144,7 +144,7 @@ fn after_its_time_out_a_server_that_still_answers_with_errors_is_out_again_at_on
         let first = world.origin(1).answers(SORRY);
         world.origin(2).answers(OK);
         assert_eq!(count(&twenty(world).await, 503), 3);
-        tokio::time::sleep(Duration::from_secs(11)).await;
+        tokio::time::sleep(Duration::from_secs(13)).await;
         assert_eq!(count(&twenty(world).await, 503), 1);
         assert_eq!(first.borrow().requests.len(), 4);
     });

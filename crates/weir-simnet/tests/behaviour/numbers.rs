@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use tokio::time::Instant;
-use weir_stats::numbers::Phase;
+use weir_stats::numbers::{EndpointFigures, Phase};
 use weir_stats::{Cause, ExchangeRecord};
 
 use crate::world::{Connects, World, app, pass, play, slow_exchange};
@@ -123,11 +123,28 @@ fn attempts_that_failed_count_where_they_failed_and_are_told_of() {
         assert_eq!((record.attempts, &*record.failed_attempts[0].endpoint), (2, "one"));
         assert!(record.explain().contains("given up before: one (connect_failed)"));
         let figures = world.process.numbers.read();
-        let failed: Vec<u64> = figures.endpoints.iter().map(|one| one.failed_attempts).collect();
-        assert_eq!(failed, [1, 0]);
+        let given_up = |one: &EndpointFigures| {
+            (one.given_up.attempts, one.given_up.repeated, one.given_up.redispatched)
+        };
+        let given_up: Vec<_> = figures.endpoints.iter().map(given_up).collect();
+        assert_eq!(given_up, [(1, 0, 1), (0, 0, 0)]);
         let tally = figures.tally_of_endpoint("app", "two");
         assert_eq!((tally.requests(), tally.attempts, tally.retried), (1, 2, 1));
         assert_eq!(figures.tally_of_endpoint("app", "one").requests(), 0);
+    });
+}
+
+#[test]
+fn an_endpoint_that_is_asked_again_is_not_redispatched_from() {
+    let pool = "server 10.0.1.1:80 name=one; retry 2 on=refused backoff=1ms;";
+    play(&app(pool, ""), async |world| {
+        world.connects(1, Some(Connects::Refused));
+        let mut client = world.client().await;
+        client.send(GET).await;
+        assert_eq!(client.message().await.status(), 502);
+        why(world).await;
+        let given_up = world.process.numbers.read().given_up(|one| one.endpoint == "one");
+        assert_eq!((given_up.attempts, given_up.repeated, given_up.redispatched), (2, 2, 0));
     });
 }
 

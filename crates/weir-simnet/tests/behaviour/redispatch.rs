@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::peer::Peer;
 use crate::world::{Connects, app, play};
@@ -81,7 +81,8 @@ fn a_server_that_cannot_be_connected_to_is_left_out_and_comes_back() {
         sleep(Duration::from_secs(19)).await;
         assert_eq!((get(&mut client).await, get(&mut client).await), (200, 200));
         assert_eq!(world.connect_count(1), 3);
-        sleep(Duration::from_secs(2)).await;
+        // A fifth longer at most.
+        sleep(Duration::from_secs(6)).await;
         let seen = world.origin(1).answers(OK);
         world.connects(1, None);
         for _ in 0..4 {
@@ -179,7 +180,7 @@ fn when_all_may_be_left_out_and_are_the_answer_is_503() {
         world.expect_logged("no_endpoint", Some(503)).await;
         world.connects(1, None);
         world.origin(1).answers(OK);
-        sleep(Duration::from_secs(30)).await;
+        sleep(Duration::from_secs(37)).await;
         assert_eq!(get(&mut client).await, 200);
     });
 }
@@ -201,5 +202,24 @@ fn a_server_that_comes_and_goes_every_100_ms_fails_no_request_and_leaves_nothing
         assert_eq!(counts.0 + counts.1, 6_000);
         assert!(counts.0 > 100, "it was never used again: {counts:?}");
         assert_eq!((world.in_flight(), world.waiting()), (0, 0));
+    });
+}
+
+#[test]
+fn a_server_that_flaps_with_the_period_of_its_time_out_is_used() {
+    let pool = format!("balance first; {TWO} keepalive off; passive errors=1 window=1s eject=2s;");
+    play(&app(&pool, ""), async |world| {
+        let (one, _two) = (world.origin(1).answers(OK), world.origin(2).answers(OK));
+        let mut client = world.client().await;
+        let start = Instant::now();
+        for turn in 0..4_000 {
+            // It is gone in the first second of every two.
+            let gone = start.elapsed().as_secs().is_multiple_of(2);
+            world.connects(1, gone.then_some(Connects::Refused));
+            assert_eq!(get(&mut client).await, 200, "in turn {turn}");
+            sleep(Duration::from_millis(50)).await;
+        }
+        let uses = one.borrow().requests.len();
+        assert!(uses > 200, "{uses} of 4,000");
     });
 }

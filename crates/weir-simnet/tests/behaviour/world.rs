@@ -67,6 +67,10 @@ impl Net for ScriptedNet {
         self.inner.adopt(accepted)
     }
 
+    fn detach(&self, stream: SimStream) -> io::Result<Ticket> {
+        self.inner.detach(stream)
+    }
+
     async fn connect(&self, address: &PeerAddress) -> io::Result<SimStream> {
         let mut manner = None;
         if let PeerAddress::Socket(socket) = address {
@@ -154,7 +158,7 @@ impl World {
         let (sinks, log) = log_channel(1, 100_000);
         let files = Rc::default();
         let connection_cap = config.max_connections.unwrap_or(10_000);
-        let surroundings = Surroundings { read: &reader(&files), sinks: sinks.clone() };
+        let surroundings = Surroundings { read: &reader(&files), sinks: sinks.clone(), root: None };
         let snapshot = compile(&config, surroundings, None).unwrap().snapshot;
         let (process, _) = Process::new(snapshot, workers, connection_cap);
         let net = ScriptedNet {
@@ -184,7 +188,8 @@ impl World {
     /// Reloads with this configuration; everything is done when it returns.
     pub(crate) async fn reload(&self, text: &str) {
         let previous = self.snapshot();
-        let surroundings = Surroundings { read: &reader(&self.files), sinks: self.sinks.clone() };
+        let surroundings =
+            Surroundings { read: &reader(&self.files), sinks: self.sinks.clone(), root: None };
         let compiled = compile(&config(text), surroundings, Some(&previous)).unwrap();
         let snapshot = compiled.publish(&self.process);
         let mut adopted = Vec::new();

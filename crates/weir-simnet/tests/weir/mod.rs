@@ -1,6 +1,7 @@
 //! The real data plane as the device under test: its workers, its accept loop, its pools, its access log, on the simulated
 //! network. Configurations are drawn from the seed.
 
+mod moving;
 mod queue_watch;
 mod reloading;
 
@@ -25,6 +26,8 @@ use weir_proxy::worker::{self, Mail, WorkerParts};
 use weir_simnet::{Limits, LogLine, Plan, Running, SimNet, Site};
 use weir_stats::{LogReceiver, Message, Template, log_channel};
 
+#[allow(unused_imports, reason = "only the scenario asks for it")]
+pub(crate) use moving::{MOVED, WAITED};
 #[allow(unused_imports, reason = "only the scenario asks for it")]
 pub(crate) use queue_watch::COMPARED;
 use queue_watch::{QueueWatch, Served};
@@ -68,7 +71,7 @@ pub(crate) fn launch_with(
 ) -> Box<dyn Running> {
     let (sinks, log) = log_channel(config.logs.len(), 100_000);
     let read = |path: &std::path::Path| Err(std::io::Error::other(path.display().to_string()));
-    let surroundings = Surroundings { read: &read, sinks: sinks.clone() };
+    let surroundings = Surroundings { read: &read, sinks: sinks.clone(), root: None };
     let mut snapshot =
         compile(config, surroundings, None).expect("the configuration is sound").snapshot;
     if fault != Fault::None {
@@ -94,6 +97,7 @@ pub(crate) fn launch_with(
     }
     if fault == Fault::None {
         reloading::start(&process, &mailboxes, config, sinks, site.seed);
+        moving::start(&process, &mailboxes, site.seed);
     }
     let (_, orders) = watch::channel(Some(gate));
     spawn_local(accept(site.net, site.listener, orders, process.clone(), mailboxes, watcher));

@@ -70,7 +70,7 @@ impl QueueWatch {
         if seen.violations > 0 {
             wrong.push(format!("law 2, 3 or 5: audits found {} violations", seen.violations));
         }
-        let mut order: Vec<(u64, u64)> = served
+        let mut order: Vec<(i64, u64)> = served
             .iter()
             .filter_map(|one| {
                 let waiting =

@@ -69,7 +69,7 @@ async fn reload(
     sinks: Vec<LogSink>,
 ) {
     let read = |path: &std::path::Path| Err(std::io::Error::other(path.display().to_string()));
-    let surroundings = Surroundings { read: &read, sinks };
+    let surroundings = Surroundings { read: &read, sinks, root: None };
     let previous = process.snapshot();
     let compiled = compile(config, surroundings, Some(&previous)).expect("it is sound");
     let snapshot = compiled.publish(process);

@@ -1,9 +1,11 @@
 //! What was counted of exchanges: requests by route, endpoint and status, causes, bytes, and how long they took: histograms with bounded
 //! buckets for whoever sums them up elsewhere, and quantiles to three digits with the samples behind them.
 
+use super::family::{Exemplar, Exposition, Family, Kind, Labels, Times, Value};
 use super::report::Report;
-use super::text::{Exemplar, Exposition, Family, Kind, Labels, Value};
-use crate::numbers::{CellFigures, Distribution, Figures, Phase, PhaseDistributions, QUANTILES};
+use crate::numbers::{
+    CellFigures, Distribution, EndpointFigures, Figures, Phase, PhaseDistributions, QUANTILES,
+};
 
 /// Upper bounds of the buckets, µs: 1, 2.5 and 5 of each decade from 100 µs to 1 min.
 const BOUNDS_US: [u64; 18] = [
@@ -84,14 +86,13 @@ fn with<'a>(labels: Labels<'a>, more: (&'a str, &'a str)) -> Vec<(&'a str, &'a s
     labels.iter().copied().chain([more]).collect()
 }
 
-fn histogram<const N: usize>(
+fn histogram(
     text: &mut Exposition,
     labels: Labels<'_>,
-    (times, bounds_us): (&Distribution, &[u64; N]),
+    (all, bounds_us): (&Distribution, &[u64]),
     exemplars: &[Exemplar],
 ) {
-    let counts = times.cumulative(bounds_us);
-    text.histogram(labels, (bounds_us, &counts), (times.count(), times.sum_us()), exemplars);
+    text.histogram(labels, Times { all, bounds_us, exemplars });
 }
 
 /// From the first byte of the request to the end, by route.
@@ -141,6 +142,9 @@ fn write_phases(figures: &Figures, text: &mut Exposition) {
     }
 }
 
+/// The same for a table of endpoints.
+type EndpointColumn = (&'static str, &'static str, fn(&EndpointFigures) -> u64);
+
 fn write_endpoints(figures: &Figures, text: &mut Exposition) {
     for (name, help, phase) in [
         (
@@ -157,11 +161,25 @@ fn write_endpoints(figures: &Figures, text: &mut Exposition) {
             histogram(text, &labels, (endpoint.phases.of(phase), &BOUNDS_US), &[]);
         }
     }
-    let help = "Attempts that were given up for another.";
-    text.family(Family { name: "weir_endpoint_failed_attempts", kind: Kind::Counter, help });
-    for endpoint in &figures.endpoints {
-        let labels = [("pool", &*endpoint.pool), ("endpoint", &endpoint.endpoint)];
-        text.sample(&labels, Value::Count(endpoint.failed_attempts));
+    let columns: [EndpointColumn; 3] = [
+        ("weir_endpoint_failed_attempts", "Attempts that were given up for another.", |one| {
+            one.given_up.attempts
+        }),
+        ("weir_endpoint_repeated", "Attempts given up to ask the same endpoint again.", |one| {
+            one.given_up.repeated
+        }),
+        (
+            "weir_endpoint_redispatched",
+            "Attempts given up after which another endpoint was asked.",
+            |one| one.given_up.redispatched,
+        ),
+    ];
+    for (name, help, of) in columns {
+        text.family(Family { name, kind: Kind::Counter, help });
+        for endpoint in &figures.endpoints {
+            let labels = [("pool", &*endpoint.pool), ("endpoint", &endpoint.endpoint)];
+            text.sample(&labels, Value::Count(of(endpoint)));
+        }
     }
 }
 
@@ -201,7 +219,7 @@ impl What {
         let (name, help) = match (self, of) {
             (Self::Time, "route") => (
                 "weir_route_quantile_seconds",
-                "Quantiles to three digits, since the start and over the last one to two minutes.",
+                "Quantiles to three digits, since the start and over the last ten seconds.",
             ),
             (Self::Samples, "route") => (
                 "weir_route_quantile_samples",
@@ -209,7 +227,7 @@ impl What {
             ),
             (Self::Time, _) => (
                 "weir_endpoint_quantile_seconds",
-                "Quantiles to three digits over the last one to two minutes.",
+                "Quantiles to three digits over the last ten seconds.",
             ),
             (Self::Samples, _) => {
                 ("weir_endpoint_quantile_samples", "Samples at that quantile or above it.")

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::family::{Exposition, Family, Kind, Value};
 use super::report::Report;
-use super::text::{Exposition, Family, Kind, Value};
 
 /// Processor time, µs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,7 +31,7 @@ impl Cpu {
 }
 
 /// A reading of the machine. `None` and empty where the machine does not tell.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MachineFigures {
     /// Of the process.
     pub cpu: Option<Cpu>,
@@ -47,12 +47,31 @@ pub struct MachineFigures {
     pub throttled_periods: Option<u64>,
     /// For how long, µs.
     pub throttled_us: Option<u64>,
+    /// What the control group may use, and what it saved up.
+    #[serde(default)]
+    pub group: CpuGroup,
     /// Open files.
     pub open_files: Option<u64>,
     /// Most that may be.
     pub open_files_limit: Option<u64>,
     /// Memory in use, bytes.
     pub resident_bytes: Option<u64>,
+}
+
+/// The processor limit of the control group that the process is in: a bucket of its own, which the kernel fills by `limit` and which holds
+/// `burst_us` beyond that. `None` where there is none, or an older kernel does not tell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CpuGroup {
+    /// Most cores that it may use in the long run.
+    pub limit_cores: Option<f64>,
+    /// Most time that it saves up from periods in which it used less, µs.
+    pub burst_us: Option<u64>,
+    /// Periods that have ended.
+    pub periods: Option<u64>,
+    /// Periods in which it used more than the limit, from what was saved up.
+    pub bursts: Option<u64>,
+    /// How much more, µs.
+    pub bursts_us: Option<u64>,
 }
 
 /// What was used between two readings.
@@ -144,7 +163,35 @@ pub(super) fn write(report: &Report, text: &mut Exposition) {
         let help = "Periods in which the control group held the process back.";
         text.counter("weir_throttled_periods", help, Value::Count(periods));
     }
+    write_group(machine.group, text);
     write_usage(&report.usage, text);
+}
+
+fn write_group(group: CpuGroup, text: &mut Exposition) {
+    if let Some(limit) = group.limit_cores {
+        let help = "Most cores that the control group may use in the long run.";
+        text.gauge("weir_cpu_limit_cores", help, Value::Number(limit));
+    }
+    if let Some(us) = group.burst_us {
+        let help = "Most processor time beyond that which the control group saves up.";
+        text.gauge("weir_burst_max_seconds", help, Value::Seconds(us));
+    }
+    if let Some(us) = group.bursts_us {
+        let help = "Processor time beyond the control group's limit, from what it saved up.";
+        text.counter("weir_burst_seconds", help, Value::Seconds(us));
+    }
+    for (name, help, count) in [
+        ("weir_cpu_periods", "Periods of the control group's limit.", group.periods),
+        (
+            "weir_burst_periods",
+            "Periods with more than that, from what was saved up.",
+            group.bursts,
+        ),
+    ] {
+        if let Some(count) = count {
+            text.counter(name, help, Value::Count(count));
+        }
+    }
 }
 
 fn write_workers(machine: &MachineFigures, text: &mut Exposition) {
@@ -160,7 +207,7 @@ fn write_workers(machine: &MachineFigures, text: &mut Exposition) {
 
 fn write_usage(usage: &Usage, text: &mut Exposition) {
     let name = "weir_cpu_per_request_seconds";
-    let help = "Processor time per request over the last one to two minutes.";
+    let help = "Processor time per request over the last ten seconds.";
     text.family(Family { name, kind: Kind::Gauge, help });
     for (mode, us) in [("user", usage.user_us_per_request), ("system", usage.system_us_per_request)]
     {
@@ -169,11 +216,11 @@ fn write_usage(usage: &Usage, text: &mut Exposition) {
         }
     }
     if let Some(steal) = usage.steal {
-        let help = "Share of the machine's time that was stolen over the last one to two minutes.";
+        let help = "Share of the machine's time that was stolen over the last ten seconds.";
         text.gauge("weir_machine_steal_ratio", help, Value::Number(steal));
     }
     if let Some(imbalance) = usage.imbalance {
-        let help = "Processor time of the busiest worker over the mean of all, over the last one to two minutes; 1 is even.";
+        let help = "Processor time of the busiest worker over the mean of all, over the last ten seconds; 1 is even.";
         text.gauge("weir_worker_imbalance_ratio", help, Value::Number(imbalance));
     }
 }

@@ -1,23 +1,30 @@
-//! Everything that is known of a process as text for Prometheus (rows O-06 to O-09, O-17, O-19). It takes plain values and opens no
-//! socket.
+//! Everything that is known of a process as Prometheus reads it (rows O-06 to O-09, O-17, O-19, NEW-04): text, OpenMetrics, or protocol
+//! buffers with native histograms. It takes plain values and opens no socket.
 
 mod counted;
+mod credits;
+mod family;
 mod machine;
+mod protobuf;
 mod report;
 mod text;
 
-pub use machine::{Cpu, MachineFigures, Usage};
+pub use credits::{CreditsReport, CreditsState};
+pub use family::{Exemplar, Exposition, Family, Format, Kind, Labels, Times, Value};
+pub use machine::{Cpu, CpuGroup, MachineFigures, Usage};
 pub use report::{
     EndpointReport, EndpointState, ListenerReport, LogReport, PoolCounters, PoolReport,
     ProcessReport, QueueReport, Report, WorkerReport,
 };
-pub use text::{Exemplar, Exposition, Family, Format, Kind, Labels, Value};
 
-/// The whole text of a report.
-pub fn expose(report: &Report, format: Format) -> String {
+/// A whole report.
+pub fn expose(report: &Report, format: Format) -> Vec<u8> {
     let mut text = Exposition::new(format);
     report::write(report, &mut text);
     machine::write(report, &mut text);
+    if let Some(credits) = &report.credits {
+        credits::write(credits, &mut text);
+    }
     counted::write(report, &mut text);
     text.finish()
 }

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::credits::CreditsReport;
+use super::family::{Exposition, Family, Kind, Value};
 use super::machine::{MachineFigures, Usage};
-use super::text::{Exposition, Family, Kind, Value};
 use crate::ExchangeRecord;
 use crate::numbers::Figures;
 
@@ -24,12 +25,16 @@ pub struct Report {
     pub logs: Vec<LogReport>,
     /// What the process takes of the machine.
     pub machine: MachineFigures,
-    /// What it took over the last one to two minutes.
+    /// What it took over the last ten seconds.
     pub usage: Usage,
+    /// The machine's processor credits, where books of them are kept.
+    pub credits: Option<CreditsReport>,
     /// Everything that was counted.
     pub figures: Arc<Figures>,
-    /// What was counted over the last one to two minutes.
+    /// What was counted over the last ten seconds.
     pub recent: Figures,
+    /// How long that is, µs.
+    pub recent_us: u64,
     /// The slowest exchanges of the last 15 minutes, for exemplars.
     pub slowest: Vec<Arc<ExchangeRecord>>,
 }

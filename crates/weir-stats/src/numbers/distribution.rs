@@ -137,13 +137,17 @@ impl Distribution {
     }
 
     /// How many took at most the times `bounds_us`, ascending. A place that a bound cuts counts as above it.
-    pub fn cumulative<const N: usize>(&self, bounds_us: &[u64; N]) -> [u64; N] {
-        let mut sums = [0; N];
-        for (sum, bound) in sums.iter_mut().zip(bounds_us) {
+    pub fn cumulative(&self, bounds_us: &[u64]) -> Vec<u64> {
+        let mut counts = self.counts.iter().peekable();
+        let mut sum = 0;
+        let up_to = |bound: &u64| {
             let below = |(index, _): &&(u16, u64)| highest_us(usize::from(*index)) <= *bound;
-            *sum = self.counts.iter().take_while(below).map(|(_, count)| count).sum();
-        }
-        sums
+            while let Some((_, count)) = counts.next_if(below) {
+                sum += count;
+            }
+            sum
+        };
+        bounds_us.iter().map(up_to).collect()
     }
 }
 

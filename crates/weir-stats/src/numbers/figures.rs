@@ -1,6 +1,6 @@
 //! Everything counted, as plain values: what `Numbers::read` gives, and sums over it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::phase::PhaseDistributions;
 use super::series::{ListenerFigures, WorkerFigures};
@@ -60,8 +60,62 @@ pub struct EndpointFigures {
     pub endpoint: String,
     /// How long they took. What attempts at other endpoints took before is in `connect`, as in the log.
     pub phases: PhaseDistributions,
-    /// Attempts here that were given up for another.
-    pub failed_attempts: u64,
+    /// Attempts here that were given up.
+    pub given_up: GivenUp,
+}
+
+/// Attempts that were given up for another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GivenUp {
+    /// All of them.
+    pub attempts: u64,
+    /// After these the same endpoint was asked again: HAProxy's `wretr`.
+    pub repeated: u64,
+    /// After these the exchange went to another endpoint: HAProxy's `wredis`.
+    pub redispatched: u64,
+}
+
+impl GivenUp {
+    /// What came after `earlier`.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Self {
+        Self {
+            attempts: self.attempts.saturating_sub(earlier.attempts),
+            repeated: self.repeated.saturating_sub(earlier.repeated),
+            redispatched: self.redispatched.saturating_sub(earlier.redispatched),
+        }
+    }
+
+    fn and(self, other: Self) -> Self {
+        Self {
+            attempts: self.attempts + other.attempts,
+            repeated: self.repeated + other.repeated,
+            redispatched: self.redispatched + other.redispatched,
+        }
+    }
+}
+
+/// Whose times.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Subject {
+    /// Of a listener.
+    Listener(String),
+    /// Of a route.
+    Route {
+        /// The listener's name.
+        listener: String,
+        /// The route's name; empty for what was answered without one.
+        route: String,
+    },
+    /// Of a pool.
+    Pool(String),
+    /// Of an endpoint.
+    Endpoint {
+        /// The pool's name.
+        pool: String,
+        /// The endpoint's name.
+        endpoint: String,
+    },
 }
 
 impl CellFigures {
@@ -80,6 +134,17 @@ impl EndpointFigures {
     fn key(&self) -> [&str; 2] {
         [&self.pool, &self.endpoint]
     }
+}
+
+/// Where among `own` each of `others` stands, by its key.
+fn places<'a, T, K: Eq + std::hash::Hash>(
+    own: &'a [T],
+    others: &'a [T],
+    key: impl Fn(&'a T) -> K,
+) -> Vec<Option<usize>> {
+    let own: HashMap<K, usize> =
+        own.iter().enumerate().map(|(place, one)| (key(one), place)).collect();
+    others.iter().map(|one| own.get(&key(one)).copied()).collect()
 }
 
 impl Figures {
@@ -110,14 +175,63 @@ impl Figures {
         for (endpoint, own) in later.endpoints.iter_mut().zip(&self.endpoints) {
             if let Some(before) = endpoints.get(&own.key()) {
                 endpoint.phases = endpoint.phases.since(&before.phases);
-                endpoint.failed_attempts =
-                    endpoint.failed_attempts.saturating_sub(before.failed_attempts);
+                endpoint.given_up = endpoint.given_up.since(before.given_up);
             }
         }
         for (worker, before) in later.workers.iter_mut().zip(&earlier.workers) {
             *worker = worker.since(before);
         }
         later
+    }
+
+    /// Puts another's counts to these; the memory is this one's.
+    pub fn add(&mut self, other: &Self) {
+        let in_cells = places(&self.cells, &other.cells, CellFigures::key);
+        for (cell, place) in other.cells.iter().zip(in_cells) {
+            match place.and_then(|place| self.cells.get_mut(place)) {
+                Some(own) => own.tally.add(&cell.tally),
+                None => self.cells.push(cell.clone()),
+            }
+        }
+        for listener in &other.listeners {
+            let mut own = self.listeners.iter_mut();
+            match own.find(|own| own.listener == listener.listener) {
+                Some(own) => own.add(listener),
+                None => self.listeners.push(listener.clone()),
+            }
+        }
+        let in_routes = places(&self.routes, &other.routes, RouteFigures::key);
+        for (route, place) in other.routes.iter().zip(in_routes) {
+            match place.and_then(|place| self.routes.get_mut(place)) {
+                Some(own) => own.phases.add(&route.phases),
+                None => self.routes.push(route.clone()),
+            }
+        }
+        let in_endpoints = places(&self.endpoints, &other.endpoints, EndpointFigures::key);
+        for (endpoint, place) in other.endpoints.iter().zip(in_endpoints) {
+            match place.and_then(|place| self.endpoints.get_mut(place)) {
+                Some(own) => {
+                    own.phases.add(&endpoint.phases);
+                    own.given_up = own.given_up.and(endpoint.given_up);
+                }
+                None => self.endpoints.push(endpoint.clone()),
+            }
+        }
+        let more = other.workers.len().saturating_sub(self.workers.len());
+        self.workers.extend(std::iter::repeat_n(WorkerFigures::default(), more));
+        self.workers.iter_mut().zip(&other.workers).for_each(|(own, more)| own.add(more));
+    }
+
+    /// Leaves out whatever counted nothing.
+    pub fn drop_unused(&mut self) {
+        let any = |phases: &PhaseDistributions| phases.each().any(|(_, times)| times.count() > 0);
+        self.cells.retain(|cell| cell.tally.requests() > 0);
+        self.routes.retain(|route| any(&route.phases));
+        self.endpoints.retain(|one| any(&one.phases) || one.given_up != GivenUp::default());
+        self.listeners.retain(|own| {
+            let nothing = ListenerFigures { listener: own.listener.clone(), ..Default::default() };
+            *own != nothing
+        });
     }
 
     /// Exchanges that ended.
@@ -140,11 +254,38 @@ impl Figures {
         self.tally(|cell| cell.pool == pool && cell.endpoint == endpoint)
     }
 
+    /// Attempts given up at the endpoints that `wanted` says.
+    pub fn given_up(&self, wanted: impl Fn(&EndpointFigures) -> bool) -> GivenUp {
+        let endpoints = self.endpoints.iter().filter(|endpoint| wanted(endpoint));
+        endpoints.fold(GivenUp::default(), |sum, endpoint| sum.and(endpoint.given_up))
+    }
+
     /// Counters of those exchanges that `wanted` says.
     pub fn tally(&self, wanted: impl Fn(&CellFigures) -> bool) -> TallyFigures {
         let mut sum = TallyFigures::default();
         self.cells.iter().filter(|cell| wanted(cell)).for_each(|cell| sum.add(&cell.tally));
         sum
+    }
+
+    /// The times of everybody who had an exchange, in order. An exchange is counted under its listener, its route, its pool and its
+    /// endpoint.
+    pub fn by_subject(&self) -> BTreeMap<Subject, PhaseDistributions> {
+        let mut all: BTreeMap<Subject, PhaseDistributions> = BTreeMap::new();
+        let mut add = |subject, phases| all.entry(subject).or_default().add(phases);
+        for one in &self.routes {
+            add(Subject::Listener(one.listener.clone()), &one.phases);
+            let (listener, route) = (one.listener.clone(), one.route.clone());
+            add(Subject::Route { listener, route }, &one.phases);
+            if !one.pool.is_empty() {
+                add(Subject::Pool(one.pool.clone()), &one.phases);
+            }
+        }
+        for one in &self.endpoints {
+            let (pool, endpoint) = (one.pool.clone(), one.endpoint.clone());
+            add(Subject::Endpoint { pool, endpoint }, &one.phases);
+        }
+        all.retain(|_, phases| phases.each().any(|(_, times)| times.count() > 0));
+        all
     }
 
     /// Times of a listener's exchanges.

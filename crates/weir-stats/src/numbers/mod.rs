@@ -13,6 +13,7 @@ mod distribution;
 mod figures;
 mod histogram;
 mod layout;
+mod native;
 mod phase;
 mod recent;
 mod registry;
@@ -22,15 +23,16 @@ mod tally;
 mod window;
 
 pub use distribution::{Distribution, QUANTILES, Quantile};
-pub use figures::{CellFigures, EndpointFigures, Figures, RouteFigures};
+pub use figures::{CellFigures, EndpointFigures, Figures, GivenUp, RouteFigures, Subject};
 pub use histogram::{Histogram, PageBudget};
 pub use layout::{HIGHEST_US, INDEXES, highest_us, index_of, lowest_us};
+pub use native::{NativeBuckets, SCHEMA, ZERO_THRESHOLD_S};
 pub use phase::{Phase, PhaseDistributions};
 pub use recent::{RecentExchange, id_number};
 pub use registry::{Done, Keep, Numbers};
 pub use series::{
-    EndpointSeries, Handshake, ListenerFigures, ListenerSeries, RouteSeries, WorkerFigures,
+    EndpointSeries, Handshake, ListenerFigures, ListenerSeries, Onward, RouteSeries, WorkerFigures,
 };
 pub use slow::{SLOW_WINDOW_US, SLOWEST};
 pub use tally::{Outcome, TallyFigures};
-pub use window::{WINDOW_US, Window};
+pub use window::{Recent, WINDOW_STEPS, Window};

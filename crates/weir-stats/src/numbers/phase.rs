@@ -5,7 +5,7 @@ use super::histogram::{PageBudget, Pages, Totals};
 use crate::{Micros, Times};
 
 /// A part of an exchange's time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Phase {
     /// First byte to end of the head: the client's time.
@@ -35,6 +35,11 @@ impl Phase {
         Self::Total,
         Self::Own,
     ];
+
+    /// The one that is called so.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|phase| phase.as_str() == name)
+    }
 
     /// One word for metrics.
     pub fn as_str(self) -> &'static str {

@@ -235,7 +235,7 @@ impl Numbers {
             pool: endpoint.pool.to_string(),
             endpoint: endpoint.endpoint.to_string(),
             phases: endpoint.phases(),
-            failed_attempts: endpoint.failed_attempts(),
+            given_up: endpoint.given_up(),
         };
         let of_route = |route: &Arc<RouteSeries>| RouteFigures {
             listener: route.listener.to_string(),

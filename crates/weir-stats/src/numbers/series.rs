@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::counter::Counter;
 use super::distribution::Distribution;
+use super::figures::GivenUp;
 use super::histogram::{Histogram, PageBudget};
 use super::phase::{PhaseDistributions, PhaseHistograms};
 use super::recent::Recent;
@@ -134,6 +135,19 @@ pub(crate) struct EndpointShard {
     /// By the place of the route.
     tallies: [OnceLock<Box<TallyChunk>>; CHUNKS],
     failed_attempts: Counter,
+    repeated: Counter,
+    redispatched: Counter,
+}
+
+/// Where an exchange went after an attempt that was given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Onward {
+    /// To the same endpoint again.
+    Again,
+    /// To another one.
+    Elsewhere,
+    /// It ended before another attempt began.
+    Nowhere,
 }
 
 impl EndpointShard {
@@ -162,9 +176,13 @@ impl EndpointSeries {
     }
 
     /// Counts an attempt here that was given up for another, here or elsewhere.
-    pub fn attempt_failed(&self, worker: usize) {
-        if let Some(shard) = self.shard(worker) {
-            shard.failed_attempts.add(1);
+    pub fn attempt_failed(&self, worker: usize, onward: Onward) {
+        let Some(shard) = self.shard(worker) else { return };
+        shard.failed_attempts.add(1);
+        match onward {
+            Onward::Again => shard.repeated.add(1),
+            Onward::Elsewhere => shard.redispatched.add(1),
+            Onward::Nowhere => {}
         }
     }
 
@@ -174,8 +192,15 @@ impl EndpointSeries {
         sum
     }
 
-    pub(crate) fn failed_attempts(&self) -> u64 {
-        made(&self.shards).map(|shard| shard.failed_attempts.read()).sum()
+    /// Attempts here that were given up, those after which the same endpoint was asked again, and those after which another one was.
+    pub(crate) fn given_up(&self) -> GivenUp {
+        let mut sum = GivenUp::default();
+        for shard in made(&self.shards) {
+            sum.attempts += shard.failed_attempts.read();
+            sum.repeated += shard.repeated.read();
+            sum.redispatched += shard.redispatched.read();
+        }
+        sum
     }
 
     /// By place of the route.
@@ -270,6 +295,17 @@ impl ListenerFigures {
     }
 }
 
+impl ListenerFigures {
+    /// Puts another's counts to these.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.accepted += other.accepted;
+        self.handshakes_full += other.handshakes_full;
+        self.handshakes_resumed += other.handshakes_resumed;
+        self.handshakes_failed += other.handshakes_failed;
+        self.handshake.add(&other.handshake);
+    }
+}
+
 impl ListenerSeries {
     pub(crate) fn new(
         name: Arc<str>,
@@ -354,6 +390,15 @@ impl WorkerFigures {
             own_us: self.own_us.saturating_sub(earlier.own_us),
             lag: self.lag.since(&earlier.lag),
         }
+    }
+}
+
+impl WorkerFigures {
+    /// Puts another's counts to these.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.exchanges += other.exchanges;
+        self.own_us += other.own_us;
+        self.lag.add(&other.lag);
     }
 }
 

@@ -1,55 +1,151 @@
-//! What was counted lately: the difference to a reading that is one to two minutes old, because percentiles since the start hide what
-//! goes on now. Two readings are kept, whatever comes.
+//! What was counted lately: "recent" in the metrics, in JSON, on the dashboard and in `weir top` is this and nothing else. Once a second
+//! what came in that second is kept, ten of them, and what came in none of them is not: so it costs what recent requests cost, however
+//! long the process has been counting.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// How old the reading is at least, µs, once the process is; at most it is twice as old.
-pub const WINDOW_US: u64 = 60_000_000;
+use super::figures::Figures;
 
-/// Readings of something that only grows.
+/// Seconds that are kept.
+pub const WINDOW_STEPS: usize = 10;
+/// What is younger than this says little of a rate, µs.
+const SETTLED_US: u64 = 500_000;
+
+/// The last seconds.
 #[derive(Debug)]
-pub struct Window<T> {
-    /// The one that others are held against, and when it was made, µs.
-    base: (u64, Arc<T>),
-    /// The one that takes its place.
-    next: (u64, Arc<T>),
+pub struct Window {
+    /// When the latest step was made, µs, and what had been counted by then.
+    latest: (u64, Arc<Figures>),
+    /// What came in each step, and when that began, µs.
+    steps: VecDeque<(u64, Figures)>,
 }
 
-impl<T> Window<T> {
+/// What was counted between two moments.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recent {
+    /// That; what was not used is left out.
+    pub figures: Figures,
+    /// How long it is, µs.
+    pub length_us: u64,
+}
+
+impl Window {
     /// A window that begins with this reading at `now_us`.
-    pub fn new(first: Arc<T>, now_us: u64) -> Self {
-        Self { base: (now_us, Arc::clone(&first)), next: (now_us, first) }
+    pub fn new(first: Arc<Figures>, now_us: u64) -> Self {
+        Self { latest: (now_us, first), steps: VecDeque::new() }
     }
 
-    /// Takes a reading; to be called every few seconds. Returns the earlier one to hold it against, and how long ago that was, µs.
-    pub fn observe(&mut self, reading: &Arc<T>, now_us: u64) -> (Arc<T>, u64) {
-        if now_us.saturating_sub(self.next.0) >= WINDOW_US {
-            self.base = std::mem::replace(&mut self.next, (now_us, Arc::clone(reading)));
+    /// Makes a step; to be called once a second. Returns what came in it.
+    pub fn step(&mut self, now: &Arc<Figures>, now_us: u64) -> &Figures {
+        let (before_us, more) = (self.latest.0, self.since_latest(now));
+        if self.steps.len() == WINDOW_STEPS {
+            self.steps.pop_front();
         }
-        (Arc::clone(&self.base.1), now_us.saturating_sub(self.base.0))
+        self.latest = (now_us, Arc::clone(now));
+        &self.steps.push_back_mut((before_us, more)).1
+    }
+
+    /// What came in the steps that are kept and since then; and what came just now, for rates.
+    pub fn look(&self, now: &Figures, now_us: u64) -> (Recent, Recent) {
+        let settled = now_us.saturating_sub(self.latest.0) >= SETTLED_US;
+        let later = self.since_latest(now);
+        let moment = self.with(later.clone(), now_us, usize::from(!settled));
+        (self.with(later, now_us, self.steps.len()), moment)
+    }
+
+    /// The last `steps` and what came after them.
+    fn with(&self, later: Figures, now_us: u64, steps: usize) -> Recent {
+        let mut figures = later;
+        let mut from_us = self.latest.0;
+        for (since_us, more) in self.steps.iter().rev().take(steps) {
+            figures.add(more);
+            from_us = *since_us;
+        }
+        Recent { figures, length_us: now_us.saturating_sub(from_us) }
+    }
+
+    fn since_latest(&self, now: &Figures) -> Figures {
+        let mut more = now.since(&self.latest.1);
+        more.drop_unused();
+        more
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::numbers::{Done, Numbers, Outcome, Phase};
+    use crate::{Micros, Times};
+
+    const SECOND: u64 = 1_000_000;
+
+    fn ask(numbers: &Numbers, route: &str, us: i64) {
+        let route = numbers.route("web", route, "app");
+        let endpoint = numbers.endpoint("app", "one");
+        let times = Times { total: Micros(us), response: Micros(us), ..Times::default() };
+        let outcome = Outcome { status: 200, attempts: 1, ..Outcome::default() };
+        let done = Done { request_id: b"", ended_us: 0, times: &times, outcome };
+        let _ = numbers.record(0, (&route, Some(&endpoint)), &done);
+    }
 
     #[test]
-    fn a_reading_is_held_against_one_that_is_one_to_two_minutes_old() {
-        let mut window = Window::new(Arc::new(0), 0);
-        for turn in 1..1_000_u64 {
-            let now_us = turn * 5_000_000;
-            let (base, age_us) = window.observe(&Arc::new(now_us), now_us);
-            assert_eq!(*base + age_us, now_us);
-            assert!(age_us <= 2 * WINDOW_US, "{age_us}");
-            assert!(age_us >= WINDOW_US.min(now_us), "{age_us}");
+    fn recent_is_what_came_in_the_last_ten_seconds() {
+        let numbers = Numbers::new(1);
+        let mut window = Window::new(Arc::new(numbers.read()), 0);
+        for second in 1..=60_u64 {
+            ask(&numbers, "often", 1_000 * second as i64);
+            if second == 30 {
+                ask(&numbers, "once", 77);
+            }
+            window.step(&Arc::new(numbers.read()), second * SECOND);
+            ask(&numbers, "often", 5);
+            let now = numbers.read();
+            let (recent, _) = window.look(&now, second * SECOND + SECOND / 4);
+            assert_eq!(recent.length_us, second.min(10) * SECOND + SECOND / 4);
+            let times = recent.figures.phases_of_pool("app");
+            // One before each step and one after it, which is in the next; the rare one for as long as its second is there.
+            let rare = u64::from((30..40).contains(&second));
+            let all = second.min(10) * 2 + u64::from(second > 10) + rare;
+            assert_eq!(times.of(Phase::Response).count(), all, "{second}");
+            assert_eq!(recent.figures.requests(), all);
+            assert_eq!(recent.figures.routes.len(), 1 + rare as usize);
+            assert_eq!(recent.figures.tally_of_endpoint("app", "one").requests(), all);
+            let longest = times.of(Phase::Response).max_us();
+            assert!(longest >= 1_000 * second && longest <= 1_010 * second, "{longest}");
         }
     }
 
     #[test]
-    fn after_a_pause_what_came_in_it_is_lately() {
-        let mut window = Window::new(Arc::new(0), 0);
-        let hour = 3_600_000_000;
-        assert_eq!(window.observe(&Arc::new(1), hour), (Arc::new(0), hour));
+    fn a_rate_is_of_half_a_second_at_least() {
+        let numbers = Numbers::new(1);
+        let mut window = Window::new(Arc::new(numbers.read()), 0);
+        ask(&numbers, "a", 5);
+        window.step(&Arc::new(numbers.read()), SECOND);
+        ask(&numbers, "a", 5);
+        let check = |now_us: u64, requests: u64, length_us: u64| {
+            let (_, moment) = window.look(&numbers.read(), now_us);
+            assert_eq!((moment.figures.requests(), moment.length_us), (requests, length_us));
+        };
+        check(SECOND + SECOND / 4, 2, SECOND + SECOND / 4);
+        check(SECOND + SECOND / 2, 1, SECOND / 2);
+    }
+
+    #[test]
+    fn what_a_second_did_not_use_costs_nothing() {
+        let numbers = Numbers::new(1);
+        (0..500).for_each(|turn| ask(&numbers, &format!("route {turn}"), turn * 977));
+        let mut window = Window::new(Arc::new(numbers.read()), 0);
+        for second in 1..=20 {
+            ask(&numbers, "route 7", 3);
+            window.step(&Arc::new(numbers.read()), second * SECOND);
+        }
+        assert_eq!(window.steps.len(), WINDOW_STEPS);
+        for (_, more) in &window.steps {
+            assert_eq!((more.routes.len(), more.cells.len(), more.endpoints.len()), (1, 1, 1));
+            let counts: usize =
+                more.routes[0].phases.each().map(|(_, one)| one.counts().len()).sum();
+            assert!(counts <= Phase::ALL.len(), "{counts}");
+        }
     }
 }

@@ -3,7 +3,7 @@
 mod files;
 
 use std::fs;
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -23,7 +23,7 @@ use weir_lab::open_files::room_for_connections;
 use weir_lab::units::{time_ns, wrk_count, wrk_time_ns};
 
 use crate::failure::Failure;
-use crate::terminal;
+use crate::terminal::{self, say};
 use files::{Files, json_text, other_runs};
 
 /// Requests per second. The schedule is gone through start by start where it is drawn.
@@ -247,21 +247,20 @@ fn progress(warmup_ns: u64) -> impl FnMut(&Watch) {
         let (started, ended) = watch.counts();
         let elapsed_ns = watch.elapsed_ns();
         let phase = if elapsed_ns < warmup_ns { "warm-up, " } else { "" };
-        eprint!(
+        say(&format!(
             "\r\x1b[K{phase}{:.0} s: {} answered a second, {} in flight, {} connections open",
             elapsed_ns as f64 / 1e9,
             ended - last,
             started.saturating_sub(ended),
             watch.open()
-        );
-        let _ = std::io::stderr().flush();
+        ));
         last = ended;
     }
 }
 
 fn end_progress() {
     if std::io::stderr().is_terminal() {
-        eprint!("\r\x1b[K");
+        say("\r\x1b[K");
     }
 }
 

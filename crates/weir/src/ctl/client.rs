@@ -47,6 +47,11 @@ enum Address {
 }
 
 impl Place {
+    /// Another, with the same token.
+    pub(crate) fn at(&self, address: &str) -> Self {
+        Self { socket: Some(address.to_owned()), config: None, token_file: self.token_file.clone() }
+    }
+
     /// Asks, and takes anything but success for a failure.
     pub(crate) fn ask(
         &self,

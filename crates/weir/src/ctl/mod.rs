@@ -2,6 +2,7 @@
 //! `weir stop`, which are commands of their own because everybody looks for them.
 
 pub(crate) mod client;
+mod percentiles;
 mod show;
 
 use std::path::PathBuf;
@@ -102,6 +103,8 @@ enum Command {
         /// Its id, from the log or the request id header
         id: String,
     },
+    /// Percentiles up to one in a million, of this instance or of several together
+    Percentiles(percentiles::Arguments),
     /// The configuration as it holds, runtime changes included
     Config {
         /// As its file says, without them
@@ -160,6 +163,10 @@ struct Question {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    if let Command::Percentiles(wanted) = &arguments.command {
+        let form = if arguments.json { percentiles::Form::Json } else { percentiles::Form::Table };
+        return percentiles::run(wanted, &arguments.place, form);
+    }
     let question = arguments.command.question()?;
     let mut path = question.path;
     if arguments.dry_run && question.method != "GET" {
@@ -240,6 +247,8 @@ impl Command {
                 let route = route.as_ref().map(|name| format!("&route={}", encoded(name)));
                 look(format!("/v1/slow?limit={limit}{}", route.unwrap_or_default()), show::slow)
             }
+            // It asks several.
+            Self::Percentiles(_) => look("/v1/distributions".into(), show::as_it_is),
             Self::Why { id } => look(format!("/v1/why/{}", encoded(id)), show::why),
             Self::Config { file } => look(format!("/v1/config?file={file}"), show::as_it_is),
             Self::Diff => look("/v1/overrides".into(), show::differences),

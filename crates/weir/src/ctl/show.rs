@@ -14,7 +14,7 @@ fn read<T: DeserializeOwned>(body: &str) -> Result<T, Failure> {
 }
 
 /// Rows below a heading, each column as wide as it has to be.
-fn table(heading: &[&str], rows: &[Vec<String>]) -> String {
+pub(super) fn table(heading: &[&str], rows: &[Vec<String>]) -> String {
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
         cells.max().unwrap_or(0).max(heading.get(column).map_or(0, |name| name.len()))
@@ -34,7 +34,7 @@ fn table(heading: &[&str], rows: &[Vec<String>]) -> String {
 }
 
 /// Microseconds as people read them.
-fn time(us: u64) -> String {
+pub(super) fn time(us: u64) -> String {
     match us {
         0..1_000 => format!("{us}us"),
         1_000..1_000_000 => format!("{:.1}ms", us as f64 / 1e3),
@@ -243,6 +243,7 @@ pub(super) fn endpoint(body: &str) -> Result<String, Failure> {
         ("picked", endpoint.picks.to_string()),
         ("connects failed", endpoint.connect_failures.to_string()),
         ("attempts failed", endpoint.failed_attempts.to_string()),
+        ("redispatched", endpoint.redispatched.to_string()),
         ("idle connections", endpoint.idle_connections.to_string()),
     ];
     if let Some(probe) = &endpoint.probe {

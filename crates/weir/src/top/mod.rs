@@ -3,18 +3,20 @@
 //! ```text
 //! asking thread ──Seen──▶ ┐
 //!                          ├─▶ Screen ──frame──▶ terminal
-//! reading thread ──keys──▶ ┘      └── an order, once confirmed ──▶ admin socket
+//! reading thread ──keys──▶ ┤      └── an order, once confirmed ──▶ admin socket
+//! signals ─────────────────┘
 //! ```
 
 mod frame;
 mod keys;
 mod screen;
 mod seen;
+mod signals;
 mod table;
 mod terminal;
 mod what_if;
 
-use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -23,6 +25,7 @@ use clap::Args;
 use self::frame::Size;
 use self::screen::{After, Screen};
 use self::seen::Seen;
+use self::signals::{EndSignals, Signal};
 use self::terminal::RawTerminal;
 use crate::ctl::client::Place;
 use crate::failure::Failure;
@@ -50,6 +53,15 @@ enum Heard {
     /// Standard input is at its end.
     NoMoreKeys,
     Saw(Box<Result<Seen, Failure>>),
+    /// To end as this signal ends programs, once the terminal is as it was.
+    Told(Signal),
+}
+
+/// How watching ended.
+enum Ended {
+    /// Somebody has seen enough.
+    Left,
+    By(Signal),
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
@@ -59,17 +71,29 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         let columns = terminal::size().map_or_else(columns, |size| size.columns);
         return output::print(&screen.whole(columns).plain());
     }
+    // From before the terminal is touched.
+    let signals = EndSignals::take()
+        .map_err(|error| Failure::RunTime(format!("cannot take signals: {error}")))?;
     let raw = RawTerminal::enter().map_err(|error| {
         Failure::Usage(format!("weir top wants a terminal ({error}); --once prints one frame"))
     })?;
-    let watched = watch(&arguments.place, &mut screen);
+    let (sender, heard) = mpsc::channel();
+    let (told, before) = (sender.clone(), raw.before());
+    thread::spawn(move || signals.wait(&told, &before));
+    let watched = watch(&arguments.place, &mut screen, (sender, &heard));
     drop(raw);
-    watched
+    if let Ended::By(signal) = watched? {
+        signals::end_by(signal);
+    }
+    Ok(())
 }
 
 /// Draws until somebody has seen enough.
-fn watch(place: &Place, screen: &mut Screen) -> Result<(), Failure> {
-    let (sender, heard) = mpsc::channel();
+fn watch(
+    place: &Place,
+    screen: &mut Screen,
+    (sender, heard): (Sender<Heard>, &Receiver<Heard>),
+) -> Result<Ended, Failure> {
     let typed = sender.clone();
     thread::spawn(move || read_keys(&typed));
     let asked = place.clone();
@@ -85,13 +109,16 @@ fn watch(place: &Place, screen: &mut Screen) -> Result<(), Failure> {
         }
         match heard.recv_timeout(PERIOD) {
             Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) | Ok(Heard::NoMoreKeys) => return Ok(()),
+            Err(RecvTimeoutError::Disconnected) | Ok(Heard::NoMoreKeys) => {
+                return Ok(Ended::Left);
+            }
+            Ok(Heard::Told(signal)) => return Ok(Ended::By(signal)),
             Ok(Heard::Saw(seen)) => screen.saw(*seen),
             Ok(Heard::Typed(bytes)) => {
                 for key in keys::keys(&bytes) {
                     match screen.press(key) {
                         After::Stay => {}
-                        After::Leave => return Ok(()),
+                        After::Leave => return Ok(Ended::Left),
                         After::Order(order) => screen.ordered(&order.clone(), order.send(place)),
                     }
                 }

@@ -7,7 +7,7 @@
 
 use std::time::Instant;
 
-use weir_control::admin::figures::{age_ms, count, rate, span_us};
+use weir_control::admin::figures::{age_ms, count, credits, rate, span_us};
 use weir_control::admin::status::{EndpointStatus, State};
 
 use super::frame::{Frame, Line, Size, Style};
@@ -208,6 +208,11 @@ impl Screen {
         }
         let late = status.workers.iter().map(|worker| worker.lag.p99_us).max().unwrap_or(0);
         line.push(Style::Faint, format!("  late p99 {}", span_us(late)));
+        if let Some(own) = &status.credits {
+            let (left, what) = credits(own);
+            let style = if own.is_near { Style::Trouble } else { Style::Plain };
+            line.push(style, format!("  cpu credits {left} {what}"));
+        }
         line
     }
 

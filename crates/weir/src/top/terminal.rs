@@ -1,4 +1,4 @@
-//! The terminal itself: raw while it is drawn on, and as it was afterwards, also after a panic.
+//! The terminal itself: raw while it is drawn on, and as it was afterwards, also after a panic and after a signal.
 
 use std::io::{self, Read, Write};
 
@@ -27,6 +27,18 @@ impl RawTerminal {
         write(ENTER)?;
         Ok(terminal)
     }
+}
+
+impl RawTerminal {
+    /// For a thread that puts it back when nobody else does any more.
+    pub(super) fn before(&self) -> Termios {
+        self.0.clone()
+    }
+}
+
+/// Puts a terminal back that takes nothing any more: it cannot be written to, and waiting for it could take for ever.
+pub(super) fn put_back(before: &Termios) {
+    let _ = tcsetattr(io::stdin(), OptionalActions::Now, before);
 }
 
 impl Drop for RawTerminal {

@@ -66,7 +66,7 @@ fn a_key_that_is_absent_or_belongs_elsewhere_exits_1() {
 }
 
 /// An origin that answers when the test says so.
-fn slow_origin() -> (Origin, mpsc::Sender<()>) {
+pub(crate) fn slow_origin() -> (Origin, mpsc::Sender<()>) {
     let (release, wait) = mpsc::channel::<()>();
     let wait = Arc::new(Mutex::new(wait));
     let origin = Origin::start(move |connection| {
@@ -106,6 +106,41 @@ fn a_stop_finishes_what_runs_and_answers_idle_connections_once_more() {
         release.send(()).unwrap();
         let finished = running.response();
         assert_eq!((finished.text().as_str(), finished.closes()), ("done", true));
+        assert_eq!(weir.process.wait().code(), Some(0));
+    }
+}
+
+#[test]
+fn nobody_is_told_to_come_back_before_the_door_is_closed() {
+    let origin = Origin::echo();
+    for round in 0..8 {
+        let directory = Directory::new();
+        let signal = if round % 2 == 0 { Signal::TERM } else { Signal::QUIT };
+        let config = format!("workers 4;\nlisten 127.0.0.1:0 -> {};", origin.address);
+        let mut weir = Weir::start(&directory, &config);
+        let address = weir.address();
+        let (ready, begun) = mpsc::channel();
+        let clients: Vec<_> = (0..8)
+            .map(|_| {
+                let ready = ready.clone();
+                std::thread::spawn(move || {
+                    let mut client = Client::connect(address);
+                    assert_eq!(client.ask("/").status, 200);
+                    ready.send(()).unwrap();
+                    while !client.ask("/").closes() {}
+                    // Who is told that his connection ends opens another.
+                    std::net::TcpStream::connect(address).map(drop).map_err(|error| error.kind())
+                })
+            })
+            .collect();
+        for _ in &clients {
+            begun.recv_timeout(PATIENCE).unwrap();
+        }
+        weir.process.signal(signal);
+        for client in clients {
+            let connected = client.join().unwrap();
+            assert_eq!(connected, Err(std::io::ErrorKind::ConnectionRefused));
+        }
         assert_eq!(weir.process.wait().code(), Some(0));
     }
 }

@@ -217,3 +217,83 @@ fn every_address_of_a_name_is_a_server() {
     let expected = |name: &str, last: u8| format!("{name} app.test:{port} 127.0.0.{last}:{port} 7");
     assert_eq!(shown, [expected("app", 1), expected("app~2", 2), expected("app~3", 3)]);
 }
+
+/// Orders for `app~2`, and what becomes of them when DNS gives its place to another address.
+#[test]
+fn an_order_for_one_address_is_nobody_elses() {
+    let directory = Directory::new();
+    let one = origin("one");
+    let port = one.address.port();
+    let list = |lasts: &[u8]| -> Zone {
+        let all: Vec<Ipv4Addr> = lasts.iter().map(|last| Ipv4Addr::new(127, 0, 0, *last)).collect();
+        Zone::from([("app.test", addresses(&all))])
+    };
+    let dns = Dns::start(list(&[1, 2]));
+    let socket = directory.text("admin.sock");
+    let config = format!(
+        "workers 2; resolver {} min_ttl=100ms max_ttl=100ms; admin unix:{socket};
+         state_file {};
+         pool app {{ server app.test:{port} name=app max_conn=7; }}
+         listen 127.0.0.1:0 {{ route -> app; }}",
+        dns.address,
+        directory.text("state.json"),
+    );
+    let weir = Weir::start(&directory, &config);
+    let ask = |arguments: &[&str], path: &str| {
+        let url = format!("http://localhost{path}");
+        let arguments = [&["-s", "--unix-socket", &socket], arguments, &[&url]].concat();
+        let text = crate::support::programs::curl(arguments);
+        serde_json::from_slice::<serde_json::Value>(&text).unwrap()
+    };
+    // By address, what was ordered and the limit, and what says that it is not as in the file.
+    let shown = || -> Vec<String> {
+        let pool = ask(&[], "/v1/pools/app");
+        let endpoints = pool["endpoints"].as_array().unwrap().iter();
+        let show = |one: &serde_json::Value| {
+            let address = one["resolved"].as_str().unwrap().split(':').next().unwrap().to_owned();
+            let (name, order) = (one["name"].as_str().unwrap(), one["order"].as_str().unwrap());
+            format!("{name} {address} {order} {} {}", one["max_conn"], one["overridden"])
+        };
+        endpoints.map(show).collect()
+    };
+    let plain = |name: &str, last: u8| format!("{name} 127.0.0.{last} ready 7 []");
+    assert_eq!(shown(), [plain("app", 1), plain("app~2", 2)]);
+    let path = "/v1/pools/app/endpoints/app~2";
+    let body = r#"{"order": "draining", "max_conn": 3}"#;
+    let told = ask(&["-X", "PATCH", "--data", body], path);
+    assert_eq!(told["changed"][0]["endpoint"], format!("app@127.0.0.2:{port}"), "{told}");
+    assert_eq!(told["endpoint"]["order"], "draining");
+    let drained = r#"127.0.0.2 draining 3 ["order","max_conn"]"#;
+    assert_eq!(shown(), [plain("app", 1), format!("app~2 {drained}")]);
+    // The only one that takes requests is the other; weight is put into effect by another configuration.
+    let mut client = Client::connect(weir.address());
+    (0..4).for_each(|_| assert_eq!(client.ask("/").status, 200));
+    let told = ask(&["-X", "PATCH", "--data", r#"{"weight": 5}"#], path);
+    assert_eq!(told["endpoint"]["weight"], 5, "{told}");
+    assert_eq!(told["endpoint"]["picks"], 0, "{told}");
+    let none = ask(&["-X", "DELETE"], path)["error"]["message"].take();
+    assert!(none.as_str().unwrap().contains("which DNS says"), "{none}");
+    // Another address at its place is as the file says.
+    dns.becomes(Some(list(&[1, 3])));
+    let moved = [plain("app", 1), plain("app~2", 3)];
+    eventually("the address is gone", || (shown() == moved).then_some(()));
+    let name = format!("app@127.0.0.2:{port}");
+    assert_eq!(ask(&[], "/v1/overrides")["differences"][0]["name"], name);
+    // It is back, as the first, and the order with it; over a reload too.
+    dns.becomes(Some(list(&[2])));
+    let drained = r#"app 127.0.0.2 draining 3 ["order","weight","max_conn"]"#;
+    eventually("the address is back", || (shown() == [drained]).then_some(()));
+    ask(&["-X", "POST"], "/v1/reload");
+    assert_eq!(shown(), [drained]);
+    let state = std::fs::read_to_string(directory.text("state.json")).unwrap();
+    assert!(state.contains("addresses") && state.contains("127.0.0.2"), "{state}");
+    // HAProxy's words, and back to the file.
+    let set = crate::support::process::finish(
+        crate::support::process::command("socat").args(["-", &format!("UNIX-CONNECT:{socket}")]),
+        format!("set server app/{name} state ready; get weight app/{name}\n").as_bytes(),
+    );
+    assert_eq!(String::from_utf8_lossy(&set.stdout), "\n5 (initial 1)\n\n");
+    let body = format!(r#"{{"pool": "app", "endpoint": "{name}"}}"#);
+    ask(&["-X", "POST", "--data", &body], "/v1/overrides/revert");
+    assert_eq!(shown(), [plain("app", 2)]);
+}

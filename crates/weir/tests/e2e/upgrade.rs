@@ -1,8 +1,10 @@
 //! An upgrade with real programs: a new process takes the sockets over, and nobody who is served notices. Also what systemd hands over
 //! and is told.
 
+mod connections;
 mod systemd;
 
+use std::io::Read;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{ExitStatus, Output};
@@ -10,7 +12,7 @@ use std::process::{ExitStatus, Output};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::reload::Load;
-use crate::support::client::{Client, End};
+use crate::support::client::Client;
 use crate::support::origin::Origin;
 use crate::support::process::finish;
 use crate::support::weir::{Weir, weir_command};
@@ -24,7 +26,7 @@ struct Line {
 }
 
 impl Line {
-    /// `more` is the configuration beside the admin socket.
+    /// `more` is the configuration beside the admin socket; `DIRECTORY` in it is where files may be.
     fn start(more: &str) -> Self {
         let directory = Directory::new();
         let config = Self::configuration(&directory, more);
@@ -34,6 +36,7 @@ impl Line {
 
     fn configuration(directory: &Directory, more: &str) -> String {
         let (admin, pid) = (directory.text("admin.sock"), directory.text("weir.pid"));
+        let more = more.replace("DIRECTORY", &directory.path().display().to_string());
         format!("workers 2; admin unix:{admin}; pid_file {pid};\n{more}")
     }
 
@@ -89,7 +92,7 @@ impl Drop for Line {
 }
 
 /// Ends a process that is no child of ours, and waits for that.
-fn end(number: u32, signal: Signal) {
+pub(crate) fn end(number: u32, signal: Signal) {
     let process = Pid::from_raw(number.cast_signed()).unwrap();
     let _ = kill_process(process, signal);
     eventually("a successor ends", || (!is_running(number)).then_some(()));
@@ -145,8 +148,32 @@ fn ten_upgrades_under_load_fail_no_request() {
     upgrades_under_load(10);
 }
 
+/// The worker threads of a process.
+fn workers(number: u32) -> usize {
+    let tasks = std::fs::read_dir(format!("/proc/{number}/task")).unwrap();
+    let names = tasks.map(|task| std::fs::read_to_string(task.unwrap().path().join("comm")));
+    names.filter(|name| name.as_ref().is_ok_and(|name| name.starts_with("weir-worker"))).count()
+}
+
 #[test]
-fn what_runs_ends_where_it_began_and_idle_connections_get_one_more_answer() {
+fn another_number_of_workers_comes_with_an_upgrade() {
+    let served = "listen 127.0.0.1:0 -> respond 200;";
+    let mut line = Line::start(served);
+    assert_eq!(workers(line.weir.process.id()), 2);
+    let text = Line::configuration(&line.directory, served).replace("workers 2", "workers 3");
+    line.directory.file("weir.conf", text);
+    let socket = line.directory.text("admin.sock");
+    let done = finish(weir_command().args(["reload", "--socket", &socket]), b"");
+    let said = String::from_utf8_lossy(&[done.stdout, done.stderr].concat()).into_owned();
+    assert!(said.contains("`workers` was changed, which takes `weir upgrade`"), "{said}");
+    assert_eq!(workers(line.weir.process.id()), 2);
+    let process = line.upgraded();
+    assert_eq!(workers(process), 3);
+    assert_eq!(Client::connect(line.address()).ask("/").status, 200);
+}
+
+#[test]
+fn what_runs_ends_where_it_began_and_idle_connections_go_on_in_the_new_process() {
     let origin = Origin::start(|connection| {
         while let Some(request) = connection.request() {
             if request.head.starts_with("GET /upgrade") {
@@ -174,9 +201,8 @@ fn what_runs_ends_where_it_began_and_idle_connections_get_one_more_answer() {
 
     let mut fresh = Client::connect(line.address());
     assert!(!fresh.ask("/").closes(), "the new process keeps connections");
-    let last = idle.ask("/");
-    assert_eq!((last.text().as_str(), last.closes()), ("ok", true));
-    assert_eq!(idle.rest(), (Vec::new(), End::Closed));
+    let next = idle.ask("/");
+    assert_eq!((next.text().as_str(), next.closes()), ("ok", false));
     socket.send(b"frame");
     assert_eq!(socket.exactly(5), b"frame");
     assert!(line.weir.process.ended().is_none(), "it stays for its tunnel");
@@ -184,6 +210,7 @@ fn what_runs_ends_where_it_began_and_idle_connections_get_one_more_answer() {
     assert_eq!(line.weir.process.wait().code(), Some(0));
     assert!(is_running(successor));
     assert!(!fresh.ask("/").closes());
+    assert!(!idle.ask("/").closes());
 }
 
 #[test]
@@ -212,7 +239,7 @@ fn a_program_that_fails_or_hangs_leaves_the_old_process_serving() {
     assert_eq!(line.pid(), own);
     // And then it works.
     line.upgraded();
-    assert!(client.ask("/").closes());
+    assert!(!client.ask("/").closes());
 }
 
 #[test]
@@ -255,6 +282,25 @@ fn runtime_changes_go_with_the_state_file() {
     line.upgraded();
     let shown = drained(&["show", "app/two"]);
     assert!(shown.contains("draining"), "{shown}");
+}
+
+#[test]
+fn an_agent_goes_over_to_the_new_process() {
+    let mut line = Line::start("agent 127.0.0.1:0;\nlisten 127.0.0.1:0 -> respond 204;");
+    let agent: SocketAddr = eventually("the agent listens", || {
+        let said = line.weir.process.said();
+        let own = said.lines().find_map(|line| line.strip_suffix(" (agent)"))?;
+        own.rsplit(' ').next()?.parse().ok()
+    });
+    let told = || {
+        let mut text = String::new();
+        std::net::TcpStream::connect(agent).unwrap().read_to_string(&mut text).unwrap();
+        text
+    };
+    assert_eq!(told(), "100%\n");
+    line.upgraded();
+    line.weir.process.wait();
+    assert_eq!(told(), "100%\n");
 }
 
 #[test]

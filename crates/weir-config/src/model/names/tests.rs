@@ -27,7 +27,7 @@ fn pool(server: &str, question: Question, places: Places) -> Vec<String> {
     let config = parse_str("test", &text).unwrap().config;
     let mut answers = Answers::default();
     answers.insert(question, places);
-    let over = answers.over(&config);
+    let over = answers.over(&config, &Overrides::default());
     let pool = &over.pools[0];
     let show = |endpoint: &Endpoint| {
         let address = match &endpoint.address {
@@ -131,6 +131,7 @@ fn a_name_is_known_by_what_it_became() {
     for (endpoint, own, expected) in [
         ("app:80", "app:80", true),
         ("app:80~2", "app:80", true),
+        ("app:80~2~", "app:80", true),
         ("app:80~", "app:80", false),
         ("app:80~x", "app:80", false),
         ("app:801", "app:80", false),

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde::{Deserialize, Serialize};
 
-use super::{EndpointOverride, Limit, Overrides, PoolOverrides};
+use super::{Addressed, EndpointOverride, Limit, Overrides, PoolOverrides};
 use crate::defaults;
 use crate::model::{Config, Endpoint, EndpointAddress, EndpointCheck, Order, Pool};
 
@@ -93,6 +93,21 @@ impl PoolOverrides {
             let place = (Some(pool.name.as_str()), Some(endpoint.name.as_str()));
             list.push(difference(place, "server", None, Some(server_line(endpoint))));
         }
+        for (of, own) in self.each_address() {
+            let mut endpoints = pool.endpoints.iter().chain(&self.added);
+            let Some(endpoint) = endpoints.find(|own| own.name == of.endpoint) else { continue };
+            let name = of.to_string();
+            own.differences((Some(pool.name.as_str()), Some(&name)), endpoint, list);
+        }
+    }
+
+    /// Every address that has orders of its own.
+    fn each_address(&self) -> impl Iterator<Item = (Addressed, &EndpointOverride)> {
+        self.addresses.iter().flat_map(|(endpoint, addresses)| {
+            addresses.iter().map(|(address, own)| {
+                (Addressed { endpoint: endpoint.clone(), address: *address }, own)
+            })
+        })
     }
 
     fn lines(&self, pool: &Pool, list: &mut Vec<Line>) {
@@ -113,6 +128,15 @@ impl PoolOverrides {
         for endpoint in &self.added {
             let write = Some(server_line(endpoint));
             list.push(Line { place: place(), instead_of: None, write });
+        }
+        for (of, own) in self.each_address() {
+            let mut words = Vec::new();
+            words.extend(own.order.map(|order| order.as_str().to_owned()));
+            words.extend(own.weight.map(|weight| format!("weight={weight}")));
+            words.extend(own.max_conn.map(|own| format!("max_conn={}", limit(own))));
+            let words = words.join(" ");
+            let write = format!("# {of} is {words}: one address of a name has no line of its own");
+            list.push(Line { place: place(), instead_of: None, write: Some(write) });
         }
     }
 }

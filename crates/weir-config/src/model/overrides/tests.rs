@@ -223,3 +223,144 @@ fn a_servers_line_means_the_server() {
         assert_eq!(server_line(&endpoint), line);
     }
 }
+
+const NAMES: &str = "
+    pool app { server app.test:80 max_conn=2; server 10.0.0.9:80; }
+    pool web { server srv:_http._tcp.test; }
+    listen :80 -> app; listen :81 -> web;
+";
+
+fn addressed(endpoint: &str, last: u8) -> Addressed {
+    Addressed { endpoint: endpoint.to_owned(), address: ([10, 0, 0, last], 80).into() }
+}
+
+/// What the first pool is while its name has these addresses.
+fn served(overrides: &Overrides, lasts: &[u8]) -> Vec<String> {
+    use crate::model::names::{Answers, Found, Places, Question};
+    let mut places = Places::default();
+    let found = |last: &u8| Found { ip: [10, 0, 0, *last].into(), service: None };
+    assert_eq!(places.take(lasts.iter().map(found).collect()), 0);
+    let mut answers = Answers::default();
+    answers.insert(Question::Host("app.test".to_owned()), places);
+    let live = answers.over(&overrides.over(&file(NAMES)), overrides);
+    let line = |endpoint: &Endpoint| format!("{} {}", endpoint.name, server_line(endpoint));
+    live.pools[0].endpoints.iter().filter(|one| one.name.starts_with("app")).map(line).collect()
+}
+
+fn with(overrides: &Overrides, change: &Change) -> Overrides {
+    overrides.with(&file(NAMES), change).unwrap_or_else(|refusal| panic!("{refusal:?}"))
+}
+
+fn address(last: u8, set: EndpointOverride) -> Change {
+    Change::Address { pool: "app".to_owned(), of: addressed("app.test:80", last), set }
+}
+
+#[test]
+fn an_order_for_an_address_stays_with_it() {
+    let overrides = with(&Overrides::default(), &address(2, order(Order::Draining)));
+    let overrides = with(&overrides, &address(2, limit(Limit::At(7))));
+    let one = "server 10.0.0.1:80 name=\"app.test:80\" max_conn=2 host=app.test;";
+    assert_eq!(
+        served(&overrides, &[1, 2]),
+        [
+            format!("app.test:80 {one}"),
+            "app.test:80~2 server 10.0.0.2:80 name=\"app.test:80~2\" max_conn=7 host=app.test drain;"
+                .to_owned()
+        ]
+        .map(|line| line.replace("name=\"app.test:80\"", "name=app.test:80"))
+    );
+    // Another address at its place is as configured; the same one at another place is not.
+    let shown = served(&overrides, &[1, 3]);
+    assert!(shown.iter().all(|line| line.contains("max_conn=2") && !line.contains("drain")));
+    let shown = served(&overrides, &[2]);
+    assert!(shown[0].starts_with("app.test:80 ") && shown[0].ends_with(" drain;"), "{shown:?}");
+}
+
+#[test]
+fn the_later_order_counts_for_an_address_and_for_its_name() {
+    let name = |set| endpoint("app", "app.test:80", set);
+    let drained = with(&Overrides::default(), &address(2, order(Order::Draining)));
+    assert!(with(&drained, &name(order(Order::Ready))).is_empty());
+    let both = with(&drained, &name(limit(Limit::At(5))));
+    assert_eq!(both.pools["app"].addresses["app.test:80"].len(), 1);
+    let all = with(&Overrides::default(), &name(order(Order::Draining)));
+    let but_one = with(&all, &address(1, order(Order::Ready)));
+    let shown = served(&but_one, &[1, 2]);
+    assert_eq!([0, 1].map(|place| shown[place].ends_with(" drain;")), [false, true], "{shown:?}");
+    let of = addressed("app.test:80", 1);
+    let revert = Change::RevertAddress { pool: "app".to_owned(), of };
+    assert_eq!(with(&but_one, &revert), all);
+    assert!(all.with(&file(NAMES), &revert).is_err(), "there is nothing of it any more");
+    let reverted =
+        Change::Revert { pool: Some("app".to_owned()), endpoint: Some("app.test:80".to_owned()) };
+    assert!(with(&but_one, &reverted).is_empty());
+}
+
+#[test]
+fn orders_for_addresses_are_kept_and_told_and_given_up_with_the_name() {
+    let overrides = with(&Overrides::default(), &address(2, order(Order::Draining)));
+    let text = serde_json::to_string(&overrides).unwrap();
+    assert_eq!(serde_json::from_str::<Overrides>(&text).unwrap(), overrides);
+    let differences = overrides.differences(&file(NAMES));
+    assert_eq!(differences[0].name.as_deref(), Some("app.test:80@10.0.0.2:80"));
+    assert_eq!(differences[0].now.as_deref(), Some("draining"));
+    let write = overrides.lines(&file(NAMES))[0].write.clone().unwrap();
+    assert!(write.starts_with("# app.test:80@10.0.0.2:80 is draining:"), "{write}");
+    let mut pruned = overrides.clone();
+    let without = file(&NAMES.replace("app.test:80", "10.0.0.2:80 name=app.test:80"));
+    assert_eq!(pruned.prune(&without), ["server app/app.test:80@10.0.0.2:80"]);
+    assert!(pruned.is_empty());
+}
+
+#[test]
+fn an_order_for_an_address_that_makes_no_sense_is_refused() {
+    let check = |change: &Change, kind, field: &str| {
+        let refusal = Overrides::default().with(&file(NAMES), change).unwrap_err();
+        assert_eq!((refusal.kind, refusal.field.as_str()), (kind, field), "{refusal:?}");
+    };
+    check(&address(2, EndpointOverride::default()), Invalid, "body");
+    check(&address(2, weight(0)), Invalid, "weight");
+    let other = |pool: &str, name: &str| Change::Address {
+        pool: pool.to_owned(),
+        of: addressed(name, 9),
+        set: order(Order::Draining),
+    };
+    check(&other("app", "10.0.0.9:80"), Conflict, "endpoint");
+    check(&other("app", "nine"), Unknown, "endpoint");
+    check(&other("nine", "app.test:80"), Unknown, "pool");
+    let mut many = Overrides::default();
+    for number in 0..MOST_ADDRESSES as u32 {
+        let address = SocketAddr::from((std::net::Ipv4Addr::from(number), 80));
+        let all = many
+            .pools
+            .entry("app".to_owned())
+            .or_default()
+            .addresses
+            .entry("app.test:80".to_owned());
+        all.or_default().insert(address, order(Order::Draining));
+    }
+    assert!(many.with(&file(NAMES), &address(2, order(Order::Draining))).is_err());
+}
+
+#[test]
+fn what_an_operator_names_is_found() {
+    use crate::model::names::{Answers, Found, Places, Question};
+    let written = file(NAMES);
+    let mut places = Places::default();
+    let found = |last: u8| Found { ip: [10, 0, 0, last].into(), service: None };
+    places.take(vec![found(1), found(2)]);
+    let mut answers = Answers::default();
+    answers.insert(Question::Host("app.test".to_owned()), places);
+    let live = answers.over(&written, &Overrides::default());
+    let check = |name: &str, expected: Option<u8>| {
+        let found = Addressed::named(name, (&written.pools[0], &live.pools[0]));
+        assert_eq!(found, expected.map(|last| addressed("app.test:80", last)), "{name}");
+    };
+    check("app.test:80", None);
+    check("app.test:80~2", Some(2));
+    check("app.test:80~3", None);
+    check("app.test:80@10.0.0.1:80", Some(1));
+    check("app.test:80@10.0.0.7:80", Some(7));
+    check("10.0.0.9:80@10.0.0.9:80", None);
+    check("app.test:80@nowhere", None);
+}

@@ -107,8 +107,18 @@ fn facts(html: &mut Html, sight: &Sight<'_>, (pool, endpoint): (&PoolStatus, &En
         ),
         ("order", endpoint.order.clone()),
         ("weight", format!("{} ({place}, {})", endpoint.weight, pool.policy)),
-        ("in flight", format!("{} ({limit})", endpoint.in_flight)),
-        ("waiting for it alone", count(u64::from(endpoint.queued))),
+        (
+            "in flight",
+            format!("{} ({limit}), {} at most", endpoint.in_flight, endpoint.most_in_flight),
+        ),
+        (
+            "waiting for it alone",
+            format!(
+                "{}, {} at most",
+                count(u64::from(endpoint.queued)),
+                count(u64::from(endpoint.most_queued))
+            ),
+        ),
         ("requests", format!("{} ({}/s)", count(traffic.requests), rate(traffic.per_second))),
         (
             "bytes",
@@ -124,10 +134,6 @@ fn facts(html: &mut Html, sight: &Sight<'_>, (pool, endpoint): (&PoolStatus, &En
                 count(endpoint.connections_reused)
             ),
         ),
-        ("connects that failed", count(endpoint.connect_failures)),
-        ("tries given up for another", count(endpoint.failed_attempts)),
-        ("times ejected", count(endpoint.ejections)),
-        ("times stalled", count(endpoint.stalls)),
         (
             "not as in the file",
             match endpoint.overridden.as_slice() {
@@ -137,7 +143,7 @@ fn facts(html: &mut Html, sight: &Sight<'_>, (pool, endpoint): (&PoolStatus, &En
         ),
     ];
     html.markup("<dl class=\"facts\">");
-    for (name, text) in facts {
+    for (name, text) in facts.into_iter().chain(failures(endpoint)) {
         html.markup("<div><dt>").markup(name).markup("</dt><dd>").text(text).markup("</dd></div>");
     }
     html.markup("<div><dt>in this state since</dt><dd>")
@@ -150,6 +156,28 @@ fn facts(html: &mut Html, sight: &Sight<'_>, (pool, endpoint): (&PoolStatus, &En
     }
 }
 
+/// What came to nothing there.
+fn failures(endpoint: &EndpointStatus) -> [(&'static str, String); 5] {
+    [
+        ("connects that failed", count(endpoint.connect_failures)),
+        (
+            "tries given up",
+            format!(
+                "{}; {} went to another server, {} asked this one again",
+                count(endpoint.failed_attempts),
+                count(endpoint.redispatched),
+                count(endpoint.repeated)
+            ),
+        ),
+        (
+            "times out",
+            format!("{}, {} in all", count(endpoint.outages), age_ms(endpoint.out_s * 1_000)),
+        ),
+        ("times ejected", count(endpoint.ejections)),
+        ("times stalled", count(endpoint.stalls)),
+    ]
+}
+
 fn phases(html: &mut Html, title: &'static str, times: &[PhaseTimes]) {
     if times.is_empty() {
         return;
@@ -157,7 +185,7 @@ fn phases(html: &mut Html, title: &'static str, times: &[PhaseTimes]) {
     html.markup("<section><h2>").markup(title).markup("</h2><div class=\"wide\"><table class=\"narrow\"><thead><tr>\
         <th scope=\"col\">phase</th><th scope=\"col\">samples</th><th scope=\"col\">mean</th><th scope=\"col\">p50</th>\
         <th scope=\"col\">p90</th><th scope=\"col\">p99</th><th scope=\"col\">p99.9</th><th scope=\"col\">p99.99</th>\
-        <th scope=\"col\">longest</th></tr></thead><tbody>");
+        <th scope=\"col\">p99.9999</th><th scope=\"col\">longest</th></tr></thead><tbody>");
     for phase in times {
         html.markup("<tr class=\"line\"><th scope=\"row\">").text(&phase.phase).markup("</th>");
         figure(html, "samples", count(phase.count));
@@ -168,6 +196,7 @@ fn phases(html: &mut Html, title: &'static str, times: &[PhaseTimes]) {
             ("p99", phase.p99_us),
             ("p99.9", phase.p999_us),
             ("p99.99", phase.p9999_us),
+            ("p99.9999", phase.p999999_us),
             ("longest", phase.max_us),
         ] {
             figure(html, label, span_us(us));

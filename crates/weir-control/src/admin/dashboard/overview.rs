@@ -1,6 +1,6 @@
 //! The page of everything: what is wrong, pools, listeners, workers, who was slow, what happened.
 
-use super::super::figures::{age_ms, bytes, count, rate, span_us};
+use super::super::figures::{age_ms, bytes, count, credits, rate, span_us};
 use super::super::status::{EndpointStatus, PoolStatus, Status, WaitingStatus};
 use super::history::{POOLS, parts};
 use super::html::Html;
@@ -64,6 +64,10 @@ fn summary(html: &mut Html, status: &Status) {
         count(failed),
         format!("of {}", count(listeners().map(|own| own.requests).sum())),
     );
+    if let Some(own) = &status.credits {
+        let (left, what) = credits(own);
+        fact(html, "cpu credits", left, what);
+    }
     html.markup("</dl>");
 }
 
@@ -108,6 +112,10 @@ fn trouble(html: &mut Html, sight: &Sight<'_>) {
             notes.markup("\">").text(&pool.name).markup("/").text(&endpoint.name).markup("</a>: ");
             notes.text(super::parts::why(endpoint, sight)).markup("</li>");
         }
+    }
+    if let Some(own) = sight.status.credits.as_ref().filter(|own| own.is_near) {
+        let (left, what) = credits(own);
+        notes.markup("<li>Processor credits: ").text(left).markup(", ").text(what).markup("</li>");
     }
     if sight.status.info.state != "running" {
         notes.markup("<li>It is stopping: nothing new is accepted</li>");
@@ -378,6 +386,8 @@ pub(super) fn events(html: &mut Html, sight: &Sight<'_>, of: Option<(&str, &str)
 
 #[cfg(test)]
 mod tests {
+    use weir_stats::exposition::{CreditsReport, CreditsState};
+
     use super::super::super::status::State;
     use super::super::sample::{sight, status};
     use super::*;
@@ -465,6 +475,29 @@ mod tests {
             html.contains("/pools/%3Cimg%20src%3Dx%20onerror%3Dalert%281%29%3E%22%27/"),
             "{html}"
         );
+    }
+
+    #[test]
+    fn credits_are_shown_where_there_are_books_and_told_first_when_they_run_out() {
+        let mut status = status();
+        assert!(!drawn(&status, Right::Read).contains("credits"));
+        let mut credits = CreditsReport {
+            state: CreditsState::RunningOut,
+            exhausted_in_s: Some(3_600),
+            balance: 60.0,
+            max: 576.0,
+            weight_percent: 100,
+            ..CreditsReport::default()
+        };
+        status.credits = Some(credits.clone());
+        let html = drawn(&status, Right::Read);
+        assert!(html.contains("60.0 of 576 <small>exhausted in 1h 0m</small>"), "{html}");
+        assert!(!html.contains("Processor credits"), "{html}");
+        (credits.is_near, credits.exhausted_in_s, credits.weight_percent) = (true, Some(663), 40);
+        status.credits = Some(credits);
+        let html = drawn(&status, Right::Read);
+        let told = "Processor credits: 60.0 of 576, exhausted in 11m 3s, weight 40 %";
+        assert!(html.find(told).unwrap() < html.find("<section").unwrap());
     }
 
     #[test]

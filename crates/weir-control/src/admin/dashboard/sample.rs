@@ -30,6 +30,8 @@ fn traffic() -> Traffic {
     Traffic {
         requests: 12_345,
         per_second: 1_234.5,
+        per_second_max: 2_000,
+        last_s: Some(0),
         statuses: BTreeMap::from([("2xx".to_owned(), 12_338), ("5xx".to_owned(), 7)]),
         recent_s: 10,
         recent: vec![
@@ -58,8 +60,10 @@ fn endpoint(name: &str, address: &str) -> EndpointStatus {
         probe: None,
         ejected_until_ms: None,
         in_flight: 5,
+        most_in_flight: 7,
         max_conn: Some(8),
         queued: 0,
+        most_queued: 2,
         weight: 2,
         tier: 0,
         backup: false,
@@ -70,8 +74,13 @@ fn endpoint(name: &str, address: &str) -> EndpointStatus {
         connect_failures: 0,
         ejections: 0,
         stalls: 0,
+        outages: 0,
+        out_s: 0,
+        max_idle: 100,
         traffic: traffic(),
         failed_attempts: 0,
+        repeated: 0,
+        redispatched: 0,
         overridden: Vec::new(),
     }
 }
@@ -94,6 +103,8 @@ fn endpoint_down() -> EndpointStatus {
             excerpt: String::new(),
             probes: 200,
             failures: 97,
+            rise: 2,
+            fall: 3,
         }),
         ..endpoint("app2", "10.0.0.2:80")
     }
@@ -127,7 +138,10 @@ pub(super) fn status() -> Status {
             tls: false,
             connections: 12,
             max_connections: None,
+            most_connections: 40,
             accepted: 100,
+            accepted_per_second: 1.0,
+            accepted_per_second_max: 9,
             handshakes: [0; 3],
             traffic: traffic(),
         }],
@@ -138,8 +152,11 @@ pub(super) fn status() -> Status {
             panicking: false,
             usable: 1,
             in_flight: 5,
+            most_in_flight: 7,
             queue: Some(QueueStatus { now: 3, max: 1_024, longest: 17, timeout_ms: 5_000 }),
             counters: PoolCounters { dispatched: 12_345, queued: 40, ..PoolCounters::default() },
+            repeated: 1,
+            redispatched: 2,
             traffic: traffic(),
             endpoints: vec![endpoint("app1", "10.0.0.1:80"), endpoint_down()],
         }],
@@ -153,6 +170,7 @@ pub(super) fn status() -> Status {
                 lag: PhaseTimes::default(),
             })
             .collect(),
+        credits: None,
     }
 }
 

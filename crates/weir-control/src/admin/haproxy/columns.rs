@@ -117,4 +117,48 @@ pub(super) const COLUMNS: &[Column] = &[
     column("agg_server_status", "MGP", "u32"),
     column("agg_server_check_status", "MGP", "u32"),
     column("agg_check_status", "MGP", "u32"),
+    column("ssl_sess", "MCP", "u64"),
+    column("ssl_reused_sess", "MCP", "u64"),
+    column("ssl_failed_handshake", "MCP", "u64"),
+    column("h2_headers_rcvd", "MCP", "u64"),
+    column("h2_data_rcvd", "MCP", "u64"),
+    column("h2_settings_rcvd", "MCP", "u64"),
+    column("h2_rst_stream_rcvd", "MCP", "u64"),
+    column("h2_goaway_rcvd", "MCP", "u64"),
+    column("h2_detected_conn_protocol_errors", "MCP", "u64"),
+    column("h2_detected_strm_protocol_errors", "MCP", "u64"),
+    column("h2_rst_stream_resp", "MCP", "u64"),
+    column("h2_goaway_resp", "MCP", "u64"),
+    column("h2_open_connections", "MGP", "u64"),
+    column("h2_backend_open_streams", "MGP", "u64"),
+    column("h2_total_connections", "MCP", "u64"),
+    column("h2_backend_total_streams", "MCP", "u64"),
+    column("h1_open_connections", "MGP", "u64"),
+    column("h1_open_streams", "MGP", "u64"),
+    column("h1_total_connections", "MCP", "u64"),
+    column("h1_total_streams", "MCP", "u64"),
+    column("h1_bytes_in", "MCP", "u64"),
+    column("h1_bytes_out", "MCP", "u64"),
+    column("h1_spliced_bytes_in", "MCP", "u64"),
+    column("h1_spliced_bytes_out", "MCP", "u64"),
 ];
+
+/// Those from here on are of protocols: in CSV a column with a dash stands before them.
+pub(super) const OF_PROTOCOLS: usize = 103;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_stand_where_haproxy_has_them() {
+        let check = |place: usize, name: &str| assert_eq!(COLUMNS[place].name, name);
+        check(17, "status");
+        check(73, "addr");
+        check(102, "agg_check_status");
+        check(OF_PROTOCOLS, "ssl_sess");
+        check(118, "h2_backend_total_streams");
+        check(126, "h1_spliced_bytes_out");
+        assert_eq!(COLUMNS.len(), 127);
+    }
+}

@@ -2,12 +2,15 @@
 //! for those.
 
 use std::fmt::Write;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use weir_config::model::{Change, Endpoint, EndpointOverride, Limit, Order, Refusal, RefusalKind};
 
+use super::errors::errors;
 use super::info;
-use super::stat::{Choice, proxy_number, rows, servers_conn, servers_state};
+use super::servers::{servers_conn, servers_state};
+use super::sessions::sessions;
+use super::stat::{Choice, proxy_number, rows};
 use super::table::{csv, info_json, lines, stat_json, typed, typed_lines};
 use crate::admin::caller::{Caller, Right};
 use crate::admin::context::{Context, Trial};
@@ -50,7 +53,7 @@ const HELP: &[(&str, &str, Right)] = &[
     ("show info [json|typed]", "report information about the running process", Right::Read),
     ("show servers conn [<backend>]", "dump server connections status", Right::Read),
     ("show servers state [<backend>]", "dump volatile server information", Right::Read),
-    ("show sess", "report this session and the requests that wait in queues", Right::Read),
+    ("show sess", "report the list of current sessions", Right::Read),
     (
         "show stat [json|no-maint|typed|up]*",
         "report counters for each proxy and server",
@@ -76,6 +79,10 @@ pub(super) async fn execute(words: &[String], context: &Context, caller: &Caller
             };
         }
         ["help", rest @ ..] => Ok(help(rest, caller)),
+        ["show", "sess", ..] => {
+            let running = context.sessions().await;
+            Ok(sessions(&running, &caller.who, SystemTime::now()))
+        }
         ["show", what @ ..] => asked.show(what),
         ["get", "weight", place @ ..] => asked.weight(place.first().copied()),
         // Whoever may only look learns nothing of what is there from how a change is refused.
@@ -125,9 +132,12 @@ impl Asked<'_> {
                 })
             }
             ["stat", options @ ..] => self.stat(options),
-            ["servers", "state", rest @ ..] => {
-                servers_state(&status(self.context), rest.first().copied()).ok_or_else(no_backend)
-            }
+            ["servers", "state", rest @ ..] => servers_state(
+                &status(self.context),
+                &self.context.served().file,
+                rest.first().copied(),
+            )
+            .ok_or_else(no_backend),
             ["servers", "conn", rest @ ..] => {
                 servers_conn(&status(self.context), rest.first().copied()).ok_or_else(no_backend)
             }
@@ -135,8 +145,10 @@ impl Asked<'_> {
                 let pools = status(self.context).pools.into_iter();
                 Ok(pools.fold("# name\n".to_owned(), |text, pool| text + &pool.name + "\n"))
             }
-            ["sess", ..] => Ok(self.sessions()),
-            ["errors", ..] => Ok("Total events captured : 0\n".to_owned()),
+            ["errors", rest @ ..] => {
+                let captured = self.context.served().process.captures.read();
+                Ok(errors(&status(self.context), &captured, rest))
+            }
             ["version"] => Ok(env!("CARGO_PKG_VERSION").to_owned()),
             ["cli", "level"] => Ok(match self.caller.right {
                 Right::Read => "operator".to_owned(),
@@ -167,29 +179,6 @@ impl Asked<'_> {
         })
     }
 
-    /// This session, and the requests that wait: others are not kept anywhere that could be looked at without slowing them.
-    fn sessions(&self) -> String {
-        let view = crate::admin::gather::View::new(self.context);
-        let mut text = format!(
-            "0x0: proto=unix_stream src={} fe=GLOBAL be=<NONE> srv=<none>\n",
-            self.caller.who.replace(' ', "_")
-        );
-        for pool in view.pools() {
-            for waiting in view.queue(&pool.name).unwrap_or_default() {
-                let server = waiting.endpoint.as_deref().unwrap_or("<none>");
-                let _ = writeln!(
-                    text,
-                    "0x{}: proto=http fe=<NONE> be={} srv={server} age={}s queued position={}",
-                    waiting.request_id,
-                    pool.name,
-                    waiting.waited_us / 1_000_000,
-                    waiting.position,
-                );
-            }
-        }
-        text
-    }
-
     fn weight(&self, place: Option<&str>) -> Said {
         let (_, endpoint) = self.endpoint(place)?;
         Ok(format!("{} (initial {})", endpoint.weight, self.initial_weight(&endpoint)))
@@ -199,7 +188,9 @@ impl Asked<'_> {
     fn initial_weight(&self, endpoint: &EndpointStatus) -> u32 {
         let file = self.context.served().file;
         let pool = file.pools.iter().find(|pool| pool.name == endpoint.pool);
-        let own = pool.and_then(|pool| pool.endpoints.iter().find(|own| own.name == endpoint.name));
+        let of = self.context.served().addressed(&endpoint.pool, &endpoint.name);
+        let name = of.map_or_else(|| endpoint.name.clone(), |of| of.endpoint);
+        let own = pool.and_then(|pool| pool.endpoints.iter().find(|own| own.name == name));
         own.map_or(endpoint.weight, |own| own.weight)
     }
 
@@ -368,10 +359,8 @@ impl Asked<'_> {
         // Names of servers may have slashes, those of backends seldom.
         let (pool, name) = place.split_once('/').ok_or_else(required)?;
         let view = crate::admin::gather::View::new(self.context);
-        let found = view.pool_named(pool).ok_or_else(|| "No such backend.".to_owned())?;
-        let mut endpoints = found.endpoints.into_iter();
-        let endpoint = endpoints.find(|endpoint| endpoint.name == name);
-        endpoint
+        view.pool_named(pool).ok_or_else(|| "No such backend.".to_owned())?;
+        view.endpoint_named(pool, name)
             .map(|endpoint| (pool.to_owned(), endpoint))
             .ok_or_else(|| "No such server.".to_owned())
     }

@@ -3,7 +3,10 @@
 
 mod columns;
 mod command;
+mod errors;
 mod info;
+mod servers;
+mod sessions;
 mod stat;
 mod table;
 

@@ -1,7 +1,5 @@
-//! `show stat`, `show servers state` and `show servers conn`: Weir's listeners are HAProxy's frontends, its pools backends, its
-//! endpoints servers. What Weir does not count stays empty.
-
-use std::fmt::Write;
+//! `show stat`: Weir's listeners are HAProxy's frontends, its pools backends, its endpoints servers. What Weir has not got, agents,
+//! caches, compression, slow starts, stays empty, which tools read as unknown, or is 0 where HAProxy says 0 without them.
 
 use super::table::{Cell, Kind, Row};
 use crate::admin::status::{
@@ -9,7 +7,7 @@ use crate::admin::status::{
 };
 
 /// The number of the first proxy, as HAProxy counts them.
-const FIRST_PROXY: u64 = 2;
+pub(super) const FIRST_PROXY: u64 = 2;
 
 /// Which rows are asked for: `show stat [IID|NAME TYPE SID]`.
 #[derive(Clone, Debug)]
@@ -53,6 +51,13 @@ pub(super) fn proxy_number(status: &Status, name: &str) -> Option<u64> {
     pool.or_else(|| listener.map(|index| FIRST_PROXY + index as u64))
 }
 
+/// The number of a server in its pool.
+pub(super) fn server_number(status: &Status, pool: &str, name: &str) -> Option<u64> {
+    let pool = status.pools.iter().find(|own| own.name == pool)?;
+    let index = pool.endpoints.iter().position(|own| own.name == name)?;
+    Some(index as u64 + 1)
+}
+
 /// Every row that is asked for.
 pub(super) fn rows(status: &Status, choice: &Choice) -> Vec<Row> {
     let mut rows = Vec::new();
@@ -75,18 +80,41 @@ pub(super) fn rows(status: &Status, choice: &Choice) -> Vec<Row> {
 fn frontend(status: &Status, listener: &ListenerStatus, number: u64) -> Row {
     let mut row = Row::new(Kind::Frontend, (number, 0), (&listener.name, "FRONTEND"));
     let limit = listener.max_connections.unwrap_or(status.info.max_connections);
+    let (own, accepted_now) = (&listener.traffic, listener.accepted_per_second as u64);
     row.set("scur", listener.connections as u64);
+    row.set("smax", listener.most_connections as u64);
     row.set("slim", limit as u64);
     let stopping = status.info.state == "stopping";
     row.set("status", if stopping { "STOP" } else { "OPEN" });
-    traffic(&mut row, &listener.traffic);
-    row.set("stot", listener.accepted);
-    row.set("conn_tot", listener.accepted);
-    row.set("req_tot", listener.traffic.requests);
-    row.set("req_rate", listener.traffic.per_second as u64);
-    let refused = ["bad_request", "bad_request_body", "request_timeout"];
-    row.set("ereq", of_causes(&listener.traffic, &refused));
-    row.set("dreq", of_causes(&listener.traffic, &["denied"]));
+    traffic(&mut row, own);
+    for (name, count) in [
+        ("stot", listener.accepted),
+        ("conn_tot", listener.accepted),
+        ("rate", accepted_now),
+        ("conn_rate", accepted_now),
+        ("rate_max", listener.accepted_per_second_max.max(accepted_now)),
+        ("conn_rate_max", listener.accepted_per_second_max.max(accepted_now)),
+        ("req_tot", own.requests),
+        ("req_rate", own.per_second as u64),
+        ("req_rate_max", own.per_second_max.max(own.per_second as u64)),
+        ("ereq", of_causes(own, &["bad_request", "bad_request_body", "request_timeout"])),
+        ("dreq", of_causes(own, &["denied"])),
+        ("intercepted", own.answered_here),
+        ("ssl_sess", listener.handshakes.iter().take(2).sum()),
+        ("ssl_reused_sess", listener.handshakes[1]),
+        ("ssl_failed_handshake", listener.handshakes[2]),
+        ("h1_open_connections", listener.connections as u64),
+        ("h1_total_connections", listener.accepted),
+        ("h1_total_streams", own.requests),
+        ("h1_bytes_in", own.bytes_received),
+        ("h1_bytes_out", own.bytes_sent),
+    ] {
+        row.set(name, count);
+    }
+    // HAProxy tells these of whoever has none of it.
+    for name in ["rate_lim", "dresp", "dcon", "dses"] {
+        row.set(name, 0_u64);
+    }
     row
 }
 
@@ -94,17 +122,29 @@ fn frontend(status: &Status, listener: &ListenerStatus, number: u64) -> Row {
 fn traffic(row: &mut Row, traffic: &Traffic) {
     row.set("bin", traffic.bytes_received);
     row.set("bout", traffic.bytes_sent);
-    row.set("rate", traffic.per_second as u64);
     for class in ["1xx", "2xx", "3xx", "4xx", "5xx"] {
         let count = traffic.statuses.get(class).copied().unwrap_or_default();
         row.set(&format!("hrsp_{class}"), count);
     }
     row.set("hrsp_other", traffic.codes.get("none").copied().unwrap_or_default());
+    row.set("eint", of_causes(traffic, &["internal"]));
+    for name in ["wrew", "comp_in", "comp_out", "comp_byp", "comp_rsp"] {
+        row.set(name, 0_u64);
+    }
+}
+
+/// What HAProxy tells of backends and servers alone.
+fn upstream(row: &mut Row, traffic: &Traffic) {
+    let now = traffic.per_second as u64;
+    row.set("rate", now);
+    row.set("rate_max", traffic.per_second_max.max(now));
+    row.set("req_tot", traffic.requests);
+    row.set("dresp", 0);
     row.set("eresp", of_causes(traffic, &["upstream_reset", "response_timeout", "bad_response"]));
     row.set("cli_abrt", of_causes(traffic, &["client_gone"]));
     row.set("srv_abrt", of_causes(traffic, &["upstream_aborted"]));
-    row.set("wretr", traffic.attempts.saturating_sub(traffic.requests.min(traffic.attempts)));
-    row.set("wredis", traffic.retried);
+    let last = traffic.last_s.map_or(-1, |seconds| i64::try_from(seconds).unwrap_or(i64::MAX));
+    row.set("lastsess", Cell::Number(last));
     // HAProxy's are means of the last 1,024 requests, in milliseconds.
     let times = if traffic.recent.is_empty() { &traffic.times } else { &traffic.recent };
     for (phase, mean, most) in [
@@ -129,43 +169,78 @@ fn server_row(
     (endpoint, number, server): (&EndpointStatus, u64, u64),
 ) -> Row {
     let mut row = Row::new(Kind::Server, (number, server), (&pool.name, &endpoint.name));
-    row.set("qcur", u64::from(endpoint.queued));
-    row.set("scur", u64::from(endpoint.in_flight));
+    traffic(&mut row, &endpoint.traffic);
+    upstream(&mut row, &endpoint.traffic);
+    let active = !endpoint.backup && endpoint.tier == 0;
+    for (name, count) in [
+        ("qcur", u64::from(endpoint.queued)),
+        ("qmax", u64::from(endpoint.most_queued)),
+        ("scur", u64::from(endpoint.in_flight)),
+        ("smax", u64::from(endpoint.most_in_flight)),
+        ("stot", endpoint.picks),
+        ("lbtot", endpoint.picks),
+        ("econ", endpoint.connect_failures),
+        ("wretr", endpoint.repeated),
+        ("wredis", endpoint.redispatched),
+        ("weight", u64::from(endpoint.weight)),
+        ("uweight", u64::from(endpoint.weight)),
+        ("act", u64::from(active)),
+        ("bck", u64::from(!active)),
+        ("lastchg", age(status, endpoint)),
+        ("connect", endpoint.connections_opened),
+        ("reuse", endpoint.connections_reused),
+        ("srv_icur", u64::from(endpoint.idle_connections)),
+        ("src_ilim", u64::from(endpoint.max_idle)),
+        // Each may be used by whichever client comes next.
+        ("idle_conn_cur", 0),
+        ("safe_conn_cur", u64::from(endpoint.idle_connections)),
+        ("used_conn_cur", u64::from(endpoint.in_flight)),
+        ("need_conn_est", u64::from(endpoint.in_flight)),
+    ] {
+        row.set(name, count);
+    }
     if let Some(limit) = endpoint.max_conn {
         row.set("slim", u64::from(limit));
     }
-    row.set("stot", endpoint.picks);
-    row.set("lbtot", endpoint.picks);
-    row.set("econ", endpoint.connect_failures);
-    traffic(&mut row, &endpoint.traffic);
-    row.set("wretr", endpoint.failed_attempts);
-    row.set("req_tot", endpoint.traffic.requests);
     row.set("status", status_word(endpoint));
-    row.set("weight", u64::from(endpoint.weight));
-    row.set("uweight", u64::from(endpoint.weight));
-    let active = !endpoint.backup && endpoint.tier == 0;
-    row.set("act", u64::from(active));
-    row.set("bck", u64::from(!active));
-    row.set("lastchg", age(status, endpoint));
     row.set("addr", endpoint.resolved.as_deref().unwrap_or(&endpoint.address));
-    if endpoint.health != "unchecked" {
-        row.set("chkdown", endpoint.ejections);
+    if endpoint.health != "unchecked" || endpoint.outages > 0 {
+        row.set("chkdown", endpoint.outages);
+        row.set("downtime", endpoint.out_s);
     }
+    row.set("hanafail", endpoint.ejections);
     if let Some(probe) = &endpoint.probe {
-        row.set("check_status", check_status(probe));
-        if let Some(code) = code_of(probe) {
-            row.set("check_code", code);
-        }
-        row.set("check_duration", probe.took_us / 1000);
-        row.set("chkfail", probe.failures);
-        row.set("last_chk", probe.reason.as_str());
+        checks(&mut row, endpoint, probe);
     }
-    row.set("connect", endpoint.connections_opened);
-    row.set("reuse", endpoint.connections_reused);
-    row.set("srv_icur", u64::from(endpoint.idle_connections));
-    row.set("idle_conn_cur", u64::from(endpoint.idle_connections));
-    row.set("used_conn_cur", u64::from(endpoint.in_flight));
     row
+}
+
+/// What a server's checks say.
+fn checks(row: &mut Row, endpoint: &EndpointStatus, probe: &ProbeStatus) {
+    let status = check_status(probe);
+    row.set("check_status", status);
+    row.set("check_desc", check_description(status));
+    if let Some(code) = code_of(probe) {
+        row.set("check_code", code);
+    }
+    row.set("check_duration", probe.took_us / 1000);
+    row.set("chkfail", probe.failures);
+    row.set("last_chk", probe.reason.as_str());
+    row.set("check_rise", u64::from(probe.rise));
+    row.set("check_fall", u64::from(probe.fall));
+    row.set("check_health", u64::from(check_health(endpoint)));
+}
+
+/// HAProxy's count of what speaks for a server: from 0, when all checks fail, to as many as rise and fall together less one.
+pub(super) fn check_health(endpoint: &EndpointStatus) -> u32 {
+    let Some(probe) = &endpoint.probe else { return 0 };
+    match (endpoint.health.as_str(), probe.passed) {
+        // Failures in a row take one each; of them one is known.
+        ("up", false) => (probe.rise + probe.fall).saturating_sub(2).max(probe.rise),
+        ("up", true) => (probe.rise + probe.fall).saturating_sub(1),
+        (_, true) => 1.min(probe.rise.saturating_sub(1)),
+        (_, false) => 0,
+    }
 }
 
 fn backend(status: &Status, pool: &PoolStatus, number: u64) -> Row {
@@ -180,11 +255,29 @@ fn backend(status: &Status, pool: &PoolStatus, number: u64) -> Row {
         row.set("slim", limit);
     }
     row.set("scur", pool.in_flight);
+    row.set("smax", pool.most_in_flight);
     row.set("stot", pool.counters.dispatched);
     row.set("lbtot", pool.counters.dispatched);
     row.set("econ", pool.endpoints.iter().map(|endpoint| endpoint.connect_failures).sum::<u64>());
     traffic(&mut row, &pool.traffic);
-    row.set("req_tot", pool.traffic.requests);
+    upstream(&mut row, &pool.traffic);
+    let sum = |of: fn(&EndpointStatus) -> u64| pool.endpoints.iter().map(of).sum::<u64>();
+    for (name, count) in [
+        ("dreq", 0),
+        ("wretr", pool.repeated),
+        ("wredis", pool.redispatched),
+        ("connect", sum(|one| one.connections_opened)),
+        ("reuse", sum(|one| one.connections_reused)),
+        // Times that no server could be had are not counted apart from those of its servers.
+        ("downtime", pool.endpoints.iter().map(|one| one.out_s).min().unwrap_or_default()),
+        ("chkdown", pool.endpoints.iter().map(|one| one.outages).min().unwrap_or_default()),
+        ("h1_open_streams", pool.in_flight),
+        ("h1_open_connections", pool.in_flight + sum(|one| u64::from(one.idle_connections))),
+        ("h1_total_connections", sum(|one| one.connections_opened)),
+        ("h1_total_streams", pool.traffic.attempts),
+    ] {
+        row.set(name, count);
+    }
     row.set("status", if pool.usable > 0 { "UP" } else { "DOWN" });
     let takes = |endpoint: &&EndpointStatus| matches!(endpoint.state, State::Up | State::Stalled);
     let is_active = |endpoint: &&EndpointStatus| !endpoint.backup && endpoint.tier == 0;
@@ -201,7 +294,7 @@ fn backend(status: &Status, pool: &PoolStatus, number: u64) -> Row {
 }
 
 /// Seconds since the last change of state.
-fn age(status: &Status, endpoint: &EndpointStatus) -> u64 {
+pub(super) fn age(status: &Status, endpoint: &EndpointStatus) -> u64 {
     status.at_ms.saturating_sub(endpoint.since_ms) / 1000
 }
 
@@ -235,6 +328,38 @@ fn check_status(probe: &ProbeStatus) -> &'static str {
     }
 }
 
+/// The same in a sentence, in HAProxy's words.
+fn check_description(status: &str) -> &'static str {
+    match status {
+        "L4OK" => "Layer4 check passed",
+        "L4TOUT" => "Layer4 timeout",
+        "L4CON" => "Layer4 connection problem",
+        "L6OK" => "Layer6 check passed",
+        "L6TOUT" => "Layer6 timeout",
+        "L6RSP" => "Layer6 invalid response",
+        "L7OK" => "Layer7 check passed",
+        "L7TOUT" => "Layer7 timeout",
+        "L7STS" => "Layer7 wrong status",
+        _ => "Layer7 invalid response",
+    }
+}
+
+/// HAProxy's number for it.
+pub(super) fn check_number(probe: &ProbeStatus) -> u64 {
+    match check_status(probe) {
+        "L4OK" => 6,
+        "L4TOUT" => 7,
+        "L4CON" => 8,
+        "L6OK" => 9,
+        "L6TOUT" => 10,
+        "L6RSP" => 11,
+        "L7TOUT" => 12,
+        "L7RSP" => 13,
+        "L7OK" => 14,
+        _ => 16,
+    }
+}
+
 /// The status that a probe was answered with.
 fn code_of(probe: &ProbeStatus) -> Option<u64> {
     let rest = probe.reason.strip_prefix("status ")?;
@@ -247,105 +372,5 @@ fn algorithm(policy: &str) -> &str {
         "round_robin" => "roundrobin",
         "least_conn" => "leastconn",
         other => other,
-    }
-}
-
-/// The header of `show servers state`.
-const STATE_HEADER: &str = "# be_id be_name srv_id srv_name srv_addr srv_op_state srv_admin_state srv_uweight srv_iweight \
-    srv_time_since_last_change srv_check_status srv_check_result srv_check_health srv_check_state srv_agent_state \
-    bk_f_forced_id srv_f_forced_id srv_fqdn srv_port srvrecord srv_use_ssl srv_check_port srv_check_addr srv_agent_addr \
-    srv_agent_port";
-
-/// Pools with their numbers, one or all; `None` when there is none of that name.
-fn pools<'status>(
-    status: &'status Status,
-    name: Option<&str>,
-) -> Option<Vec<(u64, &'status PoolStatus)>> {
-    let first = FIRST_PROXY + status.listeners.len() as u64;
-    let mut pools: Vec<(u64, &PoolStatus)> = (first..).zip(&status.pools).collect();
-    if let Some(name) = name {
-        pools.retain(|(_, pool)| pool.name == name);
-        if pools.is_empty() {
-            return None;
-        }
-    }
-    Some(pools)
-}
-
-/// `show servers state [POOL]`.
-pub(super) fn servers_state(status: &Status, name: Option<&str>) -> Option<String> {
-    let mut text = format!("1\n{STATE_HEADER}\n");
-    for (number, pool) in pools(status, name)? {
-        for (server, endpoint) in (1..).zip(&pool.endpoints) {
-            let (address, port, host) = place(endpoint);
-            // 0 stopped, 1 starting, 2 running, 3 stopping.
-            let operating = match endpoint.state {
-                State::Up | State::Stalled => 2,
-                State::Draining => 3,
-                State::Maintenance | State::Down | State::Ejected | State::Unresolved => 0,
-            };
-            // Bits: 1 forced maintenance, 8 forced drain, 32 no address.
-            let ordered = match endpoint.order.as_str() {
-                "maintenance" => 1,
-                "draining" => 8,
-                _ if endpoint.state == State::Unresolved => 32,
-                _ => 0,
-            };
-            let (check, result, health, checking) = match endpoint.health.as_str() {
-                "up" => (6, 3, 4, 6),
-                "down" => (8, 2, 0, 6),
-                _ => (1, 0, 0, 0),
-            };
-            let _ = writeln!(
-                text,
-                "{number} {} {server} {} {address} {operating} {ordered} {weight} {weight} {} {check} {result} {health} \
-                 {checking} 0 0 0 {host} {port} - 0 0 - - 0",
-                pool.name,
-                endpoint.name,
-                age(status, endpoint),
-                weight = endpoint.weight,
-            );
-        }
-    }
-    Some(text)
-}
-
-/// `show servers conn [POOL]`.
-pub(super) fn servers_conn(status: &Status, name: Option<&str>) -> Option<String> {
-    let mut text = "# bkname/svname bkid/svid addr port - purge_delay used_cur used_max need_est unsafe_nb safe_nb idle_lim \
-                    idle_cur idle_per_thr[1]\n"
-        .to_owned();
-    for (number, pool) in pools(status, name)? {
-        for (server, endpoint) in (1..).zip(&pool.endpoints) {
-            let (address, port, _) = place(endpoint);
-            let idle = endpoint.idle_connections;
-            let _ = writeln!(
-                text,
-                "{}/{} {number}/{server} {address} {port} - 0 {} 0 0 0 {idle} -1 {idle} {idle}",
-                pool.name, endpoint.name, endpoint.in_flight,
-            );
-        }
-    }
-    Some(text)
-}
-
-/// Address, port and name, `-` where there is none.
-fn place(endpoint: &EndpointStatus) -> (String, String, String) {
-    let address = endpoint.resolved.as_deref().unwrap_or(&endpoint.address);
-    let named = endpoint.address.parse::<std::net::SocketAddr>().is_err();
-    let host = if named && !endpoint.address.starts_with("unix:") {
-        endpoint.address.rsplit_once(':').map_or("-", |(host, _)| host)
-    } else {
-        "-"
-    };
-    match address.parse::<std::net::SocketAddr>() {
-        Ok(address) => (address.ip().to_string(), address.port().to_string(), host.to_owned()),
-        Err(_) if address.starts_with("unix:") => {
-            (address.to_owned(), "0".to_owned(), "-".to_owned())
-        }
-        Err(_) => {
-            let port = address.rsplit_once(':').map_or("0", |(_, port)| port);
-            ("-".to_owned(), port.to_owned(), host.to_owned())
-        }
     }
 }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 
-use super::columns::COLUMNS;
+use super::columns::{COLUMNS, OF_PROTOCOLS};
 
 /// What stands in a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -136,13 +136,15 @@ impl Row {
 /// `show stat` as comma-separated values, header included.
 pub(super) fn csv(rows: &[Row]) -> String {
     let mut text = "# ".to_owned();
-    for column in COLUMNS {
+    for (place, column) in COLUMNS.iter().enumerate() {
+        text.push_str(if place == OF_PROTOCOLS { "-," } else { "" });
         text.push_str(column.name);
         text.push(',');
     }
     text.push('\n');
     for row in rows {
-        for cell in &row.cells {
+        for (place, cell) in row.cells.iter().enumerate() {
+            text.push_str(if place == OF_PROTOCOLS { "-," } else { "" });
             if let Some(cell) = cell {
                 text.push_str(&quoted(&cell.text()));
             }

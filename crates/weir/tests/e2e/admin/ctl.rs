@@ -58,8 +58,8 @@ fn it_shows_what_runs() {
     let json: serde_json::Value =
         serde_json::from_str(&ctl(&managed, &["--json", "pools"])).unwrap();
     assert_eq!(json["pools"][0]["traffic"]["statuses"]["2xx"], 8);
-    let latency = managed.json("/v1/latency");
-    assert_eq!(latency["latency"][0]["listener"], "front");
+    let times = ctl(&managed, &["percentiles", "--pool", "app"]);
+    assert!(times.starts_with("8 requests, mean ") && times.contains("\np99.9999 "), "{times}");
     ctl(&managed, &["clear-counters"]);
     let pool = managed.json("/v1/pools/app");
     assert_eq!(pool["traffic"]["requests"], 0, "{pool}");

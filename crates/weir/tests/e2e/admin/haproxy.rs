@@ -1,14 +1,17 @@
 //! HAProxy's command line, by the programs that people use it with.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use super::{Managed, asked};
-use crate::support::eventually;
+use crate::support::client::Client;
+use crate::support::origin::Origin;
 use crate::support::process::{Process, command, finish};
+use crate::support::weir::Weir;
+use crate::support::{Directory, eventually};
 
 /// What socat brings back.
-pub(super) fn socat(socket: &Path, input: &str) -> String {
+pub(crate) fn socat(socket: &Path, input: &str) -> String {
     let address = format!("UNIX-CONNECT:{}", socket.display());
     let mut socat = command("socat");
     // `-t`: how long the answer may take once the input has ended.
@@ -158,4 +161,117 @@ fn the_exporter_of_prometheus_reads_it() {
     assert!(metrics.contains(line), "{metrics}");
     assert!(metrics.contains("haproxy_exporter_csv_parse_failures_total 0"), "{metrics}");
     assert!(metrics.contains("haproxy_backend_up{backend=\"app\"} 1"), "{metrics}");
+}
+
+/// A Weir in front of an origin that answers by path: `/bad` with no HTTP, `/reset` not at all, `/slow` when the client has left.
+fn particular() -> (Weir, Directory, PathBuf, Vec<Origin>) {
+    let directory = Directory::new();
+    let origin = Origin::start(|connection| {
+        while let Some(request) = connection.request() {
+            match request.head.split(' ').nth(1).unwrap_or_default() {
+                "/bad" => connection.send("HTTP/1.1 200 OK\r\nBad Name\x01: x\r\n\r\nok"),
+                "/reset" => return,
+                "/slow" => connection.until_closed(),
+                _ => connection.answer(b"one"),
+            }
+        }
+    });
+    let other = super::named("two");
+    let socket = directory.path().join("admin.sock");
+    let config = format!(
+        "workers 2; admin unix:{};
+         pool app {{
+             server {} name=one max_conn=1; server {} name=two backup;
+             passive off; queue timeout=30s; retry 1 on=reset;
+         }}
+         listen 127.0.0.1:0 name=front {{ route path /own -> respond 204; route -> app; }}",
+        socket.display(),
+        origin.address,
+        other.address,
+    );
+    let weir = Weir::start(&directory, &config);
+    (weir, directory, socket, vec![origin, other])
+}
+
+#[test]
+fn sessions_are_listed_with_where_they_are() {
+    let (weir, _directory, socket, _origins) = particular();
+    let mut running = Client::connect(weir.address());
+    running.get("/slow");
+    let list = |lines: usize| {
+        eventually("the sessions are listed", || {
+            let said = socat(&socket, "show sess\n");
+            (said.lines().filter(|line| line.contains(" fe=front ")).count() == lines)
+                .then_some(said)
+        })
+    };
+    let said = list(1);
+    let line = said.lines().next().unwrap();
+    assert!(line.starts_with("0x") && line.contains(": proto=tcpv4 src=127.0.0.1:"), "{said}");
+    let at_one = eventually("it has its server", || {
+        let said = list(1);
+        said.contains(" be=app srv=one ts=0").then_some(said)
+    });
+    assert!(at_one.contains(" calls=1 "), "{at_one}");
+    let mut waiting = Client::connect(weir.address());
+    waiting.get("/slow");
+    let said = list(2);
+    assert!(said.lines().nth(1).unwrap().contains(" be=app srv=<none> "), "{said}");
+    assert!(said.contains(" fe=GLOBAL be=<NONE> srv=<none> "), "who asks is there too: {said}");
+    drop((running, waiting));
+    list(0);
+}
+
+#[test]
+fn errors_are_shown_with_their_bytes() {
+    let (weir, _directory, socket, _origins) = particular();
+    let none = socat(&socket, "show errors\n");
+    assert!(none.starts_with("Total events captured on [") && none.contains("] : 0\n"), "{none}");
+    let mut client = Client::connect(weir.address());
+    client.send("GET / HTTP/1.1\r\nHost: a\r\nBad Name: x\r\n\r\n");
+    assert_eq!(client.response().status, 400);
+    assert_eq!(Client::connect(weir.address()).ask("/bad").status, 502);
+    let said = socat(&socket, "show errors\n");
+    let response = "] backend app (#3): invalid response\n  frontend front (#2), server one (#1), event #1, src 127.0.0.1:";
+    assert!(said.contains("] : 2\n") && said.contains(response), "{said}");
+    assert!(said.contains("  00017  Bad Name\\x01: x\\r\\n\n"), "{said}");
+    let request = socat(&socket, "show errors front request\n");
+    let expected = "] frontend front (#2): invalid request\n  backend <NONE> (#-1), server <NONE> (#-1), event #0, src 127.0.0.1:";
+    assert!(request.contains(expected) && !request.contains("backend app"), "{request}");
+    assert!(request.contains("error at position 25\n"), "{request}");
+    assert!(
+        request.contains("a malformed header name") || request.contains("white space"),
+        "{request}"
+    );
+    assert!(request.contains("  00025  Bad Name: x\\r\\n\n"), "{request}");
+}
+
+#[test]
+fn columns_say_what_weir_counts() {
+    let (weir, _directory, socket, _origins) = particular();
+    let mut client = Client::connect(weir.address());
+    assert_eq!(client.ask("/own").status, 204);
+    assert_eq!(client.ask("/reset").text(), "two", "another server after the reset");
+    assert_eq!(client.ask("/").text(), "one");
+    let stat = socat(&socket, "show stat\n");
+    let check = |service: &str, fields: &[(&str, &str)]| {
+        for (name, expected) in fields {
+            assert_eq!(field(&stat, service, name), *expected, "{service} {name}");
+        }
+    };
+    check("FRONTEND", &[("intercepted", "1"), ("req_tot", "3"), ("conn_tot", "1"), ("smax", "1")]);
+    check("FRONTEND", &[("wretr", ""), ("ssl_sess", "0"), ("h1_total_streams", "3")]);
+    check(
+        "one",
+        &[("wredis", "1"), ("wretr", "0"), ("smax", "1"), ("qmax", "0"), ("hanafail", "0")],
+    );
+    check("two", &[("wredis", "0"), ("bck", "1"), ("lastsess", "0"), ("src_ilim", "100")]);
+    check("BACKEND", &[("wredis", "1"), ("smax", "1"), ("connect", "3"), ("cli_abrt", "0")]);
+    let header = stat.lines().next().unwrap();
+    assert!(header.contains(",agg_check_status,-,ssl_sess,"), "{header}");
+    let json = socat(&socket, "show stat json\n");
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let cells = json.as_array().unwrap().iter().flat_map(|row| row.as_array().unwrap());
+    let mut redispatched = cells.filter(|cell| cell["field"]["name"] == "wredis");
+    assert!(redispatched.any(|cell| cell["value"]["value"] == 1), "{json}");
 }

@@ -3,8 +3,10 @@
 mod api;
 mod ctl;
 mod dashboard;
-mod haproxy;
+pub(crate) mod haproxy;
+mod moving;
 mod numbers;
+mod prometheus;
 mod rights;
 mod servers;
 mod top;

@@ -3,6 +3,9 @@
 use std::collections::BTreeSet;
 
 use super::{Managed, asked};
+use crate::support::eventually;
+use crate::support::process::finish;
+use crate::support::weir::weir_command;
 
 /// The values of a metric's samples that have all of these pieces.
 fn values(text: &str, name: &str, pieces: &[&str]) -> Vec<f64> {
@@ -53,9 +56,14 @@ fn names(text: &str) -> BTreeSet<&str> {
 
 #[test]
 fn alerts_and_the_grafana_dashboard_ask_for_metrics_that_there_are() {
-    let managed = Managed::start("log access { to DIRECTORY/access.log; }", 0);
+    let more = "log access { to DIRECTORY/access.log; } cpu_credits t3.micro balance=100;";
+    let managed = Managed::start(more, 0);
     managed.answers(1);
-    let (_, text) = managed.ask(&["/metrics"]);
+    // Rates are known once the machine was watched for some seconds.
+    let text = eventually("credits are told with their rates", || {
+        let (_, text) = managed.ask(&["/metrics"]);
+        text.contains("weir_cpu_credits_used_cores").then_some(text)
+    });
     let told: BTreeSet<&str> =
         text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
     let alerts = include_str!("../../../../../contrib/prometheus/weir-alerts.yml");
@@ -87,7 +95,7 @@ print(len(list(read(plain))), len(list(read_open(openmetrics))))
     let (_, open) = managed.ask(&["-H", openmetrics, "/metrics"]);
     let mut python = std::process::Command::new("python3");
     python.args(["-c", script]);
-    let done = crate::support::process::finish(&mut python, format!("{plain}\0{open}").as_bytes());
+    let done = finish(&mut python, format!("{plain}\0{open}").as_bytes());
     let said = String::from_utf8_lossy(&done.stdout).into_owned();
     if said.trim() == "missing" {
         eprintln!("skipped: python3 has no prometheus_client");
@@ -117,4 +125,69 @@ fn percentiles_are_told_with_their_samples() {
     let machine = managed.json("/v1/machine");
     assert_eq!(machine["workers"].as_array().unwrap().len(), 2);
     assert!(machine["machine"]["cpu"]["user_us"].is_u64(), "{machine}");
+}
+
+#[test]
+fn hdrhistograms_files_are_told_and_written() {
+    let managed = Managed::start("", 0);
+    managed.answers(40);
+    let (status, hgrm) =
+        managed.ask(&["/v1/distributions.hgrm?pool=app&endpoint=two&phase=response"]);
+    assert_eq!(status, 200, "{hgrm}");
+    assert!(hgrm.contains("Total count    =           30]"), "by weight: {hgrm}");
+    let (_, hlog) = managed.ask(&["/v1/distributions.hlog"]);
+    assert!(hlog.contains("\nTag=listener/front/total,0.000,"), "{hlog}");
+    let check = |path: &str, expected: u16, words: &str| {
+        let (status, said) = managed.ask(&[path]);
+        assert_eq!((status, said.contains(words)), (expected, true), "{path}: {said}");
+    };
+    check("/v1/distributions.hgrm", 200, "Total count    =           40]");
+    check("/v1/distributions.hgrm?phase=handshake", 422, "there are request, queue");
+    check("/v1/distributions.hgrm?endpoint=one", 422, "named with its pool");
+    check("/v1/distributions.hgrm?pool=nine", 404, "nine");
+    check("/v1/distributions.hlog?window=never", 422, "neither start nor recent");
+}
+
+/// Two instances and a file of a third, as `weir ctl` adds them up.
+#[test]
+fn percentiles_of_a_fleet_are_merged_count_by_count() {
+    let fleet = [Managed::start("", 0), Managed::start("", 0), Managed::start("", 0)];
+    for (managed, count) in fleet.iter().zip([10, 20, 30]) {
+        managed.answers(count);
+    }
+    let text = |managed: &Managed| managed.socket.display().to_string();
+    let path = |name: &str| fleet[0].directory.path().join(name).display().to_string();
+    let (third, all, curve) = (path("third.hlog"), path("all.hlog"), path("all.hgrm"));
+    let ctl = |arguments: &[&str]| {
+        let mut weir = weir_command();
+        let done = finish(weir.args(["ctl", "percentiles"]).args(arguments), b"");
+        (
+            done.status.code(),
+            String::from_utf8_lossy(&[done.stdout, done.stderr].concat()).into_owned(),
+        )
+    };
+    let (code, said) = ctl(&["--socket", &text(&fleet[2]), "--hlog", &third, "--json"]);
+    assert_eq!(code, Some(0), "{said}");
+    let merged = [&*text(&fleet[0]), &*text(&fleet[1]), &third];
+    let (code, said) = ctl(&[&["--hlog", &all, "--hgrm", &curve, "--merge"], &merged[..]].concat());
+    assert!(code == Some(0) && said.starts_with("60 requests of 3 instances, mean "), "{said}");
+    assert!(
+        said.lines().any(|line| line.starts_with("p99.9999") && line.ends_with("  1")),
+        "{said}"
+    );
+    let curve = std::fs::read_to_string(curve).unwrap();
+    assert!(curve.contains("Total count    =           60]"), "{curve}");
+    // What was written is what would be told: exact to the count.
+    let mut counts: Vec<serde_json::Value> = Vec::new();
+    for places in [&merged[..], &[&*all]] {
+        let (_, said) = ctl(&[&["--endpoint", "app/one", "--json", "--merge"], places].concat());
+        counts.push(serde_json::from_str::<serde_json::Value>(&said).unwrap()["counts"].take());
+    }
+    assert_eq!(counts[0], counts[1]);
+    let sum = |list: &serde_json::Value| -> u64 {
+        list.as_array().unwrap().iter().map(|pair| pair[1].as_u64().unwrap()).sum()
+    };
+    assert!((14..=16).contains(&sum(&counts[0])), "a quarter by weight: {counts:?}");
+    let (code, said) = ctl(&["--merge", &text(&fleet[0]), "/nowhere/admin.sock"]);
+    assert_eq!((code, said.contains("/nowhere/admin.sock")), (Some(5), true), "{said}");
 }

@@ -5,6 +5,8 @@ use std::path::Path;
 use std::process::Stdio;
 use std::sync::mpsc::channel;
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use super::Managed;
 use crate::support::process::{command, finish};
 use crate::support::weir::weir_command;
@@ -91,4 +93,39 @@ fn in_a_terminal_a_server_is_drained_after_a_question_and_the_terminal_is_as_it_
     assert_eq!(managed.json("/v1/pools/app/endpoints/two")["order"], "draining");
     // ^C leaves too.
     typed(b"\x1b[Bw\x03");
+}
+
+#[test]
+fn a_signal_ends_it_with_the_terminal_as_it_was() {
+    let managed = Managed::start("", 0);
+    let weir = env!("CARGO_BIN_EXE_weir");
+    for (signal, status) in [(Signal::TERM, "143"), (Signal::HUP, "129"), (Signal::INT, "130")] {
+        let file = |name: &str| managed.directory.path().join(name);
+        let _ = std::fs::remove_file(file("pid"));
+        let shell = format!(
+            "cd {}; stty -a > before; sh -c 'echo $$ > pid; exec {weir} top --socket admin.sock'; echo $? > status; stty -a > after",
+            managed.directory.path().display()
+        );
+        let mut script = command("script");
+        script.args(["-qec", &shell, "/dev/null"]).env("NO_COLOR", "1");
+        let mut child = script.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let (_stdin, mut stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        let mut screen = Vec::new();
+        let mut piece = [0; 4096];
+        while !String::from_utf8_lossy(&screen).contains("q quit") {
+            let count = stdout.read(&mut piece).unwrap();
+            assert!(count > 0, "{}", String::from_utf8_lossy(&screen));
+            screen.extend_from_slice(&piece[..count]);
+        }
+        let pid = std::fs::read_to_string(file("pid")).unwrap().trim().parse().unwrap();
+        kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
+        // The rest goes by, or the terminal would be full.
+        let _ = stdout.read_to_end(&mut screen);
+        eventually("it ends", || child.try_wait().unwrap());
+        let text = |name: &str| std::fs::read_to_string(file(name)).unwrap();
+        assert_eq!(text("status").trim(), status);
+        assert_eq!(text("after"), text("before"), "{signal:?}");
+        let screen = String::from_utf8_lossy(&screen).into_owned();
+        assert!(screen.contains("\x1b[?25h\x1b[?1049l"), "{screen:?}");
+    }
 }

@@ -1,0 +1,138 @@
+//! `cpu_credits …;` and `agent ADDRESS;`.
+
+use super::arguments::Arguments;
+use super::listen::listened_already;
+use super::{Checker, values};
+use crate::diagnostic::Diagnostic;
+use crate::model::credits::{CpuCredits, CreditMachine, Shed, machine, machines};
+use crate::model::{Config, ListenAddress};
+use crate::units::percent;
+
+/// Stands for a machine that is not known.
+const ANY: CreditMachine = CreditMachine { earn: 1.0, max: 1e6, launch: 0.0 };
+
+impl<'a> Checker<'a> {
+    /// After the listeners and the admin addresses, so that an address that is wanted twice is told at the agent's place.
+    pub(super) fn credits(&mut self, top: &[Arguments<'a>], config: &mut Config) {
+        let agents = top.iter().filter(|line| line.name() == "agent");
+        config.agent = agents.filter_map(|line| self.agent(line)).collect();
+        let Some(line) = top.iter().find(|line| line.name() == "cpu_credits") else { return };
+        config.cpu_credits = self.cpu_credits(line);
+        let told = !config.agent.is_empty() || !config.admin.is_empty();
+        let lowered =
+            config.cpu_credits.as_ref().is_some_and(|own| own.shed.contains(&Shed::Weight));
+        if lowered && !told && !self.is_wrong() {
+            let place = line.option("shed").map_or(line.span(), |value| value.word.span);
+            let warning = Diagnostic::warning(
+                place,
+                "nobody is told the weight: there is neither an `agent` nor an `admin` address",
+            );
+            self.report(warning.help(
+                "add `agent :9777;`, and `agent-check agent-port 9777` to HAProxy's `server` line",
+            ));
+        }
+    }
+
+    fn agent(&mut self, line: &Arguments<'a>) -> Option<ListenAddress> {
+        let value = line.word(0)?;
+        let mode = self.setting(line, "mode", values::mode);
+        let address = self.value(value, |text| values::listen_address(text, mode))?;
+        if let Some(first) = self.address_taken(&address) {
+            self.report(listened_already(value, &address, first));
+        }
+        self.addresses.insert(address.clone(), value.span());
+        let unix = matches!(address, ListenAddress::Unix { .. });
+        if let Some(mode) = line.option("mode").filter(|_| !unix) {
+            self.report(Diagnostic::error(mode.word.span, "`mode=` is for Unix sockets"));
+        }
+        Some(address)
+    }
+
+    fn cpu_credits(&mut self, line: &Arguments<'a>) -> Option<CpuCredits> {
+        let kind = self.credit_machine(line);
+        // Of a machine that is not known the rest is read all the same.
+        let mut own = CpuCredits::of(&kind.unwrap_or(ANY));
+        own.balance = self.setting(line, "balance", credits);
+        own.file = line.option("file").and_then(|value| self.file(value));
+        self.set(line, "warn", &mut own.warn, values::wait_or_off);
+        self.set(line, "shed", &mut own.shed, shed);
+        self.set(line, "within", &mut own.within, values::wait);
+        self.set(line, "floor", &mut own.floor_percent, percent::parse);
+        for (field, message) in own.objections() {
+            let place = line.option(field).map_or(line.span(), |option| option.word.span);
+            self.report(Diagnostic::error(place, format!("`{field}`: {message}")));
+        }
+        for field in ["within", "floor"] {
+            if let (Some(value), None) = (line.option(field), line.option("shed")) {
+                let message = format!("`{field}=` without `shed=` has no effect");
+                self.report(Diagnostic::error(value.word.span, message));
+            }
+        }
+        kind.map(|_| own)
+    }
+
+    /// What the named kind has, or what is said in figures.
+    fn credit_machine(&mut self, line: &Arguments<'a>) -> Option<CreditMachine> {
+        let known = line.word(0).map(|name| (name, machine(name.text())));
+        if let Some((name, None)) = known {
+            let message = format!("`{}` is no kind of machine that is known here", name.text());
+            let names: Vec<String> = machines().collect();
+            let error = Diagnostic::error(name.span(), message);
+            let error =
+                error.suggest(&name.text().to_ascii_lowercase(), names.iter().map(String::as_str));
+            self.report(error.help(
+                "known are Amazon's t2, t3, t3a and t4g (`t3.small`) and Azure's first B series (`Standard_B2s`); for others write `earn=` and `max=`",
+            ));
+            return None;
+        }
+        let known = known.and_then(|(_, kind)| kind);
+        let mut figure = |name| self.setting(line, name, credits);
+        let (earn, max, launch) = (figure("earn"), figure("max"), figure("launch"));
+        let earn = earn.or_else(|| known.map(|kind| kind.earn));
+        let max = max.or_else(|| known.map(|kind| kind.max));
+        let (Some(earn), Some(max)) = (earn, max) else {
+            if line.option("earn").is_none() || line.option("max").is_none() {
+                let message = "`cpu_credits` needs the kind of the machine, or `earn=` and `max=`";
+                let error = Diagnostic::error(line.span(), message);
+                self.report(
+                    error.help("as in `cpu_credits t3.small;` or `cpu_credits earn=24 max=576;`"),
+                );
+            }
+            return None;
+        };
+        let launch = launch.or_else(|| known.map(|kind| kind.launch)).unwrap_or(0.0);
+        Some(CreditMachine { earn, max, launch })
+    }
+}
+
+/// A number of credits, with decimals if it has to be.
+fn credits(text: &str) -> Result<f64, String> {
+    let plain = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    match text.parse::<f64>() {
+        Ok(number) if plain => Ok(number),
+        _ => Err(format!(
+            "`{text}` is not a number of credits, such as `24` or `81.6`: one is a core, fully used, for a minute"
+        )),
+    }
+}
+
+/// What is lowered, with commas between.
+fn shed(text: &str) -> Result<Vec<Shed>, String> {
+    let mut list = Vec::new();
+    for word in text.split(',') {
+        let one = match word {
+            "weight" => Shed::Weight,
+            "connections" => Shed::Connections,
+            _ => {
+                return Err(format!(
+                    "`{word}` cannot be lowered: `weight`, `connections` or both, with a comma"
+                ));
+            }
+        };
+        if list.contains(&one) {
+            return Err(format!("`{word}` is there twice"));
+        }
+        list.push(one);
+    }
+    Ok(list)
+}

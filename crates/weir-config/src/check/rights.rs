@@ -1,0 +1,42 @@
+//! `user`, `group` and `chroot`. Whether there is such a user is for `weir check` and the start to say: another machine may have it.
+
+use super::arguments::Arguments;
+use super::{Checker, values};
+use crate::diagnostic::Diagnostic;
+use crate::model::Config;
+
+impl<'a> Checker<'a> {
+    pub(super) fn rights(&mut self, top: &[Arguments<'a>], config: &mut Config) {
+        let line = |name| top.iter().find(|arguments: &&Arguments<'a>| arguments.name() == name);
+        let (user, group, chroot) = (line("user"), line("group"), line("chroot"));
+        if let Some(user) = user {
+            config.user = user.word(0).and_then(|value| self.value(value, values::name));
+            config.group = user.word(1).and_then(|value| self.value(value, values::name));
+        }
+        if let Some(value) = group.and_then(|line| line.word(0)) {
+            if let Some(first) = user.and_then(|line| line.word(1)) {
+                let error = Diagnostic::error(value.span(), "the group is there already");
+                self.report(error.related(first.span(), "first here"));
+            }
+            config.group = self.value(value, values::name);
+        }
+        let Some(chroot) = chroot else { return };
+        config.chroot = chroot.word(0).and_then(|value| self.file(value));
+        if config.user.is_none() && !self.is_wrong() {
+            let warning = Diagnostic::warning(
+                chroot.span(),
+                "`chroot` alone holds nobody back: Weir stays root, and root can leave it",
+            );
+            self.report(warning.help("add `user weir;`"));
+        }
+    }
+}
+
+/// The field that cannot be so, and why.
+pub(super) fn objection(config: &Config) -> Option<(&'static str, String)> {
+    let wrong = |name: &Option<String>| values::name(name.as_deref()?).err();
+    let empty = config.chroot.as_ref().is_some_and(|path| path.as_os_str().is_empty());
+    let user = wrong(&config.user).map(|why| ("user", why));
+    let group = || wrong(&config.group).map(|why| ("group", why));
+    user.or_else(group).or_else(|| empty.then(|| ("chroot", "this path is empty".to_owned())))
+}

@@ -1,0 +1,189 @@
+//! Listeners: where connections are accepted, what clients may send there, and what they are told of.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+
+use super::{HeaderEdit, Route, Site, TlsServer};
+use crate::units::{duration, size};
+
+/// One or several addresses that serve the same sites.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Listener {
+    /// Its name in logs (`fe` in HAProxy's format); default: the first address as written.
+    pub name: String,
+    /// What it accepts on.
+    pub addresses: Vec<ListenAddress>,
+    /// TLS, or plain.
+    #[serde(default)]
+    pub tls: Option<TlsServer>,
+    /// Client connections open at once here; the surplus waits in the kernel's backlog.
+    #[serde(default)]
+    pub max_connections: Option<usize>,
+    /// Waits on the client side.
+    #[serde(default)]
+    pub timeouts: ClientTimeouts,
+    /// Bounds on what a client may send.
+    #[serde(default)]
+    pub limits: MessageLimits,
+    /// Names of the access logs written to.
+    #[serde(default)]
+    pub logs: Vec<String>,
+    /// Client address and forwarding headers.
+    #[serde(default)]
+    pub forwarded: Forwarded,
+    /// Request id header.
+    #[serde(default)]
+    pub request_id: RequestId,
+    /// In which header answers of Weir's own tell their cause; `None` tells nobody.
+    #[serde(default)]
+    pub cause_header: Option<CauseHeader>,
+    /// Allow and deny, first match wins, checked before routing.
+    #[serde(default)]
+    pub access: Vec<AccessRule>,
+    /// Headers changed on every request sent upstream, before the route's own.
+    #[serde(default)]
+    pub request_headers: Vec<HeaderEdit>,
+    /// Headers changed on every response, before the route's own.
+    #[serde(default)]
+    pub response_headers: Vec<HeaderEdit>,
+    /// Own pages for statuses that Weir answers itself.
+    #[serde(default)]
+    pub error_pages: Vec<ErrorPage>,
+    /// Host blocks, tried in order; the first whose host matches serves the request.
+    #[serde(default)]
+    pub sites: Vec<Site>,
+    /// Routes outside host blocks: for requests that no host block takes.
+    #[serde(default)]
+    pub default: Vec<Route>,
+}
+
+/// An address to listen on.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ListenAddress {
+    /// TCP. `:80` is the IPv6 wildcard that takes IPv4 too; `0.0.0.0:80` is IPv4 only.
+    Socket(SocketAddr),
+    /// A Unix stream socket, with its file mode.
+    Unix {
+        /// The path.
+        path: PathBuf,
+        /// Permission bits, for example 0o660.
+        mode: Option<u32>,
+    },
+}
+
+impl ListenAddress {
+    /// Whether a socket on one serves the other: permissions are no part of it.
+    pub fn is_at(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Socket(one), Self::Socket(other)) => one == other,
+            (Self::Unix { path: one, .. }, Self::Unix { path: other, .. }) => one == other,
+            _ => false,
+        }
+    }
+}
+
+/// Waits on the client side.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ClientTimeouts {
+    /// TLS handshake.
+    #[serde(with = "duration")]
+    pub handshake: Duration,
+    /// First byte of a head to its end.
+    #[serde(with = "duration")]
+    pub head: Duration,
+    /// Between two reads of a request body.
+    #[serde(with = "duration")]
+    pub body: Duration,
+    /// Idle between requests.
+    #[serde(with = "duration")]
+    pub keepalive: Duration,
+    /// Without progress while a response is written.
+    #[serde(with = "duration")]
+    pub send: Duration,
+}
+
+/// Bounds on what a client may send.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct MessageLimits {
+    /// Request line and header lines together, bytes; more gets 431.
+    #[serde(rename = "head", with = "size")]
+    pub head_bytes: usize,
+    /// Header lines; more gets 431.
+    pub headers: usize,
+    /// Body bytes; more gets 413. `None` is without limit.
+    #[serde(rename = "body", with = "size::option")]
+    pub body_bytes: Option<u64>,
+    /// Requests on one connection.
+    pub requests: u64,
+}
+
+/// Client address and the headers that tell it on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Forwarded {
+    /// Peers whose `X-Forwarded-For` is believed; the client is the last address in it that is not trusted.
+    pub trusted: Vec<IpNet>,
+    /// Send `X-Forwarded-For`, `-Proto` and `-Host`.
+    pub x_forwarded: bool,
+    /// Send `Forwarded` (RFC 7239).
+    pub forwarded: bool,
+}
+
+/// The request id: taken over from a trusted peer, else made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RequestId {
+    /// Header it is sent upstream in; `None` sends none.
+    pub header: Option<String>,
+    /// Also put it on the response.
+    pub respond: bool,
+}
+
+/// A response header that says why Weir itself answers with an error.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct CauseHeader {
+    /// Its name.
+    pub header: String,
+    /// Only peers in `forwarded.trusted` get it.
+    pub trusted: bool,
+}
+
+/// An allow or deny rule.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AccessRule {
+    /// What happens on a match; a denied client gets 403.
+    pub verdict: Verdict,
+    /// Networks; empty is everybody.
+    #[serde(default)]
+    pub clients: Vec<IpNet>,
+}
+
+/// Let in or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// Go on.
+    Allow,
+    /// 403.
+    Deny,
+}
+
+/// An own page for a status that Weir answers itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ErrorPage {
+    /// Which statuses.
+    pub statuses: Vec<u16>,
+    /// File with the body, read when the configuration is loaded.
+    pub page: PathBuf,
+}

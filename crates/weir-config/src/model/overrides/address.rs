@@ -1,0 +1,155 @@
+//! Orders for one address of an endpoint that is a name. They are kept by the address and not by its place (`app:80~2`), for DNS gives a
+//! place to another address when the one that had it is gone: an order holds for the address that it was given for, whenever the name
+//! leads there, and for no other.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::SocketAddr;
+
+use super::{EndpointOverride, Overrides, PoolOverrides, Refusal, known_endpoint};
+use crate::check::model::validate;
+use crate::model::names::{Question, is_place_of};
+use crate::model::{Config, Endpoint, EndpointAddress, Pool};
+
+/// Most addresses of a pool that have orders of their own.
+pub const MOST_ADDRESSES: usize = 1_024;
+
+/// One address of an endpoint that is a name. As text `app:80@10.0.0.2:80`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Addressed {
+    /// The endpoint's name, as configured.
+    pub endpoint: String,
+    /// The address.
+    pub address: SocketAddr,
+}
+
+impl fmt::Display for Addressed {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}@{}", self.endpoint, self.address)
+    }
+}
+
+impl Addressed {
+    /// What an operator means who says `name` of a pool: one that runs as `app:80~2` and that nothing was configured as, or
+    /// `app:80@10.0.0.2:80`. `None`: what he names is configured as such, or is nowhere.
+    pub fn named(name: &str, (configured, live): (&Pool, &Pool)) -> Option<Self> {
+        let asks = |endpoint: &&Endpoint| Question::of(&endpoint.address).is_some();
+        if configured.endpoints.iter().any(|endpoint| endpoint.name == *name) {
+            return None;
+        }
+        let names = || configured.endpoints.iter().filter(asks);
+        if let Some(place) = live.endpoints.iter().find(|endpoint| endpoint.name == *name) {
+            let own = names().find(|own| is_place_of(name, &own.name))?;
+            return Self::of(own, place);
+        }
+        let (endpoint, address) = name.rsplit_once('@')?;
+        let own = names().find(|own| own.name == *endpoint)?;
+        Some(Self { endpoint: own.name.clone(), address: address.parse().ok()? })
+    }
+
+    /// What an endpoint that is served is, if `own` is what it is configured as and that is a name.
+    pub fn of(own: &Endpoint, live: &Endpoint) -> Option<Self> {
+        Question::of(&own.address)?;
+        let EndpointAddress::Socket(address) = &live.address else { return None };
+        is_place_of(&live.name, &own.name)
+            .then(|| Self { endpoint: own.name.clone(), address: *address })
+    }
+
+    /// Whether an endpoint that is served is this one.
+    pub fn is(&self, live: &Endpoint) -> bool {
+        is_place_of(&live.name, &self.endpoint)
+            && live.address == EndpointAddress::Socket(self.address)
+    }
+}
+
+impl Overrides {
+    /// What was changed of one address.
+    pub fn of_address(&self, pool: &str, of: &Addressed) -> Option<&EndpointOverride> {
+        self.pools.get(pool)?.addresses.get(&of.endpoint)?.get(&of.address)
+    }
+
+    pub(super) fn order_address(
+        &mut self,
+        now: &Config,
+        pool: &str,
+        (of, set): (&Addressed, EndpointOverride),
+    ) -> Result<(), Refusal> {
+        known_endpoint(now, pool, &of.endpoint)?;
+        // What a file could not say of the endpoint can be ordered for none of its addresses.
+        let mut tried = now.clone();
+        let endpoints = tried.pools.iter_mut().filter(|own| own.name == *pool);
+        let mut endpoints = endpoints.flat_map(|own| &mut own.endpoints);
+        if let Some(endpoint) = endpoints.find(|endpoint| endpoint.name == of.endpoint) {
+            if Question::of(&endpoint.address).is_none() {
+                let message = format!("`{}` is no name that has addresses", of.endpoint);
+                return Err(Refusal::conflict("endpoint", message));
+            }
+            set.apply(endpoint);
+        }
+        if let Some(problem) = validate(&tried).into_iter().next() {
+            let field = problem.path.rsplit('.').next().unwrap_or(&problem.path);
+            return Err(Refusal::invalid(field, problem.message));
+        }
+        let own = self.pools.entry(pool.to_owned()).or_default();
+        let known = own.addresses.values().map(BTreeMap::len).sum::<usize>();
+        let addresses = own.addresses.entry(of.endpoint.clone()).or_default();
+        if known >= MOST_ADDRESSES && !addresses.contains_key(&of.address) {
+            let message = format!("{MOST_ADDRESSES} addresses of this pool have orders already");
+            return Err(Refusal::conflict("endpoint", message));
+        }
+        let own = addresses.entry(of.address).or_default();
+        *own = own.then(set);
+        Ok(())
+    }
+
+    pub(super) fn revert_address(&mut self, pool: &str, of: &Addressed) -> Result<(), Refusal> {
+        let unknown = || Refusal::unknown("endpoint", &of.to_string());
+        let own = self.pools.get_mut(pool).ok_or_else(unknown)?;
+        let addresses = own.addresses.get_mut(&of.endpoint).ok_or_else(unknown)?;
+        addresses.remove(&of.address).map(drop).ok_or_else(unknown)
+    }
+}
+
+impl PoolOverrides {
+    /// These fields are what holds for the whole name from now on.
+    pub(super) fn forget_addresses(&mut self, endpoint: &str, set: EndpointOverride) {
+        for own in self.addresses.get_mut(endpoint).into_iter().flat_map(|all| all.values_mut()) {
+            own.order = own.order.filter(|_| set.order.is_none());
+            own.weight = own.weight.filter(|_| set.weight.is_none());
+            own.max_conn = own.max_conn.filter(|_| set.max_conn.is_none());
+        }
+    }
+
+    /// Takes out what holds for the whole name by now, and what is of no name any more.
+    pub(super) fn prune_addresses(&mut self, pool: &Pool, gone: &mut Vec<String>) {
+        let (added, endpoints, removed) = (&self.added, &self.endpoints, &self.removed);
+        self.addresses.retain(|name, addresses| {
+            let in_file = pool.endpoints.iter().find(|own| own.name == *name);
+            let own = added.iter().find(|own| own.name == *name);
+            let own = own.or(in_file.filter(|_| !removed.contains(name)));
+            let Some(own) = own.filter(|own| Question::of(&own.address).is_some()) else {
+                let of = |address: &SocketAddr| {
+                    let (endpoint, address) = (name.clone(), *address);
+                    format!("server {}/{}", pool.name, Addressed { endpoint, address })
+                };
+                gone.extend(addresses.keys().map(of));
+                return false;
+            };
+            let mut whole = own.clone();
+            if let Some(changed) = endpoints.get(name) {
+                changed.apply(&mut whole);
+            }
+            // Records of a service bring weights of their own: the same number may be another than theirs.
+            let is_service = matches!(own.address, EndpointAddress::Service(_));
+            addresses.retain(|_, own| {
+                let beyond = own.beyond(&whole);
+                *own = EndpointOverride {
+                    weight: if is_service { own.weight } else { beyond.weight },
+                    ..beyond
+                };
+                !own.is_empty()
+            });
+            !addresses.is_empty()
+        });
+    }
+}

@@ -1,0 +1,341 @@
+//! The machine's processor credits (row NEW-14): reads once a second what all programs used, keeps the books, tells the operator when they
+//! will be used up, and lowers what is asked of this instance before that, where the configuration wants it.
+//!
+//! ```text
+//! /proc/stat ─▶ books.rs ─▶ watch.rs: lines and events
+//!                   └─────▶ shedding.rs ─▶ agent.rs: the weight that balancers in front are told
+//!                                     └──▶ the cap on client connections
+//! ```
+
+pub(crate) mod agent;
+mod books;
+mod kept;
+mod shedding;
+mod watch;
+
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use tokio::time::{Instant, MissedTickBehavior, interval};
+use weir_config::model::{CpuCredits, Severity, Shed};
+use weir_proxy::shared::Process;
+use weir_stats::exposition::{CreditsReport, CreditsState};
+
+use crate::admin::status::Event;
+use crate::admin::{Context, Served, milliseconds};
+use crate::machine::{self, Used};
+use crate::program_log;
+use books::{Books, Bucket, Forecast, Rate, Reading, Trust, estimate};
+use kept::{Kept, KeptBooks};
+use shedding::{Admission, Share, Supply};
+use watch::{Level, Watch};
+
+/// From one reading to the next.
+const PERIOD: Duration = Duration::from_secs(1);
+/// How often the books are written down, in readings.
+const KEEP_EVERY: u32 = 60;
+/// A minute, µs.
+const MINUTE_US: f64 = 60e6;
+
+/// What others ask about credits.
+#[derive(Debug)]
+pub(crate) struct Credits {
+    /// Percent.
+    weight: AtomicU8,
+    report: Mutex<Option<CreditsReport>>,
+}
+
+impl Default for Credits {
+    fn default() -> Self {
+        Self { weight: AtomicU8::new(100), report: Mutex::default() }
+    }
+}
+
+impl Credits {
+    /// What the books say; `None` where none are kept.
+    pub(crate) fn report(&self) -> Option<CreditsReport> {
+        self.report.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The share of its weight that this instance asks for, percent.
+    pub(crate) fn weight_percent(&self) -> u8 {
+        self.weight.load(Ordering::Relaxed)
+    }
+
+    fn publish(&self, report: Option<CreditsReport>) {
+        let weight = report.as_ref().map_or(100, |report| report.weight_percent);
+        self.weight.store(weight, Ordering::Relaxed);
+        *self.report.lock().unwrap_or_else(PoisonError::into_inner) = report;
+    }
+}
+
+/// Keeps the books for as long as the configuration wants any.
+pub(crate) async fn keep(context: Arc<Context>) {
+    let mut ticks = interval(PERIOD);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut keeping = Keeping { context, keeper: None, kept: Kept::default(), is_blind: false };
+    loop {
+        ticks.tick().await;
+        keeping.turn();
+    }
+}
+
+/// The keeper at work in this process.
+struct Keeping {
+    context: Arc<Context>,
+    keeper: Option<Keeper>,
+    kept: Kept,
+    /// Whether it was said that the machine does not tell.
+    is_blind: bool,
+}
+
+impl Keeping {
+    /// A second of it.
+    fn turn(&mut self) {
+        let Served { config, process, .. } = self.context.served();
+        let Some(settings) = config.cpu_credits.clone() else { return self.end(&process) };
+        let Some(used) = machine::used() else {
+            if !std::mem::replace(&mut self.is_blind, true) {
+                let why = "/proc/stat and /proc/uptime cannot be read";
+                let text = format!("warning: no books of cpu credits are kept: {why}");
+                program_log::say(Severity::Warning, &text);
+            }
+            return self.end(&process);
+        };
+        self.is_blind = false;
+        let at_us = process.balance_clock(Instant::now());
+        let keeper = if let Some(mut keeper) = self.keeper.take() {
+            keeper.adopt(settings, used.cores);
+            keeper
+        } else {
+            let before = settings.file.as_deref().and_then(kept::read);
+            Keeper::new(settings, (used, at_us), before)
+        };
+        let keeper = self.keeper.insert(keeper);
+        let look = keeper.look((used, at_us), process.open_connections());
+        process.connections.squeeze(look.cap);
+        self.context.credits().publish(Some(look.report));
+        if let Some((severity, text)) = look.told {
+            program_log::say(severity, &format!("credits: {text}"));
+            self.context.keep(event(text));
+        }
+        keeper.turns = keeper.turns.wrapping_add(1);
+        if let (1, Some(file)) = (keeper.turns % KEEP_EVERY, &keeper.settings.file) {
+            self.kept.write(file.clone(), keeper.to_keep(used));
+        }
+    }
+
+    /// No books, and nothing is lowered for their sake.
+    fn end(&mut self, process: &Process) {
+        if self.keeper.take().is_some() {
+            process.connections.squeeze(None);
+            self.context.credits().publish(None);
+        }
+    }
+}
+
+fn event(what: String) -> Event {
+    Event {
+        number: 0,
+        at_ms: milliseconds(SystemTime::now()),
+        kind: "credits".to_owned(),
+        pool: None,
+        endpoint: None,
+        who: None,
+        what,
+        details: Vec::new(),
+    }
+}
+
+/// The books with all that follows of them. The clock and readings are arguments.
+struct Keeper {
+    settings: CpuCredits,
+    books: Books,
+    share: Share,
+    admission: Admission,
+    watch: Watch,
+    looked_us: u64,
+    turns: u32,
+}
+
+/// What a look led to.
+struct Look {
+    report: CreditsReport,
+    /// Most client connections.
+    cap: Option<usize>,
+    told: Option<(Severity, String)>,
+}
+
+impl Keeper {
+    fn new(settings: CpuCredits, (used, at_us): (Used, u64), before: Option<KeptBooks>) -> Self {
+        let bucket = bucket(&settings, used.cores);
+        let (balance, trust) = match (settings.balance, before) {
+            (Some(balance), _) => (balance, Trust::Known),
+            (None, Some(before)) => before.now(bucket, used),
+            (None, None) => {
+                let balance = estimate(bucket, settings.launch, used.uptime_us, used.busy_us);
+                (balance, Trust::Estimated)
+            }
+        };
+        Self {
+            books: Books::new(bucket, balance, trust, reading(used, at_us)),
+            settings,
+            share: Share::default(),
+            admission: Admission::default(),
+            watch: Watch::default(),
+            looked_us: at_us,
+            turns: 0,
+        }
+    }
+
+    /// Follows a reload: what was saved up stays, unless somebody says anew what it is.
+    fn adopt(&mut self, settings: CpuCredits, cores: u64) {
+        let bucket = bucket(&settings, cores);
+        if bucket != self.books.bucket() {
+            self.books.change_bucket(bucket);
+        }
+        if let Some(balance) =
+            settings.balance.filter(|_| settings.balance != self.settings.balance)
+        {
+            self.books.set_balance(balance);
+        }
+        self.settings = settings;
+    }
+
+    /// Enters a reading; `open`: client connections that are open.
+    fn look(&mut self, (used, at_us): (Used, u64), open: usize) -> Look {
+        self.books.enter(reading(used, at_us));
+        let seconds = at_us.saturating_sub(self.looked_us) as f64 / 1e6;
+        self.looked_us = at_us;
+        let cap = self.shed(open, seconds);
+        let forecast = self.books.forecast();
+        let rate = self.books.rate();
+        let warn_us = self.settings.warn.map(|warn| warn.as_micros() as f64);
+        let told = warn_us.and_then(|warn_us| self.watch.look(forecast, warn_us, at_us));
+        Look {
+            report: self.report((forecast, rate), cap),
+            cap,
+            told: told.map(|level| (severity(level), self.words(level, (forecast, rate)))),
+        }
+    }
+
+    /// Lowers what is asked of this instance, or raises it again; the most client connections.
+    fn shed(&mut self, open: usize, seconds: f64) -> Option<usize> {
+        let settings = &self.settings;
+        let useless = settings.shed.is_empty() || self.books.trust() == Trust::Refuted;
+        self.share = match self.books.rate_just_now() {
+            _ if useless => Share::default(),
+            None => self.share,
+            Some(rate) => {
+                let supply = Supply {
+                    earned_cores: self.books.bucket().earned_cores,
+                    balance: self.books.balance(),
+                    within_min: settings.within.as_secs_f64() / 60.0,
+                    wanted_cores: rate.wanted(),
+                    floor: f64::from(settings.floor_percent) / 100.0,
+                };
+                self.share.follow(supply, seconds)
+            }
+        };
+        if !settings.shed.contains(&Shed::Connections) {
+            self.admission = Admission::default();
+            return None;
+        }
+        self.admission.follow(self.share, open, seconds)
+    }
+
+    fn report(
+        &self,
+        (forecast, rate): (Forecast, Option<Rate>),
+        cap: Option<usize>,
+    ) -> CreditsReport {
+        let seconds = match forecast {
+            Forecast::Exhausted { in_us } => Some((in_us / 1e6) as u64),
+            Forecast::Empty => Some(0),
+            Forecast::Unknown | Forecast::Lasting | Forecast::Refuted => None,
+        };
+        let bucket = self.books.bucket();
+        let lowers_weight = self.settings.shed.contains(&Shed::Weight);
+        CreditsReport {
+            state: match forecast {
+                Forecast::Unknown => CreditsState::Unknown,
+                Forecast::Lasting => CreditsState::Lasting,
+                Forecast::Exhausted { .. } => CreditsState::RunningOut,
+                Forecast::Empty => CreditsState::Empty,
+                Forecast::Refuted => CreditsState::Refuted,
+            },
+            balance: self.books.balance(),
+            max: bucket.max,
+            estimated: self.books.trust() == Trust::Estimated,
+            earned_cores: bucket.earned_cores,
+            used_cores: rate.map(|rate| rate.used),
+            stolen_cores: rate.map(|rate| rate.stolen),
+            exhausted_in_s: seconds,
+            is_near: self.watch.level() >= Level::Soon,
+            weight_percent: if lowers_weight { self.share.percent() } else { 100 },
+            max_connections: cap.map(|cap| cap as u64),
+        }
+    }
+
+    /// What the operator is told, and what he can do.
+    fn words(&self, level: Level, (forecast, rate): (Forecast, Option<Rate>)) -> String {
+        let (left, earned) = (self.books.balance(), self.books.bucket().earned_cores);
+        let used = rate.map_or(0.0, |rate| rate.used);
+        let wanted = rate.map_or(0.0, Rate::wanted);
+        let what_to_do = match self.settings.shed[..] {
+            [] => "take load off this machine, or take a larger one",
+            _ => {
+                "less is asked of this instance until they last; for more load take a larger machine"
+            }
+        };
+        match (level, forecast) {
+            (Level::Soon | Level::Near, Forecast::Exhausted { in_us }) => format!(
+                "cpu credits are exhausted in {} at this rate: {left:.1} are left, {used:.2} cores are used and {earned:.2} are earned, and then there are no more than those; {what_to_do}",
+                in_minutes(in_us)
+            ),
+            (Level::Empty, _) => format!(
+                "cpu credits are exhausted: {wanted:.2} cores are wanted, and the machine has its baseline of {earned:.2}; {what_to_do}"
+            ),
+            (Level::Refuted, _) => format!(
+                "the books of cpu credits are wrong: they are at 0, and yet {used:.2} cores are used without being held to {earned:.2}: the machine had more than was thought (`balance=`), or it is of an unlimited kind; nothing is lowered"
+            ),
+            _ => format!(
+                "cpu credits last again: {left:.1} are left, {used:.2} cores are used and {earned:.2} are earned"
+            ),
+        }
+    }
+
+    fn to_keep(&self, used: Used) -> KeptBooks {
+        KeptBooks::new(self.books.balance(), self.books.trust(), used)
+    }
+}
+
+fn bucket(settings: &CpuCredits, cores: u64) -> Bucket {
+    Bucket { earned_cores: settings.earn / 60.0, max: settings.max, cores }
+}
+
+fn reading(used: Used, at_us: u64) -> Reading {
+    Reading { at_us, busy_us: used.busy_us, steal_us: used.steal_us }
+}
+
+fn severity(level: Level) -> Severity {
+    match level {
+        Level::Calm => Severity::Notice,
+        Level::Soon | Level::Near | Level::Refuted => Severity::Warning,
+        Level::Empty => Severity::Error,
+    }
+}
+
+/// `11 min`, `2 h 5 min`.
+fn in_minutes(us: f64) -> String {
+    let minutes = (us / MINUTE_US).round() as u64;
+    match minutes {
+        _ if us < MINUTE_US => "less than a minute".to_owned(),
+        ..120 => format!("{minutes} min"),
+        _ => format!("{} h {} min", minutes / 60, minutes % 60),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,224 @@
+//! How far load is lowered so that credits last. Pure: what the books say and the clock are arguments.
+//!
+//! So much may be used that what is saved up would last for `within`: the baseline, and the balance spread over that time. As the balance
+//! falls, that falls with it, down to the baseline: instead of a cliff there is a slope that never ends. The share of the load that is asked
+//! for follows what is used slowly, because those in front, and connections that are open, take their time to follow the share.
+
+/// How fast the share follows, a second: with a delay of ten seconds between a share and its effect it does not swing.
+const GAIN: f64 = 0.03;
+/// Most that it changes by in a second.
+const STEP: f64 = 0.02;
+/// Steps are no longer than this, seconds: after a pause it is not known what went on.
+const LONGEST: f64 = 5.0;
+/// A share above this is all.
+const ALL: f64 = 0.999;
+
+/// The share of the load that is asked for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Share(f64);
+
+/// What it follows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Supply {
+    /// Cores that are earned.
+    pub(crate) earned_cores: f64,
+    /// Credits that there are.
+    pub(crate) balance: f64,
+    /// How long they shall last, minutes.
+    pub(crate) within_min: f64,
+    /// Cores that are wanted now.
+    pub(crate) wanted_cores: f64,
+    /// The least share.
+    pub(crate) floor: f64,
+}
+
+impl Default for Share {
+    fn default() -> Self {
+        Self(1.0)
+    }
+}
+
+impl Share {
+    /// As it was told before.
+    pub(crate) fn of(self) -> f64 {
+        self.0
+    }
+
+    /// Whether the whole load is asked for.
+    pub(crate) fn is_whole(self) -> bool {
+        self.0 >= 1.0
+    }
+
+    /// The share after so many seconds.
+    #[must_use]
+    pub(crate) fn follow(self, supply: Supply, seconds: f64) -> Self {
+        let seconds = seconds.clamp(0.0, LONGEST);
+        let allowed = supply.earned_cores + supply.balance / supply.within_min.max(f64::EPSILON);
+        let ratio = allowed / supply.wanted_cores.max(f64::EPSILON);
+        let step = STEP * seconds;
+        let factor = ratio.powf(GAIN * seconds).clamp(1.0 - step, 1.0 + step);
+        let share = (self.0 * factor).clamp(supply.floor.min(1.0), 1.0);
+        Self(if share > ALL { 1.0 } else { share })
+    }
+
+    /// In whole percent, at least 1: at 0 a balancer would send nothing at all.
+    pub(crate) fn percent(self) -> u8 {
+        (self.0 * 100.0).ceil().clamp(1.0, 100.0) as u8
+    }
+}
+
+/// The most connections that may be open, as the share says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Admission {
+    /// Most that were open in the last moments before the share was lowered.
+    before: usize,
+    cap: Option<usize>,
+}
+
+/// Fewer are never let in: on a machine that something else keeps busy, little would be won.
+const LEAST_CONNECTIONS: usize = 16;
+/// How fast what was open is forgotten, of its size a second.
+const FORGOTTEN: f64 = 0.05;
+
+impl Admission {
+    /// The cap that goes with a share while so many connections are open; `None` is no cap.
+    pub(crate) fn follow(&mut self, share: Share, open: usize, seconds: f64) -> Option<usize> {
+        if share.is_whole() {
+            let faded = self.before as f64 * (1.0 - FORGOTTEN * seconds.clamp(0.0, LONGEST));
+            *self = Self { before: open.max(faded as usize), cap: None };
+        } else {
+            if self.cap.is_none() {
+                self.before = self.before.max(open);
+            }
+            let cap = (self.before as f64 * share.of()).ceil() as usize;
+            self.cap = Some(cap.max(LEAST_CONNECTIONS));
+        }
+        self.cap
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use super::super::books::{Books, Bucket, Forecast, Reading, Trust};
+    use super::*;
+
+    const BUCKET: Bucket = Bucket { earned_cores: 0.4, max: 576.0, cores: 2 };
+
+    /// A machine second by second: what is wanted of it at full weight, and how many seconds those in front take to follow its share.
+    struct Machine {
+        books: Books,
+        share: Share,
+        shares: VecDeque<f64>,
+        now: Reading,
+    }
+
+    impl Machine {
+        fn new(balance: f64, delay: usize) -> Self {
+            Self {
+                books: Books::new(BUCKET, balance, Trust::Known, Reading::default()),
+                share: Share::default(),
+                shares: VecDeque::from(vec![1.0; delay + 1]),
+                now: Reading::default(),
+            }
+        }
+
+        /// A second; the cores that were used in it.
+        fn second(&mut self, load_cores: f64) -> f64 {
+            let used = (load_cores * self.shares.pop_front().unwrap()).min(2.0);
+            self.now.at_us += 1_000_000;
+            self.now.busy_us += (used * 1e6) as u64;
+            self.books.enter(self.now);
+            if let Some(rate) = self.books.rate_just_now() {
+                let supply = Supply {
+                    earned_cores: BUCKET.earned_cores,
+                    balance: self.books.balance(),
+                    within_min: 15.0,
+                    wanted_cores: rate.wanted(),
+                    floor: 0.1,
+                };
+                self.share = self.share.follow(supply, 1.0);
+            }
+            self.shares.push_back(self.share.of());
+            used
+        }
+    }
+
+    #[test]
+    fn the_load_of_the_published_comparison_meets_a_slope_instead_of_a_cliff() {
+        for delay in [0, 2, 10] {
+            let mut machine = Machine::new(60.0, delay);
+            let mut used = Vec::new();
+            for _ in 0..4 * 3_600 {
+                used.push(machine.second(1.6));
+                assert!(machine.books.balance() > 0.0, "used up with a delay of {delay} s");
+            }
+            let first = used.iter().position(|used| *used < 1.6).unwrap();
+            let minute = first / 60;
+            assert!((30..50).contains(&minute), "first lowered in minute {minute}");
+            // It only ever gets less, within what a share in whole steps may do: no swinging.
+            let rises = used.windows(2).map(|pair| pair[1] - pair[0]).fold(0.0, f64::max);
+            assert!(rises < 0.02, "it rises by {rises} with a delay of {delay} s");
+            let end = *used.last().unwrap();
+            assert!((0.4..0.45).contains(&end), "{end} cores at the end");
+            assert!(machine.books.forecast() != Forecast::Empty);
+        }
+    }
+
+    #[test]
+    fn a_load_that_the_machine_can_carry_is_not_lowered_and_a_lowered_one_comes_back() {
+        let mut machine = Machine::new(60.0, 5);
+        for _ in 0..3_600 {
+            machine.second(0.39);
+        }
+        assert!(machine.share.is_whole());
+        for _ in 0..2 * 3_600 {
+            machine.second(2.0);
+        }
+        assert!(machine.share.percent() < 30, "{:?}", machine.share);
+        for _ in 0..900 {
+            machine.second(0.2);
+        }
+        assert!(machine.share.is_whole(), "{:?}", machine.share);
+    }
+
+    #[test]
+    fn who_is_held_to_the_baseline_asks_for_what_the_baseline_carries() {
+        let supply = Supply {
+            earned_cores: 0.4,
+            balance: 0.0,
+            within_min: 15.0,
+            wanted_cores: 1.6,
+            floor: 0.1,
+        };
+        let mut share = Share::default();
+        for _ in 0..300 {
+            let wanted_cores = 1.6 * share.of();
+            share = share.follow(Supply { wanted_cores, ..supply }, 1.0);
+        }
+        assert_eq!(share.percent(), 26, "a quarter, rounded up");
+        let slow = (0..1_000).fold(share, |share, _| share.follow(supply, 1.0));
+        assert_eq!(slow.percent(), 10, "whoever does not listen is asked for the least");
+        assert_eq!(slow.follow(supply, 1e9).percent(), 10);
+        let idle = Supply { wanted_cores: 0.0, ..supply };
+        let first = slow.follow(idle, 1e9);
+        assert!(first.of() <= 0.11 + 1e-9, "after a long pause it is one step: {first:?}");
+    }
+
+    #[test]
+    fn connections_are_capped_by_what_was_open_before() {
+        let mut admission = Admission::default();
+        let share = |percent: f64| Share(percent / 100.0);
+        assert_eq!(admission.follow(share(100.0), 1_000, 1.0), None);
+        // A lull is not what was there before.
+        assert_eq!(admission.follow(share(100.0), 900, 1.0), None);
+        assert_eq!(admission.follow(share(90.0), 900, 1.0), Some(855));
+        assert_eq!(admission.follow(share(50.0), 855, 1.0), Some(475));
+        assert_eq!(admission.follow(share(10.0), 475, 1.0), Some(95));
+        assert_eq!(admission.follow(share(60.0), 95, 1.0), Some(570));
+        assert_eq!(admission.follow(share(100.0), 570, 1.0), None);
+        let mut few = Admission::default();
+        assert_eq!(few.follow(share(10.0), 3, 1.0), Some(LEAST_CONNECTIONS));
+    }
+}

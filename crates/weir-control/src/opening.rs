@@ -1,0 +1,141 @@
+//! The first half of a start: everything is opened, read and bound, and then the rights that this took are given up. Nothing is served
+//! here; what runs afterwards is `server.rs`'s.
+
+use std::path::{Path, PathBuf};
+
+use tokio::runtime::{Builder, Runtime};
+use weir_config::Config;
+use weir_config::model::Overrides;
+use weir_proxy::compile::{Compiled, Surroundings, compile};
+
+use crate::admin::{self, AdminDoors, PreparedAdmin, StateFile};
+use crate::control::Source;
+use crate::credits::agent::{self, AgentSocket};
+use crate::doors::{Doors, Prepared};
+use crate::files_read::FilesRead;
+use crate::inheritance;
+use crate::log_writer::LogWriter;
+use crate::notify::Notifier;
+use crate::pid_file::PidFile;
+use crate::program_log::{ProgramLog, tell};
+use crate::resolver::{self, Resolver};
+use crate::rights::{self, Rights};
+use crate::server::{Listening, Purpose, connection_cap, warn};
+use crate::signals::Signals;
+
+/// All that a server is made of, open, by a process that has no more rights than it needs from here on.
+pub(crate) struct Opened {
+    pub(crate) program_log: ProgramLog,
+    pub(crate) state_file: Option<StateFile>,
+    pub(crate) overrides: Overrides,
+    /// With what was changed at run time.
+    pub(crate) config: Config,
+    /// And with servers in place of names.
+    pub(crate) live: Config,
+    pub(crate) files_read: FilesRead,
+    pub(crate) connection_cap: usize,
+    pub(crate) log_writer: LogWriter,
+    /// Signals and the resolver run here, on the main thread.
+    pub(crate) runtime: Runtime,
+    pub(crate) resolver: Resolver,
+    pub(crate) names: resolver::Prepared,
+    pub(crate) compiled: Compiled,
+    pub(crate) sockets: Prepared,
+    pub(crate) admin_sockets: PreparedAdmin,
+    pub(crate) agent_sockets: Vec<AgentSocket>,
+    pub(crate) signals: Signals,
+    pub(crate) notifier: Notifier,
+    /// Where it had to be written before rights were given up; else it is written when everything runs.
+    pub(crate) pid_file: Option<PidFile>,
+}
+
+impl Opened {
+    /// # Errors
+    /// One sentence for the operator; nothing stays open then.
+    pub(crate) fn open(file: &Config, source: Option<&Source>) -> Result<Self, String> {
+        let rights = Rights::to_give_up(file, warn)?;
+        let program_log = ProgramLog::open(&file.error_logs).map_err(|error| error.to_string())?;
+        program_log.publish();
+        let state_file = file.state_file.as_deref().map(StateFile::new);
+        let overrides = admin::restore(state_file.as_ref(), file, tell);
+        let config = overrides.over(file);
+        let connection_cap = connection_cap(&config);
+        let (log_writer, sinks) =
+            LogWriter::start(&config.logs).map_err(|error| error.to_string())?;
+        let failed = |error: std::io::Error| format!("cannot start: {error}");
+        let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
+        // Who connects as soon as we say that we listen shall find the servers there.
+        let resolver = Resolver::default();
+        let names = runtime.block_on(resolver.prepare(&config));
+        let live = resolver.answers(&names).over(&config, &overrides);
+        let files_read = FilesRead::default();
+        let read = |path: &Path| files_read.read(path, None);
+        let root = rights.as_ref().and_then(Rights::root);
+        let compiled = compile(&live, Surroundings { read: &read, sinks, root }, None)?;
+        for warning in &compiled.warnings {
+            warn(warning);
+        }
+        let (sockets, admin_sockets, agent_sockets) = open_sockets(&config)?;
+        let signals = {
+            let _inside = runtime.enter();
+            Signals::take().map_err(|error| format!("cannot take signals: {error}"))?
+        };
+        let notifier = Notifier::from_environment();
+        let pid_file = match rights {
+            Some(rights) => {
+                let source = source.iter().map(|source| source.path.clone());
+                let read: Vec<PathBuf> = source.chain(files_read.paths()).collect();
+                give_up(rights, &config, &read)?
+            }
+            None => None,
+        };
+        Ok(Self {
+            program_log,
+            state_file,
+            overrides,
+            config,
+            live,
+            files_read,
+            connection_cap,
+            log_writer,
+            runtime,
+            resolver,
+            names,
+            compiled,
+            sockets,
+            admin_sockets,
+            agent_sockets,
+            signals,
+            notifier,
+            pid_file,
+        })
+    }
+}
+
+/// Writes the pid file while that can be done, becomes who is wanted, and says what that one cannot have.
+fn give_up(rights: Rights, config: &Config, read: &[PathBuf]) -> Result<Option<PidFile>, String> {
+    let pid_file = config.pid_file.as_deref().map(PidFile::write).transpose()?;
+    rights.give_up(config)?;
+    for sentence in rights::out_of_reach(config, read) {
+        warn(&sentence);
+    }
+    Ok(pid_file)
+}
+
+/// Sockets of listeners, of the admin interface, and of agents.
+type Sockets = (Prepared, PreparedAdmin, Vec<AgentSocket>);
+
+/// Opens every socket that was not handed over, and closes those that were and that nobody names.
+fn open_sockets(config: &Config) -> Result<Sockets, String> {
+    let mut inherited = inheritance::take()?;
+    let prepared = Doors::default().prepare(config, &mut inherited)?;
+    let admin_sockets = AdminDoors::new().0.prepare(config, &mut inherited)?;
+    let agent_sockets = agent::open(config, &mut inherited)?;
+    for address in inherited.close_rest() {
+        let place = Listening { purpose: Purpose::Traffic, address, tls: false }.place();
+        warn(&format!(
+            "closed a socket that was handed over and that the configuration does not name: {place}"
+        ));
+    }
+    Ok((prepared, admin_sockets, agent_sockets))
+}

@@ -1,0 +1,308 @@
+//! The side of the process that is left: it offers connections that have left their workers, holds them until it knows what becomes of
+//! them, and goes on itself with those that nobody takes.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::time::{Instant, sleep_until, timeout};
+use weir_config::model::ListenAddress;
+use weir_proxy::moving::Parting;
+use weir_proxy::os_net::OsNet;
+use weir_proxy::start::DataPlane;
+
+use super::message::{CONNECTIONS, MESSAGE_BYTES, MachineClock, Message, Offer, room_for};
+use super::packets::{Packet, Packets, Received};
+
+/// How long a successor may take to say what becomes of a connection. It looks whether there is room, and nothing else.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// Most connections that nothing is known of: the kernel bounds descriptors under way.
+const OUTSTANDING: usize = 4 * CONNECTIONS;
+
+type Connection = Parting<OsNet>;
+
+/// Passes connections on until the last one has ended.
+pub(crate) struct Giver {
+    packets: Packets,
+    plane: Arc<DataPlane>,
+    departures: UnboundedReceiver<Connection>,
+    clock: MachineClock,
+    /// Left their workers, and are not offered yet.
+    pending: VecDeque<Connection>,
+    /// Offered, by number, with the time of that. Their sockets stay open here, and nobody reads from them.
+    outstanding: BTreeMap<u64, (Instant, Connection)>,
+    next_number: u64,
+    taken: Taken,
+}
+
+/// What a successor took.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Taken {
+    /// Connections.
+    pub(crate) connections: usize,
+    /// Of them, those with a request that waits in a queue.
+    pub(crate) waiting: usize,
+    /// Those that it did not take, by its reasons.
+    pub(crate) refused: BTreeMap<String, usize>,
+}
+
+/// Why nothing is passed on any more.
+#[derive(Debug, PartialEq, Eq)]
+enum Over {
+    /// There is nothing left.
+    Done,
+    /// The successor is gone, is silent, or says what makes no sense.
+    Broken(String),
+}
+
+impl Giver {
+    /// Has plain connections leave their workers, and offers those that could leave at once.
+    ///
+    /// # Returns
+    /// What became of them, and who passes on what becomes idle later; nobody if the successor is gone.
+    pub(crate) async fn begin(packets: Packets, plane: Arc<DataPlane>) -> (Taken, Option<Self>) {
+        let (sender, mut departures) = unbounded_channel();
+        plane.part(Some(sender)).await;
+        let mut first = Vec::new();
+        while let Ok(connection) = departures.try_recv() {
+            first.push(connection);
+        }
+        // Who waits goes first, and in the order in which he came.
+        first.sort_by_key(|connection| {
+            let seniority = connection.seniority();
+            (seniority.is_none(), seniority)
+        });
+        let mut giver = Self {
+            packets,
+            plane,
+            departures,
+            clock: MachineClock::new(),
+            pending: first.into(),
+            outstanding: BTreeMap::new(),
+            next_number: 0,
+            taken: Taken::default(),
+        };
+        while !giver.is_settled() {
+            if let Err(over) = giver.step().await {
+                let taken = giver.give_up(over).await;
+                return (taken, None);
+            }
+        }
+        (std::mem::take(&mut giver.taken), Some(giver))
+    }
+
+    /// Passes on what becomes idle, until nothing is left or the successor takes nothing any more.
+    pub(crate) async fn go_on(mut self) -> Taken {
+        loop {
+            if let Err(over) = self.step().await {
+                return self.give_up(over).await;
+            }
+        }
+    }
+
+    fn is_settled(&self) -> bool {
+        self.pending.is_empty() && self.outstanding.is_empty()
+    }
+
+    /// Waits for the next thing to happen.
+    async fn step(&mut self) -> Result<(), Over> {
+        if !self.pending.is_empty() && self.outstanding.len() < OUTSTANDING {
+            return self.offer().await;
+        }
+        let oldest = self.outstanding.first_key_value().map(|(_, (since, _))| *since + PATIENCE);
+        let silent = async {
+            match oldest {
+                Some(deadline) => sleep_until(deadline).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            received = self.packets.receive() => match received {
+                Ok(Received::Packet(packet)) => self.settle(&packet).await.map_err(Over::Broken),
+                Ok(Received::End) => Err(Over::Broken("it is gone".to_owned())),
+                Err(error) => Err(Over::Broken(error.to_string())),
+            },
+            connection = self.departures.recv(), if self.pending.is_empty() => match connection {
+                Some(connection) => {
+                    self.pending.push_back(connection);
+                    Ok(())
+                }
+                None if self.outstanding.is_empty() => Err(Over::Done),
+                None => self.last_verdicts().await,
+            },
+            () = silent => Err(Over::Broken(late())),
+        }
+    }
+
+    /// Waits for what becomes of the last connections: no others will come.
+    async fn last_verdicts(&mut self) -> Result<(), Over> {
+        match timeout(PATIENCE, self.packets.receive()).await {
+            Ok(Ok(Received::Packet(packet))) => self.settle(&packet).await.map_err(Over::Broken),
+            Ok(Ok(Received::End)) => Err(Over::Broken("it is gone".to_owned())),
+            Ok(Err(error)) => Err(Over::Broken(error.to_string())),
+            Err(_) => Err(Over::Broken(late())),
+        }
+    }
+
+    /// Offers as many as fit into a message.
+    async fn offer(&mut self) -> Result<(), Over> {
+        let (mut offers, mut batch, mut room) = (Vec::new(), Vec::new(), MESSAGE_BYTES);
+        while offers.len() < CONNECTIONS
+            && let Some(connection) = self.pending.pop_front()
+        {
+            let listener = &connection.listener;
+            let need =
+                room_for(names_bytes(&listener.name, &listener.addresses), &connection.moved);
+            if need > room && !batch.is_empty() {
+                self.pending.push_front(connection);
+                break;
+            }
+            room = room.saturating_sub(need);
+            let number = self.next_number;
+            self.next_number += 1;
+            let at = (&*listener.name, listener.addresses.as_slice());
+            offers.push(Offer::new(number, at, &connection.moved, &self.clock));
+            batch.push((number, connection));
+        }
+        let sent = self.send(&Message::Offer(offers), &batch).await;
+        match sent {
+            Ok(()) => {
+                let now = Instant::now();
+                let offered = batch.into_iter().map(|(number, one)| (number, (now, one)));
+                self.outstanding.extend(offered);
+                Ok(())
+            }
+            Err(why) => {
+                // Nothing of it was sent.
+                for (_, connection) in batch.into_iter().rev() {
+                    self.pending.push_front(connection);
+                }
+                Err(Over::Broken(why))
+            }
+        }
+    }
+
+    async fn send(&self, message: &Message, batch: &[(u64, Connection)]) -> Result<(), String> {
+        let begun = batch.iter().flat_map(|(_, connection)| &connection.moved.begun);
+        let requests: Vec<&[u8]> = begun.map(|begun| &*begun.bytes).collect();
+        let sockets: Vec<BorrowedFd<'_>> =
+            batch.iter().map(|(_, connection)| connection.accepted.socket()).collect();
+        let bytes = message.encode(&requests).map_err(|error| error.to_string())?;
+        match timeout(PATIENCE, self.packets.send(&bytes, &sockets)).await {
+            Ok(sent) => sent.map_err(|error| error.to_string()),
+            Err(_) => Err(late()),
+        }
+    }
+
+    /// Lets go of connections that were taken over, and takes others back.
+    async fn settle(&mut self, packet: &Packet) -> Result<(), String> {
+        let (message, _) = Message::decode(&packet.bytes)?;
+        let Message::Verdicts(verdicts) = message else {
+            return Err("it says what it is not asked".to_owned());
+        };
+        for verdict in verdicts {
+            let offered = self.outstanding.remove(&verdict.number);
+            let (_, connection) = offered.ok_or("it speaks of connections that are not its own")?;
+            if let Some(why) = verdict.refused {
+                *self.taken.refused.entry(why).or_default() += 1;
+                self.plane.take_back(connection).await;
+            } else {
+                self.taken.connections += 1;
+                self.taken.waiting += usize::from(connection.seniority().is_some());
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes on itself with everything that is not the successor's by now.
+    async fn give_up(&mut self, over: Over) -> Taken {
+        for packet in self.packets.withdraw() {
+            if self.settle(&packet).await.is_err() {
+                // What stands behind that means nothing either.
+                break;
+            }
+        }
+        self.plane.part(None).await;
+        self.departures.close();
+        let offered = std::mem::take(&mut self.outstanding).into_values();
+        let mut own: Vec<Connection> = offered.map(|(_, connection)| connection).collect();
+        own.extend(std::mem::take(&mut self.pending));
+        while let Ok(connection) = self.departures.try_recv() {
+            own.push(connection);
+        }
+        if let Over::Broken(why) = over
+            && !own.is_empty()
+        {
+            *self.taken.refused.entry(why).or_default() += own.len();
+        }
+        for connection in own {
+            self.plane.take_back(connection).await;
+        }
+        std::mem::take(&mut self.taken)
+    }
+}
+
+fn late() -> String {
+    format!("it did not answer within {} s", PATIENCE.as_secs())
+}
+
+/// How long name and addresses of a listener are.
+fn names_bytes(name: &str, addresses: &[ListenAddress]) -> usize {
+    let address = |address: &ListenAddress| match address {
+        ListenAddress::Socket(_) => 128,
+        ListenAddress::Unix { path, .. } => 128 + path.as_os_str().len(),
+    };
+    name.len() + addresses.iter().map(address).sum::<usize>()
+}
+
+impl Taken {
+    /// In words, a sentence each; nothing where there was nothing to take.
+    pub(crate) fn lines(&self, process: u32) -> Vec<String> {
+        let mut lines = Vec::new();
+        let plural = |count: usize| if count == 1 { "" } else { "s" };
+        if self.connections > 0 {
+            let waiting = match self.waiting {
+                0 => String::new(),
+                waiting => format!(", {waiting} of them with a request that waits in a queue"),
+            };
+            lines.push(format!(
+                "process {process} goes on with {} connection{}{waiting}",
+                self.connections,
+                plural(self.connections)
+            ));
+        }
+        for (why, count) in &self.refused {
+            lines.push(format!(
+                "{count} connection{} stay{} with this process: {why}",
+                plural(*count),
+                if *count == 1 { "s" } else { "" }
+            ));
+        }
+        lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_became_of_connections_is_said() {
+        let refused = BTreeMap::from([("it is gone".to_owned(), 1), ("no room".to_owned(), 3)]);
+        let taken = Taken { connections: 5, waiting: 2, refused };
+        let lines = [
+            "process 7 goes on with 5 connections, 2 of them with a request that waits in a queue",
+            "1 connection stays with this process: it is gone",
+            "3 connections stay with this process: no room",
+        ];
+        assert_eq!(taken.lines(7), lines);
+        assert_eq!(
+            Taken { connections: 1, ..Taken::default() }.lines(7),
+            ["process 7 goes on with 1 connection"]
+        );
+        assert!(Taken::default().lines(7).is_empty());
+    }
+}

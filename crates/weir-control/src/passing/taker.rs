@@ -1,0 +1,91 @@
+//! The side of the process that takes over: it looks whether there is room for a connection that is offered and a listener that it may
+//! have come through, says so, and goes on with it.
+
+use std::sync::Arc;
+
+use weir_proxy::moving::Moved;
+use weir_proxy::os_net::OsAccepted;
+use weir_proxy::shared::{Listener, Snapshot};
+use weir_proxy::start::{Admission, DataPlane};
+
+use super::message::{MachineClock, Message, Offer, Verdict};
+use super::packets::{Packet, Packets, Received};
+
+/// Takes connections over until the predecessor has ended.
+pub(crate) struct Taker {
+    packets: Packets,
+    plane: Arc<DataPlane>,
+    clock: MachineClock,
+}
+
+/// A connection that there is room for.
+struct Taken {
+    socket: OsAccepted,
+    moved: Moved,
+    admission: Admission,
+}
+
+impl Taker {
+    pub(crate) fn new(packets: Packets, plane: Arc<DataPlane>) -> Self {
+        Self { packets, plane, clock: MachineClock::new() }
+    }
+
+    pub(crate) async fn run(self) {
+        while let Ok(Received::Packet(packet)) = self.packets.receive().await {
+            // One that says what makes no sense gets no answer, and keeps what it has.
+            let Ok((verdicts, taken)) = self.judge(packet) else { return };
+            let Ok(answer) = Message::Verdicts(verdicts).encode(&[]) else { return };
+            if self.packets.send(&answer, &[]).await.is_err() {
+                // It does not wait any longer: nothing of this is ours.
+                return;
+            }
+            for Taken { socket, moved, admission } in taken {
+                self.plane.enter(admission, socket, moved).await;
+            }
+        }
+    }
+
+    /// What becomes of connections that are offered.
+    fn judge(&self, packet: Packet) -> Result<(Vec<Verdict>, Vec<Taken>), String> {
+        let (message, mut rest) = Message::decode(&packet.bytes)?;
+        let Message::Offer(offers) = message else { return Err("it is no offer".to_owned()) };
+        if offers.len() != packet.descriptors.len() {
+            return Err("not every connection has its socket".to_owned());
+        }
+        let snapshot = self.plane.process().snapshot();
+        let (mut verdicts, mut taken) = (Vec::new(), Vec::new());
+        for (offer, socket) in offers.iter().zip(packet.descriptors) {
+            let moved = offer.moved(&mut rest, &self.clock)?;
+            let judged = self.admit(offer, &snapshot);
+            let refused = match judged {
+                Ok(admission) => {
+                    let socket = OsAccepted::new(socket, moved.peer.is_none());
+                    taken.push(Taken { socket, moved, admission });
+                    None
+                }
+                Err(why) => Some(why.to_owned()),
+            };
+            verdicts.push(Verdict { number: offer.number, refused });
+        }
+        if rest.is_empty() { Ok((verdicts, taken)) } else { Err("something is left".to_owned()) }
+    }
+
+    fn admit(&self, offer: &Offer, snapshot: &Snapshot) -> Result<Admission, &'static str> {
+        let listener = listener(offer, snapshot).ok_or("the new one does not listen there")?;
+        if listener.tls.is_some() {
+            return Err("the new one speaks TLS there");
+        }
+        self.plane.admit(&listener.gate).ok_or("the new one has no room for more")
+    }
+}
+
+/// Where a connection may have come in: a listener of that name and address, else one of that address, else one of that name.
+fn listener<'a>(offer: &Offer, snapshot: &'a Snapshot) -> Option<&'a Arc<Listener>> {
+    let is_at = |listener: &&Arc<Listener>| {
+        let mut own = listener.addresses.iter();
+        own.any(|address| offer.addresses.iter().any(|offered| offered.is_at(address)))
+    };
+    let named = snapshot.listener(&offer.listener);
+    let at = || snapshot.listeners.iter().find(is_at);
+    named.filter(is_at).or_else(at).or(named)
+}

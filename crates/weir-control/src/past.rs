@@ -1,0 +1,183 @@
+//! What was counted and used until now, and lately: one reading a second, of which metrics, JSON and the dashboard are views. It says what
+//! "recent" means for all of them (`weir-stats/numbers/window.rs`).
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use weir_balance::EndpointState;
+use weir_proxy::shared::{Process, Snapshot};
+use weir_stats::exposition::MachineFigures;
+use weir_stats::numbers::{Figures, Recent, WINDOW_STEPS, Window};
+
+use crate::machine;
+
+/// How often a reading is made.
+pub(crate) const SAMPLE: Duration = Duration::from_secs(1);
+
+/// The readings that are kept.
+pub(crate) struct Past {
+    process: Arc<Process>,
+    window: Mutex<Window>,
+    /// What the process had used of the machine at each step, the oldest first.
+    machine: Mutex<VecDeque<MachineFigures>>,
+    /// Since when counting is told.
+    cleared: Mutex<Option<Arc<Figures>>>,
+    marks: Mutex<Arc<Marks>>,
+}
+
+/// The busiest second of each that is configured, and when it had something to do last.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Marks {
+    by_name: HashMap<Marked, Mark>,
+}
+
+/// Who is watched.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Marked {
+    Listener(String),
+    Pool(String),
+    Endpoint(String, String),
+}
+
+/// What is known of it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Mark {
+    /// Most requests that ended in a second.
+    pub(crate) requests: u64,
+    /// Most connections that came in a second; of listeners alone.
+    pub(crate) accepted: u64,
+    /// Most requests in flight as they were seen once a second; of pools alone.
+    pub(crate) in_flight: u64,
+    /// When a request ended last.
+    pub(crate) last: Option<Instant>,
+}
+
+impl Marks {
+    pub(crate) fn of(&self, who: &Marked) -> Mark {
+        self.by_name.get(who).copied().unwrap_or_default()
+    }
+
+    /// Takes what came in the last second.
+    fn take(&mut self, more: &Figures, snapshot: &Snapshot) {
+        let mut requests: HashMap<Marked, u64> = HashMap::new();
+        for cell in &more.cells {
+            let count = cell.tally.requests();
+            *requests.entry(Marked::Listener(cell.listener.clone())).or_default() += count;
+            if cell.pool.is_empty() {
+                continue;
+            }
+            *requests.entry(Marked::Pool(cell.pool.clone())).or_default() += count;
+            if !cell.endpoint.is_empty() {
+                let endpoint = Marked::Endpoint(cell.pool.clone(), cell.endpoint.clone());
+                *requests.entry(endpoint).or_default() += count;
+            }
+        }
+        let now = Instant::now();
+        for (who, count) in requests {
+            let mark = self.by_name.entry(who).or_default();
+            mark.requests = mark.requests.max(count);
+            mark.last = Some(now);
+        }
+        for listener in &more.listeners {
+            let who = Marked::Listener(listener.listener.clone());
+            let mark = self.by_name.entry(who).or_default();
+            mark.accepted = mark.accepted.max(listener.accepted);
+        }
+        for pool in &snapshot.pools {
+            let mark = self.by_name.entry(Marked::Pool(pool.name.to_string())).or_default();
+            mark.in_flight = mark.in_flight.max(pool.balancer.in_flight());
+        }
+        // Names that no configuration has any more.
+        self.by_name.retain(|who, _| match who {
+            Marked::Listener(name) => snapshot.listener(name).is_some(),
+            Marked::Pool(name) => snapshot.pool(name).is_some(),
+            Marked::Endpoint(pool, name) => snapshot.endpoint(pool, name).is_some(),
+        });
+    }
+}
+
+/// What was counted, all of it and lately.
+pub(crate) struct Look {
+    /// Until now.
+    pub(crate) now: Arc<Figures>,
+    /// When counting that is told began, if somebody cleared it.
+    pub(crate) cleared: Option<Arc<Figures>>,
+    /// In the last ten seconds.
+    pub(crate) recent: Recent,
+    /// In the last one.
+    pub(crate) moment: Recent,
+    /// Since the start or since counting began anew.
+    pub(crate) marks: Arc<Marks>,
+}
+
+impl Past {
+    pub(crate) fn new(process: Arc<Process>) -> Self {
+        let now_us = process.balance_clock(Instant::now());
+        Self {
+            process,
+            window: Mutex::new(Window::new(Arc::default(), now_us)),
+            // What the process used before it served is told too.
+            machine: Mutex::new(VecDeque::from([MachineFigures::default()])),
+            cleared: Mutex::default(),
+            marks: Mutex::default(),
+        }
+    }
+
+    /// Makes a reading; to be called once in [`SAMPLE`].
+    pub(crate) fn sample(&self) {
+        let now = Arc::new(self.process.numbers.read());
+        let mut window = locked(&self.window);
+        let more = window.step(&now, self.now_us());
+        Arc::make_mut(&mut *locked(&self.marks)).take(more, &self.process.snapshot());
+        drop(window);
+        let machine = machine::read(self.process.loads.len());
+        let mut kept = locked(&self.machine);
+        if kept.len() > WINDOW_STEPS {
+            kept.pop_front();
+        }
+        kept.push_back(machine);
+    }
+
+    /// What is known at this moment.
+    pub(crate) fn look(&self) -> Look {
+        let (now, now_us) = (Arc::new(self.process.numbers.read()), self.now_us());
+        let window = locked(&self.window);
+        let (recent, moment) = window.look(&now, now_us);
+        drop(window);
+        let (cleared, marks) = (locked(&self.cleared).clone(), locked(&self.marks).clone());
+        Look { now, cleared, recent, moment, marks }
+    }
+
+    /// What the process has used of the machine until now, and until where the window begins.
+    pub(crate) fn machine(&self) -> (MachineFigures, MachineFigures) {
+        let earlier = locked(&self.machine).front().cloned().unwrap_or_default();
+        (machine::read(self.process.loads.len()), earlier)
+    }
+
+    /// From now on counters are told from what they are.
+    pub(crate) fn clear(&self) {
+        *locked(&self.cleared) = Some(Arc::new(self.process.numbers.read()));
+        *locked(&self.marks) = Arc::default();
+        let snapshot = self.process.snapshot();
+        for pool in &snapshot.pools {
+            let endpoints = (0..pool.balancer.len()).filter_map(|at| pool.balancer.endpoint(at));
+            endpoints.for_each(EndpointState::forget_most);
+        }
+        for listener in &snapshot.listeners {
+            let gate = &listener.gate;
+            gate.most_open.store(gate.open.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+    }
+
+    fn now_us(&self) -> u64 {
+        self.process.balance_clock(Instant::now())
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Whoever panicked under it is a bug of its own; what is there is whole.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

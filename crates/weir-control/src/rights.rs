@@ -1,0 +1,471 @@
+//! The rights that a start needs and serving does not (`user`, `group`, `chroot`): once everything is open, root becomes somebody with
+//! few rights, for good. It opens nothing, and it does not decide what a reload may read: the kernel does, from then on.
+//!
+//! ```text
+//! root: logs, certificates, sockets, pid file open ─▶ they get their owner ─▶ chroot ─▶ groups ─▶ group ─▶ user
+//!       ─▶ of the capabilities only CAP_NET_BIND_SERVICE ─▶ verified ─▶ the first thread of the data plane
+//! ```
+//!
+//! It comes before the data plane and the admin interface have threads. The C library changes users of all threads, but capabilities
+//! belong to one: those that write logs are left with none, those that come later have what the main thread has.
+
+use std::ffi::CString;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use nix::unistd::{
+    Gid, Group, Uid, User, getgrouplist, getresgid, getresuid, setgroups, setresgid, setresuid,
+    setuid,
+};
+use rustix::fs::{
+    Access, AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, access, chownat, fstat, openat2,
+};
+use rustix::process::{DumpableBehavior, chdir, chroot, set_dumpable_behavior};
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, capabilities, configure_capability_in_ambient_set,
+    set_capabilities, set_keep_capabilities, set_no_new_privs,
+};
+use serde::{Deserialize, Serialize};
+use weir_config::Config;
+use weir_config::model::{ListenAddress, LogTarget};
+
+use crate::inheritance;
+
+/// What a process is that gave rights up, as its configuration said.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Given {
+    user: Option<String>,
+    group: Option<String>,
+    chroot: Option<PathBuf>,
+}
+
+/// What this process gave up.
+static GIVEN: OnceLock<Given> = OnceLock::new();
+
+/// What this process gave up, or the one that started it.
+pub(crate) fn given() -> Option<Given> {
+    GIVEN.get().cloned().or_else(inheritance::given)
+}
+
+impl Given {
+    fn wanted(config: &Config) -> Self {
+        let Config { user, group, chroot, .. } = config;
+        Self { user: user.clone(), group: group.clone(), chroot: chroot.clone() }
+    }
+}
+
+/// Whom a process becomes.
+#[derive(Debug, PartialEq, Eq)]
+struct Identity {
+    user: Option<Uid>,
+    group: Option<Gid>,
+    /// All of them.
+    groups: Vec<Gid>,
+}
+
+/// What is to be given up.
+#[derive(Debug)]
+pub(crate) struct Rights {
+    identity: Identity,
+    chroot: Option<PathBuf>,
+    wanted: Given,
+}
+
+impl Rights {
+    /// What this configuration has this process give up, if anything. Not root, it can become nobody else: that is a warning, as
+    /// everywhere; another root directory is more than that, because other files would be served.
+    ///
+    /// # Errors
+    /// One sentence: a user or group that is not known, or a root directory that cannot be had.
+    pub(crate) fn to_give_up(config: &Config, warn: fn(&str)) -> Result<Option<Self>, String> {
+        let wanted = Given::wanted(config);
+        let given = given();
+        if given.as_ref() == Some(&wanted) {
+            if wanted.user.is_some() {
+                keep_to_ourselves().map_err(|(call, error)| format!("{call}: {error}"))?;
+            }
+            return Ok(None);
+        }
+        let within = given.and_then(|given| given.chroot);
+        if within.is_some() && within != wanted.chroot {
+            let path = within.unwrap_or_default();
+            let path = path.display();
+            return Err(format!(
+                "`chroot` was {path} when Weir was started, and nobody leaves that: a change takes a restart"
+            ));
+        }
+        let chroot = wanted.chroot.clone().filter(|_| within.is_none());
+        if wanted.user.is_none() && wanted.group.is_none() && chroot.is_none() {
+            return Ok(None);
+        }
+        let identity = identity(config)?;
+        if may_change() {
+            return Ok(Some(Self { identity, chroot, wanted }));
+        }
+        if let Some(path) = chroot {
+            let path = path.display();
+            return Err(format!(
+                "cannot make {path} the root directory: only root can; start Weir as root, or leave `chroot` out"
+            ));
+        }
+        if !identity.is_ours() {
+            warn(&format!(
+                "`user` and `group` do nothing: Weir was not started by root, and stays uid {}",
+                Uid::effective()
+            ));
+        }
+        Ok(None)
+    }
+
+    /// Where `/` will be.
+    pub(crate) fn root(&self) -> Option<&Path> {
+        self.chroot.as_deref()
+    }
+
+    /// Gives them up: all threads that there are, and all that come. Files that were made for the configuration belong to the user.
+    ///
+    /// # Errors
+    /// One sentence. This process must not serve then.
+    pub(crate) fn give_up(self, config: &Config) -> Result<(), String> {
+        self.hand_over(config);
+        if let Some(path) = &self.chroot {
+            let failed = |error: rustix::io::Errno| {
+                format!(
+                    "cannot make {} the root directory: {}",
+                    path.display(),
+                    io::Error::from(error)
+                )
+            };
+            chroot(path).map_err(failed)?;
+            chdir("/").map_err(failed)?;
+        }
+        let who = self.who();
+        self.become_it().map_err(|(call, error)| {
+            format!(
+                "cannot become {who}: {call}: {error}; start Weir as that user, or with CAP_SETUID and CAP_SETGID"
+            )
+        })?;
+        self.verify().map_err(|why| format!("cannot become {who} for good: {why}"))?;
+        let _ = GIVEN.set(self.wanted);
+        Ok(())
+    }
+
+    fn who(&self) -> String {
+        match (&self.wanted.user, &self.wanted.group) {
+            (Some(user), _) => format!("user {user}"),
+            (None, Some(group)) => format!("group {group}"),
+            (None, None) => "another user".to_owned(),
+        }
+    }
+
+    /// Gives what root opened to whoever has to open it anew: logs, the state file, the pid file, Unix sockets.
+    fn hand_over(&self, config: &Config) {
+        let access = config.logs.iter().flat_map(|log| &log.to);
+        let files = access.chain(config.error_logs.iter().map(|log| &log.to));
+        let files = files.filter_map(|target| match target {
+            LogTarget::File(path) => Some(path.as_path()),
+            LogTarget::Stdout | LogTarget::Stderr | LogTarget::Syslog(_) => None,
+        });
+        let (state, pid) = (config.state_file.as_deref(), config.pid_file.as_deref());
+        let credits = config.cpu_credits.iter().filter_map(|credits| credits.file.as_deref());
+        let listeners = config.listeners.iter().flat_map(|listener| &listener.addresses);
+        let sockets = listeners.chain(&config.agent).filter_map(path_of);
+        let Identity { user, group, .. } = self.identity;
+        for path in files.chain(state).chain(pid).chain(credits).chain(sockets) {
+            hand_over(path, user, group);
+        }
+        for admin in &config.admin {
+            let (user, group) =
+                (user.filter(|_| admin.owner.is_none()), group.filter(|_| admin.group.is_none()));
+            if let Some(path) = path_of(&admin.address) {
+                hand_over(path, user, group);
+            }
+        }
+    }
+
+    /// # Errors
+    /// The call that failed, and how.
+    fn become_it(&self) -> Result<(), (&'static str, io::Error)> {
+        let Identity { user, group, groups } = &self.identity;
+        if user.is_some() || group.is_some() {
+            setgroups(groups).map_err(|error| ("setgroups", error.into()))?;
+        }
+        if let Some(group) = *group {
+            setresgid(group, group, group).map_err(|error| ("setgid", error.into()))?;
+        }
+        let Some(user) = *user else { return Ok(()) };
+        if user.is_root() {
+            return Ok(());
+        }
+        let kept = capabilities(None).map_err(|error| ("capget", error.into()))?.permitted
+            & CapabilitySet::NET_BIND_SERVICE;
+        set_keep_capabilities(true).map_err(|error| ("PR_SET_KEEPCAPS", error.into()))?;
+        setresuid(user, user, user).map_err(|error| ("setuid", error.into()))?;
+        set_keep_capabilities(false).map_err(|error| ("PR_SET_KEEPCAPS", error.into()))?;
+        let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: kept };
+        set_capabilities(None, sets).map_err(|error| ("capset", error.into()))?;
+        if !kept.is_empty() {
+            // For the process that takes over in an upgrade. Where that is forbidden, it does without.
+            let _ = configure_capability_in_ambient_set(kept, true);
+        }
+        keep_to_ourselves()
+    }
+
+    fn verify(&self) -> Result<(), String> {
+        let failed = |error: nix::Error| error.to_string();
+        let (users, groups) = (getresuid().map_err(failed)?, getresgid().map_err(failed)?);
+        let Identity { user, group, .. } = self.identity;
+        if let Some(user) = user
+            && [users.real, users.effective, users.saved].iter().any(|one| *one != user)
+        {
+            return Err("the user is another one still".to_owned());
+        }
+        if let Some(group) = group
+            && [groups.real, groups.effective, groups.saved].iter().any(|one| *one != group)
+        {
+            return Err("the group is another one still".to_owned());
+        }
+        if user.is_some_and(|user| !user.is_root()) && setuid(Uid::from_raw(0)).is_ok() {
+            return Err("it could become root again".to_owned());
+        }
+        Ok(())
+    }
+}
+
+impl Identity {
+    /// Whether this process is that already.
+    fn is_ours(&self) -> bool {
+        self.user.is_none_or(|user| user == Uid::effective())
+            && self.group.is_none_or(|group| group == Gid::effective())
+    }
+}
+
+/// Nobody needs more rights again, whatever program is started; and nobody else of this user shall read keys out of memory.
+fn keep_to_ourselves() -> Result<(), (&'static str, io::Error)> {
+    set_no_new_privs(true).map_err(|error| ("PR_SET_NO_NEW_PRIVS", error.into()))?;
+    set_dumpable_behavior(DumpableBehavior::NotDumpable)
+        .map_err(|error| ("PR_SET_DUMPABLE", error.into()))
+}
+
+/// Whether this process may become another user.
+fn may_change() -> bool {
+    let needed = CapabilitySet::SETUID | CapabilitySet::SETGID;
+    // Root without these is told so when it tries: it must not serve as root.
+    Uid::effective().is_root()
+        || capabilities(None).is_ok_and(|sets| sets.effective.contains(needed))
+}
+
+/// Whether there are the user, the group and the directory.
+///
+/// # Errors
+/// One sentence.
+pub(crate) fn look_up(config: &Config) -> Result<(), String> {
+    if let Some(path) = config.chroot.as_deref().filter(|path| !path.is_dir()) {
+        return Err(format!("`chroot`: there is no directory {}", path.display()));
+    }
+    identity(config).map(drop)
+}
+
+fn identity(config: &Config) -> Result<Identity, String> {
+    let group = config.group.as_deref().map(group_called).transpose()?;
+    let Some(name) = config.user.as_deref() else {
+        return Ok(Identity { user: None, group, groups: group.into_iter().collect() });
+    };
+    let number = name.parse().ok().map(Uid::from_raw);
+    let known = match number {
+        Some(number) => User::from_uid(number),
+        None => User::from_name(name),
+    };
+    let failed = |error: nix::Error| format!("cannot look the user `{name}` up: {error}");
+    let Some(known) = known.map_err(failed)? else {
+        let user = number.ok_or_else(|| format!("there is no user `{name}`"))?;
+        let group = group.ok_or_else(|| {
+            format!("the group of user {name} is not known: write `user {name} GROUP;`")
+        })?;
+        return Ok(Identity { user: Some(user), group: Some(group), groups: vec![group] });
+    };
+    let group = group.unwrap_or(known.gid);
+    let name = CString::new(known.name).unwrap_or_default();
+    let groups = getgrouplist(&name, group).map_err(failed)?;
+    Ok(Identity { user: Some(known.uid), group: Some(group), groups })
+}
+
+/// A user by name or number.
+///
+/// # Errors
+/// One sentence.
+pub(crate) fn user_called(name: &str) -> Result<Uid, String> {
+    if let Ok(number) = name.parse() {
+        return Ok(Uid::from_raw(number));
+    }
+    let known = User::from_name(name);
+    let known = known.map_err(|error| format!("cannot look the user `{name}` up: {error}"))?;
+    known.map(|user| user.uid).ok_or_else(|| format!("there is no user `{name}`"))
+}
+
+/// A group by name or number.
+///
+/// # Errors
+/// One sentence.
+pub(crate) fn group_called(name: &str) -> Result<Gid, String> {
+    if let Ok(number) = name.parse() {
+        return Ok(Gid::from_raw(number));
+    }
+    let known = Group::from_name(name);
+    let known = known.map_err(|error| format!("cannot look the group `{name}` up: {error}"))?;
+    known.map(|group| group.gid).ok_or_else(|| format!("there is no group `{name}`"))
+}
+
+fn path_of(address: &ListenAddress) -> Option<&Path> {
+    match address {
+        ListenAddress::Unix { path, .. } => Some(path),
+        ListenAddress::Socket(_) => None,
+    }
+}
+
+/// Gives a file of root's to somebody else. Whoever may write to its directory must not be able to have root give him another file
+/// than the one that is meant: no symbolic link is followed, and a file with a second name is left alone. What is not handed over is
+/// told by [`out_of_reach`].
+fn hand_over(path: &Path, user: Option<Uid>, group: Option<Gid>) {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let Ok(file) = openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) else {
+        return;
+    };
+    let Ok(stat) = fstat(&file) else { return };
+    let kind = FileType::from_raw_mode(stat.st_mode);
+    if !matches!(kind, FileType::RegularFile | FileType::Socket) || stat.st_nlink != 1 {
+        return;
+    }
+    let user =
+        user.filter(|_| stat.st_uid == 0).map(|user| rustix::fs::Uid::from_raw(user.as_raw()));
+    let group =
+        group.filter(|_| stat.st_gid == 0).map(|group| rustix::fs::Gid::from_raw(group.as_raw()));
+    let _ = chownat(&file, "", user, group, AtFlags::EMPTY_PATH);
+}
+
+/// What reloads, upgrades and USR1 will want and this process cannot have any more, a sentence each. `read` are the files that the
+/// configuration was made of, itself first.
+pub(crate) fn out_of_reach(config: &Config, read: &[PathBuf]) -> Vec<String> {
+    let who = format!("uid {}", Uid::effective());
+    let within = match &config.chroot {
+        Some(path) => format!(" within {}", path.display()),
+        None => String::new(),
+    };
+    let wants = |path: &Path, rights: Access| access(path, rights).map_err(io::Error::from);
+    let mut sentences = Vec::new();
+    for path in read {
+        let Err(error) = wants(path, Access::READ_OK) else { continue };
+        let shown = path.display();
+        sentences.push(format!(
+            "{who} cannot read {shown}{within}: {error}; reloads and upgrades will be rejected"
+        ));
+        if sentences.len() == MOST_FILES {
+            break;
+        }
+    }
+    let logs = config.logs.iter().flat_map(|log| &log.to);
+    for target in logs.chain(config.error_logs.iter().map(|log| &log.to)) {
+        let LogTarget::File(path) = target else { continue };
+        // One that was moved away is made anew.
+        if let Err(error) = wants(path, Access::WRITE_OK)
+            && (path.exists() || config.chroot.is_some())
+        {
+            let shown = path.display();
+            sentences.push(format!(
+                "{who} cannot write {shown}{within}: {error}; it stays open, but USR1 and upgrades cannot open it anew"
+            ));
+        }
+    }
+    let beside = |path: &Path| {
+        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        wants(directory.unwrap_or(Path::new(".")), Access::WRITE_OK | Access::EXEC_OK)
+    };
+    if let Some(path) = &config.state_file
+        && let Err(error) = beside(path)
+    {
+        let shown = path.display();
+        sentences.push(format!(
+            "{who} cannot write in the directory of {shown}{within}: {error}; what is changed at run time cannot be kept there"
+        ));
+    }
+    if let Some(path) = config.cpu_credits.as_ref().and_then(|credits| credits.file.as_deref())
+        && let Err(error) = beside(path)
+    {
+        let shown = path.display();
+        sentences.push(format!(
+            "{who} cannot write in the directory of {shown}{within}: {error}; the books of cpu credits cannot be kept there"
+        ));
+    }
+    if let Some(path) = &config.pid_file
+        && wants(path, Access::WRITE_OK).is_err()
+        && let Err(error) = beside(path)
+    {
+        let shown = path.display();
+        sentences.push(format!(
+            "{who} cannot write {shown}{within}: {error}; an upgrade will be rejected"
+        ));
+    }
+    sentences
+}
+
+/// Files that cannot be read which are told one by one: where one is missing all may be.
+const MOST_FILES: usize = 3;
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{MetadataExt, symlink};
+
+    use super::*;
+
+    fn config(text: &str) -> Config {
+        let text = format!("{text} listen 127.0.0.1:0 -> respond 204;");
+        weir_config::parse_str("test", &text).unwrap().config
+    }
+
+    #[test]
+    fn names_and_numbers_lead_to_users_and_groups() {
+        let check = |text: &str, expected: Result<(Option<u32>, Option<u32>), &str>| {
+            let found = identity(&config(text));
+            let found =
+                found.map(|found| (found.user.map(Uid::as_raw), found.group.map(Gid::as_raw)));
+            assert_eq!(found, expected.map_err(str::to_owned), "{text}");
+        };
+        check("user root;", Ok((Some(0), Some(0))));
+        check("user 0;", Ok((Some(0), Some(0))));
+        check("user root 77;", Ok((Some(0), Some(77))));
+        check("group root;", Ok((None, Some(0))));
+        check("user no-such-user;", Err("there is no user `no-such-user`"));
+        check("user root no-such-group;", Err("there is no group `no-such-group`"));
+        check("user 3999999 7;", Ok((Some(3_999_999), Some(7))));
+        let unknown = "the group of user 3999999 is not known: write `user 3999999 GROUP;`";
+        check("user 3999999;", Err(unknown));
+        assert!(look_up(&config("user root; chroot /no/such/place;")).is_err());
+    }
+
+    #[test]
+    fn a_file_is_handed_over_unless_its_name_might_mean_another() {
+        if !Uid::effective().is_root() {
+            println!("skipped: only root can give files away");
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let owner =
+            |name: &str| path(name).metadata().map(|data| (data.uid(), data.gid())).unwrap();
+        for name in ["log", "target", "twice", "theirs"] {
+            std::fs::write(path(name), "").unwrap();
+        }
+        symlink(path("target"), path("link")).unwrap();
+        std::fs::hard_link(path("twice"), path("second")).unwrap();
+        std::os::unix::fs::chown(path("theirs"), Some(7), Some(8)).unwrap();
+        for name in ["log", "link", "second", "theirs", "."] {
+            hand_over(&path(name), Some(Uid::from_raw(77)), Some(Gid::from_raw(78)));
+        }
+        assert_eq!(owner("log"), (77, 78));
+        assert_eq!(owner("target"), (0, 0), "a link was followed");
+        assert_eq!(owner("twice"), (0, 0), "a second name was taken for the first");
+        assert_eq!(owner("theirs"), (7, 8), "somebody else's file was given away");
+        assert_eq!(owner("."), (0, 0));
+    }
+}

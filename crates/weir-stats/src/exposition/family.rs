@@ -1,0 +1,250 @@
+//! What metrics are made of: families with help and type, samples with labels, histograms, exemplars; and the ways in which they can
+//! be written. It knows nothing of what the figures mean.
+
+use super::protobuf::ProtobufWriter;
+use super::text::TextWriter;
+use crate::numbers::Distribution;
+
+/// How metrics are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// Prometheus' text format 0.0.4: understood by everybody, no exemplars.
+    Prometheus,
+    /// OpenMetrics 1.0.
+    OpenMetrics,
+    /// Prometheus' `MetricFamily` messages, one after the other with their lengths: the only one that has native histograms.
+    Protobuf,
+}
+
+impl Format {
+    /// What the value of `Accept` asks for: of the formats that there are the one with the highest weight, the first of those.
+    /// Prometheus' text when none is named.
+    pub fn accepted(accept: &str) -> Self {
+        let mut best = (Self::Prometheus, 0.0);
+        for range in accept.split(',') {
+            let mut parts = range.split(';').map(str::trim);
+            let name = parts.next().unwrap_or_default();
+            let parameters: Vec<(&str, &str)> =
+                parts.filter_map(|part| part.split_once('=')).collect();
+            let Some(format) = Self::named(name, &parameters) else { continue };
+            let weight = value_of(&parameters, "q").and_then(|weight| weight.parse().ok());
+            let weight: f64 = weight.unwrap_or(1.0);
+            if weight > best.1 {
+                best = (format, weight);
+            }
+        }
+        best.0
+    }
+
+    fn named(name: &str, parameters: &[(&str, &str)]) -> Option<Self> {
+        let is = |wanted: &str| name.eq_ignore_ascii_case(wanted);
+        let says = |name, wanted: &str| {
+            value_of(parameters, name).is_some_and(|value| value.eq_ignore_ascii_case(wanted))
+        };
+        if is("application/openmetrics-text") {
+            Some(Self::OpenMetrics)
+        } else if is("application/vnd.google.protobuf") {
+            let ours = says("proto", MESSAGE) && says("encoding", "delimited");
+            ours.then_some(Self::Protobuf)
+        } else if is("text/plain") || is("text/*") || is("*/*") {
+            Some(Self::Prometheus)
+        } else {
+            None
+        }
+    }
+
+    /// The `Content-Type` of metrics written so.
+    pub fn content_type(self) -> &'static str {
+        match self {
+            Self::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
+            Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            Self::Protobuf => {
+                "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited"
+            }
+        }
+    }
+}
+
+/// The message of Prometheus' protocol buffers.
+const MESSAGE: &str = "io.prometheus.client.MetricFamily";
+
+fn value_of<'a>(parameters: &[(&str, &'a str)], name: &str) -> Option<&'a str> {
+    let found = parameters.iter().find(|(own, _)| own.trim().eq_ignore_ascii_case(name));
+    found.map(|(_, value)| value.trim().trim_matches('"'))
+}
+
+/// What kind of figures a family has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Counts up, its samples are named with `_total`.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+    /// How often what was how long.
+    Histogram,
+}
+
+/// A family's name and what stands above its samples.
+#[derive(Clone, Copy, Debug)]
+pub struct Family {
+    /// The name, without `_total`; with its unit at the end if it has one.
+    pub name: &'static str,
+    /// Its kind.
+    pub kind: Kind,
+    /// One sentence.
+    pub help: &'static str,
+}
+
+impl Family {
+    /// What stands at the end of the names of a counter's samples.
+    pub(super) fn suffix(&self) -> &'static str {
+        if self.kind == Kind::Counter { "_total" } else { "" }
+    }
+}
+
+/// A value as it is written.
+#[derive(Clone, Copy, Debug)]
+pub enum Value {
+    /// A count.
+    Count(u64),
+    /// A time in µs, written in seconds.
+    Seconds(u64),
+    /// Anything else.
+    Number(f64),
+}
+
+/// Times as a histogram shows them.
+#[derive(Clone, Copy, Debug)]
+pub struct Times<'a> {
+    /// All of them.
+    pub all: &'a Distribution,
+    /// Upper bounds of classic buckets, µs, ascending.
+    pub bounds_us: &'a [u64],
+    /// Requests that stand for buckets.
+    pub exemplars: &'a [Exemplar],
+}
+
+/// One request that stands for a bucket.
+#[derive(Clone, Debug)]
+pub struct Exemplar {
+    /// Its request id.
+    pub request_id: String,
+    /// How long it took, µs.
+    pub us: u64,
+    /// When it began, µs since 1970.
+    pub started_unix_us: u64,
+}
+
+/// Bytes that names and values of an exemplar's labels may have (OpenMetrics 1.0).
+const EXEMPLAR_BYTES: usize = 128;
+
+impl Exemplar {
+    /// The one that stands for the times above `below_us` up to `bound_us`; without a bound, for all above.
+    pub(super) fn within(all: &[Self], below_us: u64, bound_us: Option<u64>) -> Option<&Self> {
+        let stands = |exemplar: &&Self| {
+            let fits = exemplar.request_id.chars().count() + "request_id".len() <= EXEMPLAR_BYTES;
+            (exemplar.us > below_us || below_us == 0)
+                && bound_us.is_none_or(|bound| exemplar.us <= bound)
+                && fits
+                && !exemplar.request_id.is_empty()
+        };
+        all.iter().find(stands)
+    }
+}
+
+/// Label names and values.
+pub type Labels<'a> = &'a [(&'a str, &'a str)];
+
+/// Metrics that are being written.
+#[derive(Debug)]
+pub struct Exposition(Writer);
+
+#[derive(Debug)]
+enum Writer {
+    Text(TextWriter),
+    Protobuf(ProtobufWriter),
+}
+
+impl Exposition {
+    /// An empty one.
+    pub fn new(format: Format) -> Self {
+        Self(match format {
+            Format::Prometheus | Format::OpenMetrics => Writer::Text(TextWriter::new(format)),
+            Format::Protobuf => Writer::Protobuf(ProtobufWriter::default()),
+        })
+    }
+
+    /// From now on samples are of this family. One without samples is left out. All samples of a family come together.
+    pub fn family(&mut self, family: Family) {
+        match &mut self.0 {
+            Writer::Text(text) => text.family(family),
+            Writer::Protobuf(messages) => messages.family(family),
+        }
+    }
+
+    /// A sample of a counter or a gauge.
+    pub fn sample(&mut self, labels: Labels<'_>, value: Value) {
+        match &mut self.0 {
+            Writer::Text(text) => text.sample(labels, value),
+            Writer::Protobuf(messages) => messages.sample(labels, value),
+        }
+    }
+
+    /// A gauge of one sample.
+    pub fn gauge(&mut self, name: &'static str, help: &'static str, value: Value) {
+        self.family(Family { name, kind: Kind::Gauge, help });
+        self.sample(&[], value);
+    }
+
+    /// A counter of one sample.
+    pub fn counter(&mut self, name: &'static str, help: &'static str, value: Value) {
+        self.family(Family { name, kind: Kind::Counter, help });
+        self.sample(&[], value);
+    }
+
+    /// A histogram.
+    pub fn histogram(&mut self, labels: Labels<'_>, times: Times<'_>) {
+        match &mut self.0 {
+            Writer::Text(text) => text.histogram(labels, times),
+            Writer::Protobuf(messages) => messages.histogram(labels, times),
+        }
+    }
+
+    /// All of it.
+    pub fn finish(self) -> Vec<u8> {
+        match self.0 {
+            Writer::Text(text) => text.finish().into_bytes(),
+            Writer::Protobuf(messages) => messages.finish(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_format_is_what_the_reader_likes_best() {
+        let check = |accept: &str, format| assert_eq!(Format::accepted(accept), format, "{accept}");
+        check("", Format::Prometheus);
+        check("text/plain", Format::Prometheus);
+        check("application/json", Format::Prometheus);
+        check(
+            "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.2",
+            Format::OpenMetrics,
+        );
+        check(
+            "text/plain;q=0.9, application/openmetrics-text;q=0.3, */*;q=0.1",
+            Format::Prometheus,
+        );
+        // Prometheus 2.42 with native histograms, and 3 without.
+        let protobuf = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited";
+        let text = "application/openmetrics-text;version=1.0.0;q=0.8,application/openmetrics-text;version=0.0.1;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
+        check(&format!("{protobuf},{text}"), Format::Protobuf);
+        check(&format!("{text},{protobuf};q=0.2"), Format::OpenMetrics);
+        check(&format!("{protobuf};q=0"), Format::Prometheus);
+        check("application/vnd.google.protobuf;proto=other;encoding=delimited", Format::Prometheus);
+        check(&protobuf.replace("delimited", "text"), Format::Prometheus);
+        check(Format::Protobuf.content_type(), Format::Protobuf);
+    }
+}
