@@ -2,6 +2,7 @@
 //! connections. A broken body breaks the client's connection: a client is never told that half a body was all.
 
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use tokio::time::Instant;
 use weir_stats::{Cause, Entry, Micros};
@@ -11,6 +12,7 @@ use crate::affinity::{ResponseCookie, came_over_tls};
 use crate::connection::{Connection, Scope};
 use crate::conversation::{ClientSide, Conversation, poll_client_left};
 use crate::exchange::{Ended, Facts, Next, Workspace};
+use crate::explain;
 use crate::forward::{self, BodyFraming, ConnectionLine, DownstreamHead};
 use crate::net::Net;
 use crate::pump::{Encoder, Pump, PumpFailure, Waiting};
@@ -57,7 +59,9 @@ pub(crate) fn relay<'a, N: Net>(
         let mut download = Pump::new(head, framing, plan.encoder, raw, work.response.head_bytes);
         let until = if switching { Until::Sent } else { Until::Read };
         let mut relay = Relay { conversation: &mut conversation, download: &mut download, until };
-        let mut relayed = relay.run(scope, connection, work, pool).await;
+        let mut blocked = Duration::ZERO;
+        let mut relayed = relay.run(scope, connection, work, (pool, &mut blocked)).await;
+        note_blocked(facts, blocked);
         if switching {
             let switched = (pool.as_ref(), conversation, download);
             return switch(scope, connection, work, facts, switched, relayed).await;
@@ -78,6 +82,8 @@ pub(crate) fn relay<'a, N: Net>(
             facts.finish_slot(now);
             if !download.is_finished() {
                 relayed = deliver(scope, connection, &mut download).await;
+                blocked += now.elapsed();
+                note_blocked(facts, blocked);
                 now = Instant::now();
             }
         }
@@ -124,6 +130,13 @@ fn begin<N: Net>(
     let plan = plan(scope, connection, work, conversation);
     write_head(scope, connection, work, facts, (route, &plan, &conversation.raw));
     plan
+}
+
+/// Notes how long the client took nothing, if it did.
+fn note_blocked(facts: &mut Facts, blocked: Duration) {
+    if blocked > Duration::ZERO {
+        facts.delays.client = Micros::from(blocked);
+    }
 }
 
 /// Notes what went each way, and how it ended.
@@ -198,6 +211,7 @@ fn write_head<N: Net>(
     let date = || scope.worker.date(facts.head_end);
     let id_header = scope.listener.request_id.header.as_deref().filter(|_| respond);
     let cookie = response_cookie(scope, connection, work, facts);
+    let why = explain::on_demand(scope, connection, work, (facts, Some(route)));
     let mut write = |entry: Option<&Entry<'_>>| {
         let head = DownstreamHead {
             head: &work.response,
@@ -206,6 +220,7 @@ fn write_head<N: Net>(
             edits: &route.response_edits,
             cookie,
             request_id: id_header.map(|header| (header, facts.request_id.as_bytes())),
+            why: why.as_ref().map(|(header, text)| (*header, text.as_slice())),
             date: &date,
             framing: plan.framing,
             connection: connection_line(work, plan.keep_alive),
@@ -267,24 +282,32 @@ impl<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin> Relay<'_, S> {
         scope: Scope<'_, N>,
         connection: &mut Connection<N>,
         work: &mut Workspace,
-        pool: &UpstreamPool,
+        (pool, blocked): (&UpstreamPool, &mut Duration),
     ) -> Result<(), Cause> {
         let Connection { client, alarm, .. } = connection;
         let input = &mut work.input;
         let mut progress = (0, self.conversation.heard);
+        // Since when the client takes nothing.
+        let mut full: Option<Instant> = None;
         std::future::poll_fn(|context| {
+            let turn = &scope.worker.turn;
+            if let Some(since) = full.take() {
+                *blocked += turn.began().saturating_duration_since(since);
+            }
             let mut side = ClientSide { stream: client, input, buffers: &scope.worker.buffers };
             if let Poll::Ready(ended) = self.poll(context, &mut side) {
                 return Poll::Ready(ended);
             }
             let moved = self.download.progress() + self.conversation.upload.progress();
-            let turn = &scope.worker.turn;
             if progress.0 != moved {
                 progress = (moved, turn.look_at_end());
             }
             let (patience, cause) = match self.download.waiting {
                 Waiting::Read => (pool.timeouts.read, Cause::UpstreamReadTimeout),
-                Waiting::Write => (scope.listener.timeouts.send, Cause::ClientSendTimeout),
+                Waiting::Write => {
+                    full = Some(turn.look_at_end());
+                    (scope.listener.timeouts.send, Cause::ClientSendTimeout)
+                }
             };
             let late = alarm.poll(context, progress.1 + patience);
             if late.is_ready() {
