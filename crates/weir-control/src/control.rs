@@ -36,6 +36,7 @@ use crate::health_log::HealthLog;
 use crate::log_writer::{LogWriter, PreparedLogs};
 use crate::notify::Notifier;
 use crate::own_files::{OwnFiles, PreparedFiles};
+use crate::passing::estate::Estate;
 use crate::passing::giver::Giver;
 use crate::passing::packets::Packets;
 use crate::probe::Probes;
@@ -283,7 +284,8 @@ impl Control {
         sockets.extend(turn.admin.sockets());
         let lent = |(address, socket): &Lent| Some((address.clone(), socket.upgrade()?));
         sockets.extend(self.lent_sockets.iter().filter_map(lent));
-        let Serving { process, passing } = upgrade::start(successor, sockets).await?;
+        let Serving { process, passing } =
+            upgrade::start(successor, sockets, Estate::of(self.process())).await?;
         *self.passing.lock().unwrap_or_else(PoisonError::into_inner) = passing;
         attempt.done(process);
         drop(turn);

@@ -130,6 +130,11 @@ impl Process {
     pub fn balance_clock(&self, now: Instant) -> u64 {
         now.saturating_duration_since(self.epoch).as_micros() as u64
     }
+
+    /// A time of that clock as an instant.
+    pub fn instant(&self, at_us: u64) -> Instant {
+        self.epoch.checked_add(Duration::from_micros(at_us)).unwrap_or(self.epoch)
+    }
 }
 
 /// One compiled configuration. It never changes; what is live about it (places, health, counters) stands behind the `Arc`s that
@@ -156,6 +161,11 @@ impl Snapshot {
     /// Where its exchanges are counted.
     pub(crate) fn series(&self, numbers: &Numbers) -> &Arc<SnapshotSeries> {
         self.series.get_or_init(|| Arc::new(SnapshotSeries::of(self, numbers)))
+    }
+
+    /// Keys of session tickets.
+    pub fn tickets(&self) -> &Tickets {
+        &self.tickets
     }
 
     /// The pool of this name.
@@ -205,6 +215,15 @@ pub struct AccessLog {
     pub sink: LogSink,
 }
 
+/// What logs tell of why requests went their way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LogReasons {
+    /// One at least tells it.
+    Told,
+    /// None does.
+    Untold,
+}
+
 /// A listener as connections see it.
 pub struct Listener {
     /// Its name in logs.
@@ -227,12 +246,16 @@ pub struct Listener {
     pub request_id: model::RequestId,
     /// Where answers of our own tell their cause.
     pub cause_header: Option<model::CauseHeader>,
+    /// Where who asks for it is told how his request was handled.
+    pub explain_header: Option<model::ExplainHeader>,
     /// Allow and deny.
     pub access: Vec<model::AccessRule>,
     /// Indexes into [`Snapshot::logs`].
     pub logs: Vec<usize>,
     /// Whether a log or a response header shows what the endpoint answered.
     pub keeps_response_head: bool,
+    /// Whether a log tells why requests went their way.
+    pub(crate) reasons: LogReasons,
     /// Whether a log shows groups of a route's path regex.
     pub logs_captures: bool,
     /// Whether a log or the key of a pool shows our own address.
