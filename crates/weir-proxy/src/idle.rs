@@ -1,5 +1,6 @@
 //! A worker's idle keep-alive connections to endpoints. The cap on their number holds over all workers; age, idle time and
-//! requests are checked here. It opens nothing.
+//! requests are checked here. It opens nothing. A connection stays with the worker whose reactor its socket is registered with: how often
+//! another one could have used it is counted.
 
 use std::cell::RefCell;
 use std::pin::Pin;
@@ -61,6 +62,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> IdleConnections<S> {
                 endpoint.reused.fetch_add(1, Ordering::Relaxed);
                 return Some(connection);
             }
+        }
+        if endpoint.idle.load(Ordering::Relaxed) > 0 {
+            endpoint.idle_elsewhere.fetch_add(1, Ordering::Relaxed);
         }
         None
     }
