@@ -412,6 +412,16 @@ impl Balancer {
         })
     }
 
+    /// An ejection that began elsewhere lasts until then.
+    pub fn eject_until(&self, index: usize, until_us: u64, now_us: u64) {
+        let Some(member) = self.members.get(index).filter(|_| until_us > now_us) else { return };
+        self.at_floor(|floor| {
+            floor.advance(now_us);
+            member.state.eject(until_us);
+            floor.settle();
+        });
+    }
+
     /// Notes that a connect succeeded: an endpoint back from an ejection has its full number of errors again.
     pub fn connect_succeeded(&self, index: usize) {
         let (Some(member), Some(window)) = (self.members.get(index), self.windows.get(index))

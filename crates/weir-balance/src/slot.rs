@@ -111,6 +111,23 @@ impl Drop for Slot {
     }
 }
 
+impl Balancer {
+    /// Counts in an exchange that runs at an endpoint without having asked here, whatever the limit is. `None` when there is no such
+    /// endpoint any more.
+    pub fn occupy(self: &Arc<Self>, index: usize) -> Option<Slot> {
+        let mut floor = match self.floor() {
+            Ok(floor) => floor,
+            Err(successor) => return successor.occupy(successor.index_from(self, index)?),
+        };
+        self.members.get(index)?.state.enter_beyond_limit();
+        floor.books.slots += 1;
+        // More than the limit is sound here.
+        floor.note_ceiling(index);
+        drop(floor);
+        Some(Slot::new(self, Taken { index, choice: Choice::Busy, booked: true }))
+    }
+}
+
 impl fmt::Debug for Slot {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Slot").field("index", &self.index()).finish_non_exhaustive()

@@ -361,6 +361,11 @@ impl EndpointState {
         Some(before as u32)
     }
 
+    /// Counts one more exchange in, however many there are.
+    pub(crate) fn enter_beyond_limit(&self) {
+        self.places.fetch_add(1, Ordering::AcqRel);
+    }
+
     pub(crate) fn leave(&self) {
         let before = self.places.fetch_sub(1, Ordering::AcqRel);
         debug_assert!(before as u32 > 0, "a slot was given back twice");

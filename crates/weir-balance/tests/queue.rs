@@ -569,3 +569,23 @@ fn a_place_that_is_given_up_to_wait_elsewhere_is_no_cancelled_wait() {
     assert!(late.withdraw().is_some());
     assert_eq!((pool.in_flight(), pool.counters().cancelled), (0, 0));
 }
+
+#[test]
+fn what_runs_without_having_asked_here_counts_in() {
+    let pool = pool(&[2]);
+    let mut clients = Clients::new(&pool);
+    let mut elsewhere: Vec<Slot> = (0..3).map(|_| pool.occupy(0).unwrap()).collect();
+    assert!(pool.occupy(1).is_none());
+    assert_eq!((pool.in_flight(), pool.audit(0)), (3, 0), "more than the limit is no bug");
+    let mut waits = [clients.ticket(None), clients.ticket(None)];
+    elsewhere.pop();
+    assert!(poll(&mut waits[0]).is_pending());
+    elsewhere.pop();
+    let first = served(&mut waits[0]);
+    assert!(poll(&mut waits[1]).is_pending());
+    elsewhere.pop();
+    let second = served(&mut waits[1]);
+    assert_eq!((pool.in_flight(), pool.audit(0)), (2, 0));
+    drop((first, second));
+    assert_eq!((pool.in_flight(), pool.audit(0)), (0, 0));
+}

@@ -25,14 +25,18 @@ use weir_proxy::sessions::RunningExchange;
 use weir_proxy::shared::{Process, Snapshot};
 use weir_proxy::start::DataPlane;
 
+use crate::admin::{AdminDoors, PreparedAdmin};
 use crate::credits::Credits;
 use crate::credits::agent::Agents;
 use crate::diff;
-use crate::doors::Doors;
+use crate::doors::{Doors, Prepared};
+use crate::files_read::FilesRead;
 use crate::handover::{Handover, STOPPING};
 use crate::health_log::HealthLog;
-use crate::log_writer::LogWriter;
+use crate::log_writer::{LogWriter, PreparedLogs};
 use crate::notify::Notifier;
+use crate::own_files::{OwnFiles, PreparedFiles};
+use crate::passing::estate::Estate;
 use crate::passing::giver::Giver;
 use crate::passing::packets::Packets;
 use crate::probe::Probes;
@@ -69,7 +73,9 @@ pub struct Control {
     /// Where a successor waits for connections.
     passing: Mutex<Option<OwnedFd>>,
     pub(crate) credits: Arc<Credits>,
-    /// Of admin and agent addresses.
+    /// `pid_file` and `state_file`.
+    pub(crate) files: Arc<OwnFiles>,
+    /// Of agent addresses.
     lent_sockets: Vec<Lent>,
     program_log: Mutex<ProgramLog>,
     /// Of the control thread.
@@ -80,6 +86,8 @@ pub struct Control {
 #[derive(Clone)]
 struct Held {
     file: Arc<Config>,
+    /// Those that it names.
+    files: Arc<FilesRead>,
     /// With what was changed at run time.
     config: Arc<Config>,
     /// And with servers in place of names.
@@ -89,16 +97,35 @@ struct Held {
 }
 
 impl Held {
-    fn new(file: Config, overrides: Overrides, names: Answers) -> Self {
+    fn new((file, files): (Config, Arc<FilesRead>), overrides: Overrides, names: Answers) -> Self {
         let config = overrides.over(&file);
         let live = Arc::new(names.over(&config, &overrides));
-        Self { file: Arc::new(file), config: Arc::new(config), live, names, overrides }
+        Self { file: Arc::new(file), files, config: Arc::new(config), live, names, overrides }
     }
+}
+
+/// Which files a configuration is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reading {
+    /// Of those that are there now: a reload.
+    Anew,
+    /// Of those that were read already: it is about something else.
+    AsBefore,
+}
+
+/// What a configuration has beside what is compiled, open already.
+struct Ready {
+    logs: PreparedLogs,
+    program_log: Option<ProgramLog>,
+    doors: Prepared,
+    /// `None`: as they are.
+    admin: Option<PreparedAdmin>,
 }
 
 /// What stands beside the data plane and follows the configuration.
 pub(crate) struct Beside {
     pub(crate) doors: Doors,
+    pub(crate) admin: AdminDoors,
     pub(crate) probes: Probes,
     pub(crate) resolver: Resolver,
     pub(crate) agents: Agents,
@@ -139,10 +166,12 @@ pub(crate) struct Parts {
     pub(crate) source: Option<Source>,
     /// As the file says.
     pub(crate) file: Config,
+    pub(crate) files_read: FilesRead,
     pub(crate) overrides: Overrides,
     pub(crate) beside: Beside,
     pub(crate) log_writer: LogWriter,
     pub(crate) credits: Arc<Credits>,
+    pub(crate) files: Arc<OwnFiles>,
     pub(crate) lent_sockets: Vec<Lent>,
     pub(crate) program_log: ProgramLog,
     pub(crate) notifier: Notifier,
@@ -160,7 +189,7 @@ impl Control {
             plane,
             health,
             source,
-            held: Mutex::new(Held::new(file, overrides, names)),
+            held: Mutex::new(Held::new((file, Arc::new(parts.files_read)), overrides, names)),
             turn: tokio::sync::Mutex::new(beside),
             log_writer: Arc::new(parts.log_writer),
             program_log: Mutex::new(parts.program_log),
@@ -168,6 +197,7 @@ impl Control {
             handover: Handover::new(),
             passing: Mutex::new(None),
             credits: parts.credits,
+            files: parts.files,
             lent_sockets: parts.lent_sockets,
             runtime: parts.runtime,
         }
@@ -251,9 +281,11 @@ impl Control {
         // Nothing changes under the successor's hands.
         let turn = self.changing().await;
         let mut sockets = turn.doors.sockets();
+        sockets.extend(turn.admin.sockets());
         let lent = |(address, socket): &Lent| Some((address.clone(), socket.upgrade()?));
         sockets.extend(self.lent_sockets.iter().filter_map(lent));
-        let Serving { process, passing } = upgrade::start(successor, sockets).await?;
+        let Serving { process, passing } =
+            upgrade::start(successor, sockets, Estate::of(self.process())).await?;
         *self.passing.lock().unwrap_or_else(PoisonError::into_inner) = passing;
         attempt.done(process);
         drop(turn);
@@ -302,8 +334,9 @@ impl Control {
         let gone = gone.into_iter().map(|gone| {
             format!("runtime changes of {gone} are given up: the configuration has it no more")
         });
-        let mut report = self.swap(&mut turn, file, overrides).await?;
+        let mut report = self.swap(&mut turn, (file, overrides), Reading::Anew).await?;
         report.warnings.splice(0..0, gone);
+        report.warnings.extend(self.files.keep(&self.overrides()).err());
         Ok(report)
     }
 
@@ -322,7 +355,7 @@ impl Control {
         overrides: Overrides,
     ) -> Result<ReloadReport, String> {
         let file = Config::clone(&self.file());
-        self.swap(turn, file, overrides).await
+        self.swap(turn, (file, overrides), Reading::AsBefore).await
     }
 
     /// Serves by what is known of names now, if that is not so already.
@@ -335,69 +368,92 @@ impl Control {
         if turn.resolver.names().answers() == names || self.handover.is_stopping() {
             return Ok(());
         }
-        self.swap(&mut turn, Config::clone(&file), overrides).await.map(drop)
+        let what = (Config::clone(&file), overrides);
+        self.swap(&mut turn, what, Reading::AsBefore).await.map(drop)
     }
 
     /// What was changed at run time is this from now on, and has been put into effect already.
     pub(crate) fn note_applied(&self, _turn: &Changing<'_>, overrides: Overrides) {
         let mut held = self.held();
-        *held = Held::new(Config::clone(&held.file), overrides, held.names.clone());
+        let what = (Config::clone(&held.file), Arc::clone(&held.files));
+        *held = Held::new(what, overrides, held.names.clone());
     }
 
     /// Swaps one configuration for another.
     async fn swap(
         &self,
         turn: &mut Changing<'_>,
-        file: Config,
-        overrides: Overrides,
+        (file, overrides): (Config, Overrides),
+        reading: Reading,
     ) -> Result<ReloadReport, String> {
         if self.handover.is_stopping() {
             return Err(STOPPING.to_owned());
         }
-        let Held { config: before, live: live_before, .. } = self.held().clone();
-        let config = overrides.over(&file);
+        let held = self.held().clone();
+        let (before, config) = (&held.config, overrides.over(&file));
         let prepared = turn.resolver.prepare(&config).await;
         let names = turn.resolver.answers(&prepared);
         let live = names.over(&config, &overrides);
         let (previous, process) = (self.snapshot(), self.process());
         // Everything that may fail, first.
-        let logs = self.log_writer.prepare(&config.logs).map_err(|error| error.to_string())?;
-        let program_log = if config.error_logs == before.error_logs {
-            None
-        } else {
-            Some(ProgramLog::open(&config.error_logs).map_err(|error| error.to_string())?)
-        };
+        let ready = self.make_ready(turn, (before, &config), reading)?;
+        let files = FilesRead::default();
+        let known = (reading == Reading::AsBefore).then_some(&*held.files);
         let surroundings = Surroundings {
-            read: &|path| std::fs::read(path),
-            sinks: logs.sinks().to_vec(),
+            read: &|path| files.read(path, known),
+            sinks: ready.logs.sinks().to_vec(),
             root: None,
         };
         let compiled = compile(&live, surroundings, Some(&previous))?;
         let mut report = ReloadReport {
             generation: compiled.snapshot.generation,
-            changes: diff::lines(&before, &config),
+            changes: diff::lines(before, &config),
             warnings: compiled.warnings.clone(),
         };
-        report.warnings.extend(diff::not_reloadable(&before, &config));
-        report.changes.extend(files_changed(&live_before, &live, (&previous, &compiled.snapshot)));
-        let doors = turn.doors.prepare(&config, &mut Inherited::default())?;
+        report.warnings.extend(diff::not_reloadable(before, &config));
+        report.changes.extend(files_changed(&held.live, &live, (&previous, &compiled.snapshot)));
+        let own_files = PreparedFiles::write((before, &config), &overrides)?;
         // Nothing fails from here on.
-        self.log_writer.commit(logs);
-        if let Some(new) = program_log {
+        self.files.commit(own_files);
+        self.log_writer.commit(ready.logs);
+        if let Some(new) = ready.program_log {
             new.publish();
             *self.program_log() = new;
         }
         process.connections.resize(connection_cap(&config));
         let snapshot = compiled.publish(process);
         self.plane.adopt(&snapshot).await;
-        for line in turn.doors.follow(doors, &config, (&self.plane, &snapshot)).await {
+        let mut lines = turn.doors.follow(ready.doors, &config, (&self.plane, &snapshot)).await;
+        lines.extend(ready.admin.into_iter().flat_map(|admin| turn.admin.follow(admin)));
+        for line in lines {
             tell(&line);
         }
         turn.resolver.follow(prepared, &self.runtime);
         turn.probes.follow(&live, process, (&self.health, &self.runtime));
         self.health.forget_all_but(&snapshot);
-        *self.held() = Held::new(file, overrides, names);
+        *self.held() = Held::new((file, Arc::new(files)), overrides, names);
         Ok(report)
+    }
+
+    /// Opens what another configuration has beside what is compiled. Dropped, it is closed.
+    fn make_ready(
+        &self,
+        turn: &Changing<'_>,
+        (before, config): (&Config, &Config),
+        reading: Reading,
+    ) -> Result<Ready, String> {
+        let logs = self.log_writer.prepare(&config.logs).map_err(|error| error.to_string())?;
+        let program_log = if config.error_logs == before.error_logs {
+            None
+        } else {
+            Some(ProgramLog::open(&config.error_logs).map_err(|error| error.to_string())?)
+        };
+        let doors = turn.doors.prepare(config, &mut Inherited::default())?;
+        let admin = match reading {
+            Reading::Anew => Some(turn.admin.prepare(config, &mut Inherited::default())?),
+            Reading::AsBefore => None,
+        };
+        Ok(Ready { logs, program_log, doors, admin })
     }
 
     /// Opens log files anew, after somebody moved them away.

@@ -2,10 +2,12 @@
 //! words of the canonical JSON form.
 
 use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
 
 use serde::Serialize;
 use serde_json::Value;
 use weir_config::Config;
+use weir_config::model::{AdminListener, ListenAddress};
 
 /// Lines about one pool or listener; what is more is counted.
 const MOST: usize = 12;
@@ -31,6 +33,18 @@ pub(crate) fn lines(before: &Config, after: &Config) -> Vec<String> {
     if before.cpu_credits != after.cpu_credits {
         lines.push("cpu_credits changed".to_owned());
     }
+    let path = |path: &Option<PathBuf>| match path {
+        Some(path) => path.display().to_string(),
+        None => "none".to_owned(),
+    };
+    for (word, old, new) in [
+        ("state_file", &before.state_file, &after.state_file),
+        ("pid_file", &before.pid_file, &after.pid_file),
+    ] {
+        if old != new {
+            lines.push(format!("{word} {} -> {}", path(old), path(new)));
+        }
+    }
     // Routes name pools by number, which is not what the operator wrote.
     let named = |config: &Config| {
         let names: Vec<&str> = config.pools.iter().map(|pool| pool.name.as_str()).collect();
@@ -40,27 +54,42 @@ pub(crate) fn lines(before: &Config, after: &Config) -> Vec<String> {
         }
         listeners
     };
+    let admin = |config: &Config| config.admin.iter().map(by_address).collect::<Vec<_>>();
+    things("admin", (&admin(before), &admin(after)), &mut lines);
     things("pool", (&list(&before.pools), &list(&after.pools)), &mut lines);
     things("listener", (&named(before), &named(after)), &mut lines);
     things("log", (&list(&before.logs), &list(&after.logs)), &mut lines);
     lines
 }
 
+/// An admin address, which is what the operator calls it by.
+fn by_address(admin: &AdminListener) -> Value {
+    let mut value = serde_json::to_value(admin).unwrap_or_default();
+    let (address, mode) = match &admin.address {
+        ListenAddress::Socket(address) => (address.to_string(), None),
+        ListenAddress::Unix { path, mode } => (format!("unix:{}", path.display()), *mode),
+    };
+    if let Some(fields) = value.as_object_mut() {
+        fields.remove("address");
+        fields.insert("name".to_owned(), address.into());
+        fields.insert("mode".to_owned(), mode.map(|mode| format!("{mode:04o}")).into());
+    }
+    value
+}
+
 /// Changes that only a restart brings, a sentence each.
 pub(crate) fn not_reloadable(before: &Config, after: &Config) -> Vec<String> {
     let mut sentences = Vec::new();
-    let mut note = |changed: bool, word: &str| {
+    let mut note = |changed: bool, word: &str, takes: &str| {
         if changed {
-            sentences.push(format!("`{word}` was changed, which takes a restart to take effect"));
+            sentences.push(format!("`{word}` was changed, which takes {takes} to take effect"));
         }
     };
-    note(before.workers != after.workers, "workers");
-    note(before.admin != after.admin, "admin");
-    note(before.agent != after.agent, "agent");
-    note(before.state_file != after.state_file, "state_file");
-    note(before.pid_file != after.pid_file, "pid_file");
-    note((&before.user, &before.group) != (&after.user, &after.group), "user");
-    note(before.chroot != after.chroot, "chroot");
+    note(before.workers != after.workers, "workers", "`weir upgrade` or a restart");
+    note(before.agent != after.agent, "agent", "`weir upgrade` or a restart");
+    let users = |config: &Config| (config.user.clone(), config.group.clone());
+    note(users(before) != users(after), "user", "a restart");
+    note(before.chroot != after.chroot, "chroot", "a restart");
     sentences
 }
 
@@ -230,6 +259,21 @@ mod tests {
     }
 
     #[test]
+    fn admin_addresses_and_own_files_are_told_by_their_place() {
+        let text = |more: &str| format!("{more} listen :80 -> respond 204;");
+        check(
+            &text("admin unix:/run/a.sock; admin unix:/run/b.sock; pid_file /run/weir.pid;"),
+            &text("admin unix:/run/a.sock mode=0600 read_only; admin 127.0.0.1:9900 read_only;"),
+            &[
+                "pid_file /run/weir.pid -> none",
+                "admin unix:/run/b.sock removed",
+                "admin unix:/run/a.sock: access write -> read_only; mode 0660 -> 0600",
+                "admin 127.0.0.1:9900 added",
+            ],
+        );
+    }
+
+    #[test]
     fn secrets_are_not_told() {
         let text = |secret: &str| {
             format!(
@@ -246,7 +290,8 @@ mod tests {
         let read = |text: &str| weir_config::parse_str("test", text).unwrap().config;
         let before = read("workers 1; listen :80 -> respond 204;");
         let after = read("workers 2; listen :80 -> respond 204;");
-        let expected = ["`workers` was changed, which takes a restart to take effect"];
+        let expected =
+            ["`workers` was changed, which takes `weir upgrade` or a restart to take effect"];
         assert_eq!(not_reloadable(&before, &after), expected);
         assert!(not_reloadable(&before, &before).is_empty());
     }

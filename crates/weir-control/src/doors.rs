@@ -2,6 +2,7 @@
 //! it; what stays is never closed, so that nobody who connects notices.
 
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -33,7 +34,43 @@ struct Open {
 }
 
 /// Sockets that were opened for a configuration and that nobody accepts from yet.
-pub(crate) struct Prepared(Vec<(ListenAddress, BoundSocket)>);
+pub(crate) struct Prepared {
+    sockets: Vec<(ListenAddress, BoundSocket)>,
+    made: Made,
+}
+
+/// Files of Unix sockets that are new. Unless somebody accepts there, they go again with this: a rejected configuration leaves nothing.
+#[derive(Debug, Default)]
+pub(crate) struct Made {
+    paths: Vec<PathBuf>,
+    /// Where sockets were handed over, files may be somebody else's.
+    leaves_files: bool,
+}
+
+impl Made {
+    pub(crate) fn beside(inherited: &Inherited) -> Self {
+        Self { paths: Vec::new(), leaves_files: !inherited.is_empty() }
+    }
+
+    pub(crate) fn note(&mut self, socket: &BoundSocket) {
+        if let BoundAddress::Unix(path) = &socket.address {
+            self.paths.push(path.clone());
+        }
+    }
+
+    /// They are accepted from.
+    pub(crate) fn stay(mut self) {
+        self.paths.clear();
+    }
+}
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        for path in self.paths.iter().filter(|_| !self.leaves_files) {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
 
 impl Doors {
     /// Opens what a configuration listens on and is not open yet, and was not inherited.
@@ -46,14 +83,17 @@ impl Doors {
         inherited: &mut Inherited,
     ) -> Result<Prepared, String> {
         let mut open: Vec<&ListenAddress> = self.0.iter().map(|open| &open.asked).collect();
-        let mut prepared = Vec::new();
+        let mut prepared = Prepared { sockets: Vec::new(), made: Made::beside(inherited) };
         for address in config.listeners.iter().flat_map(|listener| &listener.addresses) {
-            match open.iter().position(|other| other.is_at(address)) {
-                Some(at) => drop(open.swap_remove(at)),
-                None => prepared.push((address.clone(), bind(address, inherited)?)),
+            if let Some(at) = open.iter().position(|other| other.is_at(address)) {
+                open.swap_remove(at);
+                continue;
             }
+            let socket = bind(address, inherited)?;
+            prepared.made.note(&socket);
+            prepared.sockets.push((address.clone(), socket));
         }
-        Ok(Prepared(prepared))
+        Ok(prepared)
     }
 
     /// Accepts from what was prepared, and leads all sockets to their listeners; those that are not configured any more are closed.
@@ -62,12 +102,13 @@ impl Doors {
     /// What is different for clients, a line each.
     pub(crate) async fn follow(
         &mut self,
-        Prepared(mut prepared): Prepared,
+        Prepared { sockets: mut prepared, made }: Prepared,
         config: &Config,
         (plane, snapshot): (&DataPlane, &Snapshot),
     ) -> Vec<String> {
         let mut before = std::mem::take(&mut self.0);
         let mut lines = Vec::new();
+        made.stay();
         for (model, listener) in config.listeners.iter().zip(&snapshot.listeners) {
             let tls = model.tls.is_some();
             for address in &model.addresses {

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use weir_config::model::ListenAddress;
 use weir_proxy::inherited::Inherited;
 
+use crate::passing::estate::Estate;
 use crate::rights::Given;
 
 /// Names the variable that a predecessor leaves its [`Legacy`] in.
@@ -106,6 +107,12 @@ fn descriptor(number: RawFd) -> io::Result<OwnedFd> {
     // SAFETY: it is open, and it is nobody else's: who started this process opened it for whoever takes it by this number, and
     // `TAKEN` sees to it that this happens once.
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
+}
+
+/// What a predecessor leaves to this process beside sockets.
+pub(crate) fn estate() -> Option<Estate> {
+    let socket = PASSING.lock().unwrap_or_else(PoisonError::into_inner);
+    crate::passing::estate_from(socket.as_ref()?)
 }
 
 /// The socket over which a predecessor passes connections on, if it does.

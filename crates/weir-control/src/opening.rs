@@ -1,7 +1,6 @@
 //! The first half of a start: everything is opened, read and bound, and then the rights that this took are given up. Nothing is served
 //! here; what runs afterwards is `server.rs`'s.
 
-use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 
 use tokio::runtime::{Builder, Runtime};
@@ -9,10 +8,11 @@ use weir_config::Config;
 use weir_config::model::Overrides;
 use weir_proxy::compile::{Compiled, Surroundings, compile};
 
-use crate::admin::{self, AdminSocket, StateFile};
+use crate::admin::{self, AdminDoors, PreparedAdmin, StateFile};
 use crate::control::Source;
 use crate::credits::agent::{self, AgentSocket};
 use crate::doors::{Doors, Prepared};
+use crate::files_read::FilesRead;
 use crate::inheritance;
 use crate::log_writer::LogWriter;
 use crate::notify::Notifier;
@@ -32,6 +32,7 @@ pub(crate) struct Opened {
     pub(crate) config: Config,
     /// And with servers in place of names.
     pub(crate) live: Config,
+    pub(crate) files_read: FilesRead,
     pub(crate) connection_cap: usize,
     pub(crate) log_writer: LogWriter,
     /// Signals and the resolver run here, on the main thread.
@@ -40,7 +41,7 @@ pub(crate) struct Opened {
     pub(crate) names: resolver::Prepared,
     pub(crate) compiled: Compiled,
     pub(crate) sockets: Prepared,
-    pub(crate) admin_sockets: Vec<AdminSocket>,
+    pub(crate) admin_sockets: PreparedAdmin,
     pub(crate) agent_sockets: Vec<AgentSocket>,
     pub(crate) signals: Signals,
     pub(crate) notifier: Notifier,
@@ -67,14 +68,10 @@ impl Opened {
         let resolver = Resolver::default();
         let names = runtime.block_on(resolver.prepare(&config));
         let live = resolver.answers(&names).over(&config, &overrides);
-        let read: Vec<PathBuf> = source.iter().map(|source| source.path.clone()).collect();
-        let read = RefCell::new(read);
-        let remember = |path: &Path| {
-            read.borrow_mut().push(path.to_owned());
-            std::fs::read(path)
-        };
+        let files_read = FilesRead::default();
+        let read = |path: &Path| files_read.read(path, None);
         let root = rights.as_ref().and_then(Rights::root);
-        let compiled = compile(&live, Surroundings { read: &remember, sinks, root }, None)?;
+        let compiled = compile(&live, Surroundings { read: &read, sinks, root }, None)?;
         for warning in &compiled.warnings {
             warn(warning);
         }
@@ -85,7 +82,11 @@ impl Opened {
         };
         let notifier = Notifier::from_environment();
         let pid_file = match rights {
-            Some(rights) => give_up(rights, &config, &read.into_inner())?,
+            Some(rights) => {
+                let source = source.iter().map(|source| source.path.clone());
+                let read: Vec<PathBuf> = source.chain(files_read.paths()).collect();
+                give_up(rights, &config, &read)?
+            }
             None => None,
         };
         Ok(Self {
@@ -94,6 +95,7 @@ impl Opened {
             overrides,
             config,
             live,
+            files_read,
             connection_cap,
             log_writer,
             runtime,
@@ -121,13 +123,13 @@ fn give_up(rights: Rights, config: &Config, read: &[PathBuf]) -> Result<Option<P
 }
 
 /// Sockets of listeners, of the admin interface, and of agents.
-type Sockets = (Prepared, Vec<AdminSocket>, Vec<AgentSocket>);
+type Sockets = (Prepared, PreparedAdmin, Vec<AgentSocket>);
 
 /// Opens every socket that was not handed over, and closes those that were and that nobody names.
 fn open_sockets(config: &Config) -> Result<Sockets, String> {
     let mut inherited = inheritance::take()?;
     let prepared = Doors::default().prepare(config, &mut inherited)?;
-    let admin_sockets = admin::open(config, &mut inherited)?;
+    let admin_sockets = AdminDoors::new().0.prepare(config, &mut inherited)?;
     let agent_sockets = agent::open(config, &mut inherited)?;
     for address in inherited.close_rest() {
         let place = Listening { purpose: Purpose::Traffic, address, tls: false }.place();

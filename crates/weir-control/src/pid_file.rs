@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 /// The file, which is removed with this unless another process has taken it over. Where it cannot be removed any more, because this
@@ -67,9 +67,11 @@ fn replace(path: &Path, text: &str) -> io::Result<File> {
 
 impl Drop for PidFile {
     fn drop(&mut self) {
-        let is_there = fs::read_to_string(&self.path).is_ok_and(|text| text == self.text);
+        let inode = |data: fs::Metadata| (data.dev(), data.ino());
+        let named = fs::metadata(&self.path).map(inode).ok();
+        let is_there = named.is_some() && named == self.file.metadata().map(inode).ok();
         // One that was replaced or removed meanwhile has no name any more: nobody minds that it is emptied.
-        if (!is_there || fs::remove_file(&self.path).is_err()) && self.is_ours() {
+        if self.is_ours() && (!is_there || fs::remove_file(&self.path).is_err()) {
             let _ = self.file.set_len(0);
         }
     }

@@ -23,8 +23,8 @@ use weir_config::model::{Severity, Workers};
 use weir_proxy::shared::{BoundAddress, Process};
 use weir_proxy::start::{DataPlane, Running, allowed_cores, start};
 
-use crate::admin::{Admin, AdminSocket, Context};
-use crate::control::{Beside, Control, Lent, Parts, Source};
+use crate::admin::{Admin, AdminDoors, AdminSocket, Context};
+use crate::control::{Beside, Control, Parts, Source};
 use crate::credits::agent::{AgentSocket, Agents};
 use crate::credits::{self, Credits};
 use crate::doors::Doors;
@@ -33,6 +33,7 @@ use crate::inheritance;
 use crate::log_writer::{self, Flushed};
 use crate::open_files;
 use crate::opening::Opened;
+use crate::own_files::{OwnFiles, UntilTheEnd};
 use crate::passing;
 use crate::passing::packets::Packets;
 use crate::passing::taker::Taker;
@@ -81,7 +82,7 @@ pub struct Listening {
 }
 
 impl Listening {
-    fn of_admin(socket: &AdminSocket) -> Self {
+    pub(crate) fn of_admin(socket: &AdminSocket) -> Self {
         Self { purpose: Purpose::Admin, address: socket.address().clone(), tls: false }
     }
 
@@ -123,7 +124,7 @@ pub struct Server {
     running: Running,
     listening: Vec<Listening>,
     control: Arc<Control>,
-    pid_file: Option<PidFile>,
+    until_the_end: UntilTheEnd,
     runtime: Runtime,
     signals: Signals,
     admin: Option<Admin>,
@@ -138,7 +139,7 @@ impl Server {
     pub fn start(file: &Config, source: Option<Source>) -> Result<Self, String> {
         let opened = Opened::open(file, source.as_ref())?;
         let Opened { config, live, compiled, mut resolver, runtime, .. } = opened;
-        let (admin_sockets, agent_sockets) = (opened.admin_sockets, opened.agent_sockets);
+        let agent_sockets = opened.agent_sockets;
         let workers = match config.workers {
             Workers::Auto => allowed_cores().len().max(1),
             Workers::Count(count) => count.max(1),
@@ -149,15 +150,24 @@ impl Server {
         resolver.follow(opened.names, runtime.handle());
         let names = resolver.names().clone();
         let snapshot = process.snapshot();
+        let estate = inheritance::estate().unwrap_or_default();
+        estate.apply(&process);
         let mut doors = Doors::default();
         runtime.block_on(doors.follow(opened.sockets, &config, (running.plane(), &snapshot)));
         let mut listening = doors.listening();
-        listening.extend(admin_sockets.iter().map(Listening::of_admin));
+        let (mut admin_doors, openings) = AdminDoors::new();
+        admin_doors.follow(opened.admin_sockets);
+        listening.extend(admin_doors.listening());
         listening.extend(agent_sockets.iter().map(Listening::of_agent));
-        let lent_sockets = lent(&admin_sockets, &agent_sockets);
+        let lent_sockets = agent_sockets.iter().map(AgentSocket::lent).collect();
+        let files = Arc::new(OwnFiles::new(opened.state_file));
+        let has_pid_file = opened.pid_file.is_some();
+        files.set_pid(opened.pid_file);
+        let until_the_end = UntilTheEnd(files.clone());
         let credits = Arc::<Credits>::default();
         let agents = Agents::start(agent_sockets, (&credits, &process), runtime.handle());
         let health = Arc::new(HealthLog::new(program_log::say));
+        estate.note(&process, &health, runtime.handle());
         let mut probes = Probes::default();
         probes.follow(&live, &process, (&health, runtime.handle()));
         runtime.spawn(traffic::listen(notices, process.clone(), health.clone(), program_log::say));
@@ -166,8 +176,10 @@ impl Server {
             health,
             source,
             file: file.clone(),
+            files_read: opened.files_read,
             overrides: opened.overrides,
-            beside: Beside { doors, probes, resolver, agents },
+            beside: Beside { doors, admin: admin_doors, probes, resolver, agents },
+            files: files.clone(),
             log_writer: opened.log_writer,
             credits,
             lent_sockets,
@@ -175,22 +187,17 @@ impl Server {
             notifier: opened.notifier,
             runtime: runtime.handle().clone(),
         }));
-        let context = Arc::new(Context::new(control.clone(), opened.state_file, tell));
-        let admin = if admin_sockets.is_empty() {
-            None
-        } else {
-            Some(Admin::start(admin_sockets, context.clone())?)
-        };
+        let context = Arc::new(Context::new(control.clone(), tell));
+        let admin = Some(Admin::start(openings, context.clone())?);
         runtime.spawn(credits::keep(context));
         runtime.spawn(follow_names(names, Arc::downgrade(&control)));
         runtime.spawn(log_writer::watch(Arc::downgrade(&control.log_writer), program_log::say));
         runtime.spawn(watch_workers(control.clone(), running.plane().clone()));
-        let pid_file = match (opened.pid_file, config.pid_file.as_deref()) {
-            (None, Some(path)) => Some(PidFile::write(path)?),
-            (pid_file, _) => pid_file,
-        };
+        if let Some(path) = config.pid_file.as_deref().filter(|_| !has_pid_file) {
+            files.set_pid(Some(PidFile::write(path)?));
+        }
         let signals = opened.signals;
-        Ok(Self { running, listening, control, pid_file, runtime, signals, admin })
+        Ok(Self { running, listening, control, until_the_end, runtime, signals, admin })
     }
 
     /// Every address served, in the configuration's order.
@@ -360,17 +367,12 @@ impl Server {
             // Whoever started us reads it on standard error, at the very end.
             self.control.program_log().say_elsewhere(sentence);
         }
-        drop(self.pid_file);
+        drop(self.until_the_end);
         // A lookup that hangs would hold the runtime up.
         self.runtime.shutdown_background();
         self.control.program_log().close();
         ended
     }
-}
-
-/// For a successor.
-fn lent(admin: &[AdminSocket], agents: &[AgentSocket]) -> Vec<Lent> {
-    admin.iter().map(AdminSocket::lent).chain(agents.iter().map(AgentSocket::lent)).collect()
 }
 
 /// What a running server reacts to.

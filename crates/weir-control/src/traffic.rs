@@ -115,6 +115,20 @@ fn words(cause: PassiveCause) -> &'static str {
     }
 }
 
+/// The end of an ejection that no worker of this process caused.
+pub(crate) async fn end_ejection(
+    of: EndpointName,
+    until_us: u64,
+    process: Arc<Process>,
+    log: Arc<HealthLog>,
+) {
+    sleep_until(process.instant(until_us)).await;
+    if let Some((pool, _)) = process.snapshot().endpoint(&of.pool, &of.endpoint) {
+        pool.balancer.tick(process.balance_clock(Instant::now()));
+    }
+    wait_for_return(of, until_us, process, log).await;
+}
+
 /// Tells the operator that an ejection is over. Those who wait in the queue hear it from the worker that caused it.
 async fn wait_for_return(
     of: EndpointName,

@@ -24,6 +24,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use weir_config::model::ListenAddress;
 
 use crate::inheritance::{LEGACY_VARIABLE, Legacy, READY};
+use crate::passing::estate::Estate;
 use crate::passing::{self, packets};
 use crate::rights;
 
@@ -70,7 +71,7 @@ pub(crate) struct Serving {
     pub(crate) passing: Option<OwnedFd>,
 }
 
-/// Starts a successor with these sockets. Given up, it is killed.
+/// Starts a successor with these sockets and what it is to know. Given up, it is killed.
 ///
 /// # Returns
 /// Once it serves.
@@ -80,6 +81,7 @@ pub(crate) struct Serving {
 pub(crate) async fn start(
     successor: &Successor,
     sockets: Vec<(ListenAddress, Arc<OwnedFd>)>,
+    estate: Estate,
 ) -> Result<Serving, NotUpgraded> {
     let deadline = Instant::now() + successor.patience;
     let arguments: Vec<OsString> = std::env::args_os().collect();
@@ -90,7 +92,7 @@ pub(crate) async fn start(
     };
     let mut command = Command::new(program);
     command.args(arguments.iter().skip(1));
-    let Spawned { mut child, words, passing } = spawn(command, sockets).map_err(failed)?;
+    let Spawned { mut child, words, passing } = spawn(command, sockets, estate).map_err(failed)?;
     let pid = child.process.id();
     let mut words = pipe::Receiver::from_owned_fd(words).map_err(failed)?;
     let heard = timeout_at(deadline, hear(&mut words)).await;
@@ -180,9 +182,15 @@ struct Spawned {
 }
 
 /// Starts a process that has these sockets, a pipe to write to, and a socket for connections.
-fn spawn(mut command: Command, sockets: Vec<(ListenAddress, Arc<OwnedFd>)>) -> io::Result<Spawned> {
+fn spawn(
+    mut command: Command,
+    sockets: Vec<(ListenAddress, Arc<OwnedFd>)>,
+    estate: Estate,
+) -> io::Result<Spawned> {
     let (reader, writer) = io::pipe()?;
     let (passing, its_end) = packets::pair()?;
+    // One that could not be sent is found out anew.
+    let _ = packets::send_now(&passing, &estate.encode(), &[]);
     let mut legacy = Legacy {
         ready: writer.as_raw_fd(),
         sockets: Vec::new(),

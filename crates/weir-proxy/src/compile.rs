@@ -293,7 +293,9 @@ impl Compiler<'_> {
             let within = within.unwrap_or_default();
             format!("cannot open the directory {}{within}: {error}", path.display())
         })?;
-        self.reader.note_directory(path);
+        let inner = path.strip_prefix("/").unwrap_or(path);
+        let now = self.root.map_or_else(|| path.clone(), |outer| outer.join(inner));
+        self.reader.note_directory(path, &now);
         Ok(Arc::new(root))
     }
 

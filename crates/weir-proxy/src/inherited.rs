@@ -49,6 +49,11 @@ impl Inherited {
         Ok(())
     }
 
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The socket for this address, if there is one.
     pub(crate) fn take(&mut self, wanted: &ListenAddress) -> Option<BoundSocket> {
         let asked = |entry: &Entry| entry.asked.as_ref().is_some_and(|asked| asked.is_at(wanted));

@@ -130,6 +130,11 @@ impl Process {
     pub fn balance_clock(&self, now: Instant) -> u64 {
         now.saturating_duration_since(self.epoch).as_micros() as u64
     }
+
+    /// A time of that clock as an instant.
+    pub fn instant(&self, at_us: u64) -> Instant {
+        self.epoch.checked_add(Duration::from_micros(at_us)).unwrap_or(self.epoch)
+    }
 }
 
 /// One compiled configuration. It never changes; what is live about it (places, health, counters) stands behind the `Arc`s that
@@ -156,6 +161,11 @@ impl Snapshot {
     /// Where its exchanges are counted.
     pub(crate) fn series(&self, numbers: &Numbers) -> &Arc<SnapshotSeries> {
         self.series.get_or_init(|| Arc::new(SnapshotSeries::of(self, numbers)))
+    }
+
+    /// Keys of session tickets.
+    pub fn tickets(&self) -> &Tickets {
+        &self.tickets
     }
 
     /// The pool of this name.

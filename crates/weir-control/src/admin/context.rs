@@ -2,7 +2,7 @@
 //! here one after the other, whichever way they came.
 
 use std::collections::{HashMap, VecDeque};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
@@ -20,7 +20,6 @@ use super::changed::{Changed, between};
 use super::dashboard::History;
 use super::gather::{health_event, milliseconds};
 use super::live::STREAMS;
-use super::state_file::StateFile;
 use super::status::Event;
 use crate::control::{Control, ReloadReport};
 use crate::credits::Credits;
@@ -38,7 +37,6 @@ pub(crate) struct Context {
     control: Arc<Control>,
     made: Mutex<Made>,
     events: Mutex<VecDeque<Event>>,
-    state_file: Option<StateFile>,
     reporter: Reporter,
     pub(crate) past: Arc<Past>,
     /// For the dashboard's charts.
@@ -156,7 +154,7 @@ pub(crate) struct Lasts {
 }
 
 impl Context {
-    pub(crate) fn new(control: Arc<Control>, state_file: Option<StateFile>, say: fn(&str)) -> Self {
+    pub(crate) fn new(control: Arc<Control>, say: fn(&str)) -> Self {
         let started = SystemTime::now();
         let past = Arc::new(Past::new(control.process().clone()));
         Self {
@@ -166,7 +164,6 @@ impl Context {
             control,
             made: Mutex::default(),
             events: Mutex::new(VecDeque::new()),
-            state_file,
             past,
             history: History::default(),
             streams: Arc::new(Semaphore::new(STREAMS)),
@@ -209,8 +206,8 @@ impl Context {
         self.control.configuration_file()
     }
 
-    pub(crate) fn state_file(&self) -> Option<&Path> {
-        self.state_file.as_ref().map(StateFile::path)
+    pub(crate) fn state_file(&self) -> Option<PathBuf> {
+        self.control.files.state_path()
     }
 
     /// When the order of an endpoint was changed last, under whichever of these names: the start when never.
@@ -350,7 +347,6 @@ impl Context {
         let reloaded = self.control.reload().await;
         match &reloaded {
             Ok(report) => {
-                let _ = self.keep_state();
                 let what = format!("serving generation {}", report.generation);
                 self.noted_reload(who, what, [&report.warnings[..], &report.changes].concat());
             }
@@ -383,8 +379,7 @@ impl Context {
     /// Writes what was changed at run time where it survives a restart, if that is not there already. A reload may have given changes
     /// up.
     pub(crate) fn keep_state(&self) -> Result<(), String> {
-        let Some(file) = &self.state_file else { return Ok(()) };
-        file.keep(&self.overrides())
+        self.control.files.keep(&self.overrides())
     }
 
     fn remember(&self, changed: &[Changed]) {
@@ -399,7 +394,7 @@ impl Context {
 
     /// How long changes last; `failed`: why the state file could not be written.
     fn lasts(&self, failed: Option<String>) -> Lasts {
-        let (restart, note) = match (&self.state_file, failed) {
+        let (restart, note) = match (self.state_file(), failed) {
             (None, _) => {
                 let note = "it survives reloads, but not a restart: no `state_file` is configured";
                 (false, note.to_owned())
@@ -409,8 +404,8 @@ impl Context {
                 (self.say)(&note);
                 (false, note)
             }
-            (Some(file), None) => {
-                let path = file.path().display();
+            (Some(path), None) => {
+                let path = path.display();
                 (true, format!("it survives reloads and restarts: it is kept in {path}"))
             }
         };

@@ -97,7 +97,7 @@ impl<'a> View<'a> {
             max_connections: process.connections.cap(),
             requests_running: busy.sum(),
             configuration: self.context.configuration_file().map(path),
-            state_file: self.context.state_file().map(path),
+            state_file: self.context.state_file().as_deref().map(path),
             overrides: self.overrides.differences(&self.served.file).len(),
             open_files_limit: open_files::limit(),
         }

@@ -11,6 +11,7 @@ mod caller;
 mod changed;
 mod context;
 mod dashboard;
+mod doors;
 mod error;
 pub mod figures;
 mod gather;
@@ -40,11 +41,11 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 use weir_config::Config;
 use weir_config::model::Overrides;
-use weir_proxy::inherited::Inherited;
 
 use crate::server::tell;
 
 pub(crate) use context::{Context, Served};
+pub(crate) use doors::{AdminDoors, Opening, PreparedAdmin};
 pub(crate) use gather::milliseconds;
 pub(crate) use socket::AdminSocket;
 pub(crate) use state_file::StateFile;
@@ -57,6 +58,9 @@ pub(crate) struct Admin {
     connections: mpsc::Receiver<()>,
 }
 
+/// Sockets that are to be accepted from.
+type Openings = mpsc::UnboundedReceiver<Opening>;
+
 /// Whether new connections are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Accepting {
@@ -67,14 +71,6 @@ enum Accepting {
 
 /// How long answers that are on their way may take at the very end.
 const LAST_WORDS: Duration = Duration::from_secs(1);
-
-/// Opens every admin socket of a configuration.
-///
-/// # Errors
-/// One sentence for the operator.
-pub(crate) fn open(config: &Config, inherited: &mut Inherited) -> Result<Vec<AdminSocket>, String> {
-    config.admin.iter().map(|listener| AdminSocket::open(listener, inherited)).collect()
-}
 
 /// Reads what was changed at run time before the restart. A state file that makes no sense stops nothing: it is set aside and
 /// told.
@@ -112,7 +108,7 @@ impl Admin {
     ///
     /// # Errors
     /// One sentence for the operator.
-    pub(crate) fn start(sockets: Vec<AdminSocket>, context: Arc<Context>) -> Result<Self, String> {
+    pub(crate) fn start(openings: Openings, context: Arc<Context>) -> Result<Self, String> {
         let (accepting, orders) = watch::channel(Accepting::Yes);
         let (connected, connections) = mpsc::channel(1);
         let failed = |error: std::io::Error| format!("cannot start the admin interface: {error}");
@@ -124,7 +120,7 @@ impl Admin {
             match runtime {
                 Ok(runtime) => {
                     let _ = report.send(Ok(()));
-                    runtime.block_on(serve(sockets, (context, connected), orders));
+                    runtime.block_on(serve(openings, (context, connected), orders));
                 }
                 Err(error) => drop(report.send(Err(error))),
             }
@@ -150,25 +146,49 @@ impl Admin {
     }
 }
 
-/// Accepts from every socket until the server is gone.
+/// Accepts from every socket that is opened until the server is gone. Nothing is watched for a dashboard as long as there is none.
 async fn serve(
-    sockets: Vec<AdminSocket>,
+    mut openings: Openings,
     (context, connected): (Arc<Context>, mpsc::Sender<()>),
     mut orders: watch::Receiver<Accepting>,
 ) {
-    tokio::task::spawn_local(traffic::sample(context.clone()));
-    tokio::task::spawn_local(dashboard::sample(context.clone()));
-    for socket in sockets {
-        let (context, connected, mut orders) = (context.clone(), connected.clone(), orders.clone());
-        tokio::task::spawn_local(async move {
-            tokio::select! {
-                accepted = socket.accept(context, connected) => if let Err(error) = accepted {
-                    tell(&format!("an admin address is not served: {error}"));
-                },
-                _ = orders.wait_for(|order| *order == Accepting::NoMore) => {}
+    let mut connected = Some(connected);
+    let mut watches = false;
+    loop {
+        let opening = tokio::select! {
+            order = orders.changed() => {
+                if order.is_err() {
+                    return;
+                }
+                // Who waits for the last connection shall not wait for us.
+                connected = None;
+                continue;
             }
-        });
+            Some(opening) = openings.recv() => opening,
+        };
+        let Some(connected) = connected.clone() else { continue };
+        if !watches {
+            watches = true;
+            tokio::task::spawn_local(traffic::sample(context.clone()));
+            tokio::task::spawn_local(dashboard::sample(context.clone()));
+        }
+        let shared = (context.clone(), connected);
+        tokio::task::spawn_local(accept(opening, shared, orders.clone()));
     }
-    drop(connected);
-    while orders.changed().await.is_ok() {}
+}
+
+async fn accept(
+    Opening { socket, life }: Opening,
+    shared: (Arc<Context>, mpsc::Sender<()>),
+    mut orders: watch::Receiver<Accepting>,
+) {
+    let mut ended = life.clone();
+    tokio::select! {
+        accepted = socket.accept(shared, life) => if let Err(error) = accepted {
+            tell(&format!("an admin address is not served: {error}"));
+        },
+        _ = orders.wait_for(|order| *order == Accepting::NoMore) => {}
+        // Nothing is ever sent: the other side is gone.
+        _ = ended.changed() => {}
+    }
 }

@@ -3,18 +3,18 @@
 //! command line do not.
 
 use std::io;
-use std::os::fd::OwnedFd;
 use std::os::unix::fs::chown;
+use std::path::Path;
 use std::rc::Rc;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, UnixListener, UnixStream};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::{sleep, timeout};
 use weir_config::model::{AdminAccess, AdminListener, ListenAddress};
-use weir_proxy::bind::{BoundSocket, bind_with};
+use weir_proxy::bind::{BoundSocket, bind_with, set_mode};
 use weir_proxy::inherited::Inherited;
 use weir_proxy::shared::BoundAddress;
 
@@ -22,7 +22,7 @@ use super::caller::{Caller, Right};
 use super::context::Context;
 use super::stream::AdminStream;
 use super::token::Token;
-use super::{haproxy, http};
+use super::{LAST_WORDS, haproxy, http};
 use crate::rights::{group_called, user_called};
 
 /// Connections to one address at once. Whoever floods one does not shut out who comes over another.
@@ -36,11 +36,39 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// An admin socket that is open, and what may be done over it.
 pub(crate) struct AdminSocket {
-    /// As configured.
-    asked: ListenAddress,
-    socket: BoundSocket,
-    right: Right,
+    pub(super) model: AdminListener,
+    pub(super) keys: Keys,
+    pub(super) socket: BoundSocket,
+}
+
+/// What the words of a listener stand for.
+#[derive(Clone, PartialEq)]
+pub(super) struct Keys {
     token: Option<Arc<Token>>,
+    owner: Option<u32>,
+    group: Option<u32>,
+}
+
+impl Keys {
+    /// Reads the token, and looks user and group up.
+    ///
+    /// # Errors
+    /// One sentence for the operator.
+    pub(super) fn of(listener: &AdminListener) -> Result<Self, String> {
+        let belongs = |error| format!("{error} for the admin socket to belong to");
+        let owner = listener.owner.as_deref().map(user_called).transpose().map_err(belongs)?;
+        let group = listener.group.as_deref().map(group_called).transpose().map_err(belongs)?;
+        let token = listener.token_file.as_deref().map(Token::read).transpose()?;
+        let (owner, group) = (owner.map(Into::into), group.map(Into::into));
+        Ok(Self { token: token.map(Arc::new), owner, group })
+    }
+
+    fn give(&self, path: &Path) -> io::Result<()> {
+        if self.owner.is_some() || self.group.is_some() {
+            chown(path, self.owner, self.group)?;
+        }
+        Ok(())
+    }
 }
 
 impl AdminSocket {
@@ -48,26 +76,13 @@ impl AdminSocket {
     ///
     /// # Errors
     /// One sentence for the operator.
-    pub(crate) fn open(
+    pub(super) fn open(
         listener: &AdminListener,
+        keys: Keys,
         inherited: &mut Inherited,
     ) -> Result<Self, String> {
-        let token = listener.token_file.as_deref().map(Token::read).transpose()?;
-        let belongs = |error| format!("{error} for the admin socket to belong to");
-        let owner = listener.owner.as_deref().map(user_called).transpose().map_err(belongs)?;
-        let group = listener.group.as_deref().map(group_called).transpose().map_err(belongs)?;
-        let socket = bind_with(&listener.address, inherited, |path| {
-            if owner.is_some() || group.is_some() {
-                chown(path, owner.map(Into::into), group.map(Into::into))?;
-            }
-            Ok(())
-        })?;
-        let right = match listener.access {
-            AdminAccess::Write => Right::Write,
-            AdminAccess::ReadOnly => Right::Read,
-        };
-        let asked = listener.address.clone();
-        Ok(Self { asked, socket, right, token: token.map(Arc::new) })
+        let socket = bind_with(&listener.address, inherited, |path| keys.give(path))?;
+        Ok(Self { model: listener.clone(), keys, socket })
     }
 
     /// Where it is.
@@ -75,24 +90,30 @@ impl AdminSocket {
         &self.socket.address
     }
 
-    /// For a successor, for as long as it is accepted from: the address that it was opened for, and the socket.
-    pub(crate) fn lent(&self) -> (ListenAddress, Weak<OwnedFd>) {
-        (self.asked.clone(), Arc::downgrade(&self.socket.socket))
+    /// Gives one that is open its owner and its mode; a line when that did not work.
+    pub(super) fn change_owner(&self) -> Option<String> {
+        let ListenAddress::Unix { path, mode } = &self.model.address else { return None };
+        let error = self.keys.give(path).and_then(|()| set_mode(path, *mode)).err()?;
+        Some(format!("cannot change owner and mode of unix:{}: {error}", path.display()))
     }
 
-    /// Accepts for ever. Whoever gives that up closes the socket.
-    pub(crate) async fn accept(
+    /// Accepts for ever. Whoever gives that up closes the socket. Connections end soon after the other side of `life` is gone.
+    pub(super) async fn accept(
         self,
-        context: Arc<Context>,
-        connected: mpsc::Sender<()>,
+        (context, connected): (Arc<Context>, mpsc::Sender<()>),
+        life: watch::Receiver<()>,
     ) -> io::Result<()> {
         let place = match &self.socket.address {
             BoundAddress::Socket(address) => address.to_string(),
             BoundAddress::Unix(path) => format!("unix:{}", path.display()),
         };
-        let room = Room { places: Arc::new(Semaphore::new(CONNECTIONS)), connected };
+        let room = Room { places: Arc::new(Semaphore::new(CONNECTIONS)), connected, life };
         let own = self.socket.socket.try_clone()?;
-        let (right, token) = (self.right, self.token.clone());
+        let right = match self.model.access {
+            AdminAccess::Write => Right::Write,
+            AdminAccess::ReadOnly => Right::Read,
+        };
+        let token = self.keys.token.clone();
         let caller = |who: String| {
             let who = format!("{who} over {place}");
             Rc::new(Caller { who, uid: None, right, token: token.clone() })
@@ -151,6 +172,7 @@ struct Room {
     places: Arc<Semaphore>,
     /// Each connection holds one.
     connected: mpsc::Sender<()>,
+    life: watch::Receiver<()>,
 }
 
 /// Serves a connection on a task of its own, or tells it that there is no room.
@@ -167,18 +189,30 @@ fn attend<S>(
         return;
     };
     let (context, caller) = (context.clone(), caller(&stream));
-    let connected = room.connected.clone();
+    let (connected, life) = (room.connected.clone(), room.life.clone());
     tokio::task::spawn_local(async move {
-        let mut stream = AdminStream::new(stream, FIRST_PATIENCE);
-        if let Ok(Some(first)) = stream.peek().await {
-            if speaks == Speaks::Http || first.is_ascii_uppercase() {
-                http::serve(stream, context, caller).await;
-            } else {
-                haproxy::serve(stream, &context, &caller).await;
+        let served = async {
+            let mut stream = AdminStream::new(stream, FIRST_PATIENCE);
+            if let Ok(Some(first)) = stream.peek().await {
+                if speaks == Speaks::Http || first.is_ascii_uppercase() {
+                    http::serve(stream, context, caller).await;
+                } else {
+                    haproxy::serve(stream, &context, &caller).await;
+                }
             }
+        };
+        tokio::select! {
+            () = served => {}
+            () = over(life) => {}
         }
         drop((place, connected));
     });
+}
+
+/// Waits until what a connection came in by does not hold any more, and for as long as its last answer may take.
+async fn over(mut life: watch::Receiver<()>) {
+    while life.changed().await.is_ok() {}
+    sleep(LAST_WORDS).await;
 }
 
 async fn refuse(mut stream: impl AsyncWrite + Unpin) {

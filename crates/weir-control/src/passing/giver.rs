@@ -7,12 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use weir_config::model::ListenAddress;
 use weir_proxy::moving::Parting;
 use weir_proxy::os_net::OsNet;
 use weir_proxy::start::DataPlane;
 
+use super::busy::{LOOK, Told};
 use super::message::{CONNECTIONS, MESSAGE_BYTES, MachineClock, Message, Offer, room_for};
 use super::packets::{Packet, Packets, Received};
 
@@ -34,6 +35,8 @@ pub(crate) struct Giver {
     /// Offered, by number, with the time of that. Their sockets stay open here, and nobody reads from them.
     outstanding: BTreeMap<u64, (Instant, Connection)>,
     next_number: u64,
+    /// What the successor knows of what runs here.
+    told: Told,
     taken: Taken,
 }
 
@@ -82,13 +85,16 @@ impl Giver {
             pending: first.into(),
             outstanding: BTreeMap::new(),
             next_number: 0,
+            told: Told::default(),
             taken: Taken::default(),
         };
-        while !giver.is_settled() {
-            if let Err(over) = giver.step().await {
-                let taken = giver.give_up(over).await;
-                return (taken, None);
-            }
+        // Before those who wait: what runs is ahead of them.
+        let mut going = giver.tell().await;
+        while going.is_ok() && !giver.is_settled() {
+            going = giver.step().await;
+        }
+        if let Err(over) = going {
+            return (giver.give_up(over).await, None);
         }
         (std::mem::take(&mut giver.taken), Some(giver))
     }
@@ -134,7 +140,16 @@ impl Giver {
                 None => self.last_verdicts().await,
             },
             () = silent => Err(Over::Broken(late())),
+            () = sleep(LOOK), if !self.told.is_empty() => self.tell().await,
         }
+    }
+
+    /// Tells the successor what runs here, where that has changed.
+    async fn tell(&mut self) -> Result<(), Over> {
+        for news in self.told.news(self.plane.process()) {
+            self.send(&Message::Busy(news), &[]).await.map_err(Over::Broken)?;
+        }
+        Ok(())
     }
 
     /// Waits for what becomes of the last connections: no others will come.

@@ -16,6 +16,9 @@ use weir_config::model::ListenAddress;
 use weir_proxy::moving::{Begun, Moved, Seniority, Waiting};
 use weir_proxy::request_id::RequestId;
 
+use super::busy::Busy;
+use super::estate::Estate;
+
 /// Most bytes of a message. The kernel has room for as much unless somebody made its buffers smaller than they are by default.
 pub(crate) const MESSAGE_BYTES: usize = 192 * 1024;
 /// Most connections in one.
@@ -29,8 +32,12 @@ const LENGTH: usize = size_of::<u32>();
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Message {
+    /// What a successor is to know before it serves.
+    Estate(Estate),
     /// The first word of a successor.
     Hello { version: u32 },
+    /// What runs at servers, where that has changed.
+    Busy(Vec<Busy>),
     /// Connections to go on with. Their sockets come along, in this order.
     Offer(Vec<Offer>),
     /// What becomes of connections that were offered.
@@ -198,14 +205,14 @@ impl MachineClock {
         Self { instant: Instant::now(), microseconds }
     }
 
-    fn microseconds(&self, instant: Instant) -> u64 {
+    pub(crate) fn microseconds(&self, instant: Instant) -> u64 {
         let after = instant.saturating_duration_since(self.instant).as_micros() as u64;
         let before = self.instant.saturating_duration_since(instant).as_micros() as u64;
         self.microseconds.saturating_add(after).saturating_sub(before)
     }
 
     /// What cannot have been is now.
-    fn instant(&self, microseconds: u64) -> Instant {
+    pub(crate) fn instant(&self, microseconds: u64) -> Instant {
         let after = Duration::from_micros(microseconds.saturating_sub(self.microseconds));
         let before = Duration::from_micros(self.microseconds.saturating_sub(microseconds));
         let instant = self.instant.checked_add(after);

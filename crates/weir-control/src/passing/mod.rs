@@ -1,5 +1,5 @@
 //! Connections that go on in the next process: at an upgrade the one that is left passes plain client connections on, over a Unix socket.
-//! `giver.rs` is its side, `taker.rs` that of its successor; `message.rs` is what they say, `packets.rs` how it gets there. How a
+//! `giver.rs` is its side, `taker.rs` that of its successor; `message.rs` is what they say, `packets.rs` how it gets there, `estate.rs` what a successor gets before it starts. How a
 //! connection leaves a worker and enters one is the data plane's (`weir-proxy/moving.rs`).
 //!
 //! ```text
@@ -11,6 +11,8 @@
 //! receive queue. When the old one does not want to wait any longer, it shuts its socket down and reads what stands there; whatever the
 //! successor says after that fails, so that it knows that nothing came of it and lets go.
 
+mod busy;
+pub(crate) mod estate;
 pub(crate) mod giver;
 mod message;
 pub(crate) mod packets;
@@ -19,6 +21,7 @@ pub(crate) mod taker;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
+use self::estate::Estate;
 use self::message::Message;
 use self::packets::{Received, receive_now, send_now};
 
@@ -31,6 +34,15 @@ pub(crate) const VERSION: u32 = 1;
 /// When the other end is gone.
 pub(crate) fn say_hello(socket: BorrowedFd<'_>) -> io::Result<()> {
     send_now(socket, &Message::Hello { version: VERSION }.encode(&[])?, &[])
+}
+
+/// What a predecessor sent before this process was started.
+pub(crate) fn estate_from(socket: &OwnedFd) -> Option<Estate> {
+    let Ok(Received::Packet(packet)) = receive_now(socket) else { return None };
+    match Message::decode(&packet.bytes) {
+        Ok((Message::Estate(estate), [])) => Some(estate),
+        _ => None,
+    }
 }
 
 /// Whether a successor that says that it is ready has said [`say_hello`] before, in words that this process knows. One that did not is

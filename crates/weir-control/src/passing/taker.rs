@@ -1,6 +1,7 @@
 //! The side of the process that takes over: it looks whether there is room for a connection that is offered and a listener that it may
 //! have come through, says so, and goes on with it.
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use weir_proxy::moving::Moved;
@@ -8,8 +9,9 @@ use weir_proxy::os_net::OsAccepted;
 use weir_proxy::shared::{Listener, Snapshot};
 use weir_proxy::start::{Admission, DataPlane};
 
+use super::busy::Occupied;
 use super::message::{MachineClock, Message, Offer, Verdict};
-use super::packets::{Packet, Packets, Received};
+use super::packets::{Packets, Received};
 
 /// Takes connections over until the predecessor has ended.
 pub(crate) struct Taker {
@@ -31,9 +33,22 @@ impl Taker {
     }
 
     pub(crate) async fn run(self) {
+        // Given back when the predecessor has ended.
+        let mut occupied = Occupied::default();
         while let Ok(Received::Packet(packet)) = self.packets.receive().await {
             // One that says what makes no sense gets no answer, and keeps what it has.
-            let Ok((verdicts, taken)) = self.judge(packet) else { return };
+            let Ok((message, rest)) = Message::decode(&packet.bytes) else { return };
+            let offers = match message {
+                Message::Busy(news) => {
+                    occupied.follow(news, self.plane.process());
+                    continue;
+                }
+                Message::Offer(offers) => offers,
+                Message::Estate(_) | Message::Hello { .. } | Message::Verdicts(_) => return,
+            };
+            let Ok((verdicts, taken)) = self.judge(&offers, rest, packet.descriptors) else {
+                return;
+            };
             let Ok(answer) = Message::Verdicts(verdicts).encode(&[]) else { return };
             if self.packets.send(&answer, &[]).await.is_err() {
                 // It does not wait any longer: nothing of this is ours.
@@ -46,15 +61,18 @@ impl Taker {
     }
 
     /// What becomes of connections that are offered.
-    fn judge(&self, packet: Packet) -> Result<(Vec<Verdict>, Vec<Taken>), String> {
-        let (message, mut rest) = Message::decode(&packet.bytes)?;
-        let Message::Offer(offers) = message else { return Err("it is no offer".to_owned()) };
-        if offers.len() != packet.descriptors.len() {
+    fn judge(
+        &self,
+        offers: &[Offer],
+        mut rest: &[u8],
+        sockets: Vec<OwnedFd>,
+    ) -> Result<(Vec<Verdict>, Vec<Taken>), String> {
+        if offers.len() != sockets.len() {
             return Err("not every connection has its socket".to_owned());
         }
         let snapshot = self.plane.process().snapshot();
         let (mut verdicts, mut taken) = (Vec::new(), Vec::new());
-        for (offer, socket) in offers.iter().zip(packet.descriptors) {
+        for (offer, socket) in offers.iter().zip(sockets) {
             let moved = offer.moved(&mut rest, &self.clock)?;
             let judged = self.admit(offer, &snapshot);
             let refused = match judged {

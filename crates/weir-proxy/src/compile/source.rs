@@ -79,9 +79,10 @@ impl<'a> Reader<'a> {
         Ok(bytes)
     }
 
-    /// Remembers a directory that was opened.
-    pub(crate) fn note_directory(&self, path: &Path) {
-        self.seen.borrow_mut().extend(directory(path));
+    /// Remembers a directory that was opened, and that is at another place for now.
+    pub(crate) fn note_directory(&self, path: &Path, now: &Path) {
+        let seen = directory(now).map(|seen| Seen { path: path.to_owned(), ..seen });
+        self.seen.borrow_mut().extend(seen);
     }
 
     /// What was read since the last call.

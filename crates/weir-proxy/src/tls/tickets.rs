@@ -19,6 +19,9 @@ use super::error::TlsError;
 /// How long a key makes tickets. One that came from it is good for as long again.
 const ROTATION_SECONDS: u64 = 6 * 60 * 60;
 const NAME_LEN: usize = 8;
+const SECRET_LEN: usize = 32;
+/// Of a key, as it is saved.
+const SAVED_LEN: usize = NAME_LEN + SECRET_LEN;
 
 /// Makes and reads tickets. Share one among all configurations that serve the same operator.
 ///
@@ -38,6 +41,8 @@ struct Keys {
 
 struct Key {
     name: [u8; NAME_LEN],
+    /// What the cipher is made of, for a successor.
+    secret: [u8; SECRET_LEN],
     cipher: RandomizedNonceKey,
 }
 
@@ -57,6 +62,24 @@ impl Tickets {
         let keys =
             Keys { current, previous: None, rotate_at: now.saturating_add(ROTATION_SECONDS) };
         Ok(Self { keys: ArcSwap::from_pointee(keys), rotating: AtomicBool::new(false) })
+    }
+
+    /// The keys, for a process that is to open the tickets that this one made. They are secret.
+    pub fn save(&self) -> Vec<u8> {
+        let keys = self.keys.load();
+        let mut saved = keys.rotate_at.to_le_bytes().to_vec();
+        keys.current.save(&mut saved);
+        if let Some(previous) = &keys.previous {
+            previous.save(&mut saved);
+        }
+        saved
+    }
+
+    /// Goes on with keys that another process saved. What makes no sense changes nothing.
+    pub fn restore(&self, saved: &[u8]) {
+        if let Some(keys) = Keys::restored(saved) {
+            self.keys.store(Arc::new(keys));
+        }
     }
 
     fn seal(&self, now: u64, plain: &[u8]) -> Option<Vec<u8>> {
@@ -112,14 +135,41 @@ impl Tickets {
     }
 }
 
+impl Keys {
+    fn restored(saved: &[u8]) -> Option<Self> {
+        let (rotate_at, saved) = saved.split_first_chunk::<8>()?;
+        let (current, previous) = saved.split_at_checked(SAVED_LEN)?;
+        let previous = match previous {
+            [] => None,
+            previous => Some(Key::restored(previous)?),
+        };
+        let rotate_at = u64::from_le_bytes(*rotate_at);
+        Some(Self { current: Key::restored(current)?, previous, rotate_at })
+    }
+}
+
 impl Key {
     fn random() -> Option<Arc<Self>> {
         let mut name = [0; NAME_LEN];
-        let mut secret = [0; 32];
+        let mut secret = [0; SECRET_LEN];
         rand::fill(&mut name).ok()?;
         rand::fill(&mut secret).ok()?;
+        Self::new(name, secret)
+    }
+
+    fn new(name: [u8; NAME_LEN], secret: [u8; SECRET_LEN]) -> Option<Arc<Self>> {
         let cipher = RandomizedNonceKey::new(&AES_256_GCM, &secret).ok()?;
-        Some(Arc::new(Self { name, cipher }))
+        Some(Arc::new(Self { name, secret, cipher }))
+    }
+
+    fn save(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.name);
+        out.extend_from_slice(&self.secret);
+    }
+
+    fn restored(saved: &[u8]) -> Option<Arc<Self>> {
+        let (name, secret) = saved.split_first_chunk::<NAME_LEN>()?;
+        Self::new(*name, secret.try_into().ok()?)
     }
 }
 
@@ -168,6 +218,26 @@ mod tests {
         }
         let other = Tickets::starting_at(0).unwrap();
         assert_eq!(other.open(0, &ticket), None);
+    }
+
+    #[test]
+    fn another_process_goes_on_with_the_keys() {
+        let old = Tickets::starting_at(0).unwrap();
+        let first = old.seal(0, b"first").unwrap();
+        let second = old.seal(ROTATION_SECONDS, b"second").unwrap();
+        let saved = old.save();
+        let new = Tickets::starting_at(0).unwrap();
+        let own = new.seal(0, b"own").unwrap();
+        for length in (0..saved.len()).filter(|length| *length != 8 + SAVED_LEN) {
+            new.restore(&saved[..length]);
+            assert_eq!(new.open(0, &own).unwrap(), b"own", "cut at {length}");
+        }
+        new.restore(&saved);
+        let now = ROTATION_SECONDS + 1;
+        assert_eq!(new.open(now, &first).unwrap(), b"first");
+        assert_eq!(new.open(now, &second).unwrap(), b"second");
+        assert_eq!(old.open(now, &new.seal(now, b"third").unwrap()).unwrap(), b"third");
+        assert_eq!(new.open(2 * ROTATION_SECONDS, &first), None, "it rotates as it would have");
     }
 
     #[test]

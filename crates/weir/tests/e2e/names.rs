@@ -216,6 +216,14 @@ fn every_address_of_a_name_is_a_server() {
     let shown: Vec<String> = endpoints.iter().map(show).collect();
     let expected = |name: &str, last: u8| format!("{name} app.test:{port} 127.0.0.{last}:{port} 7");
     assert_eq!(shown, [expected("app", 1), expected("app~2", 2), expected("app~3", 3)]);
+    let mut socat = crate::support::process::command("socat");
+    socat.args(["-", &format!("UNIX-CONNECT:{socket}")]);
+    let said = crate::support::process::finish(&mut socat, b"show stat; show servers state\n");
+    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    assert!(said.contains("\napp,app~2,0,0,0,0,7,"), "{said}");
+    assert!(said.contains(&format!(",127.0.0.2:{port},")), "{said}");
+    let state = format!(" 2 app~2 127.0.0.2 2 0 1 1 0 1 0 0 0 0 0 0 app.test {port} - 0 0 - - 0\n");
+    assert!(said.contains(&state), "{said}");
 }
 
 /// Orders for `app~2`, and what becomes of them when DNS gives its place to another address.

@@ -288,7 +288,8 @@ fn what_only_root_may_read_is_told_at_the_start_and_rejects_a_reload() {
     let config = format!(
         "workers 1; {RIGHTS}
          listen 127.0.0.1:0 -> respond 200 old;
-         listen 127.0.0.1:0 tls -> respond 204 {{ {} }}",
+         pool app {{ server 127.0.0.1:1 name=one; }}
+         listen 127.0.0.1:0 tls -> app {{ {} }}",
         certificate.directive()
     );
     let started = Started::within(directory, &config);
@@ -303,6 +304,9 @@ fn what_only_root_may_read_is_told_at_the_start_and_rejects_a_reload() {
     assert_eq!(done.status.code(), Some(3), "{said}");
     assert!(said.contains(&expected), "{said}");
     assert_eq!(started.get("/"), "old");
+    // What is not about files needs none.
+    started.told(&["ctl", "add", "app", "127.0.0.1:2"]);
+    assert!(started.told(&["ctl", "show", "app"]).contains("127.0.0.1:2"));
 }
 
 /// Libraries and the program, so that it can be started in there.

@@ -148,6 +148,30 @@ fn ten_upgrades_under_load_fail_no_request() {
     upgrades_under_load(10);
 }
 
+/// The worker threads of a process.
+fn workers(number: u32) -> usize {
+    let tasks = std::fs::read_dir(format!("/proc/{number}/task")).unwrap();
+    let names = tasks.map(|task| std::fs::read_to_string(task.unwrap().path().join("comm")));
+    names.filter(|name| name.as_ref().is_ok_and(|name| name.starts_with("weir-worker"))).count()
+}
+
+#[test]
+fn another_number_of_workers_comes_with_an_upgrade() {
+    let served = "listen 127.0.0.1:0 -> respond 200;";
+    let mut line = Line::start(served);
+    assert_eq!(workers(line.weir.process.id()), 2);
+    let text = Line::configuration(&line.directory, served).replace("workers 2", "workers 3");
+    line.directory.file("weir.conf", text);
+    let socket = line.directory.text("admin.sock");
+    let done = finish(weir_command().args(["reload", "--socket", &socket]), b"");
+    let said = String::from_utf8_lossy(&[done.stdout, done.stderr].concat()).into_owned();
+    assert!(said.contains("`workers` was changed, which takes `weir upgrade`"), "{said}");
+    assert_eq!(workers(line.weir.process.id()), 2);
+    let process = line.upgraded();
+    assert_eq!(workers(process), 3);
+    assert_eq!(Client::connect(line.address()).ask("/").status, 200);
+}
+
 #[test]
 fn what_runs_ends_where_it_began_and_idle_connections_go_on_in_the_new_process() {
     let origin = Origin::start(|connection| {

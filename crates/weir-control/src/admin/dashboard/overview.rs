@@ -200,6 +200,8 @@ fn turned_away(html: &mut Html, pool: &PoolStatus) {
         ("found no server", counters.unavailable + counters.gave_up),
         ("left the queue themselves", counters.cancelled),
         ("sent to a busy server while an idle one could be had", counters.inversions),
+        ("went on to another server", pool.redispatched),
+        ("asked the same server again", pool.repeated),
     ];
     if kinds.iter().all(|(_, number)| *number == 0) {
         return;
@@ -253,7 +255,7 @@ fn listeners(html: &mut Html, status: &Status) {
         of_limit(
             html,
             "connections",
-            listener.connections as u64,
+            (listener.connections as u64, listener.most_connections as u64),
             listener.max_connections.map(|most| most as u64),
         );
         figure(html, "accepted", count(listener.accepted));
@@ -411,6 +413,9 @@ mod tests {
             "<code>deadbeef</code>",
             "front",
             "health</span> app/app2 up -&gt; down",
+            "2 went on to another server",
+            "data-label=\"in flight\" title=\"most so far: 7\"",
+            "data-label=\"connections\" title=\"most so far: 40\"",
         ] {
             assert!(html.contains(expected), "no {expected} in {html}");
         }

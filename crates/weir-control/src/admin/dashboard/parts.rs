@@ -41,8 +41,14 @@ pub(super) fn figure(html: &mut Html, label: &'static str, figure: impl Display)
 }
 
 /// A cell of so many of at most so many, with a bar.
-pub(super) fn of_limit(html: &mut Html, label: &'static str, now: u64, limit: Option<u64>) {
-    html.markup("<td class=\"n load\" data-label=\"").markup(label).markup("\">");
+pub(super) fn of_limit(
+    html: &mut Html,
+    label: &'static str,
+    (now, most): (u64, u64),
+    limit: Option<u64>,
+) {
+    html.markup("<td class=\"n load\" data-label=\"").markup(label);
+    html.markup("\" title=\"most so far: ").text(count(most)).markup("\">");
     html.text(count(now)).markup("<span class=\"of\">/");
     match limit {
         None => {

@@ -70,7 +70,8 @@ fn line(html: &mut Html, sight: &Sight<'_>, (pool, endpoint): (&PoolStatus, &End
     html.markup("<span class=\"since\">")
         .text(age_ms(sight.ago_ms(endpoint.since_ms)))
         .markup("</span></td>");
-    of_limit(html, "in flight", u64::from(endpoint.in_flight), endpoint.max_conn.map(u64::from));
+    let in_flight = (u64::from(endpoint.in_flight), u64::from(endpoint.most_in_flight));
+    of_limit(html, "in flight", in_flight, endpoint.max_conn.map(u64::from));
     figure(html, "queue", count(u64::from(endpoint.queued)));
     requests(html, &endpoint.traffic, endpoint.failed());
     figure(html, "idle", count(u64::from(endpoint.idle_connections)));
@@ -168,12 +169,12 @@ fn sum(html: &mut Html, sight: &Sight<'_>, pool: &PoolStatus) {
     of_limit(
         html,
         "in flight",
-        pool.in_flight,
+        (pool.in_flight, pool.most_in_flight),
         limit.sum::<Option<u64>>().filter(|limit| *limit > 0),
     );
     match pool.queue {
         None => figure(html, "queue", "–"),
-        Some(queue) => of_limit(html, "queue", queue.now, Some(queue.max)),
+        Some(queue) => of_limit(html, "queue", (queue.now, queue.longest), Some(queue.max)),
     }
     let failed = pool.endpoints.iter().map(EndpointStatus::failed).sum();
     requests(html, &pool.traffic, failed);

@@ -4,6 +4,7 @@ mod api;
 mod ctl;
 mod dashboard;
 pub(crate) mod haproxy;
+mod moving;
 mod numbers;
 mod prometheus;
 mod rights;

@@ -1,0 +1,57 @@
+//! The files that a configuration was made of, as they were read. What changes without a reload (addresses behind names, what is changed
+//! at run time) goes by them: it is about other things, and a process that gave root's rights up may not be able to read a key again.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// What was read, by path.
+#[derive(Debug, Default)]
+pub(crate) struct FilesRead(Mutex<HashMap<PathBuf, Vec<u8>>>);
+
+impl FilesRead {
+    /// Reads a file, unless it is among those `known`, and remembers it.
+    ///
+    /// # Errors
+    /// As [`std::fs::read`].
+    pub(crate) fn read(&self, path: &Path, known: Option<&Self>) -> io::Result<Vec<u8>> {
+        let bytes = known.and_then(|known| known.files().get(path).cloned());
+        let bytes = bytes.map_or_else(|| std::fs::read(path), Ok)?;
+        self.files().insert(path.to_owned(), bytes.clone());
+        Ok(bytes)
+    }
+
+    /// Which files, in order.
+    pub(crate) fn paths(&self) -> Vec<PathBuf> {
+        let mut paths: Vec<PathBuf> = self.files().keys().cloned().collect();
+        paths.sort_unstable();
+        paths
+    }
+
+    fn files(&self) -> MutexGuard<'_, HashMap<PathBuf, Vec<u8>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_known_is_not_read_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("key");
+        std::fs::write(&path, "first").unwrap();
+        let known = FilesRead::default();
+        known.read(&path, None).unwrap();
+        std::fs::write(&path, "second").unwrap();
+        let next = FilesRead::default();
+        assert_eq!(next.read(&path, Some(&known)).unwrap(), b"first");
+        std::fs::remove_file(&path).unwrap();
+        // And so on, as often as needed.
+        assert_eq!(FilesRead::default().read(&path, Some(&next)).unwrap(), b"first");
+        assert!(FilesRead::default().read(&path, None).is_err());
+        assert_eq!(next.paths(), [path]);
+    }
+}

@@ -1,0 +1,121 @@
+//! What runs at servers with a limit in the process that is left: its successor counts it in, so that a server gets no more than its `max_conn`
+//! from both together. A count that changed is told within [`LOOK`].
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use weir_balance::Slot;
+use weir_proxy::shared::Process;
+
+/// How often the process that is left looks what has ended.
+pub(crate) const LOOK: Duration = Duration::from_millis(5);
+/// Most servers in one message.
+const SERVERS: usize = 500;
+/// No server is believed to have more.
+const MOST: u32 = 1 << 16;
+
+/// Exchanges at one server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Busy {
+    pool: String,
+    endpoint: String,
+    in_flight: u32,
+}
+
+/// Pool and server.
+type Name = (String, String);
+
+/// What the successor was told.
+#[derive(Default)]
+pub(crate) struct Told(BTreeMap<Name, u32>);
+
+impl Told {
+    /// Whether it believes that anything runs.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// What is different now, message by message.
+    pub(crate) fn news(&mut self, process: &Process) -> Vec<Vec<Busy>> {
+        let news = self.changes(running(process));
+        news.chunks(SERVERS).map(<[Busy]>::to_vec).collect()
+    }
+
+    fn changes(&mut self, now: BTreeMap<Name, u32>) -> Vec<Busy> {
+        let gone = self.0.keys().filter(|name| !now.contains_key(*name));
+        let gone = gone.map(|name| (name, 0));
+        let other = now.iter().filter(|(name, count)| self.0.get(*name) != Some(count));
+        let changed = gone.chain(other.map(|(name, count)| (name, *count)));
+        let changed = changed.map(|((pool, endpoint), in_flight)| Busy {
+            pool: pool.clone(),
+            endpoint: endpoint.clone(),
+            in_flight,
+        });
+        let changed = changed.collect();
+        self.0 = now;
+        changed
+    }
+}
+
+fn running(process: &Process) -> BTreeMap<Name, u32> {
+    let mut running = BTreeMap::new();
+    for pool in &process.snapshot().pools {
+        for (index, endpoint) in pool.endpoints.iter().enumerate() {
+            let state = pool.balancer.endpoint(index);
+            let Some(state) = state.filter(|state| state.max_conn().is_some()) else { continue };
+            if state.in_flight() > 0 {
+                let name = (pool.name.to_string(), endpoint.name.to_string());
+                running.insert(name, state.in_flight());
+            }
+        }
+    }
+    running
+}
+
+/// Places that are counted in for the process before this one. Dropping it gives them back.
+#[derive(Default)]
+pub(crate) struct Occupied(BTreeMap<Name, Vec<Slot>>);
+
+impl Occupied {
+    /// Counts in what is told.
+    pub(crate) fn follow(&mut self, news: Vec<Busy>, process: &Process) {
+        let snapshot = process.snapshot();
+        for Busy { pool, endpoint, in_flight } in news {
+            let found = snapshot.endpoint(&pool, &endpoint);
+            let slots = self.0.entry((pool, endpoint)).or_default();
+            slots.truncate(in_flight as usize);
+            let Some((pool, index)) = found else { continue };
+            while slots.len() < in_flight.min(MOST) as usize
+                && let Some(slot) = pool.balancer.occupy(index)
+            {
+                slots.push(slot);
+            }
+        }
+        self.0.retain(|_, slots| !slots.is_empty());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_changed_is_told() {
+        let name = |endpoint: &str| ("app".to_owned(), endpoint.to_owned());
+        let mut told = Told::default();
+        let mut check = |now: &[(&str, u32)], expected: &[(&str, u32)]| {
+            let now = now.iter().map(|(endpoint, count)| (name(endpoint), *count)).collect();
+            let changes = told.changes(now);
+            let seen: Vec<(&str, u32)> =
+                changes.iter().map(|busy| (busy.endpoint.as_str(), busy.in_flight)).collect();
+            assert_eq!(seen, expected);
+        };
+        check(&[], &[]);
+        check(&[("a", 1), ("b", 2)], &[("a", 1), ("b", 2)]);
+        check(&[("a", 1), ("b", 2)], &[]);
+        check(&[("a", 3)], &[("b", 0), ("a", 3)]);
+        check(&[], &[("a", 0)]);
+        assert!(told.is_empty());
+    }
+}

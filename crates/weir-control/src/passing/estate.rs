@@ -1,0 +1,120 @@
+//! What a process knows that its successor would have to find out anew: the keys of TLS session tickets, which servers are down, and which
+//! are ejected. It is sent before the successor is started, and holds before that one accepts anything.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use tokio::runtime::Handle;
+use tokio::time::Instant;
+use weir_balance::Health;
+use weir_proxy::shared::Process;
+
+use super::message::{MachineClock, Message};
+use crate::health_log::{Change, EndpointName, HealthLog, HealthState};
+use crate::traffic;
+
+/// What is left to a successor. It does not go into any log: the keys are secret.
+#[derive(Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Estate {
+    /// As [`weir_proxy::tls::Tickets::save`] writes them.
+    #[serde(default)]
+    tickets: Vec<u8>,
+    /// Endpoints that do not take what comes.
+    #[serde(default)]
+    endpoints: Vec<Standing>,
+}
+
+/// An endpoint that does not.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Standing {
+    pool: String,
+    endpoint: String,
+    /// Its probes failed.
+    #[serde(default)]
+    down: bool,
+    /// Until when it is ejected, on the machine's monotonic clock, µs.
+    #[serde(default)]
+    ejected_until_us: Option<u64>,
+}
+
+impl std::fmt::Debug for Estate {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Estate").field("endpoints", &self.endpoints).finish_non_exhaustive()
+    }
+}
+
+impl Estate {
+    /// What there is to leave.
+    pub(crate) fn of(process: &Process) -> Self {
+        let (snapshot, clock) = (process.snapshot(), MachineClock::new());
+        let now_us = process.balance_clock(Instant::now());
+        let mut endpoints = Vec::new();
+        for pool in &snapshot.pools {
+            for (index, endpoint) in pool.endpoints.iter().enumerate() {
+                let Some(state) = pool.balancer.endpoint(index) else { continue };
+                let until = process.instant(state.ejected_until());
+                let ejected = state.is_ejected(now_us).then(|| clock.microseconds(until));
+                let down = state.health() == Health::Unhealthy;
+                if down || ejected.is_some() {
+                    endpoints.push(Standing {
+                        pool: pool.name.to_string(),
+                        endpoint: endpoint.name.to_string(),
+                        down,
+                        ejected_until_us: ejected,
+                    });
+                }
+            }
+        }
+        Self { tickets: snapshot.tickets().save(), endpoints }
+    }
+
+    /// As it is sent. What is too much for a message is left out: the successor finds it out.
+    pub(crate) fn encode(self) -> Vec<u8> {
+        let tickets = self.tickets.clone();
+        let whole = Message::Estate(self).encode(&[]);
+        let less = || Message::Estate(Self { tickets, endpoints: Vec::new() }).encode(&[]);
+        whole.or_else(|_| less()).unwrap_or_default()
+    }
+
+    /// Takes it over, before anything is served.
+    pub(crate) fn apply(&self, process: &Process) {
+        let (snapshot, clock) = (process.snapshot(), MachineClock::new());
+        let now_us = process.balance_clock(Instant::now());
+        for standing in &self.endpoints {
+            let found = snapshot.endpoint(&standing.pool, &standing.endpoint);
+            let Some((pool, index)) = found else { continue };
+            if standing.down {
+                pool.balancer.set_health(index, Health::Unhealthy, now_us);
+            }
+            if let Some(until_us) = standing.ejected_until_us {
+                let until_us = process.balance_clock(clock.instant(until_us));
+                pool.balancer.eject_until(index, until_us, now_us);
+            }
+        }
+        snapshot.tickets().restore(&self.tickets);
+    }
+
+    /// Says what was taken over, and when an ejection of it is over.
+    pub(crate) fn note(self, process: &Arc<Process>, log: &Arc<HealthLog>, runtime: &Handle) {
+        for standing in self.endpoints {
+            let snapshot = process.snapshot();
+            let found = snapshot.endpoint(&standing.pool, &standing.endpoint);
+            let Some((pool, index)) = found else { continue };
+            let Some(of) = EndpointName::of(pool, index) else { continue };
+            let Some(state) = pool.balancer.endpoint(index) else { continue };
+            let change = |to, reason: &str| {
+                let (of, reason) = (of.clone(), reason.to_owned());
+                log.change(process, Change { of, to, reason, excerpt: String::new() });
+            };
+            if state.health() == Health::Unhealthy {
+                change(HealthState::Down, "as the process before this one found it");
+            }
+            let until_us = state.ejected_until();
+            if state.is_ejected(process.balance_clock(Instant::now())) {
+                change(HealthState::Ejected, "by the process before this one");
+                let (process, log) = (process.clone(), log.clone());
+                runtime.spawn(traffic::end_ejection(of, until_us, process, log));
+            }
+        }
+    }
+}
