@@ -1,8 +1,8 @@
 //! The watchdog: looks whether the laws hold, counts where they do not, and puts that right. And the list of those who wait.
 
-use crate::Balancer;
 use crate::balancer::Fault;
 use crate::queue::Waiter;
+use crate::{Balancer, Described};
 
 /// An end of an ejection that nobody announced by `tick` for so long is a violation; timers are not exact.
 const GRACE_US: u64 = 100_000;
@@ -18,6 +18,8 @@ pub struct Waiting {
     pub since_us: u64,
     /// The endpoint he waits for, if no other will do.
     pub bound: Option<usize>,
+    /// What he is, as he said when he came.
+    pub about: Described,
     /// How many are before him, over all lines.
     pub position: u32,
 }
@@ -30,6 +32,7 @@ impl Balancer {
             tag: waiter.wish.tag,
             since_us: waiter.wish.since_us,
             bound: waiter.home,
+            about: waiter.wish.about.clone(),
             position: 0,
         };
         // Copied under the lock, put in order after it: the list may be long, and somebody looks at it while others queue up.

@@ -13,8 +13,8 @@ use crate::slot::Taken;
 use crate::succession::{Common, Succession};
 use crate::sync::{AtomicBool, AtomicU32, Ordering};
 use crate::{
-    Availability, EndpointState, FairSettings, Health, Order, PolicyKind, Slot, StallSettings,
-    Ticket, WeightMode,
+    About, Availability, EndpointState, FairSettings, Health, Order, PolicyKind, Slot,
+    StallSettings, Ticket, WeightMode,
 };
 
 /// An endpoint as the configuration gives it, with its live state.
@@ -145,6 +145,8 @@ pub struct Request<'a> {
     pub tried: &'a Tried,
     /// The caller's number of the exchange, for [`Balancer::waiting`].
     pub tag: u64,
+    /// What it is, for the same and for those behind it.
+    pub about: About<'a>,
     /// Its place in the order of arrival, if it has waited before and was away: it waits on even if as many wait as may.
     pub seniority: Option<Seniority>,
 }
@@ -161,7 +163,8 @@ pub struct Seniority {
 impl<'a> Request<'a> {
     /// A request without affinity, key and tag that comes now.
     pub fn new(now_us: u64, random: u64, tried: &'a Tried) -> Self {
-        Self { now_us, random, key: 0, bound: None, tried, tag: 0, seniority: None }
+        let about = About::default();
+        Self { now_us, random, key: 0, bound: None, tried, tag: 0, about, seniority: None }
     }
 }
 
@@ -298,6 +301,11 @@ impl Balancer {
             .any(|(index, member)| member.state.is_usable(now_us, panic) && !tried.contains(index))
     }
 
+    /// The share of an endpoint.
+    pub fn weight(&self, index: usize) -> Option<u32> {
+        self.members.get(index).map(|member| member.weight)
+    }
+
     /// Exchanges in flight over all endpoints.
     pub fn in_flight(&self) -> u64 {
         self.members.iter().map(|member| u64::from(member.state.in_flight())).sum()
@@ -347,9 +355,9 @@ impl Balancer {
         };
         match answer {
             Answer::Dispatched(taken) => Arrival::Dispatched(Slot::new(self, taken)),
-            Answer::Queued { id, seq, since_us, position } => {
+            Answer::Queued(place) => {
                 self.common.figures.queued.add();
-                Arrival::Queued(Ticket::new(self, id, (seq, since_us), position))
+                Arrival::Queued(Ticket::new(self, place))
             }
             Answer::Rejected(rejection) => self.rejected(rejection),
         }

@@ -4,11 +4,11 @@ use std::cell::LazyCell;
 
 use crate::balancer::Balancer;
 use crate::bounded::Bound;
-use crate::choose::{Candidate, Query, Tier};
+use crate::choose::{Candidate, Query, Stalls, Tier};
 use crate::maglev::Maglev;
 use crate::rendezvous::Rendezvous;
 use crate::ring::Ring;
-use crate::{BalanceFactor, HashSettings, PolicyKind};
+use crate::{BalanceFactor, HashSettings, PolicyKind, Tried};
 
 /// What a tier looks keys up in.
 #[derive(Debug)]
@@ -40,6 +40,28 @@ impl KeyTable {
 }
 
 impl Balancer {
+    /// Whom `key` would lead to if endpoint `index` were not there: a hashing policy's second choice, of those that may be had at `now_us`.
+    /// `None` where the policy hashes nothing, or nobody else is left.
+    pub fn second_choice(&self, index: usize, key: u64, now_us: u64) -> Option<usize> {
+        self.policy.hashes()?;
+        let mut tried = Tried::new();
+        tried.insert(index);
+        let query = Query {
+            now_us,
+            random: 0,
+            key,
+            bound: None,
+            overflowed: false,
+            tried: &tried,
+            panic: self.is_panicking(),
+            stalls: Stalls::Heeded,
+        };
+        let tier = self.active_tier(query)?;
+        let usable =
+            |position| tier.index(position).is_some_and(|other| self.is_usable(other, query));
+        tier.index(tier.keys()?.find(key, usable)?)
+    }
+
     /// Whom the key of an exchange belongs to, be he full or not: there it waits. `None` where the policy hashes nothing, and where loads
     /// are bounded, so that an exchange goes on to the next rather than wait.
     pub(crate) fn home_of_key(&self, query: Query<'_>) -> Option<usize> {

@@ -7,7 +7,7 @@ use crate::fair::{Fair, Look};
 use crate::hash::mix;
 use crate::slot::{Choice, Taken};
 use crate::sync::Ordering;
-use crate::{Member, PolicyKind, Rejection};
+use crate::{Basis, Decision, Member, PolicyKind, Rejection};
 
 /// Rounds of choosing before a pick takes any free endpoint: a chosen one may fill up under our hands.
 const ROUNDS: usize = 4;
@@ -133,14 +133,16 @@ impl Candidate {
 #[derive(Clone, Copy)]
 struct Chosen {
     index: usize,
+    /// How it came to be the one, and who came second.
+    decision: Decision,
     /// Whether the policy has seen that nobody was idle, so that the regret meter need not look again.
     none_idle: bool,
 }
 
 impl Chosen {
     /// By a policy that did not look at all of them.
-    fn unseen(index: usize) -> Self {
-        Self { index, none_idle: false }
+    fn unseen(index: usize, decision: Decision) -> Self {
+        Self { index, decision, none_idle: false }
     }
 }
 
@@ -189,7 +191,7 @@ impl Balancer {
         if query.bound == Some(index) {
             self.take_bound(index)
         } else {
-            self.take_chosen(index, query)
+            self.take_chosen(index, query, Basis::Key)
         }
     }
 
@@ -246,15 +248,22 @@ impl Balancer {
     pub(crate) fn take_bound(&self, index: usize) -> Option<Taken> {
         let before = self.members.get(index)?.state.enter()?;
         let choice = if before == 0 { Choice::Idle } else { Choice::Busy };
-        Some(Taken { index, choice, booked: false })
+        let decision = Decision::new(Basis::Bound).at_load(before);
+        Some(Taken { index, choice, booked: false, decision })
     }
 
     /// A place at this endpoint, chosen among those of its tier.
-    pub(crate) fn take_chosen(&self, index: usize, query: Query<'_>) -> Option<Taken> {
-        self.take(Chosen::unseen(index), query)
+    pub(crate) fn take_chosen(
+        &self,
+        index: usize,
+        query: Query<'_>,
+        basis: Basis,
+    ) -> Option<Taken> {
+        self.take(Chosen::unseen(index, Decision::new(basis)), query)
     }
 
-    fn take(&self, Chosen { index, none_idle }: Chosen, query: Query<'_>) -> Option<Taken> {
+    fn take(&self, chosen: Chosen, query: Query<'_>) -> Option<Taken> {
+        let Chosen { index, decision, none_idle } = chosen;
         let member = self.members.get(index)?;
         let before = if member.state.is_stalled() && query.stalls != Stalls::Ignored {
             let before = member.state.enter_for_trial(query.now_us)?;
@@ -278,7 +287,8 @@ impl Balancer {
             fair.chosen(position);
         }
         self.common.regret.count(choice);
-        Some(Taken { index, choice, booked: false })
+        let decision = decision.at_load(before);
+        Some(Taken { index, choice, booked: false, decision })
     }
 
     fn has_idle(&self, tier: &Tier, query: Query<'_>) -> bool {
@@ -304,20 +314,26 @@ impl Balancer {
     }
 
     fn choose(&self, tier: &Tier, query: Query<'_>) -> Option<Chosen> {
-        let index = match self.policy {
-            PolicyKind::LeastConn => return self.least_loaded(tier, query),
-            PolicyKind::Fair(_) => return self.fairest(tier, query),
+        let chosen = |index, basis| Chosen::unseen(index, Decision::new(basis));
+        match self.policy {
+            PolicyKind::LeastConn => self.least_loaded(tier, query),
+            PolicyKind::Fair(_) => self.fairest(tier, query),
             PolicyKind::RoundRobin => self.in_turn(tier, query, |_| true),
-            PolicyKind::Random => self.draw(tier, query, |_| true).map(|candidate| candidate.index),
+            PolicyKind::Random => {
+                let drawn = self.draw(tier, query, |_| true)?;
+                Some(chosen(drawn.index, Basis::Drawn))
+            }
             PolicyKind::Random2 => self.better_of_two(tier, query),
             PolicyKind::First => {
-                self.candidates(tier, query).next().map(|candidate| candidate.index)
+                let first = self.candidates(tier, query).next()?;
+                Some(chosen(first.index, Basis::First))
             }
             PolicyKind::Hash(settings)
             | PolicyKind::RingHash(settings)
-            | PolicyKind::Maglev(settings) => self.choice_of_key(tier, query, settings),
-        };
-        index.map(Chosen::unseen)
+            | PolicyKind::Maglev(settings) => {
+                Some(chosen(self.choice_of_key(tier, query, settings)?, Basis::Key))
+            }
+        }
     }
 
     fn fairest(&self, tier: &Tier, query: Query<'_>) -> Option<Chosen> {
@@ -327,8 +343,15 @@ impl Balancer {
             let (fails, max_fails) = self.recent_failures(candidate.index, query.now_us);
             Some(Look { in_flight: candidate.load, fails, max_fails })
         };
-        let (position, none_idle) = tier.fair.as_ref()?.choose(after, look)?;
-        Some(Chosen { index: tier.index(position)?, none_idle })
+        let fairest = tier.fair.as_ref()?.choose(after, look)?;
+        let rival =
+            fairest.runner_up.and_then(|(position, load)| Some((tier.index(position)?, load)));
+        let basis = if fairest.scored { Basis::Better } else { Basis::Turn };
+        Some(Chosen {
+            index: tier.index(fairest.position)?,
+            decision: Decision::new(basis).over(rival),
+            none_idle: fairest.none_idle,
+        })
     }
 
     /// Tells those who count that an exchange came; its further attempts are no new ones.
@@ -346,7 +369,7 @@ impl Balancer {
                 continue;
             }
             reason = Rejection::Full;
-            if let Some(taken) = self.take_chosen(index, query) {
+            if let Some(taken) = self.take_chosen(index, query, Basis::Left) {
                 return Ok(taken);
             }
         }
@@ -374,49 +397,66 @@ impl Balancer {
         tier: &Tier,
         query: Query<'_>,
         accept: impl Fn(&Candidate) -> bool,
-    ) -> Option<usize> {
+    ) -> Option<Chosen> {
         for skips in 0..tier.max_skips() {
-            let index = *tier.indexes.get(tier.cycle.next()?)?;
+            let (position, next) = tier.cycle.next_two()?;
+            let index = *tier.indexes.get(position)?;
             if self.candidate(index, query).is_some_and(|candidate| accept(&candidate)) {
-                return Some(index);
+                // Whether that one may be had nobody has looked.
+                let next = tier.index(next).filter(|next| *next != index);
+                return Some(Chosen::unseen(index, Decision::new(Basis::Turn).before(next)));
             }
             // A full pool is found out at once, not by walking the cycle.
             if skips == 0 && !self.candidates(tier, query).any(|candidate| accept(&candidate)) {
                 return None;
             }
         }
-        self.draw(tier, query, accept).map(|candidate| candidate.index)
+        let drawn = self.draw(tier, query, accept)?;
+        Some(Chosen::unseen(drawn.index, Decision::new(Basis::Drawn)))
     }
 
     /// Fewest in flight for its weight; several that tie go in turn, as often as their weights say.
     fn least_loaded(&self, tier: &Tier, query: Query<'_>) -> Option<Chosen> {
         let mut candidates = self.candidates(tier, query);
         let mut best = candidates.next()?;
+        let mut second: Option<Candidate> = None;
         let mut tied = false;
         for candidate in candidates {
             if candidate.is_less_loaded_than(&best) {
-                best = candidate;
+                second = Some(std::mem::replace(&mut best, candidate));
                 tied = false;
             } else if !best.is_less_loaded_than(&candidate) {
+                second = Some(candidate);
                 tied = true;
                 if best.load == 0 {
                     // Nobody has less than nothing.
                     break;
                 }
+            } else if second.is_none_or(|second| candidate.is_less_loaded_than(&second)) {
+                second = Some(candidate);
             }
         }
         let in_turn = || self.in_turn(tier, query, |other| !best.is_less_loaded_than(other));
-        let index = if tied { in_turn() } else { None };
-        Some(Chosen { index: index.unwrap_or(best.index), none_idle: best.load > 0 })
+        let turn = if tied { in_turn() } else { None };
+        let index = turn.map_or(best.index, |turn| turn.index);
+        let rival = if index == best.index { second } else { Some(best) };
+        let basis = if tied { Basis::Turn } else { Basis::Better };
+        let decision = Decision::new(basis).over(rival.map(|rival| (rival.index, rival.load)));
+        Some(Chosen { index, decision, none_idle: best.load > 0 })
     }
 
     /// Two different ones drawn by weight, the less loaded of them; a tie goes to the first drawn.
-    fn better_of_two(&self, tier: &Tier, query: Query<'_>) -> Option<usize> {
+    fn better_of_two(&self, tier: &Tier, query: Query<'_>) -> Option<Chosen> {
         let first = self.draw(tier, query, |_| true)?;
         let query = Query { random: mix(query.random), ..query };
-        let second =
-            self.draw(tier, query, |candidate| candidate.index != first.index).unwrap_or(first);
-        Some(if second.is_less_loaded_than(&first) { second.index } else { first.index })
+        let second = self.draw(tier, query, |candidate| candidate.index != first.index);
+        let (best, other) = match second {
+            Some(second) if second.is_less_loaded_than(&first) => (second, Some(first)),
+            other => (first, other),
+        };
+        let decision = Decision::new(if other.is_some() { Basis::Better } else { Basis::Left });
+        let decision = decision.over(other.map(|other| (other.index, other.load)));
+        Some(Chosen::unseen(best.index, decision))
     }
 
     /// One drawn by weight among those that may be picked and that `accept` takes: drawn among all until it is one of them, which shares

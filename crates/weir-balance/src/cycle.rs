@@ -28,10 +28,19 @@ impl Cycle {
     }
 
     /// The next in turn; `None` when there are no weights.
+    #[cfg(test)]
     pub(crate) fn next(&self) -> Option<usize> {
-        let len = self.order.len() as u64;
-        let position = self.cursor.0.fetch_add(1, Ordering::Relaxed).checked_rem(len)?;
-        self.order.get(position as usize).map(|index| *index as usize)
+        self.next_two().map(|(own, _)| own)
+    }
+
+    /// The next in turn, and whose turn it is after that one's.
+    pub(crate) fn next_two(&self) -> Option<(usize, usize)> {
+        let len = self.order.len();
+        let turn = self.cursor.0.fetch_add(1, Ordering::Relaxed);
+        let place = turn.checked_rem(len as u64)? as usize;
+        let own = *self.order.get(place)? as usize;
+        let after = self.order.get(place + 1).or_else(|| self.order.first())?;
+        Some((own, *after as usize))
     }
 }
 

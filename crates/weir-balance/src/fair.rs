@@ -64,6 +64,31 @@ pub(crate) struct Look {
     pub(crate) max_fails: u32,
 }
 
+/// A choice.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fairest {
+    pub(crate) position: usize,
+    /// Whether it is known that nobody was idle.
+    pub(crate) none_idle: bool,
+    /// Whether it was chosen by its score, in the second phase.
+    pub(crate) scored: bool,
+    /// Of that phase, the one with the next lowest score, and what it had in flight.
+    pub(crate) runner_up: Option<(usize, u64)>,
+}
+
+impl Fairest {
+    fn idle(position: usize, none_idle: bool) -> Self {
+        Self { position, none_idle, scored: false, runner_up: None }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Scored {
+    position: usize,
+    score: u64,
+    in_flight: u64,
+}
+
 /// What one tier remembers from choice to choice.
 #[derive(Debug)]
 pub(crate) struct Fair {
@@ -108,13 +133,12 @@ impl Fair {
         self.shared.requests.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The choice among the positions for which `look` returns something, and whether it is known that none of those was idle; after a
-    /// failed attempt, `after` is where that was.
+    /// The choice among the positions for which `look` returns something; after a failed attempt, `after` is where that was.
     pub(crate) fn choose(
         &self,
         after: Option<usize>,
         look: impl Fn(usize) -> Option<Look>,
-    ) -> Option<(usize, bool)> {
+    ) -> Option<Fairest> {
         let len = self.peers.len();
         let current = after.unwrap_or_else(|| self.shared.current.load(Ordering::Relaxed) as usize);
         let start = (current + 1).checked_rem(len)?;
@@ -141,19 +165,20 @@ impl Fair {
         &self,
         ring: impl Iterator<Item = (usize, &'a Peer)>,
         look: impl Fn(usize) -> Option<Look>,
-    ) -> Option<(usize, bool)> {
+    ) -> Option<Fairest> {
         let FairSettings { no_rr, weight_mode } = self.settings;
         let by_weight = weight_mode == WeightMode::Idle;
         let requests = self.shared.requests.load(Ordering::Relaxed);
         let mut idle: Option<(usize, u64)> = None;
-        let mut busy: Option<(usize, u64)> = None;
+        let mut busy: Option<Scored> = None;
+        let mut second: Option<Scored> = None;
         let mut none_idle = true;
         for (position, peer) in ring {
             let Some(look) = look(position) else { continue };
             let most = if by_weight { peer.weight } else { 1 };
             if look.fails == 0 && look.in_flight < most {
                 if !by_weight || !no_rr {
-                    return Some((position, false));
+                    return Some(Fairest::idle(position, false));
                 }
                 if idle.is_none_or(|(_, fewest)| look.in_flight > 0 && look.in_flight < fewest) {
                     idle = Some((position, look.in_flight));
@@ -164,11 +189,19 @@ impl Fair {
                 continue;
             }
             let score = self.score(peer, look, requests);
-            if busy.is_none_or(|(_, lowest)| score <= lowest) {
-                busy = Some((position, score));
+            let scored = Scored { position, score, in_flight: look.in_flight };
+            if busy.is_none_or(|lowest| score <= lowest.score) {
+                second = busy.replace(scored);
+            } else if second.is_none_or(|second| score <= second.score) {
+                second = Some(scored);
             }
         }
-        idle.or(busy).map(|(position, _)| (position, none_idle))
+        if let Some((position, _)) = idle {
+            return Some(Fairest::idle(position, none_idle));
+        }
+        let runner_up = second.map(|second| (second.position, second.in_flight));
+        let position = busy?.position;
+        Some(Fairest { position, none_idle, scored: true, runner_up })
     }
 
     fn score(&self, peer: &Peer, look: Look, requests: u64) -> u64 {

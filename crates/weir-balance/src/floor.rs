@@ -10,7 +10,7 @@ use crate::choose::{Query, Stalls};
 use crate::queue::{Id, Left, Queue, Standing, Waiter, Wish};
 use crate::slot::Taken;
 use crate::sync::{MutexGuard, Ordering};
-use crate::{EndpointState, Member, Rejection};
+use crate::{Ahead, Basis, Described, EndpointState, Member, Rejection, WaitsFor};
 
 /// What the lock guards.
 #[derive(Debug)]
@@ -63,10 +63,22 @@ impl Drop for Woken {
     }
 }
 
+/// A place in the queue.
+#[derive(Clone, Copy)]
+pub(crate) struct Place {
+    pub(crate) id: Id,
+    pub(crate) seq: i64,
+    /// When it came, µs.
+    pub(crate) since_us: u64,
+    /// How many are before it.
+    pub(crate) position: u32,
+    pub(crate) waits_for: WaitsFor,
+}
+
 /// What becomes of an arrival.
 pub(crate) enum Answer {
     Dispatched(Taken),
-    Queued { id: Id, seq: i64, since_us: u64, position: u32 },
+    Queued(Place),
     Rejected(Rejection),
 }
 
@@ -168,7 +180,11 @@ impl<'a> Floor<'a> {
             let clock_us = self.books.clock_us;
             let taken = self.books.queue.get(id).and_then(|waiter| {
                 let query = query(pool, waiter, clock_us);
-                if home { pool.take_home(index, query) } else { pool.take_chosen(index, query) }
+                if home {
+                    pool.take_home(index, query)
+                } else {
+                    pool.take_chosen(index, query, Basis::Freed)
+                }
             });
             let Some(taken) = taken else { return };
             self.hand(id, taken);
@@ -285,6 +301,7 @@ impl<'a> Floor<'a> {
             Some(_) => queue.len(home) + queue.len(None),
             None => queue.waiting(),
         };
+        let number = request.seniority.map(|one| one.number);
         let wish = Wish {
             tag: request.tag,
             since_us: request.seniority.map_or(request.now_us, |one| one.since_us),
@@ -293,15 +310,22 @@ impl<'a> Floor<'a> {
             bound: request.bound,
             overflowed,
             tried: request.tried.clone(),
+            about: Described::of(&request.about),
+            ahead: if position == 0 { Ahead::new() } else { queue.ahead(home, number) },
         };
-        let number = request.seniority.map(|one| one.number);
+        let waits_for = match home {
+            None => WaitsFor::Any,
+            Some(_) if home == request.bound => WaitsFor::Bound,
+            Some(_) => WaitsFor::Key,
+        };
         let id = queue.push(wish, home, number);
         let seq = queue.get(id).map_or(0, |waiter| waiter.seq);
         self.pool.common.figures.longest.raise_to(u64::from(queue.waiting()));
         if let Some(member) = home.and_then(|index| self.pool.members.get(index)) {
             member.state.add_queued();
         }
-        Answer::Queued { id, seq, since_us: self.books.clock_us, position }
+        let since_us = self.books.clock_us;
+        Answer::Queued(Place { id, seq, since_us, position, waits_for })
     }
 
     /// Everybody into the line where he belongs now.

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
+mod about;
 mod audit;
 mod balancer;
 mod bounded;
@@ -11,6 +12,7 @@ mod budget;
 mod by_key;
 mod choose;
 mod cycle;
+mod decision;
 mod fair;
 mod figures;
 mod floor;
@@ -30,6 +32,7 @@ mod succession;
 mod sync;
 mod ticket;
 
+pub use about::{AHEAD, About, Ahead, Described, Name, WISH_BYTES};
 pub use audit::Waiting;
 #[doc(hidden)]
 pub use balancer::Fault;
@@ -38,6 +41,7 @@ pub use balancer::{
 };
 pub use bounded::BalanceFactor;
 pub use budget::{Permit, RetryBudget};
+pub use decision::{Basis, Decision, RunnerUp};
 pub use fair::{FairSettings, WeightMode};
 pub use figures::Counters;
 pub use hash::hash_key;
@@ -47,4 +51,4 @@ pub use probe::{ProbeHistory, ProbeOutcome, ProbeSettings, ProbeVerdict};
 pub use slot::Slot;
 pub use stall::{Stall, StallSettings};
 pub use state::{Availability, EndpointState, Health, Order};
-pub use ticket::Ticket;
+pub use ticket::{Ticket, WaitsFor};

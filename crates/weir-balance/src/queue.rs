@@ -4,8 +4,10 @@
 use core::task::Waker;
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use crate::slot::Taken;
-use crate::{Balancer, Rejection, Tried};
+use crate::{AHEAD, Ahead, Balancer, Described, Rejection, Tried};
 
 /// A waiter's place in the slab, his until his ticket is gone.
 pub(crate) type Id = u32;
@@ -43,6 +45,9 @@ pub(crate) struct Wish {
     /// His endpoint's line was full when he came: he waits for any endpoint from then on.
     pub(crate) overflowed: bool,
     pub(crate) tried: Tried,
+    pub(crate) about: Described,
+    /// Those ahead of him when he came.
+    pub(crate) ahead: Ahead,
 }
 
 /// How a waiter stands.
@@ -128,6 +133,29 @@ impl Queue {
         let first = self.lines.get(line(home)).map_or(NOBODY, |line| line.first);
         let at = |id: Id| self.get(id).map(|waiter| (id, waiter));
         std::iter::successors(at(first), move |(_, waiter)| at(waiter.next))
+    }
+
+    /// The names of the first of those who are before somebody who comes to this line now, or who has this number: of his own line and
+    /// the pool's, or of all, if he stands in the pool's.
+    pub(crate) fn ahead(&self, home: Option<usize>, number: Option<i64>) -> Ahead {
+        let mut first: SmallVec<[(i64, Id); 2 * AHEAD]> = SmallVec::new();
+        let mut add = |home| {
+            let before = |waiter: &Waiter| number.is_none_or(|number| waiter.seq < number);
+            for (id, waiter) in self.line(home).take_while(|(_, waiter)| before(waiter)).take(AHEAD)
+            {
+                let place = first.partition_point(|(seq, _)| *seq < waiter.seq);
+                first.insert(place, (waiter.seq, id));
+                first.truncate(AHEAD);
+            }
+        };
+        add(None);
+        match home {
+            Some(_) => add(home),
+            None if self.len(None) == self.waiting => {}
+            None => (0..self.lines.len() - 1).for_each(|index| add(Some(index))),
+        }
+        let waiters = first.into_iter().filter_map(|(_, id)| self.get(id));
+        waiters.map(|waiter| waiter.wish.about.name.clone()).collect()
     }
 
     /// Puts somebody at the end of a line, with the next number; or, where he has one already, at his place in the order.

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::{Balancer, EndpointState};
+use crate::{Balancer, Decision, EndpointState};
 
 /// Permission to have one exchange in flight at an endpoint; dropping it gives the place to the next in line.
 #[must_use = "dropping a slot gives it back at once"]
@@ -25,6 +25,8 @@ pub(crate) struct Taken {
     pub(crate) choice: Choice,
     /// Whether it was taken under the pool's lock, and so is in its books.
     pub(crate) booked: bool,
+    /// Why it is this one.
+    pub(crate) decision: Decision,
 }
 
 /// What the regret meter says of a choice.
@@ -56,7 +58,9 @@ impl Slot {
         let Some(index) = pool.index_from(&self.pool, self.taken.index) else { return Err(self) };
         if !self.is_of(pool) {
             // What the books of one say is not counted out of the other's.
-            self.taken = Taken { index, booked: false, ..self.taken };
+            let decision = self.taken.decision;
+            let decision = decision.renumbered(|rival| pool.index_from(&self.pool, rival));
+            self.taken = Taken { index, booked: false, decision, ..self.taken };
             self.pool = Arc::clone(pool);
         }
         Ok(self)
@@ -65,6 +69,11 @@ impl Slot {
     /// The endpoint's number in its pool.
     pub fn index(&self) -> usize {
         self.taken.index
+    }
+
+    /// Why it is this endpoint.
+    pub fn decision(&self) -> Decision {
+        self.taken.decision
     }
 
     /// The endpoint's live state; never `None` for a slot that a pool gave.
@@ -124,7 +133,10 @@ impl Balancer {
         // More than the limit is sound here.
         floor.note_ceiling(index);
         drop(floor);
-        Some(Slot::new(self, Taken { index, choice: Choice::Busy, booked: true }))
+        Some(Slot::new(
+            self,
+            Taken { index, choice: Choice::Busy, booked: true, decision: Decision::default() },
+        ))
     }
 }
 

@@ -5,9 +5,10 @@ use core::task::{Context, Poll};
 use std::fmt;
 use std::sync::Arc;
 
+use crate::floor::Place;
 use crate::queue::{Ended, Id, Standing};
 use crate::slot::Slot;
-use crate::{Balancer, Rejection};
+use crate::{Ahead, Balancer, Rejection};
 
 /// A place in the queue. As a future it ends with the slot that was handed over, or with the reason why nobody may
 /// serve the exchange any more. Dropping it leaves the queue at once; a slot that was handed over and not taken
@@ -19,8 +20,20 @@ pub struct Ticket {
     seq: i64,
     since_us: u64,
     position: u32,
+    waits_for: WaitsFor,
     /// Whether its place in the slab is still its own.
     open: bool,
+}
+
+/// What somebody waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitsFor {
+    /// A free place at any endpoint.
+    Any,
+    /// One at the endpoint that his affinity names.
+    Bound,
+    /// One at the endpoint that his key leads to.
+    Key,
 }
 
 /// How a ticket stopped waiting.
@@ -35,19 +48,27 @@ enum Leaving {
 }
 
 impl Ticket {
-    pub(crate) fn new(
-        pool: &Arc<Balancer>,
-        id: Id,
-        (seq, since_us): (i64, u64),
-        position: u32,
-    ) -> Self {
-        Self { pool: Arc::clone(pool), id, seq, since_us, position, open: true }
+    pub(crate) fn new(pool: &Arc<Balancer>, place: Place) -> Self {
+        let Place { id, seq, since_us, position, waits_for } = place;
+        Self { pool: Arc::clone(pool), id, seq, since_us, position, waits_for, open: true }
     }
 
     /// How many were ahead at arrival: everybody who waited, or, for an exchange bound to an endpoint, those who waited
     /// for that endpoint or for any.
     pub fn position(&self) -> u32 {
         self.position
+    }
+
+    /// The names of the first of those, at most [`crate::AHEAD`]. None once it has ended.
+    pub fn ahead(&self) -> Ahead {
+        let books = self.pool.common.lock();
+        let waiter = books.queue.get(self.id).filter(|_| self.open);
+        waiter.map(|waiter| waiter.wish.ahead.clone()).unwrap_or_default()
+    }
+
+    /// What it waited for at arrival.
+    pub fn waits_for(&self) -> WaitsFor {
+        self.waits_for
     }
 
     /// Its number in the pool's order of arrival, as in [`crate::Waiting`].

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use crate::model::{
     Budget, CauseHeader, Check, ClientTimeouts, Config, Endpoint, EndpointAddress, EndpointCheck,
-    Forwarded, HttpProbe, Keepalive, MessageLimits, Order, Passive, PassiveCause, Policy, Pool,
-    Probe, Queue, RequestId, Resolver, Retry, RetryOn, Rule, Severity, Stall, Statuses, TcpProbe,
-    TlsClient, TlsProtocol, TlsVersion, UpstreamTimeouts, Workers,
+    ExplainHeader, Forwarded, HttpProbe, Keepalive, MessageLimits, Order, Passive, PassiveCause,
+    Policy, Pool, Probe, Queue, RequestId, Resolver, Retry, RetryOn, Rule, Severity, Stall,
+    Statuses, TcpProbe, TlsClient, TlsProtocol, TlsVersion, UpstreamTimeouts, Workers,
 };
 
 /// How long a graceful stop waits.
@@ -25,6 +25,8 @@ pub const MAX_WEIGHT: u32 = 65_535;
 pub const REQUEST_ID_HEADER: &str = "X-Request-Id";
 /// Header that tells a client why it got an error, where that is wanted.
 pub const CAUSE_HEADER: &str = "Weir-Cause";
+/// Header that tells how a request was handled, to who asks for it.
+pub const EXPLAIN_HEADER: &str = "Weir-Why";
 /// Facility of syslog lines: `local0`.
 pub const SYSLOG_FACILITY: u8 = 16;
 /// Severity of an access log's lines in syslog.
@@ -221,6 +223,12 @@ impl Default for RequestId {
 impl Default for CauseHeader {
     fn default() -> Self {
         Self { header: CAUSE_HEADER.to_owned(), trusted: false }
+    }
+}
+
+impl Default for ExplainHeader {
+    fn default() -> Self {
+        Self { header: EXPLAIN_HEADER.to_owned(), when: None, trusted: false }
     }
 }
 

@@ -180,6 +180,13 @@ pub(crate) const DIRECTIVES: &[Spec] = &[
         .words(0, 1)
         .options(&[flag("trusted", "Only to `trusted_proxies`.")])
         .example("cause_header X-Cause trusted;"),
+    directive("explain_header", LISTEN, "[HEADER]", "Tells in this response header, `Weir-Why` unless it says otherwise, where a request went and why, as `$why` in logs: its route and pool, how long it waited and who was ahead, the server and the runner-up, and the time of each part until the response's head. Names of servers and ids of other requests are in it: only who shows `when=`, or `trusted_proxies`, or who does both if both are asked for, is told.")
+        .words(0, 1)
+        .options(&[
+            option("when", "NAME[=VALUE]", "", "Only to requests with this header, and with this value of it: a secret that only you know."),
+            flag("trusted", "Only to `trusted_proxies`."),
+        ])
+        .example("explain_header when=X-Explain=fcd73b6fa3a04ae1;"),
     directive("allow", EDITS, "NETWORK… | all", "Lets these clients in. The first `allow` or `deny` that matches decides; who matches none is let in.")
         .words(1, MANY)
         .many()

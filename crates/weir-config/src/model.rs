@@ -28,8 +28,8 @@ pub use admin::{AdminAccess, AdminListener};
 pub use check::{Check, EndpointCheck, HeaderExpectation, HttpProbe, Probe, Statuses, TcpProbe};
 pub use credits::{CpuCredits, Shed};
 pub use listener::{
-    AccessRule, CauseHeader, ClientTimeouts, ErrorPage, Forwarded, ListenAddress, Listener,
-    MessageLimits, RequestId, Verdict,
+    AccessRule, CauseHeader, ClientTimeouts, ErrorPage, ExplainHeader, ExplainWhen, Forwarded,
+    ListenAddress, Listener, MessageLimits, RequestId, Verdict,
 };
 pub use log::{
     AccessLog, ErrorLog, LogFormat, LogTarget, Severity, Syslog, SyslogFormat, SyslogReceiver,
@@ -49,6 +49,7 @@ pub use retry::{Budget, MOST_RETRIES, Retry, RetryOn};
 pub use route::{
     Action, Files, HeaderEdit, Redirect, Respond, Route, Rule, Site, contains, forbidden_edit,
 };
+pub(crate) use sticky::HIDDEN;
 pub use sticky::{SameSite, Secret, Secure, Sticky};
 pub use tls::{Certificate, TlsClient, TlsProtocol, TlsServer, TlsVersion};
 

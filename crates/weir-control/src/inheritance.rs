@@ -109,6 +109,12 @@ fn descriptor(number: RawFd) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
+/// The process that this one is to take over from, until it was told that this one serves.
+pub(crate) fn predecessor() -> Option<u32> {
+    let waits = PREDECESSOR.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+    waits.then(std::os::unix::process::parent_id)
+}
+
 /// What a predecessor leaves to this process beside sockets.
 pub(crate) fn estate() -> Option<Estate> {
     let socket = PASSING.lock().unwrap_or_else(PoisonError::into_inner);

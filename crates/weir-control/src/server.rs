@@ -42,7 +42,7 @@ use crate::probe::Probes;
 use crate::program_log;
 pub(crate) use crate::program_log::tell;
 use crate::resolver::Names;
-use crate::signals::{Order, Signals};
+use crate::signals::{Given, Order, Signals};
 use crate::traffic;
 use crate::upgrade::{Successor, UPGRADE_PATIENCE};
 
@@ -124,6 +124,8 @@ pub struct Server {
     running: Running,
     listening: Vec<Listening>,
     control: Arc<Control>,
+    /// What happened, and who did it.
+    context: Arc<Context>,
     until_the_end: UntilTheEnd,
     runtime: Runtime,
     signals: Signals,
@@ -188,8 +190,9 @@ impl Server {
             runtime: runtime.handle().clone(),
         }));
         let context = Arc::new(Context::new(control.clone(), tell));
+        context.started(&listening, compiled.warnings);
         let admin = Some(Admin::start(openings, context.clone())?);
-        runtime.spawn(credits::keep(context));
+        runtime.spawn(credits::keep(context.clone()));
         runtime.spawn(follow_names(names, Arc::downgrade(&control)));
         runtime.spawn(log_writer::watch(Arc::downgrade(&control.log_writer), program_log::say));
         runtime.spawn(watch_workers(control.clone(), running.plane().clone()));
@@ -197,7 +200,7 @@ impl Server {
             files.set_pid(Some(PidFile::write(path)?));
         }
         let signals = opened.signals;
-        Ok(Self { running, listening, control, until_the_end, runtime, signals, admin })
+        Ok(Self { running, listening, control, context, until_the_end, runtime, signals, admin })
     }
 
     /// Every address served, in the configuration's order.
@@ -230,10 +233,16 @@ impl Server {
         self.tell_ready()?;
         loop {
             match self.next_event() {
-                Event::Ordered(Order::Stop) => return self.stop(),
-                Event::Ordered(Order::ReopenLogs) => self.control.reopen_logs(),
-                Event::Ordered(Order::Reload) => self.reload(),
-                Event::Ordered(Order::Upgrade) => self.upgrade(),
+                Event::Ordered((Order::Stop, who)) => {
+                    self.context.stopping(who, requests_running(&self.running));
+                    return self.stop();
+                }
+                Event::Ordered((Order::ReopenLogs, who)) => {
+                    self.control.reopen_logs();
+                    self.context.said("process", Some(who), "log files opened anew");
+                }
+                Event::Ordered((Order::Reload, who)) => self.reload(who),
+                Event::Ordered((Order::Upgrade, who)) => self.upgrade(who),
                 Event::Succeeded(process) => return self.leave_to(process),
                 Event::Failed(sentence) => {
                     tell("stopping, because a part of it is gone");
@@ -269,13 +278,12 @@ impl Server {
     }
 
     /// Starts a new process of the same program to take over. What comes of it is said when that is known.
-    fn upgrade(&self) {
-        let control = self.control.clone();
+    fn upgrade(&self, who: &'static str) {
+        let context = self.context.clone();
         self.runtime.spawn(async move {
             let successor = Successor { program: None, patience: UPGRADE_PATIENCE };
-            if let Err(why) = control.upgrade(&successor).await {
-                tell(&format!("upgrade failed, serving on: {why}"));
-            }
+            // The event says it.
+            let _ = context.upgrade(who, &successor).await;
         });
     }
 
@@ -300,8 +308,8 @@ impl Server {
     }
 
     /// Reads the configuration anew, and says what came of it.
-    fn reload(&self) {
-        match self.runtime.block_on(self.control.reload()) {
+    fn reload(&self, who: &str) {
+        match self.runtime.block_on(self.context.reload_and_keep(who)) {
             Ok(report) => report.to_string().lines().for_each(tell),
             Err(wrong) => {
                 let generation = self.control.snapshot().generation;
@@ -345,8 +353,11 @@ impl Server {
             )),
         }
         let deadline = Instant::now() + patience;
-        let finished =
-            self.runtime.block_on(wait_for_end(&self.running, &mut self.signals, deadline));
+        let finished = self.runtime.block_on(wait_for_end(
+            &self.running,
+            (&mut self.signals, &self.context),
+            deadline,
+        ));
         traffic::say_rest(self.running.process(), program_log::say);
         match self.running.process().cut_off.load(Ordering::Relaxed) {
             0 => {}
@@ -377,7 +388,7 @@ impl Server {
 
 /// What a running server reacts to.
 enum Event {
-    Ordered(Order),
+    Ordered(Given),
     /// A thread of the data plane is gone, one sentence.
     Failed(String),
     /// This process serves instead.
@@ -392,12 +403,17 @@ enum Finished {
 }
 
 /// Waits for the workers of a stop: they watch the deadline themselves.
-async fn wait_for_end(running: &Running, signals: &mut Signals, mut deadline: Instant) -> Finished {
+async fn wait_for_end(
+    running: &Running,
+    (signals, context): (&mut Signals, &Context),
+    mut deadline: Instant,
+) -> Finished {
     let mut poll = interval(STOP_POLL);
     loop {
         tokio::select! {
-            order = signals.next() => {
+            (order, who) = signals.next() => {
                 if order == Order::Stop {
+                    context.said("process", Some(who), "told to stop at once");
                     running.stop_now();
                     deadline = Instant::now();
                 }

@@ -17,6 +17,9 @@ pub(crate) enum Order {
     Upgrade,
 }
 
+/// An order, and who gave it, as events name him. Which process sent a signal the kernel tells only to handlers that nobody wants.
+pub(crate) type Given = (Order, &'static str);
+
 /// The signals taken from their default effect. Made inside a tokio runtime.
 #[derive(Debug)]
 pub(crate) struct Signals {
@@ -44,15 +47,15 @@ impl Signals {
     }
 
     /// Waits for the next order. Cancelling it loses none.
-    pub(crate) async fn next(&mut self) -> Order {
+    pub(crate) async fn next(&mut self) -> Given {
         tokio::select! {
-            _ = self.terminate.recv() => Order::Stop,
-            _ = self.quit.recv() => Order::Stop,
-            _ = self.interrupt.recv() => Order::Stop,
-            _ = self.hangup.recv() => Order::Reload,
-            _ = self.first_user.recv() => Order::ReopenLogs,
-            _ = self.second_user.recv() => Order::Reload,
-            _ = self.real_time.recv() => Order::Upgrade,
+            _ = self.terminate.recv() => (Order::Stop, "signal TERM"),
+            _ = self.quit.recv() => (Order::Stop, "signal QUIT"),
+            _ = self.interrupt.recv() => (Order::Stop, "signal INT"),
+            _ = self.hangup.recv() => (Order::Reload, "signal HUP"),
+            _ = self.first_user.recv() => (Order::ReopenLogs, "signal USR1"),
+            _ = self.second_user.recv() => (Order::Reload, "signal USR2"),
+            _ = self.real_time.recv() => (Order::Upgrade, "signal RTMIN+1"),
         }
     }
 }

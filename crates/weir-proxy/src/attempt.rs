@@ -44,6 +44,7 @@ pub(crate) async fn proxy<N: Net>(
         (framing, None) => framing,
     };
     let key = pool_key::of(scope, connection, work, (facts, route), pool);
+    facts.key = key;
     let mut search = Search::new(scope, work, facts, (pool, number), &upload).with_key(key);
     loop {
         let found = search.connection(scope, connection, (&mut *work, &mut upload), facts).await;

@@ -22,7 +22,7 @@ use crate::edits::uses_captures;
 use crate::endpoint_number::EndpointNumbers;
 use crate::gate::Gate;
 use crate::route::Router;
-use crate::shared::{AccessLog, Listener, Process, Snapshot};
+use crate::shared::{AccessLog, Listener, LogReasons, Process, Snapshot};
 use crate::tls::{CertificateMaterial, PemFile, ProtocolSettings, ServerTls, Tickets, TlsVersion};
 use crate::upstream::{UpstreamEndpoint, UpstreamPool};
 
@@ -263,11 +263,13 @@ impl Compiler<'_> {
             forwarded: listener.forwarded.clone(),
             request_id: listener.request_id.clone(),
             cause_header: listener.cause_header.clone(),
+            explain_header: listener.explain_header.clone(),
             access: listener.access.clone(),
             shows_local_address: keys_of_local_addresses(config)
                 || shows(|format| {
                     matches!(format, model::LogFormat::Text(_) | model::LogFormat::Json)
                 }),
+            reasons: if shows(tells_why) { LogReasons::Told } else { LogReasons::Untold },
             logs_captures: shows(|format| match format {
                 model::LogFormat::Text(template) => uses_captures(template),
                 model::LogFormat::Json => true,
@@ -316,6 +318,14 @@ impl Compiler<'_> {
 fn keys_of_local_addresses(config: &Config) -> bool {
     let mut keys = config.pools.iter().filter_map(|pool| pool.policy.key());
     keys.any(|key| key.variables().any(Variable::is_local_address))
+}
+
+fn tells_why(format: &model::LogFormat) -> bool {
+    match format {
+        model::LogFormat::Text(template) => template.tells_why(),
+        model::LogFormat::Json => true,
+        model::LogFormat::Combined | model::LogFormat::Main | model::LogFormat::Haproxy => false,
+    }
 }
 
 fn shows_response_headers(format: &model::LogFormat) -> bool {

@@ -113,6 +113,11 @@ impl Edits {
         self.templates().any(uses_captures)
     }
 
+    /// Whether a line tells why a request went its way.
+    pub(crate) fn tells_why(&self) -> bool {
+        self.templates().any(Template::tells_why)
+    }
+
     /// Whether a line shows what the endpoint answered.
     pub(crate) fn uses_response_headers(&self) -> bool {
         self.templates().any(Template::needs_response_headers)

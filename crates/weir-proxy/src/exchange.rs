@@ -10,8 +10,8 @@ use std::time::SystemTime;
 use smallvec::SmallVec;
 use tokio::io::AsyncRead;
 use tokio::time::Instant;
-use weir_balance::Slot;
-use weir_stats::{Cause, Micros, Setback, Times};
+use weir_balance::{Decision, Slot};
+use weir_stats::{Cause, Delays, Micros, Setback, Times};
 use weir_wire::{HeadLimits, Method, RequestHead, ResponseHead, Version};
 
 use crate::affinity::Claim;
@@ -21,6 +21,7 @@ use crate::buffers::{Buffers, poll_read_into};
 use crate::capture::Place;
 use crate::client_address::{PeerTrust, allowed, client_address};
 use crate::connection::{Connection, Scope};
+use crate::explain::Wait;
 use crate::files;
 use crate::local;
 use crate::moving::Waiting;
@@ -190,6 +191,14 @@ pub(crate) struct Facts {
     pub(crate) slot_since: Instant,
     /// Position in the queue at the first arrival there, from 1; 0 is straight through.
     pub(crate) queue_position: u32,
+    /// What that arrival found; `None` without one.
+    pub(crate) wait: Option<Box<Wait>>,
+    /// What the latest choice of an endpoint rests on.
+    pub(crate) decision: Decision,
+    /// The hashed key of that choice.
+    pub(crate) key: u64,
+    /// Waits inside the phases.
+    pub(crate) delays: Delays,
     pub(crate) endpoint: Option<usize>,
     pub(crate) attempts: u32,
     /// Attempts given up for another: the endpoint, and why.
@@ -225,6 +234,10 @@ impl Facts {
             slot: None,
             slot_since: first_byte,
             queue_position: 0,
+            wait: None,
+            decision: Decision::default(),
+            key: 0,
+            delays: Delays::default(),
             endpoint: None,
             attempts: 0,
             failed: SmallVec::new(),

@@ -131,6 +131,8 @@ pub struct DownstreamHead<'a> {
     pub cookie: Option<ResponseCookie<'a>>,
     /// Header that tells the client the request id, and the id; `None` tells nothing.
     pub request_id: Option<(&'a str, &'a [u8])>,
+    /// Header that tells how the request was handled, and what it says; `None` tells nothing.
+    pub why: Option<(&'a str, &'a [u8])>,
     /// Tells the value of `Date`, asked for a response that came without one.
     pub date: &'a dyn Fn() -> [u8; 29],
     /// How the body will be sent.
@@ -160,6 +162,9 @@ pub fn write_response_head(input: &DownstreamHead<'_>, out: &mut Vec<u8>) {
     }
     if !id_header.is_empty() && !input.edits.drops(id_header.as_bytes()) {
         write_sound(id_header.as_bytes(), id, out);
+    }
+    if let Some((name, text)) = input.why {
+        encode::header(out, name.as_bytes(), text);
     }
     input.edits.write(input.entry, out);
     write_cookie(input, out);

@@ -24,6 +24,7 @@ mod cookie;
 pub mod edits;
 pub mod endpoint_number;
 mod exchange;
+mod explain;
 mod files;
 pub mod forward;
 pub mod gate;

@@ -13,6 +13,7 @@ use weir_wire::{Framing, Method, Version};
 use crate::client_address::PeerTrust;
 use crate::connection::{Connection, Scope};
 use crate::exchange::{Ended, Facts, Next, Refusal, Workspace};
+use crate::explain;
 use crate::forward::ConnectionLine;
 use crate::net::Net;
 use crate::record;
@@ -167,6 +168,7 @@ fn write_reply<N: Net>(
     let respond = scope.listener.request_id.respond;
     let date = scope.worker.date(facts.head_end);
     let cause_header = cause_header(scope.listener, connection.peer_ip());
+    let why = explain::on_demand(scope, connection, work, (facts, route));
     record::with_entry(scope, connection, work, (facts, route), |entry| {
         let surroundings = ReplySurroundings {
             pages: router.pages(),
@@ -178,6 +180,7 @@ fn write_reply<N: Net>(
                 None
             },
             cause_header,
+            why: why.as_ref().map(|(header, text)| (*header, text.as_slice())),
             date: &date,
         };
         reply.write(&surroundings, out)

@@ -4,14 +4,16 @@ use std::sync::atomic::Ordering;
 
 use smallvec::SmallVec;
 use tokio::time::Instant;
-use weir_stats::numbers::{Done, Keep, Onward, Outcome};
+use weir_stats::numbers::{Asked, Done, Keep, Onward, Outcome};
 use weir_stats::{Concurrency, Entry, ExchangeRecord, FailedAttempt, Headers, Micros, TlsFacts};
-use weir_wire::{ResponseHead, Version};
+use weir_wire::{ResponseHead, Span, Version};
 
 use crate::connection::{Connection, Scope};
 use crate::exchange::{Facts, Workspace};
+use crate::explain::{Depth, with_reasons};
 use crate::net::Net;
 use crate::route::{Captures, CompiledRoute, RequestView, bare_host};
+use crate::shared::LogReasons;
 use crate::transport::Transport;
 
 /// Response header lines for `$sent_http_…`: those the endpoint sent.
@@ -35,7 +37,15 @@ pub(crate) fn with_entry<N: Net, R>(
     then: impl FnOnce(&Entry<'_>) -> R,
 ) -> R {
     let captures = captures(work, facts, route.filter(|route| route.uses_captures));
-    with_captures(scope, connection, work, (facts, route), captures.as_ref(), then)
+    let told = route.is_some_and(|route| route.tells_why);
+    with_captures(scope, connection, work, (facts, route), captures.as_ref(), |entry| {
+        if !told {
+            return then(entry);
+        }
+        with_reasons(scope, facts, Depth::Remembered, |reasons| {
+            then(&Entry { reasons: Some(reasons), ..*entry })
+        })
+    })
 }
 
 /// The groups of the route's path regex, for whoever shows them: they cost more than all else in an entry.
@@ -98,6 +108,7 @@ pub(crate) fn with_captures<N: Net, R>(
         reused: facts.reused,
         affinity: facts.claim.outcome(facts.endpoint),
         queue_position: facts.queue_position,
+        reasons: None,
         request_id: facts.request_id.as_bytes(),
         tls: tls_facts(connection),
         concurrency: Concurrency::default(),
@@ -122,28 +133,42 @@ pub(crate) fn write<N: Net>(
     }
     let facts = &*facts;
     let ended_us = scope.worker.balance_clock(now);
-    let keep = count(scope, facts, (route, ended_us));
+    let keep = count(scope, connection, work, facts, (route, ended_us));
     if scope.listener.logs.is_empty() && keep == Keep::Counted {
         return;
     }
     let captures = captures(work, facts, route.filter(|_| scope.listener.logs_captures));
     with_captures(scope, connection, work, (facts, route), captures.as_ref(), |entry| {
         let entry = Entry { concurrency: concurrency(scope, facts), ..*entry };
-        for &number in &scope.listener.logs {
-            let Some(log) = scope.generation.snapshot.logs.get(number) else { continue };
-            let clock = &mut *scope.worker.clock.borrow_mut();
-            scope.generation.log(number, |out| log.line.write_line(&entry, clock, out));
-        }
-        if keep == Keep::Whole {
-            let record = ExchangeRecord::of(&entry, ended_us);
-            scope.counts.route(route).keep(scope.worker.number, record);
-        }
+        let depth = match keep {
+            Keep::Whole => Depth::LookedUp,
+            Keep::Counted if scope.listener.reasons == LogReasons::Told => Depth::Remembered,
+            Keep::Counted => return write_lines(scope, &entry),
+        };
+        with_reasons(scope, facts, depth, |reasons| {
+            let entry = Entry { reasons: Some(reasons), ..entry };
+            write_lines(scope, &entry);
+            if keep == Keep::Whole {
+                let record = ExchangeRecord::of(&entry, ended_us);
+                scope.counts.route(route).keep(scope.worker.number, record);
+            }
+        });
     });
+}
+
+fn write_lines<N: Net>(scope: Scope<'_, N>, entry: &Entry<'_>) {
+    for &number in &scope.listener.logs {
+        let Some(log) = scope.generation.snapshot.logs.get(number) else { continue };
+        let clock = &mut *scope.worker.clock.borrow_mut();
+        scope.generation.log(number, |out| log.line.write_line(entry, clock, out));
+    }
 }
 
 /// Counts an exchange for its route, its endpoint and its worker.
 fn count<N: Net>(
     scope: Scope<'_, N>,
+    connection: &Connection<N>,
+    work: &Workspace,
     facts: &Facts,
     (route, ended_us): (Option<&CompiledRoute>, u64),
 ) -> Keep {
@@ -171,7 +196,13 @@ fn count<N: Net>(
         queue_position: facts.queue_position,
     };
     let request_id = facts.request_id.as_bytes();
-    let done = Done { request_id, ended_us, times: &facts.times, outcome };
+    let line = if facts.has_head { work.request.request_line } else { Span::default() };
+    let asked = Asked {
+        client: facts.client.or_else(|| connection.peer_ip()),
+        request: work.input.bytes().get(line.start as usize..).unwrap_or_default(),
+        line_bytes: line.len(),
+    };
+    let done = Done { request_id, asked, ended_us, times: &facts.times, outcome };
     let at = (scope.counts.route(route), facts.endpoint.and_then(series));
     worker.process.numbers.record(worker.number, at, &done)
 }

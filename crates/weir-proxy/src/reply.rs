@@ -200,6 +200,9 @@ impl<'a> Reply<'a> {
             let cause = surroundings.entry.cause.of_our_own().as_str();
             write_line(edits, name.as_bytes(), cause.as_bytes(), out);
         }
+        if let Some((name, text)) = surroundings.why {
+            write_line(edits, name.as_bytes(), text, out);
+        }
         if let Some(body) = &body {
             write_line(edits, b"Content-Type", body.content_type().as_bytes(), out);
         }
@@ -250,6 +253,8 @@ pub struct ReplySurroundings<'a> {
     pub request_id_header: Option<&'a str>,
     /// Header that tells the client why it gets an error; `None` tells nothing.
     pub cause_header: Option<&'a str>,
+    /// Header that tells how the request was handled, and what it says; `None` tells nothing.
+    pub why: Option<(&'a str, &'a [u8])>,
     /// The value of `Date`.
     pub date: &'a [u8],
 }
@@ -333,6 +338,7 @@ mod tests {
             entry: &entry,
             request_id_header: None,
             cause_header: None,
+            why: None,
             date: DATE.as_bytes(),
         };
         let mut out = Vec::new();

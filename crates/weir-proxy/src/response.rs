@@ -2,6 +2,7 @@
 //! connections. A broken body breaks the client's connection: a client is never told that half a body was all.
 
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use tokio::time::Instant;
 use weir_stats::{Cause, Entry, Micros};
@@ -11,6 +12,7 @@ use crate::affinity::{ResponseCookie, came_over_tls};
 use crate::connection::{Connection, Scope};
 use crate::conversation::{ClientSide, Conversation, poll_client_left};
 use crate::exchange::{Ended, Facts, Next, Workspace};
+use crate::explain;
 use crate::forward::{self, BodyFraming, ConnectionLine, DownstreamHead};
 use crate::idle::UpstreamConnection;
 use crate::net::Net;
@@ -60,8 +62,9 @@ pub(crate) async fn relay<N: Net>(
         return Err(Cause::Internal.into());
     };
     let until = if switching { Until::Sent } else { Until::Read };
+    let mut blocked = Duration::ZERO;
     let mut relayed = Relay { conversation: &mut conversation, download: &mut download, until }
-        .run(scope, connection, work, pool)
+        .run(scope, connection, work, (pool, &mut blocked))
         .await;
     let mut now = Instant::now();
     let Conversation { upstream, upload, heard, .. } = conversation;
@@ -72,10 +75,14 @@ pub(crate) async fn relay<N: Net>(
         let_go(scope, facts, pool, upstream.take().filter(|_| clean), now);
         if !download.is_finished() {
             relayed = deliver(scope, connection, &mut download).await;
+            blocked += now.elapsed();
             now = Instant::now();
         }
     }
     facts.times.data = Micros::from(now.saturating_duration_since(heard));
+    if blocked > Duration::ZERO {
+        facts.delays.client = Micros::from(blocked);
+    }
     facts.bytes_sent += download.written;
     facts.body_bytes_sent = download.body_bytes;
     if let Err(cause) = relayed {
@@ -143,6 +150,7 @@ fn write_head<N: Net>(
     let date = || scope.worker.date(facts.head_end);
     let id_header = scope.listener.request_id.header.as_deref().filter(|_| respond);
     let cookie = response_cookie(scope, connection, work, facts);
+    let why = explain::on_demand(scope, connection, work, (facts, Some(route)));
     let mut write = |entry: Option<&Entry<'_>>| {
         let head = DownstreamHead {
             head: &work.response,
@@ -151,6 +159,7 @@ fn write_head<N: Net>(
             edits: &route.response_edits,
             cookie,
             request_id: id_header.map(|header| (header, facts.request_id.as_bytes())),
+            why: why.as_ref().map(|(header, text)| (*header, text.as_slice())),
             date: &date,
             framing: plan.framing,
             connection: connection_line(work, plan.keep_alive),
@@ -212,12 +221,17 @@ impl<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin> Relay<'_, S> {
         scope: Scope<'_, N>,
         connection: &mut Connection<N>,
         work: &mut Workspace,
-        pool: &UpstreamPool,
+        (pool, blocked): (&UpstreamPool, &mut Duration),
     ) -> Result<(), Cause> {
         let Connection { client, alarm, .. } = connection;
         let input = &mut work.input;
         let mut progress = (0, self.conversation.heard);
+        // Since when the client takes nothing.
+        let mut full: Option<Instant> = None;
         std::future::poll_fn(|context| {
+            if let Some(since) = full.take() {
+                *blocked += since.elapsed();
+            }
             let mut side = ClientSide { stream: client, input, buffers: &scope.worker.buffers };
             if let Poll::Ready(ended) = self.poll(context, &mut side) {
                 return Poll::Ready(ended);
@@ -228,7 +242,10 @@ impl<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin> Relay<'_, S> {
             }
             let (patience, cause) = match self.download.waiting {
                 Waiting::Read => (pool.timeouts.read, Cause::UpstreamReadTimeout),
-                Waiting::Write => (scope.listener.timeouts.send, Cause::ClientSendTimeout),
+                Waiting::Write => {
+                    full = Some(Instant::now());
+                    (scope.listener.timeouts.send, Cause::ClientSendTimeout)
+                }
             };
             alarm.poll(context, progress.1 + patience).map(|()| Err(cause))
         })

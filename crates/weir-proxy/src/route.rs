@@ -53,6 +53,8 @@ pub struct CompiledRoute {
     pub response_edits: Edits,
     /// Whether one of its own texts shows a group of its path regex, so that [`CompiledRoute::captures`] is wanted for them.
     pub uses_captures: bool,
+    /// Whether one of its own texts tells why a request went its way.
+    pub tells_why: bool,
     condition: Condition,
 }
 
@@ -283,11 +285,17 @@ fn compile_route(
         Action::Redirect(redirect) => uses_captures(&redirect.to),
         Action::Pool(_) | Action::Files(_) => false,
     };
+    let told = match &route.action {
+        Action::Respond(respond) => respond.body.as_ref().is_some_and(Template::tells_why),
+        Action::Redirect(redirect) => redirect.to.tells_why(),
+        Action::Pool(_) | Action::Files(_) => false,
+    };
     Ok(CompiledRoute {
         number,
         name: route.name.as_str().into(),
         action: compile_action(&route.action, files),
         access: route.access.clone(),
+        tells_why: told || request_edits.tells_why() || response_edits.tells_why(),
         uses_captures: shown || request_edits.uses_captures() || response_edits.uses_captures(),
         request_edits,
         response_edits,

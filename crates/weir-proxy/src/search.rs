@@ -19,14 +19,14 @@ use crate::connect_trouble::ConnectFailure;
 use crate::connection::{Connection, Scope};
 use crate::conversation::{ClientSide, poll_client_left, poll_sender_left};
 use crate::exchange::{Ended, Facts, Refusal, Workspace};
+use crate::explain::{Wait, about, octets};
 use crate::idle::UpstreamConnection;
 use crate::limits::CARRY_OVERS;
 use crate::moving::{self, Seniority};
 use crate::net::Net;
 use crate::pump::Pump;
 use crate::retry::Trouble;
-use crate::transport::Transport;
-use crate::upstream::UpstreamPool;
+use crate::upstream::{Opened, UpstreamPool};
 
 /// A search, over all attempts of an exchange.
 pub(crate) struct Search<'a> {
@@ -135,7 +135,8 @@ impl<'a> Search<'a> {
             let opened = self.open(scope, connection, (&mut *work, &mut *upload), index).await;
             self.look_at_clock(scope);
             let trouble = match opened {
-                Ok(transport) => {
+                Ok((transport, tls)) => {
+                    facts.delays.tls = tls.map_or(Micros::NEVER, Micros::from);
                     self.pool.endpoint_connected(index);
                     facts.times.connect = self.connect_time(self.now);
                     facts.reused = false;
@@ -222,7 +223,7 @@ impl<'a> Search<'a> {
         connection: &mut Connection<N>,
         (work, upload): (&mut Workspace, &mut Pump),
         index: usize,
-    ) -> Result<Transport<N::Stream>, Unopened> {
+    ) -> Result<Opened<N::Stream>, Unopened> {
         let deadline = Instant::now() + self.pool.timeouts.connect;
         let tls = scope.generation.upstream_tls(self.number);
         let mut attempt = std::pin::pin!(self.pool.connect(&scope.worker.net, index, tls));
@@ -273,10 +274,12 @@ impl<'a> Search<'a> {
     ) -> Result<Slot, Ended> {
         for _ in 0..CARRY_OVERS {
             let random = scope.worker.random.borrow_mut().u64(..);
+            let client = octets(facts.client.filter(|_| self.pool.queue.is_some()));
             let request = Request {
                 bound: facts.claim.endpoint(),
                 key: self.key,
                 tag: facts.request_id.tag(),
+                about: about(work, facts, &client),
                 seniority: seniority(scope, facts),
                 ..Request::new(self.now_us, random, &self.tried)
             };
@@ -305,6 +308,10 @@ impl<'a> Search<'a> {
             if let Some(slot) = slot {
                 facts.times.queue = Micros::from(self.waited);
                 facts.slot_since = self.now;
+                facts.decision = slot.decision();
+                if self.retries > 0 {
+                    facts.delays.retry = self.connect_time(self.now);
+                }
                 return Ok(slot);
             }
         }
@@ -322,6 +329,11 @@ impl<'a> Search<'a> {
     ) -> Result<Result<Slot, Rejection>, Ended> {
         if facts.queue_position == 0 {
             facts.queue_position = ticket.position().saturating_add(1);
+        }
+        if facts.wait.is_none() {
+            // One that another process passed on was somewhere in its queue already, but who was ahead there nobody told.
+            let wait = Wait::new(ticket.waits_for(), ticket.ahead());
+            facts.wait = Some(Box::new(wait));
         }
         let began = Instant::now();
         let timeout = self.pool.queue.as_ref().map_or(Duration::ZERO, |queue| queue.timeout);

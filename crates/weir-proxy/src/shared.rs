@@ -215,6 +215,15 @@ pub struct AccessLog {
     pub sink: LogSink,
 }
 
+/// What logs tell of why requests went their way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LogReasons {
+    /// One at least tells it.
+    Told,
+    /// None does.
+    Untold,
+}
+
 /// A listener as connections see it.
 pub struct Listener {
     /// Its name in logs.
@@ -237,12 +246,16 @@ pub struct Listener {
     pub request_id: model::RequestId,
     /// Where answers of our own tell their cause.
     pub cause_header: Option<model::CauseHeader>,
+    /// Where who asks for it is told how his request was handled.
+    pub explain_header: Option<model::ExplainHeader>,
     /// Allow and deny.
     pub access: Vec<model::AccessRule>,
     /// Indexes into [`Snapshot::logs`].
     pub logs: Vec<usize>,
     /// Whether a log or a response header shows what the endpoint answered.
     pub keeps_response_head: bool,
+    /// Whether a log tells why requests went their way.
+    pub(crate) reasons: LogReasons,
     /// Whether a log shows groups of a route's path regex.
     pub logs_captures: bool,
     /// Whether a log or the key of a pool shows our own address.

@@ -10,6 +10,7 @@ use std::time::Duration;
 use arc_swap::ArcSwapOption;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
+use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
 use weir_balance::{Availability, Balancer, EndpointState};
 use weir_config::model;
@@ -96,6 +97,9 @@ pub struct UpstreamEndpoint {
     pub trouble: ConnectTrouble,
 }
 
+/// A new connection, and how long its TLS handshake took.
+pub(crate) type Opened<S> = (Transport<S>, Option<Duration>);
+
 impl UpstreamPool {
     /// Whether what it is depends on what files hold.
     pub fn reads_files(&self) -> bool {
@@ -117,17 +121,18 @@ impl UpstreamPool {
         net: &N,
         index: usize,
         tls: Option<&Arc<ClientConfig>>,
-    ) -> Result<Transport<N::Stream>, ConnectFailure> {
+    ) -> Result<Opened<N::Stream>, ConnectFailure> {
         let unknown = || ConnectFailure::Socket(io::Error::other("its address is not known"));
         let endpoint = self.endpoints.get(index).ok_or_else(unknown)?;
         let address = endpoint.address.load_full().ok_or_else(unknown)?;
         let stream = net.connect(&address).await.map_err(ConnectFailure::Socket)?;
         endpoint.opened.fetch_add(1, Ordering::Relaxed);
         let (Some(config), Some(name)) = (tls, &endpoint.server_name) else {
-            return Ok(Transport::Plain(stream));
+            return Ok((Transport::Plain(stream), None));
         };
+        let connected = Instant::now();
         let handshake = TlsConnector::from(config.clone()).connect(name.clone(), stream);
         let stream = Box::pin(handshake).await.map_err(ConnectFailure::Tls)?;
-        Ok(Transport::Client(Box::new(stream)))
+        Ok((Transport::Client(Box::new(stream)), Some(connected.elapsed())))
     }
 }

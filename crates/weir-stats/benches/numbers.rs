@@ -3,7 +3,7 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use weir_stats::numbers::{Done, Histogram, Numbers, Outcome, PageBudget, id_number};
+use weir_stats::numbers::{Asked, Done, Histogram, Numbers, Outcome, PageBudget, id_number};
 use weir_stats::{Cause, Micros, Times};
 
 /// Times as a busy proxy has them: drawn before, so that drawing costs nothing.
@@ -44,6 +44,11 @@ fn exchanges(criterion: &mut Criterion) {
         queue_position: 0,
     };
     let id = *b"0123456789abcdef0123456789abcdef";
+    let asked = Asked {
+        client: Some([192, 0, 2, 7].into()),
+        request: b"GET /static/js/application.js?version=20261121 HTTP/1.1\r\nHost: a\r\n\r\n",
+        line_bytes: 55,
+    };
     for (name, routes) in [("one route, one endpoint", 1), ("10 routes, 30 endpoints", 10)] {
         let numbers = Numbers::new(1);
         let route = |number| numbers.route("web", &format!("route{number}"), "app");
@@ -56,6 +61,7 @@ fn exchanges(criterion: &mut Criterion) {
                 turn += 1;
                 let done = Done {
                     request_id: black_box(&id),
+                    asked: black_box(asked),
                     ended_us: 1,
                     times: &times[turn % times.len()],
                     outcome: black_box(outcome),

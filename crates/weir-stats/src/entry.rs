@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::SystemTime;
 
-use crate::{Affinity, Cause, Escape, Times, escape, number};
+use crate::{Affinity, Cause, Escape, Reasons, Times, escape, number};
 
 /// Header lines by name, case-insensitively; the value of the first line of that name.
 pub trait Headers {
@@ -133,6 +133,8 @@ pub struct Entry<'a> {
     pub affinity: Affinity,
     /// Position in the pool's queue at arrival, 1 is next; 0 is straight through.
     pub queue_position: u32,
+    /// Why it went its way, where somebody wants to know.
+    pub reasons: Option<&'a Reasons<'a>>,
     /// The request id, visible ASCII.
     pub request_id: &'a [u8],
     /// TLS of the client connection.

@@ -5,7 +5,7 @@ use std::time::UNIX_EPOCH;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Cause, Entry, Setback, Times};
+use crate::{Cause, ChosenBy, Delays, Entry, Setback, Times, WaitedFor};
 
 /// Bytes of a target that are kept.
 const TARGET_BYTES: usize = 256;
@@ -15,7 +15,7 @@ const METHOD_BYTES: usize = 32;
 const WORTH_TELLING: u64 = 20;
 
 /// One exchange that has ended, owned. Texts are empty and numbers 0 where nothing is known; of one that was found among the last
-/// ones, and not among the slowest, that is the client, what it asked for, and how attempts failed.
+/// ones, and not among the slowest, that is who was ahead, who came second, how attempts failed, and most of a long target.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ExchangeRecord {
@@ -57,6 +57,22 @@ pub struct ExchangeRecord {
     pub affinity: String,
     /// Place in the queue at arrival, 1 was next; 0 is straight through.
     pub queue_position: u32,
+    /// What it waited for in the queue.
+    pub waited_for: WaitedFor,
+    /// The request ids of the first of those ahead of it when it came to the queue; how many there were `queue_position` says.
+    pub ahead: Vec<String>,
+    /// The pool's policy.
+    pub policy: String,
+    /// What spoke for the endpoint.
+    pub chosen_by: ChosenBy,
+    /// What that had in flight when it was chosen.
+    pub load: u32,
+    /// Its weight.
+    pub weight: u32,
+    /// Who came second, where the policy knew.
+    pub runner_up: Option<RunnerUpRecord>,
+    /// Waits that lie inside the phases, µs.
+    pub delays: Delays,
     /// Others in flight in the pool when it ended.
     pub pool_in_flight: u32,
     /// Others in flight at the endpoint when it ended.
@@ -80,6 +96,17 @@ pub struct FailedAttemptRecord {
     pub why: String,
 }
 
+/// The endpoint that came second.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunnerUpRecord {
+    /// Its name.
+    pub endpoint: String,
+    /// What it had in flight when it was looked at; `None`: nobody looked.
+    pub load: Option<u32>,
+    /// Its weight.
+    pub weight: u32,
+}
+
 impl ExchangeRecord {
     /// Copies what there is to be known.
     pub fn of(entry: &Entry<'_>, ended_us: u64) -> Self {
@@ -91,6 +118,7 @@ impl ExchangeRecord {
                 Setback::Status(status) => status.to_string(),
             },
         });
+        let reasons = entry.reasons.copied().unwrap_or_default();
         Self {
             request_id: text(entry.request_id, TARGET_BYTES),
             whole: true,
@@ -111,6 +139,18 @@ impl ExchangeRecord {
             reused: entry.reused,
             affinity: entry.affinity.as_str().to_owned(),
             queue_position: entry.queue_position,
+            waited_for: reasons.waited_for,
+            ahead: reasons.ahead.iter().map(|id| text(id, TARGET_BYTES)).collect(),
+            policy: reasons.policy.to_owned(),
+            chosen_by: reasons.chosen_by,
+            load: reasons.load,
+            weight: reasons.weight,
+            runner_up: reasons.runner_up.map(|other| RunnerUpRecord {
+                endpoint: other.endpoint.to_owned(),
+                load: other.load,
+                weight: other.weight,
+            }),
+            delays: reasons.delays,
             pool_in_flight: entry.concurrency.pool,
             endpoint_in_flight: entry.concurrency.endpoint,
             worker: entry.worker,
@@ -144,6 +184,7 @@ impl ExchangeRecord {
         if let Some(own) = self.times.own.reached() {
             let _ = write!(out, " Weir itself worked at it for {}.", span(own));
         }
+        self.tell_choice(&mut out);
         self.tell_attempts(&mut out);
         let _ = match self.status {
             0 => write!(out, " {}", self.cause.sentence()),
@@ -172,10 +213,11 @@ impl ExchangeRecord {
             (
                 data,
                 format!(
-                    "The response's body took {} from {} through to the client ({} bytes).",
+                    "The response's body took {} from {} through to the client ({} bytes){}.",
                     share(data),
                     self.source(),
-                    self.bytes_sent
+                    self.bytes_sent,
+                    self.part_of(self.delays.client, "in which the client took nothing")
                 ),
             ),
             (
@@ -196,19 +238,47 @@ impl ExchangeRecord {
         let ahead = match self.queue_position {
             0 => String::new(),
             1 => "; nobody was ahead of it when it came".to_owned(),
-            2 => "; one was ahead of it when it came".to_owned(),
-            place => format!("; {} were ahead of it when it came", place - 1),
+            2 => format!("; one was ahead of it when it came{}", self.those_ahead(1)),
+            place => {
+                let number = place - 1;
+                format!("; {number} were ahead of it when it came{}", self.those_ahead(number))
+            }
         };
-        format!("It waited {share} in the queue of pool {} for a free place{ahead}.", self.pool)
+        let place = match self.waited_for {
+            WaitedFor::Nothing | WaitedFor::AnyEndpoint => "a free place",
+            WaitedFor::Sticky => "a place at the one server that its cookie names",
+            WaitedFor::Key => "a place at the one server that its key leads to",
+        };
+        format!("It waited {share} in the queue of pool {} for {place}{ahead}.", self.pool)
+    }
+
+    /// The ids that are known of so many.
+    fn those_ahead(&self, number: u32) -> String {
+        if self.ahead.is_empty() {
+            return String::new();
+        }
+        let more = match number as usize - self.ahead.len().min(number as usize) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        format!(" ({}{more})", self.ahead.join(", "))
+    }
+
+    /// A wait inside a phase, if it is worth telling.
+    fn part_of(&self, part: crate::Micros, what: &str) -> String {
+        let worth = |us: &u64| *us > 0 && *us >= self.elapsed_us() / WORTH_TELLING;
+        part.reached().filter(worth).map_or(String::new(), |us| format!(", {} {what}", span(us)))
     }
 
     fn connect_sentence(&self, share: &str) -> String {
-        match self.failed_attempts.len() {
-            0 => format!("Connecting to {} took {share}.", self.endpoint),
-            _ => format!(
-                "Getting a connection took {share}, attempts that failed before the last included."
-            ),
+        let tls = self.part_of(self.delays.tls, "of it for TLS");
+        if self.failed_attempts.is_empty() {
+            return format!("Connecting to {} took {share}{tls}.", self.endpoint);
         }
+        let retry = self.part_of(self.delays.retry, "of it with attempts that failed");
+        format!(
+            "Getting a connection took {share}, attempts that failed before the last included{retry}{tls}."
+        )
     }
 
     fn response_sentence(&self, share: &str) -> String {
@@ -218,6 +288,47 @@ impl ExchangeRecord {
             others => format!(", with {others} others in flight there at the end"),
         };
         format!("Endpoint {} took {share} to answer{beside}.", self.endpoint)
+    }
+
+    /// Which route led where, and why it was this endpoint.
+    fn tell_choice(&self, out: &mut String) {
+        if self.route.is_empty() || self.pool.is_empty() {
+            return;
+        }
+        let Self { route, listener, pool, endpoint, policy, .. } = self;
+        let _ = write!(out, " Route {route} of listener {listener} led to pool {pool}");
+        let own = format!("{endpoint} ({})", load_text(Some(self.load), self.weight));
+        let other = self.runner_up.as_ref().map(|other| match other.load {
+            None => other.endpoint.clone(),
+            load => format!("{} ({})", other.endpoint, load_text(load, other.weight)),
+        });
+        let looked = self.runner_up.as_ref().is_some_and(|other| other.load.is_some());
+        let _ = match (self.chosen_by, other) {
+            (ChosenBy::Nothing, _) => Ok(()),
+            (ChosenBy::Left, _) => write!(out, "; no server but {own} was left"),
+            (ChosenBy::Sticky, _) => write!(out, "; the client's cookie names {own}"),
+            (ChosenBy::Freed, _) => write!(out, "; the next free place was at {own}"),
+            (ChosenBy::Better, Some(other)) => write!(out, "; {policy} preferred {own} to {other}"),
+            (ChosenBy::Better, None) => {
+                write!(out, "; {policy} chose {own}, the only one that could be had")
+            }
+            (ChosenBy::Turn, Some(other)) if looked => {
+                write!(out, "; {policy} chose {own} over its equal {other}, as it was its turn")
+            }
+            (ChosenBy::Turn, Some(other)) => {
+                write!(out, "; {policy} chose {own}, whose turn it was; {other} is next")
+            }
+            (ChosenBy::Turn, None) => write!(out, "; {policy} chose {own}, whose turn it was"),
+            (ChosenBy::Drawn, _) => write!(out, "; {own} was drawn by weight, nothing compared"),
+            (ChosenBy::Key, None) => write!(out, "; the key leads to {own}"),
+            (ChosenBy::Key, Some(other)) => {
+                write!(out, "; the key leads to {own}, its second choice is {other}")
+            }
+            (ChosenBy::First, _) => {
+                write!(out, "; {own} was the first of the file's order with a free place")
+            }
+        };
+        out.push('.');
     }
 
     fn tell_attempts(&self, out: &mut String) {
@@ -272,6 +383,11 @@ impl Cause {
     }
 }
 
+fn load_text(load: Option<u32>, weight: u32) -> String {
+    let load = load.map_or("not looked at".to_owned(), |load| format!("{load} in flight"));
+    if weight == 1 { load } else { format!("{load}, weight {weight}") }
+}
+
 /// At most so many bytes, as text.
 fn text(bytes: &[u8], most: usize) -> String {
     String::from_utf8_lossy(bytes.get(..most).unwrap_or(bytes)).into_owned()
@@ -298,8 +414,59 @@ mod tests {
         let record = ExchangeRecord::of(&entry(), 5);
         let expected = "GET /a?b=c took 124.5 ms. Endpoint app1 took 102.0 ms (81 %) to answer, with one other in flight there at the end. \
                         The response's body took 19.0 ms (15 %) from app1 through to the client (1200 bytes). \
-                        Weir itself worked at it for 90 µs. The response was sent whole. Status: 200.";
+                        Weir itself worked at it for 90 µs. Route r of listener fe led to pool app. The response was sent whole. \
+                        Status: 200.";
         assert_eq!(record.explain(), expected);
+    }
+
+    #[test]
+    fn the_choice_is_told_as_far_as_it_is_known() {
+        let other = |load| Some(RunnerUpRecord { endpoint: "app2".to_owned(), load, weight: 2 });
+        let check = |chosen_by, runner_up: Option<RunnerUpRecord>, expected: &str| {
+            let policy = "least_conn".to_owned();
+            let (load, weight) = (1, 1);
+            let base = ExchangeRecord::of(&entry(), 5);
+            let record = ExchangeRecord { policy, chosen_by, load, weight, runner_up, ..base };
+            let told = record.explain();
+            let expected = format!(" led to pool app; {expected}. The response");
+            assert!(told.contains(&expected), "{told}\n{expected}");
+        };
+        check(
+            ChosenBy::Better,
+            other(Some(3)),
+            "least_conn preferred app1 (1 in flight) to app2 (3 in flight, weight 2)",
+        );
+        check(
+            ChosenBy::Better,
+            None,
+            "least_conn chose app1 (1 in flight), the only one that could be had",
+        );
+        check(
+            ChosenBy::Turn,
+            other(Some(2)),
+            "least_conn chose app1 (1 in flight) over its equal app2 (2 in flight, weight 2), as it was its turn",
+        );
+        check(
+            ChosenBy::Turn,
+            other(None),
+            "least_conn chose app1 (1 in flight), whose turn it was; app2 is next",
+        );
+        check(ChosenBy::Freed, None, "the next free place was at app1 (1 in flight)");
+        check(
+            ChosenBy::Key,
+            other(None),
+            "the key leads to app1 (1 in flight), its second choice is app2",
+        );
+    }
+
+    #[test]
+    fn waits_inside_the_phases_are_told_if_they_are_worth_it() {
+        let delays = Delays { client: Micros(15_000), tls: Micros(9), ..Delays::default() };
+        let record = ExchangeRecord { delays, ..ExchangeRecord::of(&entry(), 5) };
+        let told = record.explain();
+        let expected =
+            "through to the client (1200 bytes), 15.0 ms in which the client took nothing.";
+        assert!(told.contains(expected) && !told.contains("TLS"), "{told}");
     }
 
     #[test]
@@ -314,12 +481,14 @@ mod tests {
             times,
             pool: "app".to_owned(),
             queue_position: 38,
+            waited_for: WaitedFor::Sticky,
+            ahead: vec!["id-1".to_owned(), "id-2".to_owned()],
             cause: Cause::QueueTimeout,
             status: 503,
             ..ExchangeRecord::default()
         };
-        let expected = "The exchange took 5.00 s. It waited 5.00 s (99 %) in the queue of pool app for a free place; 37 were ahead of it \
-                        when it came. It had waited in the queue for as long as it may. Status: 503.";
+        let expected = "The exchange took 5.00 s. It waited 5.00 s (99 %) in the queue of pool app for a place at the one server that \
+                        its cookie names; 37 were ahead of it when it came (id-1, id-2 and 35 more). It had waited in the queue for as long as it may. Status: 503.";
         assert_eq!(record.explain(), expected);
     }
 

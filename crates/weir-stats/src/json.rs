@@ -3,7 +3,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use crate::{Clock, Entry, Escape, TlsFacts, escape, number};
+use crate::{Clock, Entry, Escape, Reasons, TlsFacts, escape, number};
 
 pub(crate) fn append(entry: &Entry<'_>, clock: &mut Clock, out: &mut Vec<u8>) {
     out.extend_from_slice(b"{\"time\":\"");
@@ -79,6 +79,21 @@ fn append_upstream(entry: &Entry<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(if entry.reused { b"true" } else { b"false" });
     text("affinity", entry.affinity.as_str(), out);
     number("queue_position", u64::from(entry.queue_position), out);
+    append_reasons(entry.reasons.copied().unwrap_or_default(), out);
+}
+
+fn append_reasons(reasons: Reasons<'_>, out: &mut Vec<u8>) {
+    text("waited_for", reasons.waited_for.as_str(), out);
+    key("ahead", out);
+    out.push(b'[');
+    for (index, id) in reasons.ahead.iter().enumerate() {
+        out.extend_from_slice(if index == 0 { b"\"" } else { b",\"" });
+        escape::append(id, Escape::Json, out);
+        out.push(b'"');
+    }
+    out.push(b']');
+    text("chosen_by", reasons.chosen_by.as_str(), out);
+    text("runner_up", reasons.runner_up.map_or("", |other| other.endpoint), out);
 }
 
 fn append_counts(entry: &Entry<'_>, out: &mut Vec<u8>) {
@@ -97,6 +112,7 @@ fn append_counts(entry: &Entry<'_>, out: &mut Vec<u8>) {
 
 fn append_times(entry: &Entry<'_>, out: &mut Vec<u8>) {
     let times = &entry.times;
+    let delays = entry.reasons.map(|reasons| reasons.delays).unwrap_or_default();
     let spans = [
         ("t_handshake", times.handshake),
         ("t_idle", times.idle),
@@ -108,6 +124,9 @@ fn append_times(entry: &Entry<'_>, out: &mut Vec<u8>) {
         ("t_active", times.active()),
         ("t_own", times.own),
         ("t_total", times.total),
+        ("t_retry", delays.retry),
+        ("t_tls", delays.tls),
+        ("t_client", delays.client),
     ];
     for (name, span) in spans {
         optional(name, span.reached(), out);

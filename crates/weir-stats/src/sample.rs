@@ -63,6 +63,7 @@ pub(crate) fn entry() -> Entry<'static> {
         reused: false,
         affinity: crate::Affinity::None,
         queue_position: 0,
+        reasons: None,
         request_id: b"id-1",
         tls: Some(TlsFacts {
             protocol: "TLSv1.3",

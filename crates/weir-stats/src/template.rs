@@ -92,6 +92,11 @@ impl Template {
         self.variables().any(Variable::is_response_header)
     }
 
+    /// Whether the reasons of an exchange are told.
+    pub fn tells_why(&self) -> bool {
+        self.variables().any(Variable::is_why)
+    }
+
     /// Appends its text for one exchange. A worker that has a [`Clock`] calls [`Template::append_at`].
     pub fn append(&self, entry: &Entry<'_>, escape: Escape, out: &mut Vec<u8>) {
         thread_local! {
@@ -199,6 +204,10 @@ mod tests {
         check("$t_handshake $t_idle $t_request $t_queue $t_connect", "- 10 1000 500 2000");
         check("$t_response $t_data $t_active $t_own $t_total", "102000 19000 124500 90 124510");
         check("$1 $2 $3 $worker $connection_requests $request_id", "one two - 3 9 id-1");
+        check(
+            "$why",
+            "route=r pool=app server=app1 request=1000 connect=2000 response=102000 data=19000",
+        );
         check("$msec", "1234567890.131");
         check("$request", "GET /a?b=c HTTP/1.1");
     }
@@ -234,6 +243,7 @@ mod tests {
         let parse = |source: &str| Template::parse(source).unwrap();
         assert!(parse("$sent_http_etag").needs_response_headers());
         assert!(!parse("$http_etag").needs_response_headers());
+        assert!(parse("x $why").tells_why() && !parse("$t_queue").tells_why());
         assert_eq!(parse("a$$b").constant(), Some(&b"a$b"[..]));
         assert_eq!(parse("$host").constant(), None);
         assert_eq!(parse("$host"), parse("$host"));

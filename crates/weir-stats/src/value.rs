@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::variable::{Kind, Plain};
-use crate::{Clock, Entry, Escape, FailedAttempt, Micros, Variable, escape, number};
+use crate::{Clock, Entry, Escape, FailedAttempt, Micros, Variable, escape, number, reasons};
 
 /// A value before it is text.
 pub(crate) enum Value<'a> {
@@ -30,6 +30,7 @@ pub(crate) enum Value<'a> {
     BasicUser(&'a [u8]),
     TimeLocal(SystemTime),
     TimeIso(SystemTime),
+    Why(&'a Entry<'a>),
 }
 
 impl Value<'_> {
@@ -60,6 +61,7 @@ impl Value<'_> {
             Self::BasicUser(encoded) => append_basic_user(encoded, how, out),
             Self::TimeLocal(time) => clock.append_common(time, out),
             Self::TimeIso(time) => clock.append_iso(time, out),
+            Self::Why(entry) => reasons::append(entry, how, out),
         }
     }
 }
@@ -85,7 +87,7 @@ fn seconds(spans: &[Micros]) -> Value<'static> {
     sum.map_or(Value::Absent, |microseconds| Value::Seconds(microseconds / 1000))
 }
 
-pub(crate) fn of<'a>(variable: &Variable, entry: &Entry<'a>) -> Value<'a> {
+pub(crate) fn of<'a>(variable: &Variable, entry: &'a Entry<'a>) -> Value<'a> {
     match &variable.0 {
         Kind::Plain(plain) => of_plain(*plain, entry),
         Kind::Argument(name) => found(argument(query(entry.target).unwrap_or_default(), name)),
@@ -98,7 +100,7 @@ pub(crate) fn of<'a>(variable: &Variable, entry: &Entry<'a>) -> Value<'a> {
     }
 }
 
-fn of_plain<'a>(plain: Plain, entry: &Entry<'a>) -> Value<'a> {
+fn of_plain<'a>(plain: Plain, entry: &'a Entry<'a>) -> Value<'a> {
     match plain {
         Plain::RemoteAddr => remote_address(entry),
         Plain::RemotePort => {
@@ -143,11 +145,12 @@ fn of_plain<'a>(plain: Plain, entry: &Entry<'a>) -> Value<'a> {
     }
 }
 
-fn of_upstream<'a>(plain: Plain, entry: &Entry<'a>) -> Value<'a> {
+fn of_upstream<'a>(plain: Plain, entry: &'a Entry<'a>) -> Value<'a> {
     let times = &entry.times;
     match plain {
         Plain::Pool => text(entry.pool),
         Plain::Endpoint => text(entry.endpoint),
+        Plain::Why => Value::Why(entry),
         Plain::Attempts => Value::Number(u64::from(entry.attempts)),
         Plain::FailedAttempts if entry.failed_attempts.is_empty() => Value::Absent,
         Plain::FailedAttempts => Value::FailedAttempts(entry.failed_attempts),

@@ -50,6 +50,7 @@ pub(crate) enum Plain {
     FailedAttempts,
     QueuePosition,
     Affinity,
+    Why,
     Worker,
     Handshake,
     Idle,
@@ -148,6 +149,11 @@ const PLAIN: &[(&str, Plain, &str)] = &[
         Plain::Affinity,
         "what became of the client's affinity by a sticky cookie: `new`, `unknown` (its cookie means no server), `moved` (its server could not be had) or `kept`",
     ),
+    (
+        "why",
+        Plain::Why,
+        "where the time went and why it was this server, in `name=value` words: `route`, `pool`, `waited`, `for`, `ahead`, `server`, `policy`, `by`, `load`, `over` (the runner-up), and the times of its parts, µs",
+    ),
     ("worker", Plain::Worker, "number of the worker, from 0"),
     ("t_handshake", Plain::Handshake, "accept to the end of the TLS handshake, µs"),
     ("t_idle", Plain::Idle, "idle before the first byte of the request, µs"),
@@ -177,6 +183,7 @@ const AFTER_PICK: &[Plain] = &[
     Plain::Attempts,
     Plain::QueuePosition,
     Plain::Affinity,
+    Plain::Why,
     Plain::Queue,
     Plain::Connect,
     Plain::Response,
@@ -259,6 +266,11 @@ impl Variable {
     /// Whether it is about the address that the client reached us at.
     pub fn is_local_address(&self) -> bool {
         matches!(self.0, Kind::Plain(Plain::ServerAddr | Plain::ServerPort))
+    }
+
+    /// Whether [`crate::Entry::reasons`] are looked at.
+    pub(crate) fn is_why(&self) -> bool {
+        matches!(self.0, Kind::Plain(Plain::Why))
     }
 
     /// Whether a response header is looked at.

@@ -10,7 +10,7 @@ use weir_stats::exposition::{
     ListenerReport, LogReport, MachineFigures, PoolReport, ProcessReport, QueueReport, Report,
     WorkerReport, expose,
 };
-use weir_stats::numbers::{Done, Handshake, Numbers, Outcome};
+use weir_stats::numbers::{Asked, Done, Handshake, Numbers, Outcome};
 use weir_stats::{Cause, ExchangeRecord, Micros, Times};
 
 const AWKWARD: &str = "a \"quoted\" \\ route\nof two lines";
@@ -37,7 +37,13 @@ fn counted() -> (Arc<Numbers>, Vec<Arc<ExchangeRecord>>) {
         let status = if turn % 100 == 0 { 503 } else { 200 };
         let outcome = Outcome { status, cause: Cause::Complete, attempts: 1, ..Outcome::default() };
         let id = format!("id-{turn}");
-        let done = Done { request_id: id.as_bytes(), ended_us: turn, times: &times, outcome };
+        let done = Done {
+            request_id: id.as_bytes(),
+            asked: Asked::default(),
+            ended_us: turn,
+            times: &times,
+            outcome,
+        };
         let worker = turn as usize % 2;
         let keep = numbers.record(worker, (&route, Some(&endpoint)), &done);
         if keep == weir_stats::numbers::Keep::Whole {

@@ -6,7 +6,9 @@ use std::time::{Duration, SystemTime};
 use weir_stats::interchange::{
     Interval, Log, Series, from_hdr, log_of, read_log, spectrum, to_hdr, write_log,
 };
-use weir_stats::numbers::{Distribution, Done, HIGHEST_US, Numbers, Outcome, Phase, Subject};
+use weir_stats::numbers::{
+    Asked, Distribution, Done, HIGHEST_US, Numbers, Outcome, Phase, Subject,
+};
 use weir_stats::{Micros, Times};
 
 fn counted(seed: u64) -> BTreeMap<Subject, weir_stats::numbers::PhaseDistributions> {
@@ -21,7 +23,13 @@ fn counted(seed: u64) -> BTreeMap<Subject, weir_stats::numbers::PhaseDistributio
             ..Times::default()
         };
         let outcome = Outcome { status: 200, attempts: 1, ..Outcome::default() };
-        let done = Done { request_id: b"", ended_us: turn, times: &times, outcome };
+        let done = Done {
+            request_id: b"",
+            asked: Asked::default(),
+            ended_us: turn,
+            times: &times,
+            outcome,
+        };
         let _ = numbers.record(turn as usize % 2, (&route, Some(&endpoint)), &done);
     }
     numbers.read().by_subject()

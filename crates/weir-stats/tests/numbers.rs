@@ -1,6 +1,6 @@
 //! Recording and reading: every exchange is counted once, under its names, and found again by its request id.
 
-use weir_stats::numbers::{Done, Handshake, Keep, Numbers, Outcome, Phase};
+use weir_stats::numbers::{Asked, Done, Handshake, Keep, Numbers, Outcome, Phase};
 use weir_stats::{Cause, ExchangeRecord, Micros, Times};
 
 fn times(response_us: i64) -> Times {
@@ -37,7 +37,13 @@ fn every_exchange_counts_once_at_every_level() {
     let listener = numbers.listener("web");
     for turn in 0..300_u64 {
         let (times, worker) = (times(turn as i64), turn as usize % 2);
-        let done = |outcome| Done { request_id: b"", ended_us: turn, times: &times, outcome };
+        let done = |outcome| Done {
+            request_id: b"",
+            asked: Asked::default(),
+            ended_us: turn,
+            times: &times,
+            outcome,
+        };
         let complete = done(outcome(200, Cause::Complete));
         let at = match turn % 3 {
             0 => (&*shop, Some(&*one)),
@@ -87,7 +93,8 @@ fn names_find_their_counts_again_and_removed_ones_are_bounded() {
             (numbers.route("web", route, "app"), numbers.endpoint("app", route));
         let times = times(5);
         let outcome = outcome(200, Cause::Complete);
-        let done = Done { request_id: b"", ended_us: 0, times: &times, outcome };
+        let done =
+            Done { request_id: b"", asked: Asked::default(), ended_us: 0, times: &times, outcome };
         let _ = numbers.record(0, (&route, Some(&endpoint)), &done);
     };
     record("kept");
@@ -121,7 +128,13 @@ fn a_slow_exchange_is_asked_for_whole_and_found_by_its_id() {
     let record = |id: &str, response_us: i64, worker: usize| {
         let times = times(response_us);
         let outcome = outcome(200, Cause::Complete);
-        let done = Done { request_id: id.as_bytes(), ended_us: 9, times: &times, outcome };
+        let done = Done {
+            request_id: id.as_bytes(),
+            asked: Asked::default(),
+            ended_us: 9,
+            times: &times,
+            outcome,
+        };
         if numbers.record(worker, (&route, Some(&endpoint)), &done) == Keep::Whole {
             let record = ExchangeRecord {
                 request_id: id.to_owned(),
@@ -159,7 +172,8 @@ fn tunnels_count_and_their_length_is_no_latency() {
     let route = numbers.route("web", "chat", "app");
     let times = times(3_000_000_000);
     let outcome = outcome(101, Cause::TunnelClosed);
-    let done = Done { request_id: b"a", ended_us: 0, times: &times, outcome };
+    let done =
+        Done { request_id: b"a", asked: Asked::default(), ended_us: 0, times: &times, outcome };
     assert_eq!(numbers.record(0, (&route, None), &done), Keep::Counted);
     let figures = numbers.read();
     assert_eq!(figures.tally_of_pool("app").requests(), 1);
@@ -191,7 +205,13 @@ fn what_came_between_two_readings_is_told_by_name() {
         for _ in 0..times_many {
             let times = times(50);
             let outcome = outcome(200, Cause::Complete);
-            let done = Done { request_id: b"", ended_us: 0, times: &times, outcome };
+            let done = Done {
+                request_id: b"",
+                asked: Asked::default(),
+                ended_us: 0,
+                times: &times,
+                outcome,
+            };
             let _ = numbers.record(0, (&route, Some(&endpoint)), &done);
         }
     };

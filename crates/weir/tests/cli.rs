@@ -258,7 +258,7 @@ fn check_writes_json_that_reads_as_the_same_configuration() {
 #[test]
 fn secrets_are_shown_only_when_asked_for() {
     let directory = tempfile::tempdir().unwrap();
-    let text = "pool app { server 127.0.0.1:3000; sticky cookie SRV insert secret=a-secret-of-24-characters; }\nlisten 127.0.0.1:8080 -> app;\n";
+    let text = "pool app { server 127.0.0.1:3000; sticky cookie SRV insert secret=a-secret-of-24-characters; }\nlisten 127.0.0.1:8080 { explain_header when=X-Explain=a-secret-of-24-characters; default -> app; }\n";
     let path = file(directory.path(), "good.conf", text);
     let json = |arguments: &[&str]| {
         let output = weir(arguments).arg(&path).output().unwrap();
@@ -271,7 +271,8 @@ fn secrets_are_shown_only_when_asked_for() {
     assert_eq!(hidden, shown.replace("a-secret-of-24-characters", "(hidden)"));
     // What was hidden is not taken for the secret.
     let hidden = file(directory.path(), "hidden.json", &hidden);
-    let parts = ["pools[0].sticky.secret", "--show-secrets"];
+    let parts =
+        ["pools[0].sticky.secret", "listeners[0].explain_header.when.value", "--show-secrets"];
     check_failure(&weir(&["check", hidden.to_str().unwrap()]).output().unwrap(), 3, &parts);
     check_failure(&weir(&["check", "--show-secrets"]).output().unwrap(), 2, &["--json"]);
 }

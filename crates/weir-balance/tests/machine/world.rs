@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use weir_balance::{
-    AfterFailure, Arrival, Availability, Balancer, Fault, Health, Member, Order, PassiveSettings,
-    PolicyKind, QueueSettings, Rejection, Request, Settings, Slot, Ticket, Tried,
+    About, AfterFailure, Arrival, Availability, Balancer, Fault, Health, Member, Order,
+    PassiveSettings, PolicyKind, QueueSettings, Rejection, Request, Settings, Slot, Ticket, Tried,
 };
 
 use crate::reference::{Endpoint, Lead, Outcome, Reference, Waiter};
@@ -285,6 +285,7 @@ impl World {
             bound: bound.and_then(there),
             tried: &set,
             tag,
+            about: About::default(),
             seniority: None,
         };
         let arrival = pool.arrive(&request);

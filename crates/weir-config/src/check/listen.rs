@@ -9,8 +9,8 @@ use super::{Checker, values};
 use crate::defaults::UNLIMITED;
 use crate::diagnostic::Diagnostic;
 use crate::model::{
-    CauseHeader, Certificate, ClientTimeouts, ErrorPage, Forwarded, ListenAddress, Listener,
-    MessageLimits, RequestId, Rule, Site, TlsProtocol, TlsServer,
+    CauseHeader, Certificate, ClientTimeouts, ErrorPage, ExplainHeader, ExplainWhen, Forwarded,
+    ListenAddress, Listener, MessageLimits, RequestId, Rule, Site, TlsProtocol, TlsServer,
 };
 use crate::pattern::HostPattern;
 use crate::source::Span;
@@ -56,6 +56,7 @@ impl<'a> Checker<'a> {
             forwarded: Forwarded { trusted: self.trusted.clone(), ..Forwarded::default() },
             request_id: RequestId::default(),
             cause_header: None,
+            explain_header: None,
             access: Vec::new(),
             request_headers: Vec::new(),
             response_headers: Vec::new(),
@@ -180,6 +181,7 @@ impl<'a> Checker<'a> {
                 }
             }
             "cause_header" => listener.cause_header = self.cause_header(line),
+            "explain_header" => listener.explain_header = self.explain_header(line),
             "error_page" => listener.error_pages.extend(self.error_page(line)),
             _ => {}
         }
@@ -219,6 +221,30 @@ impl<'a> Checker<'a> {
             Some(value) => self.value(value, values::header_name)?,
         };
         Some(CauseHeader { header, trusted })
+    }
+
+    fn explain_header(&mut self, line: &Arguments<'a>) -> Option<ExplainHeader> {
+        let trusted = line.flag("trusted");
+        let header = match line.word(0) {
+            None => ExplainHeader::default().header,
+            Some(value) => self.value(value, values::header_name)?,
+        };
+        let when = match line.option("when") {
+            None => None,
+            Some(value) => Some(self.value(value, |text| {
+                let (name, value) = text.split_once('=').unzip();
+                let header = values::request_header(name.unwrap_or(text))?;
+                let value = value.map(str::to_owned);
+                value.as_deref().map_or(Ok(()), values::explain_value)?;
+                Ok(ExplainWhen { header, value })
+            })?),
+        };
+        if when.is_none() && !trusted {
+            let error = Diagnostic::error(line.span(), values::EXPLAINED_TO_ALL);
+            self.report(error.help(line.spec.example));
+            return None;
+        }
+        Some(ExplainHeader { header, when, trusted })
     }
 
     fn error_page(&mut self, line: &Arguments<'a>) -> Option<ErrorPage> {

@@ -8,8 +8,8 @@ use super::{balance, probe, rights, sticky, values};
 use crate::defaults;
 use crate::model::{
     AccessLog, Action, Budget, CauseHeader, Config, CpuCredits, Endpoint, EndpointAddress,
-    EndpointCheck, ErrorPage, Files, HeaderEdit, ListenAddress, Listener, LogTarget, MOST_RETRIES,
-    Pool, Queue, Redirect, Respond, Retry, Route, Rule, TlsProtocol, Workers,
+    EndpointCheck, ErrorPage, ExplainHeader, Files, HeaderEdit, ListenAddress, Listener, LogTarget,
+    MOST_RETRIES, Pool, Queue, Redirect, Respond, Retry, Route, Rule, TlsProtocol, Workers,
 };
 
 /// Rules within rules; JSON readers stop at 128 levels, of which each takes two.
@@ -362,6 +362,9 @@ impl<'a> Validator<'a> {
         if let Some(CauseHeader { header, .. }) = &listener.cause_header {
             self.held(format!("{path}.cause_header.header"), values::header_name(header));
         }
+        if let Some(explain) = &listener.explain_header {
+            self.explain_header(&format!("{path}.explain_header"), explain);
+        }
         match &listener.request_id.header {
             Some(header) => {
                 self.held(format!("{path}.request_id.header"), values::header_name(header));
@@ -372,6 +375,19 @@ impl<'a> Validator<'a> {
                     "`respond` needs a header to write",
                 );
             }
+            None => {}
+        }
+    }
+
+    fn explain_header(&mut self, path: &str, explain: &ExplainHeader) {
+        self.held(format!("{path}.header"), values::header_name(&explain.header));
+        match &explain.when {
+            Some(when) => {
+                self.held(format!("{path}.when.header"), values::request_header(&when.header));
+                let value = when.value.as_deref().map_or(Ok(()), values::explain_value);
+                self.held(format!("{path}.when.value"), value);
+            }
+            None if !explain.trusted => self.problem(path.to_owned(), values::EXPLAINED_TO_ALL),
             None => {}
         }
     }

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 
-use crate::model::forbidden_edit;
 use crate::model::{
     EndpointAddress, EndpointCheck, ListenAddress, Severity, SyslogFormat, TlsVersion, Workers,
 };
+use crate::model::{HIDDEN, forbidden_edit};
 use crate::units;
 
 /// Most threads, servers' limits and the like that are not a typing mistake.
@@ -275,6 +275,27 @@ pub(super) fn header_name(text: &str) -> Result<String, String> {
         Some(reason) => Err(format!("`{text}` {reason}")),
         None => Ok(text.to_owned()),
     }
+}
+
+/// The name of a header that is only looked at.
+pub(super) fn request_header(text: &str) -> Result<String, String> {
+    token(text, "a header").map(|()| text.to_owned())
+}
+
+/// What is wrong when anybody may ask where requests went.
+pub(super) const EXPLAINED_TO_ALL: &str = "this tells every client the names of servers and the ids of others' requests: who is it for? `when=NAME=VALUE` or `trusted`";
+
+/// The value that asks for an explanation.
+pub(super) fn explain_value(text: &str) -> Result<(), String> {
+    if text == HIDDEN {
+        return Err(
+            "a secret stood here and was not shown: `weir check --json --show-secrets` does".into(),
+        );
+    }
+    if text.is_empty() {
+        return Err("an empty value is no secret: `when=NAME` takes any value".into());
+    }
+    line_text(text)
 }
 
 /// A text that may stand in a header line.

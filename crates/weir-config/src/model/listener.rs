@@ -42,6 +42,9 @@ pub struct Listener {
     /// In which header answers of Weir's own tell their cause; `None` tells nobody.
     #[serde(default)]
     pub cause_header: Option<CauseHeader>,
+    /// In which header who asks for it is told how a request was handled; `None` tells nobody.
+    #[serde(default)]
+    pub explain_header: Option<ExplainHeader>,
     /// Allow and deny, first match wins, checked before routing.
     #[serde(default)]
     pub access: Vec<AccessRule>,
@@ -155,6 +158,29 @@ pub struct CauseHeader {
     pub header: String,
     /// Only peers in `forwarded.trusted` get it.
     pub trusted: bool,
+}
+
+/// A response header that says how a request was handled, for who asks for it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ExplainHeader {
+    /// Its name.
+    pub header: String,
+    /// Only requests with this header get it.
+    pub when: Option<ExplainWhen>,
+    /// Only peers in `forwarded.trusted` get it.
+    pub trusted: bool,
+}
+
+/// A request header that asks for an explanation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExplainWhen {
+    /// Its name.
+    pub header: String,
+    /// Its value, a secret; `None` takes any.
+    #[serde(default)]
+    pub value: Option<String>,
 }
 
 /// An allow or deny rule.

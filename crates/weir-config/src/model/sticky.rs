@@ -88,7 +88,7 @@ impl fmt::Debug for Secret {
 pub const SECRET_BYTES: usize = 16;
 
 /// What stands for a secret's text where a configuration is shown. It is too short to be taken for one.
-const HIDDEN: &str = "(hidden)";
+pub(crate) const HIDDEN: &str = "(hidden)";
 
 impl Config {
     /// The same without what only the operator knows, to be shown.
@@ -99,6 +99,11 @@ impl Config {
             if let Some(Secret::Text(text)) = &mut sticky.secret {
                 HIDDEN.clone_into(text);
             }
+        }
+        let listeners = shown.listeners.iter_mut();
+        let explain = listeners.filter_map(|listener| listener.explain_header.as_mut());
+        for value in explain.filter_map(|explain| explain.when.as_mut()?.value.as_mut()) {
+            HIDDEN.clone_into(value);
         }
         shown
     }

@@ -3,6 +3,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
@@ -24,9 +25,10 @@ use super::status::Event;
 use crate::control::{Control, ReloadReport};
 use crate::credits::Credits;
 use crate::health_log::{HealthLog, KEPT};
+use crate::inheritance;
 use crate::past::Past;
 use crate::report::Reporter;
-use crate::server::connection_cap;
+use crate::server::{Listening, connection_cap};
 use crate::upgrade::{NotUpgraded, Successor};
 
 /// What all admin connections share.
@@ -43,6 +45,8 @@ pub(crate) struct Context {
     pub(crate) history: History,
     /// Room for those who listen to `/v1/stream`.
     pub(crate) streams: Arc<Semaphore>,
+    /// Whether the next signal to stop is one that this process sends itself, for somebody who was noted.
+    stop_told: AtomicBool,
     say: fn(&str),
 }
 
@@ -167,6 +171,7 @@ impl Context {
             past,
             history: History::default(),
             streams: Arc::new(Semaphore::new(STREAMS)),
+            stop_told: AtomicBool::new(false),
             say,
         }
     }
@@ -244,16 +249,39 @@ impl Context {
 
     /// Notes what somebody did, or what happened.
     pub(crate) fn said(&self, kind: &str, who: Option<&str>, what: &str) {
-        self.note(Event {
-            number: 0,
-            at_ms: milliseconds(SystemTime::now()),
-            kind: kind.to_owned(),
-            pool: None,
-            endpoint: None,
-            who: who.map(str::to_owned),
-            what: what.to_owned(),
-            details: Vec::new(),
-        });
+        self.note(event(kind, who, what.to_owned()));
+    }
+
+    /// Keeps that this process serves, what it listens on, whose place it took, and what the operator was warned of.
+    pub(crate) fn started(&self, listening: &[Listening], warnings: Vec<String>) {
+        let predecessor = inheritance::predecessor();
+        let heard = listening.iter().map(|one| format!("listening on {one}"));
+        let details = warnings.into_iter().chain(heard).collect();
+        let place = predecessor
+            .map(|process| format!(" in place of process {process}, which finishes what runs"));
+        let what = format!(
+            "started{}: process {}, serving generation {}",
+            place.unwrap_or_default(),
+            std::process::id(),
+            self.control.snapshot().generation
+        );
+        let who = predecessor.map(|_| "upgrade");
+        self.keep(Event { details, ..event("process", who, what) });
+    }
+
+    /// Notes that somebody asks the process to stop, for which he sends it a signal.
+    pub(crate) fn told_to_stop(&self, who: &str) {
+        self.stop_told.store(true, Ordering::Release);
+        self.said("process", Some(who), "told to stop");
+    }
+
+    /// Keeps that the process stops, unless whoever sent the signal was noted himself.
+    pub(crate) fn stopping(&self, who: &str, requests_running: usize) {
+        if self.stop_told.swap(false, Ordering::AcqRel) {
+            return;
+        }
+        let what = format!("told to stop; requests still running: {requests_running}");
+        self.keep(event("process", Some(who), what));
     }
 
     /// Counters that are told begin at 0 again; those of `/metrics` never go back.
@@ -309,14 +337,10 @@ impl Context {
         let lasts = self.lasts(self.keep_state().err());
         for one in &changed {
             self.note(Event {
-                number: 0,
-                at_ms: milliseconds(SystemTime::now()),
-                kind: "change".to_owned(),
                 pool: one.pool.clone(),
                 endpoint: one.endpoint.clone(),
-                who: Some(who.to_owned()),
-                what: one.to_string(),
                 details: vec![lasts.note.clone()],
+                ..event("change", Some(who), one.to_string())
             });
         }
         Ok(Outcome { changed, dry_run: false, workers, lasts })
@@ -344,36 +368,39 @@ impl Context {
     /// # Errors
     /// Everything that is wrong with it; nothing has changed then.
     pub(crate) async fn reload(&self, who: &str) -> Result<ReloadReport, String> {
+        let (reloaded, event) = self.reload_by(who).await;
+        for line in &event.details {
+            (self.say)(line);
+        }
+        self.note(event);
+        reloaded
+    }
+
+    /// The same for whoever says himself what came of it.
+    ///
+    /// # Errors
+    /// As [`Context::reload`].
+    pub(crate) async fn reload_and_keep(&self, who: &str) -> Result<ReloadReport, String> {
+        let (reloaded, event) = self.reload_by(who).await;
+        self.keep(event);
+        reloaded
+    }
+
+    async fn reload_by(&self, who: &str) -> (Result<ReloadReport, String>, Event) {
         let reloaded = self.control.reload().await;
-        match &reloaded {
+        let (what, details) = match &reloaded {
             Ok(report) => {
                 let what = format!("serving generation {}", report.generation);
-                self.noted_reload(who, what, [&report.warnings[..], &report.changes].concat());
+                (what, [&report.warnings[..], &report.changes].concat())
             }
             Err(error) => {
                 let lines = error.lines().filter(|line| !line.trim().is_empty());
                 let generation = self.control.snapshot().generation;
                 let what = format!("rejected, still serving generation {generation}");
-                self.noted_reload(who, what, lines.map(str::to_owned).collect());
+                (what, lines.map(str::to_owned).collect())
             }
-        }
-        reloaded
-    }
-
-    fn noted_reload(&self, who: &str, what: String, details: Vec<String>) {
-        for line in &details {
-            (self.say)(line);
-        }
-        self.note(Event {
-            number: 0,
-            at_ms: milliseconds(SystemTime::now()),
-            kind: "reload".to_owned(),
-            pool: None,
-            endpoint: None,
-            who: Some(who.to_owned()),
-            what,
-            details,
-        });
+        };
+        (reloaded, Event { details, ..event("reload", Some(who), what) })
     }
 
     /// Writes what was changed at run time where it survives a restart, if that is not there already. A reload may have given changes
@@ -410,6 +437,20 @@ impl Context {
             }
         };
         Lasts { reload: true, restart, note }
+    }
+}
+
+/// Something that happens now.
+fn event(kind: &str, who: Option<&str>, what: String) -> Event {
+    Event {
+        number: 0,
+        at_ms: milliseconds(SystemTime::now()),
+        kind: kind.to_owned(),
+        pool: None,
+        endpoint: None,
+        who: who.map(str::to_owned),
+        what,
+        details: Vec::new(),
     }
 }
 

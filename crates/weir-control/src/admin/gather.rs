@@ -2,12 +2,13 @@
 //! counters take.
 
 use std::cell::OnceCell;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::time::Instant;
-use weir_balance::{Balancer, Health, Order};
+use weir_balance::{Health, Order, Waiting};
 use weir_config::model::names::{Question, is_place_of};
 use weir_config::model::overrides::address_text as endpoint_address_text;
 use weir_config::model::{
@@ -405,7 +406,33 @@ impl<'a> View<'a> {
         let live = self.snapshot().pools.iter().find(|live| *live.name == *pool)?;
         let now_us = self.process().balance_clock(Instant::now());
         let patience = live.queue.as_ref().map_or(0, |queue| queue.timeout.as_micros() as u64);
-        Some(waiting(&live.balancer, live, (now_us, patience)))
+        let one = |waiting| self.waiting(live, waiting, (now_us, patience));
+        Some(live.balancer.waiting().into_iter().map(one).collect())
+    }
+
+    fn waiting(
+        &self,
+        pool: &UpstreamPool,
+        waiting: Waiting,
+        (now_us, patience_us): (u64, u64),
+    ) -> WaitingStatus {
+        let waited_us = now_us.saturating_sub(waiting.since_us);
+        let endpoint = waiting.bound.and_then(|index| pool.endpoints.get(index));
+        let about = waiting.about;
+        let wish = String::from_utf8_lossy(&about.wish);
+        let (method, target) = wish.split_once(' ').unwrap_or_default();
+        WaitingStatus {
+            position: waiting.position,
+            since_ms: milliseconds(self.wall - Duration::from_micros(waited_us)),
+            waited_us,
+            left_us: patience_us.saturating_sub(waited_us),
+            request_id: String::from_utf8_lossy(&about.name).into_owned(),
+            client: client_text(&about.client),
+            method: method.to_owned(),
+            target: if about.cut { format!("{target}…") } else { target.to_owned() },
+            pool: pool.name.to_string(),
+            endpoint: endpoint.map(|endpoint| endpoint.name.to_string()),
+        }
     }
 }
 
@@ -416,31 +443,11 @@ fn names_of(written: Option<&model::Endpoint>, own: &model::Endpoint) -> Vec<Str
     names
 }
 
-fn waiting(
-    balancer: &Balancer,
-    pool: &UpstreamPool,
-    (now_us, patience_us): (u64, u64),
-) -> Vec<WaitingStatus> {
-    let one = |waiting: weir_balance::Waiting| {
-        let waited_us = now_us.saturating_sub(waiting.since_us);
-        WaitingStatus {
-            position: waiting.position,
-            waited_us,
-            left_us: patience_us.saturating_sub(waited_us),
-            request_id: tag_text(waiting.tag),
-            endpoint: waiting
-                .bound
-                .and_then(|index| pool.endpoints.get(index))
-                .map(|endpoint| endpoint.name.to_string()),
-        }
-    };
-    balancer.waiting().into_iter().map(one).collect()
-}
-
-/// The first eight characters of a request id, which the data plane packs into one number.
-fn tag_text(tag: u64) -> String {
-    let printable = |byte: &u8| byte.is_ascii_graphic();
-    tag.to_be_bytes().into_iter().filter(|byte| printable(byte)).map(char::from).collect()
+/// The address that the data plane handed to the queue as octets; empty without one.
+fn client_text(octets: &[u8]) -> String {
+    let v4 = || <[u8; 4]>::try_from(octets).ok().map(IpAddr::from);
+    let v6 = || <[u8; 16]>::try_from(octets).ok().map(IpAddr::from);
+    v4().or_else(v6).map(|address| address.to_string()).unwrap_or_default()
 }
 
 fn order_word(order: Order) -> &'static str {

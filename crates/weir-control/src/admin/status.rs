@@ -333,14 +333,31 @@ pub struct ProbeStatus {
 pub struct WaitingStatus {
     /// How many are before him.
     pub position: u32,
+    /// Since when, milliseconds since 1970.
+    pub since_ms: u64,
     /// For how long, microseconds.
     pub waited_us: u64,
     /// How much longer he will wait at most, microseconds.
     pub left_us: u64,
-    /// How the id of his request begins, as it is in logs and in the request id header.
+    /// The id of his request, as it is in logs and in the request id header.
     pub request_id: String,
+    /// His address; empty on a Unix socket without a trusted proxy.
+    pub client: String,
+    /// What he asks for: method.
+    pub method: String,
+    /// And target, the first 120 bytes or so of it; one that is longer ends with `…`.
+    pub target: String,
+    /// The pool he waits for.
+    pub pool: String,
     /// The endpoint he waits for, where no other will do.
     pub endpoint: Option<String>,
+}
+
+impl WaitingStatus {
+    /// What he waits for: any endpoint of the pool, or one.
+    pub fn waits_for(&self) -> String {
+        format!("{}/{}", self.pool, self.endpoint.as_deref().unwrap_or("any"))
+    }
 }
 
 /// Something that happened.

@@ -141,7 +141,7 @@ pub(crate) fn stop(call: Call) -> Later {
     Box::pin(async move {
         let running = View::new(&call.context).info().requests_running;
         if !yes(&call, "dry_run")? {
-            call.context.said("process", Some(&call.caller.who), "told to stop");
+            call.context.told_to_stop(&call.caller.who);
             let stop = rustix::process::kill_process(rustix::process::getpid(), Signal::TERM);
             stop.map_err(|error| {
                 ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, format!("cannot stop: {error}"))

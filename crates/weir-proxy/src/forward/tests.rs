@@ -283,6 +283,7 @@ impl DownstreamSetting {
     fn write(&self, text: &str) -> String {
         let mut out = Vec::new();
         let input = DownstreamHead {
+            why: None,
             head: &response(text, self.method),
             bytes: text.as_bytes(),
             entry: Some(&blank_entry()),

@@ -8,6 +8,7 @@ mod accounting;
 mod affinity;
 mod balancing;
 mod cause_header;
+mod causes;
 mod framing;
 mod headers;
 mod health;
@@ -31,6 +32,7 @@ mod stopping;
 mod streaming;
 mod time_split;
 mod timeouts;
+mod why;
 mod world;
 
 /// A request of no consequence.

@@ -97,9 +97,13 @@ fn why_a_request_was_slow_is_told_by_its_id() {
             ("/third", "one", 2)
         );
         let told = record.explain();
-        let expected = "GET /third took 598.0 ms. It waited 398.0 ms (66 %) in the queue of pool app for a free place; one was ahead of \
-                        it when it came. Endpoint one took 200.0 ms (33 %) to answer.";
-        assert!(told.starts_with(expected), "{told}");
+        let second = lines.iter().find(|line| line.text("target") == "/second").unwrap();
+        let ahead = second.text("request_id");
+        let expected = format!(
+            "GET /third took 598.0 ms. It waited 398.0 ms (66 %) in the queue of pool app for a free place; one was ahead of it when it \
+             came ({ahead}). Endpoint one took 200.0 ms (33 %) to answer."
+        );
+        assert!(told.starts_with(&expected), "{told}");
         let slowest = world.process.numbers.slowest(None, now_us(world));
         let targets: Vec<&str> = slowest.iter().map(|record| &*record.target).collect();
         assert_eq!(targets, ["/third", "/second", "/first"]);
@@ -107,6 +111,8 @@ fn why_a_request_was_slow_is_told_by_its_id() {
         assert!(world.process.numbers.slowest(None, now_us(world)).is_empty());
         let later = world.process.numbers.why(&third.text("request_id"), now_us(world)).unwrap();
         assert_eq!((later.whole, later.times.queue.reached()), (false, Some(398_000)));
+        assert_eq!((&*later.method, &*later.target), ("GET", "/third"));
+        assert!(later.client.starts_with("192.0.2."), "{}", later.client);
     });
 }
 

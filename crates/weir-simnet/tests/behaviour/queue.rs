@@ -473,6 +473,9 @@ fn who_waits_is_listed_with_since_when_and_for_what() {
             let waiting = world.pool().balancer.waiting();
             assert_eq!(waiting.len(), 1);
             assert_eq!(waiting[0].tag, u64::from_be_bytes(*b"abcdefgh"));
+            let about = &waiting[0].about;
+            assert_eq!((&about.name[..], &about.wish[..]), (&b"abcdefghijk"[..], &b"GET /2"[..]));
+            assert_eq!((&about.client[..3], about.cut), (&[192, 0, 2][..], false));
             assert_eq!((waiting[0].since_us, waiting[0].position), (since_us, 0));
             for client in [&mut first, &mut client] {
                 upstream.send(OK).await;

@@ -166,7 +166,7 @@ fn a_connect_that_hangs_goes_on_at_another_server() {
 
 #[test]
 fn an_origin_that_does_not_take_the_request_gets_504() {
-    play(&app("server 10.0.1.1:80; timeout send=9s;", ""), async |world| {
+    play(&app("server 10.0.1.1:80; timeout send=9s;", "cause_header;"), async |world| {
         let origin = world.origin(1);
         let mut client = world.client().await;
         client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n").await;
@@ -174,6 +174,7 @@ fn an_origin_that_does_not_take_the_request_gets_504() {
         let _upstream = origin.accept().await;
         let response = client.message().await;
         assert_eq!((response.status(), response.header("connection")), (504, Some("close")));
+        assert_eq!(response.header("weir-cause"), Some("upstream_send_timeout"));
         world.expect_logged("upstream_send_timeout", Some(504)).await;
     });
 }

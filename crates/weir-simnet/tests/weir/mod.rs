@@ -336,6 +336,7 @@ fn listener(site: &Site, random: &mut Rng) -> Listener {
         forwarded: weir_config::model::Forwarded::default(),
         request_id: weir_config::model::RequestId::default(),
         cause_header: None,
+        explain_header: None,
         access: Vec::new(),
         request_headers: Vec::new(),
         response_headers: Vec::new(),

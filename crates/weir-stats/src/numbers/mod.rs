@@ -28,7 +28,7 @@ pub use histogram::{Histogram, PageBudget};
 pub use layout::{HIGHEST_US, INDEXES, highest_us, index_of, lowest_us};
 pub use native::{NativeBuckets, SCHEMA, ZERO_THRESHOLD_S};
 pub use phase::{Phase, PhaseDistributions};
-pub use recent::{RecentExchange, id_number};
+pub use recent::{Asked, RecentExchange, id_number};
 pub use registry::{Done, Keep, Numbers};
 pub use series::{
     EndpointSeries, Handshake, ListenerFigures, ListenerSeries, Onward, RouteSeries, WorkerFigures,

@@ -1,14 +1,20 @@
-//! The last exchanges of a worker, each in ten words and a version, so that one can be found by its request id (row NEW-03). What was slow is kept
+//! The last exchanges of a worker, each in two cache lines, so that one can be found by its request id (row NEW-03). What was slow is kept
 //! whole in `slow.rs`.
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use super::tally::Outcome;
 use crate::{Cause, Micros, Times};
 
-/// Exchanges kept for each worker: 96 bytes each.
+/// Exchanges kept for each worker: 128 bytes each.
 const KEPT: usize = 4_096;
-const WORDS: usize = 10;
+/// Beside the version.
+const WORDS: usize = NUMBERS + ABOUT;
+/// Those that are numbers.
+const NUMBERS: usize = 9;
+/// Those that say who asked for what.
+const ABOUT: usize = 6;
 
 /// A number for a request id. Two ids of the same number are one in 2⁶⁴, unless somebody wants them to be.
 #[inline]
@@ -26,7 +32,94 @@ pub fn id_number(id: &[u8]) -> u64 {
     number ^ number >> 32
 }
 
-/// One exchange, as far as ten words say it.
+/// Who asked for what.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Asked<'a> {
+    /// The client's address.
+    pub client: Option<IpAddr>,
+    /// The request from its first line on, with what follows it: more than is kept, so that a fixed number of bytes can be copied.
+    pub request: &'a [u8],
+    /// Bytes of it that are the request line.
+    pub line_bytes: usize,
+}
+
+/// Words of the request line beside a client's address of four bytes, and of sixteen.
+const LINE: usize = ABOUT - 1;
+const SHORT_LINE: usize = LINE - 2;
+
+impl Asked<'_> {
+    /// The request line's beginning, then the client's address if it is long, then the rest.
+    #[inline]
+    fn pack(&self) -> [u64; ABOUT] {
+        let mut words = [0; ABOUT];
+        if let Some(line) = self.request.first_chunk::<{ LINE * 8 }>() {
+            self.pack_line(line, &mut words);
+        } else {
+            let mut line = [0; LINE * 8];
+            line.iter_mut().zip(self.request).for_each(|(place, byte)| *place = *byte);
+            self.pack_line(&line, &mut words);
+        }
+        let len = (self.line_bytes.min(255) as u64) << 8;
+        let [.., high, low, last] = &mut words;
+        *last = len
+            | match self.client {
+                None => 0,
+                Some(IpAddr::V4(client)) => u64::from(client.to_bits()) << 32 | 4,
+                Some(IpAddr::V6(client)) => {
+                    *high = (client.to_bits() >> 64) as u64;
+                    *low = client.to_bits() as u64;
+                    16
+                }
+            };
+        words
+    }
+
+    #[inline]
+    fn pack_line(&self, line: &[u8; LINE * 8], words: &mut [u64; ABOUT]) {
+        // What stands behind the line is none of ours.
+        for (number, (word, bytes)) in words.iter_mut().zip(line.chunks_exact(8)).enumerate() {
+            let kept = self.line_bytes.saturating_sub(8 * number).min(8);
+            let mask = (!0_u64).checked_shr(64 - 8 * kept as u32).unwrap_or(0);
+            *word = <[u8; 8]>::try_from(bytes).map_or(0, u64::from_le_bytes) & mask;
+        }
+    }
+}
+
+/// The same as it was kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct AskedText {
+    pub(crate) client: Option<IpAddr>,
+    pub(crate) method: String,
+    /// Its beginning, with an ellipsis where there is more.
+    pub(crate) target: String,
+}
+
+impl AskedText {
+    fn unpack(words: [u64; ABOUT]) -> Self {
+        let [.., high, low, last] = words;
+        let (client, kept) = match last & 0xff {
+            4 => (Some(IpAddr::V4(Ipv4Addr::from_bits((last >> 32) as u32))), LINE),
+            16 => {
+                let client = u128::from(high) << 64 | u128::from(low);
+                (Some(IpAddr::V6(Ipv6Addr::from_bits(client))), SHORT_LINE)
+            }
+            _ => (None, LINE),
+        };
+        let bytes: Vec<u8> = words.iter().take(kept).flat_map(|word| word.to_le_bytes()).collect();
+        let len = (last >> 8 & 0xff) as usize;
+        let line = String::from_utf8_lossy(bytes.get(..len).unwrap_or(&bytes)).into_owned();
+        let (method, rest) = line.split_once(' ').unwrap_or((&line, ""));
+        // What follows the target is the protocol, or the beginning of it.
+        let target = match rest.split_once(' ') {
+            Some((target, _)) => target.to_owned(),
+            None if len > bytes.len() => format!("{rest}…"),
+            None => rest.to_owned(),
+        };
+        Self { client, method: method.to_owned(), target }
+    }
+}
+
+/// One exchange, as far as a few words say it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct RecentExchange {
     /// [`id_number`] of its request id.
@@ -39,7 +132,7 @@ pub struct RecentExchange {
     pub endpoint: u32,
     /// Its time split; each at most 71 minutes. Handshake and idle time are not in it.
     pub times: Times,
-    /// What was counted of it.
+    /// What was counted of it; of bytes received at most 4 GiB.
     pub outcome: Outcome,
 }
 
@@ -51,7 +144,7 @@ pub(crate) struct Recent {
 }
 
 /// The first word counts up, before and after the others change; odd is in between.
-#[repr(align(32))]
+#[repr(align(64))]
 struct Entry {
     version: AtomicU64,
     words: [AtomicU64; WORDS],
@@ -71,13 +164,17 @@ impl Recent {
     }
 
     #[inline]
-    pub(crate) fn write(&self, elapsed_us: u64, exchange: &RecentExchange) {
+    pub(crate) fn write(&self, elapsed_us: u64, exchange: &RecentExchange, asked: &Asked<'_>) {
         let turn = self.written.load(Ordering::Relaxed);
         let Some(entry) = self.entries.get(turn as usize % KEPT) else { return };
         let version = entry.version.load(Ordering::Relaxed);
         entry.version.store(version.wrapping_add(1), Ordering::Relaxed);
         fence(Ordering::Release);
-        for (place, word) in entry.words.iter().zip(pack(elapsed_us, exchange)) {
+        let (numbers, about) = entry.words.split_at(NUMBERS);
+        for (place, word) in numbers.iter().zip(pack(elapsed_us, exchange)) {
+            place.store(word, Ordering::Relaxed);
+        }
+        for (place, word) in about.iter().zip(asked.pack()) {
             place.store(word, Ordering::Relaxed);
         }
         entry.version.store(version.wrapping_add(2), Ordering::Release);
@@ -85,7 +182,7 @@ impl Recent {
     }
 
     /// The latest of this id.
-    pub(crate) fn find(&self, id: u64) -> Option<RecentExchange> {
+    pub(crate) fn find(&self, id: u64) -> Option<(RecentExchange, AskedText)> {
         let written = self.written.load(Ordering::Relaxed) as usize;
         let latest_first = (0..KEPT.min(written)).map(|back| (written - 1 - back) % KEPT);
         latest_first
@@ -93,25 +190,29 @@ impl Recent {
             .filter(|entry| {
                 entry.words.first().map(|word| word.load(Ordering::Relaxed)) == Some(id)
             })
-            .find_map(|entry| read(entry).filter(|exchange| exchange.id == id))
+            .find_map(|entry| read(entry).filter(|(exchange, _)| exchange.id == id))
     }
 }
 
-fn read(entry: &Entry) -> Option<RecentExchange> {
+fn read(entry: &Entry) -> Option<(RecentExchange, AskedText)> {
     let before = entry.version.load(Ordering::Acquire);
-    let words = std::array::from_fn(|at| {
+    let words: [u64; WORDS] = std::array::from_fn(|at| {
         entry.words.get(at).map_or(0, |word| word.load(Ordering::Relaxed))
     });
     fence(Ordering::Acquire);
     let after = entry.version.load(Ordering::Relaxed);
-    (before == after && before.is_multiple_of(2)).then(|| unpack(&words))
+    if before != after || !before.is_multiple_of(2) {
+        return None;
+    }
+    let (numbers, about) = words.split_first_chunk::<NUMBERS>()?;
+    Some((unpack(numbers), AskedText::unpack(*about.first_chunk()?)))
 }
 
 /// What stands for a phase that was not reached.
 const NEVER: u64 = u32::MAX as u64;
 
 #[inline]
-fn pack(elapsed_us: u64, exchange: &RecentExchange) -> [u64; WORDS] {
+fn pack(elapsed_us: u64, exchange: &RecentExchange) -> [u64; NUMBERS] {
     let RecentExchange { id, ended_us, route, endpoint, times, outcome } = exchange;
     let both = |high: Micros, low: Micros| {
         let word = |time: Micros| time.reached().map_or(NEVER, |us| us.min(NEVER - 1));
@@ -129,16 +230,14 @@ fn pack(elapsed_us: u64, exchange: &RecentExchange) -> [u64; WORDS] {
         both(times.request, times.queue),
         both(times.connect, times.response),
         both(times.data, Micros(elapsed_us as i64)),
-        both(times.own, Micros::ZERO),
+        both(times.own, Micros(outcome.bytes_received as i64)),
         small,
-        outcome.bytes_received,
         outcome.bytes_sent,
     ]
 }
 
-fn unpack(words: &[u64; WORDS]) -> RecentExchange {
-    let [id, ended_us, series, first, second, third, fourth, small, bytes_received, bytes_sent] =
-        *words;
+fn unpack(words: &[u64; NUMBERS]) -> RecentExchange {
+    let [id, ended_us, series, first, second, third, fourth, small, bytes_sent] = *words;
     let half = |word: u64| {
         let half = word & NEVER;
         if half == NEVER { Micros::NEVER } else { Micros(half as i64) }
@@ -164,7 +263,7 @@ fn unpack(words: &[u64; WORDS]) -> RecentExchange {
             attempts: (small >> 24) as u32 & 0xff,
             queue_position: (small >> 32) as u32 & 0x7fff_ffff,
             reused: small >> 63 == 1,
-            bytes_received,
+            bytes_received: half(fourth).reached().unwrap_or(0),
             bytes_sent,
         },
     }
@@ -200,12 +299,48 @@ mod tests {
         }
     }
 
+    const REQUEST: &[u8] = b"GET /a HTTP/1.1\r\nHost: a\r\nCookie: secret=secret\r\n\r\n";
+
+    fn asked() -> Asked<'static> {
+        Asked { client: None, request: REQUEST, line_bytes: 15 }
+    }
+
+    #[test]
+    fn who_asked_for_what_is_kept_as_far_as_there_is_room() {
+        let check = |client: &str, line: &str, expected: (&str, &str)| {
+            let client = client.parse().ok();
+            for behind in ["", "\r\nHost: a\r\nCookie: secret-secret-secret-secret-secret\r\n\r\n"]
+            {
+                let request = format!("{line}{behind}");
+                let asked = Asked { client, request: request.as_bytes(), line_bytes: line.len() };
+                let words = asked.pack();
+                let kept = AskedText::unpack(words);
+                assert_eq!(
+                    (kept.client, &*kept.method, &*kept.target),
+                    (client, expected.0, expected.1)
+                );
+                let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+                assert!(!bytes.windows(4).any(|four| four == b"Host"), "only the line is kept");
+            }
+        };
+        check("", "", ("", ""));
+        check("192.0.2.7", "GET /a?b=c HTTP/1.1", ("GET", "/a?b=c"));
+        check("2001:db8::7", "DELETE / HTTP/1.0", ("DELETE", "/"));
+        let path = "/0123456789".repeat(30);
+        let line = format!("GET {path} HTTP/1.1");
+        check("192.0.2.7", &line, ("GET", &format!("{}…", &path[..36])));
+        check("2001:db8::7", &line, ("GET", &format!("{}…", &path[..20])));
+        let line = format!("GET {} HTTP/1.1", &path[..35]);
+        check("192.0.2.7", &line, ("GET", &path[..35]));
+        check("", "nonsense", ("nonsense", ""));
+    }
+
     #[test]
     fn the_last_ones_are_found_as_they_were() {
         let ring = Recent::new();
-        (1..=10_000).for_each(|id| ring.write(5_000, &exchange(id)));
-        assert_eq!(ring.find(10_000), Some(exchange(10_000)));
-        assert_eq!(ring.find(10_000 - KEPT as u64 + 1).map(|one| one.ended_us), Some(5_905));
+        (1..=10_000).for_each(|id| ring.write(5_000, &exchange(id), &asked()));
+        assert_eq!(ring.find(10_000).map(|(found, _)| found), Some(exchange(10_000)));
+        assert_eq!(ring.find(10_000 - KEPT as u64 + 1).map(|(one, _)| one.ended_us), Some(5_905));
         assert_eq!(ring.find(10_000 - KEPT as u64), None);
         assert_eq!(ring.find(77), None);
         assert_eq!(Recent::new().find(0), None);
@@ -218,14 +353,14 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 for turn in 0..2_000_000_u64 {
-                    ring.write(5_000, &exchange(1 + turn % 5_000));
+                    ring.write(5_000, &exchange(1 + turn % 5_000), &asked());
                 }
                 stop.store(true, Ordering::Relaxed);
             });
             while !stop.load(Ordering::Relaxed) {
                 for id in 1..40 {
-                    if let Some(found) = ring.find(id) {
-                        assert_eq!(found, exchange(id));
+                    if let Some((found, asked)) = ring.find(id) {
+                        assert_eq!((found, &*asked.target), (exchange(id), "/a"));
                     }
                 }
             }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::figures::{CellFigures, EndpointFigures, Figures, RouteFigures};
 use super::histogram::PageBudget;
 use super::phase::Phase;
-use super::recent::{RecentExchange, id_number};
+use super::recent::{Asked, AskedText, RecentExchange, id_number};
 use super::series::{
     EndpointSeries, ListenerSeries, ROUTES, RouteKey, RouteSeries, WorkerSeries, Workers, touch,
 };
@@ -48,6 +48,8 @@ struct Registry {
 pub struct Done<'a> {
     /// Its request id; may be empty.
     pub request_id: &'a [u8],
+    /// Who asked for what.
+    pub asked: Asked<'a>,
     /// When it ended, on the process's clock, µs.
     pub ended_us: u64,
     /// Its time split, with the total.
@@ -202,6 +204,7 @@ impl Numbers {
                 times: *times,
                 outcome: done.outcome,
             },
+            &done.asked,
         );
         if !is_tunnel && shard.slow.wants(elapsed_us, done.ended_us) {
             Keep::Whole
@@ -292,18 +295,20 @@ impl Numbers {
             return Some(ExchangeRecord::clone(record));
         }
         let id = id_number(request_id.as_bytes());
-        let found = self.workers.iter().enumerate().filter_map(|(worker, series)| {
-            series.recent.find(id).map(|exchange| (worker, exchange))
-        });
-        let (worker, exchange) = found.max_by_key(|(_, exchange)| exchange.ended_us)?;
-        Some(self.record_of(request_id, worker, &exchange))
+        let found = self
+            .workers
+            .iter()
+            .enumerate()
+            .filter_map(|(worker, series)| series.recent.find(id).map(|found| (worker, found)));
+        let (worker, found) = found.max_by_key(|(_, (exchange, _))| exchange.ended_us)?;
+        Some(self.record_of(request_id, worker, found))
     }
 
     fn record_of(
         &self,
         request_id: &str,
         worker: usize,
-        exchange: &RecentExchange,
+        (exchange, asked): (RecentExchange, AskedText),
     ) -> ExchangeRecord {
         let registry = self.registry();
         let mut routes = registry.routes.values();
@@ -319,6 +324,9 @@ impl Numbers {
             route: name(route.map(|route| &route.route)),
             pool: name(route.map(|route| &route.pool)),
             endpoint: name(endpoint.map(|endpoint| &endpoint.endpoint)),
+            client: asked.client.map(|client| client.to_string()).unwrap_or_default(),
+            method: asked.method,
+            target: asked.target,
             times: exchange.times,
             cause: outcome.cause,
             status: outcome.status,

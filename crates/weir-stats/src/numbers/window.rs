@@ -75,7 +75,7 @@ impl Window {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::numbers::{Done, Numbers, Outcome, Phase};
+    use crate::numbers::{Asked, Done, Numbers, Outcome, Phase};
     use crate::{Micros, Times};
 
     const SECOND: u64 = 1_000_000;
@@ -85,7 +85,8 @@ mod tests {
         let endpoint = numbers.endpoint("app", "one");
         let times = Times { total: Micros(us), response: Micros(us), ..Times::default() };
         let outcome = Outcome { status: 200, attempts: 1, ..Outcome::default() };
-        let done = Done { request_id: b"", ended_us: 0, times: &times, outcome };
+        let done =
+            Done { request_id: b"", asked: Asked::default(), ended_us: 0, times: &times, outcome };
         let _ = numbers.record(0, (&route, Some(&endpoint)), &done);
     }
 

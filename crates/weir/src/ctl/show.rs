@@ -314,22 +314,24 @@ pub(super) fn queues(body: &str) -> Result<String, Failure> {
 fn waiting(queues: &[Value]) -> String {
     let mut rows = Vec::new();
     for queue in queues {
-        let pool = queue["pool"].as_str().unwrap_or_default();
         for one in queue["waiting"].as_array().map_or(&[] as &[Value], Vec::as_slice) {
+            let text = |name: &str| one[name].as_str().unwrap_or_default();
+            let endpoint = one["endpoint"].as_str().unwrap_or("any");
             rows.push(vec![
-                pool.to_owned(),
+                format!("{}/{endpoint}", text("pool")),
                 one["position"].to_string(),
                 time(one["waited_us"].as_u64().unwrap_or_default()),
                 time(one["left_us"].as_u64().unwrap_or_default()),
-                one["request_id"].as_str().unwrap_or_default().to_owned(),
-                one["endpoint"].as_str().unwrap_or("any").to_owned(),
+                text("request_id").to_owned(),
+                text("client").to_owned(),
+                format!("{} {}", text("method"), text("target")),
             ]);
         }
     }
     if rows.is_empty() {
         return "nobody waits\n".to_owned();
     }
-    table(&["pool", "before", "waited", "left", "request", "server"], &rows)
+    table(&["for", "ahead", "waited", "left", "id", "client", "request"], &rows)
 }
 
 pub(super) fn events(body: &str) -> Result<String, Failure> {
@@ -340,13 +342,20 @@ pub(super) fn events(body: &str) -> Result<String, Failure> {
         let ago = now.saturating_sub(event["at_ms"].as_u64().unwrap_or(now)) / 1000;
         let who = event["who"].as_str().map(|who| format!(", by {who}")).unwrap_or_default();
         let text = |name: &str| event[name].as_str().unwrap_or_default().to_owned();
-        format!(
-            "{:>5} {:>9} ago  {}: {}{who}\n",
+        let what = text("what");
+        let mut lines = format!(
+            "{:>5} {:>9} ago  {}: {what}{who}\n",
             event["number"].to_string(),
             span(ago),
             text("kind"),
-            text("what")
-        )
+        );
+        let details = event["details"].as_array().map_or(&[] as &[Value], Vec::as_slice);
+        // A line of health quotes the reply itself.
+        let details = details.iter().filter_map(Value::as_str).filter(|line| !what.contains(*line));
+        for line in details.flat_map(str::lines) {
+            let _ = writeln!(lines, "{:22}{line}", "");
+        }
+        lines
     });
     Ok(lines.collect())
 }

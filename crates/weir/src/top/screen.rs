@@ -263,14 +263,16 @@ impl Screen {
             let waiting = self.seen.queues.iter().find(|(name, _)| *name == pool.name);
             for one in waiting.map(|(_, waiting)| waiting.as_slice()).unwrap_or_default() {
                 let text = format!(
-                    "  {:>5} ahead  waits {:>9}  at most {:>9} more  id {:8}  for {}",
+                    "  {:>5} ahead  waits {:>8}  at most {:>8} more  {:15}  for {}",
                     one.position,
                     span_us(one.waited_us),
                     span_us(one.left_us),
-                    one.request_id,
-                    one.endpoint.as_deref().unwrap_or("any server")
+                    one.client,
+                    one.waits_for()
                 );
                 lines.push(Line::of(Style::Plain, text));
+                let text = format!("        id {}  {} {}", one.request_id, one.method, one.target);
+                lines.push(Line::of(Style::Faint, text));
             }
         }
         (!lines.is_empty()).then_some(lines)

@@ -216,17 +216,22 @@ fn turned_away(html: &mut Html, pool: &PoolStatus) {
 
 fn queue(html: &mut Html, pool: &PoolStatus, waiting: &[WaitingStatus]) {
     html.markup("<details class=\"queue\" data-keep-open><summary>Who waits</summary><div class=\"wide\"><table><thead><tr>\
-        <th scope=\"col\">ahead</th><th scope=\"col\">waits for</th><th scope=\"col\">at most another</th>\
-        <th scope=\"col\">request id begins</th><th scope=\"col\">only server that will do</th></tr></thead><tbody>");
+        <th scope=\"col\">ahead</th><th scope=\"col\">waits since</th><th scope=\"col\">at most another</th>\
+        <th scope=\"col\">client</th><th scope=\"col\">request</th><th scope=\"col\">for</th></tr></thead><tbody>");
     for one in waiting {
         html.markup("<tr>");
         figure(html, "ahead", one.position);
-        figure(html, "waits for", span_us(one.waited_us));
+        figure(html, "waits since", span_us(one.waited_us));
         figure(html, "at most another", span_us(one.left_us));
-        html.markup("<td data-label=\"request id begins\"><code>")
+        html.markup("<td data-label=\"client\">").text(&one.client);
+        html.markup("</td><td class=\"what\" data-label=\"request\">")
+            .text(&one.method)
+            .markup(" ")
+            .text(&one.target)
+            .markup("<br><small><code>")
             .text(&one.request_id)
-            .markup("</code></td><td data-label=\"only server\">");
-        html.text(one.endpoint.as_deref().unwrap_or("any")).markup("</td></tr>");
+            .markup("</code></small></td><td data-label=\"for\">");
+        html.text(one.waits_for()).markup("</td></tr>");
     }
     html.markup("</tbody></table></div>");
     let more = pool.queue.map_or(0, |queue| queue.now).saturating_sub(waiting.len() as u64);

@@ -201,7 +201,12 @@ pub(super) fn sight(status: &Status, right: Right) -> Sight<'_> {
         position: 0,
         waited_us: 1_500,
         left_us: 4_998_500,
-        request_id: "cafe0001".to_owned(),
+        since_ms: 1_795_000_000_000,
+        request_id: "cafe0001cafe0001cafe0001cafe0001".to_owned(),
+        client: "192.0.2.77".to_owned(),
+        method: "GET".to_owned(),
+        target: "/cart?item=7".to_owned(),
+        pool: "app".to_owned(),
         endpoint: None,
     };
     Sight {

@@ -3,6 +3,7 @@
 use std::process::Output;
 
 use super::Managed;
+use crate::support::eventually;
 use crate::support::process::finish;
 use crate::support::weir::weir_command;
 
@@ -63,6 +64,47 @@ fn it_shows_what_runs() {
     ctl(&managed, &["clear-counters"]);
     let pool = managed.json("/v1/pools/app");
     assert_eq!(pool["traffic"]["requests"], 0, "{pool}");
+}
+
+#[test]
+fn who_waits_is_listed_with_his_id_his_address_and_what_he_wants() {
+    let managed = Managed::start("", 0);
+    ctl(&managed, &["maintenance", "app/two"]);
+    ctl(&managed, &["set", "app/one", "max_conn=1"]);
+    let connect = || crate::support::client::Client::connect(managed.weir.address());
+    let (mut first, mut second) = (connect(), connect());
+    // It keeps the only place until its body is whole.
+    first.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n1");
+    let running = || managed.json("/v1/pools/app")["in_flight"] == 1;
+    eventually("the place is taken", || running().then_some(()));
+    second.get(&format!("/cart?item=7&{}", "long".repeat(50)));
+    let waiting = eventually("somebody waits", || {
+        let queue = managed.json("/v1/pools/app/queue");
+        queue["waiting"].as_array().unwrap().first().cloned()
+    });
+    let text = |name: &str| waiting[name].as_str().unwrap().to_owned();
+    let id = text("request_id");
+    assert_eq!((id.len(), &*text("client"), &*text("method")), (32, "127.0.0.1", "GET"));
+    let target = text("target");
+    assert!(target.starts_with("/cart?item=7&long") && target.ends_with('…'), "{target}");
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let since = waiting["since_ms"].as_u64().unwrap();
+    assert!(since > 0 && since <= now.as_millis() as u64, "{waiting}");
+    let told = ctl(&managed, &["queue"]);
+    let row = row(&told, &["app/any", "0"]);
+    assert_eq!((&*row[4], &*row[5], &*row[6]), (&*id, "127.0.0.1", "GET"), "{told}");
+    let mut top = weir_command();
+    top.args(["top", "--once", "--socket"]).arg(&managed.socket).env("COLUMNS", "140");
+    let frame = String::from_utf8(finish(&mut top, b"").stdout).unwrap();
+    assert!(frame.contains("127.0.0.1        for app/any"), "{frame}");
+    assert!(frame.contains(&format!("id {id}  GET /cart?item=7")), "{frame}");
+    let (_, page) = managed.ask(&["/"]);
+    assert!(page.contains("GET /cart?item=7&amp;long") && page.contains(&id), "{page}");
+    first.send("2");
+    assert_eq!((first.response().status, second.response().status), (200, 200));
+    // Who has been served is told by the same id.
+    let why = ctl(&managed, &["why", &id]);
+    assert!(why.contains("; the next free place was at one (0 in flight)."), "{why}");
 }
 
 #[test]

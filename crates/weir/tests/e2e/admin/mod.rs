@@ -3,6 +3,7 @@
 mod api;
 mod ctl;
 mod dashboard;
+mod events;
 pub(crate) mod haproxy;
 mod moving;
 mod numbers;

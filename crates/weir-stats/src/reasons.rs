@@ -1,0 +1,252 @@
+//! Why an exchange went the way it went (row NEW-03): for whom it waited and who was ahead, who was chosen over whom, and which waits lie
+//! inside the phases. [`append`] is the one line of it that `$why` and the header on demand show; sentences are in `explain.rs`.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Entry, Escape, Micros, escape, number};
+
+/// What an exchange waited for in the queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WaitedFor {
+    /// It did not wait.
+    #[default]
+    Nothing,
+    /// A free place at any endpoint: all were at their limit.
+    AnyEndpoint,
+    /// The endpoint that its cookie names.
+    Sticky,
+    /// The endpoint that its key leads to.
+    Key,
+}
+
+impl WaitedFor {
+    /// One word; empty when it did not wait.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Nothing => "",
+            Self::AnyEndpoint => "any_endpoint",
+            Self::Sticky => "sticky",
+            Self::Key => "key",
+        }
+    }
+}
+
+/// Why it was this endpoint and no other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ChosenBy {
+    /// There was none, or it is not known.
+    #[default]
+    Nothing,
+    /// No other was left.
+    Left,
+    /// The client's cookie names it.
+    Sticky,
+    /// The exchange had waited, and a place became free there.
+    Freed,
+    /// By what the policy compares.
+    Better,
+    /// In turn, among equals.
+    Turn,
+    /// Drawn by weight.
+    Drawn,
+    /// The key leads to it.
+    Key,
+    /// The first in the file's order with a place.
+    First,
+}
+
+impl ChosenBy {
+    /// One word; empty when there is nothing to say.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Nothing => "",
+            Self::Left => "left",
+            Self::Sticky => "sticky",
+            Self::Freed => "freed",
+            Self::Better => "better",
+            Self::Turn => "turn",
+            Self::Drawn => "drawn",
+            Self::Key => "key",
+            Self::First => "first",
+        }
+    }
+}
+
+/// The endpoint that came second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RunnerUp<'a> {
+    /// Its name.
+    pub endpoint: &'a str,
+    /// What it had in flight when it was looked at; `None`: nobody looked.
+    pub load: Option<u32>,
+    /// Its weight.
+    pub weight: u32,
+}
+
+/// Waits that lie inside phases, as far as there were any.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Delays {
+    /// Of `connect`: attempts that failed and pauses before others, µs.
+    pub retry: Micros,
+    /// Of `connect`: the TLS handshake with the endpoint, µs.
+    pub tls: Micros,
+    /// Of `data`: the client did not take what there was for it, µs.
+    pub client: Micros,
+}
+
+/// Why an exchange went its way.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Reasons<'a> {
+    /// What it waited for.
+    pub waited_for: WaitedFor,
+    /// The request ids of the first of those ahead of it when it came to the queue.
+    pub ahead: &'a [&'a [u8]],
+    /// The pool's policy.
+    pub policy: &'a str,
+    /// What spoke for the endpoint.
+    pub chosen_by: ChosenBy,
+    /// What it had in flight when it was chosen.
+    pub load: u32,
+    /// Its weight.
+    pub weight: u32,
+    /// Who came second, where the policy knew.
+    pub runner_up: Option<RunnerUp<'a>>,
+    /// Waits inside the phases.
+    pub delays: Delays,
+}
+
+/// Appends `route=:80/1 pool=app waited=398000 for=any_endpoint ahead=1:6b1f… server=app1 by=better …`: words that are not known are left
+/// out, times are µs.
+pub fn append(entry: &Entry<'_>, how: Escape, out: &mut Vec<u8>) {
+    let start = out.len();
+    let reasons = entry.reasons.copied().unwrap_or_default();
+    let mut word = |name: &str, value: &[u8]| {
+        if !value.is_empty() {
+            key(name, start, out);
+            escape::append(value, how, out);
+        }
+    };
+    word("route", entry.route.as_bytes());
+    word("pool", entry.pool.as_bytes());
+    if entry.queue_position > 0 {
+        append_wait(entry, &reasons, how, (start, out));
+    }
+    if !entry.endpoint.is_empty() {
+        append_choice(entry, &reasons, how, (start, out));
+    }
+    let times = &entry.times;
+    let Delays { retry, tls, client } = reasons.delays;
+    let spans = [
+        ("request", times.request),
+        ("connect", times.connect),
+        ("retry", retry),
+        ("tls", tls),
+        ("response", times.response),
+        ("data", times.data),
+        ("client", client),
+    ];
+    for (name, us) in spans {
+        if let Some(us) = us.reached() {
+            key(name, start, out);
+            number::append(us, out);
+        }
+    }
+}
+
+fn append_wait(
+    entry: &Entry<'_>,
+    reasons: &Reasons<'_>,
+    how: Escape,
+    (start, out): (usize, &mut Vec<u8>),
+) {
+    if let Some(us) = entry.times.queue.reached() {
+        key("waited", start, out);
+        number::append(us, out);
+    }
+    if reasons.waited_for != WaitedFor::Nothing {
+        key("for", start, out);
+        out.extend_from_slice(reasons.waited_for.as_str().as_bytes());
+    }
+    key("ahead", start, out);
+    number::append(entry.queue_position - 1, out);
+    for (index, id) in reasons.ahead.iter().enumerate() {
+        out.push(if index == 0 { b':' } else { b',' });
+        escape::append(id, how, out);
+    }
+}
+
+fn append_choice(
+    entry: &Entry<'_>,
+    reasons: &Reasons<'_>,
+    how: Escape,
+    (start, out): (usize, &mut Vec<u8>),
+) {
+    key("server", start, out);
+    escape::append(entry.endpoint.as_bytes(), how, out);
+    if reasons.chosen_by == ChosenBy::Nothing {
+        return;
+    }
+    for (name, value) in [("policy", reasons.policy), ("by", reasons.chosen_by.as_str())] {
+        key(name, start, out);
+        out.extend_from_slice(value.as_bytes());
+    }
+    key("load", start, out);
+    number::append(reasons.load, out);
+    out.push(b'/');
+    number::append(reasons.weight, out);
+    let Some(other) = reasons.runner_up else { return };
+    key("over", start, out);
+    escape::append(other.endpoint.as_bytes(), how, out);
+    if let Some(load) = other.load {
+        out.push(b':');
+        number::append(load, out);
+        out.push(b'/');
+        number::append(other.weight, out);
+    }
+}
+
+fn key(name: &str, start: usize, out: &mut Vec<u8>) {
+    if out.len() > start {
+        out.push(b' ');
+    }
+    out.extend_from_slice(name.as_bytes());
+    out.push(b'=');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::entry;
+
+    fn check(entry: &Entry<'_>, expected: &str) {
+        let mut out = b"x".to_vec();
+        append(entry, Escape::Header, &mut out);
+        assert_eq!(String::from_utf8(out).unwrap(), format!("x{expected}"));
+    }
+
+    #[test]
+    fn what_is_known_stands_in_one_line() {
+        let times = "request=1000 connect=2000 response=102000 data=19000";
+        check(&entry(), &format!("route=r pool=app server=app1 {times}"));
+        let ahead: [&[u8]; 2] = [b"id-7", b"id-8"];
+        let reasons = Reasons {
+            waited_for: WaitedFor::AnyEndpoint,
+            ahead: &ahead,
+            policy: "least_conn",
+            chosen_by: ChosenBy::Better,
+            load: 1,
+            weight: 2,
+            runner_up: Some(RunnerUp { endpoint: "app2", load: Some(3), weight: 1 }),
+            delays: Delays { retry: Micros(7), client: Micros(9), ..Delays::default() },
+        };
+        let queued = Entry { reasons: Some(&reasons), queue_position: 4, ..entry() };
+        check(
+            &queued,
+            "route=r pool=app waited=500 for=any_endpoint ahead=3:id-7,id-8 server=app1 policy=least_conn by=better load=1/2 \
+             over=app2:3/1 request=1000 connect=2000 retry=7 response=102000 data=19000 client=9",
+        );
+    }
+}
