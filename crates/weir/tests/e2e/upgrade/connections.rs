@@ -459,5 +459,5 @@ fn a_server_that_is_down_is_down_for_the_new_process_too() {
         assert_eq!(client.ask("/other").status, 200);
     }
     let said = line.weir.process.said().split_off(before);
-    assert!(!said.contains("cannot connect"), "{said}");
+    assert!(!said.contains("cannot connect to app/dead"), "{said}");
 }
