@@ -22,7 +22,7 @@ use crate::response;
 use crate::retry::Trouble;
 use crate::route::CompiledRoute;
 use crate::search::Search;
-use crate::upload::{leave_body, prepare_body, rewind};
+use crate::upload::{initial_body, leave_body, prepare_body, rewind};
 use crate::upstream::UpstreamPool;
 
 /// Sends the request to pool number `number` and its response to the client.
@@ -37,7 +37,8 @@ pub(crate) async fn proxy<N: Net>(
     facts.lead_to(scope, number);
     let claim = |affinity: &Affinity| affinity.claim(&work.request, work.input.bytes());
     facts.claim = pool.affinity.as_ref().map_or(Claim::None, claim);
-    let mut upload = prepare_body(scope, connection, work, facts, pool).await?;
+    let mut upload = initial_body(scope, work, facts, pool);
+    prepare_body(scope, connection, work, facts, (pool, &mut upload)).await?;
     let framing = match (work.request.framing, pool.buffer_request) {
         (Framing::None, _) => Framing::None,
         (_, Some(_)) => Framing::Length(upload.body_bytes),
@@ -92,8 +93,7 @@ pub(crate) async fn proxy<N: Net>(
             }
             (None, Ok(())) => {
                 facts.times.response = Micros::from(conversation.response_time());
-                let answer = (route, conversation);
-                return response::relay(scope, connection, work, facts, answer).await;
+                return response::relay(scope, connection, work, facts, route, conversation).await;
             }
             (None, Err(failure)) => {
                 leave_body(work, facts, &conversation.upload);

@@ -225,19 +225,21 @@ async fn open<N: Net>(
     })
 }
 
-/// Counts an exchange as running, also when it ends by a panic or with its worker.
+/// Counts an exchange as running, also when it ends by a panic or with its worker. Only its own worker writes the number, so that no
+/// other processor has to be kept from it meanwhile.
 struct Busy<'a>(&'a WorkerLoad);
 
 impl<'a> Busy<'a> {
     fn new(load: &'a WorkerLoad) -> Self {
-        load.busy.fetch_add(1, Ordering::Relaxed);
+        load.busy.store(load.busy.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         Self(load)
     }
 }
 
 impl Drop for Busy<'_> {
     fn drop(&mut self) {
-        self.0.busy.fetch_sub(1, Ordering::Relaxed);
+        let busy = self.0.busy.load(Ordering::Relaxed);
+        self.0.busy.store(busy.saturating_sub(1), Ordering::Relaxed);
     }
 }
 

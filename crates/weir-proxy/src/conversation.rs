@@ -22,6 +22,7 @@ use crate::retry::{RetryPolicy, Trouble};
 use crate::transport::Transport;
 use crate::upload::body_failure;
 use crate::upstream::UpstreamPool;
+use crate::work_time::Turn;
 
 /// Why no response head came.
 #[derive(Clone, Copy, Debug)]
@@ -87,9 +88,11 @@ pub(crate) struct Conversation<S> {
     pub(crate) raw: Vec<u8>,
     scanned: usize,
     interim: u32,
-    /// When the request was sent whole, or last made progress.
+    /// When the request was sent whole, or last made progress, in the turns before this one.
     progressed: Instant,
     progress: u64,
+    /// Whether it did in this turn.
+    moved: bool,
     /// When the response head was complete.
     pub(crate) heard: Instant,
 }
@@ -113,6 +116,7 @@ impl<S> Conversation<S> {
             interim: 0,
             progressed: now,
             progress: 0,
+            moved: false,
             heard: now,
         }
     }
@@ -155,18 +159,36 @@ impl<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin> Conversation<S> {
             let method = request.method;
             std::future::poll_fn(|context| {
                 let mut side = ClientSide { stream: client, input, buffers: &scope.worker.buffers };
+                let turn = &scope.worker.turn;
                 if let Poll::Ready(heard) = self.poll_head(context, &mut side, (response, method)) {
+                    self.note_heard(turn);
                     return Poll::Ready(heard);
                 }
+                if std::mem::take(&mut self.moved) {
+                    self.progressed = turn.look_at_end();
+                }
                 let body = scope.listener.timeouts.body;
-                self.poll_deadline(context, alarm, (pool, body))
+                let late = self.poll_deadline(context, alarm, (pool, body));
+                if late.is_ready() {
+                    turn.goes_on();
+                }
+                late
             })
             .await?;
             if !is_interim(&work.response) {
-                self.heard = Instant::now();
                 return Ok(());
             }
             self.pass_interim(scope, connection, work).await?;
+        }
+    }
+
+    /// The response was here when this turn began, or came while the request was still being sent.
+    fn note_heard(&mut self, turn: &Turn) {
+        if std::mem::take(&mut self.moved) {
+            self.progressed = Instant::now();
+            self.heard = self.progressed;
+        } else {
+            self.heard = turn.began().max(self.progressed);
         }
     }
 
@@ -201,7 +223,7 @@ impl<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin> Conversation<S> {
         match self.upload.poll(context, client.stream, &mut self.upstream.transport, client.buffers)
         {
             Poll::Ready(Ok(())) => {
-                self.progressed = Instant::now();
+                self.moved = true;
                 self.returned = self.upload.surplus().len();
                 client.input.append(self.upload.surplus());
             }
@@ -209,7 +231,7 @@ impl<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin> Conversation<S> {
             Poll::Ready(Err(failure)) => return Err(failure),
             Poll::Pending if self.progress != self.upload.progress() => {
                 self.progress = self.upload.progress();
-                self.progressed = Instant::now();
+                self.moved = true;
             }
             Poll::Pending => {}
         }

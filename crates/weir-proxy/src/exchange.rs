@@ -337,7 +337,7 @@ pub(crate) async fn run<N: Net>(
             if scope.worker.is_cut() {
                 return Poll::Ready(None);
             }
-            own.poll(serving.as_mut(), context).map(Some)
+            own.poll(&scope.worker.turn, serving.as_mut(), context).map(Some)
         })
         .await
     };
@@ -353,7 +353,8 @@ pub(crate) async fn run<N: Net>(
             facts.slot = None;
             let refusing = local::refuse(scope, connection, work, &mut facts, (refusal, route));
             let mut refusing = std::pin::pin!(refusing);
-            std::future::poll_fn(|context| own.poll(refusing.as_mut(), context)).await
+            let turn = &scope.worker.turn;
+            std::future::poll_fn(|context| own.poll(turn, refusing.as_mut(), context)).await
         }
         Err(Ended::Broken(cause)) => {
             facts.cause = cause;

@@ -19,6 +19,8 @@ pub(crate) struct UpstreamConnection<S> {
     pub(crate) transport: Transport<S>,
     opened: Instant,
     idle_since: Instant,
+    /// When the limits that it was kept under end its idle time.
+    idle_until: Instant,
     /// Exchanges over it, the running one included.
     requests: u64,
     /// Whether the running exchange found it idle.
@@ -28,7 +30,14 @@ pub(crate) struct UpstreamConnection<S> {
 impl<S> UpstreamConnection<S> {
     /// A connection just opened, for its first exchange.
     pub(crate) fn fresh(transport: Transport<S>, now: Instant) -> Self {
-        Self { transport, opened: now, idle_since: now, requests: 1, reused: false }
+        Self {
+            transport,
+            opened: now,
+            idle_since: now,
+            idle_until: now,
+            requests: 1,
+            reused: false,
+        }
     }
 }
 
@@ -56,7 +65,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> IdleConnections<S> {
         let shelf = shelves.get_mut(endpoint.number.index())?;
         while let Some(mut connection) = shelf.pop() {
             endpoint.idle.fetch_sub(1, Ordering::Relaxed);
-            if within_limits(pool, &connection, now) && is_open(&mut connection.transport) {
+            if now < connection.idle_until && is_open(&mut connection.transport) {
                 connection.requests += 1;
                 connection.reused = true;
                 endpoint.reused.fetch_add(1, Ordering::Relaxed);
@@ -77,11 +86,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> IdleConnections<S> {
         mut connection: UpstreamConnection<S>,
         now: Instant,
     ) {
-        connection.idle_since = now;
         let limits = &pool.keepalive;
-        if connection.requests >= limits.max_requests || now - connection.opened >= limits.max_age {
+        let last = connection.opened + limits.max_age;
+        if connection.requests >= limits.max_requests || now >= last {
             return;
         }
+        connection.idle_since = now;
+        connection.idle_until = last.min(now + limits.timeout);
         let Some(endpoint) = pool.endpoints.get(endpoint) else { return };
         if endpoint.retired.load(Ordering::Acquire) {
             return;

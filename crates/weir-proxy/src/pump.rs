@@ -105,7 +105,11 @@ impl Pump {
             Framing::Chunked => Decoder::Chunked(ChunkedDecoder::new()),
             Framing::UntilClose => Decoder::UntilClose,
         };
-        let mut pump = Self {
+        let mut tail = SmallVec::new();
+        if matches!(decoder, Decoder::Done) && encoder == Encoder::Chunked {
+            end_chunks(&[], &mut tail);
+        }
+        Self {
             decoder,
             encoder,
             raw,
@@ -113,7 +117,7 @@ impl Pump {
             out: head,
             out_at: 0,
             direct: 0..0,
-            tail: SmallVec::new(),
+            tail,
             tail_at: 0,
             limit: u64::MAX,
             body_bytes: 0,
@@ -121,11 +125,7 @@ impl Pump {
             has_read: false,
             waiting: Waiting::Write,
             finished: false,
-        };
-        if matches!(pump.decoder, Decoder::Done) && encoder == Encoder::Chunked {
-            pump.end_chunks(&[]);
         }
-        pump
     }
 
     /// A pump for a body that is already here, and taken apart.
@@ -168,9 +168,8 @@ impl Pump {
     }
 
     /// Refuses a body of more than `limit` bytes.
-    pub(crate) fn with_limit(mut self, limit: Option<u64>) -> Self {
-        self.limit = limit.unwrap_or(u64::MAX);
-        self
+    pub(crate) fn set_limit(&mut self, limit: u64) {
+        self.limit = limit;
     }
 
     /// Whether everything was read, sent and flushed.
@@ -220,8 +219,8 @@ impl Pump {
     }
 
     /// Gives back its head buffer and its body buffer.
-    pub(crate) fn into_buffers(self) -> (Vec<u8>, Vec<u8>) {
-        (self.out, self.raw)
+    pub(crate) fn take_buffers(&mut self) -> (Vec<u8>, Vec<u8>) {
+        (std::mem::take(&mut self.out), std::mem::take(&mut self.raw))
     }
 
     /// Goes on until the body has come through, or neither side can.
@@ -348,7 +347,7 @@ impl Pump {
         }
         self.decoder = Decoder::Done;
         if self.encoder == Encoder::Chunked {
-            self.end_chunks(&[]);
+            end_chunks(&[], &mut self.tail);
         }
         Ok(())
     }
@@ -399,15 +398,9 @@ impl Pump {
         if let Some(trailers) = trailers {
             self.decoder = Decoder::Done;
             if self.encoder == Encoder::Chunked {
-                self.end_chunks(&trailers);
+                end_chunks(&trailers, &mut self.tail);
             }
         }
-    }
-
-    fn end_chunks(&mut self, trailers: &[u8]) {
-        self.tail.extend_from_slice(encode::LAST_CHUNK);
-        self.tail.extend_from_slice(trailers);
-        self.tail.extend_from_slice(b"\r\n");
     }
 
     fn poll_write_pending<W: AsyncWrite + Unpin>(
@@ -459,6 +452,12 @@ impl Pump {
         sent -= from_direct;
         self.tail_at += sent;
     }
+}
+
+fn end_chunks(trailers: &[u8], tail: &mut SmallVec<[u8; 16]>) {
+    tail.extend_from_slice(encode::LAST_CHUNK);
+    tail.extend_from_slice(trailers);
+    tail.extend_from_slice(b"\r\n");
 }
 
 /// Decodes every chunk at hand, moving the data together at `start`. Returns where the data ends, where decoding stopped,

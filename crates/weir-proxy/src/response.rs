@@ -14,7 +14,6 @@ use crate::conversation::{ClientSide, Conversation, poll_client_left};
 use crate::exchange::{Ended, Facts, Next, Workspace};
 use crate::explain;
 use crate::forward::{self, BodyFraming, ConnectionLine, DownstreamHead};
-use crate::idle::UpstreamConnection;
 use crate::net::Net;
 use crate::pump::{Encoder, Pump, PumpFailure, Waiting};
 use crate::record;
@@ -32,69 +31,131 @@ struct Plan {
 }
 
 /// Relays the response whose head is in `work.response`.
-pub(crate) async fn relay<N: Net>(
+#[expect(
+    clippy::manual_async_fn,
+    reason = "an async fn would copy the conversation, which is large, once more"
+)]
+pub(crate) fn relay<'a, N: Net>(
+    scope: Scope<'a, N>,
+    connection: &'a mut Connection<N>,
+    work: &'a mut Workspace,
+    facts: &'a mut Facts,
+    route: &'a CompiledRoute,
+    mut conversation: Conversation<N::Stream>,
+) -> impl Future<Output = Result<Next, Ended>> + use<'a, N> {
+    async move {
+        let switching = work.response.status == 101;
+        if switching && !may_switch(work, &conversation) {
+            leave_body(work, facts, &conversation.upload);
+            return Err(Cause::BadResponse.into());
+        }
+        let Some(pool) = facts.pool.and_then(|number| scope.generation.pool(number)) else {
+            return Err(Cause::Internal.into());
+        };
+        let plan = begin(scope, connection, work, facts, (route, &conversation));
+        let raw = std::mem::take(&mut conversation.raw);
+        let head = std::mem::take(&mut work.response_out);
+        let framing = if switching { Framing::None } else { work.response.framing };
+        let mut download = Pump::new(head, framing, plan.encoder, raw, work.response.head_bytes);
+        let until = if switching { Until::Sent } else { Until::Read };
+        let mut relay = Relay { conversation: &mut conversation, download: &mut download, until };
+        let mut blocked = Duration::ZERO;
+        let mut relayed = relay.run(scope, connection, work, (pool, &mut blocked)).await;
+        note_blocked(facts, blocked);
+        if switching {
+            let switched = (pool.as_ref(), conversation, download);
+            return switch(scope, connection, work, facts, switched, relayed).await;
+        }
+        let mut now = Instant::now();
+        if relayed.is_ok() {
+            let clean = conversation.upload.is_finished()
+                && work.response.keep_alive
+                && download.surplus().is_empty();
+            // The endpoint has done its part, even if the client still reads (row Q-21): its connection is kept or closed, and then its
+            // slot goes to the next exchange, in this order, so that this one finds the connection.
+            let upstream = conversation.upstream;
+            if let Some(endpoint) = facts.endpoint.filter(|_| clean) {
+                scope.worker.idle.keep(pool, endpoint, upstream, now);
+            } else {
+                drop(upstream);
+            }
+            facts.finish_slot(now);
+            if !download.is_finished() {
+                relayed = deliver(scope, connection, &mut download).await;
+                blocked += now.elapsed();
+                note_blocked(facts, blocked);
+                now = Instant::now();
+            }
+        }
+        let upload = &mut conversation.upload;
+        note_relayed(work, facts, (upload, &download), (conversation.heard, now), relayed)?;
+        facts.ended = Some(now);
+        Ok(finish(scope, work, (upload, &mut download), plan.keep_alive))
+    }
+}
+
+/// Makes a tunnel of both connections, once the client has the head that says so.
+async fn switch<N: Net>(
     scope: Scope<'_, N>,
     connection: &mut Connection<N>,
     work: &mut Workspace,
     facts: &mut Facts,
-    (route, mut conversation): (&CompiledRoute, Conversation<N::Stream>),
+    (pool, conversation, download): (&UpstreamPool, Conversation<N::Stream>, Pump),
+    relayed: Result<(), Cause>,
 ) -> Result<Next, Ended> {
-    let switching = work.response.status == 101;
-    let may_switch =
-        work.request.upgrade && work.response.upgrade && conversation.upload.is_finished();
-    if switching && !may_switch {
-        leave_body(work, facts, &conversation.upload);
-        return Err(Cause::BadResponse.into());
-    }
+    let Conversation { upstream, upload, heard, .. } = conversation;
+    note_relayed(work, facts, (&upload, &download), (heard, Instant::now()), relayed)?;
+    Ok(tunnel::run(scope, connection, work, facts, (pool, upstream, download)).await)
+}
+
+/// Whether the client asked for what the endpoint switches to.
+fn may_switch<S>(work: &Workspace, conversation: &Conversation<S>) -> bool {
+    work.request.upgrade && work.response.upgrade && conversation.upload.is_finished()
+}
+
+/// Notes and writes the head.
+fn begin<N: Net>(
+    scope: Scope<'_, N>,
+    connection: &Connection<N>,
+    work: &mut Workspace,
+    facts: &mut Facts,
+    (route, conversation): (&CompiledRoute, &Conversation<N::Stream>),
+) -> Plan {
     facts.status = work.response.status;
     if scope.listener.keeps_response_head {
         let head = conversation.raw.get(..work.response.head_bytes).unwrap_or_default();
         work.response_bytes.clear();
         work.response_bytes.extend_from_slice(head);
     }
-    let plan = plan(scope, connection, work, &conversation);
+    let plan = plan(scope, connection, work, conversation);
     write_head(scope, connection, work, facts, (route, &plan, &conversation.raw));
-    let raw = std::mem::take(&mut conversation.raw);
-    let head = std::mem::take(&mut work.response_out);
-    let framing = if switching { Framing::None } else { work.response.framing };
-    let mut download = Pump::new(head, framing, plan.encoder, raw, work.response.head_bytes);
-    let Some(pool) = facts.pool.and_then(|number| scope.generation.pool(number)) else {
-        return Err(Cause::Internal.into());
-    };
-    let until = if switching { Until::Sent } else { Until::Read };
-    let mut blocked = Duration::ZERO;
-    let mut relayed = Relay { conversation: &mut conversation, download: &mut download, until }
-        .run(scope, connection, work, (pool, &mut blocked))
-        .await;
-    let mut now = Instant::now();
-    let Conversation { upstream, upload, heard, .. } = conversation;
-    let mut upstream = Some(upstream);
-    if relayed.is_ok() && !switching {
-        let clean =
-            upload.is_finished() && work.response.keep_alive && download.surplus().is_empty();
-        let_go(scope, facts, pool, upstream.take().filter(|_| clean), now);
-        if !download.is_finished() {
-            relayed = deliver(scope, connection, &mut download).await;
-            blocked += now.elapsed();
-            now = Instant::now();
-        }
-    }
-    facts.times.data = Micros::from(now.saturating_duration_since(heard));
+    plan
+}
+
+/// Notes how long the client took nothing, if it did.
+fn note_blocked(facts: &mut Facts, blocked: Duration) {
     if blocked > Duration::ZERO {
         facts.delays.client = Micros::from(blocked);
     }
+}
+
+/// Notes what went each way, and how it ended.
+fn note_relayed(
+    work: &mut Workspace,
+    facts: &mut Facts,
+    (upload, download): (&Pump, &Pump),
+    (heard, now): (Instant, Instant),
+    relayed: Result<(), Cause>,
+) -> Result<(), Ended> {
+    facts.times.data = Micros::from(now.saturating_duration_since(heard));
     facts.bytes_sent += download.written;
     facts.body_bytes_sent = download.body_bytes;
     if let Err(cause) = relayed {
-        leave_body(work, facts, &upload);
+        leave_body(work, facts, upload);
         return Err(broken(facts, cause, download.written));
     }
     facts.bytes_received += upload.received();
-    if let Some(upstream) = upstream.filter(|_| switching) {
-        return Ok(tunnel::run(scope, connection, work, facts, (pool, upstream, download)).await);
-    }
-    facts.ended = Some(now);
-    Ok(finish(scope, work, (upload, download, plan.keep_alive)))
+    Ok(())
 }
 
 /// What a broken relay means: a client that has seen nothing of the response can still be told, unless it is the one at fault.
@@ -229,8 +290,9 @@ impl<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin> Relay<'_, S> {
         // Since when the client takes nothing.
         let mut full: Option<Instant> = None;
         std::future::poll_fn(|context| {
+            let turn = &scope.worker.turn;
             if let Some(since) = full.take() {
-                *blocked += since.elapsed();
+                *blocked += turn.began().saturating_duration_since(since);
             }
             let mut side = ClientSide { stream: client, input, buffers: &scope.worker.buffers };
             if let Poll::Ready(ended) = self.poll(context, &mut side) {
@@ -238,16 +300,20 @@ impl<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin> Relay<'_, S> {
             }
             let moved = self.download.progress() + self.conversation.upload.progress();
             if progress.0 != moved {
-                progress = (moved, Instant::now());
+                progress = (moved, turn.look_at_end());
             }
             let (patience, cause) = match self.download.waiting {
                 Waiting::Read => (pool.timeouts.read, Cause::UpstreamReadTimeout),
                 Waiting::Write => {
-                    full = Some(Instant::now());
+                    full = Some(turn.look_at_end());
                     (scope.listener.timeouts.send, Cause::ClientSendTimeout)
                 }
             };
-            alarm.poll(context, progress.1 + patience).map(|()| Err(cause))
+            let late = alarm.poll(context, progress.1 + patience);
+            if late.is_ready() {
+                turn.goes_on();
+            }
+            late.map(|()| Err(cause))
         })
         .await
     }
@@ -298,21 +364,6 @@ fn download_cause(failure: PumpFailure) -> Cause {
     }
 }
 
-/// The endpoint has done its part, even if the client still reads (row Q-21): its connection is kept, if it is given, and its slot goes
-/// to the next exchange, in this order, so that this one finds the connection.
-fn let_go<N: Net>(
-    scope: Scope<'_, N>,
-    facts: &mut Facts,
-    pool: &UpstreamPool,
-    upstream: Option<UpstreamConnection<N::Stream>>,
-    now: Instant,
-) {
-    if let (Some(upstream), Some(endpoint)) = (upstream, facts.endpoint) {
-        scope.worker.idle.keep(pool, endpoint, upstream, now);
-    }
-    facts.finish_slot(now);
-}
-
 /// Sends the client what is left of a response that was read whole.
 async fn deliver<N: Net>(
     scope: Scope<'_, N>,
@@ -339,14 +390,15 @@ async fn deliver<N: Net>(
 fn finish<N: Net>(
     scope: Scope<'_, N>,
     work: &mut Workspace,
-    (upload, download, keep_alive): (Pump, Pump, bool),
+    (upload, download): (&mut Pump, &mut Pump),
+    keep_alive: bool,
 ) -> Next {
     let whole = upload.is_finished();
     let buffers = &scope.worker.buffers;
-    let (head, raw) = upload.into_buffers();
+    let (head, raw) = upload.take_buffers();
     work.request_out = head;
     buffers.give_back(raw);
-    let (head, raw) = download.into_buffers();
+    let (head, raw) = download.take_buffers();
     work.response_out = head;
     work.response_out.clear();
     work.request_out.clear();

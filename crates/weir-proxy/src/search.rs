@@ -423,6 +423,9 @@ impl<'a> Search<'a> {
 
     /// From the first slot to the connection of the last attempt: what attempts that failed took is in it, waiting in the queue is not.
     fn connect_time(&self, now: Instant) -> Micros {
+        if now == self.began {
+            return Micros::ZERO;
+        }
         Micros::from(now.saturating_duration_since(self.began).saturating_sub(self.waited))
     }
 }

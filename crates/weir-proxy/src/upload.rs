@@ -16,7 +16,7 @@ use crate::upstream::UpstreamPool;
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
 /// The pump for a request body of which nothing but what came with the head was read.
-fn initial_body<N: Net>(
+pub(crate) fn initial_body<N: Net>(
     scope: Scope<'_, N>,
     work: &Workspace,
     facts: &mut Facts,
@@ -40,7 +40,9 @@ fn initial_body<N: Net>(
     }
     let own = pool.buffer_request.unwrap_or(u64::MAX);
     let limit = scope.listener.limits.body_bytes.unwrap_or(u64::MAX).min(own);
-    Pump::new(Vec::new(), framing, encoder, raw, 0).with_limit(Some(limit))
+    let mut pump = Pump::new(Vec::new(), framing, encoder, raw, 0);
+    pump.set_limit(limit);
+    pump
 }
 
 /// Makes sure that the body may come, and that the part of it at hand is sound, before an endpoint is troubled.
@@ -49,14 +51,13 @@ pub(crate) async fn prepare_body<N: Net>(
     connection: &mut Connection<N>,
     work: &mut Workspace,
     facts: &mut Facts,
-    pool: &UpstreamPool,
-) -> Result<Pump, Ended> {
-    let mut upload = initial_body(scope, work, facts, pool);
+    (pool, upload): (&UpstreamPool, &mut Pump),
+) -> Result<(), Ended> {
     if work.request.framing != Framing::None {
-        let begun = begin_body(scope, connection, work, (pool, &mut upload)).await;
-        begun.inspect_err(|_| leave_body(work, facts, &upload))?;
+        let begun = begin_body(scope, connection, work, (pool, &mut *upload)).await;
+        begun.inspect_err(|_| leave_body(work, facts, upload))?;
     }
-    Ok(upload)
+    Ok(())
 }
 
 async fn begin_body<N: Net>(
@@ -150,10 +151,10 @@ pub(crate) fn rewind<N: Net>(
     work: &mut Workspace,
     facts: &mut Facts,
     pool: &UpstreamPool,
-    (upload, returned): (Pump, usize),
+    (mut upload, returned): (Pump, usize),
 ) -> Pump {
     if pool.buffer_request.is_some() {
-        return Pump::whole(upload.into_buffers().1);
+        return Pump::whole(upload.take_buffers().1);
     }
     // What stood behind the body was put back for the next request; the body is taken from there anew.
     let behind = work.request.head_bytes + facts.body_in_input;

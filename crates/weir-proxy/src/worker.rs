@@ -27,6 +27,7 @@ use crate::reply::HttpDate;
 use crate::request_id::RequestIdSource;
 use crate::sessions::{RunningExchange, Sessions};
 use crate::shared::{Process, Snapshot, Stage};
+use crate::work_time::Turn;
 
 /// What other threads see of a worker.
 #[derive(Debug, Default)]
@@ -83,6 +84,8 @@ pub(crate) struct Worker<N: Net> {
     /// How often they were woken.
     called: Cell<u32>,
     wall: Cell<(Instant, SystemTime)>,
+    /// Of the exchange that has the thread.
+    pub(crate) turn: Turn,
     #[expect(
         clippy::vec_box,
         reason = "a workspace is large and moves between the shelf and its connection"
@@ -131,6 +134,7 @@ pub async fn run<N: Net>(parts: WorkerParts<N>) {
         calls: Notify::new(),
         called: Cell::new(0),
         wall: Cell::new((Instant::now(), SystemTime::now())),
+        turn: Turn::new(Instant::now()),
         workspaces: RefCell::default(),
         process,
     });
