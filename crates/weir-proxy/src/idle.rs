@@ -62,8 +62,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> IdleConnections<S> {
     ) -> Option<UpstreamConnection<S>> {
         let endpoint = pool.endpoints.get(endpoint)?;
         let mut shelves = self.shelves.borrow_mut();
-        let shelf = shelves.get_mut(endpoint.number.index())?;
-        while let Some(mut connection) = shelf.pop() {
+        let mut shelf = shelves.get_mut(endpoint.number.index());
+        while let Some(mut connection) = shelf.as_mut().and_then(|shelf| shelf.pop()) {
             endpoint.idle.fetch_sub(1, Ordering::Relaxed);
             if now < connection.idle_until && is_open(&mut connection.transport) {
                 connection.requests += 1;
