@@ -65,6 +65,7 @@ impl Reporter {
             credits: None,
             slowest: process.numbers.slowest(None, self.now_us()),
             figures: now,
+            by_worker: Vec::new(),
             recent_us: recent.length_us,
             recent: recent.figures,
         }
@@ -80,6 +81,7 @@ impl Reporter {
                 name: place.name.to_string(),
                 idle_connections: u64::from(place.idle.load(Ordering::Relaxed)),
                 connections_opened: place.opened.load(Ordering::Relaxed),
+                idle_elsewhere: place.idle_elsewhere.load(Ordering::Relaxed),
                 ..endpoint(live, now_us)
             })
         };

@@ -1,5 +1,6 @@
 //! A worker's idle keep-alive connections to endpoints. The cap on their number holds over all workers; age, idle time and
-//! requests are checked here. It opens nothing.
+//! requests are checked here. It opens nothing. A connection stays with the worker whose reactor its socket is registered with: how often
+//! another one could have used it is counted.
 
 use std::cell::RefCell;
 use std::pin::Pin;
@@ -61,8 +62,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> IdleConnections<S> {
     ) -> Option<UpstreamConnection<S>> {
         let endpoint = pool.endpoints.get(endpoint)?;
         let mut shelves = self.shelves.borrow_mut();
-        let shelf = shelves.get_mut(endpoint.number.index())?;
-        while let Some(mut connection) = shelf.pop() {
+        let mut shelf = shelves.get_mut(endpoint.number.index());
+        while let Some(mut connection) = shelf.as_mut().and_then(|shelf| shelf.pop()) {
             endpoint.idle.fetch_sub(1, Ordering::Relaxed);
             if now < connection.idle_until && is_open(&mut connection.transport) {
                 connection.requests += 1;
@@ -70,6 +71,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> IdleConnections<S> {
                 endpoint.reused.fetch_add(1, Ordering::Relaxed);
                 return Some(connection);
             }
+        }
+        if endpoint.idle.load(Ordering::Relaxed) > 0 {
+            endpoint.idle_elsewhere.fetch_add(1, Ordering::Relaxed);
         }
         None
     }

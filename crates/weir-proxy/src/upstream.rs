@@ -89,6 +89,8 @@ pub struct UpstreamEndpoint {
     pub opened: AtomicU64,
     /// Exchanges that went over an idle connection.
     pub reused: AtomicU64,
+    /// Exchanges whose worker had no idle connection while another one had.
+    pub idle_elsewhere: AtomicU64,
     /// Whether its connections are of no more use once their exchanges have ended.
     pub(crate) retired: AtomicBool,
     /// Connects that failed and that the operator was not told of yet.

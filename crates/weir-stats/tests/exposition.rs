@@ -10,12 +10,12 @@ use weir_stats::exposition::{
     ListenerReport, LogReport, MachineFigures, PoolReport, ProcessReport, QueueReport, Report,
     WorkerReport, expose,
 };
-use weir_stats::numbers::{Asked, Done, Figures, Handshake, Numbers, Outcome};
+use weir_stats::numbers::{Asked, Done, Handshake, Numbers, Outcome};
 use weir_stats::{Cause, ExchangeRecord, Micros, Times};
 
 const AWKWARD: &str = "a \"quoted\" \\ route\nof two lines";
 
-fn counted() -> (Figures, Vec<Arc<ExchangeRecord>>) {
+fn counted() -> (Arc<Numbers>, Vec<Arc<ExchangeRecord>>) {
     let numbers = Numbers::new(2);
     let route = numbers.route("web", AWKWARD, "app");
     let endpoint = numbers.endpoint("app", "app1");
@@ -53,17 +53,19 @@ fn counted() -> (Figures, Vec<Arc<ExchangeRecord>>) {
                 route: AWKWARD.to_owned(),
                 times,
                 started_unix_us: 1_700_000_000_000_000,
+                worker,
                 ..ExchangeRecord::default()
             };
             route.keep(worker, record);
         }
     }
     let slowest = numbers.slowest(None, 1_000);
-    (numbers.read(), slowest)
+    (numbers, slowest)
 }
 
 fn report() -> Report {
-    let (figures, slowest) = counted();
+    let (numbers, slowest) = counted();
+    let figures = numbers.read();
     let endpoint = |name: &str, state| EndpointReport {
         name: name.to_owned(),
         state,
@@ -205,6 +207,41 @@ fn slow_requests_are_exemplars_of_their_buckets() {
     );
     assert!(line.ends_with(" 0.05015 1700000000.0"), "{line}");
     assert!(!text_of(Format::Prometheus).contains("request_id"));
+}
+
+#[test]
+fn on_demand_what_was_counted_has_its_worker_and_sums_up_to_the_same() {
+    let (numbers, _) = counted();
+    let by_worker = Report { by_worker: numbers.read_by_worker(), ..report() };
+    let plain = read(Format::Prometheus);
+    for format in [Format::Prometheus, Format::OpenMetrics] {
+        let text = String::from_utf8(expose(&by_worker, format)).unwrap();
+        let text = parse(&text, format == Format::OpenMetrics)
+            .unwrap_or_else(|wrong| panic!("{wrong}\n{text}"));
+        let names = |text: &Text| {
+            text.families.iter().map(|family| family.name.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(names(&text).len(), names(&plain).len());
+        let labels =
+            [("listener", "web"), ("route", AWKWARD), ("pool", "app"), ("endpoint", "app1")];
+        let of = |code, worker| {
+            let more = [("code", code), ("worker", worker)];
+            text.count("weir_requests_total", &[&labels[..], &more].concat())
+        };
+        // Every hundredth failed, and even ones are the first worker's.
+        assert_eq!((of("200", "0"), of("503", "0"), of("200", "1")), (490, 10, 500));
+        let duration = |worker| {
+            let name = "weir_request_duration_seconds_count";
+            text.count(name, &[&labels[..3], &[("worker", worker)]].concat())
+        };
+        assert_eq!(duration("0") + duration("1"), 1_000);
+        let accepted = [("listener", "web"), ("worker", "0")];
+        assert_eq!(text.count("weir_connections_accepted_total", &accepted), 1);
+        assert_eq!(text.count("weir_pool_queue", &[("pool", "app")]), 5, "one queue for all");
+    }
+    let text = String::from_utf8(expose(&by_worker, Format::OpenMetrics)).unwrap();
+    let slow = text.lines().find(|line| line.contains("request_id=\"id-999\"")).unwrap();
+    assert!(slow.contains("worker=\"1\""), "{slow}");
 }
 
 #[test]

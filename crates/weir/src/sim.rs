@@ -11,7 +11,7 @@ use clap::{Args, ValueEnum};
 use weir_balance::PolicyKind;
 use weir_lab::sim::{
     self, Candidate, Endpoint, Load, MaxConn, Outage, POINTS_HEADER, Pause, Plan, Preset, Queue,
-    QueueLimits, Report, Scenario, Service, Trace, count_or, each, rate, share,
+    QueueLimits, Report, Scenario, Service, Spread, State, Trace, count_or, each, rate, share,
 };
 use weir_lab::units::time_ns;
 
@@ -29,6 +29,7 @@ Examples:
   weir sim --rate 100,140 --service lognormal:15ms,0.6 --pause every=5s,for=200ms
   weir sim --trace access.json --at-once 8 --max-conn none,4,8 --speed-up 1,1.5
   weir sim --rate 100 --service 10ms --fail frozen:2:5s..11s --policy least_conn
+  weir sim --at-once any --concurrency 200 --max-conn 10 --state shared,per-process --workers 4
   weir sim -c weir.conf --pool app --at-once 1 --trace access.json --max-conn 1,2";
 
 /// Compare policies, limits and queues in virtual time, on the balancer's own code
@@ -149,6 +150,23 @@ struct BalancerArguments {
     /// Whether a server that does not answer while others do gets nothing more [default: as configured, which is on]
     #[arg(long, value_enum, value_name = "SWITCH")]
     stall: Option<Switch>,
+    /// Whether workers share limits, queue and policy: shared (as Weir's do), per-process (each has its own, as with HAProxy's
+    /// `nbproc`) [default: shared]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = State::from_str)]
+    state: Vec<State>,
+    /// Workers, where the state is per process [default: 4]
+    #[arg(long, value_name = "N", requires = "state")]
+    workers: Option<u32>,
+    /// What falls on a worker at random, where the state is per process: a client's connection with all its requests, or each
+    /// request [default: connection]
+    #[arg(long, value_enum, value_name = "WHAT", requires = "state")]
+    spread: Option<SpreadName>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum SpreadName {
+    Connection,
+    Request,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -277,6 +295,7 @@ impl Arguments {
         self.servers.apply(&mut plan)?;
         self.load.apply(&mut plan, self.pool.as_deref())?;
         self.balancer.apply(&mut plan, configured)?;
+        self.balancer.apply_state(&mut plan)?;
         Ok(plan)
     }
 }
@@ -413,6 +432,32 @@ impl BalancerArguments {
         plan.candidates = configured.into_iter().collect();
         plan.candidates.extend(Candidate::product(&policies, &limits, &queues));
         plan.candidates = distinct(plan.candidates.drain(..));
+        Ok(())
+    }
+
+    /// Every candidate with every state.
+    fn apply_state(&self, plan: &mut Plan) -> Result<(), Failure> {
+        if self.state.is_empty() {
+            return Ok(());
+        }
+        let own = self.state.contains(&State::PerProcess);
+        if !own && (self.workers.is_some() || self.spread.is_some()) {
+            return Err(Failure::Usage(
+                "--workers and --spread make no difference where all is shared: add --state per-process"
+                    .to_owned(),
+            ));
+        }
+        plan.workers = self.workers.unwrap_or(plan.workers);
+        plan.spread = match self.spread {
+            Some(SpreadName::Connection) => Spread::Connection,
+            Some(SpreadName::Request) => Spread::Request,
+            None => plan.spread,
+        };
+        let each = |candidate: Candidate| {
+            let states = self.state.iter();
+            states.map(move |&state| Candidate { state, ..candidate.clone() })
+        };
+        plan.candidates = distinct(std::mem::take(&mut plan.candidates).into_iter().flat_map(each));
         Ok(())
     }
 

@@ -39,6 +39,10 @@ fn wrong_factors_say_what_to_do() {
     check(&["--policy", "lest_conn"], 2, &["least_conn"]);
     check(&["--queue", "perhaps"], 2, &["on, off or buggy"]);
     check(&["--queue", "off", "--max-conn", "none"], 2, &["add --max-conn 1"]);
+    check(&["--state", "per-thread"], 2, &["shared or per-process"]);
+    check(&["--workers", "4"], 2, &["--state"]);
+    check(&["--state", "shared", "--workers", "4"], 2, &["add --state per-process"]);
+    check(&["--state", "per-process", "--workers", "0"], 2, &["0 workers: use 1 to 1000"]);
     check(&["--max-conn", "0"], 2, &["use 1 or more"]);
     check(&["--max-conn", "1/2"], 2, &["2 limits for 3 endpoints"]);
     check(&["--concurrency", "20000"], 2, &["raise --requests or lower --concurrency"]);
@@ -114,6 +118,27 @@ fn factors_are_combined() {
 }
 
 #[test]
+fn every_candidate_is_compared_with_every_state() {
+    let states = ["--requests", "500", "--state", "shared,per-process", "--workers", "2"];
+    let check = |arguments: &[&str], count: usize| {
+        let text = shown(&[&states[..], arguments, &["--json", "-"]].concat());
+        let json: Value = serde_json::from_str(&text).unwrap();
+        let rows = json["scenarios"][0]["rows"].as_array().unwrap().clone();
+        assert_eq!(rows.len(), count, "{text}");
+        let own = rows.iter().filter(|row| row["state"] == "per-process").count();
+        assert_eq!(own * 2, count);
+        assert!(json["title"].as_str().unwrap().contains("; 2 workers, "), "{text}");
+    };
+    check(&["--policy", "least_conn", "--max-conn", "1,2"], 4);
+    check(&[], 8);
+    check(&["2008-mongrel", "--concurrency", "10", "--service", "20ms"], 14);
+    let text = shown(&[&states[..], &["--max-conn", "1", "--spread", "request"]].concat());
+    assert!(text.contains("most at one") && text.contains("\nahead "), "{text}");
+    assert!(text.contains("at random for each request"), "{text}");
+    assert!(!shown(&["--requests", "100"]).contains("state"));
+}
+
+#[test]
 fn json_on_standard_output_is_all_there() {
     let text = shown(&["--requests", "200", "--rate", "50,100", "--json", "-"]);
     let json: Value = serde_json::from_str(&text).unwrap();
@@ -177,18 +202,26 @@ fn a_configured_pool_is_compared_with_what_the_flags_name() {
     check(&["-c", "/nowhere.conf", "--at-once", "1"], 3, "/nowhere.conf");
 }
 
-/// `docs/queue.md` shows this very output below its command line.
+/// `docs/queue.md` shows this very output below each command line.
 #[test]
 fn the_page_about_the_queue_shows_what_is_printed() {
-    const COMMAND: &str = "$ weir sim 2008-mongrel --concurrency 10\n";
+    const COMMAND: &str = "$ weir sim ";
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/queue.md");
     let page = std::fs::read_to_string(path).unwrap();
-    let (before, rest) = page.split_once(COMMAND).unwrap();
-    let (block, after) = rest.split_once("```\n").unwrap();
-    let printed = shown(&["2008-mongrel", "--concurrency", "10"]);
+    let mut parts = page.split(COMMAND);
+    let mut written = parts.next().unwrap().to_owned();
+    let mut commands = 0;
+    for part in parts {
+        let (line, rest) = part.split_once('\n').unwrap();
+        let (_, after) = rest.split_once("```\n").unwrap();
+        let printed = shown(&line.split(' ').collect::<Vec<_>>());
+        written.extend([COMMAND, line, "\n", &printed, "```\n", after]);
+        commands += 1;
+    }
+    assert!(commands >= 2, "{commands}");
     if std::env::var_os("WEIR_BLESS").is_some() {
-        std::fs::write(path, format!("{before}{COMMAND}{printed}```\n{after}")).unwrap();
+        std::fs::write(path, written).unwrap();
     } else {
-        assert_eq!(block, printed, "WEIR_BLESS=1 writes it anew");
+        assert!(page == written, "WEIR_BLESS=1 writes it anew:\n{written}");
     }
 }

@@ -178,6 +178,15 @@ impl<'a> Checker<'a> {
     fn client_tls(&mut self, line: &Arguments<'a>) -> TlsClient {
         let mut tls = TlsClient { protocol: self.tls_protocol(line), ..TlsClient::default() };
         self.set(line, "verify", &mut tls.verify, values::on_off);
+        if !tls.verify
+            && let Some(option) = line.option("verify")
+        {
+            let warning = Diagnostic::warning(
+                option.word.span,
+                "nobody knows whom Weir talks to: who is between can read and change everything",
+            );
+            self.report(warning.help("to trust an authority of your own, write `ca=FILE` instead"));
+        }
         tls.server_name =
             self.setting(line, "name", |text| values::server_name(text).map(|()| text.to_owned()));
         tls.ca = line.option("ca").map(|value| self.path(value));

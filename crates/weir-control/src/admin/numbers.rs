@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use hyper::header;
 use serde_json::{Map, Value, json};
-use weir_stats::exposition::{Format, Report, expose};
+use weir_stats::exposition::{Format, Report, expose, lines_by_worker};
 use weir_stats::interchange::{self, Interval, Wanted};
 use weir_stats::numbers::{Distribution, Figures, Phase, PhaseDistributions};
 
@@ -15,11 +15,32 @@ use super::reply::Reply;
 use super::write::yes;
 use crate::credits::agent;
 
-/// Everything, for Prometheus.
-pub(crate) fn metrics(call: &Call) -> Reply {
+/// Lines of metrics that are shown apart for each worker at most; some 40 MB.
+const MAX_LINES_BY_WORKER: usize = 250_000;
+
+/// Everything, for Prometheus; on demand with what was counted apart for each worker.
+pub(crate) fn metrics(call: &Call) -> Result<Reply, ApiError> {
     let accept = call.headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
     let format = Format::accepted(accept.unwrap_or_default());
-    Reply::new(format.content_type(), expose(&call.context.report(), format))
+    let mut report = call.context.report();
+    if yes(call, "per_worker")? {
+        let figures = call.context.served().process.numbers.read_by_worker();
+        report.by_worker = bounded(figures, MAX_LINES_BY_WORKER)?;
+    }
+    Ok(Reply::new(format.content_type(), expose(&report, format)))
+}
+
+fn bounded(by_worker: Vec<Figures>, most: usize) -> Result<Vec<Figures>, ApiError> {
+    let lines = lines_by_worker(&by_worker);
+    if lines <= most {
+        return Ok(by_worker);
+    }
+    let message = format!(
+        "{} workers with what each counted are some {lines} lines, and at most {most} are told: leave it out, sums over all workers \
+        and `weir_worker_…` are there without it",
+        by_worker.len()
+    );
+    Err(ApiError::field("per_worker", message))
 }
 
 /// The times that are asked about.
@@ -222,4 +243,26 @@ pub(crate) fn machine(call: &Call) -> Reply {
 pub(crate) fn weight(call: &Call) -> Reply {
     let process = call.context.served().process;
     Reply::new("text/plain", agent::line(call.context.credits(), &process))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_stats::numbers::Numbers;
+
+    #[test]
+    fn metrics_of_each_worker_are_bounded() {
+        let numbers = Numbers::new(4);
+        let listener = numbers.listener("web");
+        for worker in 0..4 {
+            listener.accepted(worker);
+        }
+        let figures = numbers.read_by_worker();
+        let lines = lines_by_worker(&figures);
+        assert!(lines >= 4, "{lines}");
+        assert_eq!(bounded(figures.clone(), lines).unwrap().len(), 4);
+        let refused = bounded(figures, lines - 1).unwrap_err();
+        assert_eq!(refused.field.as_deref(), Some("per_worker"));
+        assert!(refused.message.contains("4 workers"), "{}", refused.message);
+    }
 }

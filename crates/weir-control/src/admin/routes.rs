@@ -146,8 +146,8 @@ pub(crate) const ROUTES: &[Route] = &[
     ),
     look(
         "/metrics",
-        "Everything counted, for Prometheus: as text, as OpenMetrics, or as protocol buffers with native histograms",
-        |call| Ok(numbers::metrics(call)),
+        "Everything counted, for Prometheus: as text, as OpenMetrics, or as protocol buffers with native histograms; sums over all workers, `?per_worker=true` apart for each with a label `worker`",
+        numbers::metrics,
     ),
     look(
         "/v1/distributions",

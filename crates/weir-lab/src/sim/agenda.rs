@@ -15,8 +15,8 @@ pub(crate) struct Token {
 /// What may happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Event {
-    /// A client of a closed loop sends its next request.
-    Send,
+    /// This client of a closed loop sends its next request.
+    Send(u32),
     /// A request reaches its server.
     Reach(Token),
     /// Its connection was refused, and the proxy knows.

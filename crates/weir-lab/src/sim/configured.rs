@@ -5,6 +5,7 @@ use weir_balance::{Order, PassiveSettings, StallSettings};
 use weir_config::model::{self, Passive, Pool, Retry, RetryOn, Stall, UpstreamTimeouts};
 
 use super::plan::{Candidate, Endpoint, MaxConn, Plan, Queue, QueueLimits};
+use super::state::State;
 
 impl Plan {
     /// Takes the endpoints and the rules of a pool. Returns its policy, limits and queue as a candidate. Probes and sticky
@@ -26,7 +27,8 @@ impl Plan {
         }
         let limits = pool.endpoints.iter().map(|endpoint| endpoint.max_conn).collect();
         let queue = if pool.queue.is_some() { Queue::On } else { Queue::Off };
-        Candidate { policy: pool.policy.kind(), max_conn: MaxConn::new(limits), queue }
+        let max_conn = MaxConn::new(limits);
+        Candidate { policy: pool.policy.kind(), max_conn, queue, state: State::Shared }
     }
 }
 

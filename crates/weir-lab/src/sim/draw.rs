@@ -12,6 +12,7 @@ pub(crate) enum Purpose {
     Sticky = 4,
     Pause = 5,
     Ejection = 6,
+    Worker = 7,
 }
 
 /// The numbers for one purpose.

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use weir_balance::{
-    AfterFailure, Arrival, Availability, Balancer, EndpointState, Fault, Member, Order,
-    QueueSettings, Rejection, Request, Settings, Slot, Tried, hash_key,
+    AfterFailure, Arrival, Availability, Balancer, EndpointState, Order, Rejection, Request, Slot,
+    Tried, hash_key,
 };
 
 use super::agenda::{Agenda, Event, Token};
@@ -16,8 +16,9 @@ use super::calendar::Calendar;
 use super::draw::{Draws, Purpose};
 use super::exchange::{Exchange, Holds, Place, WakeOne, Woken, stand};
 use super::outcome::{End, Outcome, Run};
-use super::plan::{Candidate, Endpoint, OutageKind, Plan, Queue, Scenario};
+use super::plan::{Candidate, OutageKind, Plan, Scenario};
 use super::server::{Entry, Server};
+use super::state::{Pools, Shares};
 use super::time::micros;
 use super::watch::{OrderWatch, Stand};
 
@@ -30,10 +31,11 @@ struct Engine<'a> {
     queue_timeout: Option<u64>,
     max_attempts: u16,
     now: u64,
-    pool: Arc<Balancer>,
+    pools: Pools,
     servers: Vec<Server<'a>>,
     /// Places that are taken at each endpoint, as the simulation counts them.
     taken: Vec<u32>,
+    shares: Shares,
     agenda: Agenda,
     arrivals: Arrivals<'a>,
     next_arrival: Option<u64>,
@@ -68,37 +70,10 @@ pub(crate) fn run(
         inversions: engine.inversions,
         order_violations: engine.order.violations(),
         servers: engine.servers.iter().map(|server| server.figures).collect(),
-        counters: engine.pool.counters(),
+        counters: engine.pools.counters(),
+        most_ahead: engine.shares.most_ahead(),
         outcomes: engine.outcomes,
     })
-}
-
-fn pool(plan: &Plan, candidate: &Candidate) -> Arc<Balancer> {
-    let settings = Settings {
-        passive: plan.passive,
-        stall: plan.stall,
-        queue: (candidate.queue != Queue::Off).then_some(QueueSettings {
-            max: plan.queue.max,
-            max_per_endpoint: plan.queue.max_per_endpoint,
-        }),
-        fault: match candidate.queue {
-            Queue::Buggy => Fault::ForgetsPoolQueue,
-            Queue::On | Queue::Off => Fault::None,
-        },
-        ..Settings::new(candidate.policy)
-    };
-    let member = |(index, endpoint): (usize, &Endpoint)| Member {
-        identity: hash_key(endpoint.name_at(index).as_bytes()),
-        weight: endpoint.weight,
-        max_conn: candidate.max_conn.of(index),
-        tier: endpoint.tier,
-        state: Arc::new(EndpointState::default()),
-    };
-    let pool = Balancer::new(settings, plan.endpoints.iter().enumerate().map(member).collect());
-    for (index, endpoint) in plan.endpoints.iter().enumerate() {
-        pool.set_order(index, endpoint.order, 0);
-    }
-    pool
 }
 
 impl<'a> Engine<'a> {
@@ -121,9 +96,10 @@ impl<'a> Engine<'a> {
             queue_timeout: plan.queue.timeout,
             max_attempts: plan.retries.saturating_add(1),
             now: 0,
-            pool: pool(plan, candidate),
+            pools: Pools::new(plan, candidate),
             servers: servers.collect(),
             taken: vec![0; endpoints],
+            shares: Shares::new(plan),
             agenda: Agenda::default(),
             arrivals: Arrivals::new(plan, scenario.load),
             next_arrival: None,
@@ -151,8 +127,8 @@ impl<'a> Engine<'a> {
                 self.agenda.plan(outage.until, Event::Recover(index));
             }
         }
-        for time in self.arrivals.initial() {
-            self.agenda.plan(time, Event::Send);
+        for (client, time) in (0..).zip(self.arrivals.initial()) {
+            self.agenda.plan(time, Event::Send(client));
         }
         self.next_arrival = self.arrivals.next();
         let mut woken = Vec::new();
@@ -207,7 +183,7 @@ impl<'a> Engine<'a> {
             }
             _ => {
                 self.next_arrival = self.arrivals.next();
-                self.come();
+                self.come(None);
             }
         }
         true
@@ -215,7 +191,7 @@ impl<'a> Engine<'a> {
 
     fn happen(&mut self, event: Event) {
         match event {
-            Event::Send => self.come(),
+            Event::Send(client) => self.come(Some(client)),
             Event::Reach(token) => self.reach(token),
             Event::Refuse(token) => self.refused(token),
             Event::Finish(token) => self.finish(token),
@@ -225,12 +201,12 @@ impl<'a> Engine<'a> {
             Event::Recover(outage) => {
                 self.servers[self.plan.outages[outage].endpoint].recover();
             }
-            Event::Tick => self.pool.tick(micros(self.now)),
+            Event::Tick => self.pools.tick(micros(self.now)),
         }
     }
 
-    /// A new request.
-    fn come(&mut self) {
+    /// A new request, of a client of a closed loop or of anybody.
+    fn come(&mut self, client: Option<u32>) {
         let number = self.outcomes.len() as u64;
         if number >= self.plan.requests {
             return;
@@ -246,6 +222,7 @@ impl<'a> Engine<'a> {
             end: End::Forgotten,
         });
         let sticks = self.plan.sticky > 0.0 && self.sticky.unit(number) < self.plan.sticky;
+        let connection = client.map_or_else(|| self.key(number), u64::from);
         let exchange = Exchange {
             request: number as usize,
             attempt: 0,
@@ -253,6 +230,8 @@ impl<'a> Engine<'a> {
             asked: 0,
             reached: 0,
             bound: sticks.then(|| (self.key(number) % self.servers.len() as u64) as usize),
+            client,
+            worker: self.pools.worker_of(number, connection),
             tried: Tried::new(),
             holds: Holds::Nothing,
         };
@@ -284,7 +263,7 @@ impl<'a> Engine<'a> {
         let request = exchange.request;
         let key = self.key(request as u64);
         let Some(exchange) = &self.present[place as usize] else { return };
-        let arrival = self.pool.arrive(&Request {
+        let arrival = self.pools.of(exchange.worker).arrive(&Request {
             key,
             bound: exchange.bound,
             tag: request as u64,
@@ -297,6 +276,7 @@ impl<'a> Engine<'a> {
             Arrival::Queued(ticket) => {
                 self.outcomes[request].position = ticket.position();
                 let bound = exchange.bound;
+                self.pools.note_queue();
                 self.order.join(seq, token, bound);
                 self.set_deadline(token, request);
                 self.hold(token, Holds::Ticket(ticket));
@@ -379,26 +359,29 @@ impl<'a> Engine<'a> {
         let Some(exchange) = self.exchange(token) else { return };
         exchange.holds = Holds::Slot(slot);
         let (request, seq, bound) = (exchange.request, exchange.seq, exchange.bound);
-        let tried = exchange.tried.clone();
-        let stalled = self.pool.endpoint(index).is_some_and(EndpointState::is_stalled);
+        let (tried, worker) = (exchange.tried.clone(), exchange.worker);
+        let pool = self.pools.of(worker);
+        let stalled = pool.endpoint(index).is_some_and(EndpointState::is_stalled);
         let place = Place { endpoint: index, stalled };
         let present = &self.present;
         self.order.dispatched(seq, index, |other| stand(present, other, Some(place)));
-        if bound != Some(index) && self.taken[index] > 0 && self.has_idle_beside(index, &tried) {
+        let busy = bound != Some(index) && self.taken[index] > 0;
+        if busy && self.has_idle_beside(index, pool, &tried) {
             self.inversions += 1;
         }
         self.taken[index] += 1;
+        self.shares.dispatched(index);
         let outcome = &mut self.outcomes[request];
         outcome.endpoint = Some(index as u16);
         outcome.attempts += 1;
         self.after_latency(Event::Reach(token));
     }
 
-    /// Whether another endpoint of the same priority is idle and could be had.
-    fn has_idle_beside(&self, chosen: usize, tried: &Tried) -> bool {
+    /// Whether another endpoint of the same priority is idle, whoever looks, and could be had by this balancer's knowledge.
+    fn has_idle_beside(&self, chosen: usize, pool: &Balancer, tried: &Tried) -> bool {
         let endpoints = &self.plan.endpoints;
         self.taken.iter().enumerate().any(|(index, taken)| {
-            let usable = self.pool.endpoint(index).is_some_and(|endpoint| {
+            let usable = pool.endpoint(index).is_some_and(|endpoint| {
                 endpoint.availability() == Availability::Available
                     && endpoint.order() == Order::Ready
                     && !endpoint.is_ejected(micros(self.now))
@@ -424,6 +407,7 @@ impl<'a> Engine<'a> {
         let Holds::Slot(slot) = &mut exchange.holds else { return };
         let index = slot.index();
         exchange.reached = now;
+        let worker = exchange.worker;
         let entry = self.servers[index].enter(token);
         if entry == Entry::Refused {
             self.after_latency(Event::Refuse(token));
@@ -432,7 +416,7 @@ impl<'a> Engine<'a> {
         if let Some(Exchange { holds: Holds::Slot(slot), .. }) = self.exchange(token) {
             slot.sent(micros(now));
         }
-        self.pool.connect_succeeded(index);
+        self.pools.of(worker).connect_succeeded(index);
         if entry == Entry::Works {
             self.work(token, index);
         }
@@ -485,11 +469,12 @@ impl<'a> Engine<'a> {
 
     /// Its connection was refused: another endpoint, if it may.
     fn refused(&mut self, token: Token) {
+        let Some(worker) = self.exchange(token).map(|exchange| exchange.worker) else { return };
         let Some(slot) = self.take_slot(token) else { return };
         let index = slot.index();
         let random = self.ejections.bits(self.failures);
         self.failures += 1;
-        let after = self.pool.connect_failed(index, micros(self.now), random);
+        let after = self.pools.of(worker).connect_failed(index, micros(self.now), random);
         if let AfterFailure::Ejected { until_us } = after {
             self.agenda.plan(until_us.saturating_mul(1_000), Event::Tick);
         }
@@ -539,14 +524,14 @@ impl<'a> Engine<'a> {
     /// It is over; its client of a closed loop thinks about the next.
     fn end(&mut self, token: Token, end: End) {
         let Some(exchange) = self.exchange(token) else { return };
-        let request = exchange.request;
+        let (request, client) = (exchange.request, exchange.client);
         self.present[token.place as usize] = None;
         self.vacant.push(token.place);
         let outcome = &mut self.outcomes[request];
         outcome.response = self.now - outcome.arrived;
         outcome.end = end;
-        if self.arrivals.is_closed() {
-            self.agenda.plan(self.now + self.plan.think, Event::Send);
+        if let Some(client) = client {
+            self.agenda.plan(self.now + self.plan.think, Event::Send(client));
         }
     }
 

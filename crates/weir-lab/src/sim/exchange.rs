@@ -21,6 +21,10 @@ pub(crate) struct Exchange {
     /// When it came to its server.
     pub(crate) reached: u64,
     pub(crate) bound: Option<usize>,
+    /// Its client in a closed loop.
+    pub(crate) client: Option<u32>,
+    /// Whose balancer it asks.
+    pub(crate) worker: usize,
     pub(crate) tried: Tried,
     pub(crate) holds: Holds,
 }

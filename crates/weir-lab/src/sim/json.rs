@@ -55,6 +55,7 @@ impl Row {
             "policy": self.candidate.policy.to_string(),
             "max_conn": self.candidate.max_conn.to_string(),
             "queue": self.candidate.queue.to_string(),
+            "state": self.candidate.state.to_string(),
             "ends": ends,
             "duration_us": micros(summary.duration),
             "answers_per_s": summary.throughput,
@@ -71,6 +72,7 @@ impl Row {
             "regret_us": summary.regret_us,
             "overlaps": summary.overlaps,
             "order_violations": summary.order_violations,
+            "most_ahead_of_share": summary.most_ahead,
             "longest_queue": summary.longest_queue,
             "served_by_endpoint": summary.served,
             "most_at_endpoint": summary.most,
@@ -101,7 +103,7 @@ fn micros(nanoseconds: u64) -> f64 {
 
 /// The names of the columns that [`write_points`] writes.
 pub const POINTS_HEADER: &str = "load,service,policy,max_conn,queue,request,arrival_us,response_us,queue_us,door_us,\
-    queue_position,endpoint,attempts,end\n";
+    queue_position,endpoint,attempts,end,state\n";
 
 /// A line for each request of a run. Endpoints are numbered from 1.
 pub fn write_points(
@@ -122,14 +124,15 @@ pub fn write_points(
         let endpoint = outcome.endpoint.map_or_else(String::new, |index| (index + 1).to_string());
         writeln!(
             out,
-            "{run},{request},{},{},{},{},{},{endpoint},{},{}",
+            "{run},{request},{},{},{},{},{},{endpoint},{},{},{}",
             micros(outcome.arrived),
             micros(outcome.response),
             micros(outcome.queue),
             micros(outcome.door),
             outcome.position,
             outcome.attempts,
-            outcome.end.word()
+            outcome.end.word(),
+            candidate.state
         )?;
     }
     Ok(())

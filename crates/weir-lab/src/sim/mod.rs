@@ -3,7 +3,8 @@
 //! servers. Nothing is measured, everything follows from the seed: the same plan gives the same bytes.
 //!
 //! `plan` says what is compared, `report` runs it, `engine` is one run. What is left out of the model: what the proxy itself
-//! costs, bandwidth, and that workers are several (they share one balancer). Time to connect and to transfer is `latency`.
+//! costs and bandwidth. Time to connect and to transfer is `latency`. Workers share one balancer, unless `state` says that each has
+//! its own.
 
 mod agenda;
 mod arrivals;
@@ -22,6 +23,7 @@ mod report;
 mod server;
 mod service;
 mod specification;
+mod state;
 mod summary;
 mod text;
 mod time;
@@ -40,5 +42,6 @@ pub use preset::Preset;
 pub use report::{Report, Row, ScenarioReport, run};
 pub use service::Service;
 pub use specification::{count_or, each, rate, share};
+pub use state::{Spread, State};
 pub use summary::{Bounds, Quantile, Summary};
 pub use trace::Trace;

@@ -56,4 +56,6 @@ pub(crate) struct Run {
     pub(crate) order_violations: Option<u64>,
     pub(crate) servers: Vec<ServerFigures>,
     pub(crate) counters: Counters,
+    /// Most requests that an endpoint ever had beyond its share.
+    pub(crate) most_ahead: f64,
 }

@@ -10,6 +10,7 @@ use weir_config::model::{self, Passive, Retry, Stall, UpstreamTimeouts};
 use super::calendar::Pause;
 use super::configured::{passive, queue_limits, retries, stall};
 use super::service::Service;
+use super::state::{MAX_WORKERS, Spread, State};
 use super::time;
 use super::trace::Trace;
 
@@ -55,6 +56,10 @@ pub struct Plan {
     pub stall: Option<StallSettings>,
     /// Further attempts after a failed connect.
     pub retries: u16,
+    /// Workers of the instance; they matter where each has a balancer of its own.
+    pub workers: u32,
+    /// How requests fall on those.
+    pub spread: Spread,
     /// Recorded arrivals.
     pub trace: Option<Arc<Trace>>,
     /// What comes in.
@@ -173,6 +178,8 @@ pub struct Candidate {
     pub max_conn: MaxConn,
     /// What happens when all are at their limit.
     pub queue: Queue,
+    /// Whether the workers share all this.
+    pub state: State,
 }
 
 /// Most requests in flight at an endpoint.
@@ -231,6 +238,7 @@ impl Candidate {
                     policy,
                     max_conn: max_conn.clone(),
                     queue,
+                    state: State::Shared,
                 }));
             }
         }
@@ -267,6 +275,8 @@ impl Default for Plan {
             passive: passive(&Passive::default()),
             stall: stall(&Stall::default()),
             retries: retries(&Retry::default()),
+            workers: 4,
+            spread: Spread::default(),
             trace: None,
             scenarios: Vec::new(),
             candidates: Vec::new(),
@@ -279,6 +289,9 @@ impl Plan {
     pub fn check(&self) -> Result<(), String> {
         self.check_endpoints()?;
         self.check_outages()?;
+        if !(1..=MAX_WORKERS).contains(&self.workers) {
+            return Err(format!("{} workers: use 1 to {MAX_WORKERS}", self.workers));
+        }
         if !(1..=MAX_REQUESTS).contains(&self.requests) {
             return Err(format!("{} requests: use 1 to {MAX_REQUESTS}", self.requests));
         }
@@ -343,6 +356,14 @@ impl Plan {
                 let _ = write!(text, " to {}", time::format(outage.until));
             }
         }
+        if self.has_processes() {
+            let each = match self.spread {
+                Spread::Connection => "connection",
+                Spread::Request => "request",
+            };
+            let _ =
+                write!(text, "; {} workers, one of them at random for each {each}", self.workers);
+        }
         if let Some(trace) = &self.trace {
             let _ = write!(text, "; requests as in {}", trace.name());
             match trace.skipped() {
@@ -354,6 +375,11 @@ impl Plan {
             }
         }
         text + "."
+    }
+
+    /// Whether workers have balancers of their own in any candidate.
+    fn has_processes(&self) -> bool {
+        self.candidates.iter().any(|candidate| candidate.state == State::PerProcess)
     }
 
     /// Whether an endpoint takes part as long as all are well: it has to be ready, and no backup.

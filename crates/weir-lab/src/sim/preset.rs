@@ -4,6 +4,7 @@ use weir_balance::PolicyKind;
 
 use super::plan::{Candidate, Load, MaxConn, Plan, Queue, QueueLimits, Scenario};
 use super::service::Service;
+use super::state::State;
 use super::time::SECOND;
 
 /// A comparison that has a name.
@@ -37,7 +38,8 @@ fn mongrel_2008() -> Result<Plan, String> {
     let candidate = |policy: &str, max_conn, queue| {
         let policy: PolicyKind =
             policy.parse().map_err(|error: weir_balance::UnknownPolicy| error.to_string())?;
-        Ok::<_, String>(Candidate { policy, max_conn: MaxConn(vec![max_conn]), queue })
+        let (max_conn, state) = (MaxConn(vec![max_conn]), State::Shared);
+        Ok::<_, String>(Candidate { policy, max_conn, queue, state })
     };
     Ok(Plan {
         title: "The experiment of 2008".to_owned(),

@@ -82,13 +82,15 @@ pub struct Summary {
     pub wait_to_ideal: Option<f64>,
     /// Dispatches to a busy endpoint while an idle one could be had.
     pub inversions: u64,
-    /// What those lost by the balancer's regret meter, µs.
+    /// What those lost by the balancer's regret meter, µs; with a balancer for each worker, only what each can know of.
     pub regret_us: u64,
     /// Requests that came to a server that worked on as many as it can.
     pub overlaps: u64,
     /// Dispatches that overtook somebody who waited; `None` where that cannot be told.
     pub order_violations: Option<u64>,
-    /// Most requests that were in the queue at once.
+    /// Most requests that an endpoint ever had beyond its share by weight of those so far; below 1 in an exact round robin.
+    pub most_ahead: f64,
+    /// Most requests that were in the queue at once, of all workers together.
     pub longest_queue: u64,
     /// Requests that each endpoint served.
     pub served: Vec<u64>,
@@ -229,6 +231,7 @@ impl Summary {
             regret_us: run.counters.regret_us,
             overlaps: run.servers.iter().map(|server| server.overlaps).sum(),
             order_violations: run.order_violations,
+            most_ahead: run.most_ahead,
             longest_queue: run.counters.longest_queue,
             served: run.servers.iter().map(|server| server.served).collect(),
             most: run.servers.iter().map(|server| server.most).collect(),

@@ -5,11 +5,9 @@ use std::fmt::Write;
 use super::outcome::End;
 use super::plan::Load;
 use super::report::{Report, Row, ScenarioReport};
+use super::state::State;
 use super::summary::Summary;
 use super::time::SECOND;
-
-/// The columns that name a candidate stand left, the others right.
-const NAMES: usize = 3;
 
 const LEGEND: &str = "\
 times are ms, of requests that were answered or waited in vain
@@ -24,6 +22,13 @@ overlaps       requests that came to a server that was already working on as man
 out of order   times that somebody who waited was overtaken
 ";
 
+/// For tables in which workers have balancers of their own.
+const STATE_LEGEND: &str = "\
+state          shared: one balancer for all workers; per-process: each worker has limits, a queue and a policy of its own
+most at one    most requests that were at one server at once
+ahead          most requests that a server ever had beyond its share; below 1 is an exact round robin
+";
+
 impl Report {
     /// Tables, one pair for each scenario, and what their words mean.
     pub fn to_text(&self) -> String {
@@ -34,6 +39,9 @@ impl Report {
         }
         text.push('\n');
         text.push_str(LEGEND);
+        if self.scenarios.iter().any(ScenarioReport::has_states) {
+            text.push_str(STATE_LEGEND);
+        }
         text
     }
 }
@@ -67,15 +75,17 @@ impl ScenarioReport {
             );
         }
         text.push('\n');
-        text.push_str(&align(&self.times()));
+        // The columns that name a candidate stand left, the others right.
+        let left = self.names().len();
+        text.push_str(&align(&self.times(), left));
         text.push('\n');
-        text.push_str(&align(&self.reasons()));
+        text.push_str(&align(&self.reasons(), left));
         for row in &self.rows {
             if let Some(period) = row.summary.period {
                 let _ = writeln!(
                     text,
                     "{}: response times repeat every {:.2} s (autocorrelation {:.2})",
-                    names(row).join(" ").trim_end_matches([' ', '-']),
+                    self.names_of(row).join(" ").trim_end_matches([' ', '-']),
                     period.length as f64 / SECOND as f64,
                     period.correlation
                 );
@@ -84,10 +94,8 @@ impl ScenarioReport {
     }
 
     fn times(&self) -> Vec<Vec<String>> {
-        let headings = [
-            "policy",
-            "max_conn",
-            "queue",
+        let mut headings = self.names();
+        headings.extend([
             "answers/s",
             "of max",
             "mean",
@@ -99,16 +107,17 @@ impl ScenarioReport {
             "p99.9",
             "max",
             "near fastest",
-        ];
-        let mut lines = vec![headings.map(str::to_owned).to_vec()];
+        ]);
+        let names = self.names().len();
+        let mut lines = vec![words(&headings)];
         // One line for all whose every request counts; the others have their own.
         let whole = |row: &&Row| row.summary.samples == self.requests;
         if let Some(row) = self.rows.iter().find(whole) {
-            lines.push(samples(&row.summary));
+            lines.push(samples(&row.summary, names));
         }
         for row in &self.rows {
             let summary = &row.summary;
-            let mut line = names(row);
+            let mut line = self.names_of(row);
             line.push(rate(summary.throughput));
             line.push(
                 self.bounds.ceiling.map_or_else(dash, |most| percent(summary.throughput / most)),
@@ -119,28 +128,29 @@ impl ScenarioReport {
             line.push(percent(summary.near_fastest));
             lines.push(line);
             if !whole(&row) {
-                lines.push(samples(summary));
+                lines.push(samples(summary, names));
             }
         }
         lines
     }
 
     fn reasons(&self) -> Vec<Vec<String>> {
-        let headings = [
-            "policy",
-            "max_conn",
-            "queue",
+        let mut headings = self.names();
+        headings.extend([
             "in queue",
             "in all",
             "÷ ideal",
             "inversions",
             "overlaps",
             "out of order",
-            "not answered",
-        ];
+        ]);
+        if self.has_states() {
+            headings.extend(["most at one", "ahead"]);
+        }
+        headings.push("not answered");
         let line = |row: &Row| {
             let summary = &row.summary;
-            let mut line = names(row);
+            let mut line = self.names_of(row);
             line.extend([
                 milliseconds(summary.longest_queue_wait),
                 milliseconds(summary.longest_wait),
@@ -148,14 +158,40 @@ impl ScenarioReport {
                 count(summary.inversions),
                 count(summary.overlaps),
                 summary.order_violations.map_or_else(dash, count),
-                not_answered(summary),
             ]);
+            if self.has_states() {
+                let most = summary.most.iter().max().copied().unwrap_or(0);
+                line.extend([count(u64::from(most)), format!("{:.1}", summary.most_ahead)]);
+            }
+            line.push(not_answered(summary));
             line
         };
-        let mut lines = vec![headings.map(str::to_owned).to_vec()];
+        let mut lines = vec![words(&headings)];
         lines.extend(self.rows.iter().map(line));
         lines
     }
+
+    /// Whether workers have balancers of their own in any row.
+    fn has_states(&self) -> bool {
+        self.rows.iter().any(|row| row.candidate.state == State::PerProcess)
+    }
+
+    /// The headings of the columns that name a candidate.
+    fn names(&self) -> Vec<&'static str> {
+        let mut names = vec!["policy", "max_conn", "queue"];
+        names.extend(self.has_states().then_some("state"));
+        names
+    }
+
+    fn names_of(&self, row: &Row) -> Vec<String> {
+        let mut names = names(row);
+        names.extend(self.has_states().then(|| row.candidate.state.to_string()));
+        names
+    }
+}
+
+fn words(headings: &[&str]) -> Vec<String> {
+    headings.iter().map(|heading| (*heading).to_owned()).collect()
 }
 
 fn names(row: &Row) -> Vec<String> {
@@ -166,9 +202,11 @@ fn names(row: &Row) -> Vec<String> {
     vec![candidate.policy.to_string(), limit, queue]
 }
 
-fn samples(summary: &Summary) -> Vec<String> {
-    let mut line = vec!["  samples".to_owned(), String::new(), String::new()];
-    line.extend([String::new(), String::new(), count(summary.samples)]);
+/// Under so many columns of names, and two of rates.
+fn samples(summary: &Summary, names: usize) -> Vec<String> {
+    let mut line = vec![String::new(); names + 2];
+    "  samples".clone_into(&mut line[0]);
+    line.push(count(summary.samples));
     line.extend(summary.quantiles.iter().map(|quantile| count(quantile.samples)));
     line
 }
@@ -197,8 +235,8 @@ fn not_answered(summary: &Summary) -> String {
     if parts.is_empty() { "0".to_owned() } else { parts.join(", ") }
 }
 
-/// Columns with two spaces between them.
-fn align(lines: &[Vec<String>]) -> String {
+/// Columns with two spaces between them; so many stand left, the others right.
+fn align(lines: &[Vec<String>], left: usize) -> String {
     let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
     let cell =
         |line: &Vec<String>, column: usize| line.get(column).map_or(0, |cell| cell.chars().count());
@@ -207,7 +245,7 @@ fn align(lines: &[Vec<String>]) -> String {
         .collect();
     let line = |line: &Vec<String>| {
         let cells = line.iter().zip(&widths).enumerate().map(|(column, (cell, &width))| {
-            if column < NAMES { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
+            if column < left { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
         });
         format!("{}\n", cells.collect::<Vec<_>>().join("  ").trim_end())
     };
@@ -282,7 +320,7 @@ mod tests {
     #[test]
     fn columns_stand_under_their_headings() {
         let line = |cells: &[&str]| cells.iter().map(|cell| (*cell).to_owned()).collect::<Vec<_>>();
-        let table = align(&[line(&["a", "b", "c", "÷ n"]), line(&["long", "", "x", "1,000"])]);
+        let table = align(&[line(&["a", "b", "c", "÷ n"]), line(&["long", "", "x", "1,000"])], 3);
         assert_eq!(table, "a     b  c    ÷ n\nlong     x  1,000\n");
     }
 }

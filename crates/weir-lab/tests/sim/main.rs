@@ -2,5 +2,6 @@
 
 mod laws;
 mod output;
+mod state;
 mod support;
 mod theory;

@@ -1,7 +1,8 @@
 //! Short ways to a plan.
 
 use weir_lab::sim::{
-    Candidate, Load, MaxConn, Outcome, Plan, Queue, QueueLimits, Report, Scenario, Summary, run,
+    Candidate, Load, MaxConn, Outcome, Plan, Queue, QueueLimits, Report, Scenario, State, Summary,
+    run,
 };
 
 /// One scenario, one candidate, nothing that ends a wait.
@@ -16,7 +17,8 @@ pub(crate) fn plan(requests: u64, load: Load, service: &str) -> Plan {
 }
 
 pub(crate) fn candidate(policy: &str, max_conn: Option<u32>, queue: Queue) -> Candidate {
-    Candidate { policy: policy.parse().unwrap(), max_conn: MaxConn(vec![max_conn]), queue }
+    let (policy, max_conn) = (policy.parse().unwrap(), MaxConn(vec![max_conn]));
+    Candidate { policy, max_conn, queue, state: State::Shared }
 }
 
 pub(crate) fn report(plan: &Plan) -> Report {

@@ -155,6 +155,7 @@ impl Compiler<'_> {
             idle: AtomicU32::new(0),
             opened: count(|known| &known.opened),
             reused: count(|known| &known.reused),
+            idle_elsewhere: count(|known| &known.idle_elsewhere),
             retired: AtomicBool::new(false),
             trouble: ConnectTrouble::default(),
         }))

@@ -1,6 +1,7 @@
 //! C-01, C-03: connections to origins are kept and used again, within their four limits. C-07: one that turns out closed is
 //! replaced without the client noticing, where that is safe.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::sleep;
@@ -29,6 +30,28 @@ fn a_connection_is_used_again_by_the_same_client_and_by_others() {
         let reused: Vec<String> =
             world.log().await.iter().map(|line| line.text("reused")).collect();
         assert_eq!(reused, ["false", "true", "true", "true"]);
+    });
+}
+
+/// S0-11: a connection stays with the worker that has it, and how often another one could have used it is known.
+#[test]
+fn an_idle_connection_of_another_worker_is_left_there_and_counted() {
+    let text = format!("workers 2; {}", app(ONE, ""));
+    play(&text, async |world| {
+        let seen = world.origin(1).answers(OK);
+        let mut first = world.client().await;
+        let mut second = world.client().await;
+        assert_eq!(get(&mut first).await, 200);
+        let snapshot = world.snapshot();
+        let elsewhere = || snapshot.pools[0].endpoints[0].idle_elsewhere.load(Ordering::Relaxed);
+        assert_eq!(world.open_by_worker(), [1, 1]);
+        assert_eq!(elsewhere(), 0, "nobody had any");
+        assert_eq!(get(&mut second).await, 200);
+        assert_eq!(elsewhere(), 1);
+        for _ in 0..2 {
+            assert_eq!((get(&mut first).await, get(&mut second).await), (200, 200));
+        }
+        assert_eq!((elsewhere(), seen.borrow().connections), (1, 2), "each worker has its own now");
     });
 }
 

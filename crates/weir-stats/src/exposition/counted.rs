@@ -3,8 +3,10 @@
 
 use super::family::{Exemplar, Exposition, Family, Kind, Labels, Times, Value};
 use super::report::Report;
+use crate::ExchangeRecord;
 use crate::numbers::{
-    CellFigures, Distribution, EndpointFigures, Figures, Phase, PhaseDistributions, QUANTILES,
+    CellFigures, Distribution, EndpointFigures, Figures, ListenerFigures, Phase,
+    PhaseDistributions, QUANTILES, RouteFigures,
 };
 
 /// Upper bounds of the buckets, µs: 1, 2.5 and 5 of each decade from 100 µs to 1 min.
@@ -19,34 +21,83 @@ const FINE_US: [u64; 14] =
 const SHOWN: [Phase; 5] = [Phase::Total, Phase::Queue, Phase::Connect, Phase::Response, Phase::Own];
 
 pub(super) fn write(report: &Report, text: &mut Exposition) {
-    let figures = &report.figures;
-    write_requests(figures, text);
-    write_durations(report, text);
-    write_phases(figures, text);
-    write_endpoints(figures, text);
+    let parts = parts(report);
+    write_requests(&parts, text);
+    write_durations(report, &parts, text);
+    write_phases(&parts, text);
+    write_endpoints(&parts, text);
     write_quantiles(report, text);
-    write_connections(figures, text);
-    write_workers(figures, text);
+    write_connections(&parts, text);
+    write_workers(&report.figures, text);
+}
+
+/// About how many lines of text figures become that are shown apart for each worker: a counter is one, a histogram has its buckets.
+pub fn lines_by_worker(by_worker: &[Figures]) -> usize {
+    let histogram = BOUNDS_US.len() + 3;
+    let of = |figures: &Figures| {
+        let cells: usize = figures
+            .cells
+            .iter()
+            .map(|cell| 6 + cell.tally.codes().count() + cell.tally.causes().count())
+            .sum();
+        let listeners = figures.listeners.len() * (4 + histogram);
+        cells
+            + listeners
+            + figures.routes.len() * 7 * histogram
+            + figures.endpoints.len() * (3 + 3 * histogram)
+    };
+    by_worker.iter().map(of).sum()
+}
+
+/// What one or all workers counted.
+struct Part<'a> {
+    /// Its number, where there is a part for each.
+    worker: Option<(usize, String)>,
+    figures: &'a Figures,
+}
+
+/// Everything in one, or a part for each worker.
+fn parts(report: &Report) -> Vec<Part<'_>> {
+    if report.by_worker.is_empty() {
+        return vec![Part { worker: None, figures: &report.figures }];
+    }
+    let workers = report.by_worker.iter().enumerate();
+    let part = |(number, figures)| Part { worker: Some((number, number.to_string())), figures };
+    workers.map(part).collect()
+}
+
+impl Part<'_> {
+    /// These labels, and the worker's where there is one.
+    fn labels<'a>(&'a self, labels: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
+        let own = self.worker.iter().map(|(_, name)| ("worker", name.as_str()));
+        labels.iter().copied().chain(own).collect()
+    }
+
+    fn has(&self, record: &ExchangeRecord) -> bool {
+        self.worker.as_ref().is_none_or(|(number, _)| *number == record.worker)
+    }
 }
 
 /// What a column of the table of pairs of route and endpoint shows.
 type Column = (&'static str, &'static str, fn(&CellFigures) -> u64);
 
-fn write_requests(figures: &Figures, text: &mut Exposition) {
+fn write_requests(parts: &[Part<'_>], text: &mut Exposition) {
     let help = "Requests that ended, by the status that was sent.";
     text.family(Family { name: "weir_requests", kind: Kind::Counter, help });
-    for cell in &figures.cells {
+    each_cell(parts, |part, cell| {
         for (code, count) in cell.tally.codes() {
-            text.sample(&with(&labels_of(cell), ("code", &code)), Value::Count(count));
+            let labels = with(&labels_of(cell), ("code", &code));
+            text.sample(&part.labels(&labels), Value::Count(count));
         }
-    }
+    });
     let help = "Requests that ended, by why they ended.";
     text.family(Family { name: "weir_request_causes", kind: Kind::Counter, help });
-    for cell in &figures.cells {
+    each_cell(parts, |part, cell| {
         for (cause, count) in cell.tally.causes() {
-            text.sample(&with(&labels_of(cell), ("cause", cause.as_str())), Value::Count(count));
+            let labels = with(&labels_of(cell), ("cause", cause.as_str()));
+            text.sample(&part.labels(&labels), Value::Count(count));
         }
-    }
+    });
     let columns: [Column; 6] = [
         ("weir_received_bytes", "Bytes of requests, heads and bodies.", |cell| {
             cell.tally.bytes_received
@@ -67,8 +118,40 @@ fn write_requests(figures: &Figures, text: &mut Exposition) {
     ];
     for (name, help, of) in columns {
         text.family(Family { name, kind: Kind::Counter, help });
-        for cell in &figures.cells {
-            text.sample(&labels_of(cell), Value::Count(of(cell)));
+        each_cell(parts, |part, cell| {
+            text.sample(&part.labels(&labels_of(cell)), Value::Count(of(cell)));
+        });
+    }
+}
+
+fn each_cell(parts: &[Part<'_>], mut show: impl FnMut(&Part<'_>, &CellFigures)) {
+    for part in parts {
+        for cell in &part.figures.cells {
+            show(part, cell);
+        }
+    }
+}
+
+fn each_route(parts: &[Part<'_>], mut show: impl FnMut(&Part<'_>, &RouteFigures)) {
+    for part in parts {
+        for route in &part.figures.routes {
+            show(part, route);
+        }
+    }
+}
+
+fn each_endpoint(parts: &[Part<'_>], mut show: impl FnMut(&Part<'_>, &EndpointFigures)) {
+    for part in parts {
+        for endpoint in &part.figures.endpoints {
+            show(part, endpoint);
+        }
+    }
+}
+
+fn each_listener(parts: &[Part<'_>], mut show: impl FnMut(&Part<'_>, &ListenerFigures)) {
+    for part in parts {
+        for listener in &part.figures.listeners {
+            show(part, listener);
         }
     }
 }
@@ -82,7 +165,7 @@ fn labels_of(cell: &CellFigures) -> [(&str, &str); 4] {
     ]
 }
 
-fn with<'a>(labels: Labels<'a>, more: (&'a str, &'a str)) -> Vec<(&'a str, &'a str)> {
+fn with<'a>(labels: &[(&'a str, &'a str)], more: (&'a str, &'a str)) -> Vec<(&'a str, &'a str)> {
     labels.iter().copied().chain([more]).collect()
 }
 
@@ -95,18 +178,20 @@ fn histogram(
     text.histogram(labels, Times { all, bounds_us, exemplars });
 }
 
+fn labels_of_route(route: &RouteFigures) -> [(&str, &str); 3] {
+    [("listener", &route.listener), ("route", &route.route), ("pool", &route.pool)]
+}
+
 /// From the first byte of the request to the end, by route.
-fn write_durations(report: &Report, text: &mut Exposition) {
+fn write_durations(report: &Report, parts: &[Part<'_>], text: &mut Exposition) {
     let help = "First byte of the request to the end of the response.";
     let name = "weir_request_duration_seconds";
     text.family(Family { name, kind: Kind::Histogram, help });
-    for route in &report.figures.routes {
-        let labels =
-            [("listener", &*route.listener), ("route", &route.route), ("pool", &route.pool)];
-        let of_route = report
-            .slowest
-            .iter()
-            .filter(|record| record.listener == route.listener && record.route == route.route);
+    each_route(parts, |part, route| {
+        let of_route = report.slowest.iter().filter(|record| {
+            let own = record.listener == route.listener && record.route == route.route;
+            own && part.has(record)
+        });
         let exemplars: Vec<Exemplar> = of_route
             .map(|record| Exemplar {
                 request_id: record.request_id.clone(),
@@ -114,38 +199,34 @@ fn write_durations(report: &Report, text: &mut Exposition) {
                 started_unix_us: record.started_unix_us,
             })
             .collect();
+        let labels = part.labels(&labels_of_route(route));
         histogram(text, &labels, (route.phases.of(Phase::Total), &BOUNDS_US), &exemplars);
-    }
+    });
 }
 
-fn write_phases(figures: &Figures, text: &mut Exposition) {
+fn write_phases(parts: &[Part<'_>], text: &mut Exposition) {
     let help = "Time of a phase: request head, queue, connect, response head, data.";
     let name = "weir_request_phase_seconds";
     text.family(Family { name, kind: Kind::Histogram, help });
-    for route in &figures.routes {
+    each_route(parts, |part, route| {
         for phase in [Phase::Request, Phase::Queue, Phase::Connect, Phase::Response, Phase::Data] {
-            let labels = [
-                ("listener", &*route.listener),
-                ("route", &route.route),
-                ("pool", &route.pool),
-                ("phase", phase.as_str()),
-            ];
+            let labels = with(&labels_of_route(route), ("phase", phase.as_str()));
+            let labels = part.labels(&labels);
             histogram(text, &labels, (route.phases.of(phase), &BOUNDS_US), &[]);
         }
-    }
+    });
     let help = "What Weir itself added: the time in which it worked at a request.";
     text.family(Family { name: "weir_own_seconds", kind: Kind::Histogram, help });
-    for route in &figures.routes {
-        let labels =
-            [("listener", &*route.listener), ("route", &route.route), ("pool", &route.pool)];
+    each_route(parts, |part, route| {
+        let labels = part.labels(&labels_of_route(route));
         histogram(text, &labels, (route.phases.of(Phase::Own), &FINE_US), &[]);
-    }
+    });
 }
 
 /// The same for a table of endpoints.
 type EndpointColumn = (&'static str, &'static str, fn(&EndpointFigures) -> u64);
 
-fn write_endpoints(figures: &Figures, text: &mut Exposition) {
+fn write_endpoints(parts: &[Part<'_>], text: &mut Exposition) {
     for (name, help, phase) in [
         (
             "weir_endpoint_duration_seconds",
@@ -156,10 +237,10 @@ fn write_endpoints(figures: &Figures, text: &mut Exposition) {
         ("weir_endpoint_connect_seconds", "Slot to a connection.", Phase::Connect),
     ] {
         text.family(Family { name, kind: Kind::Histogram, help });
-        for endpoint in &figures.endpoints {
-            let labels = [("pool", &*endpoint.pool), ("endpoint", &endpoint.endpoint)];
+        each_endpoint(parts, |part, endpoint| {
+            let labels = part.labels(&labels_of_endpoint(endpoint));
             histogram(text, &labels, (endpoint.phases.of(phase), &BOUNDS_US), &[]);
-        }
+        });
     }
     let columns: [EndpointColumn; 3] = [
         ("weir_endpoint_failed_attempts", "Attempts that were given up for another.", |one| {
@@ -176,11 +257,15 @@ fn write_endpoints(figures: &Figures, text: &mut Exposition) {
     ];
     for (name, help, of) in columns {
         text.family(Family { name, kind: Kind::Counter, help });
-        for endpoint in &figures.endpoints {
-            let labels = [("pool", &*endpoint.pool), ("endpoint", &endpoint.endpoint)];
+        each_endpoint(parts, |part, endpoint| {
+            let labels = part.labels(&labels_of_endpoint(endpoint));
             text.sample(&labels, Value::Count(of(endpoint)));
-        }
+        });
     }
+}
+
+fn labels_of_endpoint(endpoint: &EndpointFigures) -> [(&str, &str); 2] {
+    [("pool", &endpoint.pool), ("endpoint", &endpoint.endpoint)]
 }
 
 fn write_quantiles(report: &Report, text: &mut Exposition) {
@@ -256,30 +341,31 @@ fn quantiles(text: &mut Exposition, labels: Labels<'_>, phases: &PhaseDistributi
     }
 }
 
-fn write_connections(figures: &Figures, text: &mut Exposition) {
+fn write_connections(parts: &[Part<'_>], text: &mut Exposition) {
     let help = "Client connections taken.";
     text.family(Family { name: "weir_connections_accepted", kind: Kind::Counter, help });
-    for listener in &figures.listeners {
-        text.sample(&[("listener", &listener.listener)], Value::Count(listener.accepted));
-    }
+    each_listener(parts, |part, listener| {
+        let labels = part.labels(&[("listener", &*listener.listener)]);
+        text.sample(&labels, Value::Count(listener.accepted));
+    });
     let help = "TLS handshakes with clients: full, resumed, failed.";
     text.family(Family { name: "weir_tls_handshakes", kind: Kind::Counter, help });
-    for listener in &figures.listeners {
+    each_listener(parts, |part, listener| {
         for (result, count) in [
             ("full", listener.handshakes_full),
             ("resumed", listener.handshakes_resumed),
             ("failed", listener.handshakes_failed),
         ] {
             let labels = [("listener", &*listener.listener), ("result", result)];
-            text.sample(&labels, Value::Count(count));
+            text.sample(&part.labels(&labels), Value::Count(count));
         }
-    }
+    });
     let help = "How long TLS handshakes took that succeeded.";
     text.family(Family { name: "weir_tls_handshake_seconds", kind: Kind::Histogram, help });
-    for listener in &figures.listeners {
-        let labels = [("listener", &*listener.listener)];
+    each_listener(parts, |part, listener| {
+        let labels = part.labels(&[("listener", &*listener.listener)]);
         histogram(text, &labels, (&listener.handshake, &BOUNDS_US), &[]);
-    }
+    });
 }
 
 fn write_workers(figures: &Figures, text: &mut Exposition) {

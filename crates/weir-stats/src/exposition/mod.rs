@@ -9,6 +9,7 @@ mod protobuf;
 mod report;
 mod text;
 
+pub use counted::lines_by_worker;
 pub use credits::{CreditsReport, CreditsState};
 pub use family::{Exemplar, Exposition, Family, Format, Kind, Labels, Times, Value};
 pub use machine::{Cpu, CpuGroup, MachineFigures, Usage};

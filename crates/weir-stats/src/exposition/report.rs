@@ -31,6 +31,8 @@ pub struct Report {
     pub credits: Option<CreditsReport>,
     /// Everything that was counted.
     pub figures: Arc<Figures>,
+    /// The same apart for each worker, by number, where that was asked for: counters and histograms have a label `worker` then.
+    pub by_worker: Vec<Figures>,
     /// What was counted over the last ten seconds.
     pub recent: Figures,
     /// How long that is, µs.
@@ -157,6 +159,8 @@ pub struct EndpointReport {
     pub idle_connections: u64,
     /// Connections opened to it.
     pub connections_opened: u64,
+    /// Exchanges whose worker had no idle connection while another worker had one.
+    pub idle_elsewhere: u64,
     /// Connects that failed.
     pub connect_failures: u64,
     /// Times it was picked.
@@ -360,7 +364,7 @@ type EndpointColumn = (&'static str, Kind, &'static str, fn(&EndpointReport) -> 
 
 fn write_endpoints(pools: &[PoolReport], text: &mut Exposition) {
     let (gauge, counter) = (Kind::Gauge, Kind::Counter);
-    let columns: [EndpointColumn; 12] = [
+    let columns: [EndpointColumn; 13] = [
         ("weir_endpoint_up", gauge, "1 while it takes requests.", |one| {
             Some(u64::from(one.state == EndpointState::Up))
         }),
@@ -375,6 +379,12 @@ fn write_endpoints(pools: &[PoolReport], text: &mut Exposition) {
         ("weir_endpoint_connections_opened", counter, "Connections opened.", |one| {
             Some(one.connections_opened)
         }),
+        (
+            "weir_endpoint_idle_elsewhere",
+            counter,
+            "Requests whose worker had no idle connection while another worker had one.",
+            |one| Some(one.idle_elsewhere),
+        ),
         ("weir_endpoint_connect_failures", counter, "Connects that failed.", |one| {
             Some(one.connect_failures)
         }),

@@ -10,7 +10,7 @@ use super::histogram::PageBudget;
 use super::phase::Phase;
 use super::recent::{Asked, AskedText, RecentExchange, id_number};
 use super::series::{
-    EndpointSeries, ListenerSeries, ROUTES, RouteKey, RouteSeries, WorkerSeries, touch,
+    EndpointSeries, ListenerSeries, ROUTES, RouteKey, RouteSeries, WorkerSeries, Workers, touch,
 };
 use super::tally::Outcome;
 use crate::{Cause, ExchangeRecord, Micros, Times};
@@ -222,6 +222,20 @@ impl Numbers {
 
     /// Everything counted so far, summed over the workers.
     pub fn read(&self) -> Figures {
+        self.read_of(Workers::All)
+    }
+
+    /// Everything counted so far, apart for each worker; what a worker never counted is left out.
+    pub fn read_by_worker(&self) -> Vec<Figures> {
+        let of_worker = |worker| {
+            let mut figures = self.read_of(Workers::One(worker));
+            figures.drop_unused();
+            figures
+        };
+        (0..self.workers.len()).map(of_worker).collect()
+    }
+
+    fn read_of(&self, workers: Workers) -> Figures {
         let (listeners, routes, endpoints) = {
             let registry = self.registry();
             let listeners: Vec<_> = registry.listeners.values().cloned().collect();
@@ -229,29 +243,34 @@ impl Numbers {
             let endpoints: Vec<_> = registry.endpoints.values().cloned().collect();
             (listeners, routes, endpoints)
         };
-        let mut cells: Vec<CellFigures> = routes.iter().map(|route| cell(route)).collect();
+        let mut cells: Vec<CellFigures> = routes.iter().map(|route| cell(route, workers)).collect();
         for endpoint in &endpoints {
-            cells.extend(cells_of(endpoint, &routes));
+            cells.extend(cells_of(endpoint, &routes, workers));
         }
         cells.retain(|cell| cell.tally.requests() > 0);
         let of_endpoint = |endpoint: &Arc<EndpointSeries>| EndpointFigures {
             pool: endpoint.pool.to_string(),
             endpoint: endpoint.endpoint.to_string(),
-            phases: endpoint.phases(),
-            given_up: endpoint.given_up(),
+            phases: endpoint.phases(workers),
+            given_up: endpoint.given_up(workers),
         };
         let of_route = |route: &Arc<RouteSeries>| RouteFigures {
             listener: route.listener.to_string(),
             route: route.route.to_string(),
             pool: route.pool.to_string(),
-            phases: route.phases(),
+            phases: route.phases(workers),
         };
         Figures {
             cells,
-            listeners: listeners.iter().map(|listener| listener.read()).collect(),
+            listeners: listeners.iter().map(|listener| listener.read(workers)).collect(),
             routes: routes.iter().map(of_route).collect(),
             endpoints: endpoints.iter().map(of_endpoint).collect(),
-            workers: self.workers.iter().map(WorkerSeries::read).collect(),
+            workers: match workers {
+                Workers::All => self.workers.iter().map(WorkerSeries::read).collect(),
+                Workers::One(one) => {
+                    self.workers.get(one).map(WorkerSeries::read).into_iter().collect()
+                }
+            },
             histogram_bytes: self.budget.taken_bytes(),
         }
     }
@@ -323,18 +342,22 @@ impl Numbers {
 }
 
 /// Of exchanges that a route had no endpoint for.
-fn cell(route: &RouteSeries) -> CellFigures {
+fn cell(route: &RouteSeries, workers: Workers) -> CellFigures {
     CellFigures {
         listener: route.listener.to_string(),
         route: route.route.to_string(),
         pool: route.pool.to_string(),
         endpoint: String::new(),
-        tally: route.tally(),
+        tally: route.tally(workers),
     }
 }
 
-fn cells_of(endpoint: &EndpointSeries, routes: &[Arc<RouteSeries>]) -> Vec<CellFigures> {
-    let tallies = endpoint.tallies().into_iter();
+fn cells_of(
+    endpoint: &EndpointSeries,
+    routes: &[Arc<RouteSeries>],
+    workers: Workers,
+) -> Vec<CellFigures> {
+    let tallies = endpoint.tallies(workers).into_iter();
     let cell = |(place, tally)| {
         let mut routes = routes.iter();
         let route = routes.find(|route| route.pool == endpoint.pool && route.place == place);

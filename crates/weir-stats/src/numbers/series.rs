@@ -33,7 +33,24 @@ fn shard<T: Default>(shards: &Shards<T>, worker: usize) -> Option<&T> {
 }
 
 fn made<T>(shards: &Shards<T>) -> impl Iterator<Item = &T> {
-    shards.iter().filter_map(|shard| shard.get().map(|shard| &**shard))
+    made_by(shards, Workers::All)
+}
+
+/// Whose shards are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Workers {
+    /// Everybody's, to be summed up.
+    All,
+    /// Those of one.
+    One(usize),
+}
+
+fn made_by<T>(shards: &Shards<T>, workers: Workers) -> impl Iterator<Item = &T> {
+    let own = match workers {
+        Workers::All => &**shards,
+        Workers::One(worker) => shards.get(worker..=worker).unwrap_or_default(),
+    };
+    own.iter().filter_map(|shard| shard.get().map(|shard| &**shard))
 }
 
 /// What is counted for a route, or for what a listener answers without one.
@@ -90,15 +107,15 @@ impl RouteSeries {
         made(&self.shards)
     }
 
-    pub(crate) fn phases(&self) -> PhaseDistributions {
+    pub(crate) fn phases(&self, workers: Workers) -> PhaseDistributions {
         let mut sum = PhaseDistributions::default();
-        self.shards().for_each(|shard| shard.phases.read_into(&mut sum));
+        made_by(&self.shards, workers).for_each(|shard| shard.phases.read_into(&mut sum));
         sum
     }
 
-    pub(crate) fn tally(&self) -> TallyFigures {
+    pub(crate) fn tally(&self, workers: Workers) -> TallyFigures {
         let mut sum = TallyFigures::default();
-        self.shards().for_each(|shard| shard.tally.read_into(&mut sum));
+        made_by(&self.shards, workers).for_each(|shard| shard.tally.read_into(&mut sum));
         sum
     }
 
@@ -186,16 +203,16 @@ impl EndpointSeries {
         }
     }
 
-    pub(crate) fn phases(&self) -> PhaseDistributions {
+    pub(crate) fn phases(&self, workers: Workers) -> PhaseDistributions {
         let mut sum = PhaseDistributions::default();
-        made(&self.shards).for_each(|shard| shard.phases.read_into(&mut sum));
+        made_by(&self.shards, workers).for_each(|shard| shard.phases.read_into(&mut sum));
         sum
     }
 
     /// Attempts here that were given up, those after which the same endpoint was asked again, and those after which another one was.
-    pub(crate) fn given_up(&self) -> GivenUp {
+    pub(crate) fn given_up(&self, workers: Workers) -> GivenUp {
         let mut sum = GivenUp::default();
-        for shard in made(&self.shards) {
+        for shard in made_by(&self.shards, workers) {
             sum.attempts += shard.failed_attempts.read();
             sum.repeated += shard.repeated.read();
             sum.redispatched += shard.redispatched.read();
@@ -204,9 +221,9 @@ impl EndpointSeries {
     }
 
     /// By place of the route.
-    pub(crate) fn tallies(&self) -> Vec<(usize, TallyFigures)> {
+    pub(crate) fn tallies(&self, workers: Workers) -> Vec<(usize, TallyFigures)> {
         let mut all: BTreeMap<usize, TallyFigures> = BTreeMap::new();
-        for shard in made(&self.shards) {
+        for shard in made_by(&self.shards, workers) {
             for (place, tally) in shard.places() {
                 tally.read_into(all.entry(place).or_default());
             }
@@ -340,10 +357,10 @@ impl ListenerSeries {
         }
     }
 
-    pub(crate) fn read(&self) -> ListenerFigures {
+    pub(crate) fn read(&self, workers: Workers) -> ListenerFigures {
         let mut sum =
             ListenerFigures { listener: self.name.to_string(), ..ListenerFigures::default() };
-        for shard in made(&self.shards) {
+        for shard in made_by(&self.shards, workers) {
             let [full, resumed, failed] = &shard.handshakes;
             sum.accepted += shard.accepted.read();
             sum.handshakes_full += full.read();

@@ -1,7 +1,8 @@
 use weir_balance::PolicyKind;
 
 use super::*;
-use crate::sim::plan::{Load, MaxConn};
+use crate::sim::plan::{Load, MaxConn, Queue};
+use crate::sim::state::State;
 
 /// The balancer's regret meter and the simulation count apart from each other.
 #[test]
@@ -13,8 +14,12 @@ fn the_regret_meter_counts_what_the_simulation_sees() {
                 service: "mix:98%10ms+2%500ms".parse().unwrap(),
             };
             let plan = Plan { requests: 3_000, ..Plan::default() };
-            let candidate =
-                Candidate { policy: *policy, max_conn: MaxConn(vec![max_conn]), queue: Queue::On };
+            let candidate = Candidate {
+                policy: *policy,
+                max_conn: MaxConn(vec![max_conn]),
+                queue: Queue::On,
+                state: State::Shared,
+            };
             let calendars = vec![Calendar::default(); 3];
             let run = run(&plan, &scenario, &candidate, &calendars).unwrap();
             let name = format!("{policy}, {max_conn:?}");

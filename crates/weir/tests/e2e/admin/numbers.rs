@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use super::haproxy::socat;
 use super::{Managed, asked};
+use crate::support::client::Client;
 use crate::support::eventually;
 use crate::support::process::finish;
 use crate::support::weir::weir_command;
@@ -43,6 +45,65 @@ fn metrics_count_every_request_in_both_formats() {
     let socket = managed.socket.display().to_string();
     let (_, head) = asked(&["--unix-socket", &socket, "-I", "http://weir/metrics"]);
     assert!(head.contains("text/plain; version=0.0.4"), "{head}");
+}
+
+#[test]
+fn metrics_are_told_apart_by_worker_on_demand_and_sum_up_to_the_same() {
+    let managed = Managed::start("", 0);
+    let mut clients: Vec<Client> =
+        (0..4).map(|_| Client::connect(managed.weir.address())).collect();
+    for client in &mut clients {
+        for _ in 0..5 {
+            assert_eq!(client.ask("/").status, 200);
+        }
+    }
+    let (_, plain) = managed.ask(&["/metrics"]);
+    let (status, apart) = managed.ask(&["/metrics?per_worker=true"]);
+    assert_eq!(status, 200);
+    for name in [
+        "weir_requests_total",
+        "weir_request_causes_total",
+        "weir_sent_bytes_total",
+        "weir_connections_accepted_total",
+        "weir_request_duration_seconds_count",
+        "weir_endpoint_duration_seconds_count",
+    ] {
+        assert_eq!(sum(&apart, name, &["worker=\""]), sum(&plain, name, &[]), "{name}");
+        assert!(sum(&plain, name, &[]) > 0 && values(&plain, name, &["worker=\""]).is_empty());
+    }
+    for worker in ["worker=\"0\"", "worker=\"1\""] {
+        assert_eq!(sum(&apart, "weir_requests_total", &[worker]), 10, "{worker}");
+    }
+    assert_eq!(values(&apart, "weir_pool_in_flight", &[]).len(), 1, "there is one pool for all");
+    let (status, wrong) = managed.ask(&["/metrics?per_worker=perhaps"]);
+    assert!(status == 422 && wrong.contains("per_worker"), "{wrong}");
+}
+
+#[test]
+fn the_cap_on_all_connections_is_told_everywhere_and_the_surplus_waits_unharmed() {
+    let managed = Managed::start("max_connections 3;", 0);
+    let mut held: Vec<Client> = (0..3).map(|_| Client::connect(managed.weir.address())).collect();
+    for client in &mut held {
+        assert_eq!(client.ask("/").status, 200);
+    }
+    // The kernel takes them; Weir does not.
+    let mut surplus: Vec<Client> =
+        (0..5).map(|_| Client::connect(managed.weir.address())).collect();
+    for client in &mut surplus {
+        client.get("/");
+    }
+    let (_, metrics) = managed.ask(&["/metrics"]);
+    assert_eq!(values(&metrics, "weir_connections", &[]), [3.0]);
+    assert_eq!(values(&metrics, "weir_connections_max", &[]), [3.0]);
+    let info = managed.json("/v1/status")["info"].clone();
+    assert_eq!((&info["connections"], &info["max_connections"]), (&3.into(), &3.into()));
+    let info = socat(&managed.socket, "show info\n");
+    assert!(info.contains("\nMaxconn: 3\n") && info.contains("\nCurrConns: 3\n"), "{info}");
+    assert!(surplus.iter_mut().all(Client::is_silent), "neither an answer nor a reset");
+    drop(held);
+    for mut client in surplus {
+        assert_eq!(client.response().status, 200);
+    }
 }
 
 /// The names of metrics in a text of Prometheus' language, without the endings of histograms.

@@ -1,0 +1,230 @@
+//! Whether the workers of an instance share what they know, and which worker a request falls to. Weir's share everything; those of
+//! a proxy of several processes have a balancer each, and this is here to show what that costs (row S0-06).
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use weir_balance::{
+    Balancer, Counters, EndpointState, Fault, Member, QueueSettings, Settings, hash_key,
+};
+
+use super::draw::{Draws, Purpose};
+use super::plan::{Candidate, Endpoint, Plan, Queue};
+
+/// Workers that a simulated instance may have.
+pub(crate) const MAX_WORKERS: u32 = 1_000;
+
+/// Whether workers share limits, queue and what the policy knows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum State {
+    /// One balancer for all workers, as in Weir.
+    #[default]
+    Shared,
+    /// A balancer for each worker, with limits, a queue and a place in the round of its own: HAProxy's `nbproc`, and nginx
+    /// without `zone`.
+    PerProcess,
+}
+
+/// How requests fall on workers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Spread {
+    /// A client stays with the worker that took its connection.
+    #[default]
+    Connection,
+    /// Every request comes over a connection of its own.
+    Request,
+}
+
+impl FromStr for State {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "shared" => Ok(Self::Shared),
+            "per-process" => Ok(Self::PerProcess),
+            _ => Err(format!("`{text}` is no state: use shared or per-process")),
+        }
+    }
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Shared => "shared",
+            Self::PerProcess => "per-process",
+        })
+    }
+}
+
+/// The balancers of a run: one for all workers, or one each.
+pub(crate) struct Pools {
+    by_worker: Vec<Arc<Balancer>>,
+    spread: Spread,
+    draws: Draws,
+    /// Most that waited at once, of all workers together.
+    longest: u64,
+}
+
+impl Pools {
+    pub(crate) fn new(plan: &Plan, candidate: &Candidate) -> Self {
+        let count = match candidate.state {
+            State::Shared => 1,
+            State::PerProcess => plan.workers.max(1),
+        };
+        Self {
+            by_worker: (0..count).map(|_| pool(plan, candidate)).collect(),
+            spread: plan.spread,
+            draws: Draws::new(plan.seed, Purpose::Worker),
+            longest: 0,
+        }
+    }
+
+    /// The balancer that a request asks, by its number and its client.
+    pub(crate) fn worker_of(&self, request: u64, client: u64) -> usize {
+        let number = match self.spread {
+            Spread::Connection => client,
+            Spread::Request => request,
+        };
+        self.draws.below(number, self.by_worker.len() as u64) as usize
+    }
+
+    /// The balancer of a worker.
+    pub(crate) fn of(&self, worker: usize) -> &Arc<Balancer> {
+        &self.by_worker[worker]
+    }
+
+    /// What has ended by now has ended everywhere.
+    pub(crate) fn tick(&self, now_us: u64) {
+        for pool in &self.by_worker {
+            pool.tick(now_us);
+        }
+    }
+
+    /// Somebody began to wait.
+    pub(crate) fn note_queue(&mut self) {
+        // One balancer knows by itself.
+        if self.by_worker.len() > 1 {
+            let waiting = self.by_worker.iter().map(|pool| pool.counters().waiting).sum();
+            self.longest = self.longest.max(waiting);
+        }
+    }
+
+    /// What all balancers counted. What one of them lost by not knowing of the others it cannot count: `regret_us` is without that.
+    pub(crate) fn counters(&self) -> Counters {
+        let mut sum = Counters::default();
+        for pool in &self.by_worker {
+            let one = pool.counters();
+            sum.dispatched += one.dispatched;
+            sum.waiting += one.waiting;
+            sum.queued += one.queued;
+            sum.longest_queue = sum.longest_queue.max(one.longest_queue);
+            sum.queue_full += one.queue_full;
+            sum.full += one.full;
+            sum.unavailable += one.unavailable;
+            sum.gave_up += one.gave_up;
+            sum.cancelled += one.cancelled;
+            sum.timed_out += one.timed_out;
+            sum.inversions += one.inversions;
+            sum.regret_us += one.regret_us;
+            sum.violations += one.violations;
+        }
+        sum.longest_queue = sum.longest_queue.max(self.longest);
+        sum
+    }
+}
+
+fn pool(plan: &Plan, candidate: &Candidate) -> Arc<Balancer> {
+    let settings = Settings {
+        passive: plan.passive,
+        stall: plan.stall,
+        queue: (candidate.queue != Queue::Off).then_some(QueueSettings {
+            max: plan.queue.max,
+            max_per_endpoint: plan.queue.max_per_endpoint,
+        }),
+        fault: match candidate.queue {
+            Queue::Buggy => Fault::ForgetsPoolQueue,
+            Queue::On | Queue::Off => Fault::None,
+        },
+        ..Settings::new(candidate.policy)
+    };
+    let member = |(index, endpoint): (usize, &Endpoint)| Member {
+        identity: hash_key(endpoint.name_at(index).as_bytes()),
+        weight: endpoint.weight,
+        max_conn: candidate.max_conn.of(index),
+        tier: endpoint.tier,
+        state: Arc::new(EndpointState::default()),
+    };
+    let pool = Balancer::new(settings, plan.endpoints.iter().enumerate().map(member).collect());
+    for (index, endpoint) in plan.endpoints.iter().enumerate() {
+        pool.set_order(index, endpoint.order, 0);
+    }
+    pool
+}
+
+/// How far endpoints get ahead of the share of requests that their weights give them.
+#[derive(Debug)]
+pub(crate) struct Shares {
+    /// The share that each endpoint has to get, 0 to 1.
+    due: Vec<f64>,
+    got: Vec<u64>,
+    all: u64,
+    most_ahead: f64,
+}
+
+impl Shares {
+    pub(crate) fn new(plan: &Plan) -> Self {
+        let weight = |endpoint: &Endpoint| {
+            if plan.is_regular(endpoint) { f64::from(endpoint.weight) } else { 0.0 }
+        };
+        let sum: f64 = plan.endpoints.iter().map(weight).sum();
+        Self {
+            due: plan.endpoints.iter().map(|endpoint| weight(endpoint) / sum.max(1.0)).collect(),
+            got: vec![0; plan.endpoints.len()],
+            all: 0,
+            most_ahead: 0.0,
+        }
+    }
+
+    /// A request goes to an endpoint.
+    pub(crate) fn dispatched(&mut self, endpoint: usize) {
+        self.all += 1;
+        self.got[endpoint] += 1;
+        let ahead = self.got[endpoint] as f64 - self.due[endpoint] * self.all as f64;
+        self.most_ahead = self.most_ahead.max(ahead);
+    }
+
+    /// Most requests that an endpoint ever had beyond its share of those so far. Below 1 is exact.
+    pub(crate) fn most_ahead(&self) -> f64 {
+        self.most_ahead
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_are_read_and_written() {
+        for state in [State::Shared, State::PerProcess] {
+            assert_eq!(state.to_string().parse(), Ok(state));
+        }
+        let message = "per-thread".parse::<State>().unwrap_err();
+        assert!(message.contains("shared or per-process"), "{message}");
+    }
+
+    #[test]
+    fn shares_follow_weights() {
+        let weight = |weight| Endpoint { weight, ..Endpoint::default() };
+        let plan = Plan { endpoints: vec![weight(3), weight(1)], ..Plan::default() };
+        let mut shares = Shares::new(&plan);
+        for endpoint in [0, 0, 1, 0] {
+            shares.dispatched(endpoint);
+        }
+        assert!((shares.most_ahead() - 0.5).abs() < 1e-9, "{}", shares.most_ahead());
+        for endpoint in [1, 1] {
+            shares.dispatched(endpoint);
+        }
+        assert!((shares.most_ahead() - 1.5).abs() < 1e-9, "{}", shares.most_ahead());
+    }
+}
