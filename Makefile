@@ -5,7 +5,7 @@ SHELL := /bin/sh
 # rustup puts cargo here; a shell that never sourced ~/.cargo/env does not know.
 export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
 
-.PHONY: help run test test-long schedules lint fmt doc-config deny bench-core bench-balance bench-numbers bench-lab
+.PHONY: help run release test test-long schedules lint fmt doc-config deny bench-core bench-balance bench-numbers bench-lab
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -41,6 +41,10 @@ fmt: ## formats the source
 
 doc-config: ## writes docs/configuration.md and the other generated files again
 	WEIR_BLESS=1 cargo test -p weir-config
+
+release: ## the binary to hand out, built for the way that a load takes through it; prints where it is
+	@scripts/packages cc openssl python3
+	@scripts/profiled-build
 
 deny: ## licences and banned crates, where cargo-deny is installed
 	@if cargo deny --version >/dev/null 2>&1; then cargo deny check bans licenses sources; \
