@@ -73,17 +73,12 @@ pub(crate) struct Scope<'a, N: Net> {
 }
 
 impl<'a, N: Net> Scope<'a, N> {
-    fn new(
-        worker: &'a Rc<Worker<N>>,
-        seat: &'a Seat,
-        Connection { client, stays, .. }: &Connection<N>,
-    ) -> Option<Self> {
+    fn new(worker: &'a Rc<Worker<N>>, seat: &'a Seat, connection: &Connection<N>) -> Option<Self> {
         let Seat { generation, listener, number, .. } = seat;
         // The listener may speak TLS only since this connection came, or no more.
-        let fits = matches!(client, Transport::Server(_)) == listener.tls.is_some();
+        let fits = matches!(connection.client, Transport::Server(_)) == listener.tls.is_some();
         let leaving = if fits { seat.leaving } else { Leaving::Yes };
-        let is_plain = matches!(client, Transport::Plain(_));
-        let may_part = leaving == Leaving::No && is_plain && !stays;
+        let may_part = leaving == Leaving::No && connection.may_part();
         Some(Self {
             worker,
             generation,

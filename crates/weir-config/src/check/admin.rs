@@ -24,10 +24,14 @@ impl<'a> Checker<'a> {
         }
     }
 
-    fn admin(&mut self, line: &Arguments<'a>) -> Option<AdminListener> {
+    /// The address of a line `… ADDRESS [mode=MODE]`, which no other line may have; without `mode=` a socket has `mode`.
+    pub(super) fn own_address(
+        &mut self,
+        line: &Arguments<'a>,
+        mode: Option<u32>,
+    ) -> Option<ListenAddress> {
         let value = line.word(0)?;
-        let mode = self.setting(line, "mode", values::mode);
-        let mode = Some(mode.unwrap_or(defaults::ADMIN_MODE));
+        let mode = self.setting(line, "mode", values::mode).or(mode);
         let address = self.value(value, |text| values::listen_address(text, mode))?;
         if let Some(first) = self.address_taken(&address) {
             self.report(listened_already(value, &address, first));
@@ -37,6 +41,12 @@ impl<'a> Checker<'a> {
         if let Some(mode) = line.option("mode").filter(|_| !unix) {
             self.report(Diagnostic::error(mode.word.span, "`mode=` is for Unix sockets"));
         }
+        Some(address)
+    }
+
+    fn admin(&mut self, line: &Arguments<'a>) -> Option<AdminListener> {
+        let value = line.word(0)?;
+        let address = self.own_address(line, Some(defaults::ADMIN_MODE))?;
         let listener = AdminListener {
             address,
             owner: self.setting(line, "owner", values::name),

@@ -1,11 +1,10 @@
 //! `cpu_credits …;` and `agent ADDRESS;`.
 
 use super::arguments::Arguments;
-use super::listen::listened_already;
 use super::{Checker, values};
 use crate::diagnostic::Diagnostic;
+use crate::model::Config;
 use crate::model::credits::{CpuCredits, CreditMachine, Shed, machine, machines};
-use crate::model::{Config, ListenAddress};
 use crate::units::percent;
 
 /// Stands for a machine that is not known.
@@ -15,7 +14,7 @@ impl<'a> Checker<'a> {
     /// After the listeners and the admin addresses, so that an address that is wanted twice is told at the agent's place.
     pub(super) fn credits(&mut self, top: &[Arguments<'a>], config: &mut Config) {
         let agents = top.iter().filter(|line| line.name() == "agent");
-        config.agent = agents.filter_map(|line| self.agent(line)).collect();
+        config.agent = agents.filter_map(|line| self.own_address(line, None)).collect();
         let Some(line) = top.iter().find(|line| line.name() == "cpu_credits") else { return };
         config.cpu_credits = self.cpu_credits(line);
         let told = !config.agent.is_empty() || !config.admin.is_empty();
@@ -31,21 +30,6 @@ impl<'a> Checker<'a> {
                 "add `agent :9777;`, and `agent-check agent-port 9777` to HAProxy's `server` line",
             ));
         }
-    }
-
-    fn agent(&mut self, line: &Arguments<'a>) -> Option<ListenAddress> {
-        let value = line.word(0)?;
-        let mode = self.setting(line, "mode", values::mode);
-        let address = self.value(value, |text| values::listen_address(text, mode))?;
-        if let Some(first) = self.address_taken(&address) {
-            self.report(listened_already(value, &address, first));
-        }
-        self.addresses.insert(address.clone(), value.span());
-        let unix = matches!(address, ListenAddress::Unix { .. });
-        if let Some(mode) = line.option("mode").filter(|_| !unix) {
-            self.report(Diagnostic::error(mode.word.span, "`mode=` is for Unix sockets"));
-        }
-        Some(address)
     }
 
     fn cpu_credits(&mut self, line: &Arguments<'a>) -> Option<CpuCredits> {
