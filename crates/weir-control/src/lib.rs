@@ -14,6 +14,7 @@ mod inheritance;
 mod live;
 pub mod log_writer;
 mod machine;
+mod machine_clock;
 mod notify;
 mod open_files;
 mod opening;

@@ -5,7 +5,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
 
-use rustix::time::{ClockId, clock_gettime};
+use crate::machine_clock;
 
 /// The way to systemd.
 pub(crate) struct Notifier {
@@ -49,8 +49,7 @@ impl Notifier {
 
     /// It reads its configuration anew. [`Notifier::ready`] ends that.
     pub(crate) fn reloading(&self) {
-        let now = clock_gettime(ClockId::Monotonic);
-        let now_us = now.tv_sec * 1_000_000 + now.tv_nsec / 1000;
+        let now_us = machine_clock::now_us();
         self.send(&format!("RELOADING=1\nMONOTONIC_USEC={now_us}\nSTATUS=reloading"));
     }
 

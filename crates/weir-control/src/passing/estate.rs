@@ -9,8 +9,9 @@ use tokio::time::Instant;
 use weir_balance::Health;
 use weir_proxy::shared::Process;
 
-use super::message::{MachineClock, Message};
+use super::message::Message;
 use crate::health_log::{Change, EndpointName, HealthLog, HealthState};
+use crate::machine_clock::MachineClock;
 use crate::traffic;
 
 /// What is left to a successor. It does not go into any log: the keys are secret.

@@ -14,8 +14,9 @@ use weir_proxy::os_net::OsNet;
 use weir_proxy::start::DataPlane;
 
 use super::busy::{LOOK, Told};
-use super::message::{CONNECTIONS, MESSAGE_BYTES, MachineClock, Message, Offer, room_for};
+use super::message::{CONNECTIONS, MESSAGE_BYTES, Message, Offer, room_for};
 use super::packets::{Packet, Packets, Received};
+use crate::machine_clock::MachineClock;
 
 /// How long a successor may take to say what becomes of a connection. It looks whether there is room, and nothing else.
 const PATIENCE: Duration = Duration::from_secs(3);

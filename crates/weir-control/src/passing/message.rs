@@ -7,17 +7,15 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::time::Duration;
 
-use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
-use tokio::time::Instant;
 use weir_config::model::ListenAddress;
 use weir_proxy::moving::{Begun, Moved, Seniority, Waiting};
 use weir_proxy::request_id::RequestId;
 
 use super::busy::Busy;
 use super::estate::Estate;
+use crate::machine_clock::MachineClock;
 
 /// Most bytes of a message. The kernel has room for as much unless somebody made its buffers smaller than they are by default.
 pub(crate) const MESSAGE_BYTES: usize = 192 * 1024;
@@ -191,37 +189,12 @@ pub(crate) fn room_for(names_bytes: usize, moved: &Moved) -> usize {
     OFFER_BYTES + 2 * names_bytes + begun
 }
 
-/// Instants of this process as all processes of the machine count them.
-pub(crate) struct MachineClock {
-    instant: Instant,
-    microseconds: u64,
-}
-
-impl MachineClock {
-    pub(crate) fn new() -> Self {
-        let now = clock_gettime(ClockId::Monotonic);
-        let microseconds =
-            now.tv_sec.unsigned_abs() * 1_000_000 + now.tv_nsec.unsigned_abs() / 1000;
-        Self { instant: Instant::now(), microseconds }
-    }
-
-    pub(crate) fn microseconds(&self, instant: Instant) -> u64 {
-        let after = instant.saturating_duration_since(self.instant).as_micros() as u64;
-        let before = self.instant.saturating_duration_since(instant).as_micros() as u64;
-        self.microseconds.saturating_add(after).saturating_sub(before)
-    }
-
-    /// What cannot have been is now.
-    pub(crate) fn instant(&self, microseconds: u64) -> Instant {
-        let after = Duration::from_micros(microseconds.saturating_sub(self.microseconds));
-        let before = Duration::from_micros(self.microseconds.saturating_sub(microseconds));
-        let instant = self.instant.checked_add(after);
-        instant.and_then(|instant| instant.checked_sub(before)).unwrap_or(self.instant)
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use tokio::time::Instant;
+
     use super::*;
 
     fn waiting(now: Instant) -> Moved {

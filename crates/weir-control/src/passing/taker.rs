@@ -10,8 +10,9 @@ use weir_proxy::shared::{Listener, Snapshot};
 use weir_proxy::start::{Admission, DataPlane};
 
 use super::busy::Occupied;
-use super::message::{MachineClock, Message, Offer, Verdict};
+use super::message::{Message, Offer, Verdict};
 use super::packets::{Packets, Received};
+use crate::machine_clock::MachineClock;
 
 /// Takes connections over until the predecessor has ended.
 pub(crate) struct Taker {

@@ -1,0 +1,39 @@
+//! The clock that all processes of the machine share (`CLOCK_MONOTONIC`), for what one process tells another.
+
+use std::time::Duration;
+
+use nix::time::{ClockId, clock_gettime};
+use tokio::time::Instant;
+
+/// Now, in microseconds since the machine started.
+pub(crate) fn now_us() -> u64 {
+    // The C library's, not rustix's, which valgrind does not get through.
+    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(Duration::ZERO, Duration::from);
+    now.as_micros() as u64
+}
+
+/// Instants of this process as all processes of the machine count them.
+pub(crate) struct MachineClock {
+    pub(crate) instant: Instant,
+    pub(crate) microseconds: u64,
+}
+
+impl MachineClock {
+    pub(crate) fn new() -> Self {
+        Self { instant: Instant::now(), microseconds: now_us() }
+    }
+
+    pub(crate) fn microseconds(&self, instant: Instant) -> u64 {
+        let after = instant.saturating_duration_since(self.instant).as_micros() as u64;
+        let before = self.instant.saturating_duration_since(instant).as_micros() as u64;
+        self.microseconds.saturating_add(after).saturating_sub(before)
+    }
+
+    /// What cannot have been is now.
+    pub(crate) fn instant(&self, microseconds: u64) -> Instant {
+        let after = Duration::from_micros(microseconds.saturating_sub(self.microseconds));
+        let before = Duration::from_micros(self.microseconds.saturating_sub(microseconds));
+        let instant = self.instant.checked_add(after);
+        instant.and_then(|instant| instant.checked_sub(before)).unwrap_or(self.instant)
+    }
+}
