@@ -2,11 +2,10 @@
 
 use std::cell::RefCell;
 use std::io;
-use std::pin::{Pin, pin};
-use std::task::{Context, Poll};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 
-use std::future::Future;
-use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::io::{AsyncRead, ReadBuf};
 
 use crate::limits::{LARGE_BUFFER, POOLED_BUFFERS, SMALL_BUFFER};
 
@@ -50,13 +49,18 @@ pub(crate) fn poll_read_into<S: AsyncRead + Unpin>(
     buffer: &mut Vec<u8>,
     most: usize,
 ) -> Poll<io::Result<usize>> {
-    // A Vec reports endless room and would grow; `Limit` keeps it within what the caller wants to hold.
-    let room = buffer.capacity().saturating_sub(buffer.len()).min(most);
-    let mut limited = bytes_limit(buffer, room);
-    let read: Pin<&mut _> = pin!(stream.read_buf(&mut limited));
-    read.poll(context)
-}
-
-fn bytes_limit(buffer: &mut Vec<u8>, room: usize) -> bytes::buf::Limit<&mut Vec<u8>> {
-    bytes::BufMut::limit(buffer, room)
+    let room = buffer.spare_capacity_mut();
+    let length = room.len().min(most);
+    let mut room = ReadBuf::uninit(room.get_mut(..length).unwrap_or_default());
+    let start = room.filled().as_ptr();
+    ready!(Pin::new(stream).poll_read(context, &mut room))?;
+    let filled = room.filled();
+    if filled.as_ptr() != start {
+        return Poll::Ready(Err(io::Error::other("the stream read into memory of its own")));
+    }
+    let read = filled.len();
+    // SAFETY: these bytes follow those that the buffer holds, are within its capacity, and a `ReadBuf` counts as filled only what was
+    // initialised.
+    unsafe { buffer.set_len(buffer.len() + read) };
+    Poll::Ready(Ok(read))
 }

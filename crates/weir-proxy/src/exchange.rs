@@ -455,7 +455,12 @@ async fn read_head<N: Net>(
     }
     facts.has_head = true;
     facts.bytes_received = work.request.head_bytes as u64;
-    facts.times.request = Micros::from(facts.head_end.saturating_duration_since(facts.first_byte));
+    // Mostly the first bytes are all of it.
+    facts.times.request = if facts.head_end == facts.first_byte {
+        Micros::ZERO
+    } else {
+        Micros::from(facts.head_end.saturating_duration_since(facts.first_byte))
+    };
     Ok(())
 }
 

@@ -6,11 +6,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use rustix::fs::sendfile;
 use rustix::io::{Errno, retry_on_intr};
-use rustix::net::{SocketFlags, acceptfrom_with};
+use rustix::net::{SendFlags, SocketFlags, acceptfrom_with, send};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
@@ -60,11 +60,27 @@ impl OsAccepted {
 }
 
 /// A TCP or Unix stream.
-pub enum OsStream {
-    /// TCP.
+pub struct OsStream {
+    socket: Socket,
+    /// Whether it took less than it was given, so that the reactor is asked before it is given more.
+    full: bool,
+}
+
+enum Socket {
     Tcp(TcpStream),
-    /// Unix.
     Unix(UnixStream),
+}
+
+impl From<TcpStream> for OsStream {
+    fn from(stream: TcpStream) -> Self {
+        Self { socket: Socket::Tcp(stream), full: false }
+    }
+}
+
+impl From<UnixStream> for OsStream {
+    fn from(stream: UnixStream) -> Self {
+        Self { socket: Socket::Unix(stream), full: false }
+    }
 }
 
 impl Net for OsNet {
@@ -85,15 +101,15 @@ impl Net for OsNet {
 
     fn adopt(&self, accepted: OsAccepted) -> io::Result<OsStream> {
         if accepted.unix {
-            return UnixStream::from_std(accepted.socket.into()).map(OsStream::Unix);
+            return UnixStream::from_std(accepted.socket.into()).map(OsStream::from);
         }
-        TcpStream::from_std(accepted.socket.into()).map(OsStream::Tcp)
+        TcpStream::from_std(accepted.socket.into()).map(OsStream::from)
     }
 
     fn detach(&self, stream: OsStream) -> io::Result<OsAccepted> {
-        Ok(match stream {
-            OsStream::Tcp(stream) => OsAccepted::new(stream.into_std()?.into(), false),
-            OsStream::Unix(stream) => OsAccepted::new(stream.into_std()?.into(), true),
+        Ok(match stream.socket {
+            Socket::Tcp(stream) => OsAccepted::new(stream.into_std()?.into(), false),
+            Socket::Unix(stream) => OsAccepted::new(stream.into_std()?.into(), true),
         })
     }
 
@@ -102,16 +118,16 @@ impl Net for OsNet {
             PeerAddress::Socket(address) => {
                 let stream = TcpStream::connect(*address).await?;
                 stream.set_nodelay(true)?;
-                Ok(OsStream::Tcp(stream))
+                Ok(stream.into())
             }
-            PeerAddress::Unix(path) => UnixStream::connect(path).await.map(OsStream::Unix),
+            PeerAddress::Unix(path) => UnixStream::connect(path).await.map(OsStream::from),
         }
     }
 
     fn local_address(&self, stream: &OsStream) -> Option<SocketAddr> {
-        match stream {
-            OsStream::Tcp(stream) => stream.local_addr().ok().map(canonical),
-            OsStream::Unix(_) => None,
+        match &stream.socket {
+            Socket::Tcp(stream) => stream.local_addr().ok().map(canonical),
+            Socket::Unix(_) => None,
         }
     }
 
@@ -121,7 +137,7 @@ impl Net for OsNet {
         context: &mut Context<'_>,
         stretch: Stretch<'_>,
     ) -> Option<Poll<io::Result<usize>>> {
-        let OsStream::Tcp(stream) = stream else { return None };
+        let Socket::Tcp(stream) = &stream.socket else { return None };
         let send = || {
             let mut offset = stretch.offset;
             let sent =
@@ -161,16 +177,47 @@ fn canonical(address: SocketAddr) -> SocketAddr {
 
 macro_rules! each {
     ($self:ident, $stream:ident => $call:expr) => {
-        match $self.get_mut() {
-            OsStream::Tcp($stream) => $call,
-            OsStream::Unix($stream) => $call,
+        match &mut $self.socket {
+            Socket::Tcp($stream) => $call,
+            Socket::Unix($stream) => $call,
         }
     };
 }
 
+impl OsStream {
+    /// What is mostly true: the socket takes all of it at once. The reactor need not be asked whether it does.
+    fn send_at_once(&mut self, bytes: &[u8]) -> Option<io::Result<usize>> {
+        if self.full {
+            return None;
+        }
+        let sent = each!(self, stream => send(&*stream, bytes, SendFlags::NOSIGNAL));
+        match sent {
+            Ok(sent) => {
+                if sent < bytes.len() {
+                    self.note_full();
+                }
+                Some(Ok(sent))
+            }
+            Err(Errno::AGAIN) => {
+                self.note_full();
+                None
+            }
+            Err(Errno::INTR) => None,
+            Err(error) => Some(Err(error.into())),
+        }
+    }
+
+    /// Tells the reactor that it is to say when there is room again.
+    fn note_full(&mut self) {
+        self.full = true;
+        let full = || Err::<(), _>(io::ErrorKind::WouldBlock.into());
+        let _ = each!(self, stream => stream.try_io(Interest::WRITABLE, full));
+    }
+}
+
 impl AsyncRead for OsStream {
     fn poll_read(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
@@ -180,15 +227,21 @@ impl AsyncRead for OsStream {
 
 impl AsyncWrite for OsStream {
     fn poll_write(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        each!(self, stream => Pin::new(stream).poll_write(cx, bytes))
+        if let Some(sent) = self.send_at_once(bytes) {
+            return Poll::Ready(sent);
+        }
+        let sent = ready!(each!(self, stream => Pin::new(stream).poll_write(cx, bytes)))?;
+        // What it did not take tells the reactor the same.
+        self.full = sent < bytes.len();
+        Poll::Ready(Ok(sent))
     }
 
     fn poll_write_vectored(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
@@ -203,7 +256,7 @@ impl AsyncWrite for OsStream {
         Poll::Ready(Ok(()))
     }
 
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         each!(self, stream => Pin::new(stream).poll_shutdown(cx))
     }
 }
@@ -220,11 +273,11 @@ mod tests {
     async fn connected() -> (OsStream, std::net::TcpStream) {
         let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-        (OsStream::Tcp(stream), listener.accept().unwrap().0)
+        (stream.into(), listener.accept().unwrap().0)
     }
 
     /// One call; `None` as it comes, and a full socket is waited for.
-    async fn send(stream: &OsStream, stretch: Stretch<'_>) -> Option<usize> {
+    async fn send_file(stream: &OsStream, stretch: Stretch<'_>) -> Option<usize> {
         let sent =
             std::future::poll_fn(|context| match OsNet.poll_send_file(stream, context, stretch) {
                 None => Poll::Ready(None),
@@ -239,8 +292,8 @@ mod tests {
         let content: Vec<u8> = (0..100_000_u32).map(|number| (number % 251) as u8).collect();
         let (file, tells) = fresh_file(&content, 300_000);
         let stretch = |offset, bytes| Stretch { file: file.as_fd(), offset, bytes };
-        assert_eq!(send(&stream, stretch(90_000, 100_000)).await, None);
-        let sent = send(&stream, stretch(5, 20_000)).await;
+        assert_eq!(send_file(&stream, stretch(90_000, 100_000)).await, None);
+        let sent = send_file(&stream, stretch(5, 20_000)).await;
         assert_eq!(sent.is_some(), tells);
         let sent = sent.unwrap_or_default();
         assert!(!tells || (1..=20_000).contains(&sent), "{sent}");
@@ -266,6 +319,6 @@ mod tests {
         let mut arrived = vec![0; sent];
         client.read_exact(&mut arrived).unwrap();
         assert!(arrived.iter().all(|byte| *byte == 7));
-        assert_eq!(send(&stream, stretch).await.is_some(), tells);
+        assert_eq!(send_file(&stream, stretch).await.is_some(), tells);
     }
 }

@@ -85,7 +85,11 @@ impl<'a> Search<'a> {
             began,
             now,
             now_us,
-            waited: now.saturating_duration_since(began),
+            waited: if began == now {
+                Duration::ZERO
+            } else {
+                now.saturating_duration_since(began)
+            },
             retries: 0,
             backoffs: 0,
             last: None,
