@@ -10,7 +10,6 @@ use std::time::SystemTime;
 use serde::Serialize;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
-use weir_balance::Order;
 use weir_config::Config;
 use weir_config::model::{self, Addressed, Change, Overrides, Refusal};
 use weir_proxy::sessions::RunningExchange;
@@ -464,7 +463,7 @@ fn put(served: &Served, (config, live): (&Config, &Config)) {
             let index = pool.endpoints.iter().position(|own| *own.name == *new.name);
             let Some(index) = index else { continue };
             if old.order != new.order {
-                pool.balancer.set_order(index, order(new.order), now_us);
+                pool.balancer.set_order(index, new.order.into(), now_us);
             }
             if old.max_conn != new.max_conn {
                 pool.balancer.set_max_conn(index, new.max_conn, now_us);
@@ -478,15 +477,6 @@ fn put(served: &Served, (config, live): (&Config, &Config)) {
         }
     }
     process.connections.resize(connection_cap(config));
-}
-
-/// What was ordered, in the balancer's words.
-fn order(order: model::Order) -> Order {
-    match order {
-        model::Order::Ready => Order::Ready,
-        model::Order::Draining => Order::Draining,
-        model::Order::Maintenance => Order::Maintenance,
-    }
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
