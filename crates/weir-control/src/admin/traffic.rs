@@ -151,8 +151,10 @@ impl Look {
 
 /// Every phase that has a sample.
 fn times(phases: &PhaseDistributions) -> Vec<PhaseTimes> {
-    let seen = phases.each().filter(|(_, distribution)| distribution.count() > 0);
-    seen.map(|(phase, distribution)| phase_times(phase.as_str(), distribution)).collect()
+    phases
+        .counted()
+        .map(|(phase, distribution)| phase_times(phase.as_str(), distribution))
+        .collect()
 }
 
 /// One distribution in a line.
