@@ -10,12 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde::{Deserialize, Serialize};
 use weir_config::model::Severity;
 
-use super::books::{Bucket, Trust};
+use super::books::{Bucket, MINUTE_US, Trust};
 use crate::machine::Used;
 use crate::program_log;
-
-/// A minute, µs.
-const MINUTE_US: f64 = 60e6;
 
 /// The books at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
