@@ -119,7 +119,7 @@ fn pool_of<'config>(config: &'config Config, name: &str) -> Option<&'config mode
 /// What was changed at run time.
 #[derive(Default)]
 struct Made {
-    /// By pool and endpoint, when its order was changed last.
+    /// By pool and endpoint, when its order was changed last, or when it was added.
     ordered: HashMap<(String, String), SystemTime>,
 }
 
@@ -214,7 +214,7 @@ impl Context {
         self.control.files.state_path()
     }
 
-    /// When the order of an endpoint was changed last, under whichever of these names: the start when never.
+    /// When the order of an endpoint was changed last, under whichever of these names, or when it was added: the start when neither.
     pub(crate) fn ordered_at(&self, pool: &str, names: &[String]) -> SystemTime {
         let made = locked(&self.made);
         let at = names.iter().filter_map(|name| made.ordered.get(&(pool.to_owned(), name.clone())));
@@ -411,9 +411,13 @@ impl Context {
     fn remember(&self, changed: &[Changed]) {
         let now = SystemTime::now();
         let mut made = locked(&self.made);
-        for one in changed.iter().filter(|one| one.field == "order") {
-            if let (Some(pool), Some(endpoint)) = (&one.pool, &one.endpoint) {
-                made.ordered.insert((pool.clone(), endpoint.clone()), now);
+        for one in changed {
+            let (Some(pool), Some(endpoint)) = (&one.pool, &one.endpoint) else { continue };
+            let place = (pool.clone(), endpoint.clone());
+            match (one.field.as_str(), &one.after) {
+                ("order", _) | ("server", Some(_)) => drop(made.ordered.insert(place, now)),
+                ("server", None) => drop(made.ordered.remove(&place)),
+                _ => {}
             }
         }
     }
