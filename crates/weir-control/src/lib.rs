@@ -31,6 +31,7 @@ mod server;
 mod signals;
 mod traffic;
 mod upgrade;
+mod whole_file;
 
 pub use control::{Control, ReloadReport, Source};
 pub use inheritance::tell_failed;
