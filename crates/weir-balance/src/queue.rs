@@ -271,14 +271,23 @@ impl Queue {
         while let Some(other) = self.get(ahead).filter(|other| other.seq > seq) {
             (behind, ahead) = (ahead, other.previous);
         }
-        if behind == NOBODY {
-            self.append(id, home);
-            return;
-        }
+        self.link(id, home, (ahead, behind));
+    }
+
+    fn append(&mut self, id: Id, home: Option<usize>) {
+        let last = self.lines.get(line(home)).map_or(NOBODY, |line| line.last);
+        self.link(id, home, (last, NOBODY));
+    }
+
+    /// Puts somebody into a line between two who stand side by side there; nobody is ahead of the first or behind the last.
+    fn link(&mut self, id: Id, home: Option<usize>, (ahead, behind): (Id, Id)) {
         let Some(line) = self.lines.get_mut(line(home)) else { return };
         line.len += 1;
         if ahead == NOBODY {
             line.first = id;
+        }
+        if behind == NOBODY {
+            line.last = id;
         }
         if let Some(before) = self.get_mut(ahead) {
             before.next = id;
@@ -288,23 +297,6 @@ impl Queue {
         }
         if let Some(waiter) = self.get_mut(id) {
             (waiter.previous, waiter.next) = (ahead, behind);
-        }
-    }
-
-    fn append(&mut self, id: Id, home: Option<usize>) {
-        let Some(line) = self.lines.get_mut(line(home)) else { return };
-        let last = line.last;
-        line.last = id;
-        line.len += 1;
-        if last == NOBODY {
-            line.first = id;
-        }
-        if let Some(before) = self.get_mut(last) {
-            before.next = id;
-        }
-        if let Some(waiter) = self.get_mut(id) {
-            waiter.previous = last;
-            waiter.next = NOBODY;
         }
     }
 

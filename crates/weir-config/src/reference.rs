@@ -9,8 +9,8 @@ use crate::table::{self, Arrow, BlockRule, Context, Spec};
 const INTRODUCTION: &str = "\
 # Configuration
 
-This page is generated from the directive table: change `crates/weir-config/src/directives.rs`, not this file, and run that crate's
-tests with `WEIR_BLESS=1`.
+This page is generated from the directive table: change the tables in `crates/weir-config/src/directives/`, not this file, and run that
+crate's tests with `WEIR_BLESS=1`.
 
 A file is made of directives: words that end with `;` or with a block in braces. `#` begins a comment. Quotes, single or
 double, hold together what has spaces, `;` or braces; in them `\\\"`, `\\'`, `\\\\`, `\\n`, `\\r` and `\\t` are escapes, and any other backslash

@@ -1,7 +1,7 @@
 //! The shape of the directive table: what a directive may have, and how one is found. The table itself is in `directives`;
 //! checks, the reference page and completion are drawn from it.
 
-use crate::directives::{DIRECTIVES, LATER};
+use crate::directives::{self, LATER};
 
 /// Where a directive may stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -206,17 +206,17 @@ pub(crate) const fn flag(name: &'static str, doc: &'static str) -> OptionSpec {
 
 /// The directive of that name in that context.
 pub fn find(name: &str, context: Context) -> Option<&'static Spec> {
-    DIRECTIVES.iter().find(|spec| spec.name == name && spec.contexts.contains(&context))
+    directives::all().find(|spec| spec.name == name && spec.contexts.contains(&context))
 }
 
 /// Every directive that may stand in a context, in the order of the table.
 pub fn of_context(context: Context) -> impl Iterator<Item = &'static Spec> {
-    DIRECTIVES.iter().filter(move |spec| spec.contexts.contains(&context))
+    directives::all().filter(move |spec| spec.contexts.contains(&context))
 }
 
 /// The contexts in which a word is a directive.
 pub fn contexts_of(name: &str) -> Vec<Context> {
-    let all = DIRECTIVES.iter().filter(|spec| spec.name == name);
+    let all = directives::all().filter(|spec| spec.name == name);
     all.flat_map(|spec| spec.contexts.iter().copied()).collect()
 }
 
@@ -227,8 +227,8 @@ pub fn is_later(name: &str, context: Context) -> bool {
 
 /// Every word of the configuration language, sorted, for completion.
 pub fn words() -> Vec<&'static str> {
-    let directives = DIRECTIVES.iter().map(|spec| spec.name);
-    let options = DIRECTIVES.iter().flat_map(|spec| spec.options.iter().map(|option| option.name));
+    let directives = directives::all().map(|spec| spec.name);
+    let options = directives::all().flat_map(|spec| spec.options.iter().map(|option| option.name));
     let mut words: Vec<&str> =
         directives.chain(options).filter(|word| !word.contains(char::is_uppercase)).collect();
     words.sort_unstable();

@@ -32,6 +32,7 @@ mod server;
 mod signals;
 mod traffic;
 mod upgrade;
+mod whole_file;
 
 pub use control::{Control, ReloadReport, Source};
 pub use inheritance::tell_failed;

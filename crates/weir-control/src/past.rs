@@ -32,6 +32,8 @@ pub(crate) struct Past {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Marks {
     by_name: HashMap<Marked, Mark>,
+    /// The configuration whose names these are.
+    generation: u64,
 }
 
 /// Who is watched.
@@ -90,6 +92,10 @@ impl Marks {
             let mark = self.by_name.entry(Marked::Pool(pool.name.to_string())).or_default();
             mark.in_flight = mark.in_flight.max(pool.balancer.in_flight());
         }
+        if self.generation == snapshot.generation {
+            return;
+        }
+        self.generation = snapshot.generation;
         // Names that no configuration has any more.
         self.by_name.retain(|who, _| match who {
             Marked::Listener(name) => snapshot.listener(name).is_some(),

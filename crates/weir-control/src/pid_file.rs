@@ -1,9 +1,11 @@
 //! The file that holds the number of the process while it runs (`pid_file`), for those who send signals by hand.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write as _};
+use std::io::{self, ErrorKind, Write as _};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
+
+use crate::whole_file::{Outlasts, replace};
 
 /// The file, which is removed with this unless another process has taken it over. Where it cannot be removed any more, because this
 /// process has given up the right to it, it is emptied.
@@ -22,10 +24,8 @@ impl PidFile {
     /// One sentence for the operator.
     pub(crate) fn write(path: &Path) -> Result<Self, String> {
         let text = format!("{}\n", std::process::id());
-        let written = match replace(path, &text) {
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                open().truncate(true).open(path).and_then(|file| filled(file, &text))
-            }
+        let written = match replace(path, &text, 0o666, Outlasts::Process) {
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => rewrite(path, &text),
             other => other,
         };
         match written {
@@ -42,27 +42,11 @@ impl PidFile {
     }
 }
 
-fn open() -> OpenOptions {
-    let mut options = OpenOptions::new();
-    options.read(true).write(true);
-    options
-}
-
-fn filled(mut file: File, text: &str) -> io::Result<File> {
+/// Where only the file itself may be written.
+fn rewrite(path: &Path, text: &str) -> io::Result<File> {
+    let mut file = OpenOptions::new().read(true).write(true).truncate(true).open(path)?;
     file.write_all(text.as_bytes())?;
     Ok(file)
-}
-
-fn replace(path: &Path, text: &str) -> io::Result<File> {
-    let mut fresh = path.as_os_str().to_owned();
-    fresh.push(".new");
-    let fresh = PathBuf::from(fresh);
-    let file = open().create(true).truncate(true).open(&fresh)?;
-    let renamed = filled(file, text).and_then(|file| fs::rename(&fresh, path).map(|()| file));
-    if renamed.is_err() {
-        let _ = fs::remove_file(&fresh);
-    }
-    renamed
 }
 
 impl Drop for PidFile {

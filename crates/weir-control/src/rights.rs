@@ -201,6 +201,12 @@ impl Rights {
         let kept = capabilities(None).map_err(|error| ("capget", error.into()))?.permitted
             & CapabilitySet::NET_BIND_SERVICE;
         set_keep_capabilities(true).map_err(|error| ("PR_SET_KEEPCAPS", error.into()))?;
+        let root = Uid::from_raw(0);
+        if !Uid::effective().is_root() {
+            // Other threads lose their capabilities only when root becomes somebody else: whoever came by these without being root is
+            // root for this moment.
+            setresuid(root, root, root).map_err(|error| ("setuid", error.into()))?;
+        }
         setresuid(user, user, user).map_err(|error| ("setuid", error.into()))?;
         set_keep_capabilities(false).map_err(|error| ("PR_SET_KEEPCAPS", error.into()))?;
         let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: kept };

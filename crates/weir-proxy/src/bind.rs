@@ -2,11 +2,12 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
+use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use weir_config::model::ListenAddress;
 
@@ -75,13 +76,30 @@ fn is_beyond_us(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::NotFound)
 }
 
-/// Gives a socket's file its permissions, if any are wanted.
+/// Gives a socket's file its permissions, if any are wanted. Its directory may belong to somebody with fewer rights, who could put a
+/// link to another file there: none is followed.
 ///
 /// # Errors
-/// When it is not ours.
+/// When it is not ours, or is no socket.
 pub fn set_mode(path: &Path, mode: Option<u32>) -> io::Result<()> {
     let Some(mode) = mode else { return Ok(()) };
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))
+    let permissions = std::fs::Permissions::from_mode(mode);
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = openat(CWD, path, flags, Mode::empty())?;
+    if FileType::from_raw_mode(fstat(&file)?.st_mode) != FileType::Socket {
+        return Err(io::Error::other("the file there is no socket"));
+    }
+    // The one name that leads to what is open, and to nothing else.
+    match std::fs::set_permissions(
+        format!("/proc/self/fd/{}", file.as_raw_fd()),
+        permissions.clone(),
+    ) {
+        // Another root directory has none, and there nobody is root any more.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            std::fs::set_permissions(path, permissions)
+        }
+        done => done,
+    }
 }
 
 fn reason(error: &io::Error) -> String {
@@ -152,5 +170,31 @@ fn remove_dead_socket(path: &Path) -> io::Result<()> {
             std::fs::remove_file(path)
         }
         _ => Err(io::ErrorKind::AddrInUse.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    #[test]
+    fn a_link_in_place_of_a_socket_is_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let mode = |name: &str| fs::metadata(path(name)).unwrap().permissions().mode() & 0o777;
+        let _socket = UnixListener::bind(path("real.sock")).unwrap();
+        set_mode(&path("real.sock"), Some(0o640)).unwrap();
+        assert_eq!(mode("real.sock"), 0o640);
+        fs::write(path("precious"), "").unwrap();
+        fs::set_permissions(path("precious"), fs::Permissions::from_mode(0o600)).unwrap();
+        for (link, target) in [("one.sock", "precious"), ("two.sock", "real.sock")] {
+            std::os::unix::fs::symlink(path(target), path(link)).unwrap();
+            set_mode(&path(link), Some(0o666)).unwrap_err();
+        }
+        assert_eq!((mode("precious"), mode("real.sock")), (0o600, 0o640));
+        set_mode(&path("one.sock"), None).unwrap();
     }
 }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvError, SyncSender, TryRecvError, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvError, SyncSender, TryRecvError, sync_channel};
 
 /// A buffer is handed over at this size.
 pub const BATCH_BYTES: usize = 64 * 1024;
@@ -175,7 +175,7 @@ impl LogBatch {
         let full = Arc::new(full);
         for sender in &*self.sink.senders {
             let sent = sender.try_send(Message::Lines(Arc::clone(&full)));
-            if let Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) = sent {
+            if sent.is_err() {
                 self.sink.lost.refused.fetch_add(count, Ordering::Relaxed);
             }
         }

@@ -54,7 +54,7 @@ fn a_log_that_is_read_again_has_the_same_counts() {
     assert_eq!(read_log(&text, &mut read).unwrap(), Some(interval()));
     let mut written = 0;
     for (subject, phases) in counted(1) {
-        for (phase, times) in phases.each().filter(|(_, times)| times.count() > 0) {
+        for (phase, times) in phases.counted() {
             let found = &read[&Series { subject: subject.clone(), phase }];
             assert_eq!(found.counts(), times.counts());
             let off = found.mean_us() / times.mean_us();

@@ -305,9 +305,9 @@ impl<'a> Checker<'a> {
             "path" => {
                 Some(Rule::Path(each.filter_map(|value| self.value(value, str::parse)).collect()))
             }
-            "method" => {
-                Some(Rule::Method(each.filter_map(|value| self.value(value, method)).collect()))
-            }
+            "method" => Some(Rule::Method(
+                each.filter_map(|value| self.value(value, values::method)).collect(),
+            )),
             "client" => Some(Rule::Client(self.networks(values))),
             "rule" => {
                 let value = *values.first()?;
@@ -347,18 +347,6 @@ impl<'a> Checker<'a> {
             }
         }
     }
-}
-
-/// Methods are case-sensitive; the usual ones are never written small.
-fn method(text: &str) -> Result<String, String> {
-    values::token(text, "a method")?;
-    if text.bytes().any(|byte| byte.is_ascii_lowercase()) {
-        return Err(format!(
-            "methods are in capitals: did you mean `{}`?",
-            text.to_ascii_uppercase()
-        ));
-    }
-    Ok(text.to_owned())
 }
 
 fn is_operator(word: &Word) -> bool {

@@ -260,13 +260,7 @@ fn http_objections(probe: &HttpProbe, pool: &Pool, list: &mut Objections) {
 }
 
 fn method_of_probe(text: &str) -> Result<(), String> {
-    values::token(text, "a method")?;
-    if text.bytes().any(|byte| byte.is_ascii_lowercase()) {
-        return Err(format!(
-            "methods are in capitals: did you mean `{}`?",
-            text.to_ascii_uppercase()
-        ));
-    }
+    values::method(text)?;
     if text == "CONNECT" {
         return Err("a probe cannot be a CONNECT: it asks for a tunnel".into());
     }

@@ -269,6 +269,18 @@ pub(super) fn token(text: &str, what: &str) -> Result<(), String> {
     Ok(())
 }
 
+/// Methods are case-sensitive; the usual ones are never written small.
+pub(super) fn method(text: &str) -> Result<String, String> {
+    token(text, "a method")?;
+    if text.bytes().any(|byte| byte.is_ascii_lowercase()) {
+        return Err(format!(
+            "methods are in capitals: did you mean `{}`?",
+            text.to_ascii_uppercase()
+        ));
+    }
+    Ok(text.to_owned())
+}
+
 pub(super) fn header_name(text: &str) -> Result<String, String> {
     token(text, "a header")?;
     match forbidden_edit(text) {

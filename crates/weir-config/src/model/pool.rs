@@ -102,6 +102,17 @@ pub enum Order {
     Maintenance,
 }
 
+/// In the balancer's words.
+impl From<Order> for weir_balance::Order {
+    fn from(order: Order) -> Self {
+        match order {
+            Order::Ready => Self::Ready,
+            Order::Draining => Self::Draining,
+            Order::Maintenance => Self::Maintenance,
+        }
+    }
+}
+
 /// Where an endpoint is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -10,7 +10,6 @@ use std::time::SystemTime;
 use serde::Serialize;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
-use weir_balance::Order;
 use weir_config::Config;
 use weir_config::model::{self, Addressed, Change, Overrides, Refusal};
 use weir_proxy::sessions::RunningExchange;
@@ -120,7 +119,7 @@ fn pool_of<'config>(config: &'config Config, name: &str) -> Option<&'config mode
 /// What was changed at run time.
 #[derive(Default)]
 struct Made {
-    /// By pool and endpoint, when its order was changed last.
+    /// By pool and endpoint, when its order was changed last, or when it was added.
     ordered: HashMap<(String, String), SystemTime>,
 }
 
@@ -215,7 +214,7 @@ impl Context {
         self.control.files.state_path()
     }
 
-    /// When the order of an endpoint was changed last, under whichever of these names: the start when never.
+    /// When the order of an endpoint was changed last, under whichever of these names, or when it was added: the start when neither.
     pub(crate) fn ordered_at(&self, pool: &str, names: &[String]) -> SystemTime {
         let made = locked(&self.made);
         let at = names.iter().filter_map(|name| made.ordered.get(&(pool.to_owned(), name.clone())));
@@ -412,9 +411,13 @@ impl Context {
     fn remember(&self, changed: &[Changed]) {
         let now = SystemTime::now();
         let mut made = locked(&self.made);
-        for one in changed.iter().filter(|one| one.field == "order") {
-            if let (Some(pool), Some(endpoint)) = (&one.pool, &one.endpoint) {
-                made.ordered.insert((pool.clone(), endpoint.clone()), now);
+        for one in changed {
+            let (Some(pool), Some(endpoint)) = (&one.pool, &one.endpoint) else { continue };
+            let place = (pool.clone(), endpoint.clone());
+            match (one.field.as_str(), &one.after) {
+                ("order", _) | ("server", Some(_)) => drop(made.ordered.insert(place, now)),
+                ("server", None) => drop(made.ordered.remove(&place)),
+                _ => {}
             }
         }
     }
@@ -464,7 +467,7 @@ fn put(served: &Served, (config, live): (&Config, &Config)) {
             let index = pool.endpoints.iter().position(|own| *own.name == *new.name);
             let Some(index) = index else { continue };
             if old.order != new.order {
-                pool.balancer.set_order(index, order(new.order), now_us);
+                pool.balancer.set_order(index, new.order.into(), now_us);
             }
             if old.max_conn != new.max_conn {
                 pool.balancer.set_max_conn(index, new.max_conn, now_us);
@@ -478,15 +481,6 @@ fn put(served: &Served, (config, live): (&Config, &Config)) {
         }
     }
     process.connections.resize(connection_cap(config));
-}
-
-/// What was ordered, in the balancer's words.
-fn order(order: model::Order) -> Order {
-    match order {
-        model::Order::Ready => Order::Ready,
-        model::Order::Draining => Order::Draining,
-        model::Order::Maintenance => Order::Maintenance,
-    }
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -26,7 +26,7 @@ use super::status::{
     EndpointStatus, Event, Info, ListenerStatus, PoolStatus, ProbeStatus, QueueStatus, RouteStatus,
     State, Status, WaitingStatus, WorkerStatus,
 };
-use super::traffic::{Of, per_second, phase_times};
+use super::traffic::{Counted, Of, per_second, phase_times};
 use crate::health_log::{EndpointName, HealthEvent, HealthState};
 use crate::past::{Look, Marked};
 use crate::{live, open_files};
@@ -49,7 +49,7 @@ pub(crate) struct View<'a> {
     context: &'a Context,
     served: Served,
     overrides: Overrides,
-    counted: OnceCell<Look>,
+    look: OnceCell<Look>,
     now: Instant,
     wall: SystemTime,
 }
@@ -60,15 +60,19 @@ impl<'a> View<'a> {
             context,
             served: context.served(),
             overrides: context.overrides(),
-            counted: OnceCell::new(),
+            look: OnceCell::new(),
             now: Instant::now(),
             wall: SystemTime::now(),
         }
     }
 
     /// What was counted, read once, when it is first asked for.
-    fn counted(&self) -> &Look {
-        self.counted.get_or_init(|| self.context.past.look())
+    fn look(&self) -> &Look {
+        self.look.get_or_init(|| self.context.past.look())
+    }
+
+    fn counted(&self) -> Counted<'_> {
+        Counted::of(self.look())
     }
 
     fn process(&self) -> &Process {
@@ -105,7 +109,7 @@ impl<'a> View<'a> {
     }
 
     pub(crate) fn workers(&self) -> Vec<WorkerStatus> {
-        let figures = &self.counted().now.workers;
+        let figures = &self.look().now.workers;
         let loads = self.process().loads.iter().enumerate();
         let worker = |(number, load): (usize, &Arc<WorkerLoad>)| {
             let counted = figures.get(number).cloned().unwrap_or_default();
@@ -122,16 +126,16 @@ impl<'a> View<'a> {
     }
 
     pub(crate) fn listeners(&self) -> Vec<ListenerStatus> {
-        let counted = self.counted();
+        let (look, counted) = (self.look(), self.counted());
         let listeners = self.snapshot().listeners.iter();
         let one = |listener: &Arc<Listener>| {
             let own = self.served.config.listeners.iter().find(|own| own.name == *listener.name);
-            let figures = counted.now.listeners.iter().find(|own| own.listener == *listener.name);
+            let figures = look.now.listeners.iter().find(|own| own.listener == *listener.name);
             let figures = figures.cloned().unwrap_or_default();
-            let moment = counted.moment.figures.listeners.iter();
+            let moment = look.moment.figures.listeners.iter();
             let mut moment = moment.filter(|own| own.listener == *listener.name);
             let accepted = moment.next().map_or(0, |own| own.accepted);
-            let mark = counted.marks.of(&Marked::Listener(listener.name.to_string()));
+            let mark = look.marks.of(&Marked::Listener(listener.name.to_string()));
             ListenerStatus {
                 name: listener.name.to_string(),
                 addresses: listener.addresses.iter().map(address_text).collect(),
@@ -140,7 +144,7 @@ impl<'a> View<'a> {
                 max_connections: own.and_then(|own| own.max_connections),
                 most_connections: listener.gate.most_open.load(Ordering::Relaxed),
                 accepted: figures.accepted,
-                accepted_per_second: per_second(accepted, counted.moment.length_us),
+                accepted_per_second: per_second(accepted, look.moment.length_us),
                 accepted_per_second_max: mark.accepted,
                 handshakes: [
                     figures.handshakes_full,
@@ -156,7 +160,7 @@ impl<'a> View<'a> {
     /// Every route that had a request.
     pub(crate) fn routes(&self) -> Vec<RouteStatus> {
         let counted = self.counted();
-        let routes = counted.now.routes.iter();
+        let routes = self.look().now.routes.iter();
         let one = |figures: &RouteFigures| RouteStatus {
             listener: figures.listener.clone(),
             route: figures.route.clone(),
@@ -182,13 +186,14 @@ impl<'a> View<'a> {
     }
 
     pub(crate) fn pools(&self) -> Vec<PoolStatus> {
-        (0..self.snapshot().pools.len()).filter_map(|index| self.pool(index)).collect()
+        let counted = self.counted();
+        let pools = self.snapshot().pools.iter();
+        pools.filter_map(|pool| self.pool(pool, &counted)).collect()
     }
 
     /// One pool, by its name.
     pub(crate) fn pool_named(&self, name: &str) -> Option<PoolStatus> {
-        let index = self.snapshot().pools.iter().position(|pool| *pool.name == *name)?;
-        self.pool(index)
+        self.pool(self.snapshot().pool(name)?, &self.counted())
     }
 
     /// One endpoint, by names.
@@ -196,18 +201,22 @@ impl<'a> View<'a> {
         let of = self.served.addressed(pool, name);
         let place = of.and_then(|_| self.served.endpoint(pool, name)).map(|own| own.name.clone());
         let name = place.as_deref().unwrap_or(name);
-        let pool = self.pool_named(pool)?;
-        pool.endpoints.into_iter().find(|endpoint| endpoint.name == name)
+        let (pool, index) = self.snapshot().endpoint(pool, name)?;
+        self.endpoint(index, (pool, self.live(pool)?), &self.counted())
     }
 
-    fn pool(&self, index: usize) -> Option<PoolStatus> {
-        let pool = self.snapshot().pools.get(index)?;
-        let config = self.served.live.pools.iter().find(|config| config.name == *pool.name)?;
+    /// A pool as it is configured, with servers in place of names.
+    fn live(&self, pool: &UpstreamPool) -> Option<&model::Pool> {
+        self.served.live.pools.iter().find(|config| config.name == *pool.name)
+    }
+
+    fn pool(&self, pool: &UpstreamPool, counted: &Counted<'_>) -> Option<PoolStatus> {
+        let config = self.live(pool)?;
         let counters = pool.balancer.counters();
-        let given_up = self.counted().given_up(&pool.name, None);
-        let mark = self.counted().marks.of(&Marked::Pool(pool.name.to_string()));
+        let given_up = counted.given_up(&pool.name, None);
+        let mark = self.look().marks.of(&Marked::Pool(pool.name.to_string()));
         let endpoints: Vec<EndpointStatus> = (0..pool.endpoints.len())
-            .filter_map(|endpoint| self.endpoint(endpoint, pool, config))
+            .filter_map(|endpoint| self.endpoint(endpoint, (pool, config), counted))
             .collect();
         let usable =
             endpoints.iter().filter(|endpoint| live::is_usable(pool, endpoint.state)).count();
@@ -235,7 +244,7 @@ impl<'a> View<'a> {
             counters: live::counters(pool),
             repeated: given_up.repeated,
             redispatched: given_up.redispatched,
-            traffic: self.counted().traffic(Of::Pool(&pool.name)),
+            traffic: counted.traffic(Of::Pool(&pool.name)),
             endpoints,
         })
     }
@@ -243,12 +252,12 @@ impl<'a> View<'a> {
     fn endpoint(
         &self,
         index: usize,
-        pool: &UpstreamPool,
-        config: &model::Pool,
+        (pool, config): (&UpstreamPool, &model::Pool),
+        counted: &Counted<'_>,
     ) -> Option<EndpointStatus> {
         let live = pool.endpoints.get(index)?;
-        let own = config.endpoints.iter().find(|endpoint| endpoint.name == *live.name)?;
-        let written = self.written(&config.name, own);
+        let own = named(&config.endpoints, &live.name, index)?;
+        let written = self.written(&config.name, own, index);
         let counts = pool.balancer.endpoint(index)?;
         let now_us = self.process().balance_clock(self.now);
         let state = live::state(counts, now_us);
@@ -259,7 +268,7 @@ impl<'a> View<'a> {
             let left = Duration::from_micros(counts.ejected_until().saturating_sub(now_us));
             milliseconds(self.wall + left)
         });
-        let given_up = self.counted().given_up(&pool.name, Some(&live.name));
+        let given_up = counted.given_up(&pool.name, Some(&live.name));
         let outages = EndpointName { pool: pool.name.clone(), endpoint: live.name.clone() };
         let outages = self.context.health.outages(&outages);
         let (reason, excerpt) =
@@ -303,7 +312,7 @@ impl<'a> View<'a> {
             outages: outages.count,
             out_s: outages.lasted.as_secs(),
             max_idle: config.keepalive.idle,
-            traffic: self.counted().traffic(Of::Endpoint(&pool.name, &live.name)),
+            traffic: counted.traffic(Of::Endpoint(&pool.name, &live.name)),
             failed_attempts: given_up.attempts,
             repeated: given_up.repeated,
             redispatched: given_up.redispatched,
@@ -368,10 +377,9 @@ impl<'a> View<'a> {
     }
 
     /// What became this server, in the configuration that has names for addresses.
-    fn written(&self, pool: &str, own: &model::Endpoint) -> Option<&model::Endpoint> {
+    fn written(&self, pool: &str, own: &model::Endpoint, index: usize) -> Option<&model::Endpoint> {
         let pool = self.served.config.pools.iter().find(|known| known.name == *pool)?;
-        let exact = pool.endpoints.iter().find(|written| written.name == own.name);
-        exact
+        named(&pool.endpoints, &own.name, index)
             .or_else(|| pool.endpoints.iter().find(|written| is_place_of(&own.name, &written.name)))
     }
 
@@ -401,9 +409,20 @@ impl<'a> View<'a> {
         fields
     }
 
+    /// Whether there is a pool of that name.
+    pub(crate) fn has_pool(&self, name: &str) -> bool {
+        self.snapshot().pool(name).is_some()
+    }
+
+    /// Who waits in every pool, by its name.
+    pub(crate) fn queues(&self) -> impl Iterator<Item = (&str, Vec<WaitingStatus>)> {
+        let pools = self.snapshot().pools.iter();
+        pools.map(|pool| (&*pool.name, self.queue(&pool.name).unwrap_or_default()))
+    }
+
     /// Who waits in a pool, the oldest first.
     pub(crate) fn queue(&self, pool: &str) -> Option<Vec<WaitingStatus>> {
-        let live = self.snapshot().pools.iter().find(|live| *live.name == *pool)?;
+        let live = self.snapshot().pool(pool)?;
         let now_us = self.process().balance_clock(Instant::now());
         let patience = live.queue.as_ref().map_or(0, |queue| queue.timeout.as_micros() as u64);
         let one = |waiting| self.waiting(live, waiting, (now_us, patience));
@@ -434,6 +453,16 @@ impl<'a> View<'a> {
             endpoint: endpoint.map(|endpoint| endpoint.name.to_string()),
         }
     }
+}
+
+/// The endpoint of this name, which probably has this place: of a thousand, each is looked up.
+fn named<'a>(
+    endpoints: &'a [model::Endpoint],
+    name: &str,
+    place: usize,
+) -> Option<&'a model::Endpoint> {
+    let here = endpoints.get(place).filter(|own| own.name == *name);
+    here.or_else(|| endpoints.iter().find(|own| own.name == *name))
 }
 
 /// What orders for an endpoint may have called it: as it is configured, and with its address where it is one of a name's.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use hyper::StatusCode;
 use hyper::body::Bytes;
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::context::Context;
@@ -22,20 +22,30 @@ const PERIOD: Duration = Duration::from_secs(1);
 
 /// Begins a stream.
 pub(crate) fn stream(call: Call) -> Later {
-    Box::pin(async move {
-        let Ok(place) = call.context.streams.clone().try_acquire_owned() else {
-            let message = format!("{STREAMS} streams are open already");
-            return Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, message));
-        };
-        // One on its way: who reads slowly gets fewer, not older ones.
-        let (sender, pieces) = mpsc::channel(1);
-        tokio::task::spawn_local(tell(call.context.clone(), sender, place));
-        let reply = Reply::new("text/event-stream", Bytes::new());
-        Ok(Reply { body: ReplyBody::Stream(pieces), ..reply })
-    })
+    Box::pin(async move { begin(&call.context, |sender| tell(call.context.clone(), sender)) })
 }
 
-async fn tell(context: Arc<Context>, sender: mpsc::Sender<Bytes>, place: OwnedSemaphorePermit) {
+/// An answer that goes on for as long as `tell` sends and somebody listens, if there is room for one more.
+pub(super) fn begin<T: Future<Output = ()> + 'static>(
+    context: &Context,
+    tell: impl FnOnce(mpsc::Sender<Bytes>) -> T,
+) -> Result<Reply, ApiError> {
+    let Ok(place) = context.streams.clone().try_acquire_owned() else {
+        let message = format!("{STREAMS} streams are open already");
+        return Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, message));
+    };
+    // One on its way: who reads slowly gets fewer, not older ones.
+    let (sender, pieces) = mpsc::channel(1);
+    let telling = tell(sender);
+    tokio::task::spawn_local(async move {
+        telling.await;
+        drop(place);
+    });
+    let reply = Reply::new("text/event-stream", Bytes::new());
+    Ok(Reply { body: ReplyBody::Stream(pieces), ..reply })
+}
+
+async fn tell(context: Arc<Context>, sender: mpsc::Sender<Bytes>) {
     let mut seconds = interval(PERIOD);
     seconds.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -47,5 +57,4 @@ async fn tell(context: Arc<Context>, sender: mpsc::Sender<Bytes>, place: OwnedSe
         let text = serde_json::to_string(&status(&context)).unwrap_or_default();
         room.send(format!("event: status\ndata: {text}\n\n").into());
     }
-    drop(place);
 }

@@ -191,8 +191,9 @@ enum Detail {
 }
 
 fn phases_json(phases: &PhaseDistributions, detail: Detail) -> Value {
-    let each = phases.each().filter(|(_, times)| times.count() > 0);
-    let each = each.map(|(phase, times)| (phase.as_str().to_owned(), times_json(times, detail)));
+    let each = phases
+        .counted()
+        .map(|(phase, times)| (phase.as_str().to_owned(), times_json(times, detail)));
     json!({"phases": each.collect::<Map<_, _>>()})
 }
 

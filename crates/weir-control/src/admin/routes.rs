@@ -87,9 +87,7 @@ pub(crate) const ROUTES: &[Route] = &[
     }),
     look("/v1/queues", "Who waits, in every pool", |call| {
         let view = View::new(&call.context);
-        let queues = view.pools().into_iter().map(|pool| {
-            json!({"pool": pool.name, "waiting": view.queue(&pool.name).unwrap_or_default()})
-        });
+        let queues = view.queues().map(|(pool, waiting)| json!({"pool": pool, "waiting": waiting}));
         Ok(Reply::json(&json!({"queues": queues.collect::<Vec<_>>()})))
     }),
     look(ENDPOINT, "One endpoint; its `ETag` is for `If-Match`", |call| {

@@ -3,7 +3,7 @@
 //! command line do not.
 
 use std::io;
-use std::os::unix::fs::chown;
+use std::os::unix::fs::lchown;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -65,7 +65,8 @@ impl Keys {
 
     fn give(&self, path: &Path) -> io::Result<()> {
         if self.owner.is_some() || self.group.is_some() {
-            chown(path, self.owner, self.group)?;
+            // Of a link that somebody put there, itself.
+            lchown(path, self.owner, self.group)?;
         }
         Ok(())
     }

@@ -1,14 +1,14 @@
-//! The file that keeps runtime changes over restarts: written whole, beside, and renamed, so that a crash leaves the old one or
-//! the new one.
+//! The file that keeps runtime changes over restarts. A crash leaves the old one or the new one (`whole_file.rs`).
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 use weir_config::model::Overrides;
+
+use crate::whole_file::{Outlasts, replace};
 
 /// The form of the file.
 const VERSION: u32 = 1;
@@ -91,27 +91,16 @@ impl StateFile {
     /// # Errors
     /// One clause: why it cannot be written. What was there is there still.
     fn write(&self, overrides: &Overrides) -> Result<(), String> {
-        self.replace(overrides).map_err(|error| {
+        self.put(overrides).map_err(|error| {
             format!("the state file {} cannot be written: {error}", self.path.display())
         })
     }
 
-    fn replace(&self, overrides: &Overrides) -> io::Result<()> {
+    fn put(&self, overrides: &Overrides) -> io::Result<()> {
         let content = Content { version: VERSION, overrides: overrides.clone() };
         let mut text = serde_json::to_string_pretty(&content)?;
         text.push('\n');
-        let mut beside = self.path.clone().into_os_string();
-        beside.push(".new");
-        let beside = PathBuf::from(beside);
-        let mut file =
-            OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&beside, &self.path)?;
-        // The name is on the disk too only then. A file system that cannot do that has to do without.
-        let directory = self.path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        let _ = File::open(directory.unwrap_or(Path::new("."))).and_then(|file| file.sync_all());
-        Ok(())
+        replace(&self.path, &text, 0o600, Outlasts::Machine).map(drop)
     }
 
     /// Moves a file that makes no sense out of the way, so that the next change does not write over it.

@@ -1,11 +1,12 @@
 //! From counted numbers (`weir-stats`) to what the status tells of them: totals since the start or since they were cleared, rates of
 //! the last second, and times of the last moments beside those of all the time.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{MissedTickBehavior, interval};
+use weir_stats::Cause;
 use weir_stats::numbers::{
     CellFigures, Distribution, EndpointFigures, Figures, GivenUp, PhaseDistributions, TallyFigures,
 };
@@ -38,7 +39,7 @@ pub(crate) async fn sample(context: Arc<Context>) {
 }
 
 /// Whose exchanges.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Of<'a> {
     Listener(&'a str),
     Pool(&'a str),
@@ -56,103 +57,165 @@ impl Of<'_> {
             Self::Route { .. } => None,
         }
     }
+}
 
-    fn tally(self, figures: &Figures) -> TallyFigures {
-        match self {
-            Self::Listener(name) => figures.tally_of_listener(name),
-            Self::Pool(name) => figures.tally_of_pool(name),
-            Self::Endpoint(pool, name) => figures.tally_of_endpoint(pool, name),
-            Self::Route { listener, route } => {
-                figures.tally(|cell| cell.listener == listener && cell.route == route)
+/// Counters by whose they are, looked up once: a thousand endpoints are asked about, and each has a handful.
+struct Cells<'a>(HashMap<Of<'a>, Vec<&'a CellFigures>>);
+
+impl<'a> Cells<'a> {
+    fn of(figures: &'a Figures) -> Self {
+        let mut cells: HashMap<Of<'a>, Vec<&'a CellFigures>> = HashMap::new();
+        for cell in &figures.cells {
+            let CellFigures { listener, route, pool, endpoint, .. } = cell;
+            let owners = [
+                Of::Listener(listener),
+                Of::Route { listener, route },
+                Of::Pool(pool),
+                Of::Endpoint(pool, endpoint),
+            ];
+            for owner in owners {
+                cells.entry(owner).or_default().push(cell);
+            }
+        }
+        Self(cells)
+    }
+
+    fn each<'own>(&'own self, of: Of<'own>) -> &'own [&'a CellFigures] {
+        self.0.get(&of).map_or(&[], Vec::as_slice)
+    }
+
+    fn tally(&self, of: Of<'_>) -> TallyFigures {
+        self.each(of).iter().fold(TallyFigures::default(), |mut sum, cell| {
+            sum.add(&cell.tally);
+            sum
+        })
+    }
+
+    /// Requests that a route without a pool answered.
+    fn answered_here(&self, of: Of<'_>) -> u64 {
+        let own = |cell: &&&CellFigures| cell.pool.is_empty() && !cell.route.is_empty();
+        match of {
+            Of::Listener(_) => {
+                self.each(of).iter().filter(own).map(|cell| cell.tally.requests()).sum()
+            }
+            Of::Pool(_) | Of::Endpoint(..) | Of::Route { .. } => 0,
+        }
+    }
+}
+
+/// Times by whose they are.
+struct Times<'a> {
+    figures: &'a Figures,
+    endpoints: HashMap<(&'a str, &'a str), &'a EndpointFigures>,
+}
+
+impl<'a> Times<'a> {
+    fn of(figures: &'a Figures) -> Self {
+        let key = |one: &'a EndpointFigures| ((&*one.pool, &*one.endpoint), one);
+        Self { figures, endpoints: figures.endpoints.iter().map(key).collect() }
+    }
+
+    fn phases(&self, of: Of<'_>) -> PhaseDistributions {
+        match of {
+            Of::Listener(name) => self.figures.phases_of_listener(name),
+            Of::Pool(name) => self.figures.phases_of_pool(name),
+            Of::Route { listener, route } => {
+                self.figures.phases(|own| own.listener == listener && own.route == route)
+            }
+            Of::Endpoint(pool, name) => {
+                let found = self.endpoints.get(&(pool, name));
+                found.map(|one| one.phases.clone()).unwrap_or_default()
             }
         }
     }
 
-    fn phases(self, figures: &Figures) -> PhaseDistributions {
-        match self {
-            Self::Listener(name) => figures.phases_of_listener(name),
-            Self::Pool(name) => figures.phases_of_pool(name),
-            Self::Endpoint(pool, name) => figures.phases_of_endpoint(pool, name),
-            Self::Route { listener, route } => {
-                figures.phases(|own| own.listener == listener && own.route == route)
+    fn given_up(&self, pool: &str, endpoint: Option<&str>) -> GivenUp {
+        match endpoint {
+            None => self.figures.given_up(|own| own.pool == pool),
+            Some(name) => {
+                self.endpoints.get(&(pool, name)).map(|one| one.given_up).unwrap_or_default()
             }
         }
     }
 }
 
-impl Look {
+/// What was counted, to be asked about everybody.
+pub(crate) struct Counted<'a> {
+    look: &'a Look,
+    now: (Cells<'a>, Times<'a>),
+    /// When counting that is told began, if somebody cleared it.
+    cleared: Option<(Cells<'a>, Times<'a>)>,
+    recent: Times<'a>,
+    moment: Cells<'a>,
+}
+
+impl<'a> Counted<'a> {
+    pub(crate) fn of(look: &'a Look) -> Self {
+        let both = |figures: &'a Figures| (Cells::of(figures), Times::of(figures));
+        Self {
+            look,
+            now: both(&look.now),
+            cleared: look.cleared.as_deref().map(both),
+            recent: Times::of(&look.recent.figures),
+            moment: Cells::of(&look.moment.figures),
+        }
+    }
+
     /// What is told of these exchanges.
     pub(crate) fn traffic(&self, of: Of<'_>) -> Traffic {
-        let all = of.tally(&self.now);
-        let mut tally = all.clone();
-        let mut phases = of.phases(&self.now);
-        if let Some(cleared) = &self.cleared {
-            tally = tally.since(&of.tally(cleared));
-            phases = phases.since(&of.phases(cleared));
+        let (cells, all) = &self.now;
+        let (mut tally, mut phases) = (cells.tally(of), all.phases(of));
+        let mut answered_here = cells.answered_here(of);
+        if let Some((cells, all)) = &self.cleared {
+            tally = tally.since(&cells.tally(of));
+            phases = phases.since(&all.phases(of));
+            answered_here = answered_here.saturating_sub(cells.answered_here(of));
         }
-        let (recent_s, recent) = match self.recent.length_us {
+        let (recent_s, recent) = match self.look.recent.length_us {
             0..SETTLED_US => (0, Vec::new()),
-            length_us => (length_us / 1_000_000, times(&of.phases(&self.recent.figures))),
+            length_us => (length_us / 1_000_000, times(&self.recent.phases(of))),
         };
-        let just_now = of.tally(&self.moment.figures).requests();
-        let mark = of.marked().map(|who| self.marks.of(&who)).unwrap_or_default();
+        let just_now = self.moment.tally(of).requests();
+        let mark = of.marked().map(|who| self.look.marks.of(&who)).unwrap_or_default();
         let last = mark.last.map(|at| at.elapsed());
         let last = if just_now > 0 { Some(Duration::ZERO) } else { last };
-        let mut statuses: BTreeMap<String, u64> = BTreeMap::new();
-        for class in 1..=5 {
-            statuses.insert(format!("{class}xx"), tally.of_class(class));
-        }
+        let class = |class: u16| (format!("{class}xx"), tally.of_class(class));
+        let cause = |(cause, count): (Cause, u64)| (cause.as_str().to_owned(), count);
         Traffic {
             requests: tally.requests(),
-            per_second: per_second(just_now, self.moment.length_us),
+            per_second: per_second(just_now, self.look.moment.length_us),
             per_second_max: mark.requests,
             last_s: last.map(|age| age.as_secs()),
-            statuses,
+            statuses: (1..=5).map(class).collect(),
             codes: tally.codes().collect(),
-            causes: tally
-                .causes()
-                .map(|(cause, count)| (cause.as_str().to_owned(), count))
-                .collect(),
+            causes: tally.causes().map(cause).collect(),
             bytes_received: tally.bytes_received,
             bytes_sent: tally.bytes_sent,
             attempts: tally.attempts,
             retried: tally.retried,
             reused: tally.reused,
             queued: tally.queued,
-            answered_here: self.answered_here(of),
+            answered_here,
             times: times(&phases),
             recent_s,
             recent,
         }
     }
-}
-
-impl Look {
-    /// Requests that a route without a pool answered.
-    fn answered_here(&self, of: Of<'_>) -> u64 {
-        let Of::Listener(name) = of else { return 0 };
-        let own = |cell: &CellFigures| {
-            cell.listener == name && cell.pool.is_empty() && !cell.route.is_empty()
-        };
-        let before = self.cleared.as_ref().map_or(0, |cleared| cleared.tally(own).requests());
-        self.now.tally(own).requests().saturating_sub(before)
-    }
 
     /// Attempts given up at an endpoint, or at all of a pool.
     pub(crate) fn given_up(&self, pool: &str, endpoint: Option<&str>) -> GivenUp {
-        let wanted = |own: &EndpointFigures| {
-            own.pool == pool && endpoint.is_none_or(|it| it == own.endpoint)
-        };
-        let all = self.now.given_up(wanted);
-        let cleared = self.cleared.as_ref().map(|cleared| cleared.given_up(wanted));
+        let all = self.now.1.given_up(pool, endpoint);
+        let cleared = self.cleared.as_ref().map(|(_, cleared)| cleared.given_up(pool, endpoint));
         all.since(cleared.unwrap_or_default())
     }
 }
 
 /// Every phase that has a sample.
 fn times(phases: &PhaseDistributions) -> Vec<PhaseTimes> {
-    let seen = phases.each().filter(|(_, distribution)| distribution.count() > 0);
-    seen.map(|(phase, distribution)| phase_times(phase.as_str(), distribution)).collect()
+    phases
+        .counted()
+        .map(|(phase, distribution)| phase_times(phase.as_str(), distribution))
+        .collect()
 }
 
 /// One distribution in a line.

@@ -33,7 +33,7 @@ pub(crate) fn patch(call: Call) -> Later {
 pub(crate) fn add(call: Call) -> Later {
     Box::pin(async move {
         let pool = call.parameter(0).to_owned();
-        if View::new(&call.context).pool_named(&pool).is_none() {
+        if !View::new(&call.context).has_pool(&pool) {
             return Err(ApiError::unknown("pool", &pool));
         }
         let endpoint = Box::new(new_endpoint(&object(&call.body)?)?);
@@ -158,7 +158,7 @@ pub(crate) fn endpoint(
     name: &str,
 ) -> Result<EndpointStatus, ApiError> {
     let view = View::new(context);
-    if view.pool_named(pool).is_none() {
+    if !view.has_pool(pool) {
         return Err(ApiError::unknown("pool", pool));
     }
     view.endpoint_named(pool, name).ok_or_else(|| ApiError::unknown("endpoint", name))

@@ -12,7 +12,7 @@ mod tests;
 use std::collections::VecDeque;
 
 /// A minute, µs.
-const MINUTE_US: f64 = 60e6;
+pub(super) const MINUTE_US: f64 = 60e6;
 /// What a rate is told of, µs.
 const LATELY_US: u64 = 60_000_000;
 /// What a rate is told of that has to be heeded at once, µs.

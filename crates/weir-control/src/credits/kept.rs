@@ -2,7 +2,7 @@
 //! which the kernel remembers, so that nothing is lost between two processes; after the machine itself was started anew it says nothing.
 
 use std::fs;
-use std::io::{self, ErrorKind};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,12 +10,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde::{Deserialize, Serialize};
 use weir_config::model::Severity;
 
-use super::books::{Bucket, Trust};
+use super::books::{Bucket, MINUTE_US, Trust};
 use crate::machine::Used;
 use crate::program_log;
-
-/// A minute, µs.
-const MINUTE_US: f64 = 60e6;
+use crate::whole_file::{Outlasts, replace};
 
 /// The books at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -101,7 +99,7 @@ impl Kept {
     /// # Errors
     /// One sentence, the first time that it does not work.
     fn write_now(&self, file: &Path, books: &KeptBooks) -> Result<(), String> {
-        let result = replace(file, books);
+        let result = put(file, books);
         let before = self.0.failed.swap(result.is_err(), Ordering::Relaxed);
         match result {
             Err(error) if !before => Err(format!(
@@ -113,13 +111,9 @@ impl Kept {
     }
 }
 
-fn replace(file: &Path, books: &KeptBooks) -> io::Result<()> {
-    let name = file.file_name().ok_or(ErrorKind::InvalidInput)?;
-    let mut beside = name.to_owned();
-    beside.push(".new");
-    let beside = file.with_file_name(beside);
-    fs::write(&beside, serde_json::to_string(books)? + "\n")?;
-    fs::rename(&beside, file)
+fn put(file: &Path, books: &KeptBooks) -> io::Result<()> {
+    let text = serde_json::to_string(books)? + "\n";
+    replace(file, &text, 0o666, Outlasts::Process).map(drop)
 }
 
 /// The kernel's name for this start of the machine.

@@ -26,7 +26,7 @@ use crate::admin::status::Event;
 use crate::admin::{Context, Served, milliseconds};
 use crate::machine::{self, Used};
 use crate::program_log;
-use books::{Books, Bucket, Forecast, Rate, Reading, Trust, estimate};
+use books::{Books, Bucket, Forecast, MINUTE_US, Rate, Reading, Trust, estimate};
 use kept::{Kept, KeptBooks};
 use shedding::{Admission, Share, Supply};
 use watch::{Level, Watch};
@@ -35,8 +35,6 @@ use watch::{Level, Watch};
 const PERIOD: Duration = Duration::from_secs(1);
 /// How often the books are written down, in readings.
 const KEEP_EVERY: u32 = 60;
-/// A minute, µs.
-const MINUTE_US: f64 = 60e6;
 
 /// What others ask about credits.
 #[derive(Debug)]
@@ -211,8 +209,12 @@ impl Keeper {
         let cap = self.shed(open, seconds);
         let forecast = self.books.forecast();
         let rate = self.books.rate();
-        let warn_us = self.settings.warn.map(|warn| warn.as_micros() as f64);
-        let told = warn_us.and_then(|warn_us| self.watch.look(forecast, warn_us, at_us));
+        let told = if let Some(warn) = self.settings.warn {
+            self.watch.look(forecast, warn.as_micros() as f64, at_us)
+        } else {
+            self.watch = Watch::default();
+            None
+        };
         Look {
             report: self.report((forecast, rate), cap),
             cap,

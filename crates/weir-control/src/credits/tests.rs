@@ -95,6 +95,16 @@ fn no_warning_is_said_where_none_is_wanted() {
 }
 
 #[test]
+fn who_wants_no_warnings_any_more_is_not_near_the_end_for_ever() {
+    let mut world = World::new(medium());
+    world.minutes(45, 1.6);
+    assert!(world.report().is_near);
+    world.keeper.adopt(CpuCredits { warn: None, balance: None, ..medium() }, 2);
+    world.minutes(1, 1.6);
+    assert!(!world.report().is_near);
+}
+
+#[test]
 fn books_that_are_refuted_lower_nothing_and_that_is_said() {
     let mut world = World::new(CpuCredits {
         balance: Some(0.5),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 use weir_config::model::ListenAddress;
 use weir_proxy::moving::Parting;
 use weir_proxy::os_net::OsNet;
@@ -38,6 +38,8 @@ pub(crate) struct Giver {
     next_number: u64,
     /// What the successor knows of what runs here.
     told: Told,
+    /// When it was told.
+    told_at: Instant,
     taken: Taken,
 }
 
@@ -87,6 +89,7 @@ impl Giver {
             outstanding: BTreeMap::new(),
             next_number: 0,
             told: Told::default(),
+            told_at: Instant::now(),
             taken: Taken::default(),
         };
         // Before those who wait: what runs is ahead of them.
@@ -115,6 +118,10 @@ impl Giver {
 
     /// Waits for the next thing to happen.
     async fn step(&mut self) -> Result<(), Over> {
+        // However much there is to offer and to hear: a place that is free here is free there only once that is told.
+        if !self.told.is_empty() && self.told_at.elapsed() >= LOOK {
+            return self.tell().await;
+        }
         if !self.pending.is_empty() && self.outstanding.len() < OUTSTANDING {
             return self.offer().await;
         }
@@ -141,7 +148,7 @@ impl Giver {
                 None => self.last_verdicts().await,
             },
             () = silent => Err(Over::Broken(late())),
-            () = sleep(LOOK), if !self.told.is_empty() => self.tell().await,
+            () = sleep_until(self.told_at + LOOK), if !self.told.is_empty() => self.tell().await,
         }
     }
 
@@ -150,6 +157,7 @@ impl Giver {
         for news in self.told.news(self.plane.process()) {
             self.send(&Message::Busy(news), &[]).await.map_err(Over::Broken)?;
         }
+        self.told_at = Instant::now();
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! Connections that go on in the next process: at an upgrade the one that is left passes plain client connections on, over a Unix socket.
-//! `giver.rs` is its side, `taker.rs` that of its successor; `message.rs` is what they say, `packets.rs` how it gets there, `estate.rs` what a successor gets before it starts. How a
-//! connection leaves a worker and enters one is the data plane's (`weir-proxy/moving.rs`).
+//! `giver.rs` is its side, `taker.rs` that of its successor; `message.rs` is what they say, `packets.rs` how it gets there, `estate.rs`
+//! what a successor gets before it starts, `busy.rs` what it counts in meanwhile. How a connection leaves a worker and enters one is the
+//! data plane's (`weir-proxy/moving.rs`).
 //!
 //! ```text
 //! old: hears "hello" ─▶ connections leave their workers ─▶ offer ──▶ holds the sockets, reads nothing ─▶ "taken": closes its copies

@@ -1,7 +1,7 @@
 //! A pool as a configuration has it, to be simulated. How fast its servers are and on how many requests they work at once no
 //! configuration says.
 
-use weir_balance::{Order, PassiveSettings, StallSettings};
+use weir_balance::{PassiveSettings, StallSettings};
 use weir_config::model::{self, Passive, Pool, Retry, RetryOn, Stall, UpstreamTimeouts};
 
 use super::plan::{Candidate, Endpoint, MaxConn, Plan, Queue, QueueLimits};
@@ -15,7 +15,7 @@ impl Plan {
             name: endpoint.name.clone(),
             weight: endpoint.weight,
             tier: pool.tier(endpoint),
-            order: order(endpoint.order),
+            order: endpoint.order.into(),
             ..Endpoint::default()
         };
         self.endpoints = pool.endpoints.iter().map(endpoint).collect();
@@ -29,14 +29,6 @@ impl Plan {
         let queue = if pool.queue.is_some() { Queue::On } else { Queue::Off };
         let max_conn = MaxConn::new(limits);
         Candidate { policy: pool.policy.kind(), max_conn, queue, state: State::Shared }
-    }
-}
-
-fn order(order: model::Order) -> Order {
-    match order {
-        model::Order::Ready => Order::Ready,
-        model::Order::Draining => Order::Draining,
-        model::Order::Maintenance => Order::Maintenance,
     }
 }
 

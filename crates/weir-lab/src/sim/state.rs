@@ -70,7 +70,7 @@ impl Pools {
     pub(crate) fn new(plan: &Plan, candidate: &Candidate) -> Self {
         let count = match candidate.state {
             State::Shared => 1,
-            State::PerProcess => plan.workers.max(1),
+            State::PerProcess => plan.workers,
         };
         Self {
             by_worker: (0..count).map(|_| pool(plan, candidate)).collect(),

@@ -71,7 +71,7 @@ impl Compiler<'_> {
         let members = pool.endpoints.iter().zip(&endpoints);
         let members = members.map(|(model, endpoint)| member(pool, model, endpoint)).collect();
         let orders: Vec<Order> =
-            pool.endpoints.iter().map(|endpoint| order(endpoint.order)).collect();
+            pool.endpoints.iter().map(|endpoint| endpoint.order.into()).collect();
         // Of a pool that is back, a later balancer than this one's may be what waits for it.
         let latest = before.map(|before| before.balancer.latest());
         let balancer = match &latest {
@@ -266,13 +266,5 @@ fn member(pool: &model::Pool, model: &model::Endpoint, endpoint: &UpstreamEndpoi
         max_conn: model.max_conn,
         tier: pool.tier(model),
         state: Arc::clone(&endpoint.state),
-    }
-}
-
-fn order(order: model::Order) -> Order {
-    match order {
-        model::Order::Ready => Order::Ready,
-        model::Order::Draining => Order::Draining,
-        model::Order::Maintenance => Order::Maintenance,
     }
 }

@@ -30,7 +30,7 @@ pub type Log = BTreeMap<Series, Distribution>;
 pub fn log_of(all: &BTreeMap<Subject, PhaseDistributions>) -> Log {
     let mut log = Log::new();
     for (subject, phases) in all {
-        for (phase, times) in phases.each().filter(|(_, times)| times.count() > 0) {
+        for (phase, times) in phases.counted() {
             log.insert(Series { subject: subject.clone(), phase }, times.clone());
         }
     }
@@ -157,6 +157,10 @@ fn decode(text: &str) -> Option<String> {
     let mut bytes = pieces.next()?.as_bytes().to_vec();
     for piece in pieces {
         let (digits, rest) = piece.split_at_checked(2)?;
+        // `from_str_radix` takes a sign, too.
+        if !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+            return None;
+        }
         bytes.push(u8::from_str_radix(digits, 16).ok()?);
         bytes.extend(rest.bytes());
     }
@@ -252,8 +256,9 @@ mod tests {
         let (listener, route) = ("l".to_owned(), String::new());
         check(Subject::Route { listener, route }, Phase::Data, "route/l//data");
         check(Subject::Pool("größe\n".to_owned()), Phase::Queue, "pool/gr%C3%B6%C3%9Fe%0A/queue");
-        for other in ["", "total", "app/total", "pool/app/mean", "pool/%4/total", "pool/%FF/total"]
-        {
+        let none = ["", "total", "app/total", "pool/app/mean"];
+        let no_text = ["pool/%4/total", "pool/%+F/total", "pool/%FF/total"];
+        for other in none.into_iter().chain(no_text) {
             assert_eq!(Series::read(other), None, "{other}");
         }
     }

@@ -124,6 +124,12 @@ impl CellFigures {
     }
 }
 
+impl ListenerFigures {
+    fn key(&self) -> [&str; 1] {
+        [&self.listener]
+    }
+}
+
 impl RouteFigures {
     fn key(&self) -> [&str; 3] {
         [&self.listener, &self.route, &self.pool]
@@ -136,15 +142,46 @@ impl EndpointFigures {
     }
 }
 
-/// Where among `own` each of `others` stands, by its key.
-fn places<'a, T, K: Eq + std::hash::Hash>(
-    own: &'a [T],
-    others: &'a [T],
-    key: impl Fn(&'a T) -> K,
+/// Where in `list` each of `wanted` stands, by its key.
+fn places<T, const N: usize>(
+    list: &[T],
+    wanted: &[T],
+    key: impl Fn(&T) -> [&str; N],
 ) -> Vec<Option<usize>> {
-    let own: HashMap<K, usize> =
-        own.iter().enumerate().map(|(place, one)| (key(one), place)).collect();
-    others.iter().map(|one| own.get(&key(one)).copied()).collect()
+    let list: HashMap<_, usize> =
+        list.iter().enumerate().map(|(place, one)| (key(one), place)).collect();
+    wanted.iter().map(|one| list.get(&key(one)).copied()).collect()
+}
+
+/// Puts each of `others` to the one with its key; behind them where there is none.
+fn merge<T: Clone, const N: usize>(
+    own: &mut Vec<T>,
+    others: &[T],
+    key: impl Fn(&T) -> [&str; N],
+    add: impl Fn(&mut T, &T),
+) {
+    let places = places(own, others, key);
+    for (other, place) in others.iter().zip(places) {
+        match place.and_then(|place| own.get_mut(place)) {
+            Some(own) => add(own, other),
+            None => own.push(other.clone()),
+        }
+    }
+}
+
+/// Takes from each what the one of `earlier` with its key had.
+fn lessen<T, const N: usize>(
+    own: &mut [T],
+    earlier: &[T],
+    key: impl Fn(&T) -> [&str; N],
+    take: impl Fn(&mut T, &T),
+) {
+    let places = places(earlier, own, key);
+    for (own, place) in own.iter_mut().zip(places) {
+        if let Some(before) = place.and_then(|place| earlier.get(place)) {
+            take(own, before);
+        }
+    }
 }
 
 impl Figures {
@@ -152,32 +189,19 @@ impl Figures {
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let mut later = self.clone();
-        let cells: HashMap<_, _> = earlier.cells.iter().map(|cell| (cell.key(), cell)).collect();
-        for (cell, own) in later.cells.iter_mut().zip(&self.cells) {
-            if let Some(before) = cells.get(&own.key()) {
-                cell.tally = cell.tally.since(&before.tally);
-            }
-        }
-        for listener in &mut later.listeners {
-            let mut before = earlier.listeners.iter();
-            if let Some(before) = before.find(|before| before.listener == listener.listener) {
-                *listener = listener.since(before);
-            }
-        }
-        let routes: HashMap<_, _> = earlier.routes.iter().map(|one| (one.key(), one)).collect();
-        for (route, own) in later.routes.iter_mut().zip(&self.routes) {
-            if let Some(before) = routes.get(&own.key()) {
-                route.phases = route.phases.since(&before.phases);
-            }
-        }
-        let endpoints: HashMap<_, _> =
-            earlier.endpoints.iter().map(|one| (one.key(), one)).collect();
-        for (endpoint, own) in later.endpoints.iter_mut().zip(&self.endpoints) {
-            if let Some(before) = endpoints.get(&own.key()) {
-                endpoint.phases = endpoint.phases.since(&before.phases);
-                endpoint.given_up = endpoint.given_up.since(before.given_up);
-            }
-        }
+        lessen(&mut later.cells, &earlier.cells, CellFigures::key, |own, before| {
+            own.tally = own.tally.since(&before.tally);
+        });
+        lessen(&mut later.listeners, &earlier.listeners, ListenerFigures::key, |own, before| {
+            *own = own.since(before);
+        });
+        lessen(&mut later.routes, &earlier.routes, RouteFigures::key, |own, before| {
+            own.phases = own.phases.since(&before.phases);
+        });
+        lessen(&mut later.endpoints, &earlier.endpoints, EndpointFigures::key, |own, before| {
+            own.phases = own.phases.since(&before.phases);
+            own.given_up = own.given_up.since(before.given_up);
+        });
         for (worker, before) in later.workers.iter_mut().zip(&earlier.workers) {
             *worker = worker.since(before);
         }
@@ -186,37 +210,17 @@ impl Figures {
 
     /// Puts another's counts to these; the memory is this one's.
     pub fn add(&mut self, other: &Self) {
-        let in_cells = places(&self.cells, &other.cells, CellFigures::key);
-        for (cell, place) in other.cells.iter().zip(in_cells) {
-            match place.and_then(|place| self.cells.get_mut(place)) {
-                Some(own) => own.tally.add(&cell.tally),
-                None => self.cells.push(cell.clone()),
-            }
-        }
-        for listener in &other.listeners {
-            let mut own = self.listeners.iter_mut();
-            match own.find(|own| own.listener == listener.listener) {
-                Some(own) => own.add(listener),
-                None => self.listeners.push(listener.clone()),
-            }
-        }
-        let in_routes = places(&self.routes, &other.routes, RouteFigures::key);
-        for (route, place) in other.routes.iter().zip(in_routes) {
-            match place.and_then(|place| self.routes.get_mut(place)) {
-                Some(own) => own.phases.add(&route.phases),
-                None => self.routes.push(route.clone()),
-            }
-        }
-        let in_endpoints = places(&self.endpoints, &other.endpoints, EndpointFigures::key);
-        for (endpoint, place) in other.endpoints.iter().zip(in_endpoints) {
-            match place.and_then(|place| self.endpoints.get_mut(place)) {
-                Some(own) => {
-                    own.phases.add(&endpoint.phases);
-                    own.given_up = own.given_up.and(endpoint.given_up);
-                }
-                None => self.endpoints.push(endpoint.clone()),
-            }
-        }
+        merge(&mut self.cells, &other.cells, CellFigures::key, |own, more| {
+            own.tally.add(&more.tally);
+        });
+        merge(&mut self.listeners, &other.listeners, ListenerFigures::key, ListenerFigures::add);
+        merge(&mut self.routes, &other.routes, RouteFigures::key, |own, more| {
+            own.phases.add(&more.phases);
+        });
+        merge(&mut self.endpoints, &other.endpoints, EndpointFigures::key, |own, more| {
+            own.phases.add(&more.phases);
+            own.given_up = own.given_up.and(more.given_up);
+        });
         let more = other.workers.len().saturating_sub(self.workers.len());
         self.workers.extend(std::iter::repeat_n(WorkerFigures::default(), more));
         self.workers.iter_mut().zip(&other.workers).for_each(|(own, more)| own.add(more));
@@ -224,10 +228,9 @@ impl Figures {
 
     /// Leaves out whatever counted nothing.
     pub fn drop_unused(&mut self) {
-        let any = |phases: &PhaseDistributions| phases.each().any(|(_, times)| times.count() > 0);
         self.cells.retain(|cell| cell.tally.requests() > 0);
-        self.routes.retain(|route| any(&route.phases));
-        self.endpoints.retain(|one| any(&one.phases) || one.given_up != GivenUp::default());
+        self.routes.retain(|route| !route.phases.is_empty());
+        self.endpoints.retain(|one| !one.phases.is_empty() || one.given_up != GivenUp::default());
         self.listeners.retain(|own| {
             let nothing = ListenerFigures { listener: own.listener.clone(), ..Default::default() };
             *own != nothing
@@ -284,7 +287,7 @@ impl Figures {
             let (pool, endpoint) = (one.pool.clone(), one.endpoint.clone());
             add(Subject::Endpoint { pool, endpoint }, &one.phases);
         }
-        all.retain(|_, phases| phases.each().any(|(_, times)| times.count() > 0));
+        all.retain(|_, phases| !phases.is_empty());
         all
     }
 

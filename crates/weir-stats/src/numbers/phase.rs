@@ -116,6 +116,16 @@ impl PhaseDistributions {
         Phase::ALL.into_iter().zip(&self.0)
     }
 
+    /// Each that has a count, with its phase.
+    pub fn counted(&self) -> impl Iterator<Item = (Phase, &Distribution)> {
+        self.each().filter(|(_, times)| times.count() > 0)
+    }
+
+    /// Whether none has a count.
+    pub fn is_empty(&self) -> bool {
+        self.counted().next().is_none()
+    }
+
     /// Puts another's counts to these.
     pub fn add(&mut self, other: &Self) {
         self.0.iter_mut().zip(&other.0).for_each(|(own, theirs)| own.add(theirs));

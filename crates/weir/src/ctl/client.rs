@@ -52,6 +52,11 @@ impl Place {
         Self { socket: Some(address.to_owned()), config: None, token_file: self.token_file.clone() }
     }
 
+    /// Where it is, as people know it.
+    pub(crate) fn name(&self) -> Result<String, Failure> {
+        self.address().map(|address| address.text())
+    }
+
     /// Asks, and takes anything but success for a failure.
     pub(crate) fn ask(
         &self,

@@ -31,6 +31,15 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    #[command(flatten)]
+    Asking(Asking),
+    /// Percentiles up to one in a million, of this instance or of several together
+    Percentiles(percentiles::Arguments),
+}
+
+/// What takes one question, put to one instance.
+#[derive(Debug, Subcommand)]
+enum Asking {
     /// The process, its listeners and workers
     Status,
     /// Every pool with its servers
@@ -103,8 +112,6 @@ enum Command {
         /// Its id, from the log or the request id header
         id: String,
     },
-    /// Percentiles up to one in a million, of this instance or of several together
-    Percentiles(percentiles::Arguments),
     /// The configuration as it holds, runtime changes included
     Config {
         /// As its file says, without them
@@ -163,11 +170,14 @@ struct Question {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    if let Command::Percentiles(wanted) = &arguments.command {
-        let form = if arguments.json { percentiles::Form::Json } else { percentiles::Form::Table };
-        return percentiles::run(wanted, &arguments.place, form);
-    }
-    let question = arguments.command.question()?;
+    let question = match &arguments.command {
+        Command::Asking(asking) => asking.question()?,
+        Command::Percentiles(wanted) => {
+            let form =
+                if arguments.json { percentiles::Form::Json } else { percentiles::Form::Table };
+            return percentiles::run(wanted, &arguments.place, form);
+        }
+    };
     let mut path = question.path;
     if arguments.dry_run && question.method != "GET" {
         path.push_str("?dry_run=true");
@@ -211,7 +221,7 @@ pub(crate) fn stop(arguments: &Stop) -> Result<(), Failure> {
     terminal::print(&show::stopping(&told.body)?)
 }
 
-impl Command {
+impl Asking {
     fn question(&self) -> Result<Question, Failure> {
         let look = |path: String, view: View| Question { method: "GET", path, body: None, view };
         let order =
@@ -247,8 +257,6 @@ impl Command {
                 let route = route.as_ref().map(|name| format!("&route={}", encoded(name)));
                 look(format!("/v1/slow?limit={limit}{}", route.unwrap_or_default()), show::slow)
             }
-            // It asks several.
-            Self::Percentiles(_) => look("/v1/distributions".into(), show::as_it_is),
             Self::Why { id } => look(format!("/v1/why/{}", encoded(id)), show::why),
             Self::Config { file } => look(format!("/v1/config?file={file}"), show::as_it_is),
             Self::Diff => look("/v1/overrides".into(), show::differences),

@@ -67,7 +67,7 @@ pub(super) fn run(arguments: &Arguments, place: &Place, form: Form) -> Result<()
             .map_err(|error| Failure::RunTime(format!("cannot write {}: {error}", path.display())))
     };
     if let Some(path) = &arguments.hlog {
-        write(path, &write_log(&log, interval, "several"))?;
+        write(path, &write_log(&log, interval, &arguments.places(place)?))?;
     }
     let Some(times) = times else {
         let nobody = wanted == Wanted::default();
@@ -108,6 +108,11 @@ impl Arguments {
 
     fn instances(&self) -> usize {
         self.merge.len().max(1)
+    }
+
+    /// Who is asked.
+    fn places(&self, place: &Place) -> Result<String, Failure> {
+        if self.merge.is_empty() { place.name() } else { Ok(self.merge.join(", ")) }
     }
 
     /// What all of them say. One that does not answer is a failure: percentiles without it would be of something else.

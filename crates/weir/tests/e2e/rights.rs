@@ -225,6 +225,26 @@ fn root_becomes_the_user_before_it_serves() {
     assert!(!started.said().contains("warning"), "{}", started.said());
 }
 
+/// A service manager may give the two capabilities to a user of its own.
+#[test]
+fn who_may_change_users_without_being_root_keeps_none_of_that_in_any_thread() {
+    if !is_root() {
+        return;
+    }
+    let directory = place();
+    let config = "workers 2; user nobody; log access { to stdout; }
+        listen 127.0.0.1:0 { log access; default -> respond 200 fine; }";
+    let path = Started::configure(&directory, config);
+    let rights = "+setuid,+setgid,+net_bind_service";
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=1234", "--regid=1234", "--clear-groups", "--inh-caps", rights]);
+    command.args(["--ambient-caps", rights]).arg(directory.path().join("weir"));
+    command.env("NO_COLOR", "1").stdin(Stdio::null()).args(["run", "-c"]).arg(path);
+    let weir = Weir::run(&mut command, 1);
+    assert_is_nobody(weir.process.id());
+    assert_eq!(Client::connect(weir.address()).ask("/").text(), "fine");
+}
+
 #[test]
 fn who_is_not_root_any_more_reloads_rotates_keeps_changes_and_upgrades() {
     if !is_root() {

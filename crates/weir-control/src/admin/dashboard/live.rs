@@ -4,18 +4,15 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use hyper::StatusCode;
 use hyper::body::Bytes;
 use serde::Serialize;
 use serde_json::json;
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::mpsc;
 
 use super::super::caller::Right;
 use super::super::context::Context;
-use super::super::error::ApiError;
 use super::super::http::Call;
-use super::super::live::STREAMS;
-use super::super::reply::{Reply, ReplyBody};
+use super::super::live::begin;
 use super::super::routes::Later;
 use super::history::Moment;
 use super::page::Sight;
@@ -39,24 +36,12 @@ pub(super) fn stream(call: Call) -> Later {
             }
             _ => Page::Overview,
         };
-        let Ok(place) = call.context.streams.clone().try_acquire_owned() else {
-            let message = format!("{STREAMS} streams are open already");
-            return Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, message));
-        };
-        let (sender, pieces) = mpsc::channel(1);
         let right = call.caller.right;
-        tokio::task::spawn_local(tell(call.context.clone(), (page, right), sender, place));
-        let reply = Reply::new("text/event-stream", Bytes::new());
-        Ok(Reply { body: ReplyBody::Stream(pieces), ..reply })
+        begin(&call.context, |sender| tell(call.context.clone(), (page, right), sender))
     })
 }
 
-async fn tell(
-    context: Arc<Context>,
-    (page, right): (Page, Right),
-    sender: mpsc::Sender<Bytes>,
-    place: OwnedSemaphorePermit,
-) {
+async fn tell(context: Arc<Context>, (page, right): (Page, Right), sender: mpsc::Sender<Bytes>) {
     let mut seconds = context.history.follow();
     let points = context.history.points();
     let first = if matches!(page, Page::Overview) { points } else { Vec::new() };
@@ -90,7 +75,6 @@ async fn tell(
         }
         room.send(text.into());
     }
-    drop(place);
 }
 
 /// The inside of the page.

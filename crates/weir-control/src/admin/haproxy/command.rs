@@ -359,7 +359,9 @@ impl Asked<'_> {
         // Names of servers may have slashes, those of backends seldom.
         let (pool, name) = place.split_once('/').ok_or_else(required)?;
         let view = crate::admin::gather::View::new(self.context);
-        view.pool_named(pool).ok_or_else(|| "No such backend.".to_owned())?;
+        if !view.has_pool(pool) {
+            return Err("No such backend.".to_owned());
+        }
         view.endpoint_named(pool, name)
             .map(|endpoint| (pool.to_owned(), endpoint))
             .ok_or_else(|| "No such server.".to_owned())

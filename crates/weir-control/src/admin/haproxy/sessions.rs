@@ -3,9 +3,11 @@
 
 use std::fmt::Write;
 use std::net::SocketAddr;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use weir_proxy::sessions::RunningExchange;
+
+use crate::admin::figures::age_ms;
 
 /// What HAProxy tells of a session's inside, as of one where nothing is going on.
 const INSIDE: &str = "rq[f=0h,i=0,an=00h,rx=,wx=,ax=] rp[f=0h,i=0,an=00h,rx=,wx=,ax=] scf=[8,0h,fd=-1] scb=[8,0h,fd=-1] exp= rc=0 c_exp=";
@@ -31,7 +33,7 @@ pub(super) fn sessions(running: &[RunningExchange], who: &str, now: SystemTime) 
             one.pool.as_deref().unwrap_or("<NONE>"),
             one.endpoint.as_deref().unwrap_or("<none>"),
             one.worker,
-            age(one.age.as_secs()),
+            age(one.age),
             one.exchanges,
         );
     }
@@ -44,20 +46,13 @@ pub(super) fn sessions(running: &[RunningExchange], who: &str, now: SystemTime) 
     text
 }
 
-/// A time in its two largest units, as HAProxy writes it: `7s`, `3m12s`, `4h1m`, `2d3h`.
-fn age(seconds: u64) -> String {
-    match seconds {
-        0..60 => format!("{seconds}s"),
-        60..3_600 => format!("{}m{}s", seconds / 60, seconds % 60),
-        3_600..86_400 => format!("{}h{}m", seconds / 3_600, seconds % 3_600 / 60),
-        _ => format!("{}d{}h", seconds / 86_400, seconds % 86_400 / 3_600),
-    }
+/// A time as HAProxy writes it: `7s`, `3m12s`, `4h1m`, `2d3h`.
+fn age(age: Duration) -> String {
+    age_ms(age.as_millis() as u64).replace(' ', "")
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]

@@ -236,6 +236,11 @@ fn percentiles_of_a_fleet_are_merged_count_by_count() {
         said.lines().any(|line| line.starts_with("p99.9999") && line.ends_with("  1")),
         "{said}"
     );
+    // A log says whose it is.
+    for (log, places) in [(&third, text(&fleet[2])), (&all, merged.join(", "))] {
+        let log = std::fs::read_to_string(log).unwrap();
+        assert!(log.contains(&format!("[Logged by Weir on {places}, ")), "{log}");
+    }
     let curve = std::fs::read_to_string(curve).unwrap();
     assert!(curve.contains("Total count    =           60]"), "{curve}");
     // What was written is what would be told: exact to the count.

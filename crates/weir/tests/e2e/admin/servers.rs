@@ -70,6 +70,25 @@ fn a_server_is_added_and_taken_out_without_a_lost_request() {
 }
 
 #[test]
+fn a_server_that_is_added_is_in_its_state_since_then() {
+    let managed = Managed::start("", 0);
+    let now = || u64::try_from(std::time::UNIX_EPOCH.elapsed().unwrap().as_millis()).unwrap();
+    let mut added = Vec::new();
+    // The second one has the name of the first, and nothing of it.
+    for order in ["draining", "ready"] {
+        let before = now();
+        let body = format!(r#"{{"address": "127.0.0.1:1", "name": "three", "order": "{order}"}}"#);
+        let (status, said) = managed.change("POST", SERVERS, &body);
+        assert_eq!(status, 200, "{said}");
+        added.push((before, managed.json(&format!("{SERVERS}/three"))["since_ms"].clone()));
+        assert_eq!(managed.change("DELETE", &format!("{SERVERS}/three"), "").0, 200);
+    }
+    for (before, since) in &added {
+        assert!(since.as_u64().unwrap() >= *before, "{added:?}");
+    }
+}
+
+#[test]
 fn a_weight_holds_from_its_answer_on() {
     let managed = Managed::start("", 0);
     let said = ctl(&managed, &["set", "app/one", "weight=3"]);

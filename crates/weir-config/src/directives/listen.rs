@@ -1,0 +1,122 @@
+//! Listeners: how clients are met, and what holds for all that comes in there.
+
+use super::route::RESPOND;
+use super::{EDITS, LISTEN, MANY, TOP};
+use crate::table::{Arrow, BlockRule, Context, OptionSpec, Spec, directive, flag, option};
+
+/// In the order of the reference.
+pub(super) const DIRECTIVES: &[Spec] = &[
+    directive("listen", TOP, "ADDRESS…", "Addresses to accept on, and what is served there. `:80` is IPv6 and IPv4, `0.0.0.0:80` IPv4 only; `[::1]:80` and `unix:/path` work too.")
+        .words(1, MANY)
+        .options(LISTEN_OPTIONS)
+        .block(BlockRule::Optional(Context::Listen))
+        .arrow(Arrow::Optional)
+        .many()
+        .example("listen :8080 -> 127.0.0.1:3000;"),
+    directive("certificate", LISTEN, "FILE", "A certificate chain in PEM, leaf first, with its key in the same file or in `key=`. With several, the server name decides, then what the client can verify; the first is the default.")
+        .options(&[option("key", "FILE", "", "The key, when it is not in the same file.")])
+        .many()
+        .example("certificate /etc/weir/site.pem key=/etc/weir/site.key;"),
+    directive("tls", LISTEN, "", "Protocols, suites and groups of a `tls` listener. Suites are written as OpenSSL or IANA write them.")
+        .words(0, 0)
+        .options(PROTOCOL)
+        .example("tls min=1.3 ciphers=TLS_AES_256_GCM_SHA384;"),
+    directive("log", LISTEN, "NAME…", "Access logs written to.").words(1, MANY).example("log access;"),
+    directive("timeout", LISTEN, "", "How long Weir waits on the clients' side.")
+        .words(0, 0)
+        .options(CLIENT_TIMEOUT)
+        .example("timeout head=5s keepalive=30s;"),
+    directive("limits", LISTEN, "", "What a client may send.")
+        .words(0, 0)
+        .options(LIMITS)
+        .example("limits head=16k body=8m;"),
+    directive("trusted_proxies", &[Context::Top, Context::Listen], "NETWORK…", "Peers whose `X-Forwarded-For` is believed: the client is its last address that is not trusted. At the top level, for every listener that does not say otherwise.")
+        .words(1, MANY)
+        .example("trusted_proxies 10.0.0.0/8 2001:db8::/32;"),
+    directive("forwarded", LISTEN, "", "Which headers tell servers about the client.")
+        .words(0, 0)
+        .options(&[
+            option("x_forwarded", "on | off", "on", "Send `X-Forwarded-For`, `-Proto` and `-Host`."),
+            option("forwarded", "on | off", "off", "Send `Forwarded` (RFC 7239)."),
+        ])
+        .example("forwarded forwarded=on;"),
+    directive("request_id", LISTEN, "[HEADER | off]", "The header in which a request's id is sent on. It is taken over from trusted proxies, else made.")
+        .words(0, 1)
+        .options(&[flag("respond", "Put it on the response too.")])
+        .default("X-Request-Id")
+        .example("request_id X-Trace-Id respond;"),
+    directive("cause_header", LISTEN, "[HEADER]", "Tells why in this response header, `Weir-Cause` unless it says otherwise, whenever Weir itself answers with 400 or above: `queue_timeout`, `no_endpoint`, `connect_failed` and so on, as `$cause` in logs. Without it clients are told nothing.")
+        .words(0, 1)
+        .options(&[flag("trusted", "Only to `trusted_proxies`.")])
+        .example("cause_header X-Cause trusted;"),
+    directive("explain_header", LISTEN, "[HEADER]", "Tells in this response header, `Weir-Why` unless it says otherwise, where a request went and why, as `$why` in logs: its route and pool, how long it waited and who was ahead, the server and the runner-up, and the time of each part until the response's head. Names of servers and ids of other requests are in it: only who shows `when=`, or `trusted_proxies`, or who does both if both are asked for, is told.")
+        .words(0, 1)
+        .options(&[
+            option("when", "NAME[=VALUE]", "", "Only to requests with this header, and with this value of it: a secret that only you know."),
+            flag("trusted", "Only to `trusted_proxies`."),
+        ])
+        .example("explain_header when=X-Explain=fcd73b6fa3a04ae1;"),
+    directive("allow", EDITS, "NETWORK… | all", "Lets these clients in. The first `allow` or `deny` that matches decides; who matches none is let in.")
+        .words(1, MANY)
+        .many()
+        .example("allow 192.0.2.0/24;"),
+    directive("deny", EDITS, "NETWORK… | all", "Answers these clients with 403.").words(1, MANY).many().example("deny all;"),
+    directive("header", EDITS, "set NAME VALUE | add NAME VALUE | remove NAME", "Changes a header of the request sent to the server. Values may have `$variables`; a listener's changes come before a route's.")
+        .words(2, 3)
+        .many()
+        .example("header set X-Client $remote_addr;"),
+    directive("response_header", EDITS, "set NAME VALUE | add NAME VALUE | remove NAME", "Changes a header of the response sent to the client.")
+        .words(2, 3)
+        .many()
+        .example("response_header remove Server;"),
+    directive("error_page", LISTEN, "STATUS… FILE", "An own page for statuses that Weir itself answers with. It is read when the configuration is loaded.")
+        .words(2, MANY)
+        .many()
+        .example("error_page 502 503 504 /etc/weir/sorry.html;"),
+    directive("redirect", LISTEN, "https [STATUS] | STATUS URL", "Redirects everything that no host block takes: `default -> redirect …` in short.")
+        .words(1, 2)
+        .example("redirect https 301;"),
+    directive("respond", LISTEN, "STATUS [\"TEXT\"]", "Answers everything that no host block takes: `default -> respond …` in short.")
+        .words(1, 2)
+        .options(RESPOND)
+        .example("respond 403 \"not here\";"),
+];
+
+const LISTEN_OPTIONS: &[OptionSpec] = &[
+    flag("tls", "Clients speak TLS; a `certificate` is needed."),
+    option("name", "NAME", "", "Its name in logs; without it, the first address as written."),
+    option(
+        "max_connections",
+        "NUMBER",
+        "",
+        "Client connections open at once here; the surplus waits in the kernel's backlog.",
+    ),
+    option("mode", "OCTAL", "", "File mode of Unix sockets, such as `0660`."),
+];
+
+const CLIENT_TIMEOUT: &[OptionSpec] = &[
+    option("handshake", "TIME", "10s", "TLS handshake."),
+    option("head", "TIME", "10s", "First byte of a request's head to its end."),
+    option("body", "TIME", "30s", "Between two reads of a request's body."),
+    option("keepalive", "TIME", "75s", "Idle between requests."),
+    option("send", "TIME", "1m", "Without progress while a response is written."),
+];
+
+const LIMITS: &[OptionSpec] = &[
+    option("head", "SIZE", "32k", "Request line and header lines together; more gets 431."),
+    option("headers", "NUMBER", "100", "Header lines; more gets 431."),
+    option("body", "SIZE | off", "off", "Body; more gets 413."),
+    option("requests", "NUMBER | off", "off", "Requests on one connection."),
+];
+
+pub(super) const PROTOCOL: &[OptionSpec] = &[
+    option("min", "1.2 | 1.3", "1.2", "Lowest version."),
+    option("max", "1.2 | 1.3", "1.3", "Highest version."),
+    option("ciphers", "NAME:…", "", "Suites in order of preference; without it, all safe ones."),
+    option(
+        "curves",
+        "NAME:…",
+        "",
+        "Key-exchange groups in order of preference; without it, all safe ones.",
+    ),
+];

@@ -1,0 +1,129 @@
+//! The process as a whole: workers, rights, the admin interface, credits, names.
+
+use super::{MANY, TOP};
+use crate::table::{OptionSpec, Spec, directive, flag, option};
+
+/// In the order of the reference.
+pub(super) const DIRECTIVES: &[Spec] = &[
+    directive("workers", TOP, "auto | NUMBER", "Worker threads. `auto` is one per core of the allowed set; each is pinned to its core.")
+        .default("auto")
+        .example("workers 4;"),
+    directive(
+        "max_connections",
+        TOP,
+        "NUMBER",
+        "Client connections open at once over all listeners. The surplus waits in the kernel's backlog. \
+         Without it, as many as the limit of open files allows.",
+    )
+    .example("max_connections 20000;"),
+    directive("shutdown_timeout", TOP, "TIME", "How long a graceful stop waits for running exchanges.")
+        .default("30s")
+        .example("shutdown_timeout 1m;"),
+    directive("admin", TOP, "ADDRESS", "An address where the process is looked at and changed while it runs: an HTTP API, and on a Unix socket also HAProxy's command line. `unix:/path` for whoever the file's owner and mode let in; an IP address and port for whoever brings the token, or only to look.")
+        .options(ADMIN)
+        .many()
+        .example("admin unix:/run/weir/admin.sock mode=0660 group=weir;"),
+    directive("state_file", TOP, "FILE", "Keeps what is changed at run time (orders, limits, weights, servers added and removed) over restarts. Reloads keep it anyway. `weir ctl diff` shows what differs from the configuration, `weir ctl adopt` the lines that would take it over, `weir ctl revert` gives it up.")
+        .example("state_file /var/lib/weir/state.json;"),
+    directive("pid_file", TOP, "FILE", "Holds the number of the process that serves, while it does: written when it serves, also by one that takes over in an upgrade. systemd needs none.")
+        .example("pid_file /run/weir/weir.pid;"),
+    directive("cpu_credits", TOP, "[KIND]", "This machine has processor credits: it may use more than its baseline as long as it has saved up some, and is slow when they are used up. With this line Weir keeps its books (what it earns, and what all programs use of all cores), says in time when credits will be used up at this rate, and with `shed=` lowers what is asked of it before that. KIND is the name that its cloud gives it: Amazon's `t2.…`, `t3.…`, `t3a.…` and `t4g.…`, Azure's first B series (`Standard_B2s`); else `earn=` and `max=` say it. One credit is one core, fully used, for a minute. A machine that is held to its baseline although it wants more has used up its credits, whatever the books say.")
+        .words(0, 1)
+        .options(CPU_CREDITS)
+        .example("cpu_credits t3.small shed=weight,connections within=15m;"),
+    directive("agent", TOP, "ADDRESS", "Tells a balancer in front how much of its share this instance wants, in HAProxy's agent protocol (`agent-check`): whoever connects gets one line, `100%`, or less while processor credits are spared (`cpu_credits … shed=weight`), or `0%` while it stops. Whoever can connect may know.")
+        .options(AGENT)
+        .many()
+        .example("agent :9777;"),
+    directive("user", TOP, "USER [GROUP]", "Whom Weir becomes before it serves, by name or number, when root starts it: listening sockets, certificates, logs and the pid file are open by then, and belong to this user as far as they were made for Weir. Without GROUP it is the user's own group; the user's further groups come along. Of root's rights one is kept, to bind ports below 1024 (`CAP_NET_BIND_SERVICE`), so that reloads and upgrades can. Who is not root when it starts is warned that this does nothing. Reloads and upgrades read keys and write logs as this user.")
+        .words(1, 2)
+        .example("user weir;"),
+    directive("group", TOP, "GROUP", "The group that goes with `user`, on a line of its own.")
+        .example("group weir;"),
+    directive("chroot", TOP, "DIR", "All that Weir sees of the file system while it serves. Certificates, pages, logs and sockets are opened before that, outside; directories of `files` are looked for inside, and so is everything that a reload reads, the configuration included, and the program that an upgrade starts. It takes root, and `user`, since root can leave such a place.")
+        .example("chroot /var/lib/weir;"),
+    directive("resolver", TOP, "[ADDRESS…]", "The DNS servers that are asked for the names of servers, by IP address, with port 53 if none is given. Without addresses, `/etc/hosts` and the servers of `/etc/resolv.conf`. Names are looked up beside the traffic, again and again: an answer holds for its TTL; when none comes, the last good one stays.")
+        .words(0, MANY)
+        .options(RESOLVER)
+        .example("resolver 10.0.0.53 [2001:db8::53]:5353 valid=10s timeout=2s;"),
+    directive("error_log", TOP, "FILE | stdout | stderr | syslog:… [LEVEL]", "Where Weir says what happens to it (servers that go and come, reloads, faults), and the least grave that is written there: `emerg`, `alert`, `crit`, `error`, `warning`, `notice`, `info` or `debug`. Several lines are several places. Without any it is standard error, with `notice`. Files get a time stamp; standard error gets none, and where it is the systemd journal, each line has its level. What ends a start is always told on standard error.")
+        .words(1, 2)
+        .many()
+        .default("stderr notice")
+        .example("error_log /var/log/weir/error.log warning;"),
+    directive("include", TOP, "FILE | PATTERN", "Puts the directives of these files here. May stand in any block. The path is relative to the file that has the line; a pattern (`*`, `?`, `[…]`) may match nothing and is taken in alphabetical order.")
+        .many()
+        .example("include conf.d/*.conf;"),
+];
+
+const CPU_CREDITS: &[OptionSpec] = &[
+    option("earn", "NUMBER", "", "Credits earned in an hour; 60 are one core all the time."),
+    option("max", "NUMBER", "", "Most credits that are saved up."),
+    option("launch", "NUMBER", "0", "Credits that the machine is started with."),
+    option(
+        "balance",
+        "NUMBER",
+        "",
+        "Credits that it has when Weir starts. Without it, what `file=` kept, or an estimate from what was used since the machine was started.",
+    ),
+    option(
+        "file",
+        "FILE",
+        "",
+        "Keeps the books over restarts and upgrades of Weir, until the machine itself is started anew.",
+    ),
+    option(
+        "warn",
+        "TIME | off",
+        "30m",
+        "It is said when credits will be used up within this time, again at a quarter of it, when they are, and when they last again.",
+    ),
+    option(
+        "shed",
+        "WHAT,…",
+        "",
+        "What is lowered so that credits last: `weight` (what `agent` and `/v1/weight` say) and `connections` (how many may be open; those beyond it wait in the kernel's backlog, and those that are open stay). Without it, nothing.",
+    ),
+    option(
+        "within",
+        "TIME",
+        "15m",
+        "It is lowered when credits would be used up within this time, as far as it takes for them to last that long: they get fewer ever more slowly, down to what the baseline carries.",
+    ),
+    option("floor", "PERCENT", "10%", "It is lowered to this share at most."),
+];
+
+const AGENT: &[OptionSpec] =
+    &[option("mode", "MODE", "", "Permissions of a Unix socket, in octal.")];
+
+const ADMIN: &[OptionSpec] = &[
+    option("mode", "MODE", "0660", "Permissions of a Unix socket, in octal."),
+    option(
+        "owner",
+        "USER",
+        "",
+        "The user a Unix socket belongs to; without it, whoever runs Weir.",
+    ),
+    option("group", "GROUP", "", "The group a Unix socket belongs to."),
+    flag("read_only", "Nothing can be changed over it."),
+    option(
+        "token_file",
+        "FILE",
+        "",
+        "File with the token that every request over TCP has to bring, as `Authorization: Bearer TOKEN`.",
+    ),
+];
+
+const RESOLVER: &[OptionSpec] = &[
+    option("valid", "TIME", "", "How long an answer holds, whatever its TTL."),
+    option("min_ttl", "TIME", "1s", "A shorter TTL counts as this."),
+    option("max_ttl", "TIME", "1h", "A longer TTL counts as this."),
+    option("timeout", "TIME", "5s", "For a whole look-up, all tries included."),
+    option("ipv4", "on | off", "on", "Whether IPv4 addresses are asked for."),
+    option(
+        "ipv6",
+        "on | off",
+        "on",
+        "Whether IPv6 addresses are asked for; they are used where a name has none of IPv4.",
+    ),
+];
