@@ -77,13 +77,15 @@ impl Failure {
 
 /// A running talk.
 pub(crate) struct Conversation<S> {
-    pub(crate) upstream: UpstreamConnection<S>,
+    pub(crate) upstream: Box<UpstreamConnection<S>>,
     /// The request on its way up.
     pub(crate) upload: Pump,
     /// The endpoint stopped taking the request; it may have answered all the same.
     pub(crate) upload_failed: bool,
     /// Bytes beyond the request's body that were put back into the input.
     pub(crate) returned: usize,
+    /// Whether the endpoint was just found silent, in this same turn, and its bytes wake the task: nothing is gained by trying to read.
+    is_awaited: bool,
     /// Bytes from the endpoint, the response head first.
     pub(crate) raw: Vec<u8>,
     scanned: usize,
@@ -105,8 +107,9 @@ pub(crate) struct ClientSide<'a, S> {
 }
 
 impl<S> Conversation<S> {
-    pub(crate) fn new(upstream: UpstreamConnection<S>, upload: Pump, now: Instant) -> Self {
+    pub(crate) fn new(upstream: Box<UpstreamConnection<S>>, upload: Pump, now: Instant) -> Self {
         Self {
+            is_awaited: upstream.reused,
             upstream,
             upload,
             upload_failed: false,
@@ -201,7 +204,9 @@ impl<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin> Conversation<S> {
         if let Err(failure) = self.poll_upload(context, client) {
             return Poll::Ready(Err(Failure::Body(failure)));
         }
-        if let Poll::Ready(heard) = self.poll_response(context, client.buffers, (response, method))
+        if !std::mem::take(&mut self.is_awaited)
+            && let Poll::Ready(heard) =
+                self.poll_response(context, client.buffers, (response, method))
         {
             return Poll::Ready(heard);
         }

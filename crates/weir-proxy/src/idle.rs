@@ -43,7 +43,7 @@ impl<S> UpstreamConnection<S> {
 
 /// Idle connections by the endpoint's number, the latest used on top.
 pub(crate) struct IdleConnections<S> {
-    shelves: RefCell<Vec<Vec<UpstreamConnection<S>>>>,
+    shelves: RefCell<Vec<Vec<Box<UpstreamConnection<S>>>>>,
 }
 
 impl<S> Default for IdleConnections<S> {
@@ -53,19 +53,20 @@ impl<S> Default for IdleConnections<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> IdleConnections<S> {
-    /// The most recently used connection that is still open and within its limits.
+    /// The most recently used connection that is still open and within its limits. The task is woken when its next bytes come.
     pub(crate) fn take(
         &self,
+        context: &mut Context<'_>,
         pool: &UpstreamPool,
         endpoint: usize,
         now: Instant,
-    ) -> Option<UpstreamConnection<S>> {
+    ) -> Option<Box<UpstreamConnection<S>>> {
         let endpoint = pool.endpoints.get(endpoint)?;
         let mut shelves = self.shelves.borrow_mut();
         let mut shelf = shelves.get_mut(endpoint.number.index());
         while let Some(mut connection) = shelf.as_mut().and_then(|shelf| shelf.pop()) {
             endpoint.idle.fetch_sub(1, Ordering::Relaxed);
-            if now < connection.idle_until && is_open(&mut connection.transport) {
+            if now < connection.idle_until && is_open(context, &mut connection.transport) {
                 connection.requests += 1;
                 connection.reused = true;
                 endpoint.reused.fetch_add(1, Ordering::Relaxed);
@@ -83,7 +84,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> IdleConnections<S> {
         &self,
         pool: &UpstreamPool,
         endpoint: usize,
-        mut connection: UpstreamConnection<S>,
+        mut connection: Box<UpstreamConnection<S>>,
         now: Instant,
     ) {
         let limits = &pool.keepalive;
@@ -127,12 +128,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> IdleConnections<S> {
     /// Closes what is too old or was closed by its endpoint.
     pub(crate) fn sweep(&self, pools: &[Arc<UpstreamPool>], now: Instant) {
         let mut shelves = self.shelves.borrow_mut();
+        // A look and no more: there is nobody to be woken.
+        let context = &mut Context::from_waker(Waker::noop());
         for pool in pools {
             for endpoint in &pool.endpoints {
                 let Some(shelf) = shelves.get_mut(endpoint.number.index()) else { continue };
                 let before = shelf.len();
                 shelf.retain_mut(|connection| {
-                    within_limits(pool, connection, now) && is_open(&mut connection.transport)
+                    within_limits(pool, connection, now)
+                        && is_open(context, &mut connection.transport)
                 });
                 endpoint.idle.fetch_sub((before - shelf.len()) as u32, Ordering::Relaxed);
             }
@@ -147,9 +151,11 @@ fn within_limits<S>(pool: &UpstreamPool, connection: &UpstreamConnection<S>, now
 
 /// Whether an idle connection has neither been closed nor sent anything unasked. Costs no system call while the reactor
 /// has seen nothing.
-fn is_open<S: AsyncRead + AsyncWrite + Unpin>(transport: &mut Transport<S>) -> bool {
+fn is_open<S: AsyncRead + AsyncWrite + Unpin>(
+    context: &mut Context<'_>,
+    transport: &mut Transport<S>,
+) -> bool {
     let mut byte = [0];
     let mut buffer = ReadBuf::new(&mut byte);
-    let mut context = Context::from_waker(Waker::noop());
-    Pin::new(transport).poll_read(&mut context, &mut buffer).is_pending()
+    Pin::new(transport).poll_read(context, &mut buffer).is_pending()
 }

@@ -119,7 +119,7 @@ impl<'a> Search<'a> {
         connection: &mut Connection<N>,
         (work, upload): (&mut Workspace, &mut Pump),
         facts: &mut Facts,
-    ) -> Result<UpstreamConnection<N::Stream>, Ended> {
+    ) -> Result<Box<UpstreamConnection<N::Stream>>, Ended> {
         loop {
             if facts.slot.is_none() {
                 let body = (&mut *work, &mut *upload);
@@ -130,7 +130,7 @@ impl<'a> Search<'a> {
             facts.be_at(scope, index);
             facts.attempts += 1;
             if !self.fresh
-                && let Some(idle) = scope.worker.idle.take(self.pool, index, self.now)
+                && let Some(idle) = self.idle_connection(scope, index).await
             {
                 facts.times.connect = self.connect_time(self.now);
                 facts.reused = true;
@@ -144,7 +144,7 @@ impl<'a> Search<'a> {
                     self.pool.endpoint_connected(index);
                     facts.times.connect = self.connect_time(self.now);
                     facts.reused = false;
-                    return Ok(UpstreamConnection::fresh(transport, self.now));
+                    return Ok(Box::new(UpstreamConnection::fresh(transport, self.now)));
                 }
                 Err(Unopened::ClientGone) => return Err(Ended::Broken(Cause::ClientGone)),
                 Err(Unopened::Failed(failure)) => {
@@ -159,6 +159,17 @@ impl<'a> Search<'a> {
             }
             self.go_on(scope, connection, (&mut *work, &mut *upload), facts, trouble).await?;
         }
+    }
+
+    /// One that is open already, if this worker has one. Waits for nothing: it is asynchronous to know whom its bytes wake.
+    async fn idle_connection<N: Net>(
+        &self,
+        scope: Scope<'_, N>,
+        index: usize,
+    ) -> Option<Box<UpstreamConnection<N::Stream>>> {
+        let idle = &scope.worker.idle;
+        std::future::poll_fn(|context| Poll::Ready(idle.take(context, self.pool, index, self.now)))
+            .await
     }
 
     /// Whether the attempt that met this trouble is given up for another one, which is counted then.

@@ -27,7 +27,7 @@ pub(crate) async fn run<N: Net>(
     connection: &mut Connection<N>,
     work: &mut Workspace,
     facts: &mut Facts,
-    (pool, upstream, switched): (&UpstreamPool, UpstreamConnection<N::Stream>, Pump),
+    (pool, upstream, switched): (&UpstreamPool, Box<UpstreamConnection<N::Stream>>, Pump),
 ) -> Next {
     // Bytes that came behind the two heads already, and behind the request's body if it had one, belong to the tunnel.
     let behind = work.request.head_bytes + facts.body_in_input;
