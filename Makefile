@@ -51,10 +51,9 @@ deny: ## licences and banned crates, where cargo-deny is installed
 	else echo "cargo-deny is not installed: licences and bans not checked"; fi
 
 # ARGS="--quick --only plain" goes to the script.
-bench-core: ## CPU per request and memory against nginx and haproxy; writes benches/core.md
+bench-core: ## CPU per request and memory of the binary to hand out against nginx and haproxy; writes benches/core.md
 	@scripts/packages cc nginx haproxy wrk ab openssl python3
-	cargo build --profile bench-release -p weir
-	python3 benches/core.py --weir "$$(scripts/target-directory)/bench-release/weir" $(ARGS)
+	weir="$$(scripts/profiled-build)" && python3 benches/core.py --weir "$$weir" --build "make release" $(ARGS)
 
 # benches/balance.md has the figures of one run.
 bench-balance: ## what it costs to be dispatched, to wait and to leave: criterion

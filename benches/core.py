@@ -27,6 +27,7 @@ def arguments():
     names = [case.name for case in load.CASES] + ["idle-plain", "idle-tls"]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--weir", type=pathlib.Path, help="the binary to measure")
+    parser.add_argument("--build", default="as given with --weir", help="how it was built, for the report")
     parser.add_argument("--candidates", default="weir,nginx,haproxy", help="which programs, by comma")
     parser.add_argument("--only", default=",".join(names), help=f"which cases, by comma, of {','.join(names)}")
     parser.add_argument("--rounds", type=int, default=3)
@@ -125,6 +126,7 @@ def main():
         ("command", "benches/core.py " + shlex.join(visible_arguments(sys.argv[1:]))),
         *machine.describe(),
         ("weir", machine.version([str(options.weir), "--version"]) if options.weir else "not measured"),
+        ("build", f"weir: {options.build}; nginx and haproxy: the packages"),
         ("nginx", machine.version(["nginx", "-v"])),
         ("haproxy", machine.version(["haproxy", "-v"])),
         ("load", f"{machine.version(['wrk', '-v'])}; {machine.version(['ab', '-V'])}; {options.connections} connections, {options.seconds} s a point"),
