@@ -93,7 +93,9 @@ pub(crate) async fn proxy<N: Net>(
             }
             (None, Ok(())) => {
                 facts.times.response = Micros::from(conversation.response_time());
-                return response::relay(scope, connection, work, facts, route, conversation).await;
+                // Pinned where it is made, because it is large.
+                let relay = response::relay(scope, connection, work, facts, route, conversation);
+                return std::pin::pin!(relay).await;
             }
             (None, Err(failure)) => {
                 leave_body(work, facts, &conversation.upload);

@@ -1,7 +1,7 @@
 //! The key by which `hash`, `ring_hash` and `maglev` pick: the pool's template filled in for one request, hashed.
 
 use weir_balance::hash_key;
-use weir_stats::{Escape, Template};
+use weir_stats::{Concurrency, Escape, Template};
 
 use crate::connection::{Connection, Scope};
 use crate::edits::uses_captures;
@@ -42,7 +42,7 @@ pub(crate) fn of<N: Net>(
         connection,
         work,
         (facts, Some(route)),
-        groups.as_ref(),
+        (groups.as_ref(), Concurrency::default()),
         |entry| {
             let clock = &mut *scope.worker.clock.borrow_mut();
             template.append_at(entry, clock, Escape::None, &mut text);

@@ -415,13 +415,18 @@ impl Pump {
             self.tail_at = 0;
             self.direct = 0..0;
         }
-        loop {
+        while self.direct.is_empty() && self.tail.is_empty() && self.out_at < self.out.len() {
+            let out = self.out.get(self.out_at..).unwrap_or_default();
+            let sent = ready!(Pin::new(&mut *sink).poll_write(context, out))?;
+            self.written += some(sent)? as u64;
+            self.out_at += sent;
+        }
+        while !self.is_sent() {
             let out = self.out.get(self.out_at..).unwrap_or_default();
             let direct = self.raw.get(self.direct.clone()).unwrap_or_default();
             let tail = self.tail.get(self.tail_at..).unwrap_or_default();
             let mut sink = Pin::new(&mut *sink);
             let sent = match (out.is_empty(), direct.is_empty(), tail.is_empty()) {
-                (true, true, true) => break,
                 (false, true, true) => ready!(sink.as_mut().poll_write(context, out))?,
                 (true, false, true) => ready!(sink.as_mut().poll_write(context, direct))?,
                 _ => {
@@ -429,10 +434,7 @@ impl Pump {
                     ready!(sink.as_mut().poll_write_vectored(context, &slices))?
                 }
             };
-            if sent == 0 {
-                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
-            }
-            self.sent(sent);
+            self.sent(some(sent)?);
         }
         self.out.clear();
         self.out_at = 0;
@@ -440,6 +442,11 @@ impl Pump {
         self.tail_at = 0;
         self.direct = 0..0;
         Poll::Ready(Ok(()))
+    }
+
+    /// Whether nothing is left of what was made ready.
+    fn is_sent(&self) -> bool {
+        self.out_at == self.out.len() && self.direct.is_empty() && self.tail_at == self.tail.len()
     }
 
     fn sent(&mut self, mut sent: usize) {
@@ -452,6 +459,11 @@ impl Pump {
         sent -= from_direct;
         self.tail_at += sent;
     }
+}
+
+/// How much a sink took: one that takes nothing will never take more.
+fn some(sent: usize) -> io::Result<usize> {
+    if sent == 0 { Err(io::ErrorKind::WriteZero.into()) } else { Ok(sent) }
 }
 
 fn end_chunks(trailers: &[u8], tail: &mut SmallVec<[u8; 16]>) {

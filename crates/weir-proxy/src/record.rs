@@ -38,7 +38,8 @@ pub(crate) fn with_entry<N: Net, R>(
 ) -> R {
     let captures = captures(work, facts, route.filter(|route| route.uses_captures));
     let told = route.is_some_and(|route| route.tells_why);
-    with_captures(scope, connection, work, (facts, route), captures.as_ref(), |entry| {
+    let extra = (captures.as_ref(), Concurrency::default());
+    with_captures(scope, connection, work, (facts, route), extra, |entry| {
         if !told {
             return then(entry);
         }
@@ -64,7 +65,7 @@ pub(crate) fn with_captures<N: Net, R>(
     connection: &Connection<N>,
     work: &Workspace,
     (facts, route): (&Facts, Option<&CompiledRoute>),
-    captures: Option<&Captures>,
+    (captures, concurrency): (Option<&Captures>, Concurrency),
     then: impl FnOnce(&Entry<'_>) -> R,
 ) -> R {
     let bytes = work.input.bytes();
@@ -111,7 +112,7 @@ pub(crate) fn with_captures<N: Net, R>(
         reasons: None,
         request_id: facts.request_id.as_bytes(),
         tls: tls_facts(connection),
-        concurrency: Concurrency::default(),
+        concurrency,
         worker: scope.worker.number,
         connection_requests: connection.served,
         captures: &captures,
@@ -138,15 +139,15 @@ pub(crate) fn write<N: Net>(
         return;
     }
     let captures = captures(work, facts, route.filter(|_| scope.listener.logs_captures));
-    with_captures(scope, connection, work, (facts, route), captures.as_ref(), |entry| {
-        let entry = Entry { concurrency: concurrency(scope, facts), ..*entry };
+    let extra = (captures.as_ref(), concurrency(scope, facts));
+    with_captures(scope, connection, work, (facts, route), extra, |entry| {
         let depth = match keep {
             Keep::Whole => Depth::LookedUp,
             Keep::Counted if scope.listener.reasons == LogReasons::Told => Depth::Remembered,
-            Keep::Counted => return write_lines(scope, &entry),
+            Keep::Counted => return write_lines(scope, entry),
         };
         with_reasons(scope, facts, depth, |reasons| {
-            let entry = Entry { reasons: Some(reasons), ..entry };
+            let entry = Entry { reasons: Some(reasons), ..*entry };
             write_lines(scope, &entry);
             if keep == Keep::Whole {
                 let record = ExchangeRecord::of(&entry, ended_us);

@@ -12,10 +12,12 @@ pub struct Template {
     parts: Box<[Part]>,
 }
 
+/// Text, and the variable behind it.
 #[derive(Clone)]
-enum Part {
-    Text(Box<[u8]>),
-    Variable(Variable),
+struct Part {
+    text: Box<[u8]>,
+    /// None only at the end.
+    variable: Option<Variable>,
 }
 
 /// Why a text is no template.
@@ -53,14 +55,12 @@ impl Template {
                 continue;
             }
             let variable = Variable::named(name).ok_or_else(|| unknown(name, offset))?;
-            if !text.is_empty() {
-                parts.push(Part::Text(std::mem::take(&mut text).into_bytes().into()));
-            }
-            parts.push(Part::Variable(variable));
+            let text = std::mem::take(&mut text).into_bytes().into();
+            parts.push(Part { text, variable: Some(variable) });
         }
         text.push_str(rest);
         if !text.is_empty() {
-            parts.push(Part::Text(text.into_bytes().into()));
+            parts.push(Part { text: text.into_bytes().into(), variable: None });
         }
         Ok(Self { source: source.into(), parts: parts.into() })
     }
@@ -72,17 +72,14 @@ impl Template {
 
     /// Its variables, in order.
     pub fn variables(&self) -> impl Iterator<Item = &Variable> {
-        self.parts.iter().filter_map(|part| match part {
-            Part::Variable(variable) => Some(variable),
-            Part::Text(_) => None,
-        })
+        self.parts.iter().filter_map(|part| part.variable.as_ref())
     }
 
     /// The text, when it has no variables and so is the same for every exchange.
     pub fn constant(&self) -> Option<&[u8]> {
         match &*self.parts {
             [] => Some(b""),
-            [Part::Text(text)] => Some(text),
+            [Part { text, variable: None }] => Some(text),
             _ => None,
         }
     }
@@ -118,9 +115,9 @@ impl Template {
         out: &mut Vec<u8>,
     ) {
         for part in &self.parts {
-            match part {
-                Part::Text(text) => out.extend_from_slice(text),
-                Part::Variable(variable) => value::of(variable, entry).append(clock, escape, out),
+            out.extend_from_slice(&part.text);
+            if let Some(variable) = &part.variable {
+                value::of(variable, entry).append(clock, escape, out);
             }
         }
     }
