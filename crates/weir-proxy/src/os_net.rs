@@ -266,6 +266,8 @@ mod tests {
     use std::io::Read;
     use std::os::fd::AsFd;
 
+    use tokio::io::AsyncWriteExt;
+
     use super::*;
     use crate::page_cache::tests::fresh_file;
 
@@ -300,6 +302,42 @@ mod tests {
         let mut arrived = vec![0; sent];
         client.read_exact(&mut arrived).unwrap();
         assert_eq!(arrived, content[5..5 + sent]);
+    }
+
+    #[tokio::test]
+    async fn a_full_socket_is_waited_for_and_loses_nothing() {
+        let (mut stream, mut client) = connected().await;
+        let sent: Vec<u8> = (0..8_000_000_u32).map(|number| (number % 251) as u8).collect();
+        let mut at = 0;
+        while let Some(taken) = now_or_never(Pin::new(&mut stream).write(&sent[at..])) {
+            at += taken.unwrap();
+        }
+        assert!(stream.full && at < sent.len(), "{at}");
+        let reader = std::thread::spawn(move || {
+            let mut arrived = Vec::new();
+            client.read_to_end(&mut arrived).unwrap();
+            arrived
+        });
+        stream.write_all(&sent[at..]).await.unwrap();
+        stream.shutdown().await.unwrap();
+        assert_eq!(reader.join().unwrap(), sent);
+    }
+
+    #[tokio::test]
+    async fn a_client_that_has_gone_is_an_error() {
+        let (mut stream, client) = connected().await;
+        drop(client);
+        while stream.write(b"nobody reads this").await.is_ok() {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    fn now_or_never<T>(future: impl Future<Output = T>) -> Option<T> {
+        let mut context = Context::from_waker(std::task::Waker::noop());
+        match std::pin::pin!(future).poll(&mut context) {
+            Poll::Ready(output) => Some(output),
+            Poll::Pending => None,
+        }
     }
 
     #[tokio::test]
