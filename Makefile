@@ -26,7 +26,8 @@ test: ## everything that has to pass before a commit
 test-long: ## the same tests with more seeds, more cases and the ignored ones; minutes to hours
 	@scripts/packages cc nginx haproxy curl wrk openssl script taskset socat hatop prometheus-haproxy-exporter chromium prometheus
 	WEIR_CHROMIUM=required WEIR_PROMETHEUS=required WEIR_SEEDS=$${WEIR_SEEDS:-10000} PROPTEST_CASES=$${PROPTEST_CASES:-20000} WEIR_SCHEDULES=$${WEIR_SCHEDULES:-1000000} \
-		cargo test --release --workspace --no-fail-fast -- --include-ignored
+		cargo test --release --workspace --no-fail-fast -- --include-ignored --skip alone_on_the_machine
+	cargo test --release -p weir --test e2e -- --ignored --nocapture alone_on_the_machine
 	@WEIR_SCHEDULES=$${WEIR_SCHEDULES:-1000000} $(MAKE) --no-print-directory schedules RELEASE=--release
 
 schedules: ## the queue under chosen schedules of its threads; 10,000 of each kind, or WEIR_SCHEDULES

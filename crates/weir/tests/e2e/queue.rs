@@ -311,18 +311,25 @@ fn without_a_limit_requests_wait_behind_others_at_their_server() {
     assert!(experiment.outcome(300, 10).overlapping() > 30);
 }
 
-/// On a machine that does nothing else: the numbers to reach.
+/// On a machine that does nothing else: the numbers to reach, by the middle one of three runs. `make test-long` runs it by itself.
 #[test]
 #[ignore = "wants the machine for itself"]
-fn the_longest_wait_is_the_ideal_one_and_servers_never_idle() {
-    for clients in [10, 30] {
-        let measured = check_one_at_a_time(CONSTANT, 1_000, clients);
-        assert!(measured.wait_to_ideal <= 1.05, "{}", measured.wait_to_ideal);
-        assert!(measured.throughput >= 0.97, "{}", measured.throughput);
-        assert_eq!(measured.overtaken, 0);
+fn alone_on_the_machine_the_longest_wait_is_the_ideal_one_and_servers_never_idle() {
+    for (service, clients) in [(CONSTANT, 10), (CONSTANT, 30), (MIX, 30)] {
+        let runs = [(); 3].map(|()| check_one_at_a_time(service, 1_000, clients));
+        let middle = |figure: fn(&Measured) -> f64| {
+            let mut figures: Vec<f64> = runs.iter().map(figure).collect();
+            figures.sort_by(f64::total_cmp);
+            figures[1]
+        };
+        let longest = middle(|run| run.wait_to_ideal);
+        assert!(longest <= 1.05, "{service}, {clients} clients: {longest} times the ideal");
+        if service == CONSTANT {
+            let throughput = middle(|run| run.throughput);
+            assert!(throughput >= 0.97, "{clients} clients: {throughput} of the ceiling");
+            assert!(runs.iter().all(|run| run.overtaken == 0), "{clients} clients");
+        }
     }
-    let measured = check_one_at_a_time(MIX, 1_000, 30);
-    assert!(measured.wait_to_ideal <= 1.05, "{}", measured.wait_to_ideal);
 }
 
 /// Servers that take no time, so that places change hands as fast as four workers can make them.
