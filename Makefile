@@ -7,6 +7,10 @@ export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
 
 .PHONY: help run release test test-long schedules lint fmt doc-config deny bench-core bench-balance bench-numbers bench-lab
 
+# Real programs that the tests use, and what makes those of them fail that pass without theirs when cargo is called by hand.
+TEST_PROGRAMS := cc nginx haproxy curl wrk openssl script taskset socat hatop prometheus-haproxy-exporter chromium prometheus
+ALL_THERE := WEIR_CHROMIUM=required WEIR_PROMETHEUS=required
+
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 
@@ -16,16 +20,16 @@ run: ## the demonstration: origins, the proxy on :8080 and :8443, some requests;
 	@exec "$$(scripts/target-directory)/release/weir" demo
 
 test: ## everything that has to pass before a commit
-	@scripts/packages cc nginx haproxy curl wrk openssl script taskset socat hatop prometheus-haproxy-exporter
+	@scripts/packages $(TEST_PROGRAMS)
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
-	cargo test --workspace
+	$(ALL_THERE) cargo test --workspace
 	@$(MAKE) --no-print-directory schedules
 	@$(MAKE) --no-print-directory deny
 
 test-long: ## the same tests with more seeds, more cases and the ignored ones; minutes to hours
-	@scripts/packages cc nginx haproxy curl wrk openssl script taskset socat hatop prometheus-haproxy-exporter chromium prometheus
-	WEIR_CHROMIUM=required WEIR_PROMETHEUS=required WEIR_SEEDS=$${WEIR_SEEDS:-10000} PROPTEST_CASES=$${PROPTEST_CASES:-20000} WEIR_SCHEDULES=$${WEIR_SCHEDULES:-1000000} \
+	@scripts/packages $(TEST_PROGRAMS)
+	$(ALL_THERE) WEIR_SEEDS=$${WEIR_SEEDS:-10000} PROPTEST_CASES=$${PROPTEST_CASES:-20000} WEIR_SCHEDULES=$${WEIR_SCHEDULES:-1000000} \
 		cargo test --release --workspace --no-fail-fast -- --include-ignored --skip alone_on_the_machine
 	cargo test --release -p weir --test e2e -- --ignored --nocapture alone_on_the_machine
 	@WEIR_SCHEDULES=$${WEIR_SCHEDULES:-1000000} $(MAKE) --no-print-directory schedules RELEASE=--release

@@ -1,4 +1,4 @@
-//! A real Prometheus. It is large, so `make test` does not install it: without it this says so and passes, unless
+//! A real Prometheus. Where `cargo test` is called by hand on a machine without it, this says so and passes; `make test` sets
 //! `WEIR_PROMETHEUS=required`.
 
 use std::process::Stdio;
