@@ -8,7 +8,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
 .PHONY: help run release test test-long schedules lint fmt doc-config deny bench-core bench-balance bench-numbers bench-lab
 
 # Real programs that the tests use, and what makes those of them fail that pass without theirs when cargo is called by hand.
-TEST_PROGRAMS := cc nginx haproxy curl wrk openssl script taskset socat hatop prometheus-haproxy-exporter chromium prometheus
+TEST_PROGRAMS := cc nginx haproxy curl wrk openssl script taskset socat hatop prometheus-haproxy-exporter chromium prometheus prometheus_client
 ALL_THERE := WEIR_CHROMIUM=required WEIR_PROMETHEUS=required
 
 help: ## this list
