@@ -40,7 +40,8 @@ struct AtWork {
     log: LogReceiver,
     /// What was received of it.
     lines: RefCell<Vec<Line>>,
-    stage: watch::Sender<Stage>,
+    /// One for each worker and one for who accepts: those who wait at one and the same are woken in an order that is drawn anew each time.
+    stages: Vec<watch::Sender<Stage>>,
     watch: QueueWatch,
     limits: Limits,
 }
@@ -79,12 +80,17 @@ pub(crate) fn launch_with(
     }
     let gate = snapshot.listeners[0].gate.clone();
     let (process, _) = Process::new(snapshot, workers, connection_cap);
-    let (stage, watcher) = watch::channel(Stage::Running);
+    let mut stages = Vec::new();
+    let mut stage = || {
+        let (sender, receiver) = watch::channel(Stage::Running);
+        stages.push(sender);
+        receiver
+    };
     let (mailboxes, receivers): (Vec<_>, Vec<_>) =
         (0..workers).map(|_| mpsc::unbounded_channel()).unzip();
     let mailboxes: Arc<[mpsc::UnboundedSender<Mail<SimNet>>]> = mailboxes.into();
     for (number, mailbox) in receivers.into_iter().enumerate() {
-        let (process, stage) = (process.clone(), watcher.clone());
+        let (process, stage) = (process.clone(), stage());
         let seed = site.seed.wrapping_mul(31).wrapping_add(number as u64);
         spawn_local(worker::run(WorkerParts {
             number,
@@ -100,11 +106,11 @@ pub(crate) fn launch_with(
         moving::start(&process, &mailboxes, site.seed);
     }
     let (_, orders) = watch::channel(Some(gate));
-    spawn_local(accept(site.net, site.listener, orders, process.clone(), mailboxes, watcher));
+    spawn_local(accept(site.net, site.listener, orders, process.clone(), mailboxes, stage()));
     let limit = |endpoint: &Endpoint| endpoint.max_conn;
     let limits = Limits { max_conn: config.pools[0].endpoints.iter().map(limit).collect() };
     let (watch, lines) = (QueueWatch::start(&process), RefCell::default());
-    Box::new(AtWork { process, workers, log, lines, stage, watch, limits })
+    Box::new(AtWork { process, workers, log, lines, stages, watch, limits })
 }
 
 /// Puts a balancer with a mistake in the place of the first pool's; nobody has the pool yet.
@@ -131,7 +137,7 @@ fn break_balancer(snapshot: &mut Arc<Snapshot>, config: &Config, fault: Fault) {
 impl AtWork {
     /// A worker that ended took its idle connections with it and counts them no more.
     fn is_running(&self) -> bool {
-        matches!(*self.stage.borrow(), Stage::Running)
+        self.stages.iter().all(|stage| matches!(*stage.borrow(), Stage::Running))
     }
 
     /// Takes in what was logged since the last call.
@@ -192,7 +198,9 @@ impl Running for AtWork {
 
     fn stop(&self) {
         self.process.stopping.store(true, std::sync::atomic::Ordering::Relaxed);
-        self.stage.send_replace(Stage::draining(Duration::from_mins(5)));
+        for stage in &self.stages {
+            stage.send_replace(Stage::draining(Duration::from_mins(5)));
+        }
     }
 
     /// A worker and its sweep each, and the accept loop. The watch of the queue has ended by then.
