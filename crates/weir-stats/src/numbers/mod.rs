@@ -4,7 +4,7 @@
 //! ```text
 //!  worker ──record──▶ RouteSeries[worker]    7 histograms, the slowest, counters where there is no endpoint
 //!                 ├─▶ EndpointSeries[worker] 7 histograms, counters by route
-//!                 └─▶ WorkerSeries           the last 4,096 exchanges
+//!                 └─▶ WorkerSeries           the last 2,048 exchanges
 //!  anybody ──Numbers::read──▶ Figures: sums by listener, route, pool, endpoint
 //! ```
 

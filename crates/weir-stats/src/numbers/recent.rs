@@ -8,7 +8,7 @@ use super::tally::Outcome;
 use crate::{Cause, Micros, Times};
 
 /// Exchanges kept for each worker: 128 bytes each.
-const KEPT: usize = 4_096;
+const KEPT: usize = 2_048;
 /// Beside the version.
 const WORDS: usize = NUMBERS + ABOUT;
 /// Those that are numbers.
@@ -347,7 +347,7 @@ mod tests {
         let ring = Recent::new();
         (1..=10_000).for_each(|id| ring.write(5_000, &exchange(id), &asked()));
         assert_eq!(ring.find(10_000).map(|(found, _)| found), Some(exchange(10_000)));
-        assert_eq!(ring.find(10_000 - KEPT as u64 + 1).map(|(one, _)| one.ended_us), Some(5_905));
+        assert_eq!(ring.find(10_000 - KEPT as u64 + 1).map(|(one, _)| one.ended_us), Some(7_953));
         assert_eq!(ring.find(10_000 - KEPT as u64), None);
         assert_eq!(ring.find(77), None);
         assert_eq!(Recent::new().find(0), None);
