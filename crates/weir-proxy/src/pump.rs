@@ -415,12 +415,6 @@ impl Pump {
             self.tail_at = 0;
             self.direct = 0..0;
         }
-        while self.direct.is_empty() && self.tail.is_empty() && self.out_at < self.out.len() {
-            let out = self.out.get(self.out_at..).unwrap_or_default();
-            let sent = ready!(Pin::new(&mut *sink).poll_write(context, out))?;
-            self.written += some(sent)? as u64;
-            self.out_at += sent;
-        }
         while !self.is_sent() {
             let out = self.out.get(self.out_at..).unwrap_or_default();
             let direct = self.raw.get(self.direct.clone()).unwrap_or_default();
