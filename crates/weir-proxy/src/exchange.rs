@@ -30,7 +30,7 @@ use crate::record;
 use crate::request_id::RequestId;
 use crate::route::{CompiledAction, CompiledRoute, RequestView};
 use crate::sessions::{Begun, SessionKey};
-use crate::work_time::WorkTime;
+use crate::work_time::{WorkTime, between};
 
 /// What becomes of the connection after an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -455,12 +455,7 @@ async fn read_head<N: Net>(
     }
     facts.has_head = true;
     facts.bytes_received = work.request.head_bytes as u64;
-    // Mostly the first bytes are all of it.
-    facts.times.request = if facts.head_end == facts.first_byte {
-        Micros::ZERO
-    } else {
-        Micros::from(facts.head_end.saturating_duration_since(facts.first_byte))
-    };
+    facts.times.request = Micros::from(between(facts.first_byte, facts.head_end));
     Ok(())
 }
 

@@ -27,6 +27,7 @@ use crate::net::Net;
 use crate::pump::Pump;
 use crate::retry::Trouble;
 use crate::upstream::{Opened, UpstreamPool};
+use crate::work_time::between;
 
 /// A search, over all attempts of an exchange.
 pub(crate) struct Search<'a> {
@@ -85,11 +86,7 @@ impl<'a> Search<'a> {
             began,
             now,
             now_us,
-            waited: if began == now {
-                Duration::ZERO
-            } else {
-                now.saturating_duration_since(began)
-            },
+            waited: between(began, now),
             retries: 0,
             backoffs: 0,
             last: None,
@@ -438,10 +435,7 @@ impl<'a> Search<'a> {
 
     /// From the first slot to the connection of the last attempt: what attempts that failed took is in it, waiting in the queue is not.
     fn connect_time(&self, now: Instant) -> Micros {
-        if now == self.began {
-            return Micros::ZERO;
-        }
-        Micros::from(now.saturating_duration_since(self.began).saturating_sub(self.waited))
+        Micros::from(between(self.began, now).saturating_sub(self.waited))
     }
 }
 

@@ -7,6 +7,12 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+/// From one look at the clock to a later one. Mostly they are one and the same, and that costs no arithmetic.
+#[inline]
+pub(crate) fn between(earlier: Instant, later: Instant) -> Duration {
+    if earlier == later { Duration::ZERO } else { later.saturating_duration_since(earlier) }
+}
+
 /// The turn that a worker's thread gives to one exchange: from when its future is polled to when it waits again. Who looks at the clock
 /// within it saves others a look.
 pub(crate) struct Turn {
