@@ -52,14 +52,7 @@ fn append_request(entry: &Entry<'_>, out: &mut Vec<u8>) {
         bytes(name, entry.request_headers.value(header).unwrap_or_default(), out);
     }
     text("route", entry.route, out);
-    key("captures", out);
-    out.push(b'[');
-    for (index, capture) in entry.captures.iter().enumerate() {
-        out.extend_from_slice(if index == 0 { b"\"" } else { b",\"" });
-        escape::append(capture, Escape::Json, out);
-        out.push(b'"');
-    }
-    out.push(b']');
+    list("captures", entry.captures, out, |group, out| escape::append(group, Escape::Json, out));
 }
 
 fn append_upstream(entry: &Entry<'_>, out: &mut Vec<u8>) {
@@ -67,14 +60,9 @@ fn append_upstream(entry: &Entry<'_>, out: &mut Vec<u8>) {
     text("endpoint", entry.endpoint, out);
     text("endpoint_address", entry.endpoint_address, out);
     number("attempts", u64::from(entry.attempts), out);
-    key("failed_attempts", out);
-    out.push(b'[');
-    for (index, attempt) in entry.failed_attempts.iter().enumerate() {
-        out.extend_from_slice(if index == 0 { b"\"" } else { b",\"" });
+    list("failed_attempts", entry.failed_attempts, out, |attempt, out| {
         attempt.append(Escape::Json, out);
-        out.push(b'"');
-    }
-    out.push(b']');
+    });
     key("reused", out);
     out.extend_from_slice(if entry.reused { b"true" } else { b"false" });
     text("affinity", entry.affinity.as_str(), out);
@@ -82,16 +70,21 @@ fn append_upstream(entry: &Entry<'_>, out: &mut Vec<u8>) {
     append_reasons(entry.reasons.copied().unwrap_or_default(), out);
 }
 
-fn append_reasons(reasons: Reasons<'_>, out: &mut Vec<u8>) {
-    text("waited_for", reasons.waited_for.as_str(), out);
-    key("ahead", out);
+/// Texts in brackets; `append` writes the inside of one.
+fn list<T>(name: &str, texts: &[T], out: &mut Vec<u8>, append: impl Fn(&T, &mut Vec<u8>)) {
+    key(name, out);
     out.push(b'[');
-    for (index, id) in reasons.ahead.iter().enumerate() {
+    for (index, text) in texts.iter().enumerate() {
         out.extend_from_slice(if index == 0 { b"\"" } else { b",\"" });
-        escape::append(id, Escape::Json, out);
+        append(text, out);
         out.push(b'"');
     }
     out.push(b']');
+}
+
+fn append_reasons(reasons: Reasons<'_>, out: &mut Vec<u8>) {
+    text("waited_for", reasons.waited_for.as_str(), out);
+    list("ahead", reasons.ahead, out, |id, out| escape::append(id, Escape::Json, out));
     text("chosen_by", reasons.chosen_by.as_str(), out);
     text("runner_up", reasons.runner_up.map_or("", |other| other.endpoint), out);
 }
