@@ -79,7 +79,8 @@ impl<'a> Reader<'a> {
         Ok(bytes)
     }
 
-    /// Remembers a directory that was opened, and that is at another place for now.
+    /// Remembers a directory that was opened: `path` is its name in the configuration, `now` where it is found until the root directory is
+    /// another.
     pub(crate) fn note_directory(&self, path: &Path, now: &Path) {
         let seen = directory(now).map(|seen| Seen { path: path.to_owned(), ..seen });
         self.seen.borrow_mut().extend(seen);
