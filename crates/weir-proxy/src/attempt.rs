@@ -68,8 +68,7 @@ pub(crate) async fn proxy<N: Net>(
             // The endpoint closed an idle connection while our request was on its way to it (row C-07).
             Err(Failure::Silent) if repeatable && conversation.upstream.reused => {
                 search.pass_over_idle(scope);
-                let Conversation { upload: sent, returned, .. } = conversation;
-                upload = rewind(scope, work, facts, pool, (sent, returned));
+                upload = rewind(scope, work, facts, pool, conversation.upload);
                 continue;
             }
             Err(failure) => {
@@ -141,12 +140,12 @@ fn give_up<N: Net>(
 ) -> Pump {
     // Without a response of this attempt, `work.response` is of an earlier one.
     let clean = matches!(trouble, Trouble::Status(_)) && conversation.is_over(&work.response);
-    let Conversation { upstream, upload, returned, raw, .. } = conversation;
+    let Conversation { upstream, upload, raw, .. } = conversation;
     if clean && let Some(endpoint) = facts.endpoint {
         scope.worker.idle.keep(pool, endpoint, upstream, Instant::now());
     }
     scope.worker.buffers.give_back(raw);
-    rewind(scope, work, facts, pool, (upload, returned))
+    rewind(scope, work, facts, pool, upload)
 }
 
 fn write_head<N: Net>(

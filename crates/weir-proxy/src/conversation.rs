@@ -16,7 +16,7 @@ use crate::forward;
 use crate::idle::UpstreamConnection;
 use crate::limits::{INTERIM_RESPONSES, RESPONSE_HEAD_BYTES, RESPONSE_HEADERS};
 use crate::local::write_all;
-use crate::net::Net;
+use crate::net::{Net, Socket};
 use crate::pump::{Pump, PumpFailure, Waiting};
 use crate::retry::{RetryPolicy, Trouble};
 use crate::transport::Transport;
@@ -82,8 +82,6 @@ pub(crate) struct Conversation<S> {
     pub(crate) upload: Pump,
     /// The endpoint stopped taking the request; it may have answered all the same.
     pub(crate) upload_failed: bool,
-    /// Bytes beyond the request's body that were put back into the input.
-    pub(crate) returned: usize,
     /// Whether the endpoint was just found silent, in this same turn, and its bytes wake the task: nothing is gained by trying to read.
     is_awaited: bool,
     /// Bytes from the endpoint, the response head first.
@@ -113,7 +111,6 @@ impl<S> Conversation<S> {
             upstream,
             upload,
             upload_failed: false,
-            returned: 0,
             raw: Vec::new(),
             scanned: 0,
             interim: 0,
@@ -147,7 +144,7 @@ impl<S> Conversation<S> {
     }
 }
 
-impl<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin> Conversation<S> {
+impl<S: Socket> Conversation<S> {
     /// Sends the request and waits for the final response head, which `work.response` then holds.
     pub(crate) async fn hear<N: Net<Stream = S>>(
         &mut self,
@@ -210,8 +207,20 @@ impl<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin> Conversation<S> {
         {
             return Poll::Ready(heard);
         }
-        if self.upload.is_finished() && poll_client_left(context, client).is_ready() {
-            return Poll::Ready(Err(Failure::ClientGone));
+        self.poll_client_left(context, client).map(|()| Err(Failure::ClientGone))
+    }
+
+    /// Ready when the client has left and no read of its body would tell: because the body was sent, or the endpoint does not take it.
+    pub(crate) fn poll_client_left(
+        &self,
+        context: &mut Context<'_>,
+        client: &mut ClientSide<'_, S>,
+    ) -> Poll<()> {
+        if self.upload.is_finished() {
+            return poll_client_left(context, client);
+        }
+        if self.upload_failed || self.upload.waiting == Waiting::Write {
+            return client.stream.poll_closed(context);
         }
         Poll::Pending
     }
@@ -229,7 +238,6 @@ impl<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin> Conversation<S> {
         {
             Poll::Ready(Ok(())) => {
                 self.moved = true;
-                self.returned = self.upload.surplus().len();
                 client.input.append(self.upload.surplus());
             }
             Poll::Ready(Err(PumpFailure::Write)) => self.upload_failed = true,
@@ -321,7 +329,7 @@ fn is_interim(response: &ResponseHead) -> bool {
 
 /// As [`poll_client_left`], while a body of which not all has come waits to be sent: what comes is kept with it, as far as there
 /// is room.
-pub(crate) fn poll_sender_left<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin>(
+pub(crate) fn poll_sender_left<S: Socket>(
     context: &mut Context<'_>,
     client: &mut ClientSide<'_, S>,
     upload: &mut Pump,
@@ -333,21 +341,21 @@ pub(crate) fn poll_sender_left<S: tokio::io::AsyncRead + tokio::io::AsyncWrite +
             Poll::Pending => return Poll::Pending,
         }
     }
-    Poll::Pending
+    client.stream.poll_closed(context)
 }
 
-/// Ready when the client closed or reset its connection. What it sends meanwhile, the next request, is kept as far as there
-/// is room.
-pub(crate) fn poll_client_left<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin>(
+/// Ready when the client closed or reset its connection. What it sends meanwhile, the next requests, is kept until there are two of
+/// them or there is no room; from then on the socket is watched and not read.
+pub(crate) fn poll_client_left<S: Socket>(
     context: &mut Context<'_>,
     client: &mut ClientSide<'_, S>,
 ) -> Poll<()> {
-    while client.input.has_room() {
+    while client.input.takes_more() {
         match client.input.poll_fill(client.stream, context, client.buffers) {
             Poll::Ready(Ok(read)) if read > 0 => {}
             Poll::Ready(_) => return Poll::Ready(()),
             Poll::Pending => return Poll::Pending,
         }
     }
-    Poll::Pending
+    client.stream.poll_closed(context)
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::SystemTime;
 
+use memchr::memmem;
 use smallvec::SmallVec;
 use tokio::io::AsyncRead;
 use tokio::time::Instant;
@@ -23,6 +24,7 @@ use crate::client_address::{PeerTrust, allowed, client_address};
 use crate::connection::{Connection, Scope};
 use crate::explain::Wait;
 use crate::files;
+use crate::limits::SMALL_BUFFER;
 use crate::local;
 use crate::moving::Waiting;
 use crate::net::Net;
@@ -46,15 +48,32 @@ pub(crate) enum Next {
 }
 
 /// Bytes from the client, from the head being served on; later requests may stand behind it.
-#[derive(Default)]
+///
+/// It is bounded whatever comes: reads stop at the limit of a head or one small buffer, whichever is more, and a body pump returns at
+/// most [`SMALL_BUFFER`] bytes that it read beyond its body. What was used up makes room before the buffer grows.
 pub(crate) struct Input {
     bytes: Vec<u8>,
     start: usize,
+    /// Most unused bytes that reads fill it to.
+    read_limit: usize,
+    /// Bytes of the request being served, from `start` on.
+    own: usize,
+}
+
+impl Default for Input {
+    fn default() -> Self {
+        Self::of(Vec::new())
+    }
 }
 
 impl Input {
     pub(crate) fn of(bytes: Vec<u8>) -> Self {
-        Self { bytes, start: 0 }
+        Self { bytes, start: 0, read_limit: SMALL_BUFFER, own: 0 }
+    }
+
+    /// Heads may have so many bytes from now on.
+    pub(crate) fn set_head_limit(&mut self, head_bytes: usize) {
+        self.read_limit = (head_bytes + 1).max(SMALL_BUFFER);
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
@@ -73,21 +92,32 @@ impl Input {
     /// Marks bytes as used up.
     pub(crate) fn consume(&mut self, count: usize) {
         self.start = (self.start + count).min(self.bytes.len());
+        self.own = 0;
         if self.is_empty() {
             self.clear();
         }
     }
 
-    /// Appends what a body pump read beyond its body.
+    /// Appends what a body pump read beyond its body: at most [`SMALL_BUFFER`] bytes, which a pump keeps to
+    /// ([`crate::pump::Pump::limit_surplus`]).
     pub(crate) fn append(&mut self, surplus: &[u8]) {
+        if surplus.is_empty() {
+            return;
+        }
+        debug_assert!(surplus.len() <= SMALL_BUFFER, "{} bytes beyond a body", surplus.len());
+        if self.bytes.capacity() - self.bytes.len() < surplus.len() {
+            self.compact();
+            self.bytes.reserve_exact(surplus.len());
+        }
         self.bytes.extend_from_slice(surplus);
     }
 
-    /// Takes out `count` bytes from offset `at` on.
-    pub(crate) fn remove(&mut self, at: usize, count: usize) {
-        let start = (self.start + at).min(self.bytes.len());
-        let end = (start + count).min(self.bytes.len());
-        self.bytes.drain(start..end);
+    /// Gives the room of bytes that were used up to later ones.
+    fn compact(&mut self) {
+        if self.start > 0 {
+            self.bytes.drain(..self.start);
+            self.start = 0;
+        }
     }
 
     /// Puts other bytes in the place of `count` from offset `at` on.
@@ -97,17 +127,37 @@ impl Input {
         self.bytes.splice(start..end, by.iter().copied());
     }
 
-    /// Whether a read has room without growing the buffer.
+    /// Whether a read has room without growing the buffer, and within its bound.
     pub(crate) fn has_room(&self) -> bool {
-        self.bytes.capacity() == 0 || self.bytes.len() < self.bytes.capacity()
+        self.bytes.capacity() == 0 || self.room() > 0
+    }
+
+    /// Bytes that a read may add.
+    fn room(&self) -> usize {
+        let unused = self.bytes.len() - self.start;
+        let spare = self.bytes.capacity() - self.bytes.len();
+        spare.min(self.read_limit.saturating_sub(unused))
+    }
+
+    /// So many of the bytes are the request being served.
+    pub(crate) fn set_own(&mut self, own: usize) {
+        self.own = own;
+    }
+
+    /// Whether more is read while a request is served: not once two wait behind it.
+    pub(crate) fn takes_more(&self) -> bool {
+        self.has_room() && !self.has_two_waiting()
+    }
+
+    /// Whether two heads end behind the request being served. The end of a chunked body looks like one.
+    fn has_two_waiting(&self) -> bool {
+        let behind = self.bytes().get(self.own..).unwrap_or_default();
+        !behind.is_empty() && memmem::find_iter(behind, b"\r\n\r\n").nth(1).is_some()
     }
 
     /// Makes room for a head of up to `limit` bytes.
     fn make_room(&mut self, limit: usize) {
-        if self.start > 0 {
-            self.bytes.drain(..self.start);
-            self.start = 0;
-        }
+        self.compact();
         if self.bytes.len() == self.bytes.capacity() && self.bytes.len() <= limit {
             self.bytes.reserve_exact(limit + 1 - self.bytes.len());
         }
@@ -123,7 +173,8 @@ impl Input {
         if self.bytes.capacity() == 0 {
             self.bytes = buffers.small();
         }
-        let outcome = poll_read_into(source, context, &mut self.bytes, usize::MAX);
+        let room = self.room();
+        let outcome = poll_read_into(source, context, &mut self.bytes, room);
         if outcome.is_pending() && self.bytes.is_empty() {
             self.start = 0;
             buffers.give_back(std::mem::take(&mut self.bytes));
@@ -312,6 +363,7 @@ pub(crate) async fn run<N: Net>(
     first_byte: Instant,
 ) -> Next {
     let mut facts = Facts::new(first_byte, scope.worker.wall(first_byte));
+    work.input.set_head_limit(scope.listener.limits.head_bytes);
     let session = scope.worker.sessions.begin(&Begun {
         at: first_byte,
         peer: connection.peer,

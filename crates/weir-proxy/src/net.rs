@@ -10,6 +10,13 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite};
 use weir_files::Stretch;
 
+/// A connection's socket.
+pub trait Socket: AsyncRead + AsyncWrite + Unpin + 'static {
+    /// Ready once the peer has ended its side of the connection (FIN) or reset it, even while bytes that it sent before lie unread.
+    /// Unlike a read it takes none of them. The task is woken by then; bytes that come meanwhile may wake it, too.
+    fn poll_closed(&mut self, context: &mut Context<'_>) -> Poll<()>;
+}
+
 /// Where an attempt connects to, resolved.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum PeerAddress {
@@ -22,7 +29,7 @@ pub enum PeerAddress {
 /// A network: TCP and Unix sockets in production, a seeded simulation in tests.
 pub trait Net: Clone + 'static {
     /// A connection on the worker that runs it.
-    type Stream: AsyncRead + AsyncWrite + Unpin + 'static;
+    type Stream: Socket;
     /// A connection on its way from the accepting worker to the one that will run it.
     type Accepted: Send + 'static;
     /// A listening socket, on the worker that accepts.

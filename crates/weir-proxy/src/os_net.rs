@@ -6,17 +6,18 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 
 use rustix::fs::sendfile;
 use rustix::io::{Errno, retry_on_intr};
-use rustix::net::{SendFlags, SocketFlags, acceptfrom_with, send};
+use rustix::net::{RecvFlags, SendFlags, SocketFlags, acceptfrom_with, recv, send};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
+use tokio::task::coop::cooperative;
 use weir_files::Stretch;
 
-use crate::net::{Net, PeerAddress};
+use crate::net::{Net, PeerAddress, Socket};
 use crate::page_cache;
 
 /// The real network.
@@ -61,25 +62,28 @@ impl OsAccepted {
 
 /// A TCP or Unix stream.
 pub struct OsStream {
-    socket: Socket,
+    socket: Kind,
     /// Whether it took less than it was given, so that the reactor is asked before it is given more.
     full: bool,
+    /// Whether bytes lie in it of which the reactor was told that there are none, so that it says when the peer has closed
+    /// ([`Socket::poll_closed`]): the next read does not ask the reactor.
+    unread: bool,
 }
 
-enum Socket {
+enum Kind {
     Tcp(TcpStream),
     Unix(UnixStream),
 }
 
 impl From<TcpStream> for OsStream {
     fn from(stream: TcpStream) -> Self {
-        Self { socket: Socket::Tcp(stream), full: false }
+        Self { socket: Kind::Tcp(stream), full: false, unread: false }
     }
 }
 
 impl From<UnixStream> for OsStream {
     fn from(stream: UnixStream) -> Self {
-        Self { socket: Socket::Unix(stream), full: false }
+        Self { socket: Kind::Unix(stream), full: false, unread: false }
     }
 }
 
@@ -108,8 +112,8 @@ impl Net for OsNet {
 
     fn detach(&self, stream: OsStream) -> io::Result<OsAccepted> {
         Ok(match stream.socket {
-            Socket::Tcp(stream) => OsAccepted::new(stream.into_std()?.into(), false),
-            Socket::Unix(stream) => OsAccepted::new(stream.into_std()?.into(), true),
+            Kind::Tcp(stream) => OsAccepted::new(stream.into_std()?.into(), false),
+            Kind::Unix(stream) => OsAccepted::new(stream.into_std()?.into(), true),
         })
     }
 
@@ -126,8 +130,8 @@ impl Net for OsNet {
 
     fn local_address(&self, stream: &OsStream) -> Option<SocketAddr> {
         match &stream.socket {
-            Socket::Tcp(stream) => stream.local_addr().ok().map(canonical),
-            Socket::Unix(_) => None,
+            Kind::Tcp(stream) => stream.local_addr().ok().map(canonical),
+            Kind::Unix(_) => None,
         }
     }
 
@@ -137,7 +141,7 @@ impl Net for OsNet {
         context: &mut Context<'_>,
         stretch: Stretch<'_>,
     ) -> Option<Poll<io::Result<usize>>> {
-        let Socket::Tcp(stream) = &stream.socket else { return None };
+        let Kind::Tcp(stream) = &stream.socket else { return None };
         let send = || {
             let mut offset = stretch.offset;
             let sent =
@@ -178,8 +182,8 @@ fn canonical(address: SocketAddr) -> SocketAddr {
 macro_rules! each {
     ($self:ident, $stream:ident => $call:expr) => {
         match &mut $self.socket {
-            Socket::Tcp($stream) => $call,
-            Socket::Unix($stream) => $call,
+            Kind::Tcp($stream) => $call,
+            Kind::Unix($stream) => $call,
         }
     };
 }
@@ -207,11 +211,67 @@ impl OsStream {
         }
     }
 
+    /// Reads without asking the reactor. `None` when nothing was there, as the reactor knows already.
+    fn read_at_once(
+        &mut self,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Option<Poll<io::Result<()>>> {
+        // Takes from the task's budget, as a read through the reactor does.
+        let proceeds = std::pin::pin!(cooperative(std::future::ready(()))).poll(context);
+        if proceeds.is_pending() {
+            return Some(Poll::Pending);
+        }
+        // SAFETY: nothing is written to it but what the kernel does, so that nothing of it becomes uninitialised.
+        let room = unsafe { buffer.unfilled_mut() };
+        let most = room.len();
+        let read = each!(self, stream => recv(&*stream, room, RecvFlags::empty()));
+        match read.map(|((filled, _), _)| filled.len()) {
+            Ok(read) => {
+                self.unread = read == most;
+                // SAFETY: the kernel has written so many bytes.
+                unsafe { buffer.assume_init(read) };
+                buffer.advance(read);
+                Some(Poll::Ready(Ok(())))
+            }
+            Err(Errno::AGAIN | Errno::INTR) => {
+                self.unread = false;
+                None
+            }
+            Err(error) => Some(Poll::Ready(Err(error.into()))),
+        }
+    }
+
     /// Tells the reactor that it is to say when there is room again.
     fn note_full(&mut self) {
         self.full = true;
         let full = || Err::<(), _>(io::ErrorKind::WouldBlock.into());
         let _ = each!(self, stream => stream.try_io(Interest::WRITABLE, full));
+    }
+}
+
+impl Socket for OsStream {
+    fn poll_closed(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        loop {
+            // Pending: there is nothing, and the task will be woken.
+            if ready!(each!(self, stream => stream.poll_read_ready(context))).is_err() {
+                return Poll::Ready(());
+            }
+            // Ready at once, because the socket is.
+            let readiness = each!(self, stream => {
+                let ready = std::pin::pin!(stream.ready(Interest::READABLE));
+                ready.poll(&mut Context::from_waker(Waker::noop()))
+            });
+            match readiness {
+                Poll::Ready(Ok(ready)) if !ready.is_read_closed() => {}
+                Poll::Ready(_) => return Poll::Ready(()),
+                Poll::Pending => continue,
+            }
+            // Bytes and no end yet. The reactor tells of the end only a task that waits for something to read.
+            self.unread = true;
+            let unread = || Err::<(), _>(io::ErrorKind::WouldBlock.into());
+            let _ = each!(self, stream => stream.try_io(Interest::READABLE, unread));
+        }
     }
 }
 
@@ -221,6 +281,11 @@ impl AsyncRead for OsStream {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if self.unread
+            && let Some(read) = self.read_at_once(cx, buffer)
+        {
+            return read;
+        }
         each!(self, stream => Pin::new(stream).poll_read(cx, buffer))
     }
 }
@@ -266,7 +331,7 @@ mod tests {
     use std::io::Read;
     use std::os::fd::AsFd;
 
-    use tokio::io::AsyncWriteExt;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
     use crate::page_cache::tests::fresh_file;
@@ -330,6 +395,66 @@ mod tests {
         while stream.write(b"nobody reads this").await.is_ok() {
             tokio::task::yield_now().await;
         }
+    }
+
+    /// Waits until the reactor has told of it, or for as long as it takes to be sure.
+    async fn closed_within(stream: &mut OsStream, millis: u64) -> bool {
+        let closed = std::future::poll_fn(|context| stream.poll_closed(context));
+        tokio::time::timeout(std::time::Duration::from_millis(millis), closed).await.is_ok()
+    }
+
+    #[tokio::test]
+    async fn a_close_is_seen_behind_bytes_that_nobody_reads() {
+        use std::io::Write;
+        for sends in [0, 10, 100_000] {
+            for resets in [false, true] {
+                let (mut stream, mut client) = connected().await;
+                let sent = vec![b'x'; sends];
+                client.write_all(&sent).unwrap();
+                if sends > 10 {
+                    // Some of them are read, as many as there is room for.
+                    stream.read_exact(&mut [0; 1000]).await.unwrap();
+                }
+                assert!(!closed_within(&mut stream, 20).await);
+                if resets {
+                    socket2::SockRef::from(&client)
+                        .set_linger(Some(std::time::Duration::ZERO))
+                        .unwrap();
+                    drop(client);
+                } else {
+                    client.shutdown(std::net::Shutdown::Write).unwrap();
+                }
+                assert!(closed_within(&mut stream, 20_000).await, "{sends} {resets}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn what_lay_unread_while_a_close_was_awaited_is_read_afterwards() {
+        use std::io::Write;
+        let (mut stream, mut client) = connected().await;
+        let sent: Vec<u8> = (0..100_000_u32).map(|number| (number % 251) as u8).collect();
+        client.write_all(&sent).unwrap();
+        assert!(!closed_within(&mut stream, 20).await);
+        let mut came = vec![0; 90_000];
+        stream.read_exact(&mut came[..50_000]).await.unwrap();
+        assert!(!closed_within(&mut stream, 20).await);
+        stream.read_exact(&mut came[50_000..]).await.unwrap();
+        assert_eq!(came, sent[..90_000]);
+        let mut rest = vec![0; 10_010];
+        let later = std::thread::spawn(move || {
+            client.write_all(b"some later").unwrap();
+            client
+        });
+        stream.read_exact(&mut rest).await.unwrap();
+        assert_eq!((&rest[..10_000], &rest[10_000..]), (&sent[90_000..], &b"some later"[..]));
+        let mut client = later.join().unwrap();
+        // Nothing is there: the reactor is asked again.
+        assert!(now_or_never(stream.read(&mut came)).is_none());
+        client.write_all(b"more").unwrap();
+        assert_eq!(stream.read(&mut came).await.unwrap(), 4);
+        drop(client);
+        assert_eq!(stream.read(&mut came).await.unwrap(), 0);
     }
 
     fn now_or_never<T>(future: impl Future<Output = T>) -> Option<T> {

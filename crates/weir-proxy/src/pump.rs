@@ -79,6 +79,8 @@ pub(crate) struct Pump {
     tail_at: usize,
     /// Most body bytes that may come.
     limit: u64,
+    /// Most bytes that are read beyond the body.
+    surplus_limit: usize,
     /// Body bytes decoded so far.
     pub(crate) body_bytes: u64,
     /// Bytes handed to the sink so far, framing included.
@@ -120,6 +122,7 @@ impl Pump {
             tail,
             tail_at: 0,
             limit: u64::MAX,
+            surplus_limit: usize::MAX,
             body_bytes: 0,
             written: 0,
             has_read: false,
@@ -170,6 +173,21 @@ impl Pump {
     /// Refuses a body of more than `limit` bytes.
     pub(crate) fn set_limit(&mut self, limit: u64) {
         self.limit = limit;
+    }
+
+    /// Reads at most so many bytes beyond the body.
+    pub(crate) fn limit_surplus(&mut self, limit: usize) {
+        self.surplus_limit = limit;
+    }
+
+    /// Most bytes that a read may take now: what is known to be left of the body, and of what may lie beyond it.
+    fn readable(&self) -> usize {
+        let undecoded = self.raw.len().saturating_sub(self.at);
+        let left = match self.decoder {
+            Decoder::Length(left) => usize::try_from(left).unwrap_or(usize::MAX),
+            _ => 0,
+        };
+        left.saturating_add(self.surplus_limit).saturating_sub(undecoded)
     }
 
     /// Whether everything was read, sent and flushed.
@@ -291,7 +309,7 @@ impl Pump {
 
     /// Whether a buffer is there, or is yet to be taken, that a read has room in.
     pub(crate) fn has_room(&self) -> bool {
-        self.raw.len() < self.raw.capacity() || self.raw.capacity() == 0
+        self.raw.capacity() == 0 || self.raw.len() < self.raw.capacity() && self.readable() > 0
     }
 
     /// Moves what was decoded to `body` instead of sending it.
@@ -325,7 +343,8 @@ impl Pump {
             // Only a first chunk line that fills a whole buffer gets here.
             return Poll::Ready(Err(PumpFailure::Malformed));
         }
-        let read = match poll_read_into(source, context, &mut self.raw, usize::MAX) {
+        let readable = self.readable();
+        let read = match poll_read_into(source, context, &mut self.raw, readable) {
             Poll::Pending => {
                 if self.raw.is_empty() {
                     buffers.give_back(std::mem::take(&mut self.raw));

@@ -10,11 +10,11 @@ use weir_wire::{Framing, Method, Version};
 
 use crate::affinity::{ResponseCookie, came_over_tls};
 use crate::connection::{Connection, Scope};
-use crate::conversation::{ClientSide, Conversation, poll_client_left};
+use crate::conversation::{ClientSide, Conversation};
 use crate::exchange::{Ended, Facts, Next, Workspace};
 use crate::explain;
 use crate::forward::{self, BodyFraming, ConnectionLine, DownstreamHead};
-use crate::net::Net;
+use crate::net::{Net, Socket};
 use crate::pump::{Encoder, Pump, PumpFailure, Waiting};
 use crate::record;
 use crate::route::CompiledRoute;
@@ -276,7 +276,7 @@ struct Relay<'a, S> {
     until: Until,
 }
 
-impl<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin> Relay<'_, S> {
+impl<S: Socket> Relay<'_, S> {
     async fn run<N: Net<Stream = S>>(
         &mut self,
         scope: Scope<'_, N>,
@@ -346,9 +346,8 @@ impl<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin> Relay<'_, S> {
             return Poll::Ready(Err(Cause::BadRequestBody));
         }
         // Nothing is being written that would fail: a quiet stream nobody listens to would hold its endpoint for ever.
-        if self.conversation.upload.is_finished()
-            && self.download.waiting == Waiting::Read
-            && poll_client_left(context, client).is_ready()
+        if self.download.waiting == Waiting::Read
+            && self.conversation.poll_client_left(context, client).is_ready()
         {
             return Poll::Ready(Err(Cause::ClientGone));
         }

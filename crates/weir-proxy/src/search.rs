@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;
 use weir_balance::{Arrival, Permit, Rejection, Request, Slot, Ticket, Tried};
 use weir_config::model::PassiveCause;
@@ -23,7 +22,7 @@ use crate::explain::{Wait, about, octets};
 use crate::idle::UpstreamConnection;
 use crate::limits::CARRY_OVERS;
 use crate::moving::{self, Seniority};
-use crate::net::Net;
+use crate::net::{Net, Socket};
 use crate::pump::Pump;
 use crate::retry::Trouble;
 use crate::upstream::{Opened, UpstreamPool};
@@ -254,7 +253,7 @@ impl<'a> Search<'a> {
     }
 
     /// Ready when the client has left.
-    fn poll_left<S: AsyncRead + AsyncWrite + Unpin>(
+    fn poll_left<S: Socket>(
         &self,
         context: &mut Context<'_>,
         client: &mut ClientSide<'_, S>,

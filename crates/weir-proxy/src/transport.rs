@@ -7,6 +7,8 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::{client, server};
 
+use crate::net::Socket;
+
 /// Plain or TLS; the TLS state lives in its own allocation so that plain connections stay small.
 pub(crate) enum Transport<S> {
     Plain(S),
@@ -23,6 +25,17 @@ impl<S> Transport<S> {
             Self::Plain(stream) => stream,
             Self::Server(stream) => stream.get_ref().0,
             Self::Client(stream) => stream.get_ref().0,
+        }
+    }
+}
+
+impl<S: Socket> Transport<S> {
+    /// As [`Socket::poll_closed`], of the connection below TLS.
+    pub(crate) fn poll_closed(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        match self {
+            Self::Plain(stream) => stream.poll_closed(context),
+            Self::Server(stream) => stream.get_mut().0.poll_closed(context),
+            Self::Client(stream) => stream.get_mut().0.poll_closed(context),
         }
     }
 }

@@ -3,11 +3,12 @@
 
 use tokio::time::Instant;
 use weir_stats::Cause;
-use weir_wire::{Framing, Version};
+use weir_wire::{ChunkedDecoder, Framing, Step, Version};
 
 use crate::alarm::{Elapsed, before};
 use crate::connection::{Connection, Scope};
 use crate::exchange::{Ended, Facts, Workspace};
+use crate::limits::SMALL_BUFFER;
 use crate::local::write_all;
 use crate::net::Net;
 use crate::pump::{Encoder, Pump, PumpFailure};
@@ -15,10 +16,25 @@ use crate::upstream::UpstreamPool;
 
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
-/// The pump for a request body of which nothing but what came with the head was read.
+/// How many of these bytes, which follow a head, belong to its chunked body: all of them when it does not end there.
+fn chunked_bytes(bytes: &[u8]) -> usize {
+    let mut decoder = ChunkedDecoder::new();
+    let mut at = 0;
+    loop {
+        match decoder.step(bytes.get(at..).unwrap_or_default()) {
+            Ok((used, Step::Data(_))) => at += used,
+            Ok((used, Step::End)) => return at + used,
+            // A fault is found again, and refused, when the body is decoded.
+            Ok((_, Step::More)) | Err(_) => return bytes.len(),
+        }
+    }
+}
+
+/// The pump for a request body of which nothing but what came with the head was read. It takes what belongs to the body, and leaves the
+/// requests behind it where they are.
 pub(crate) fn initial_body<N: Net>(
     scope: Scope<'_, N>,
-    work: &Workspace,
+    work: &mut Workspace,
     facts: &mut Facts,
     pool: &UpstreamPool,
 ) -> Pump {
@@ -29,19 +45,25 @@ pub(crate) fn initial_body<N: Net>(
         Framing::Length(length) => {
             available.len().min(usize::try_from(length).unwrap_or(usize::MAX))
         }
-        Framing::Chunked => available.len(),
+        Framing::Chunked => chunked_bytes(available),
     };
     facts.body_in_input = take;
     let encoder = if framing == Framing::Chunked { Encoder::Chunked } else { Encoder::Plain };
     let mut raw = Vec::new();
     if take > 0 {
-        raw = scope.worker.buffers.small();
+        raw = if take > SMALL_BUFFER {
+            Vec::with_capacity(take)
+        } else {
+            scope.worker.buffers.small()
+        };
         raw.extend_from_slice(available.get(..take).unwrap_or_default());
     }
+    work.input.set_own(work.request.head_bytes + take);
     let own = pool.buffer_request.unwrap_or(u64::MAX);
     let limit = scope.listener.limits.body_bytes.unwrap_or(u64::MAX).min(own);
     let mut pump = Pump::new(Vec::new(), framing, encoder, raw, 0);
     pump.set_limit(limit);
+    pump.limit_surplus(SMALL_BUFFER);
     pump
 }
 
@@ -145,19 +167,16 @@ pub(crate) fn body_failure(failure: PumpFailure) -> Ended {
     }
 }
 
-/// The body once more, after a conversation that `may_repeat`; `returned` bytes from behind it were put back into the input.
+/// The body once more, after a conversation that `may_repeat`: one that was not held whole has read nothing behind it then.
 pub(crate) fn rewind<N: Net>(
     scope: Scope<'_, N>,
     work: &mut Workspace,
     facts: &mut Facts,
     pool: &UpstreamPool,
-    (mut upload, returned): (Pump, usize),
+    mut upload: Pump,
 ) -> Pump {
     if pool.buffer_request.is_some() {
         return Pump::whole(upload.take_buffers().1);
     }
-    // What stood behind the body was put back for the next request; the body is taken from there anew.
-    let behind = work.request.head_bytes + facts.body_in_input;
-    work.input.remove(behind, returned);
     initial_body(scope, work, facts, pool)
 }

@@ -264,6 +264,24 @@ impl Link {
         Poll::Pending
     }
 
+    /// Ready once the other end has finished or the link was reset, whatever lies unread.
+    pub(crate) fn closed(&mut self, end: End, context: &Context<'_>) -> Poll<()> {
+        let now = Instant::now();
+        let pipe = &mut self.pipes[end.other().index()];
+        let ended = [pipe.finished_at, pipe.reader_reset_at].into_iter().flatten().min();
+        if ended.is_some_and(|at| at <= now) {
+            return Poll::Ready(());
+        }
+        pipe.read_waker = Some(context.waker().clone());
+        Poll::Pending
+    }
+
+    /// When a task that waits for the other end's close should look again.
+    pub(crate) fn next_close_at(&self, end: End) -> Wait {
+        let pipe = &self.pipes[end.other().index()];
+        [pipe.finished_at, pipe.reader_reset_at].into_iter().flatten().min()
+    }
+
     /// Whether this end was dropped.
     pub(crate) fn is_closed(&self, end: End) -> bool {
         !self.open[end.index()]

@@ -10,6 +10,7 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
+use weir_proxy::net::Socket;
 
 use crate::link::{Link, Wait};
 use crate::trace::End;
@@ -94,6 +95,22 @@ fn arm(timer: &mut Option<Pin<Box<Sleep>>>, wait: Wait, context: &mut Context<'_
         sleep.as_mut().reset(at);
     }
     sleep.as_mut().poll(context)
+}
+
+impl Socket for SimStream {
+    fn poll_closed(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        loop {
+            let mut link = self.link.borrow_mut();
+            if link.closed(self.end, context).is_ready() {
+                return Poll::Ready(());
+            }
+            let wait = link.next_close_at(self.end);
+            drop(link);
+            if arm(&mut self.read_timer, wait, context).is_pending() {
+                return Poll::Pending;
+            }
+        }
+    }
 }
 
 impl AsyncRead for SimStream {

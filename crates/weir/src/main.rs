@@ -26,6 +26,10 @@ use clap::Parser;
 use crate::cli::{Cli, Command};
 use crate::failure::Failure;
 
+/// What `memory max=` is held against.
+#[global_allocator]
+static ALLOCATOR: weir_memory::Counting = weir_memory::Counting;
+
 fn main() -> ExitCode {
     // Wrong usage ends in here, with exit code 2.
     match command(Cli::parse_from(cli::arguments(std::env::args_os()))) {

@@ -145,3 +145,123 @@ fn a_client_that_leaves_behind_a_pipelined_request_is_served_what_it_asked_befor
         assert!(world.log().await.iter().all(|line| line.text("cause") == "complete"));
     });
 }
+
+/// More than the 16 KB that Weir reads ahead, as requests behind another.
+fn pipelined() -> String {
+    GET.repeat(700)
+}
+
+#[test]
+fn a_client_that_leaves_the_queue_is_seen_behind_what_it_pipelined() {
+    play(&app(&format!("{ONE} queue timeout=1h; timeout response=1h;"), ""), async |world| {
+        let origin = world.origin(1);
+        let mut first = world.client().await;
+        first.send(GET).await;
+        let mut upstream = origin.accept().await;
+        upstream.message().await;
+        for leaves in [true, false] {
+            let mut client = world.client().await;
+            client.send(GET).await;
+            client.send(pipelined()).await;
+            sleep(Duration::from_millis(1)).await;
+            assert_eq!(world.waiting(), 1);
+            // A reset, and an end in order.
+            if leaves {
+                drop(client);
+                sleep(Duration::from_millis(1)).await;
+            } else {
+                client.finish().await;
+                sleep(Duration::from_millis(1)).await;
+            }
+            assert_eq!(world.waiting(), 0, "{leaves}");
+            world.expect_logged("client_gone", Some(499)).await;
+        }
+        upstream.send(OK).await;
+        assert_eq!(first.message().await.status(), 200);
+    });
+}
+
+#[test]
+fn a_client_that_leaves_the_queue_is_seen_behind_its_body() {
+    play(&app(&format!("{ONE} queue timeout=1h; timeout response=1h;"), ""), async |world| {
+        let origin = world.origin(1);
+        let mut first = world.client().await;
+        first.send(GET).await;
+        let mut upstream = origin.accept().await;
+        upstream.message().await;
+        for framing in
+            ["Content-Length: 80000\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\n13880\r\n"]
+        {
+            let mut client = world.client().await;
+            client.send(format!("POST / HTTP/1.1\r\nHost: a\r\n{framing}")).await;
+            client.send_what_fits(80_000).await;
+            assert_eq!(world.waiting(), 1);
+            drop(client);
+            sleep(Duration::from_millis(1)).await;
+            assert_eq!(world.waiting(), 0, "{framing}");
+            world.expect_logged("client_gone", Some(499)).await;
+        }
+        upstream.send(OK).await;
+        assert_eq!(first.message().await.status(), 200);
+    });
+}
+
+#[test]
+fn a_client_that_leaves_is_seen_behind_what_it_pipelined_while_an_endpoint_is_silent() {
+    play(&app(&format!("{ONE} timeout response=1h read=1h;"), ""), async |world| {
+        let origin = world.origin(1);
+        for head in ["", "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nhello"] {
+            let mut client = world.client().await;
+            client.send(GET).await;
+            client.send(pipelined()).await;
+            let mut upstream = origin.accept().await;
+            upstream.message().await;
+            upstream.send(head).await;
+            sleep(Duration::from_millis(1)).await;
+            drop(client);
+            sleep(Duration::from_millis(1)).await;
+            assert_eq!(world.in_flight(), 0, "{head:?}");
+            upstream.expect_end().await;
+            let status = if head.is_empty() { 499 } else { 200 };
+            world.expect_logged("client_gone", Some(status)).await;
+        }
+    });
+}
+
+#[test]
+fn a_client_that_leaves_inside_an_upload_that_nobody_reads_is_seen() {
+    play(&app(&format!("{ONE} timeout send=1h response=1h read=1h;"), ""), async |world| {
+        let origin = world.origin(1);
+        for answer in ["", "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nhello"] {
+            let mut client = world.client().await;
+            client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9000000\r\n\r\n").await;
+            let mut upstream = origin.accept().await;
+            upstream.send(answer).await;
+            let sent = client.send_what_fits(9_000_000).await;
+            assert!(sent < 9_000_000);
+            assert_eq!(world.in_flight(), 1);
+            drop(client);
+            sleep(Duration::from_millis(1)).await;
+            assert_eq!(world.in_flight(), 0, "{answer:?}");
+            let status = if answer.is_empty() { 499 } else { 200 };
+            world.expect_logged("client_gone", Some(status)).await;
+        }
+    });
+}
+
+#[test]
+fn what_a_client_pipelined_is_answered_in_order_after_it_was_left_unread() {
+    play(&app(&format!("{ONE} timeout response=1h;"), ""), async |world| {
+        let origin = world.origin(1);
+        let mut client = world.client().await;
+        client.send(GET).await;
+        client.send(pipelined()).await;
+        let mut upstream = origin.accept().await;
+        sleep(Duration::from_secs(1)).await;
+        for _ in 0..701 {
+            upstream.message().await;
+            upstream.send(OK).await;
+            assert_eq!(client.message().await.status(), 200);
+        }
+    });
+}

@@ -15,6 +15,7 @@ mod health;
 mod interim;
 mod keys;
 mod leaving;
+mod memory;
 mod numbers;
 mod origin;
 mod origin_faults;
@@ -39,3 +40,7 @@ mod world;
 const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 /// A response of no consequence.
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+
+/// So that scenarios can hold what Weir allocates against its bounds.
+#[global_allocator]
+static ALLOCATOR: weir_memory::Counting = weir_memory::Counting;

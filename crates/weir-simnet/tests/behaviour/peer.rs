@@ -1,9 +1,11 @@
 //! One end of a connection, client or origin, driven step by step. Every wait is bounded in virtual time and says in its
 //! panic what it waited for.
 
+use std::pin::Pin;
+use std::task::Poll;
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::time::timeout;
 use weir_simnet::SimStream;
 
@@ -93,6 +95,42 @@ impl Peer {
             }
         }
         sent
+    }
+
+    /// Sends all of it without a pause and reads all the while, until as many bytes came as `answers` says. `look` is called
+    /// whenever something moved.
+    pub(crate) async fn flood(&mut self, bytes: &[u8], answers: usize, mut look: impl FnMut()) {
+        let (mut sent, mut read) = (0, 0);
+        let mut buffer = vec![0; 65_536];
+        let flooded = std::future::poll_fn(|context| {
+            loop {
+                let mut room = ReadBuf::new(&mut buffer);
+                let stream = &mut self.stream;
+                let rest = bytes.get(sent..).unwrap_or_default();
+                let wrote = match rest {
+                    [] => Poll::Pending,
+                    rest => Pin::new(&mut *stream).poll_write(context, rest),
+                };
+                let came = Pin::new(&mut *stream).poll_read(context, &mut room);
+                let waits = wrote.is_pending() && came.is_pending();
+                if let Poll::Ready(count) = wrote {
+                    sent += count.expect("the connection carries it");
+                }
+                if let Poll::Ready(came) = came {
+                    came.expect("the connection carries it");
+                    assert!(!room.filled().is_empty(), "closed after {read} bytes");
+                    read += room.filled().len();
+                }
+                look();
+                if sent == bytes.len() && read >= answers {
+                    return Poll::Ready(());
+                }
+                if waits {
+                    return Poll::Pending;
+                }
+            }
+        });
+        timeout(PATIENCE, flooded).await.expect("all of it is answered");
     }
 
     /// Says that nothing more will be sent.
