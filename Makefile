@@ -5,7 +5,7 @@ SHELL := /bin/sh
 # rustup puts cargo here; a shell that never sourced ~/.cargo/env does not know.
 export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
 
-.PHONY: help run release test test-long schedules lint fmt doc-config deny bench-core bench-balance bench-numbers bench-lab
+.PHONY: help run release test test-long schedules lint fmt doc-config deny bench-core bench-balance bench-numbers bench-lab fuzz
 
 # Real programs that the tests use, and what makes those of them fail that pass without theirs when cargo is called by hand.
 TEST_PROGRAMS := cc nginx haproxy curl wrk openssl script taskset socat hatop prometheus-haproxy-exporter chromium prometheus prometheus_client
@@ -36,6 +36,12 @@ test-long: ## the same tests with more seeds, more cases and the ignored ones; m
 
 schedules: ## the queue under chosen schedules of its threads; 10,000 of each kind, or WEIR_SCHEDULES
 	SHUTTLE_SILENCE_WARNINGS=1 cargo test $(RELEASE) -p weir-balance --features shuttle --test shuttle
+
+# TARGETS="requests chunked" chooses some; all are listed in crates/weir-fuzz/README.md.
+MINUTES ?= 10
+fuzz: ## looks for inputs that break a parser or the whole data plane, for MINUTES in all (10); libFuzzer
+	@scripts/packages cc g++ python3
+	@scripts/fuzz --minutes $(MINUTES) $(TARGETS)
 
 lint: ## formatting and clippy
 	cargo fmt --all --check

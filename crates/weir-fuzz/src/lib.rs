@@ -1,0 +1,39 @@
+//! Fuzz targets: one function per kind of input, each with assertions that hold for every input. The corpora under `corpus/`
+//! are replayed by this crate's tests, and `make fuzz` looks for new inputs with libFuzzer (`fuzz/`, a package of its own).
+//!
+//! Nothing of the product depends on this crate, and it contains no product code. References that the parsers are compared with
+//! are written for clarity, not for speed, and share no code with what they check.
+#![forbid(unsafe_code)]
+
+mod chunked;
+mod configuration;
+mod pieces;
+mod requests;
+mod responses;
+
+/// One fuzz target.
+pub struct Target {
+    /// The name of its corpus folder and of its libFuzzer program.
+    pub name: &'static str,
+    /// Panics when a property does not hold for the input.
+    pub run: fn(&[u8]),
+    /// Largest input worth trying, in bytes.
+    pub max_bytes: usize,
+}
+
+/// Every target, in the order in which `make fuzz` runs them.
+pub const TARGETS: &[Target] = &[
+    Target { name: "requests", run: requests::target, max_bytes: 4096 },
+    Target { name: "responses", run: responses::target, max_bytes: 4096 },
+    Target { name: "chunked", run: chunked::target, max_bytes: 4096 },
+    Target { name: "configuration", run: configuration::target, max_bytes: 4096 },
+];
+
+/// The target of that name.
+///
+/// # Panics
+/// When there is none.
+pub fn target(name: &str) -> &'static Target {
+    let found = TARGETS.iter().find(|target| target.name == name);
+    found.unwrap_or_else(|| panic!("there is no fuzz target `{name}`"))
+}
