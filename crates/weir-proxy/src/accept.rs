@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tokio::sync::{mpsc, watch};
+use tokio::task::yield_now;
 use tokio::time::sleep;
 
 use crate::gate::{Gate, RoomPlace};
-use crate::limits::ACCEPT_PAUSE;
+use crate::limits::{ACCEPT_PAUSE, ACCEPT_TURN};
 use crate::moving::Moved;
 use crate::net::{Net, PeerAddress};
 use crate::shared::{Process, Stage};
@@ -70,6 +71,7 @@ pub async fn accept<N: Net>(
     mut stage: watch::Receiver<Stage>,
 ) {
     let mut next = 0;
+    let mut in_a_row = 0;
     let mut accepting = orders.borrow_and_update().clone().map(Accepting::new);
     while let Some(Accepting(gate)) = &accepting {
         let accepted = tokio::select! {
@@ -82,6 +84,11 @@ pub async fn accept<N: Net>(
             accepted = accept_one(&net, &socket, gate, &process) => accepted,
         };
         let Some((accepted, peer)) = accepted else { continue };
+        in_a_row += 1;
+        if in_a_row == ACCEPT_TURN {
+            in_a_row = 0;
+            yield_now().await;
+        }
         let places = tokio::select! {
             // A connection that was accepted before a stop is served if there is room.
             biased;

@@ -16,10 +16,11 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 
 use tokio::io::AsyncWrite;
+use tokio::task::yield_now;
 use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 use weir_stats::Micros;
-use weir_stats::numbers::Handshake;
+use weir_stats::numbers::{Handshake, Yield};
 
 use crate::accept::Handoff;
 use crate::alarm::{Alarm, before};
@@ -34,6 +35,8 @@ use crate::series::ListenerCounts;
 use crate::shared::Listener;
 use crate::tls::{self, TlsFacts};
 use crate::transport::Transport;
+use crate::turns::{ByteTurn, end_turn};
+use crate::work_time::Share;
 use crate::worker::{Worker, WorkerLoad};
 
 /// A client connection between and during exchanges.
@@ -129,6 +132,7 @@ async fn serve<N: Net>(worker: Rc<Worker<N>>, handoff: Handoff<N>) {
             call.set(worker.next_call());
             let _ = call.as_mut().poll(context);
         }
+        worker.turn.begin_task();
         life.as_mut().poll(context)
     })
     .await;
@@ -186,6 +190,8 @@ async fn open<N: Net>(
         None => Transport::Plain(stream),
         Some(config) => {
             let handshake = Box::pin(TlsAcceptor::from(config.clone()).accept(stream));
+            let handshake =
+                worker.handshakes.run(handshake, || worker.note_yield(Yield::Handshake));
             let done = before(&mut alarm, began + listener.timeouts.handshake, handshake).await;
             let Ok(Ok(mut stream)) = done else {
                 counts.handshake(worker.number, Handshake::Failed, Micros::NEVER);
@@ -344,7 +350,13 @@ impl<N: Net> Connection<N> {
         mut first_byte: Instant,
     ) -> Option<Hot> {
         let mut seat = worker.seat(gate)?;
+        let mut share = Share::Left;
         loop {
+            if share == Share::UsedUp {
+                worker.note_yield(Yield::Requests);
+                yield_now().await;
+                worker.turn.resume_task(Instant::now());
+            }
             // The one look at the configuration that an exchange makes.
             if seat.as_of != worker.generation() {
                 seat = worker.seat(gate)?;
@@ -366,6 +378,7 @@ impl<N: Net> Connection<N> {
                     return Some(Hot::Parting(Some(Box::new(self.begun(work, first_byte)))));
                 }
             }
+            share = worker.turn.end_exchange(self.since);
             self.handshake = Micros::ZERO;
             self.began = self.since;
             if scope.is_parting() {
@@ -378,7 +391,7 @@ impl<N: Net> Connection<N> {
                 continue;
             }
             let deadline = self.since + HOT_LINGER.min(scope.listener.timeouts.keepalive);
-            match self.read_more(scope, &mut work.input, deadline).await {
+            match self.read_more(scope, (&mut work.input, &mut share), deadline).await {
                 Arrival::Bytes => first_byte = Instant::now(),
                 Arrival::Closed => return Some(Hot::Ended),
                 Arrival::Elapsed => return Some(Hot::Idle),
@@ -390,7 +403,7 @@ impl<N: Net> Connection<N> {
     async fn read_more(
         &mut self,
         scope: Scope<'_, N>,
-        input: &mut Input,
+        (input, share): (&mut Input, &mut Share),
         deadline: Instant,
     ) -> Arrival {
         std::future::poll_fn(|context| {
@@ -399,7 +412,10 @@ impl<N: Net> Connection<N> {
                 Poll::Ready(_) => Poll::Ready(Arrival::Closed),
                 Poll::Pending if scope.worker.is_cut() => Poll::Ready(Arrival::Closed),
                 Poll::Pending if scope.is_parting() => Poll::Ready(Arrival::Parting),
-                Poll::Pending => self.alarm.poll(context, deadline).map(|()| Arrival::Elapsed),
+                Poll::Pending => {
+                    *share = Share::Left;
+                    self.alarm.poll(context, deadline).map(|()| Arrival::Elapsed)
+                }
             }
         })
         .await
@@ -416,11 +432,16 @@ impl<N: Net> Connection<N> {
             if !shut {
                 shut = Pin::new(&mut self.client).poll_shutdown(context).is_ready();
             }
+            let mut turn = ByteTurn::new();
             loop {
                 match work.input.poll_fill(&mut self.client, context, &scope.worker.buffers) {
                     Poll::Ready(Ok(read)) if read > 0 && thrown_away < LINGERING_BYTES => {
                         thrown_away += read;
                         work.input.clear();
+                        if turn.is_over_after(read) {
+                            end_turn(context);
+                            return self.alarm.poll(context, deadline);
+                        }
                     }
                     Poll::Ready(_) => return Poll::Ready(()),
                     Poll::Pending => return self.alarm.poll(context, deadline),

@@ -374,7 +374,7 @@ pub(crate) async fn run<N: Net>(
     facts.session = Some(session.key);
     facts.times.handshake = connection.handshake;
     facts.times.idle = Micros::from(first_byte.saturating_duration_since(connection.since));
-    let mut own = WorkTime::begun(first_byte);
+    let mut own = WorkTime::begun(scope.worker.turn.work_begins(first_byte));
     if let Some(waiting) = connection.waiting.take() {
         // What another process did at it is not our work.
         own = WorkTime::begun(Instant::now());

@@ -6,8 +6,10 @@ use std::io;
 use std::sync::Arc;
 use std::task::{Poll, ready};
 
+use tokio::task::yield_now;
 use tokio::time::Instant;
 use weir_files::{Answer, FileAnswer, FileBody, FileRequest, Pieces, Progress, Root};
+use weir_stats::numbers::Yield;
 use weir_stats::{Cause, Micros};
 use weir_wire::{Method, RequestHead};
 
@@ -19,6 +21,7 @@ use crate::net::Net;
 use crate::reply::Reply;
 use crate::route::CompiledRoute;
 use crate::transport::Transport;
+use crate::turns::ByteTurn;
 
 /// Answers from directory number `number` of the listener.
 pub(crate) async fn serve<N: Net>(
@@ -118,7 +121,9 @@ async fn send_pieces<N: Net>(
     facts: &mut Facts,
     mut pieces: Pieces,
 ) -> Result<(), Cause> {
+    let mut turn = ByteTurn::new();
     loop {
+        let before = facts.bytes_sent;
         let progress;
         if let Some(sent) = send_from_file(scope, connection, &pieces).await? {
             count(facts, sent);
@@ -128,6 +133,12 @@ async fn send_pieces<N: Net>(
         }
         if progress == Progress::Done {
             return Ok(());
+        }
+        let sent = usize::try_from(facts.bytes_sent - before).unwrap_or(usize::MAX);
+        if turn.is_over_after(sent) {
+            scope.worker.note_yield(Yield::Body);
+            yield_now().await;
+            turn = ByteTurn::new();
         }
     }
 }

@@ -59,6 +59,7 @@ pub mod start;
 pub mod tls;
 mod transport;
 mod tunnel;
+mod turns;
 mod upload;
 pub mod upstream;
 mod work_time;

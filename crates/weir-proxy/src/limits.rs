@@ -49,3 +49,17 @@ pub(crate) const CAPTURED_BYTES: usize = 4 * 1024;
 pub(crate) const CAPTURES: usize = 256;
 /// Running exchanges of a worker that an operator who asks for them is told of, the oldest.
 pub(crate) const SESSIONS_TOLD: usize = 4096;
+/// Exchanges of one connection in one turn of its task, where everything that they need is at hand.
+pub(crate) const TURN_EXCHANGES: u32 = 16;
+/// Age of a turn at which no further exchange begins in it.
+pub(crate) const TURN_TIME: Duration = Duration::from_micros(200);
+/// Bytes that a body or a file moves in one turn, those read and those written together: some 200 µs of copying.
+pub(crate) const TURN_BYTES: usize = 512 * 1024;
+/// What a read counts for at least in that sum, because a system call costs as much as copying a few kilobytes.
+pub(crate) const TURN_STEP_BYTES: usize = 4096;
+/// Time that TLS handshakes of clients take in one round of a worker's loop before the rest of them waits for the next round.
+pub(crate) const HANDSHAKE_TIME: Duration = Duration::from_micros(250);
+/// And how many steps of handshakes, most of which are short.
+pub(crate) const HANDSHAKE_STEPS: u32 = 8;
+/// Connections that one socket gives in a row before others get their turn.
+pub(crate) const ACCEPT_TURN: u32 = 16;

@@ -11,6 +11,7 @@ use weir_wire::{ChunkedDecoder, Framing, Step, encode};
 
 use crate::buffers::{Buffers, poll_read_into};
 use crate::limits::SMALL_BUFFER;
+use crate::turns::{ByteTurn, end_turn};
 
 /// Bodies up to this many bytes are copied behind the head so that one plain write sends both.
 const COALESCE_BYTES: usize = 4096;
@@ -41,6 +42,8 @@ pub(crate) enum Waiting {
     Read,
     /// The sink.
     Write,
+    /// Its next turn: both sides could go on.
+    Turn,
 }
 
 /// Why a body did not come through.
@@ -85,7 +88,9 @@ pub(crate) struct Pump {
     pub(crate) body_bytes: u64,
     /// Bytes handed to the sink so far, framing included.
     pub(crate) written: u64,
-    /// Whether bytes were read from the source by this pump (and so cannot be had again).
+    /// Bytes read from the source by this pump, framing included.
+    read: u64,
+    /// Whether it read from the source at all (and so the bytes cannot be had again).
     pub(crate) has_read: bool,
     /// What a pending poll waits for.
     pub(crate) waiting: Waiting,
@@ -125,6 +130,7 @@ impl Pump {
             surplus_limit: usize::MAX,
             body_bytes: 0,
             written: 0,
+            read: 0,
             has_read: false,
             waiting: Waiting::Write,
             finished: false,
@@ -256,7 +262,9 @@ impl Pump {
         if self.finished {
             return Poll::Ready(Ok(()));
         }
+        let mut turn = ByteTurn::new();
         loop {
+            let before = self.written + self.read;
             // Bytes that came with the head travel with it.
             if self.direct.is_empty() && self.tail.is_empty() {
                 self.decode()?;
@@ -279,6 +287,12 @@ impl Pump {
                         Pin::new(&mut *sink).poll_flush(context).map_err(|_| PumpFailure::Write)?;
                     return Poll::Pending;
                 }
+            }
+            let moved = usize::try_from(self.written + self.read - before).unwrap_or(usize::MAX);
+            if turn.is_over_after(moved) {
+                self.waiting = Waiting::Turn;
+                end_turn(context);
+                return Poll::Pending;
             }
         }
     }
@@ -354,6 +368,7 @@ impl Pump {
             Poll::Ready(read) => read.map_err(|_| PumpFailure::Read)?,
         };
         self.has_read = true;
+        self.read += read as u64;
         if read == 0 {
             return Poll::Ready(self.source_ended());
         }
@@ -508,6 +523,31 @@ fn decode_chunks(
             }
             Step::More => return Ok((data_end, read_at + used, None)),
             Step::End => return Ok((data_end, read_at + used, Some(decoder.trailers().to_vec()))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use super::*;
+    use crate::limits::TURN_BYTES;
+
+    #[test]
+    fn a_body_whose_both_sides_can_always_go_on_ends_its_turn() {
+        let context = &mut Context::from_waker(Waker::noop());
+        for encoder in [Encoder::Plain, Encoder::Chunked] {
+            let (mut source, mut sink) = (tokio::io::repeat(b'x'), tokio::io::sink());
+            let buffers = Buffers::default();
+            let mut pump = Pump::new(Vec::new(), Framing::UntilClose, encoder, Vec::new(), 0);
+            for turn in 1..=3 {
+                assert!(pump.poll(context, &mut source, &mut sink, &buffers).is_pending());
+                assert_eq!(pump.waiting, Waiting::Turn);
+                let moved = pump.read + pump.written;
+                let most = turn * (TURN_BYTES + 3 * SMALL_BUFFER) as u64;
+                assert!((most / 2..=most).contains(&moved), "{moved} bytes in {turn} turns");
+            }
         }
     }
 }

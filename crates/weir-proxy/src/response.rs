@@ -5,6 +5,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::time::Instant;
+use weir_stats::numbers::Yield;
 use weir_stats::{Cause, Entry, Micros};
 use weir_wire::{Framing, Method, Version};
 
@@ -304,6 +305,10 @@ impl<S: Socket> Relay<'_, S> {
             }
             let (patience, cause) = match self.download.waiting {
                 Waiting::Read => (pool.timeouts.read, Cause::UpstreamReadTimeout),
+                Waiting::Turn => {
+                    scope.worker.note_yield(Yield::Body);
+                    (pool.timeouts.read, Cause::UpstreamReadTimeout)
+                }
                 Waiting::Write => {
                     full = Some(turn.look_at_end());
                     (scope.listener.timeouts.send, Cause::ClientSendTimeout)

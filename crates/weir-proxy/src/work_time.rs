@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::limits::{TURN_EXCHANGES, TURN_TIME};
+
 /// From one look at the clock to a later one. Mostly they are one and the same, and that costs no arithmetic.
 #[inline]
 pub(crate) fn between(earlier: Instant, later: Instant) -> Duration {
@@ -19,11 +21,48 @@ pub(crate) struct Turn {
     began: Cell<Instant>,
     /// A look just before it ends.
     ends: Cell<Option<Instant>>,
+    /// When the first exchange of the connection's task was polled, since the task was.
+    task_began: Cell<Option<Instant>>,
+    /// Exchanges of the task that ended since then.
+    exchanges: Cell<u32>,
 }
 
 impl Turn {
     pub(crate) fn new(now: Instant) -> Self {
-        Self { began: Cell::new(now), ends: Cell::new(None) }
+        Self {
+            began: Cell::new(now),
+            ends: Cell::new(None),
+            task_began: Cell::new(None),
+            exchanges: Cell::new(0),
+        }
+    }
+
+    /// A connection's task is polled.
+    pub(crate) fn begin_task(&self) {
+        self.task_began.set(None);
+        self.exchanges.set(0);
+    }
+
+    /// The task is polled again at `now` after it ended its turn with a request at hand, which waited meanwhile.
+    pub(crate) fn resume_task(&self, now: Instant) {
+        self.task_began.set(Some(now));
+    }
+
+    /// When work at an exchange begins whose first byte came at `first_byte`.
+    pub(crate) fn work_begins(&self, first_byte: Instant) -> Instant {
+        self.task_began.get().map_or(first_byte, |began| began.max(first_byte))
+    }
+
+    /// Counts an exchange that ended at `now`, and says whether another one begins in this turn of the task.
+    pub(crate) fn end_exchange(&self, now: Instant) -> Share {
+        let exchanges = self.exchanges.get() + 1;
+        self.exchanges.set(exchanges);
+        let began = self.task_began.get().unwrap_or(now);
+        if exchanges >= TURN_EXCHANGES || between(began, now) >= TURN_TIME {
+            Share::UsedUp
+        } else {
+            Share::Left
+        }
     }
 
     /// When it began.
@@ -42,6 +81,13 @@ impl Turn {
     pub(crate) fn goes_on(&self) {
         self.ends.set(None);
     }
+}
+
+/// What a task has left of its turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Share {
+    Left,
+    UsedUp,
 }
 
 /// Adds up the times in which the futures of an exchange were polled.
@@ -67,6 +113,9 @@ impl WorkTime {
         let since = *self.since.get_or_insert_with(Instant::now);
         turn.began.set(since);
         turn.ends.set(None);
+        if turn.task_began.get().is_none() {
+            turn.task_began.set(Some(since));
+        }
         let polled = future.poll(context);
         if polled.is_pending() {
             let end = turn.ends.get().unwrap_or_else(Instant::now);
@@ -87,6 +136,29 @@ impl WorkTime {
 mod tests {
     use super::*;
     use tokio::time::{advance, sleep};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_task_has_so_many_exchanges_and_so_much_time_in_a_turn() {
+        let began = Instant::now();
+        let turn = Turn::new(began);
+        let poll = |since| {
+            let mut done = std::pin::pin!(std::future::ready(()));
+            let context = &mut Context::from_waker(std::task::Waker::noop());
+            let _ = WorkTime::begun(since).poll(&turn, done.as_mut(), context);
+        };
+        turn.begin_task();
+        poll(began);
+        for _ in 1..TURN_EXCHANGES {
+            assert_eq!(turn.end_exchange(began), Share::Left);
+        }
+        assert_eq!(turn.end_exchange(began), Share::UsedUp);
+        turn.begin_task();
+        turn.resume_task(began + TURN_TIME);
+        assert_eq!(turn.work_begins(began), began + TURN_TIME, "waiting for a turn is no work");
+        poll(turn.work_begins(began));
+        assert_eq!(turn.end_exchange(began + TURN_TIME), Share::Left);
+        assert_eq!(turn.end_exchange(began + 2 * TURN_TIME), Share::UsedUp);
+    }
 
     #[tokio::test(start_paused = true)]
     async fn waiting_is_no_work() {

@@ -12,6 +12,7 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 use weir_balance::Balancer;
 use weir_stats::Clock;
+use weir_stats::numbers::Yield;
 
 use crate::accept::Handoff;
 use crate::buffers::Buffers;
@@ -27,6 +28,7 @@ use crate::reply::HttpDate;
 use crate::request_id::RequestIdSource;
 use crate::sessions::{RunningExchange, Sessions};
 use crate::shared::{Process, Snapshot, Stage};
+use crate::turns::HandshakeTurns;
 use crate::work_time::Turn;
 
 /// What other threads see of a worker.
@@ -86,6 +88,8 @@ pub(crate) struct Worker<N: Net> {
     wall: Cell<(Instant, SystemTime)>,
     /// Of the exchange that has the thread.
     pub(crate) turn: Turn,
+    /// TLS handshakes of clients.
+    pub(crate) handshakes: Rc<HandshakeTurns>,
     #[expect(
         clippy::vec_box,
         reason = "a workspace is large and moves between the shelf and its connection"
@@ -135,6 +139,7 @@ pub async fn run<N: Net>(parts: WorkerParts<N>) {
         called: Cell::new(0),
         wall: Cell::new((Instant::now(), SystemTime::now())),
         turn: Turn::new(Instant::now()),
+        handshakes: Rc::default(),
         workspaces: RefCell::default(),
         process,
     });
@@ -244,6 +249,11 @@ impl<N: Net> Worker<N> {
         *self.current.borrow_mut() = next;
         self.idle.close_retired(&before.snapshot.pools);
         before.flush_logs();
+    }
+
+    /// Counts a turn that ended before there was nothing more to do.
+    pub(crate) fn note_yield(&self, what: Yield) {
+        self.process.numbers.note_yield(self.number, what);
     }
 
     /// What exchanges that begin now run on.

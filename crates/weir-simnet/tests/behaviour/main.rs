@@ -33,6 +33,7 @@ mod stopping;
 mod streaming;
 mod time_split;
 mod timeouts;
+mod turns;
 mod why;
 mod world;
 

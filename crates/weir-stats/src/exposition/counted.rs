@@ -6,7 +6,7 @@ use super::report::Report;
 use crate::ExchangeRecord;
 use crate::numbers::{
     CellFigures, Distribution, EndpointFigures, Figures, ListenerFigures, Phase,
-    PhaseDistributions, QUANTILES, RouteFigures,
+    PhaseDistributions, QUANTILES, RouteFigures, Yield,
 };
 
 /// Upper bounds of the buckets, µs: 1, 2.5 and 5 of each decade from 100 µs to 1 min.
@@ -378,6 +378,14 @@ fn write_workers(figures: &Figures, text: &mut Exposition) {
     text.family(Family { name: "weir_worker_busy_seconds", kind: Kind::Counter, help });
     for (number, worker) in figures.workers.iter().enumerate() {
         text.sample(&[("worker", &number.to_string())], Value::Seconds(worker.own_us));
+    }
+    let help = "Turns that a worker ended although there was more to do at once, so that others had theirs: connections with further requests at hand, bodies and files, TLS handshakes.";
+    text.family(Family { name: "weir_worker_yields", kind: Kind::Counter, help });
+    for (number, worker) in figures.workers.iter().enumerate() {
+        for (what, count) in Yield::ALL.iter().zip(worker.yields) {
+            let labels = [("worker", &*number.to_string()), ("of", what.as_str())];
+            text.sample(&labels, Value::Count(count));
+        }
     }
     let help = "How much later than asked for a worker's timer came, once a second; below 2 ms says nothing.";
     text.family(Family { name: "weir_worker_lag_seconds", kind: Kind::Histogram, help });

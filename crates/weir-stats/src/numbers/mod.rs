@@ -32,6 +32,7 @@ pub use recent::{Asked, RecentExchange, id_number};
 pub use registry::{Done, Keep, Numbers};
 pub use series::{
     EndpointSeries, Handshake, ListenerFigures, ListenerSeries, Onward, RouteSeries, WorkerFigures,
+    Yield,
 };
 pub use slow::{SLOW_WINDOW_US, SLOWEST};
 pub use tally::{Outcome, TallyFigures};

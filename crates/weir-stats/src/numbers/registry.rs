@@ -10,7 +10,8 @@ use super::histogram::PageBudget;
 use super::phase::Phase;
 use super::recent::{Asked, AskedText, RecentExchange, id_number};
 use super::series::{
-    EndpointSeries, ListenerSeries, ROUTES, RouteKey, RouteSeries, WorkerSeries, Workers, touch,
+    EndpointSeries, ListenerSeries, ROUTES, RouteKey, RouteSeries, WorkerSeries, Workers, Yield,
+    touch,
 };
 use super::tally::Outcome;
 use crate::{Cause, ExchangeRecord, Micros, Times};
@@ -217,6 +218,13 @@ impl Numbers {
     pub fn note_lag(&self, worker: usize, lag_us: u64) {
         if let Some(worker) = self.workers.get(worker) {
             worker.lag.record(lag_us, &self.budget);
+        }
+    }
+
+    /// Notes a turn of a worker's task that ended although there was more to do. To be called by the worker's own thread.
+    pub fn note_yield(&self, worker: usize, what: Yield) {
+        if let Some(worker) = self.workers.get(worker) {
+            worker.note_yield(what);
         }
     }
 

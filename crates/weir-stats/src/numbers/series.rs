@@ -385,6 +385,32 @@ pub(crate) struct WorkerSeries {
     pub(crate) own_us: Counter,
     pub(crate) lag: Histogram,
     pub(crate) recent: Recent,
+    yields: [Counter; Yield::ALL.len()],
+}
+
+/// What ended its turn on a worker although there was more to do at once, so that others had theirs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Yield {
+    /// A connection whose next request was at hand.
+    Requests,
+    /// A body or a file whose both sides could go on.
+    Body,
+    /// TLS handshakes of clients, for the rest of a round.
+    Handshake,
+}
+
+impl Yield {
+    /// All of them, in order of declaration.
+    pub const ALL: [Self; 3] = [Self::Requests, Self::Body, Self::Handshake];
+
+    /// One word for metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Requests => "requests",
+            Self::Body => "body",
+            Self::Handshake => "handshake",
+        }
+    }
 }
 
 /// What a worker counted.
@@ -396,6 +422,8 @@ pub struct WorkerFigures {
     pub own_us: u64,
     /// How much later than asked for it looked after its timer, once a second: for so long an exchange might have waited for it.
     pub lag: Distribution,
+    /// Turns that ended although there was more to do at once, in the order of [`Yield::ALL`].
+    pub yields: [u64; Yield::ALL.len()],
 }
 
 impl WorkerFigures {
@@ -406,6 +434,7 @@ impl WorkerFigures {
             exchanges: self.exchanges.saturating_sub(earlier.exchanges),
             own_us: self.own_us.saturating_sub(earlier.own_us),
             lag: self.lag.since(&earlier.lag),
+            yields: std::array::from_fn(|one| self.yields[one].saturating_sub(earlier.yields[one])),
         }
     }
 }
@@ -416,6 +445,9 @@ impl WorkerFigures {
         self.exchanges += other.exchanges;
         self.own_us += other.own_us;
         self.lag.add(&other.lag);
+        for (own, other) in self.yields.iter_mut().zip(&other.yields) {
+            *own += other;
+        }
     }
 }
 
@@ -426,13 +458,25 @@ impl WorkerSeries {
             own_us: Counter::default(),
             lag: Histogram::default(),
             recent: Recent::new(),
+            yields: std::array::from_fn(|_| Counter::default()),
+        }
+    }
+
+    pub(crate) fn note_yield(&self, what: Yield) {
+        if let Some(counter) = self.yields.get(what as usize) {
+            counter.add(1);
         }
     }
 
     pub(crate) fn read(&self) -> WorkerFigures {
         let mut lag = Distribution::default();
         self.lag.read_into(&mut lag);
-        WorkerFigures { exchanges: self.exchanges.read(), own_us: self.own_us.read(), lag }
+        WorkerFigures {
+            exchanges: self.exchanges.read(),
+            own_us: self.own_us.read(),
+            lag,
+            yields: self.yields.each_ref().map(Counter::read),
+        }
     }
 }
 

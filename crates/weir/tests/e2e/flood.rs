@@ -1,6 +1,10 @@
-//! Far more connections than there are places for.
+//! Far more connections than there are places for, and connections that never pause.
 
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, ipproto, socket_with};
@@ -59,4 +63,64 @@ fn twenty_thousand_connections_against_a_lower_cap_harm_nobody_who_is_served() {
     drop(flood);
     drop(served);
     assert_eq!(Client::connect(weir.address()).ask("/").text(), "ok");
+}
+
+const FLOODERS: usize = 20;
+const SAMPLES: usize = 300;
+/// Requests that a flooder sends in one go.
+const BATCH: usize = 256;
+/// The shortest time that counts as undisturbed: below it, the machine's own hiccups decide.
+const SHORTEST: Duration = Duration::from_millis(2);
+
+/// The time that 99 of 100 requests of an honest client do not exceed.
+fn honest_p99(client: &mut Client) -> Duration {
+    let mut times: Vec<Duration> = (0..SAMPLES)
+        .map(|_| {
+            let began = Instant::now();
+            assert_eq!(client.ask("/").text(), "ok");
+            began.elapsed()
+        })
+        .collect();
+    times.sort_unstable();
+    times[SAMPLES * 99 / 100]
+}
+
+/// Sends requests that are refused at once, pipelined and without a pause, until `ends`.
+fn flood(mut stream: TcpStream, ends: &AtomicBool) {
+    let requests = "GET /no HTTP/1.1\r\nHost: a\r\n\r\n".repeat(BATCH);
+    let mut reader = stream.try_clone().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let mut buffer = vec![0; 256 * 1024];
+            while matches!(reader.read(&mut buffer), Ok(1..)) {}
+        });
+        while !ends.load(Ordering::Relaxed) && stream.write_all(requests.as_bytes()).is_ok() {}
+        let _ = stream.shutdown(Shutdown::Both);
+    });
+}
+
+#[test]
+#[ignore = "measures times: make test-long"]
+fn alone_on_the_machine_connections_that_flood_leave_an_honest_client_its_turn() {
+    let directory = Directory::new();
+    let origin = Origin::echo();
+    let config = format!(
+        "workers 1;\nlisten 127.0.0.1:0 {{ route path /no -> respond 403; default -> {}; }}",
+        origin.address
+    );
+    let weir = Weir::start(&directory, &config);
+    let mut client = Client::connect(weir.address());
+    let alone = honest_p99(&mut client);
+    let ends = AtomicBool::new(false);
+    let among = std::thread::scope(|scope| {
+        for _ in 0..FLOODERS {
+            let stream = TcpStream::connect(weir.address()).unwrap();
+            scope.spawn(|| flood(stream, &ends));
+        }
+        let among = honest_p99(&mut client);
+        ends.store(true, Ordering::Relaxed);
+        among
+    });
+    println!("p99 {alone:?} alone, {among:?} among {FLOODERS} connections that flood");
+    assert!(among < 25 * alone.max(SHORTEST), "{alone:?} alone, {among:?} among floods");
 }

@@ -1,0 +1,63 @@
+//! Turns: a connection whose requests are answered at once does not keep its worker to itself.
+
+use crate::world::{World, pass, play};
+
+const OWN: &str =
+    "listen 10.0.0.1:80 { route path /no -> respond 403; default -> respond 200 yes; }";
+const FLOOD: usize = 100;
+/// Exchanges of one connection in a turn, twice: turns of two rounds may follow each other.
+const IN_A_ROW: usize = 2 * 16;
+
+/// The targets of the log lines, in order.
+async fn logged_targets(world: &World) -> Vec<String> {
+    world.log().await.iter().map(|line| line.text("target")).collect()
+}
+
+#[test]
+fn an_honest_request_is_answered_between_those_of_a_connection_that_floods() {
+    play(OWN, async |world| {
+        let mut floods = Vec::new();
+        for _ in 0..3 {
+            floods.push(world.client().await);
+        }
+        let mut honest = world.client().await;
+        pass(10).await;
+        let request = "GET /no HTTP/1.1\r\nHost: a\r\n\r\n";
+        for flood in &mut floods {
+            flood.send(request.repeat(FLOOD)).await;
+        }
+        honest.send("GET /yes HTTP/1.1\r\nHost: a\r\n\r\n").await;
+        assert_eq!(honest.message().await.status(), 200);
+        for flood in &mut floods {
+            for _ in 0..FLOOD {
+                assert_eq!(flood.message().await.status(), 403);
+            }
+        }
+        let targets = logged_targets(world).await;
+        assert_eq!(targets.len(), 3 * FLOOD + 1);
+        let at = targets.iter().position(|target| target == "/yes").unwrap();
+        assert!(at <= 3 * IN_A_ROW, "{at} requests of the others were answered before");
+        let yields = world.process.numbers.read().workers[0].yields;
+        assert!(yields[0] >= 3 * (FLOOD as u64 / 16 - 1), "{yields:?}");
+    });
+}
+
+#[test]
+fn floods_take_turns_among_themselves() {
+    play(OWN, async |world| {
+        let mut clients = [world.client().await, world.client().await];
+        pass(10).await;
+        for (number, client) in clients.iter_mut().enumerate() {
+            let request = format!("GET /no?{number} HTTP/1.1\r\nHost: a\r\n\r\n");
+            client.send(request.repeat(FLOOD)).await;
+        }
+        for client in &mut clients {
+            for _ in 0..FLOOD {
+                assert_eq!(client.message().await.status(), 403);
+            }
+        }
+        let targets = logged_targets(world).await;
+        let longest = targets.chunk_by(|one, other| one == other).map(<[String]>::len).max();
+        assert!(longest <= Some(IN_A_ROW), "{longest:?} in a row");
+    });
+}
