@@ -1,7 +1,7 @@
 //! Response heads, as answers to GET, HEAD and CONNECT. Any split of the input ends the same, a verdict is final, all spans lie
 //! in the head, and framing is what RFC 9112 section 6.3 says of the header lines.
 
-use weir_wire::{Framing, HeadLimits, Known, Method, ResponseHead, Span};
+use weir_wire::{Framing, HeadLimits, Known, Method, ResponseHead, Scan, Span};
 
 use crate::pieces::splits;
 
@@ -36,10 +36,10 @@ fn parse(
     lengths: &[usize],
     (limits, method): (&HeadLimits, Method),
 ) -> (String, Option<ResponseHead>) {
-    let (mut head, mut scanned) = (ResponseHead::default(), 0);
+    let (mut head, mut scan) = (ResponseHead::default(), Scan::default());
     for &length in lengths {
-        match head.parse(&data[..length], &mut scanned, limits, method) {
-            Ok(None) => assert!(scanned <= length && length < limits.head_bytes),
+        match head.parse(&data[..length], &mut scan, limits, method) {
+            Ok(None) => assert!(length < limits.head_bytes),
             Ok(Some(used)) => return (format!("{used} {head:?}"), Some(head)),
             Err(fault) => return (format!("{fault:?}"), None),
         }

@@ -1,14 +1,12 @@
 //! Has a pool answer a request: body prepared, endpoint found, request sent, response head read; another attempt where the pool's
 //! `retry` says so, another connection after a stale one. What the client gets is `response.rs`.
 
-use std::sync::Arc;
-
 use tokio::time::Instant;
 use weir_stats::{Cause, Entry, Micros};
 use weir_wire::Framing;
 
 use crate::affinity::{Affinity, Claim};
-use crate::capture::Place;
+use crate::capture::Malformed;
 use crate::connection::{Connection, Scope};
 use crate::conversation::{Conversation, Failure};
 use crate::exchange::{Ended, Facts, Next, Workspace};
@@ -73,7 +71,7 @@ pub(crate) async fn proxy<N: Net>(
             }
             Err(failure) => {
                 if let Failure::BadResponse = failure {
-                    capture(scope, connection, (pool, facts), (work, &conversation.raw));
+                    capture(scope, connection, (pool, facts), &conversation);
                 }
                 if let Some(cause) = passive::cause_of(failure) {
                     scope.endpoint_failed(place, cause);
@@ -109,15 +107,19 @@ fn capture<N: Net>(
     scope: Scope<'_, N>,
     connection: &Connection<N>,
     (pool, facts): (&UpstreamPool, &Facts),
-    (work, bytes): (&Workspace, &[u8]),
+    conversation: &Conversation<N::Stream>,
 ) {
+    let Some((reason, position)) = conversation.wrong else { return };
     let endpoint = facts.endpoint.and_then(|index| pool.endpoints.get(index));
-    let place = Place {
-        listener: Arc::clone(&scope.listener.name),
-        endpoint: endpoint.map(|own| (Arc::clone(&pool.name), Arc::clone(&own.name))),
+    scope.worker.process.captures.keep(&Malformed {
+        listener: &scope.listener.name,
+        endpoint: endpoint.map(|own| (&pool.name, &own.name)),
         peer: connection.peer,
-    };
-    scope.worker.process.captures.response(place, bytes, work.request.method);
+        at: scope.worker.wall(Instant::now()),
+        reason,
+        position,
+        bytes: &conversation.raw,
+    });
 }
 
 impl Ended {

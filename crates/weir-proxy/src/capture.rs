@@ -1,14 +1,14 @@
 //! The last message of each listener's clients and of each pool's endpoints that was no HTTP, with its bytes: HAProxy's `show errors`.
-//! Bounded: one for each name that a configuration has, 4 KiB each.
+//! Bounded: one for each name that a configuration has, 4 KiB each, a few of each name per second. It parses nothing: what is wrong
+//! and where is the parser's to say.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
 
-use weir_wire::{HeadLimits, Method, RequestHead, ResponseHead};
-
-use crate::limits::{CAPTURED_BYTES, CAPTURES};
+use crate::limits::{CAPTURED_BYTES, CAPTURES, CAPTURES_PER_SECOND};
 
 /// Whose message it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -46,153 +46,162 @@ pub struct Captured {
 
 /// The latest of each.
 #[derive(Debug, Default)]
-pub struct Captures(Mutex<Kept>);
-
-#[derive(Debug, Default)]
-struct Kept {
-    count: u64,
-    latest: HashMap<(Side, Arc<str>), Captured>,
+pub struct Captures {
+    count: AtomicU64,
+    latest: Mutex<HashMap<(Side, Arc<str>), Latest>>,
 }
 
-/// Where a message came in.
-pub(crate) struct Place {
-    pub(crate) listener: Arc<str>,
+/// The latest of one name, and the rate at which messages of it are kept.
+#[derive(Debug)]
+struct Latest {
+    captured: Captured,
+    /// When the second began in which `kept` of them were.
+    since: SystemTime,
+    kept: u32,
+}
+
+/// A message that is refused for the way it is written.
+pub(crate) struct Malformed<'a> {
+    pub(crate) listener: &'a Arc<str>,
     /// Pool and endpoint, of a response.
-    pub(crate) endpoint: Option<(Arc<str>, Arc<str>)>,
+    pub(crate) endpoint: Option<(&'a Arc<str>, &'a Arc<str>)>,
     pub(crate) peer: Option<SocketAddr>,
+    /// The time on the wall clock.
+    pub(crate) at: SystemTime,
+    pub(crate) reason: &'static str,
+    pub(crate) position: usize,
+    pub(crate) bytes: &'a [u8],
 }
 
 impl Captures {
-    /// How many there were, and the latest of each listener and pool, the latest first.
+    /// How many there were, and the latest that was kept of each listener and pool, the latest first.
     pub fn read(&self) -> (u64, Vec<Captured>) {
-        let kept = self.kept();
-        let mut list: Vec<Captured> = kept.latest.values().cloned().collect();
+        // A panic under the lock is a bug of its own; what is there is whole.
+        let latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut list: Vec<Captured> = latest.values().map(|one| one.captured.clone()).collect();
         list.sort_by_key(|one| std::cmp::Reverse(one.number));
-        (kept.count, list)
+        (self.count.load(Ordering::Relaxed), list)
     }
 
-    /// Keeps a request that was refused for the way it is written.
-    pub(crate) fn request(&self, place: Place, bytes: &[u8], reason: &'static str) {
-        let fails = |bytes: &[u8]| {
-            RequestHead::default().parse(bytes, &mut 0, &HeadLimits::default()).is_err()
+    /// Counts a message, and keeps it unless many of its name were kept a moment ago or another thread has the lock: a worker
+    /// waits for nobody.
+    pub(crate) fn keep(&self, message: &Malformed<'_>) {
+        let number = self.count.fetch_add(1, Ordering::Relaxed);
+        let Ok(mut latest) = self.latest.try_lock() else { return };
+        let (side, name) = match message.endpoint {
+            Some((pool, _)) => (Side::Response, pool),
+            None => (Side::Request, message.listener),
         };
-        self.keep(place, (Side::Request, reason), bytes, position(bytes, fails));
-    }
-
-    /// The same of a response to a request of that method.
-    pub(crate) fn response(&self, place: Place, bytes: &[u8], method: Method) {
-        let parse = |bytes: &[u8]| {
-            ResponseHead::default().parse(bytes, &mut 0, &HeadLimits::default(), method)
-        };
-        let reason = match parse(bytes) {
-            Err(fault) => fault.reason(),
-            Ok(_) => "more interim responses than the limit",
-        };
-        let position = position(bytes, |bytes| parse(bytes).is_err());
-        self.keep(place, (Side::Response, reason), bytes, position);
-    }
-
-    fn keep(
-        &self,
-        place: Place,
-        (side, reason): (Side, &'static str),
-        bytes: &[u8],
-        position: usize,
-    ) {
-        let Place { listener, endpoint, peer } = place;
-        let name = match &endpoint {
-            Some((pool, _)) => Arc::clone(pool),
-            None => Arc::clone(&listener),
-        };
-        let kept = &mut *self.kept();
-        let number = kept.count;
-        kept.count += 1;
-        let captured = Captured {
-            number,
-            at: SystemTime::now(),
-            side,
-            listener,
-            endpoint,
-            peer,
-            reason,
-            position: position.min(bytes.len()),
-            bytes: bytes.get(..CAPTURED_BYTES).unwrap_or(bytes).to_vec(),
-            length: bytes.len(),
-        };
-        kept.latest.insert((side, name), captured);
-        if kept.latest.len() > CAPTURES {
-            let oldest = kept.latest.values().map(|one| one.number).min();
-            kept.latest.retain(|_, one| Some(one.number) != oldest);
+        let key = (side, Arc::clone(name));
+        let one = latest.entry(key).or_insert_with(|| Latest::new(side, message));
+        if one.may_keep(message.at) {
+            one.captured.take(number, message);
         }
-    }
-
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        // Whoever panicked under it is a bug of its own; what is there is whole.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        if latest.len() > CAPTURES {
+            let oldest = latest.values().map(|one| one.captured.number).min();
+            latest.retain(|_, one| Some(one.captured.number) != oldest);
+        }
     }
 }
 
-/// Where the first line begins with which, and an end put behind it, the head is at fault. A head that ends there lacks what comes
-/// later, so only what fails with all lines as well counts from the first line on which it fails for good.
-fn position(bytes: &[u8], fails: impl Fn(&[u8]) -> bool) -> usize {
-    let bytes = bytes.get(..CAPTURED_BYTES).unwrap_or(bytes);
-    let ends: Vec<usize> = bytes
-        .iter()
-        .enumerate()
-        .filter(|(_, byte)| **byte == b'\n')
-        .map(|(at, _)| at + 1)
-        .collect();
-    let with_end = |end: usize| {
-        let mut head = bytes.get(..end).unwrap_or_default().to_vec();
-        head.extend_from_slice(b"\r\n");
-        head
-    };
-    // The longest beginning that is sound is followed by what is not.
-    let sound = ends.iter().rev().find(|end| !fails(&with_end(**end)));
-    sound.copied().unwrap_or(if ends.is_empty() { bytes.len() } else { 0 })
+impl Latest {
+    fn new(side: Side, message: &Malformed<'_>) -> Self {
+        let captured = Captured {
+            number: 0,
+            at: message.at,
+            side,
+            listener: Arc::clone(message.listener),
+            endpoint: None,
+            peer: None,
+            reason: message.reason,
+            position: 0,
+            bytes: Vec::new(),
+            length: 0,
+        };
+        Self { captured, since: message.at, kept: 0 }
+    }
+
+    /// Whether one more may be kept now. A clock that was set back begins a new second.
+    fn may_keep(&mut self, now: SystemTime) -> bool {
+        let passed = now.duration_since(self.since).unwrap_or(Duration::MAX);
+        if passed >= Duration::from_secs(1) {
+            (self.since, self.kept) = (now, 0);
+        }
+        self.kept = self.kept.saturating_add(1);
+        self.kept <= CAPTURES_PER_SECOND
+    }
+}
+
+impl Captured {
+    /// Becomes this message; the room for its bytes stays.
+    fn take(&mut self, number: u64, message: &Malformed<'_>) {
+        let bytes = message.bytes;
+        self.number = number;
+        self.at = message.at;
+        self.listener = Arc::clone(message.listener);
+        self.endpoint = message.endpoint.map(|(pool, own)| (Arc::clone(pool), Arc::clone(own)));
+        self.peer = message.peer;
+        self.reason = message.reason;
+        self.position = message.position.min(bytes.len());
+        self.bytes.clear();
+        self.bytes.extend_from_slice(bytes.get(..CAPTURED_BYTES).unwrap_or(bytes));
+        self.length = bytes.len();
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn place(listener: &str, pool: Option<&str>) -> Place {
-        let endpoint = pool.map(|pool| (pool.into(), "one".into()));
-        Place { listener: listener.into(), endpoint, peer: None }
-    }
-
-    #[test]
-    fn the_line_at_fault_is_found() {
-        let check = |bytes: &[u8], position: usize| {
-            let captures = Captures::default();
-            captures.request(place("front", None), bytes, "why");
-            assert_eq!(captures.read().1[0].position, position, "{}", bytes.escape_ascii());
-        };
-        check(b"GET / HTTP/1.1\r\nHost: a\r\nBad Header: x\r\nOther: y\r\n\r\n", 25);
-        check(b"GET\x00 / HTTP/1.1\r\nHost: a\r\n\r\n", 0);
-        check(b"no line", 7);
+    fn keep(captures: &Captures, name: &str, pool: Option<&str>, bytes: &[u8], second: u64) {
+        let (listener, one): (Arc<str>, Arc<str>) = (name.into(), "one".into());
+        let pool = pool.map(Arc::from);
+        captures.keep(&Malformed {
+            listener: &listener,
+            endpoint: pool.as_ref().map(|pool| (pool, &one)),
+            peer: None,
+            at: SystemTime::UNIX_EPOCH + Duration::from_secs(second),
+            reason: "why",
+            position: 17,
+            bytes,
+        });
     }
 
     #[test]
     fn the_latest_of_each_is_kept_and_no_more_than_a_bound() {
         let captures = Captures::default();
-        captures.request(place("front", None), &[b'x'; 2 * CAPTURED_BYTES], "why");
-        captures.request(place("front", None), b"second", "why");
-        captures.response(
-            place("front", Some("app")),
-            b"HTTP/1.1 200 OK\r\nBad\x01: x\r\n\r\n",
-            Method::Get,
-        );
+        let large = [b'x'; 2 * CAPTURED_BYTES];
+        keep(&captures, "front", None, &large, 0);
+        keep(&captures, "front", None, b"second", 0);
+        keep(&captures, "front", Some("app"), b"HTTP/1.1 200 OK\r\nBad\x01: x\r\n\r\n", 0);
         let (count, list) = captures.read();
         assert_eq!((count, list.len()), (3, 2));
         assert_eq!((list[0].side, list[0].position), (Side::Response, 17));
-        assert_eq!(list[0].reason, "a malformed header name");
+        assert_eq!(list[0].endpoint.as_ref().map(|(pool, _)| &**pool), Some("app"));
         assert_eq!((list[1].bytes.as_slice(), list[1].number), (&b"second"[..], 1));
+        assert_eq!(list[1].position, 6, "no position is beyond the bytes");
         for number in 0..2 * CAPTURES {
-            captures.request(place(&number.to_string(), None), &[b'x'; 2 * CAPTURED_BYTES], "why");
+            keep(&captures, &number.to_string(), None, &large, 0);
         }
         let (_, list) = captures.read();
         assert_eq!(list.len(), CAPTURES);
         assert_eq!((list[0].bytes.len(), list[0].length), (CAPTURED_BYTES, 2 * CAPTURED_BYTES));
+    }
+
+    #[test]
+    fn a_flood_is_counted_and_a_few_of_it_are_kept_each_second() {
+        let captures = Captures::default();
+        for number in 0..100 {
+            keep(&captures, "front", None, format!("{number}").as_bytes(), 7);
+        }
+        keep(&captures, "other", None, b"of another listener", 7);
+        let (count, list) = captures.read();
+        assert_eq!((count, list.len()), (101, 2));
+        assert_eq!(list[0].bytes, b"of another listener");
+        assert_eq!(list[1].number, u64::from(CAPTURES_PER_SECOND) - 1);
+        keep(&captures, "front", None, b"a second later", 8);
+        assert_eq!(captures.read().1[0].bytes, b"a second later");
+        keep(&captures, "front", None, b"before", 2);
+        assert_eq!(captures.read().1[0].bytes, b"before", "the clock was set back");
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use weir_stats::Cause;
-use weir_wire::{Framing, HeadLimits, Method, ResponseHead, Version};
+use weir_wire::{Framing, HeadLimits, Method, ResponseHead, Scan, Version};
 
 use crate::alarm::Alarm;
 use crate::buffers::{Buffers, poll_read_into};
@@ -86,7 +86,9 @@ pub(crate) struct Conversation<S> {
     is_awaited: bool,
     /// Bytes from the endpoint, the response head first.
     pub(crate) raw: Vec<u8>,
-    scanned: usize,
+    scan: Scan,
+    /// What is wrong with the response, and where, of one that is refused.
+    pub(crate) wrong: Option<(&'static str, usize)>,
     interim: u32,
     /// When the request was sent whole, or last made progress, in the turns before this one.
     progressed: Instant,
@@ -112,7 +114,8 @@ impl<S> Conversation<S> {
             upload,
             upload_failed: false,
             raw: Vec::new(),
-            scanned: 0,
+            scan: Scan::default(),
+            wrong: None,
             interim: 0,
             progressed: now,
             progress: 0,
@@ -260,10 +263,13 @@ impl<S: Socket> Conversation<S> {
         let limits = HeadLimits { head_bytes: RESPONSE_HEAD_BYTES, headers: RESPONSE_HEADERS };
         loop {
             if !self.raw.is_empty() {
-                match response.parse(&self.raw, &mut self.scanned, &limits, method) {
+                match response.parse(&self.raw, &mut self.scan, &limits, method) {
                     Ok(Some(_)) => return Poll::Ready(Ok(())),
                     Ok(None) => {}
-                    Err(_) => return Poll::Ready(Err(Failure::BadResponse)),
+                    Err(found) => {
+                        self.wrong = Some((found.fault.reason(), found.at));
+                        return Poll::Ready(Err(Failure::BadResponse));
+                    }
                 }
             }
             if self.raw.capacity() == 0 {
@@ -308,6 +314,7 @@ impl<S: Socket> Conversation<S> {
     ) -> Result<(), Failure> {
         self.interim += 1;
         if self.interim > INTERIM_RESPONSES {
+            self.wrong = Some(("more interim responses than the limit", 0));
             return Err(Failure::BadResponse);
         }
         if work.response.status != 100 && work.request.version == Version::Http11 {
@@ -318,7 +325,7 @@ impl<S: Socket> Conversation<S> {
             sent.map_err(|_| Failure::ClientGone)?;
         }
         self.raw.drain(..work.response.head_bytes.min(self.raw.len()));
-        self.scanned = 0;
+        self.scan = Scan::default();
         Ok(())
     }
 }

@@ -3,7 +3,6 @@
 
 use std::io;
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::SystemTime;
 
@@ -13,13 +12,13 @@ use tokio::io::AsyncRead;
 use tokio::time::Instant;
 use weir_balance::{Decision, Slot};
 use weir_stats::{Cause, Delays, Micros, Setback, Times};
-use weir_wire::{HeadLimits, Method, RequestHead, ResponseHead, Version};
+use weir_wire::{HeadLimits, Located, Method, RequestHead, ResponseHead, Scan, Version};
 
 use crate::affinity::Claim;
 use crate::alarm::{Elapsed, before};
 use crate::attempt;
 use crate::buffers::{Buffers, poll_read_into};
-use crate::capture::Place;
+use crate::capture::Malformed;
 use crate::client_address::{PeerTrust, allowed, client_address};
 use crate::connection::{Connection, Scope};
 use crate::explain::Wait;
@@ -463,17 +462,24 @@ async fn read_head<N: Net>(
         headers: scope.listener.limits.headers,
     };
     let deadline = facts.first_byte + scope.listener.timeouts.head;
-    let mut scanned = 0;
+    let mut scan = Scan::default();
     loop {
-        match work.request.parse(work.input.bytes(), &mut scanned, &limits) {
+        match work.request.parse(work.input.bytes(), &mut scan, &limits) {
             Ok(Some(_)) => break,
             Ok(None) => {}
-            Err(fault) => {
-                facts.bytes_received = work.input.bytes().len() as u64;
-                let listener = Arc::clone(&scope.listener.name);
-                let place = Place { listener, endpoint: None, peer: connection.peer };
+            Err(Located { fault, at }) => {
+                let bytes = work.input.bytes();
+                facts.bytes_received = bytes.len() as u64;
                 let captures = &scope.worker.process.captures;
-                captures.request(place, work.input.bytes(), fault.reason());
+                captures.keep(&Malformed {
+                    listener: &scope.listener.name,
+                    endpoint: None,
+                    peer: connection.peer,
+                    at: scope.worker.wall(facts.head_end),
+                    reason: fault.reason(),
+                    position: at,
+                    bytes,
+                });
                 return Err(Ended::Refused(Refusal {
                     cause: Cause::BadRequest,
                     status: fault.status(),

@@ -47,6 +47,8 @@ pub(crate) const LOG_FLUSH: Duration = Duration::from_millis(100);
 pub(crate) const CAPTURED_BYTES: usize = 4 * 1024;
 /// Of how many listeners and pools the latest one is.
 pub(crate) const CAPTURES: usize = 256;
+/// Messages of one listener or pool that are kept in a second; the others are only counted, so that a flood of them costs no copies.
+pub(crate) const CAPTURES_PER_SECOND: u32 = 4;
 /// Running exchanges of a worker that an operator who asks for them is told of, the oldest.
 pub(crate) const SESSIONS_TOLD: usize = 4096;
 /// Exchanges of one connection in one turn of its task, where everything that they need is at hand.

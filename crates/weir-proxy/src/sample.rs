@@ -7,7 +7,7 @@ use weir_config::model::{
     self, Action, ClientTimeouts, Forwarded, Listener, MessageLimits, Route, Rule,
 };
 use weir_stats::{Cause, Entry, Headers, Times};
-use weir_wire::{HeadLimits, Method, RequestHead, ResponseHead};
+use weir_wire::{HeadLimits, Method, RequestHead, ResponseHead, Scan};
 
 use crate::route::{RequestView, bare_host};
 
@@ -23,7 +23,7 @@ pub(crate) struct Request {
 impl Request {
     pub(crate) fn new(text: &str) -> Self {
         let mut head = RequestHead::default();
-        let parsed = head.parse(text.as_bytes(), &mut 0, &LIMITS);
+        let parsed = head.parse(text.as_bytes(), &mut Scan::default(), &LIMITS);
         assert!(matches!(parsed, Ok(Some(_))), "{text:?}: {parsed:?}");
         Self { head, bytes: text.into(), client: "192.0.2.7".parse().ok() }
     }
@@ -55,7 +55,7 @@ impl Request {
 /// A parsed response with its bytes.
 pub(crate) fn response(text: &str, method: Method) -> ResponseHead {
     let mut head = ResponseHead::default();
-    let parsed = head.parse(text.as_bytes(), &mut 0, &LIMITS, method);
+    let parsed = head.parse(text.as_bytes(), &mut Scan::default(), &LIMITS, method);
     assert!(matches!(parsed, Ok(Some(_))), "{text:?}: {parsed:?}");
     head
 }

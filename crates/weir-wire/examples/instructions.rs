@@ -9,7 +9,7 @@ mod heads;
 use std::hint::black_box;
 use std::process::Command;
 
-use weir_wire::{HeadLimits, Known, Method, RequestHead, ResponseHead, Version, encode};
+use weir_wire::{HeadLimits, Known, Method, RequestHead, ResponseHead, Scan, Version, encode};
 
 use heads::{REQUEST, RESPONSE};
 
@@ -74,7 +74,7 @@ fn counted(work: &str, times: u32) -> u64 {
 fn parse_request(bytes: &[u8], times: u32) {
     let (mut head, limits) = (RequestHead::default(), HeadLimits::default());
     for _ in 0..times {
-        let outcome = head.parse(black_box(bytes), &mut 0, &limits);
+        let outcome = head.parse(black_box(bytes), &mut Scan::default(), &limits);
         assert_eq!(black_box(outcome), Ok(Some(bytes.len())));
     }
 }
@@ -82,7 +82,7 @@ fn parse_request(bytes: &[u8], times: u32) {
 fn parse_response(times: u32) {
     let (mut head, limits) = (ResponseHead::default(), HeadLimits::default());
     for _ in 0..times {
-        let outcome = head.parse(black_box(RESPONSE), &mut 0, &limits, Method::Get);
+        let outcome = head.parse(black_box(RESPONSE), &mut Scan::default(), &limits, Method::Get);
         assert_eq!(black_box(outcome), Ok(Some(RESPONSE.len())));
     }
 }
@@ -127,7 +127,7 @@ fn status_line(times: u32) {
 
 fn parsed_status_line(times: u32) {
     let mut head = ResponseHead::default();
-    let parsed = head.parse(RESPONSE, &mut 0, &HeadLimits::default(), Method::Get);
+    let parsed = head.parse(RESPONSE, &mut Scan::default(), &HeadLimits::default(), Method::Get);
     assert_eq!(parsed, Ok(Some(RESPONSE.len())));
     let mut out = Vec::with_capacity(64);
     for _ in 0..times {

@@ -8,7 +8,9 @@ mod heads;
 use std::hint::black_box;
 use std::time::Instant;
 
-use weir_wire::{ChunkedDecoder, HeadLimits, Method, RequestHead, ResponseHead, Step, encode};
+use weir_wire::{
+    ChunkedDecoder, HeadLimits, Method, RequestHead, ResponseHead, Scan, Step, encode,
+};
 
 use heads::{REQUEST, RESPONSE};
 
@@ -31,7 +33,7 @@ fn main() {
     let limits = HeadLimits::default();
     let mut request = RequestHead::default();
     let parse = best(|| {
-        let outcome = request.parse(black_box(REQUEST), &mut 0, &limits);
+        let outcome = request.parse(black_box(REQUEST), &mut Scan::default(), &limits);
         assert_eq!(black_box(outcome), Ok(Some(REQUEST.len())));
     });
     println!(
@@ -40,10 +42,10 @@ fn main() {
         REQUEST.len()
     );
     let halves = best(|| {
-        let mut scanned = 0;
-        let half = request.parse(black_box(&REQUEST[..300]), &mut scanned, &limits);
+        let mut scan = Scan::default();
+        let half = request.parse(black_box(&REQUEST[..300]), &mut scan, &limits);
         assert_eq!(black_box(half), Ok(None));
-        let outcome = request.parse(black_box(REQUEST), &mut scanned, &limits);
+        let outcome = request.parse(black_box(REQUEST), &mut scan, &limits);
         assert_eq!(black_box(outcome), Ok(Some(REQUEST.len())));
     });
     println!("the same in two pieces: {halves:.0} ns");
@@ -61,7 +63,8 @@ fn main() {
     println!("written on: {write:.0} ns");
     let mut response = ResponseHead::default();
     let parse = best(|| {
-        let outcome = response.parse(black_box(RESPONSE), &mut 0, &limits, Method::Get);
+        let outcome =
+            response.parse(black_box(RESPONSE), &mut Scan::default(), &limits, Method::Get);
         assert_eq!(black_box(outcome), Ok(Some(RESPONSE.len())));
     });
     println!(

@@ -138,6 +138,7 @@ fn text(out: &mut Vec<u8>, value: &[u8]) {
 mod tests {
     use super::{chunk_header, decimal, header, parsed_status_line, status_line, status_line_as};
     use crate::limits::HeadLimits;
+    use crate::lines::Scan;
     use crate::method::{Method, Version};
     use crate::response::ResponseHead;
 
@@ -182,7 +183,8 @@ mod tests {
         ] {
             let mut head = ResponseHead::default();
             let bytes = received.as_bytes();
-            let parsed = head.parse(bytes, &mut 0, &HeadLimits::default(), Method::Get);
+            let parsed =
+                head.parse(bytes, &mut Scan::default(), &HeadLimits::default(), Method::Get);
             assert_eq!(parsed, Ok(Some(bytes.len())));
             check(|out| parsed_status_line(out, bytes, &head), expected);
         }

@@ -1,6 +1,27 @@
 //! What a peer did wrong in a message head. Each fault is final: framing after it is unknown, so the connection is closed once
 //! it is answered. What is answered is decided elsewhere; `status` only says what the RFC calls it.
 
+/// A fault, and where it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Located<F> {
+    /// The rule that is broken.
+    pub fault: F,
+    /// Offset of the line that breaks it; the end of the bytes looked at where no line alone does.
+    pub at: usize,
+}
+
+impl<F> Located<F> {
+    /// `fault` in the line that begins at `at`.
+    pub(crate) fn new(fault: F, at: usize) -> Self {
+        Self { fault, at }
+    }
+
+    /// The same place, with the fault as another type has it.
+    pub(crate) fn widen<G: From<F>>(self) -> Located<G> {
+        Located { fault: self.fault.into(), at: self.at }
+    }
+}
+
 /// A fault that requests and responses share.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FieldFault {

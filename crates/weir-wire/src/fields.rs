@@ -3,7 +3,7 @@
 
 use smallvec::SmallVec;
 
-use crate::fault::FieldFault;
+use crate::fault::{FieldFault, Located};
 use crate::header::{Header, trim};
 use crate::known::Known;
 use crate::limits::{MAX_CONNECTION_NAMES, MAX_LENGTH};
@@ -136,14 +136,13 @@ impl Fields {
             } else if option.eq_ignore_ascii_case(b"upgrade") {
                 self.upgrade.listed = true;
             } else if !option.is_empty() {
+                if listed.len() == MAX_CONNECTION_NAMES {
+                    return Err(FieldFault::TooManyConnectionNames);
+                }
                 listed.push(Span::within(bytes, option));
             }
         }
-        if listed.len() > MAX_CONNECTION_NAMES {
-            Err(FieldFault::TooManyConnectionNames)
-        } else {
-            Ok(())
-        }
+        Ok(())
     }
 
     /// Refuses combinations; to be called once after the last line.
@@ -186,6 +185,14 @@ pub(crate) fn find<'a>(bytes: &'a [u8], headers: &[Header], name: &str) -> Optio
         .iter()
         .find(|header| header.name.of(bytes).eq_ignore_ascii_case(name.as_bytes()))?;
     Some(found.value.of(bytes))
+}
+
+/// Where a combination of lines that [`Fields::check`] refuses becomes one: at the last line about framing.
+#[cold]
+pub(crate) fn locate(fault: FieldFault, headers: &[Header]) -> Located<FieldFault> {
+    let frames = |known| matches!(known, Known::ContentLength | Known::TransferEncoding);
+    let last = headers.iter().rev().find(|header| frames(header.known));
+    Located::new(fault, last.map_or(0, |header| header.name.start as usize))
 }
 
 /// Digits only, at most [`MAX_LENGTH`].

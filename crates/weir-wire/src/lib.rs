@@ -25,13 +25,15 @@ mod slots;
 mod span;
 mod status;
 mod target;
+mod work;
 
 pub use chunked::{ChunkFault, ChunkedDecoder, Step};
-pub use fault::{FieldFault, RequestFault, ResponseFault};
+pub use fault::{FieldFault, Located, RequestFault, ResponseFault};
 pub use fields::Framing;
 pub use header::Header;
 pub use known::Known;
 pub use limits::HeadLimits;
+pub use lines::Scan;
 pub use method::{Method, Version};
 pub use request::RequestHead;
 pub use response::ResponseHead;

@@ -3,16 +3,17 @@
 use std::mem::MaybeUninit;
 
 use crate::authority;
-use crate::fault::{FieldFault, RequestFault};
+use crate::fault::{FieldFault, Located, RequestFault};
 use crate::fields::{self, Fields, Framing, Listed};
 use crate::header::{self, Header, is_token_byte};
 use crate::known::Known;
 use crate::limits::{HeadLimits, STACK_HEADERS};
-use crate::lines::{self, Tokenised};
+use crate::lines::{self, Scan, Tokenised};
 use crate::method::{Method, Version};
 use crate::slots::with_slots;
 use crate::span::Span;
 use crate::target::{self, TargetForm};
+use crate::work;
 
 /// A request head. All spans lie in the buffer given to [`RequestHead::parse`]; contents are valid after it returned a length.
 #[derive(Clone, Default, Debug)]
@@ -61,25 +62,25 @@ impl RequestHead {
     /// Parses a head at the start of `bytes`; its length, or `None` when more bytes are needed. What follows it is the body or the next
     /// request.
     ///
-    /// `scanned` carries the search for the end over calls, so that bytes that dribble in are looked at once: 0 for a new request, and
-    /// `bytes` must then only grow. The outcome does not depend on how the bytes were split.
+    /// `scan` carries the search for the end over calls, so that bytes that dribble in are looked at once: a new one for a new
+    /// request, and `bytes` must then only grow. The outcome does not depend on how the bytes were split.
     ///
     /// # Errors
-    /// The first rule of RFC 9112 that the head breaks, as early as it can be known for line ends and sizes.
+    /// The first rule of RFC 9112 that the head breaks, as early as it can be known for line ends, sizes and the request line.
     pub fn parse(
         &mut self,
         bytes: &[u8],
-        scanned: &mut usize,
+        scan: &mut Scan,
         limits: &HeadLimits,
-    ) -> Result<Option<usize>, RequestFault> {
+    ) -> Result<Option<usize>, Located<RequestFault>> {
         let bytes = bytes.get(..limits.window()).unwrap_or(bytes);
-        if *scanned == 0
+        if scan.is_new()
             && let Some(end) = self.parse_whole(bytes, limits)
         {
             self.interpret(bytes, end)?;
             return Ok(Some(end));
         }
-        self.parse_slowly(bytes, scanned, limits)
+        self.parse_slowly(bytes, scan, limits)
     }
 
     /// Goes on looking for the end, and says what is wrong where something is.
@@ -87,31 +88,31 @@ impl RequestHead {
     fn parse_slowly(
         &mut self,
         bytes: &[u8],
-        scanned: &mut usize,
+        scan: &mut Scan,
         limits: &HeadLimits,
-    ) -> Result<Option<usize>, RequestFault> {
+    ) -> Result<Option<usize>, Located<RequestFault>> {
         let start = start(bytes)?;
-        let Some(end) = lines::head_end(bytes, scanned)? else {
+        let Some(end) = scan.head_end(bytes, limits.headers, check_line)? else {
             if bytes.len() < limits.window() {
                 return Ok(None);
             }
-            let line = bytes.get(start..).unwrap_or_default();
-            let whole_line = memchr::memchr(b'\n', line).is_some();
-            return Err(if whole_line {
-                FieldFault::HeadTooLarge.into()
+            return Err(if scan.has_line() {
+                Located::new(FieldFault::HeadTooLarge.into(), bytes.len())
             } else {
-                RequestFault::RequestLineTooLong
+                Located::new(RequestFault::RequestLineTooLong, start)
             });
         };
         if end <= 4 {
-            return Err(RequestFault::EmptyLines);
+            return Err(Located::new(RequestFault::EmptyLines, 0));
         }
         let head = bytes.get(..end).unwrap_or_default();
         match self.tokenise(head, limits) {
             Ok(Some(found)) if found.end == end => self.interpret(bytes, end)?,
-            // The two searches agree on where a strict head ends; were they not to, the head is no good.
-            Ok(_) => return Err(token_fault(head, start, httparse::Error::NewLine)),
-            Err(error) => return Err(token_fault(head, start, error)),
+            Err(httparse::Error::TooManyHeaders) => {
+                return Err(Located::new(FieldFault::TooManyHeaders.into(), end));
+            }
+            // The request line is sound. The two searches agree on where a strict head ends; were they not to, the head is no good.
+            Ok(_) | Err(_) => return Err(lines::field_fault(head).widen()),
         }
         Ok(Some(end))
     }
@@ -163,6 +164,7 @@ impl RequestHead {
         bytes: &'b [u8],
         slots: &mut [MaybeUninit<httparse::Header<'b>>],
     ) -> Result<Option<Tokenised>, httparse::Error> {
+        work::count(bytes.len());
         let mut request = httparse::Request::new(&mut []);
         let httparse::Status::Complete(end) = request.parse_with_uninit_headers(bytes, slots)?
         else {
@@ -178,11 +180,13 @@ impl RequestHead {
     }
 
     /// Gives the tokens their meaning.
-    fn interpret(&mut self, bytes: &[u8], end: usize) -> Result<(), RequestFault> {
+    fn interpret(&mut self, bytes: &[u8], end: usize) -> Result<(), Located<RequestFault>> {
         self.head_bytes = end;
         // Between target and line end stand one space and eight bytes of version.
         self.request_line = Span { start: self.method_span.start, end: self.target.end + 9 };
-        let target = target::read(bytes, self.target, self.method)?;
+        let line_start = self.method_span.start as usize;
+        let target = target::read(bytes, self.target, self.method)
+            .map_err(|fault| Located::new(fault, line_start))?;
         self.form = target.form;
         self.path = target.path;
         self.query = target.query;
@@ -190,20 +194,21 @@ impl RequestHead {
         let mut own = RequestFields::default();
         self.listed.clear();
         for header in self.headers.iter().filter(|header| header.known.rules()) {
-            match header.known {
-                Known::Host => own.take_host(bytes, header)?,
-                Known::Expect => own.take_expect(bytes, header, self.version)?,
-                _ => fields.take(bytes, header, &mut self.listed)?,
-            }
+            let taken = match header.known {
+                Known::Host => own.take_host(bytes, header),
+                Known::Expect => own.take_expect(bytes, header, self.version),
+                _ => fields.take(bytes, header, &mut self.listed).map_err(RequestFault::from),
+            };
+            taken.map_err(|fault| Located::new(fault, header.name.start as usize))?;
         }
-        fields.check(self.version)?;
+        fields.check(self.version).map_err(|fault| fields::locate(fault, &self.headers).widen())?;
         if own.host.is_none() && self.version == Version::Http11 {
-            return Err(RequestFault::MissingHost);
+            return Err(Located::new(RequestFault::MissingHost, end));
         }
         self.framing = fields.framing();
         let has_body = !matches!(self.framing, Framing::None | Framing::Length(0));
         if has_body && self.method == Method::Connect {
-            return Err(RequestFault::ConnectWithBody);
+            return Err(Located::new(RequestFault::ConnectWithBody, line_start));
         }
         self.host = target.host.or(own.host).unwrap_or(Span::EMPTY);
         self.keep_alive = fields.persists(self.version);
@@ -245,38 +250,30 @@ impl RequestFields {
 
 /// Where the request line starts: one empty line before it is tolerated (RFC 9112 section 2.2). A first byte that starts no method is
 /// refused at once, so that another protocol does not wait for a timeout.
-fn start(bytes: &[u8]) -> Result<usize, RequestFault> {
+fn start(bytes: &[u8]) -> Result<usize, Located<RequestFault>> {
     let start = if bytes.starts_with(b"\r\n") { 2 } else { 0 };
     match bytes.get(start) {
         None | Some(b'\r' | b'\n') => Ok(start),
         Some(byte) if is_token_byte(*byte) => Ok(start),
-        Some(_) => Err(RequestFault::BadMethod),
+        Some(_) => Err(Located::new(RequestFault::BadMethod, start)),
     }
 }
 
-/// Says which rule a complete head broke that the tokeniser refused.
-fn token_fault(head: &[u8], start: usize, error: httparse::Error) -> RequestFault {
-    if error == httparse::Error::TooManyHeaders {
-        return FieldFault::TooManyHeaders.into();
-    }
-    let line = head
-        .get(start..)
-        .unwrap_or_default()
-        .split(|byte| *byte == b'\r')
-        .next()
-        .unwrap_or_default();
+/// Says which rule a request line breaks. It is looked at as soon as it is whole, so that one without a version, a request of
+/// HTTP/0.9, is not waited on for header lines that never come.
+fn check_line(line: &[u8]) -> Result<(), RequestFault> {
     let mut parts = line.splitn(3, |byte| *byte == b' ');
     let method = parts.next().unwrap_or_default();
     let target = parts.next();
     if method.is_empty() || !method.iter().copied().all(is_token_byte) {
-        return RequestFault::BadMethod;
+        return Err(RequestFault::BadMethod);
     }
     if !target.is_some_and(|target| !target.is_empty() && target.iter().all(u8::is_ascii_graphic)) {
-        return RequestFault::BadTarget;
+        return Err(RequestFault::BadTarget);
     }
     match parts.next() {
-        Some(b"HTTP/1.0" | b"HTTP/1.1") => lines::field_fault(head).into(),
-        Some(version) if lines::is_version(version) => RequestFault::UnsupportedVersion,
-        _ => RequestFault::BadVersion,
+        Some(b"HTTP/1.0" | b"HTTP/1.1") => Ok(()),
+        Some(version) if lines::is_version(version) => Err(RequestFault::UnsupportedVersion),
+        _ => Err(RequestFault::BadVersion),
     }
 }

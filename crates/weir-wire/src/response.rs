@@ -2,14 +2,15 @@
 
 use std::mem::MaybeUninit;
 
-use crate::fault::{FieldFault, ResponseFault};
+use crate::fault::{FieldFault, Located, ResponseFault};
 use crate::fields::{self, Fields, Framing, Listed};
 use crate::header::{self, Header};
 use crate::limits::{HeadLimits, STACK_HEADERS};
-use crate::lines::{self, Tokenised};
+use crate::lines::{self, Scan, Tokenised};
 use crate::method::{Method, Version};
 use crate::slots::with_slots;
 use crate::span::Span;
+use crate::work;
 
 /// A response head. All spans lie in the buffer given to [`ResponseHead::parse`]; contents are valid after it returned a length.
 #[derive(Default, Debug)]
@@ -37,7 +38,7 @@ pub struct ResponseHead {
 }
 
 impl ResponseHead {
-    /// Parses a head at the start of `bytes`; its length, or `None` when more bytes are needed. `scanned` is as for
+    /// Parses a head at the start of `bytes`; its length, or `None` when more bytes are needed. `scan` is as for
     /// [`RequestHead::parse`](crate::RequestHead::parse), `request_method` that of the request it answers. An interim response (1xx) is a
     /// head like any other; the caller goes on with the next.
     ///
@@ -48,18 +49,18 @@ impl ResponseHead {
     pub fn parse(
         &mut self,
         bytes: &[u8],
-        scanned: &mut usize,
+        scan: &mut Scan,
         limits: &HeadLimits,
         request_method: Method,
-    ) -> Result<Option<usize>, ResponseFault> {
+    ) -> Result<Option<usize>, Located<ResponseFault>> {
         let bytes = bytes.get(..limits.window()).unwrap_or(bytes);
-        if *scanned == 0
+        if scan.is_new()
             && let Some(end) = self.parse_whole(bytes, limits)
         {
             self.interpret(bytes, end, request_method)?;
             return Ok(Some(end));
         }
-        self.parse_slowly(bytes, scanned, limits, request_method)
+        self.parse_slowly(bytes, scan, limits, request_method)
     }
 
     /// Goes on looking for the end, and says what is wrong where something is.
@@ -67,22 +68,22 @@ impl ResponseHead {
     fn parse_slowly(
         &mut self,
         bytes: &[u8],
-        scanned: &mut usize,
+        scan: &mut Scan,
         limits: &HeadLimits,
         request_method: Method,
-    ) -> Result<Option<usize>, ResponseFault> {
+    ) -> Result<Option<usize>, Located<ResponseFault>> {
         check_start(bytes)?;
-        let Some(end) = lines::head_end(bytes, scanned)? else {
+        let Some(end) = scan.head_end(bytes, limits.headers, check_version)? else {
             return if bytes.len() < limits.window() {
                 Ok(None)
             } else {
-                Err(FieldFault::HeadTooLarge.into())
+                Err(Located::new(FieldFault::HeadTooLarge.into(), bytes.len()))
             };
         };
         let head = bytes.get(..end).unwrap_or_default();
         match self.tokenise(head, limits) {
             Ok(Some(found)) if found.end == end => self.interpret(bytes, end, request_method)?,
-            Ok(_) => return Err(token_fault(head, httparse::Error::NewLine)),
+            Ok(_) => return Err(lines::field_fault(head).widen()),
             Err(error) => return Err(token_fault(head, error)),
         }
         Ok(Some(end))
@@ -125,6 +126,7 @@ impl ResponseHead {
         bytes: &'b [u8],
         slots: &mut [MaybeUninit<httparse::Header<'b>>],
     ) -> Result<Option<Tokenised>, httparse::Error> {
+        work::count(bytes.len());
         let mut response = httparse::Response::new(&mut []);
         let config = httparse::ParserConfig::default();
         let status = config.parse_response_with_uninit_headers(&mut response, bytes, slots)?;
@@ -144,17 +146,19 @@ impl ResponseHead {
         bytes: &[u8],
         end: usize,
         request_method: Method,
-    ) -> Result<(), ResponseFault> {
+    ) -> Result<(), Located<ResponseFault>> {
         if self.status < 100 {
-            return Err(ResponseFault::BadStatusLine);
+            return Err(Located::new(ResponseFault::BadStatusLine, 0));
         }
         self.head_bytes = end;
         let mut fields = Fields::default();
         self.listed.clear();
         for header in self.headers.iter().filter(|header| header.known.rules()) {
-            fields.take(bytes, header, &mut self.listed)?;
+            fields
+                .take(bytes, header, &mut self.listed)
+                .map_err(|fault| Located::new(fault.into(), header.name.start as usize))?;
         }
-        fields.check(self.version)?;
+        fields.check(self.version).map_err(|fault| fields::locate(fault, &self.headers).widen())?;
         let tunnel = self.status == 101
             || (request_method == Method::Connect && (200..300).contains(&self.status));
         let bodiless =
@@ -175,9 +179,22 @@ impl ResponseHead {
 const START: &[u8] = b"HTTP/";
 
 /// An endpoint that speaks another protocol is found out by its first bytes.
-fn check_start(bytes: &[u8]) -> Result<(), ResponseFault> {
+fn check_start(bytes: &[u8]) -> Result<(), Located<ResponseFault>> {
     let seen = bytes.get(..START.len()).unwrap_or(bytes);
-    if START.starts_with(seen) { Ok(()) } else { Err(ResponseFault::BadStatusLine) }
+    if START.starts_with(seen) {
+        Ok(())
+    } else {
+        Err(Located::new(ResponseFault::BadStatusLine, 0))
+    }
+}
+
+/// Says what is wrong with the version of a status line; the rest of it is the tokeniser's.
+fn check_version(line: &[u8]) -> Result<(), ResponseFault> {
+    match line.get(..8) {
+        Some(b"HTTP/1.0" | b"HTTP/1.1") => Ok(()),
+        Some(version) if lines::is_version(version) => Err(ResponseFault::UnsupportedVersion),
+        _ => Err(ResponseFault::BadStatusLine),
+    }
 }
 
 /// The reason phrase: what follows `HTTP/1.1 200 `. The tokeniser does not hand it out where it holds bytes from 0x80 on.
@@ -189,19 +206,14 @@ fn reason(bytes: &[u8]) -> Span {
     Span::new(STATUS_END + usize::from(length > 0), STATUS_END + length)
 }
 
-fn token_fault(head: &[u8], error: httparse::Error) -> ResponseFault {
-    if error == httparse::Error::TooManyHeaders {
-        return FieldFault::TooManyHeaders.into();
-    }
-    match head.get(..8) {
-        Some(b"HTTP/1.0" | b"HTTP/1.1") => {}
-        Some(version) if lines::is_version(version) => return ResponseFault::UnsupportedVersion,
-        _ => return ResponseFault::BadStatusLine,
-    }
+fn token_fault(head: &[u8], error: httparse::Error) -> Located<ResponseFault> {
     match error {
-        httparse::Error::HeaderName | httparse::Error::HeaderValue | httparse::Error::NewLine => {
-            lines::field_fault(head).into()
+        httparse::Error::TooManyHeaders => {
+            Located::new(FieldFault::TooManyHeaders.into(), head.len())
         }
-        _ => ResponseFault::BadStatusLine,
+        httparse::Error::HeaderName | httparse::Error::HeaderValue | httparse::Error::NewLine => {
+            lines::field_fault(head).widen()
+        }
+        _ => Located::new(ResponseFault::BadStatusLine, 0),
     }
 }

@@ -8,13 +8,14 @@
 //! ```
 //! Options: `head=` and `headers=` limits (requests, responses), `method=` that the response answers.
 //!
-//! Outcomes: `more`; `fault NAME` (requests: `fault NAME STATUS`); or, for heads, `ok key=value ...`, where only the keys named are
+//! Outcomes: `more`; `fault NAME` (requests: `fault NAME STATUS`), with ` at=OFFSET` where the place is compared too; or, for heads, `ok key=value ...`, where only the keys named are
 //! compared and values are escaped as the input is. For chunked bodies `ok data=TEXT trailers=TEXT rest=TEXT`.
 //!
 //! Every case runs whole, byte by byte, and split in two at every place; each way must end the same.
 
 use weir_wire::{
-    ChunkedDecoder, HeadLimits, Header, Method, RequestHead, ResponseHead, Span, Step,
+    ChunkedDecoder, HeadLimits, Header, Located, Method, RequestHead, ResponseHead, Scan, Span,
+    Step,
 };
 
 struct Case {
@@ -57,7 +58,8 @@ fn chunked_vectors() {
 #[derive(Debug, PartialEq, Clone)]
 enum Outcome {
     More,
-    Fault(String),
+    /// Its name, and where it is.
+    Fault(String, usize),
     Found(Vec<(&'static str, String)>),
 }
 
@@ -101,7 +103,12 @@ fn compare(outcome: &Outcome, expected: &str) -> Result<(), String> {
     let facts = match (outcome, expected.strip_prefix("ok")) {
         (Outcome::Found(facts), Some(wanted)) => (facts, wanted),
         (Outcome::More, None) if expected == "more" => return Ok(()),
-        (Outcome::Fault(fault), None) if expected == format!("fault {fault}") => return Ok(()),
+        (Outcome::Fault(fault, at), None)
+            if expected == format!("fault {fault}")
+                || expected == format!("fault {fault} at={at}") =>
+        {
+            return Ok(());
+        }
         _ => return Err(format!("expected {expected}, found {outcome:?}")),
     };
     for pair in facts.1.split_whitespace() {
@@ -120,18 +127,15 @@ fn compare(outcome: &Outcome, expected: &str) -> Result<(), String> {
 
 fn request(case: &Case, pieces: &Pieces<'_>) -> Outcome {
     let mut head = RequestHead::default();
-    let mut scanned = 0;
+    let mut scan = Scan::default();
     for &length in &pieces.lengths {
         let bytes = &pieces.input[..length];
-        match head.parse(bytes, &mut scanned, &case.limits()) {
+        match head.parse(bytes, &mut scan, &case.limits()) {
             Ok(None) => {}
             Ok(Some(used)) => return Outcome::Found(request_facts(&head, bytes, used)),
-            Err(fault) => {
-                return Outcome::Fault(format!(
-                    "{} {}",
-                    name_of(&format!("{fault:?}")),
-                    fault.status()
-                ));
+            Err(Located { fault, at }) => {
+                let name = format!("{} {}", name_of(&format!("{fault:?}")), fault.status());
+                return Outcome::Fault(name, at);
             }
         }
     }
@@ -165,13 +169,15 @@ fn request_facts(head: &RequestHead, bytes: &[u8], used: usize) -> Vec<(&'static
 fn response(case: &Case, pieces: &Pieces<'_>) -> Outcome {
     let method = Method::of(case.option("method").unwrap_or("GET").as_bytes());
     let mut head = ResponseHead::default();
-    let mut scanned = 0;
+    let mut scan = Scan::default();
     for &length in &pieces.lengths {
         let bytes = &pieces.input[..length];
-        match head.parse(bytes, &mut scanned, &case.limits(), method) {
+        match head.parse(bytes, &mut scan, &case.limits(), method) {
             Ok(None) => {}
             Ok(Some(used)) => return Outcome::Found(response_facts(&head, bytes, used)),
-            Err(fault) => return Outcome::Fault(name_of(&format!("{fault:?}"))),
+            Err(Located { fault, at }) => {
+                return Outcome::Fault(name_of(&format!("{fault:?}")), at);
+            }
         }
     }
     Outcome::More
@@ -204,7 +210,7 @@ fn chunked(pieces: &Pieces<'_>) -> Outcome {
                 Ok(found) => found,
                 Err(fault) => {
                     assert_eq!(decoder.step(b"0\r\n\r\n"), Err(fault), "a fault is final");
-                    return Outcome::Fault(format!("{fault:?}"));
+                    return Outcome::Fault(format!("{fault:?}"), 0);
                 }
             };
             at += used;

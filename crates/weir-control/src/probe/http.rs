@@ -3,7 +3,7 @@
 use tokio::io::AsyncWriteExt;
 use weir_config::model::HttpProbe;
 use weir_config::model::check::REPLY_BYTES;
-use weir_wire::{ChunkedDecoder, Framing, HeadLimits, Method, ResponseHead, Step};
+use weir_wire::{ChunkedDecoder, Framing, HeadLimits, Method, ResponseHead, Scan, Step};
 
 use super::connect::Stream;
 use super::reply::{Failure, Heard, Phase};
@@ -64,13 +64,13 @@ impl HttpQuestion {
     /// Reads to the end of the final response's head; interim ones before it are cut away.
     async fn head(&self, stream: &mut Stream, heard: &mut Heard) -> Result<ResponseHead, Failure> {
         let mut head = ResponseHead::default();
-        let mut scanned = 0;
+        let mut scan = Scan::default();
         loop {
-            let parsed = head.parse(&heard.bytes, &mut scanned, &LIMITS, self.method);
+            let parsed = head.parse(&heard.bytes, &mut scan, &LIMITS, self.method);
             match parsed.map_err(|_| heard.failure("the reply is not HTTP/1"))? {
                 Some(length) if head.status < 200 && !head.upgrade => {
                     heard.bytes.drain(..length);
-                    scanned = 0;
+                    scan = Scan::default();
                     continue;
                 }
                 Some(length) => {

@@ -14,7 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
-use weir_wire::{ChunkedDecoder, Framing, HeadLimits, Method, ResponseHead, Step};
+use weir_wire::{ChunkedDecoder, Framing, HeadLimits, Method, ResponseHead, Scan, Step};
 
 use super::load::{Pace, Shared};
 use super::record::{Failure, Record, Sample};
@@ -278,11 +278,11 @@ impl Connection {
     /// Reads a head and takes it from the input.
     async fn read_head(&mut self, method: Method, bytes: &mut u64) -> Result<(), Broken> {
         let limits = HeadLimits::default();
-        let mut scanned = 0;
+        let mut scan = Scan::default();
         loop {
             if !self.input.is_empty() {
-                let parsed = self.head.parse(&self.input, &mut scanned, &limits, method);
-                let parsed = parsed.map_err(|fault| no_http(fault.reason(), &self.input))?;
+                let parsed = self.head.parse(&self.input, &mut scan, &limits, method);
+                let parsed = parsed.map_err(|found| no_http(found.fault.reason(), &self.input))?;
                 if let Some(length) = parsed {
                     self.note_redirect();
                     self.input.drain(..length);

@@ -14,7 +14,7 @@ use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
-use weir_wire::{Framing, HeadLimits, Method, RequestHead, encode};
+use weir_wire::{Framing, HeadLimits, Method, RequestHead, Scan, encode};
 
 use super::answer::{Answer, BLOCK_BYTES, Body, Date, Ready, block};
 use super::body::BodyReader;
@@ -389,13 +389,16 @@ impl<S: Wire> Connection<S> {
 
     async fn read_head(&mut self) -> io::Result<HeadRead> {
         let limits = HeadLimits::default();
-        let mut scanned = 0;
+        let mut scan = Scan::default();
         loop {
             if !self.input.is_empty() {
-                match self.head.parse(&self.input, &mut scanned, &limits) {
+                match self.head.parse(&self.input, &mut scan, &limits) {
                     Ok(Some(length)) => return Ok(HeadRead::Whole(length)),
                     Ok(None) => {}
-                    Err(fault) => return Ok(HeadRead::Refused(fault.status(), fault.reason())),
+                    Err(found) => {
+                        let fault = found.fault;
+                        return Ok(HeadRead::Refused(fault.status(), fault.reason()));
+                    }
                 }
             }
             if self.fill().await? == 0 {

@@ -220,14 +220,16 @@ fn status(text: &str) -> Result<u16, String> {
 
 #[cfg(test)]
 mod tests {
-    use weir_wire::{HeadLimits, RequestHead};
+    use weir_wire::{HeadLimits, RequestHead, Scan};
 
     use super::{Fault, Page, Pieces, Plan};
 
     fn plan(target: &str, lines: &str) -> Plan {
         let bytes = format!("GET {target} HTTP/1.1\r\nHost: x\r\n{lines}\r\n").into_bytes();
         let mut head = RequestHead::default();
-        assert!(head.parse(&bytes, &mut 0, &HeadLimits::default()).unwrap().is_some());
+        assert!(
+            head.parse(&bytes, &mut Scan::default(), &HeadLimits::default()).unwrap().is_some()
+        );
         Plan::of(&head, &bytes)
     }
 

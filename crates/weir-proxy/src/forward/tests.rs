@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use weir_config::model::HeaderEdit;
 use weir_stats::{Template, TlsFacts};
-use weir_wire::{Framing, Method};
+use weir_wire::{Framing, Method, Scan};
 
 use super::*;
 use crate::edits::Direction;
@@ -451,7 +451,7 @@ proptest! {
         let listed = listed.concat();
         let text = format!("POST {target} HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n{listed}\r\n");
         let mut head = RequestHead::default();
-        prop_assume!(matches!(head.parse(text.as_bytes(), &mut 0, &LIMITS), Ok(Some(_))));
+        prop_assume!(matches!(head.parse(text.as_bytes(), &mut Scan::default(), &LIMITS), Ok(Some(_))));
         let request = Request { head, bytes: text.into_bytes(), client: None };
         // A variable that holds what a decoded escape or a stored value might.
         let tainted = tainted.replace('$', "$$");
@@ -462,7 +462,7 @@ proptest! {
         };
         let written = setting.write(&request).into_bytes();
         let mut again = RequestHead::default();
-        let parsed = again.parse(&written, &mut 0, &LIMITS);
+        let parsed = again.parse(&written, &mut Scan::default(), &LIMITS);
         prop_assert_eq!(parsed, Ok(Some(written.len())), "{:?}", String::from_utf8_lossy(&written));
         prop_assert_eq!(again.framing, Framing::Length(3));
         prop_assert_eq!(again.target.of(&written), target.as_bytes());

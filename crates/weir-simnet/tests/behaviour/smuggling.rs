@@ -105,6 +105,25 @@ fn ambiguous_requests_are_refused_and_reach_no_origin() {
     }
 }
 
+/// HTTP/0.9 has no header lines to wait for.
+#[test]
+fn a_request_without_a_version_is_refused_at_the_end_of_its_line() {
+    for line in ["GET /\r\n", "GET / \r\n", "quit\r\n", "GET / HTTP/2.0\r\n"] {
+        play(&app(ONE, "timeout head=1h;"), async |world| {
+            let origin = world.origin(1);
+            let mut client = world.client().await;
+            let began = tokio::time::Instant::now();
+            dribble(&mut client, line).await;
+            let expected = if line.contains("2.0") { 505 } else { 400 };
+            assert_eq!(client.message().await.status(), expected, "{line:?}");
+            assert!(began.elapsed() < Duration::from_secs(1), "{line:?}");
+            client.expect_end().await;
+            origin.expect_nobody().await;
+            assert!(world.log_line().await.text("cause").starts_with("bad_request"));
+        });
+    }
+}
+
 #[test]
 fn broken_chunks_are_refused_and_reach_no_origin() {
     for chunks in BROKEN_CHUNKS {
