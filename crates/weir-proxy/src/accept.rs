@@ -1,5 +1,6 @@
-//! Accepts connections, within the caps, and hands each to the worker that holds the fewest. Surplus connections stay in the
-//! kernel's backlog. It reads no byte of them.
+//! Accepts connections, within the caps, and hands each to the worker that holds the fewest. At a cap, the oldest idle connection
+//! is given up for a new one (`idle_clients.rs`); where none is idle, surplus connections stay in the kernel's backlog. It reads no
+//! byte of them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -9,6 +10,7 @@ use tokio::task::yield_now;
 use tokio::time::sleep;
 
 use crate::gate::{Gate, RoomPlace};
+use crate::idle_clients::Cap;
 use crate::limits::{ACCEPT_PAUSE, ACCEPT_TURN};
 use crate::moving::Moved;
 use crate::net::{Net, PeerAddress};
@@ -130,16 +132,16 @@ async fn changed(orders: &mut GateOrders) {
     }
 }
 
-/// Waits for room, then for a connection. Room is taken after that, so that a listener nobody calls does not hold a place that
-/// another could use; when two take the last one, the later waits with its connection in hand.
+/// Waits for room, or an idle connection to be given up for it, then for a connection. Room is taken after that, so that a listener
+/// nobody calls does not hold a place that another could use; when two take the last one, the later waits with its connection in hand.
 async fn accept_one<N: Net>(
     net: &N,
     socket: &N::Listener,
     gate: &Gate,
     process: &Process,
 ) -> Option<(N::Accepted, PeerAddress)> {
-    process.connections.wait().await;
-    gate.room.wait().await;
+    process.room_in_sight(Cap::Process).await;
+    process.room_in_sight(Cap::Listener(gate)).await;
     match net.accept(socket).await {
         Ok(accepted) => Some(accepted),
         Err(error) => {
@@ -156,8 +158,8 @@ async fn accept_one<N: Net>(
 }
 
 async fn enter(gate: &Gate, process: &Process) -> (RoomPlace, RoomPlace) {
-    let place = process.connections.enter().await;
-    (place, gate.room.enter().await)
+    let place = process.make_room(Cap::Process).await;
+    (place, process.make_room(Cap::Listener(gate)).await)
 }
 
 /// The worker with the fewest connections, then the fewest running exchanges; equal ones take turns from `first`.

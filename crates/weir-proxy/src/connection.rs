@@ -13,14 +13,14 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 
 use tokio::io::AsyncWrite;
 use tokio::task::yield_now;
 use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 use weir_stats::Micros;
-use weir_stats::numbers::{Handshake, Yield};
+use weir_stats::numbers::{GivenUpIdle, Handshake, Yield};
 
 use crate::accept::Handoff;
 use crate::alarm::{Alarm, before};
@@ -28,7 +28,8 @@ use crate::buffers::poll_read_into;
 use crate::exchange::{self, Input, Next, Workspace};
 use crate::gate::Gate;
 use crate::generation::{Generation, Leaving, Seat};
-use crate::limits::{HOT_LINGER, LINGERING_BYTES, LINGERING_CLOSE};
+use crate::idle_clients::IdlePlace;
+use crate::limits::{HOT_LINGER, LINGERING_BYTES, LINGERING_CLOSE, SILENT_GRACE};
 use crate::moving::{self, Begun, Waiting};
 use crate::net::{Net, PeerAddress};
 use crate::series::ListenerCounts;
@@ -154,11 +155,19 @@ async fn live<N: Net>(worker: &Rc<Worker<N>>, handoff: Handoff<N>) {
     };
     while let Hot::Idle = hot {
         let deadline = connection.deadline(worker, &place.gate);
-        hot = match connection.wait_cold(worker, deadline).await {
+        hot = match connection.wait_cold(worker, &place.gate, deadline).await {
             Cold::Woken(bytes, first_byte) => {
                 Box::pin(connection.serve_hot(worker, &place.gate, bytes, first_byte)).await
             }
             Cold::Ended => Hot::Ended,
+            Cold::GivenUp(why) => {
+                if let Some(seat) = worker.seat(&place.gate)
+                    && let Some(counts) = seat.counts()
+                {
+                    counts.listener.given_up_idle(worker.number, why);
+                }
+                Hot::Ended
+            }
             Cold::Parting => Hot::Parting(None),
         };
     }
@@ -260,6 +269,8 @@ enum Cold {
     Woken(Vec<u8>, Instant),
     /// The client left or stayed silent too long, or its listener is gone.
     Ended,
+    /// It is closed for the sake of others.
+    GivenUp(GivenUpIdle),
     /// Another process is to go on.
     Parting,
 }
@@ -285,13 +296,23 @@ impl<N: Net> Connection<N> {
         Some(self.since + if self.served == 0 { timeouts.head } else { timeouts.keepalive })
     }
 
-    /// Waits without holding a buffer or a configuration. Without a deadline there is nobody to wait for.
-    async fn wait_cold(&mut self, worker: &Worker<N>, deadline: Option<Instant>) -> Cold {
+    /// Waits without holding a buffer or a configuration. Without a deadline there is nobody to wait for. Meanwhile it may be given up
+    /// for others; one on which no request came yet, only after a while.
+    async fn wait_cold(
+        &mut self,
+        worker: &Worker<N>,
+        gate: &Arc<Gate>,
+        deadline: Option<Instant>,
+    ) -> Cold {
         let Some(deadline) = deadline else { return Cold::Ended };
+        let about = (worker.balance_clock(self.since), self.served);
+        let mut grace = (self.served == 0).then(|| deadline.min(self.since + SILENT_GRACE));
+        let mut idle = None;
         std::future::poll_fn(|context| {
             let mut buffer = worker.buffers.small();
             match poll_read_into(&mut self.client, context, &mut buffer, usize::MAX) {
                 Poll::Ready(Ok(read)) if read > 0 => {
+                    idle.take().into_iter().for_each(IdlePlace::stay);
                     Poll::Ready(Cold::Woken(buffer, Instant::now()))
                 }
                 Poll::Ready(_) => {
@@ -305,6 +326,15 @@ impl<N: Net> Connection<N> {
                     }
                     if worker.is_parting() && self.may_part() {
                         return Poll::Ready(Cold::Parting);
+                    }
+                    if let Some(end) = grace {
+                        ready!(self.alarm.poll(context, end));
+                        grace = None;
+                    }
+                    let waker = context.waker();
+                    let idle = idle.get_or_insert_with(|| worker.list_idle(gate, about, waker));
+                    if let Some(why) = idle.given_up(waker) {
+                        return Poll::Ready(Cold::GivenUp(why));
                     }
                     self.alarm.poll(context, deadline).map(|()| Cold::Ended)
                 }

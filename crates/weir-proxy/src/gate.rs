@@ -6,6 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::Semaphore;
 
+use crate::idle_clients::IdleBoard;
+use crate::limits::{ROOM_RESERVE, ROOM_RESERVE_SHARE};
+
 /// A cap on connections that can be changed while they are open.
 #[derive(Debug)]
 pub struct Room {
@@ -48,6 +51,16 @@ impl Room {
         self.places.available_permits()
     }
 
+    /// Places that are kept free by giving up idle connections: a small share of the cap.
+    pub(crate) fn reserve(&self) -> usize {
+        (self.cap() / ROOM_RESERVE_SHARE).min(ROOM_RESERVE)
+    }
+
+    /// Places taken beyond a cap that was lowered.
+    pub(crate) fn surplus(&self) -> usize {
+        self.surplus.load(Ordering::Relaxed)
+    }
+
     /// Another cap from now on. Connections beyond a lower one stay; nobody comes until enough have gone.
     pub fn resize(&self, cap: usize) {
         self.bound(|caps| caps.configured = cap.min(Semaphore::MAX_PERMITS));
@@ -86,7 +99,7 @@ impl Room {
         }
     }
 
-    /// Waits for a place and takes it.
+    /// Waits for a place and takes it. Those who wait are served in order.
     pub(crate) async fn enter(self: &Arc<Self>) -> RoomPlace {
         if let Ok(permit) = self.places.acquire().await {
             permit.forget();
@@ -131,6 +144,8 @@ pub struct Gate {
     pub(crate) accepting: AtomicUsize,
     /// Where the listener stands in the latest snapshot, most likely.
     pub(crate) position: AtomicUsize,
+    /// Its idle connections, as far as others have to know of them.
+    pub(crate) idle_clients: IdleBoard,
 }
 
 impl Gate {
@@ -142,6 +157,7 @@ impl Gate {
             room: Arc::new(Room::new(cap.unwrap_or(usize::MAX))),
             accepting: AtomicUsize::new(0),
             position: AtomicUsize::new(0),
+            idle_clients: IdleBoard::default(),
         }
     }
 }

@@ -31,6 +31,7 @@ pub mod gate;
 mod generation;
 mod http_date;
 mod idle;
+pub mod idle_clients;
 pub mod inherited;
 mod limits;
 mod local;

@@ -15,6 +15,12 @@ pub(crate) const POOLED_BUFFERS: usize = 64;
 pub(crate) const POOLED_WORKSPACES: usize = 64;
 /// A connection that waits longer than this for its next request gives its memory back.
 pub(crate) const HOT_LINGER: Duration = Duration::from_millis(100);
+/// A client that was accepted and has sent nothing may be given up for another after this time.
+pub(crate) const SILENT_GRACE: Duration = Duration::from_secs(1);
+/// Of a cap on connections, one place in so many is kept free by giving up idle connections.
+pub(crate) const ROOM_RESERVE_SHARE: usize = 32;
+/// And so many places at most.
+pub(crate) const ROOM_RESERVE: usize = 64;
 /// Pause after `accept` failed for want of file descriptors or memory.
 pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// While stopping, an idle client connection gets this long to send one more request.

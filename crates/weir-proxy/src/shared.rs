@@ -20,6 +20,7 @@ use crate::compile::ListenerModel;
 use crate::compile::source::Source;
 use crate::endpoint_number::EndpointNumbers;
 use crate::gate::{Gate, Room};
+use crate::idle_clients::IdleSignals;
 use crate::limits::STOP_IDLE_GRACE;
 use crate::notice::{Notice, Noticed, Notices};
 use crate::route::Router;
@@ -60,6 +61,8 @@ pub struct Process {
     pub loads: Vec<Arc<WorkerLoad>>,
     /// Room for client connections over all listeners.
     pub connections: Arc<Room>,
+    /// What workers tell each other of idle client connections.
+    pub idle_clients: IdleSignals,
     /// What workers tell the operator of pools and endpoints.
     pub notices: Notices,
     /// What is counted of everything that passes.
@@ -90,6 +93,7 @@ impl Process {
             current: ArcSwap::new(snapshot),
             loads: (0..workers).map(|_| Arc::<WorkerLoad>::default()).collect(),
             connections: Arc::new(Room::new(connection_cap)),
+            idle_clients: IdleSignals::new(workers),
             notices,
             captures: Captures::default(),
             epoch: Instant::now(),

@@ -21,6 +21,7 @@ use crate::exchange::Workspace;
 use crate::gate::Gate;
 use crate::generation::{Generation, Seat};
 use crate::idle::IdleConnections;
+use crate::idle_clients::{self, IdleClients};
 use crate::limits::{CUT_PATIENCE, IDLE_SWEEP, POOLED_WORKSPACES};
 use crate::moving::{Departures, Parting};
 use crate::net::Net;
@@ -65,6 +66,8 @@ pub(crate) struct Worker<N: Net> {
     /// Exchanges that run.
     pub(crate) sessions: Sessions,
     pub(crate) idle: IdleConnections<N::Stream>,
+    /// Its client connections that wait for a request.
+    pub(crate) idle_clients: IdleClients,
     /// What exchanges that begin now run on.
     current: RefCell<Rc<Generation>>,
     /// Its number.
@@ -125,6 +128,7 @@ pub async fn run<N: Net>(parts: WorkerParts<N>) {
         buffers: Buffers::default(),
         sessions: Sessions::default(),
         idle: IdleConnections::default(),
+        idle_clients: IdleClients::default(),
         generation: Cell::new(snapshot.generation),
         leaving: RefCell::default(),
         current: RefCell::new(Rc::new(Generation::new(snapshot, &process.numbers, None))),
@@ -144,6 +148,8 @@ pub async fn run<N: Net>(parts: WorkerParts<N>) {
         process,
     });
     tokio::task::spawn_local(sweep(Rc::downgrade(&worker)));
+    let process = Arc::clone(&worker.process);
+    tokio::task::spawn_local(idle_clients::attend(Rc::downgrade(&worker), process, number));
     loop {
         tokio::select! {
             biased;

@@ -89,7 +89,7 @@ const LISTEN_OPTIONS: &[OptionSpec] = &[
         "max_connections",
         "NUMBER",
         "",
-        "Client connections open at once here; the surplus waits in the kernel's backlog.",
+        "Client connections open at once here; near the limit, idle ones make room, and where none is idle the surplus waits in the kernel's backlog.",
     ),
     option("mode", "OCTAL", "", "File mode of Unix sockets, such as `0660`."),
 ];

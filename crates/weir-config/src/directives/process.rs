@@ -12,7 +12,8 @@ pub(super) const DIRECTIVES: &[Spec] = &[
         "max_connections",
         TOP,
         "NUMBER",
-        "Client connections open at once over all listeners. The surplus waits in the kernel's backlog. \
+        "Client connections open at once over all listeners. Near the limit, idle connections are closed for new ones: first those \
+         that sent nothing for a second, then the one that is idle for longest. Where none is idle, the surplus waits in the kernel's backlog. \
          Without it, as many as the limit of open files allows.",
     )
     .example("max_connections 20000;"),

@@ -146,6 +146,7 @@ impl<'a> View<'a> {
                 accepted: figures.accepted,
                 accepted_per_second: per_second(accepted, look.moment.length_us),
                 accepted_per_second_max: mark.accepted,
+                idle_closed: figures.given_up_idle.iter().sum(),
                 handshakes: [
                     figures.handshakes_full,
                     figures.handshakes_resumed,

@@ -84,6 +84,8 @@ pub struct ListenerStatus {
     pub accepted_per_second: f64,
     /// Most in a second.
     pub accepted_per_second_max: u64,
+    /// Idle connections that were closed to make room for others.
+    pub idle_closed: u64,
     /// TLS handshakes that made a session, resumed one, and failed.
     pub handshakes: [u64; 3],
     /// Its requests.

@@ -1,9 +1,24 @@
-//! L-04: connections go to the worker that holds the fewest. L-13: what is beyond a cap waits, and harms nobody who is served.
+//! L-04: connections go to the worker that holds the fewest. L-13: at a cap the oldest idle connection makes room; where none is
+//! idle, what is beyond the cap waits, and harms nobody who is served.
 
 use std::time::Duration;
 
-use crate::world::{app, play};
+use crate::peer::Peer;
+use crate::world::{World, app, pass, play};
 use crate::{GET, OK};
+
+/// A client that was answered once and is idle since then.
+async fn idle_client(world: &World) -> Peer {
+    let mut client = world.client().await;
+    client.send(GET).await;
+    assert_eq!(client.message().await.status(), 200);
+    client
+}
+
+/// Idle connections closed so far, by what was short.
+fn closed(world: &World) -> [u64; 3] {
+    world.process.numbers.read().listeners[0].given_up_idle
+}
 
 #[test]
 fn a_hundred_connections_are_spread_evenly_and_gaps_are_filled_first() {
@@ -36,7 +51,9 @@ fn the_surplus_over_the_cap_waits_and_is_served_later() {
         world.origin(1).answers(OK);
         let mut served = Vec::new();
         for _ in 0..3 {
-            served.push(world.client().await);
+            let mut client = world.client().await;
+            client.send("GET / HTTP/1.1\r\n").await;
+            served.push(client);
         }
         let mut waiting = Vec::new();
         for _ in 0..20 {
@@ -48,7 +65,7 @@ fn the_surplus_over_the_cap_waits_and_is_served_later() {
             client.expect_silence(Duration::from_millis(100)).await;
         }
         for client in &mut served {
-            client.send(GET).await;
+            client.send("Host: a\r\n\r\n").await;
             assert_eq!(client.message().await.status(), 200);
         }
         assert_eq!(world.open_by_worker().iter().sum::<usize>(), 3);
@@ -66,7 +83,8 @@ fn a_listeners_own_cap_does_not_hold_another_up() {
         listen 10.0.0.1:81 -> app;";
     play(text, async |world| {
         world.origin(1).answers(OK);
-        let first = world.client().await;
+        let mut first = world.client().await;
+        first.send("GET / HTTP/1.1\r\n").await;
         let mut surplus = world.client().await;
         surplus.send(GET).await;
         surplus.expect_silence(Duration::from_secs(1)).await;
@@ -75,6 +93,131 @@ fn a_listeners_own_cap_does_not_hold_another_up() {
         assert_eq!(elsewhere.message().await.status(), 200);
         drop(first);
         assert_eq!(surplus.message().await.status(), 200);
+    });
+}
+
+#[test]
+fn the_oldest_idle_connection_makes_room_at_the_cap_whichever_worker_has_it() {
+    let text = format!("workers 2; max_connections 4; {}", app("server 10.0.1.1:80;", ""));
+    play(&text, async |world| {
+        world.origin(1).answers(OK);
+        let mut idle = Vec::new();
+        for _ in 0..4 {
+            idle.push(idle_client(world).await);
+            pass(200).await;
+        }
+        pass(5000).await;
+        assert_eq!(closed(world), [0, 0, 0], "nobody waits");
+        for expected in 1..=3 {
+            let mut newcomer = world.client().await;
+            newcomer.send(GET).await;
+            assert_eq!(newcomer.message().await.status(), 200);
+            idle.remove(0).expect_closed().await;
+            assert_eq!(closed(world), [expected, 0, 0]);
+            idle.push(newcomer);
+            pass(200).await;
+        }
+        for client in &mut idle {
+            client.send(GET).await;
+            assert_eq!(client.message().await.status(), 200);
+        }
+    });
+}
+
+#[test]
+fn whoever_waits_at_the_cap_gets_in_as_soon_as_a_connection_is_idle() {
+    let text = format!("max_connections 2; {}", app("server 10.0.1.1:80;", ""));
+    play(&text, async |world| {
+        let origin = world.origin(1);
+        let mut busy = Vec::new();
+        for _ in 0..2 {
+            let mut client = world.client().await;
+            client.send(GET).await;
+            let mut upstream = origin.accept().await;
+            upstream.message().await;
+            busy.push((client, upstream));
+        }
+        let mut waiting = world.client().await;
+        waiting.send(GET).await;
+        waiting.expect_silence(Duration::from_secs(5)).await;
+        let (mut client, mut upstream) = busy.remove(1);
+        upstream.send(OK).await;
+        assert_eq!(client.message().await.status(), 200);
+        upstream.message().await;
+        upstream.send(OK).await;
+        assert_eq!(waiting.message().await.status(), 200);
+        client.expect_closed().await;
+        assert_eq!(closed(world), [1, 0, 0]);
+        let (mut client, mut upstream) = busy.remove(0);
+        upstream.send(OK).await;
+        assert_eq!(client.message().await.status(), 200);
+    });
+}
+
+#[test]
+fn a_connection_that_never_sent_a_request_goes_before_those_that_did() {
+    let text = format!("max_connections 3; {}", app("server 10.0.1.1:80;", ""));
+    play(&text, async |world| {
+        world.origin(1).answers(OK);
+        let mut kept = idle_client(world).await;
+        pass(200).await;
+        let mut silent = vec![world.client().await, world.client().await];
+        pass(1500).await;
+        for expected in 1..=2 {
+            let mut newcomer = world.client().await;
+            newcomer.send("GET / HTTP/1.1\r\n").await;
+            silent.remove(0).expect_closed().await;
+            assert_eq!(closed(world), [expected, 0, 0]);
+            silent.push(newcomer);
+        }
+        kept.send(GET).await;
+        assert_eq!(kept.message().await.status(), 200);
+    });
+}
+
+#[test]
+fn at_a_listeners_own_cap_only_its_own_connections_make_room() {
+    let text = "workers 2; pool app { server 10.0.1.1:80; }
+        listen 10.0.0.1:80 max_connections=1 -> app;
+        listen 10.0.0.1:81 -> app;";
+    play(text, async |world| {
+        world.origin(1).answers(OK);
+        let mut elsewhere = world.client_from("192.0.2.1", "10.0.0.1:81").await;
+        elsewhere.send(GET).await;
+        assert_eq!(elsewhere.message().await.status(), 200);
+        pass(1000).await;
+        let mut first = idle_client(world).await;
+        pass(1000).await;
+        let mut second = idle_client(world).await;
+        first.expect_closed().await;
+        assert_eq!(closed(world), [0, 1, 0]);
+        elsewhere.send(GET).await;
+        assert_eq!(elsewhere.message().await.status(), 200);
+        second.send(GET).await;
+        assert_eq!(second.message().await.status(), 200);
+    });
+}
+
+#[test]
+fn idle_connections_are_closed_for_memory_when_somebody_asks_for_that() {
+    let text = format!("workers 3; {}", app("server 10.0.1.1:80;", ""));
+    play(&text, async |world| {
+        world.origin(1).answers(OK);
+        let mut idle = Vec::new();
+        for _ in 0..9 {
+            idle.push(idle_client(world).await);
+            pass(10).await;
+        }
+        pass(1000).await;
+        world.process.idle_clients.give_up_for_memory(5);
+        pass(10).await;
+        assert_eq!(closed(world), [0, 0, 5]);
+        world.process.idle_clients.give_up_for_memory(100);
+        pass(10).await;
+        assert_eq!(closed(world), [0, 0, 9]);
+        for mut client in idle {
+            client.expect_closed().await;
+        }
     });
 }
 

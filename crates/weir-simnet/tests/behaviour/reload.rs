@@ -306,15 +306,19 @@ fn an_address_that_moves_to_another_listener_keeps_its_socket() {
 fn caps_on_connections_can_be_changed() {
     let text = |cap: u32| format!("listen 10.0.0.1:80 max_connections={cap} -> respond 204;");
     play(&text(2), async |world| {
+        // Not idle: what is idle makes room.
+        let begin = "GET / HTTP/1.1\r\n";
         let mut clients = vec![world.client().await, world.client().await];
         for client in &mut clients {
             assert_eq!(get(client).await, 204);
+            client.send(begin).await;
         }
         let mut third = world.client().await;
         third.send(GET).await;
         third.expect_silence(Duration::from_secs(1)).await;
         world.reload(&text(3)).await;
         assert_eq!(third.message().await.status(), 204);
+        third.send(begin).await;
         world.reload(&text(1)).await;
         clients.push(third);
         let mut fourth = world.client().await;

@@ -5,7 +5,7 @@ use super::family::{Exemplar, Exposition, Family, Kind, Labels, Times, Value};
 use super::report::Report;
 use crate::ExchangeRecord;
 use crate::numbers::{
-    CellFigures, Distribution, EndpointFigures, Figures, ListenerFigures, Phase,
+    CellFigures, Distribution, EndpointFigures, Figures, GivenUpIdle, ListenerFigures, Phase,
     PhaseDistributions, QUANTILES, RouteFigures, Yield,
 };
 
@@ -347,6 +347,14 @@ fn write_connections(parts: &[Part<'_>], text: &mut Exposition) {
     each_listener(parts, |part, listener| {
         let labels = part.labels(&[("listener", &*listener.listener)]);
         text.sample(&labels, Value::Count(listener.accepted));
+    });
+    let help = "Idle client connections closed to make room, by what was short.";
+    text.family(Family { name: "weir_idle_connections_closed", kind: Kind::Counter, help });
+    each_listener(parts, |part, listener| {
+        for ((_, reason), count) in GivenUpIdle::ALL.into_iter().zip(listener.given_up_idle) {
+            let labels = [("listener", &*listener.listener), ("reason", reason)];
+            text.sample(&part.labels(&labels), Value::Count(count));
+        }
     });
     let help = "TLS handshakes with clients: full, resumed, failed.";
     text.family(Family { name: "weir_tls_handshakes", kind: Kind::Counter, help });

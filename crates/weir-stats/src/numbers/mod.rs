@@ -31,8 +31,8 @@ pub use phase::{Phase, PhaseDistributions};
 pub use recent::{Asked, RecentExchange, id_number};
 pub use registry::{Done, Keep, Numbers};
 pub use series::{
-    EndpointSeries, Handshake, ListenerFigures, ListenerSeries, Onward, RouteSeries, WorkerFigures,
-    Yield,
+    EndpointSeries, GivenUpIdle, Handshake, ListenerFigures, ListenerSeries, Onward, RouteSeries,
+    WorkerFigures, Yield,
 };
 pub use slow::{SLOW_WINDOW_US, SLOWEST};
 pub use tally::{Outcome, TallyFigures};

@@ -261,6 +261,26 @@ pub enum Handshake {
     Failed,
 }
 
+/// What an idle client connection was closed for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GivenUpIdle {
+    /// The process's cap on connections was near.
+    MaxConnections,
+    /// The listener's cap was near.
+    ListenerMaxConnections,
+    /// Memory was short.
+    Memory,
+}
+
+impl GivenUpIdle {
+    /// Every reason and its word, in order of declaration.
+    pub const ALL: [(Self, &'static str); 3] = [
+        (Self::MaxConnections, "max_connections"),
+        (Self::ListenerMaxConnections, "listener_max_connections"),
+        (Self::Memory, "memory"),
+    ];
+}
+
 /// What is counted for a listener's connections.
 #[derive(Debug)]
 pub struct ListenerSeries {
@@ -277,6 +297,8 @@ struct ListenerShard {
     accepted: Counter,
     handshakes: [Counter; 3],
     handshake: Histogram,
+    /// By reason.
+    given_up_idle: [Counter; 3],
 }
 
 /// What a listener counted.
@@ -292,6 +314,8 @@ pub struct ListenerFigures {
     pub handshakes_resumed: u64,
     /// Handshakes that failed or took too long.
     pub handshakes_failed: u64,
+    /// Idle connections that were closed for the sake of others, by reason, as [`GivenUpIdle::ALL`].
+    pub given_up_idle: [u64; 3],
     /// How long those took that did not fail.
     pub handshake: Distribution,
 }
@@ -307,6 +331,10 @@ impl ListenerFigures {
             handshakes_full: less(self.handshakes_full, earlier.handshakes_full),
             handshakes_resumed: less(self.handshakes_resumed, earlier.handshakes_resumed),
             handshakes_failed: less(self.handshakes_failed, earlier.handshakes_failed),
+            given_up_idle: std::array::from_fn(|reason| {
+                let of = |one: &Self| one.given_up_idle.get(reason).copied().unwrap_or(0);
+                less(of(self), of(earlier))
+            }),
             handshake: self.handshake.since(&earlier.handshake),
         }
     }
@@ -319,6 +347,9 @@ impl ListenerFigures {
         self.handshakes_full += other.handshakes_full;
         self.handshakes_resumed += other.handshakes_resumed;
         self.handshakes_failed += other.handshakes_failed;
+        for (own, other) in self.given_up_idle.iter_mut().zip(other.given_up_idle) {
+            *own += other;
+        }
         self.handshake.add(&other.handshake);
     }
 }
@@ -357,6 +388,14 @@ impl ListenerSeries {
         }
     }
 
+    /// Counts an idle connection that was closed for the sake of others.
+    pub fn given_up_idle(&self, worker: usize, why: GivenUpIdle) {
+        let Some(shard) = shard(&self.shards, worker) else { return };
+        if let Some(counter) = shard.given_up_idle.get(why as usize) {
+            counter.add(1);
+        }
+    }
+
     pub(crate) fn read(&self, workers: Workers) -> ListenerFigures {
         let mut sum =
             ListenerFigures { listener: self.name.to_string(), ..ListenerFigures::default() };
@@ -366,6 +405,9 @@ impl ListenerSeries {
             sum.handshakes_full += full.read();
             sum.handshakes_resumed += resumed.read();
             sum.handshakes_failed += failed.read();
+            for (sum, counter) in sum.given_up_idle.iter_mut().zip(&shard.given_up_idle) {
+                *sum += counter.read();
+            }
             shard.handshake.read_into(&mut sum.handshake);
         }
         sum

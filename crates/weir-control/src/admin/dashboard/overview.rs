@@ -244,6 +244,7 @@ fn queue(html: &mut Html, pool: &PoolStatus, waiting: &[WaitingStatus]) {
 fn listeners(html: &mut Html, status: &Status) {
     html.markup("<section data-key=\"listeners\"><h2>Listeners</h2><div class=\"wide\"><table><thead><tr><th scope=\"col\">listener</th>\
         <th scope=\"col\">addresses</th><th scope=\"col\">connections</th><th scope=\"col\">accepted</th>\
+        <th scope=\"col\" title=\"idle connections closed to make room for others\">idle closed</th>\
         <th scope=\"col\" title=\"TLS handshakes: new sessions, resumed, failed\">TLS new / resumed / failed</th>\
         <th scope=\"col\">req/s</th><th scope=\"col\">total</th><th scope=\"col\">2xx</th><th scope=\"col\">3xx</th>\
         <th scope=\"col\">4xx</th><th scope=\"col\">5xx</th><th scope=\"col\">in</th><th scope=\"col\">out</th>\
@@ -264,6 +265,7 @@ fn listeners(html: &mut Html, status: &Status) {
             listener.max_connections.map(|most| most as u64),
         );
         figure(html, "accepted", count(listener.accepted));
+        figure(html, "idle closed", count(listener.idle_closed));
         figure(
             html,
             "TLS",

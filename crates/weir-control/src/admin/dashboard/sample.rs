@@ -142,6 +142,7 @@ pub(super) fn status() -> Status {
             accepted: 100,
             accepted_per_second: 1.0,
             accepted_per_second_max: 9,
+            idle_closed: 0,
             handshakes: [0; 3],
             traffic: traffic(),
         }],

@@ -85,6 +85,8 @@ fn the_cap_on_all_connections_is_told_everywhere_and_the_surplus_waits_unharmed(
     let mut held: Vec<Client> = (0..3).map(|_| Client::connect(managed.weir.address())).collect();
     for client in &mut held {
         assert_eq!(client.ask("/").status, 200);
+        // Not idle any more: what is idle would make room.
+        client.send("GET / HTTP/1.1\r\n");
     }
     // The kernel takes them; Weir does not.
     let mut surplus: Vec<Client> =

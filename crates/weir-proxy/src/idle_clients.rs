@@ -1,0 +1,476 @@
+//! Idle client connections: the list of them, oldest first, and the choice of those that are closed when connections or memory run short, so
+//! that nobody who has a request is refused or waits for the sake of a connection that carries none. It closes nothing itself:
+//! the connection's own task is woken and does.
+//!
+//! ```text
+//!  acceptor ── wants one ──▶ IdleBoard (process, listener) ── calls the worker with the oldest ──▶ IdleClients ── wakes ──▶ task
+//! ```
+//! A worker alone lists its connections; what others see of them is the rank of the first to go, an atomic. A connection is listed when it
+//! has waited without a buffer for its next request, so a busy keep-alive connection never touches any of this.
+
+use std::cell::RefCell;
+use std::rc::Weak;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::task::Waker;
+
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
+use weir_stats::numbers::GivenUpIdle;
+
+use crate::gate::{Gate, Room, RoomPlace};
+use crate::net::Net;
+use crate::shared::Process;
+use crate::worker::Worker;
+
+/// The rank of the first in a worker that lists no idle connection.
+const NONE: u64 = u64::MAX;
+/// Set in the rank of a connection that carried a request already. Those that never did are given up first.
+const SERVED: u64 = 1 << 63;
+
+/// The order in which connections are given up: the lowest rank first.
+fn rank(since_us: u64, served: u64) -> u64 {
+    (since_us & !SERVED) | if served > 0 { SERVED } else { 0 }
+}
+
+/// What threads tell each other of idle connections under one cap: that of the process or that of a listener.
+#[derive(Debug, Default)]
+pub struct IdleBoard {
+    /// By worker: the lowest rank of its connections, or [`NONE`].
+    lowest: OnceLock<Box<[AtomicU64]>>,
+    /// Acceptors that wait for room under the cap.
+    waiting: AtomicUsize,
+    /// Connections to be given up.
+    wanted: AtomicUsize,
+    /// Tells acceptors that wait without a connection in hand that there is one to be given up now.
+    appeared: Notify,
+}
+
+impl IdleBoard {
+    fn lowest(&self, workers: usize) -> &[AtomicU64] {
+        self.lowest.get_or_init(|| (0..workers).map(|_| AtomicU64::new(NONE)).collect())
+    }
+
+    fn note_lowest(&self, (worker, workers): (usize, usize), rank: u64) {
+        if let Some(own) = self.lowest(workers).get(worker) {
+            own.store(rank, Ordering::SeqCst);
+        }
+    }
+
+    /// The worker with the connection that is the first to go.
+    fn worker(&self) -> Option<usize> {
+        let all = self.lowest.get()?.iter().enumerate();
+        let all = all.map(|(number, rank)| (rank.load(Ordering::SeqCst), number));
+        all.filter(|(rank, _)| *rank != NONE).min().map(|(_, number)| number)
+    }
+
+    /// Takes one of the orders, unless the shortage is over.
+    fn take_order(&self, room: &Room) -> bool {
+        if self.wanted.load(Ordering::SeqCst) == 0 {
+            return false;
+        }
+        if self.waiting.load(Ordering::SeqCst) == 0 && room.free() >= room.reserve() {
+            self.wanted.store(0, Ordering::SeqCst);
+            return false;
+        }
+        let less = |wanted: usize| wanted.checked_sub(1);
+        self.wanted.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less).is_ok()
+    }
+}
+
+/// An acceptor that waits for room.
+struct WaitingAcceptor<'a>(&'a IdleBoard);
+
+impl<'a> WaitingAcceptor<'a> {
+    fn new(board: &'a IdleBoard) -> Self {
+        board.waiting.fetch_add(1, Ordering::SeqCst);
+        Self(board)
+    }
+}
+
+impl Drop for WaitingAcceptor<'_> {
+    fn drop(&mut self) {
+        let left = self.0.waiting.fetch_sub(1, Ordering::SeqCst) - 1;
+        // An order that another departure made needless is taken back.
+        let clamp = |wanted: usize| (wanted > left).then_some(left);
+        let _ = self.0.wanted.fetch_update(Ordering::SeqCst, Ordering::SeqCst, clamp);
+    }
+}
+
+/// What all workers share about idle client connections.
+#[derive(Debug)]
+pub struct IdleSignals {
+    /// Under the process's cap.
+    all: IdleBoard,
+    /// Connections to be given up for the sake of memory.
+    for_memory: AtomicUsize,
+    /// By worker.
+    calls: Box<[Notify]>,
+}
+
+impl IdleSignals {
+    /// Those of so many workers.
+    pub(crate) fn new(workers: usize) -> Self {
+        let all = IdleBoard::default();
+        all.lowest(workers);
+        let calls = (0..workers).map(|_| Notify::new()).collect();
+        Self { all, for_memory: AtomicUsize::new(0), calls }
+    }
+
+    /// Has the oldest idle connections closed to free memory, as many as there are up to `count`.
+    pub fn give_up_for_memory(&self, count: usize) {
+        self.for_memory.store(count, Ordering::SeqCst);
+        self.call(&self.all);
+    }
+
+    fn is_called(&self, worker: usize) -> Option<Notified<'_>> {
+        self.calls.get(worker).map(Notify::notified)
+    }
+
+    /// Wakes the worker that has the oldest.
+    fn call(&self, board: &IdleBoard) {
+        if let Some(call) = board.worker().and_then(|worker| self.calls.get(worker)) {
+            call.notify_one();
+        }
+    }
+
+    fn order(&self, board: &IdleBoard, count: usize) {
+        board.wanted.fetch_add(count, Ordering::SeqCst);
+        self.call(board);
+    }
+}
+
+/// Under which cap room is wanted.
+#[derive(Clone, Copy)]
+pub(crate) enum Cap<'a> {
+    Process,
+    Listener(&'a Gate),
+}
+
+impl Process {
+    fn board<'a>(&'a self, cap: Cap<'a>) -> (&'a IdleBoard, &'a Arc<Room>) {
+        match cap {
+            Cap::Process => (&self.idle_clients.all, &self.connections),
+            Cap::Listener(gate) => (&gate.idle_clients, &gate.room),
+        }
+    }
+
+    /// Waits until there is room under a cap, or an idle connection to be given up for it. It takes none.
+    pub(crate) async fn room_in_sight(&self, cap: Cap<'_>) {
+        let (board, room) = self.board(cap);
+        if room.free() > 0 || board.worker().is_some() {
+            return;
+        }
+        let _waiting = WaitingAcceptor::new(board);
+        loop {
+            let mut appeared = std::pin::pin!(board.appeared.notified());
+            appeared.as_mut().enable();
+            if room.free() > 0 || board.worker().is_some() {
+                return;
+            }
+            tokio::select! {
+                biased;
+                () = room.wait() => return,
+                () = appeared => {}
+            }
+        }
+    }
+
+    /// Takes a place under a cap for a connection in hand. When there is none, the oldest idle connection is given up for it; when
+    /// there are few, one is given up for the next.
+    pub(crate) async fn make_room(&self, cap: Cap<'_>) -> RoomPlace {
+        let (board, room) = self.board(cap);
+        if let Some(place) = room.enter_now() {
+            if room.free() < room.reserve() && board.worker().is_some() {
+                self.idle_clients.order(board, 1);
+            }
+            return place;
+        }
+        let _waiting = WaitingAcceptor::new(board);
+        self.idle_clients.order(board, 1 + room.surplus());
+        room.enter().await
+    }
+}
+
+/// The idle client connections of a worker.
+#[derive(Default)]
+pub(crate) struct IdleClients(RefCell<Lines>);
+
+/// Two lines for each listener, oldest first, all in one slab: connections without a request so far, and the others.
+#[derive(Default)]
+struct Lines {
+    entries: Vec<Entry>,
+    free: Vec<usize>,
+    all: Vec<Line>,
+}
+
+struct Line {
+    gate: Arc<Gate>,
+    /// [`SERVED`], or 0.
+    kind: u64,
+    /// Entries of its connections, those given up included.
+    entries: usize,
+    first: Option<usize>,
+    last: Option<usize>,
+}
+
+struct Entry {
+    rank: u64,
+    line: usize,
+    before: Option<usize>,
+    after: Option<usize>,
+    waker: Waker,
+    state: State,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Listed,
+    /// Off its line, and woken to close.
+    GivenUp(GivenUpIdle),
+    Free,
+}
+
+/// A connection's place among those that are idle, until this is dropped.
+pub(crate) struct IdlePlace<'a, N: Net> {
+    worker: &'a Worker<N>,
+    key: usize,
+}
+
+impl<N: Net> Worker<N> {
+    /// Lists a connection that came through this gate as idle since `since_us`, on the balancers' clock, after so many requests. It is
+    /// given up soon if somebody waits for that.
+    pub(crate) fn list_idle(
+        &self,
+        gate: &Arc<Gate>,
+        (since_us, served): (u64, u64),
+        waker: &Waker,
+    ) -> IdlePlace<'_, N> {
+        let key = self.idle_clients.0.borrow_mut().enter(gate, rank(since_us, served), waker);
+        let place = IdlePlace { worker: self, key };
+        self.note_idle(gate);
+        let signals = &self.process.idle_clients;
+        for board in [&signals.all, &gate.idle_clients] {
+            if board.waiting.load(Ordering::SeqCst) > 0 {
+                board.appeared.notify_waiters();
+            }
+            if board.wanted.load(Ordering::SeqCst) > 0 {
+                signals.call(board);
+            }
+        }
+        place
+    }
+
+    /// Does what other threads ordered.
+    fn answer_call(&self) {
+        let process = &self.process;
+        let signals = &process.idle_clients;
+        while signals.all.take_order(&process.connections) {
+            if !self.give_up_idle(None, GivenUpIdle::MaxConnections) {
+                signals.order(&signals.all, 1);
+                break;
+            }
+        }
+        let mut number = 0;
+        while let Some(gate) = self.gate_of_line(number) {
+            number += 1;
+            while gate.idle_clients.take_order(&gate.room) {
+                if !self.give_up_idle(Some(&gate), GivenUpIdle::ListenerMaxConnections) {
+                    signals.order(&gate.idle_clients, 1);
+                    break;
+                }
+            }
+        }
+        let less = |wanted: usize| wanted.checked_sub(1);
+        let order = || signals.for_memory.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less);
+        while order().is_ok() {
+            if !self.give_up_idle(None, GivenUpIdle::Memory) {
+                // The rest is another worker's, if anybody has one.
+                signals.for_memory.fetch_add(1, Ordering::SeqCst);
+                signals.call(&signals.all);
+                break;
+            }
+        }
+    }
+
+    fn gate_of_line(&self, number: usize) -> Option<Arc<Gate>> {
+        self.idle_clients.0.borrow().all.get(number).map(|line| Arc::clone(&line.gate))
+    }
+
+    /// Gives up the idle connection that is the first to go, of one listener or of all; says whether there was one.
+    fn give_up_idle(&self, gate: Option<&Arc<Gate>>, why: GivenUpIdle) -> bool {
+        let taken = self.idle_clients.0.borrow_mut().give_up(gate, why);
+        let Some((gate, waker)) = taken else { return false };
+        self.note_idle(&gate);
+        waker.wake();
+        true
+    }
+
+    /// Tells others how old the oldest are.
+    fn note_idle(&self, gate: &Arc<Gate>) {
+        let lines = self.idle_clients.0.borrow();
+        let who = (self.number, self.process.loads.len());
+        gate.idle_clients.note_lowest(who, lines.first(Some(gate)).map_or(NONE, |(_, rank)| rank));
+        let all = &self.process.idle_clients.all;
+        all.note_lowest(who, lines.first(None).map_or(NONE, |(_, rank)| rank));
+    }
+}
+
+impl<N: Net> IdlePlace<'_, N> {
+    /// Why the connection is to be closed, if it is; otherwise the task is woken when that is so.
+    pub(crate) fn given_up(&self, waker: &Waker) -> Option<GivenUpIdle> {
+        let lines = &mut *self.worker.idle_clients.0.borrow_mut();
+        let entry = lines.entries.get_mut(self.key)?;
+        if let State::GivenUp(why) = entry.state {
+            return Some(why);
+        }
+        entry.waker.clone_from(waker);
+        None
+    }
+
+    /// Leaves without being given up: a request came. Somebody else is given up instead.
+    pub(crate) fn stay(self) {
+        let state = self.worker.idle_clients.0.borrow().entries.get(self.key).map(|one| one.state);
+        let Some(State::GivenUp(why)) = state else { return };
+        let signals = &self.worker.process.idle_clients;
+        match why {
+            GivenUpIdle::MaxConnections => signals.order(&signals.all, 1),
+            GivenUpIdle::ListenerMaxConnections => {
+                if let Some(gate) = self.gate() {
+                    signals.order(&gate.idle_clients, 1);
+                }
+            }
+            GivenUpIdle::Memory => signals.give_up_for_memory(1),
+        }
+    }
+
+    fn gate(&self) -> Option<Arc<Gate>> {
+        let lines = self.worker.idle_clients.0.borrow();
+        let line = lines.entries.get(self.key)?.line;
+        lines.all.get(line).map(|line| Arc::clone(&line.gate))
+    }
+}
+
+impl<N: Net> Drop for IdlePlace<'_, N> {
+    fn drop(&mut self) {
+        let gate = self.gate();
+        // Dropped after the borrow: the waker's task may hold anything.
+        let _waker = self.worker.idle_clients.0.borrow_mut().leave(self.key);
+        if let Some(gate) = gate {
+            self.worker.note_idle(&gate);
+        }
+    }
+}
+
+impl Lines {
+    fn enter(&mut self, gate: &Arc<Gate>, rank: u64, waker: &Waker) -> usize {
+        let line = self.line_of(gate, rank & SERVED);
+        let before = self.all.get(line).and_then(|line| line.last);
+        let (waker, state) = (waker.clone(), State::Listed);
+        let entry = Entry { rank, line, before, after: None, waker, state };
+        let key = self.free.pop().unwrap_or(self.entries.len());
+        match self.entries.get_mut(key) {
+            Some(place) => *place = entry,
+            None => self.entries.push(entry),
+        }
+        if let Some(before) = before.and_then(|before| self.entries.get_mut(before)) {
+            before.after = Some(key);
+        }
+        if let Some(line) = self.all.get_mut(line) {
+            line.first = line.first.or(Some(key));
+            line.last = Some(key);
+            line.entries += 1;
+        }
+        key
+    }
+
+    /// The number of the gate's line; one that nobody stands in is used for another.
+    fn line_of(&mut self, gate: &Arc<Gate>, kind: u64) -> usize {
+        let is_it = |line: &Line| line.kind == kind && Arc::ptr_eq(&line.gate, gate);
+        let own = self.all.iter().position(is_it);
+        if let Some(own) = own {
+            return own;
+        }
+        let gate = Arc::clone(gate);
+        let line = Line { gate, kind, entries: 0, first: None, last: None };
+        let unused = self.all.iter().position(|line| line.entries == 0);
+        if let Some((number, place)) =
+            unused.and_then(|number| Some((number, self.all.get_mut(number)?)))
+        {
+            *place = line;
+            return number;
+        }
+        self.all.push(line);
+        self.all.len() - 1
+    }
+
+    /// The key and the rank of the first to go.
+    fn first(&self, gate: Option<&Arc<Gate>>) -> Option<(usize, u64)> {
+        let lines = self.all.iter();
+        let lines = lines.filter(|line| gate.is_none_or(|gate| Arc::ptr_eq(&line.gate, gate)));
+        let firsts = lines.filter_map(|line| {
+            let key = line.first?;
+            Some((key, self.entries.get(key)?.rank))
+        });
+        firsts.min_by_key(|(_, rank)| *rank)
+    }
+
+    fn give_up(
+        &mut self,
+        gate: Option<&Arc<Gate>>,
+        why: GivenUpIdle,
+    ) -> Option<(Arc<Gate>, Waker)> {
+        let (key, _) = self.first(gate)?;
+        self.unlink(key);
+        let entry = self.entries.get_mut(key)?;
+        entry.state = State::GivenUp(why);
+        let waker = std::mem::replace(&mut entry.waker, Waker::noop().clone());
+        Some((Arc::clone(&self.all.get(entry.line)?.gate), waker))
+    }
+
+    fn leave(&mut self, key: usize) -> Option<Waker> {
+        if self.entries.get(key)?.state == State::Listed {
+            self.unlink(key);
+        }
+        let entry = self.entries.get_mut(key)?;
+        entry.state = State::Free;
+        let line = entry.line;
+        let waker = std::mem::replace(&mut entry.waker, Waker::noop().clone());
+        self.free.push(key);
+        if let Some(line) = self.all.get_mut(line) {
+            line.entries -= 1;
+        }
+        if self.free.len() == self.entries.len() {
+            // Nobody is idle: a burst of connections leaves no memory behind.
+            *self = Self::default();
+        }
+        Some(waker)
+    }
+
+    fn unlink(&mut self, key: usize) {
+        let Some(&Entry { line, before, after, .. }) = self.entries.get(key) else { return };
+        if let Some(before) = before.and_then(|before| self.entries.get_mut(before)) {
+            before.after = after;
+        }
+        if let Some(after) = after.and_then(|after| self.entries.get_mut(after)) {
+            after.before = before;
+        }
+        if let Some(line) = self.all.get_mut(line) {
+            if line.first == Some(key) {
+                line.first = after;
+            }
+            if line.last == Some(key) {
+                line.last = before;
+            }
+        }
+    }
+}
+
+/// Gives up idle connections of a worker whenever another thread wants that.
+pub(crate) async fn attend<N: Net>(worker: Weak<Worker<N>>, process: Arc<Process>, number: usize) {
+    while let Some(called) = process.idle_clients.is_called(number) {
+        called.await;
+        let Some(worker) = worker.upgrade() else { return };
+        worker.answer_call();
+    }
+}
