@@ -3,6 +3,7 @@
 //! never on a request's way.
 
 pub mod admin;
+mod checked_open;
 mod control;
 mod credits;
 mod diff;

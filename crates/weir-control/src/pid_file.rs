@@ -2,8 +2,10 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write as _};
-use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
 
 use crate::whole_file::{Outlasts, replace};
 
@@ -44,7 +46,10 @@ impl PidFile {
 
 /// Where only the file itself may be written.
 fn rewrite(path: &Path, text: &str) -> io::Result<File> {
-    let mut file = OpenOptions::new().read(true).write(true).truncate(true).open(path)?;
+    let no_link = OFlags::NOFOLLOW.bits().cast_signed();
+    let mut options = OpenOptions::new();
+    let mut file =
+        options.read(true).write(true).truncate(true).custom_flags(no_link).open(path)?;
     file.write_all(text.as_bytes())?;
     Ok(file)
 }

@@ -1,17 +1,15 @@
 //! Does everything that a start does before the first socket, and nothing that lasts: what `weir check` adds to reading
 //! the configuration.
 
-use std::fs::OpenOptions;
-use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
 
-use rustix::fs::{Access, access};
+use rustix::fs::{Access, FileType, access};
 use weir_config::Config;
 use weir_config::model::{LogTarget, Pool};
 use weir_proxy::compile::{Surroundings, compile};
 use weir_stats::log_channel;
 
-use crate::rights;
+use crate::{checked_open, rights};
 
 /// Reads certificates, keys, pages and directories, and sees whether the log files can be written.
 ///
@@ -24,7 +22,7 @@ pub fn rehearse(config: &Config) -> Result<Vec<String>, String> {
     let access = config.logs.iter().flat_map(|log| &log.to);
     for target in access.chain(config.error_logs.iter().map(|log| &log.to)) {
         if let LogTarget::File(path) = target {
-            writable(path)
+            writable(path, rights::user_of(config))
                 .map_err(|error| format!("cannot write the log {}: {error}", path.display()))?;
         }
     }
@@ -47,13 +45,12 @@ fn unsigned(pool: &Pool) -> Option<String> {
 }
 
 /// Whether lines could be appended; a log file that is not there yet is not made.
-fn writable(path: &Path) -> std::io::Result<()> {
-    if let Ok(known) = path.metadata() {
-        if known.file_type().is_fifo() {
-            // To open it would mean to wait for a reader.
-            return Ok(access(path, Access::WRITE_OK)?);
-        }
-        return OpenOptions::new().append(true).open(path).map(drop);
+fn writable(path: &Path, user: Option<u32>) -> std::io::Result<()> {
+    match checked_open::look(path, user)? {
+        // To open it would mean to wait for a reader.
+        Some(FileType::Fifo) => return Ok(access(path, Access::WRITE_OK)?),
+        Some(_) => return Ok(()),
+        None => {}
     }
     let directory = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -86,9 +83,9 @@ mod tests {
     fn a_log_that_could_be_written_is_not_made() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("access.log");
-        writable(&path).unwrap();
+        writable(&path, None).unwrap();
         assert!(!path.exists(), "the check left a file behind");
-        assert!(writable(&directory.path().join("missing/access.log")).is_err());
-        assert!(writable(directory.path()).is_err(), "a directory was taken for a log");
+        assert!(writable(&directory.path().join("missing/access.log"), None).is_err());
+        assert!(writable(directory.path(), None).is_err(), "a directory was taken for a log");
     }
 }

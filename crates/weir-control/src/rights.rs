@@ -43,6 +43,19 @@ pub(crate) struct Given {
 /// What this process gave up.
 static GIVEN: OnceLock<Given> = OnceLock::new();
 
+/// The user that this process is about to become, or is.
+static SERVING_USER: OnceLock<u32> = OnceLock::new();
+
+/// The user that serves, where another one than this process's was asked for at the start.
+pub(crate) fn serving_user() -> Option<u32> {
+    SERVING_USER.get().copied()
+}
+
+/// The user that a configuration has Weir become, by number.
+pub(crate) fn user_of(config: &Config) -> Option<u32> {
+    identity(config).ok()?.user.map(Uid::as_raw)
+}
+
 /// What this process gave up, or the one that started it.
 pub(crate) fn given() -> Option<Given> {
     GIVEN.get().cloned().or_else(inheritance::given)
@@ -101,6 +114,9 @@ impl Rights {
         }
         let identity = identity(config)?;
         if may_change() {
+            if let Some(user) = identity.user {
+                let _ = SERVING_USER.set(user.as_raw());
+            }
             return Ok(Some(Self { identity, chroot, wanted }));
         }
         if let Some(path) = chroot {

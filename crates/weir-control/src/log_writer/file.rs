@@ -1,13 +1,13 @@
 //! A log file: appended to, and opened anew when it was moved away. It may be a pipe that nobody reads.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
 use super::Outcome;
+use crate::{checked_open, rights};
 
 pub(crate) struct LogFile {
     path: PathBuf,
@@ -93,9 +93,7 @@ impl Outcome {
 
 /// `None`: a pipe without a reader, for whom nobody waits.
 fn append_to(path: &Path) -> io::Result<Option<Appender>> {
-    let no_wait = OFlags::NONBLOCK.bits().cast_signed();
-    let opened =
-        OpenOptions::new().append(true).create(true).mode(0o640).custom_flags(no_wait).open(path);
+    let opened = checked_open::append(path, rights::serving_user());
     let cleared = opened.and_then(|file| {
         fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
         Ok(Some(Appender::new(file)))

@@ -329,6 +329,54 @@ fn what_only_root_may_read_is_told_at_the_start_and_rejects_a_reload() {
     assert!(started.told(&["ctl", "show", "app"]).contains("127.0.0.1:2"));
 }
 
+/// A start, a check and USR1 meet a link that the user has put in the place of a log.
+#[test]
+fn no_log_is_written_through_a_link_of_the_user() {
+    if !is_root() {
+        return;
+    }
+    let directory = place();
+    let precious = directory.file("precious", "");
+    let link = directory.path().join("run/access.log");
+    std::os::unix::fs::symlink(&precious, &link).unwrap();
+    let config = |user: &str, log: &str| {
+        format!(
+            "workers 1; {user} {log}
+             listen 127.0.0.1:0 {{ log access; default -> respond 200 fine; }}"
+        )
+    };
+    let access = "log access { to DIR/run/access.log; format \"$request_uri\"; }";
+    let errors = "log access { to stdout; } error_log DIR/run/access.log;";
+    for log in [access, errors] {
+        let path = Started::configure(&directory, &config("user nobody;", log));
+        let path = path.display().to_string();
+        for arguments in [vec!["check", &path], vec!["run", "-c", &path]] {
+            let done = finish(weir_command().args(&arguments), b"");
+            let said = String::from_utf8_lossy(&done.stderr).into_owned();
+            assert_eq!(done.status.code(), Some(1), "{arguments:?}: {said}");
+            let expected = format!(
+                "`access.log` is a symbolic link in a directory that uid {} may change",
+                nobody().0
+            );
+            assert!(said.contains(&expected), "{arguments:?}: {said}");
+        }
+    }
+    // Root serves, and the link comes later.
+    std::fs::remove_file(&link).unwrap();
+    let started = Started::within(directory, &config("", access));
+    std::fs::rename(&link, started.directory.path().join("run/moved")).unwrap();
+    std::os::unix::fs::symlink(&precious, &link).unwrap();
+    started.weir.process.signal(Signal::USR1);
+    eventually("the link is refused", || {
+        started.get("/after");
+        started.said().contains("going on with the file that is open").then_some(())
+    });
+    eventually("the file that is open is written", || {
+        started.text("run/moved").contains("/after").then_some(())
+    });
+    assert_eq!(started.text("precious"), "");
+}
+
 /// Libraries and the program, so that it can be started in there.
 fn furnish(jail: &Path) {
     program(&jail.join("weir"));
