@@ -93,6 +93,15 @@ impl Slot {
         }
     }
 
+    /// The exchange does not wait for the endpoint any more: nothing was sent to it.
+    pub fn not_sent(&mut self) {
+        if self.sent_us.take().is_some()
+            && let Some(state) = self.endpoint()
+        {
+            state.pulse().gave_up();
+        }
+    }
+
     /// The endpoint answered. When it was stalled until now, returns for how long, µs.
     pub fn answered(&mut self, now_us: u64) -> Option<u64> {
         self.pool.stall?;

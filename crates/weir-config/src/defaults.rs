@@ -5,8 +5,8 @@ use std::time::Duration;
 use crate::model::{
     Budget, CauseHeader, Check, ClientTimeouts, Config, Endpoint, EndpointAddress, EndpointCheck,
     ExplainHeader, Forwarded, HttpProbe, Keepalive, MessageLimits, Order, Passive, PassiveCause,
-    Policy, Pool, Probe, Queue, RequestId, Resolver, Retry, RetryOn, Rule, Severity, Stall,
-    Statuses, TcpProbe, TlsClient, TlsProtocol, TlsVersion, UpstreamTimeouts, Workers,
+    Policy, Pool, Probe, Queue, RequestId, Resolver, Retry, RetryOn, Rule, Severity, SrvName,
+    Stall, Statuses, TcpProbe, TlsClient, TlsProtocol, TlsVersion, UpstreamTimeouts, Workers,
 };
 
 /// How long a graceful stop waits.
@@ -63,6 +63,7 @@ impl Default for Config {
             admin: Vec::new(),
             state_file: None,
             pid_file: None,
+            hidden_headers: Vec::new(),
             agent: Vec::new(),
             cpu_credits: None,
             user: None,
@@ -248,6 +249,7 @@ impl Default for TlsClient {
         Self {
             verify: true,
             server_name: None,
+            srv_name: SrvName::Domain,
             ca: None,
             certificate: None,
             protocol: TlsProtocol::default(),
@@ -284,6 +286,7 @@ impl Endpoint {
             name: name.into(),
             address,
             host: None,
+            domain: None,
             weight: WEIGHT,
             max_conn: None,
             priority: 0,

@@ -11,6 +11,7 @@ use crate::table::{Context, Spec};
 
 const MANY: usize = usize::MAX;
 const TOP: &[Context] = &[Context::Top];
+const ADMIN: &[Context] = &[Context::Admin];
 const LOG: &[Context] = &[Context::Log];
 const POOL: &[Context] = &[Context::Pool];
 const LISTEN: &[Context] = &[Context::Listen];

@@ -14,6 +14,7 @@ pub mod queue;
 pub mod resolver;
 pub mod retry;
 mod route;
+mod secrets;
 pub mod sticky;
 mod tls;
 
@@ -24,7 +25,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::units::duration;
 
-pub use admin::{AdminAccess, AdminListener};
+pub use admin::{AdminAccess, AdminListener, AdminTls, Role, RoleGrant};
 pub use check::{Check, EndpointCheck, HeaderExpectation, HttpProbe, Probe, Statuses, TcpProbe};
 pub use credits::{CpuCredits, Shed};
 pub use listener::{
@@ -49,9 +50,9 @@ pub use retry::{Budget, MOST_RETRIES, Retry, RetryOn};
 pub use route::{
     Action, Files, HeaderEdit, Redirect, Respond, Route, Rule, Site, contains, forbidden_edit,
 };
-pub(crate) use sticky::HIDDEN;
+pub(crate) use secrets::HIDDEN;
 pub use sticky::{SameSite, Secret, Secure, Sticky};
-pub use tls::{Certificate, TlsClient, TlsProtocol, TlsServer, TlsVersion};
+pub use tls::{Certificate, SrvName, TlsClient, TlsProtocol, TlsServer, TlsVersion};
 
 /// One checked configuration and its number, immutable once published.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -74,6 +75,8 @@ pub struct Config {
     /// How long a graceful stop waits for running exchanges.
     #[serde(with = "duration")]
     pub shutdown_timeout: Duration,
+    /// Headers whose values are not shown, besides those whose names say that.
+    pub hidden_headers: Vec<String>,
     /// Where the process is looked at and changed while it runs.
     pub admin: Vec<AdminListener>,
     /// File that keeps what was changed at run time over restarts.

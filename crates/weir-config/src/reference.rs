@@ -48,6 +48,7 @@ pub fn reference() -> String {
 fn title(context: Context) -> &'static str {
     match context {
         Context::Top => "At the top level",
+        Context::Admin => "In `admin`",
         Context::Log => "In `log`",
         Context::Pool => "In `pool`",
         Context::Listen => "In `listen`",

@@ -8,6 +8,8 @@ use crate::directives::{self, LATER};
 pub enum Context {
     /// Outside every block.
     Top,
+    /// In `admin ADDRESS { … }`.
+    Admin,
     /// In `log NAME { … }`.
     Log,
     /// In `pool NAME { … }`.
@@ -26,8 +28,9 @@ pub enum Context {
 
 impl Context {
     /// Every context, in the order of the reference page.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Top,
+        Self::Admin,
         Self::Log,
         Self::Pool,
         Self::Listen,
@@ -41,6 +44,7 @@ impl Context {
     pub fn place(self) -> &'static str {
         match self {
             Self::Top => "at the top level",
+            Self::Admin => "in `admin`",
             Self::Log => "in `log`",
             Self::Pool => "in `pool`",
             Self::Listen => "in `listen`",

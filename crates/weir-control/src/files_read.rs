@@ -6,9 +6,17 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What was read, by path.
-#[derive(Debug, Default)]
-pub(crate) struct FilesRead(Mutex<HashMap<PathBuf, Vec<u8>>>);
+use zeroize::Zeroizing;
+
+/// File contents by path. Keys are among them: memory that held one is overwritten before it is given back.
+#[derive(Default)]
+pub(crate) struct FilesRead(Mutex<HashMap<PathBuf, Zeroizing<Vec<u8>>>>);
+
+impl std::fmt::Debug for FilesRead {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_tuple("FilesRead").field(&self.paths()).finish()
+    }
+}
 
 impl FilesRead {
     /// Reads a file, unless it is among those `known`, and remembers it.
@@ -16,9 +24,9 @@ impl FilesRead {
     /// # Errors
     /// As [`std::fs::read`].
     pub(crate) fn read(&self, path: &Path, known: Option<&Self>) -> io::Result<Vec<u8>> {
-        let bytes = known.and_then(|known| known.files().get(path).cloned());
+        let bytes = known.and_then(|known| known.files().get(path).map(|bytes| bytes.to_vec()));
         let bytes = bytes.map_or_else(|| std::fs::read(path), Ok)?;
-        self.files().insert(path.to_owned(), bytes.clone());
+        self.files().insert(path.to_owned(), bytes.clone().into());
         Ok(bytes)
     }
 
@@ -29,7 +37,7 @@ impl FilesRead {
         paths
     }
 
-    fn files(&self) -> MutexGuard<'_, HashMap<PathBuf, Vec<u8>>> {
+    fn files(&self) -> MutexGuard<'_, HashMap<PathBuf, Zeroizing<Vec<u8>>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

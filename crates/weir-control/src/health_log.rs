@@ -161,6 +161,8 @@ struct Kept {
     count: u64,
     /// The latest probe of each, as long as it is configured.
     probes: HashMap<EndpointName, LastProbe>,
+    /// Probes that were not made for want of descriptors, ports or memory since the latest that was.
+    unprobed: HashMap<EndpointName, u64>,
     /// What it is and since when; those missing are up since the start.
     states: HashMap<EndpointName, (HealthState, Instant)>,
     /// How often it went from up to something else, and how long it was that, without what lasts.
@@ -248,6 +250,7 @@ impl HealthLog {
         let is_there = |of: &EndpointName| snapshot.endpoint(&of.pool, &of.endpoint).is_some();
         kept.states.retain(|of, _| is_there(of));
         kept.probes.retain(|of, _| is_there(of));
+        kept.unprobed.retain(|of, _| is_there(of));
         kept.outages.retain(|of, _| is_there(of));
     }
 
@@ -276,6 +279,32 @@ impl HealthLog {
         let failures = before.map_or(0, |before| before.failures) + u64::from(failure.is_some());
         let last = LastProbe { at: SystemTime::now(), took, failure, probes, failures };
         kept.probes.insert(of.clone(), last);
+        let unprobed = kept.unprobed.remove(of);
+        drop(kept);
+        if let Some(count) = unprobed {
+            let EndpointName { pool, endpoint } = of;
+            let sentence =
+                format!("health: {pool}/{endpoint} is probed again; {count} probes were not made");
+            (self.say)(Severity::Notice, &sentence);
+        }
+    }
+
+    /// Notes a probe that could not be made for want of something that this machine lacks. Said once, until one is made again; what
+    /// the endpoint is held to be stays.
+    pub(crate) fn not_probed(&self, of: &EndpointName, reason: &str) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = kept.unprobed.entry(of.clone()).or_default();
+        *count += 1;
+        let is_first = *count == 1;
+        drop(kept);
+        if is_first {
+            let EndpointName { pool, endpoint } = of;
+            let sentence = format!(
+                "health: {pool}/{endpoint} is not probed and stays as it is: Weir itself is short \
+                 of something: {reason}"
+            );
+            (self.say)(Severity::Error, &sentence);
+        }
     }
 
     /// The latest probe of an endpoint.

@@ -1,13 +1,17 @@
 //! What this process was started with by who started it: listening sockets, from systemd (`LISTEN_FDS`) or from the Weir whose place it
 //! takes (`WEIR_UPGRADE`), the pipe over which that one waits for a word, and the socket over which it passes connections on.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use rustix::fs::{FileType, fstat};
 use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::net::sockopt::{socket_domain, socket_type};
+use rustix::net::{AddressFamily, SocketType};
 use serde::{Deserialize, Serialize};
 use weir_config::model::ListenAddress;
 use weir_proxy::inherited::Inherited;
@@ -50,7 +54,63 @@ pub(crate) fn given() -> Option<Given> {
     serde_json::from_str::<Legacy>(&text).ok()?.given
 }
 
-/// Takes the sockets that were handed over. Later calls find none.
+impl Legacy {
+    /// Owns the descriptors.
+    ///
+    /// # Errors
+    /// One clause; what was owned already is closed.
+    fn take(self) -> Result<(Inherited, File, Option<OwnedFd>), String> {
+        let numbers = self.sockets.iter().map(|(number, _)| *number);
+        once_each(numbers.chain(self.passing).chain([self.ready]))?;
+        let failed = |number: RawFd, error: io::Error| format!("descriptor {number}: {error}");
+        let pipe = descriptor(self.ready).and_then(|own| is_pipe(&own).map(|()| own));
+        let pipe = pipe.map_err(|error| failed(self.ready, error))?;
+        let passing = match self.passing {
+            None => None,
+            Some(number) => {
+                let socket = descriptor(number).and_then(|own| is_way(&own).map(|()| own));
+                let socket = socket.map_err(|error| failed(number, error))?;
+                fcntl_setfd(&socket, FdFlags::CLOEXEC)
+                    .map_err(|error| failed(number, error.into()))?;
+                Some(socket)
+            }
+        };
+        let mut inherited = Inherited::default();
+        for (number, asked) in self.sockets {
+            let added = descriptor(number).and_then(|socket| inherited.add(socket, Some(asked)));
+            added.map_err(|error| failed(number, error))?;
+        }
+        Ok((inherited, File::from(pipe), passing))
+    }
+}
+
+/// # Errors
+/// A clause, when a descriptor is named twice: it can have one owner.
+fn once_each(numbers: impl Iterator<Item = RawFd>) -> Result<(), String> {
+    let mut seen = HashSet::new();
+    for number in numbers {
+        if !seen.insert(number) {
+            return Err(format!("descriptor {number} is named twice"));
+        }
+    }
+    Ok(())
+}
+
+fn is_pipe(file: &OwnedFd) -> io::Result<()> {
+    let kind = FileType::from_raw_mode(fstat(file)?.st_mode);
+    (kind == FileType::Fifo).then_some(()).ok_or_else(|| io::Error::other("it is no pipe"))
+}
+
+/// Whether connections can be passed on over it.
+fn is_way(socket: &OwnedFd) -> io::Result<()> {
+    let is_unix = socket_domain(socket)? == AddressFamily::UNIX;
+    (is_unix && socket_type(socket)? == SocketType::SEQPACKET)
+        .then_some(())
+        .ok_or_else(|| io::Error::other("it is no socket over which connections are passed on"))
+}
+
+/// Takes the sockets that were handed over. Later calls find none. To be called before this process opens anything: until then every
+/// descriptor from 3 on was handed over, whatever a variable that is out of date says.
 ///
 /// # Errors
 /// One sentence: what was handed over makes no sense.
@@ -60,20 +120,15 @@ pub(crate) fn take() -> Result<Inherited, String> {
         return Ok(inherited);
     }
     if let Ok(text) = std::env::var(LEGACY_VARIABLE) {
-        let wrong = |error: &dyn std::fmt::Display| format!("{LEGACY_VARIABLE}: {error}");
+        let wrong = |error: &dyn std::fmt::Display| {
+            format!(
+                "{LEGACY_VARIABLE}: {error}; only a Weir that is upgraded sets this variable: unset it"
+            )
+        };
         let legacy: Legacy = serde_json::from_str(&text).map_err(|error| wrong(&error))?;
-        let pipe = descriptor(legacy.ready).map_err(|error| wrong(&error))?;
-        *PREDECESSOR.lock().unwrap_or_else(PoisonError::into_inner) = Some(File::from(pipe));
-        if let Some(number) = legacy.passing {
-            let socket = descriptor(number).map_err(|error| wrong(&error))?;
-            fcntl_setfd(&socket, FdFlags::CLOEXEC).map_err(|error| wrong(&error))?;
-            *PASSING.lock().unwrap_or_else(PoisonError::into_inner) = Some(socket);
-        }
-        for (number, asked) in legacy.sockets {
-            let socket = descriptor(number);
-            let added = socket.and_then(|socket| inherited.add(socket, Some(asked)));
-            added.map_err(|error| wrong(&format_args!("descriptor {number}: {error}")))?;
-        }
+        let (inherited, pipe, passing) = legacy.take().map_err(|error| wrong(&error))?;
+        *PREDECESSOR.lock().unwrap_or_else(PoisonError::into_inner) = Some(pipe);
+        *PASSING.lock().unwrap_or_else(PoisonError::into_inner) = passing;
         return Ok(inherited);
     }
     let variable = |name: &str| std::env::var(name).ok();
@@ -163,6 +218,13 @@ mod tests {
         check(None, Some("2"), &[]);
         check(Some("77"), Some("-1"), &[]);
         check(Some("77"), None, &[]);
+    }
+
+    #[test]
+    fn a_descriptor_has_one_owner() {
+        assert_eq!(once_each([3, 4, 5].into_iter()), Ok(()));
+        let error = once_each([3, 4, 3].into_iter()).unwrap_err();
+        assert_eq!(error, "descriptor 3 is named twice");
     }
 
     #[test]

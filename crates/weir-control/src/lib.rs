@@ -3,6 +3,7 @@
 //! never on a request's way.
 
 pub mod admin;
+mod admin_tls;
 mod checked_open;
 mod control;
 mod credits;
@@ -35,6 +36,7 @@ mod traffic;
 mod upgrade;
 mod whole_file;
 
+pub use admin_tls::{ClientFiles, client_connection};
 pub use control::{Control, ReloadReport, Source};
 pub use inheritance::tell_failed;
 pub use rehearse::rehearse;

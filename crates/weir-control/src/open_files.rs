@@ -1,9 +1,19 @@
 //! The limit on open files, and how many client connections fit into it.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use weir_config::Config;
 
-/// Files that are neither client nor endpoint connections: listening sockets, logs, runtimes, what libraries open.
+/// Files that are neither client nor endpoint connections, at least: listening sockets, logs, runtimes, what libraries open.
 const RESERVE: u64 = 128;
+
+/// Of these, what every process has: standard streams, signals, the runtimes of the control plane, DNS.
+const BASE: u64 = 64;
+
+/// Those of a worker: its reactor, its way to be woken.
+const WORKER_FILES: u64 = 8;
+
+/// Connections of an admin address that are reckoned with.
+const ADMIN_CONNECTIONS: u64 = 8;
 
 /// Open files to ask for when the hard limit may be raised too, which takes `CAP_SYS_RESOURCE`: as many as the kernel grants
 /// one process unless `fs.nr_open` was changed.
@@ -28,10 +38,24 @@ pub(crate) fn limit() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// Client connections that fit below `limit` files, each with a connection to an endpoint beside it.
-pub(crate) fn connections_below(limit: u64) -> usize {
-    let connections = limit.saturating_sub(RESERVE) / 2;
+/// Client connections that fit below `limit` files, each with a connection to an endpoint beside it, when `others` are needed for
+/// other things.
+pub(crate) fn connections_below(limit: u64, others: u64) -> usize {
+    let connections = limit.saturating_sub(others) / 2;
     usize::try_from(connections).unwrap_or(usize::MAX).clamp(1, tokio::sync::Semaphore::MAX_PERMITS)
+}
+
+/// Files that a configuration needs beside client and endpoint connections, at most a half of `limit`.
+pub(crate) fn needed(config: &Config, workers: u64, limit: u64) -> u64 {
+    let count = |list: usize| list as u64;
+    let listeners: usize = config.listeners.iter().map(|one| one.addresses.len()).sum();
+    let logs: usize = config.logs.iter().map(|log| log.to.len()).sum();
+    let probed = config.pools.iter().filter(|pool| pool.check.is_some());
+    let probes: usize = probed.map(|pool| pool.endpoints.len()).sum();
+    let admin = count(config.admin.len()) * (1 + ADMIN_CONNECTIONS);
+    let sockets = count(listeners + config.agent.len() + logs + config.error_logs.len());
+    let own = BASE + workers * WORKER_FILES + sockets + count(probes) + admin;
+    own.max(RESERVE).min(limit / 2)
 }
 
 #[cfg(test)]
@@ -40,10 +64,28 @@ mod tests {
 
     #[test]
     fn half_of_what_is_left_over_the_reserve_is_for_clients() {
-        assert_eq!(connections_below(1024), 448);
-        assert_eq!(connections_below(20_128), 10_000);
-        assert_eq!(connections_below(RESERVE), 1, "a tiny limit stops everything");
-        assert_eq!(connections_below(u64::MAX), tokio::sync::Semaphore::MAX_PERMITS);
+        assert_eq!(connections_below(1024, RESERVE), 448);
+        assert_eq!(connections_below(20_128, RESERVE), 10_000);
+        assert_eq!(connections_below(RESERVE, RESERVE), 1, "a tiny limit stops everything");
+        assert_eq!(connections_below(u64::MAX, RESERVE), tokio::sync::Semaphore::MAX_PERMITS);
+    }
+
+    #[test]
+    fn what_a_configuration_opens_is_not_for_clients() {
+        let needed = |text: &str, limit| {
+            let config = weir_config::parse_str("test", text).unwrap().config;
+            needed(&config, 2, limit)
+        };
+        let small = "listen :80 -> respond 204;";
+        assert_eq!(needed(small, 1024), RESERVE);
+        assert_eq!(needed(small, 100), 50, "a tiny limit leaves a half");
+        let servers: Vec<String> = (0..100).map(|n| format!("server 10.0.0.{n}:80;")).collect();
+        let servers = servers.concat();
+        let large = format!(
+            "pool app {{ {servers} check tcp; }} admin 127.0.0.1:1 read_only; \
+             error_log stderr; listen :80 :81 -> app;"
+        );
+        assert_eq!(needed(&large, 10_000), 64 + 16 + 3 + 100 + 9);
     }
 
     #[test]

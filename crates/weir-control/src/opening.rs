@@ -7,6 +7,7 @@ use tokio::runtime::{Builder, Runtime};
 use weir_config::Config;
 use weir_config::model::Overrides;
 use weir_proxy::compile::{Compiled, Surroundings, compile};
+use weir_proxy::inherited::Inherited;
 
 use crate::admin::{self, AdminDoors, PreparedAdmin, StateFile};
 use crate::control::Source;
@@ -53,6 +54,7 @@ impl Opened {
     /// # Errors
     /// One sentence for the operator; nothing stays open then.
     pub(crate) fn open(file: &Config, source: Option<&Source>) -> Result<Self, String> {
+        let inherited = inheritance::take()?;
         let rights = Rights::to_give_up(file, warn)?;
         let program_log = ProgramLog::open(&file.error_logs).map_err(|error| error.to_string())?;
         program_log.publish();
@@ -75,7 +77,7 @@ impl Opened {
         for warning in &compiled.warnings {
             warn(warning);
         }
-        let (sockets, admin_sockets, agent_sockets) = open_sockets(&config)?;
+        let (sockets, admin_sockets, agent_sockets) = open_sockets(&config, inherited)?;
         let signals = {
             let _inside = runtime.enter();
             Signals::take().map_err(|error| format!("cannot take signals: {error}"))?
@@ -126,8 +128,7 @@ fn give_up(rights: Rights, config: &Config, read: &[PathBuf]) -> Result<Option<P
 type Sockets = (Prepared, PreparedAdmin, Vec<AgentSocket>);
 
 /// Opens every socket that was not handed over, and closes those that were and that nobody names.
-fn open_sockets(config: &Config) -> Result<Sockets, String> {
-    let mut inherited = inheritance::take()?;
+fn open_sockets(config: &Config, mut inherited: Inherited) -> Result<Sockets, String> {
     let prepared = Doors::default().prepare(config, &mut inherited)?;
     let admin_sockets = AdminDoors::new().0.prepare(config, &mut inherited)?;
     let agent_sockets = agent::open(config, &mut inherited)?;

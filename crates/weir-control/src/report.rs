@@ -11,8 +11,8 @@ use weir_proxy::shared::{Listener, Process, Snapshot};
 use weir_proxy::upstream::{UpstreamEndpoint, UpstreamPool};
 use weir_proxy::worker::WorkerLoad;
 use weir_stats::exposition::{
-    EndpointReport, ListenerReport, LogReport, PoolReport, ProcessReport, QueueReport, Report,
-    WorkerReport,
+    AdminReport, EndpointReport, ListenerReport, LogReport, PoolReport, ProcessReport, QueueReport,
+    Report, WorkerReport,
 };
 
 use crate::live;
@@ -48,6 +48,7 @@ impl Reporter {
                 generation: snapshot.generation,
                 connections: process.open_connections() as u64,
                 max_connections: process.connections.cap() as u64,
+                shortages: process.shortages.load(Ordering::Relaxed),
             },
             listeners: snapshot.listeners.iter().map(|one| listener(one)).collect(),
             pools: snapshot
@@ -63,6 +64,7 @@ impl Reporter {
             usage: machine.since(&machine_before, recent.figures.requests()),
             machine,
             credits: None,
+            admin: AdminReport::default(),
             slowest: process.numbers.slowest(None, self.now_us()),
             figures: now,
             by_worker: Vec::new(),

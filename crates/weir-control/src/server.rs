@@ -83,7 +83,11 @@ pub struct Listening {
 
 impl Listening {
     pub(crate) fn of_admin(socket: &AdminSocket) -> Self {
-        Self { purpose: Purpose::Admin, address: socket.address().clone(), tls: false }
+        Self {
+            purpose: Purpose::Admin,
+            address: socket.address().clone(),
+            tls: socket.speaks_tls(),
+        }
     }
 
     fn of_agent(socket: &AgentSocket) -> Self {
@@ -111,6 +115,7 @@ impl fmt::Display for Listening {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.place())?;
         formatter.write_str(match self.purpose {
+            Purpose::Admin if self.tls => " (admin, https)",
             Purpose::Admin => " (admin)",
             Purpose::Agent => " (agent)",
             Purpose::Traffic if self.tls => " (https)",
@@ -142,10 +147,7 @@ impl Server {
         let opened = Opened::open(file, source.as_ref())?;
         let Opened { config, live, compiled, mut resolver, runtime, .. } = opened;
         let agent_sockets = opened.agent_sockets;
-        let workers = match config.workers {
-            Workers::Auto => allowed_cores().len().max(1),
-            Workers::Count(count) => count.max(1),
-        };
+        let workers = worker_count(&config);
         let (process, notices) = Process::new(compiled.snapshot, workers, opened.connection_cap);
         let running =
             start(&process).map_err(|error| format!("cannot start {workers} workers: {error}"))?;
@@ -444,19 +446,27 @@ fn requests_running(running: &Running) -> usize {
     running.process().loads.iter().map(|load| load.busy.load(Ordering::Relaxed)).sum()
 }
 
-/// What the configuration says, or what the limit on open files allows.
+fn worker_count(config: &Config) -> usize {
+    match config.workers {
+        Workers::Auto => allowed_cores().len().max(1),
+        Workers::Count(count) => count.max(1),
+    }
+}
+
+/// What the configuration says, as far as the limit on open files allows it.
 pub(crate) fn connection_cap(config: &Config) -> usize {
     let limit = open_files::raise_limit();
-    let possible = open_files::connections_below(limit);
+    let others = open_files::needed(config, worker_count(config) as u64, limit);
+    let possible = open_files::connections_below(limit, others);
     match config.max_connections {
         None => possible,
         Some(wanted) => {
             if wanted > possible {
                 warn(&format!(
-                    "max_connections is {wanted}, but {limit} open files are enough for {possible} only"
+                    "max_connections is {wanted}, but {limit} open files are enough for {possible}, each with a connection to a server; so many are taken"
                 ));
             }
-            wanted
+            wanted.min(possible)
         }
     }
 }

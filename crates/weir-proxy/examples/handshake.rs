@@ -40,7 +40,7 @@ fn main() -> Result<(), Failure> {
         let leaf = params.signed_by(&key, &authority)?;
         let pem = |label: &str, text: String| PemFile {
             label: label.to_owned(),
-            bytes: text.into_bytes(),
+            bytes: text.into_bytes().into(),
         };
         let material = CertificateMaterial {
             chain: pem("chain", leaf.pem()),

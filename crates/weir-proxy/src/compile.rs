@@ -305,7 +305,7 @@ impl Compiler<'_> {
         let label = path.display().to_string();
         let bytes =
             self.reader.read(path).map_err(|error| format!("cannot read {label}: {error}"))?;
-        Ok(PemFile { label, bytes })
+        Ok(PemFile { label, bytes: bytes.into() })
     }
 
     fn material(&self, certificate: &model::Certificate) -> Result<CertificateMaterial, String> {

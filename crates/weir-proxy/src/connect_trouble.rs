@@ -6,11 +6,17 @@ use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use rustix::io::Errno;
+
+use crate::net::PeerAddress;
+
 /// Why no connection came about.
 #[derive(Debug)]
 pub enum ConnectFailure {
     /// Refused, unreachable, reset.
     Socket(io::Error),
+    /// This process or machine is short of descriptors, ports or memory: the endpoint was not asked.
+    Shortage(io::Error),
     /// The TLS handshake failed.
     Tls(io::Error),
     /// Neither came to an end in this time.
@@ -21,9 +27,36 @@ impl fmt::Display for ConnectFailure {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Socket(error) => write!(formatter, "{error}"),
+            Self::Shortage(error) => {
+                write!(formatter, "Weir itself is short of something: {error}; it tries again")
+            }
             Self::Tls(error) => write!(formatter, "TLS: {error}"),
             Self::Timeout(time) => write!(formatter, "not within {time:?}"),
         }
+    }
+}
+
+impl ConnectFailure {
+    /// The failure of opening a socket to this address.
+    pub(crate) fn socket(error: io::Error, address: &PeerAddress) -> Self {
+        if is_own_shortage(&error, address) { Self::Shortage(error) } else { Self::Socket(error) }
+    }
+}
+
+/// Whether a connect failed for want of descriptors, ports or memory on this machine, which says nothing about the endpoint.
+pub fn is_own_shortage(error: &io::Error, address: &PeerAddress) -> bool {
+    let Some(errno) = Errno::from_io_error(error) else { return false };
+    match errno {
+        Errno::MFILE
+        | Errno::NFILE
+        | Errno::ADDRNOTAVAIL
+        | Errno::NOBUFS
+        | Errno::NOMEM
+        // Too many descriptors are watched (epoll_ctl(2)).
+        | Errno::NOSPC => true,
+        // For TCP no port is left; for a Unix socket the endpoint's backlog is full (connect(2)).
+        Errno::AGAIN => matches!(address, PeerAddress::Socket(_)),
+        _ => false,
     }
 }
 
@@ -133,6 +166,31 @@ mod tests {
             ConnectFailure::Timeout(Duration::from_millis(1500)).to_string(),
             "not within 1.5s"
         );
+    }
+
+    #[test]
+    fn what_this_machine_lacks_is_told_from_what_the_endpoint_does() {
+        let tcp = PeerAddress::Socket(([127, 0, 0, 1], 80).into());
+        let unix = PeerAddress::Unix("/run/app.sock".into());
+        let check = |errno: Errno, expected: [bool; 2]| {
+            let error = io::Error::from(errno);
+            assert_eq!([&tcp, &unix].map(|to| is_own_shortage(&error, to)), expected, "{error}");
+        };
+        for errno in [
+            Errno::MFILE,
+            Errno::NFILE,
+            Errno::ADDRNOTAVAIL,
+            Errno::NOBUFS,
+            Errno::NOMEM,
+            Errno::NOSPC,
+        ] {
+            check(errno, [true, true]);
+        }
+        check(Errno::AGAIN, [true, false]);
+        for errno in [Errno::CONNREFUSED, Errno::HOSTUNREACH, Errno::NETUNREACH, Errno::TIMEDOUT] {
+            check(errno, [false, false]);
+        }
+        assert!(!is_own_shortage(&io::Error::other("a word"), &tcp));
     }
 
     #[test]

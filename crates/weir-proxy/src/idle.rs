@@ -125,6 +125,34 @@ impl<S: AsyncRead + AsyncWrite + Unpin> IdleConnections<S> {
         }
     }
 
+    /// Closes the connection that has been idle for the longest time, if there is one.
+    pub(crate) fn close_oldest(&self, pools: &[Arc<UpstreamPool>]) {
+        let mut shelves = self.shelves.borrow_mut();
+        let endpoints = pools.iter().flat_map(|pool| &pool.endpoints);
+        let oldest = endpoints
+            .filter_map(|endpoint| {
+                let first = shelves.get(endpoint.number.index())?.first()?;
+                Some((first.idle_since, endpoint))
+            })
+            .min_by_key(|(since, _)| *since);
+        let Some((_, endpoint)) = oldest else { return };
+        if let Some(shelf) = shelves.get_mut(endpoint.number.index()) {
+            shelf.remove(0);
+            endpoint.idle.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Closes the older half of the connections to each endpoint, one of them at least.
+    pub(crate) fn close_half(&self, pools: &[Arc<UpstreamPool>]) {
+        let mut shelves = self.shelves.borrow_mut();
+        for endpoint in pools.iter().flat_map(|pool| &pool.endpoints) {
+            let Some(shelf) = shelves.get_mut(endpoint.number.index()) else { continue };
+            let count = shelf.len().div_ceil(2);
+            shelf.drain(..count);
+            endpoint.idle.fetch_sub(count as u32, Ordering::Relaxed);
+        }
+    }
+
     /// Closes what is too old or was closed by its endpoint.
     pub(crate) fn sweep(&self, pools: &[Arc<UpstreamPool>], now: Instant) {
         let mut shelves = self.shelves.borrow_mut();

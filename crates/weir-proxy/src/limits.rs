@@ -23,6 +23,10 @@ pub(crate) const ROOM_RESERVE_SHARE: usize = 32;
 pub(crate) const ROOM_RESERVE: usize = 64;
 /// Pause after `accept` failed for want of file descriptors or memory.
 pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// First pause after a connect to an endpoint failed for want of descriptors, ports or memory.
+pub(crate) const SHORTAGE_PAUSE: Duration = Duration::from_millis(10);
+/// How often that pause may double.
+pub(crate) const SHORTAGE_DOUBLINGS: u32 = 4;
 /// While stopping, an idle client connection gets this long to send one more request.
 pub(crate) const STOP_IDLE_GRACE: Duration = Duration::from_secs(2);
 /// When a worker ends, its connections get this long to say so to their clients.

@@ -4,6 +4,7 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ use crate::conversation::{ClientSide, poll_client_left, poll_sender_left};
 use crate::exchange::{Ended, Facts, Refusal, Workspace};
 use crate::explain::{Wait, about, octets};
 use crate::idle::UpstreamConnection;
-use crate::limits::CARRY_OVERS;
+use crate::limits::{CARRY_OVERS, SHORTAGE_DOUBLINGS, SHORTAGE_PAUSE};
 use crate::moving::{self, Seniority};
 use crate::net::{Net, Socket};
 use crate::pump::Pump;
@@ -55,6 +56,9 @@ pub(crate) struct Search<'a> {
     backoffs: u32,
     /// Why the latest attempt was given up.
     last: Option<Trouble>,
+    /// Connects that failed for want of something that this process lacks, and since when.
+    shortages: u32,
+    short_since: Option<Instant>,
 }
 
 impl<'a> Search<'a> {
@@ -89,6 +93,8 @@ impl<'a> Search<'a> {
             retries: 0,
             backoffs: 0,
             last: None,
+            shortages: 0,
+            short_since: None,
         }
     }
 
@@ -121,6 +127,8 @@ impl<'a> Search<'a> {
                 let body = (&mut *work, &mut *upload);
                 facts.slot = Some(self.slot(scope, connection, body, facts).await?);
                 self.wait_for_endpoint(scope, facts);
+            } else if self.short_since.is_some() {
+                self.wait_for_endpoint(scope, facts);
             }
             let index = facts.slot.as_ref().map_or(0, Slot::index);
             facts.be_at(scope, index);
@@ -143,6 +151,12 @@ impl<'a> Search<'a> {
                     return Ok(Box::new(UpstreamConnection::fresh(transport, self.now)));
                 }
                 Err(Unopened::ClientGone) => return Err(Ended::Broken(Cause::ClientGone)),
+                Err(Unopened::Failed(failure @ ConnectFailure::Shortage(_))) => {
+                    scope.connect_failed((self.number, index), failure);
+                    let body = (&mut *work, &mut *upload);
+                    self.outlast_shortage(scope, connection, body, facts).await?;
+                    continue;
+                }
                 Err(Unopened::Failed(failure)) => {
                     let trouble = failure.trouble();
                     scope.connect_failed((self.number, index), failure);
@@ -215,6 +229,52 @@ impl<'a> Search<'a> {
         let random = scope.worker.random.borrow_mut().u64(..);
         let deadline = self.now + self.pool.retry.backoff(self.backoffs, random);
         self.backoffs += 1;
+        self.pause(scope, connection, (work, upload), deadline).await
+    }
+
+    /// Waits for descriptors, ports or memory of this process, with the slot, which nothing is sent to meanwhile. Neither the
+    /// endpoint's health nor the pool's `retry` hears of it.
+    ///
+    /// # Errors
+    /// The time for a connect is over, or the client has left.
+    #[cold]
+    async fn outlast_shortage<N: Net>(
+        &mut self,
+        scope: Scope<'_, N>,
+        connection: &mut Connection<N>,
+        body: (&mut Workspace, &mut Pump),
+        facts: &mut Facts,
+    ) -> Result<(), Ended> {
+        scope.worker.process.shortages.fetch_add(1, Ordering::Relaxed);
+        if let Some(slot) = &mut facts.slot {
+            slot.not_sent();
+        }
+        let since = *self.short_since.get_or_insert(self.now);
+        let until = since + self.pool.timeouts.connect;
+        if self.now >= until {
+            return Err(Cause::NoResources.into());
+        }
+        facts.attempts = facts.attempts.saturating_sub(1);
+        scope.worker.idle.close_oldest(&scope.generation.snapshot.pools);
+        let longest = SHORTAGE_PAUSE * (1 << self.shortages.min(SHORTAGE_DOUBLINGS));
+        self.shortages += 1;
+        // Those who wait shall not all come back in the same moment.
+        let share = scope.worker.random.borrow_mut().u32(500..=1_000);
+        let pause = longest * share / 1_000;
+        self.pause(scope, connection, body, until.min(self.now + pause)).await
+    }
+
+    /// Waits until the deadline.
+    ///
+    /// # Errors
+    /// The client has left.
+    async fn pause<N: Net>(
+        &mut self,
+        scope: Scope<'_, N>,
+        connection: &mut Connection<N>,
+        (work, upload): (&mut Workspace, &mut Pump),
+        deadline: Instant,
+    ) -> Result<(), Ended> {
         let Connection { client: stream, alarm, .. } = connection;
         let left = std::future::poll_fn(|context| {
             let (input, buffers) = (&mut work.input, &scope.worker.buffers);
@@ -467,6 +527,7 @@ impl ConnectFailure {
                 Trouble::Refused
             }
             Self::Socket(_) => Trouble::Cause(Cause::ConnectFailed),
+            Self::Shortage(_) => Trouble::Cause(Cause::NoResources),
             Self::Tls(_) => Trouble::Cause(Cause::UpstreamTls),
             Self::Timeout(_) => Trouble::Cause(Cause::ConnectTimeout),
         }

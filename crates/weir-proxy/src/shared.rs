@@ -2,7 +2,7 @@
 //! configuration that is swapped whole. Both are plain state; `compile.rs` makes snapshots, workers run on them.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
@@ -73,6 +73,8 @@ pub struct Process {
     pub epoch: Instant,
     /// Exchanges that were running when their worker ended.
     pub cut_off: AtomicUsize,
+    /// Connects to endpoints that failed for want of descriptors, ports or memory.
+    pub shortages: AtomicU64,
     /// Set when the process begins to stop: answers from then on end their connections.
     pub stopping: AtomicBool,
 }
@@ -98,6 +100,7 @@ impl Process {
             captures: Captures::default(),
             epoch: Instant::now(),
             cut_off: AtomicUsize::new(0),
+            shortages: AtomicU64::new(0),
             stopping: AtomicBool::new(false),
         };
         (Arc::new(process), heard)

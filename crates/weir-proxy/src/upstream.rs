@@ -125,7 +125,8 @@ impl UpstreamPool {
         let unknown = || ConnectFailure::Socket(io::Error::other("its address is not known"));
         let endpoint = self.endpoints.get(index).ok_or_else(unknown)?;
         let address = endpoint.address.load_full().ok_or_else(unknown)?;
-        let stream = net.connect(&address).await.map_err(ConnectFailure::Socket)?;
+        let failed = |error| ConnectFailure::socket(error, &address);
+        let stream = net.connect(&address).await.map_err(failed)?;
         endpoint.opened.fetch_add(1, Ordering::Relaxed);
         let (Some(config), Some(name)) = (tls, &endpoint.server_name) else {
             return Ok((Transport::Plain(stream), None));

@@ -208,6 +208,7 @@ async fn cut_off<N: Net>(worker: &Worker<N>) {
 }
 
 async fn sweep<N: Net>(worker: std::rc::Weak<Worker<N>>) {
+    let mut shortages = 0;
     loop {
         let due = Instant::now() + IDLE_SWEEP;
         sleep_until(due).await;
@@ -216,6 +217,11 @@ async fn sweep<N: Net>(worker: std::rc::Weak<Worker<N>>) {
         let lag = now.saturating_duration_since(due);
         worker.process.numbers.note_lag(worker.number, lag.as_micros() as u64);
         worker.idle.sweep(&worker.current().snapshot.pools, now);
+        let short = worker.process.shortages.load(Ordering::Relaxed);
+        if std::mem::replace(&mut shortages, short) != short {
+            // An exchange on another worker may need the descriptors.
+            worker.idle.close_half(&worker.current().snapshot.pools);
+        }
         worker.leaving.borrow_mut().retain(Seat::is_needed);
         // Somebody has to, and one is enough.
         if worker.number == 0 {

@@ -46,6 +46,8 @@ pub enum Cause {
     QueueTimeout,
     /// The connect was refused or failed (502).
     ConnectFailed,
+    /// Weir had no descriptor, port or memory left for a connect; the endpoint has nothing to do with it (503).
+    NoResources,
     /// The connect, TLS included, timed out (504).
     ConnectTimeout,
     /// The endpoint's TLS handshake or certificate failed (502).
@@ -90,6 +92,7 @@ impl Cause {
         Self::QueueFull,
         Self::QueueTimeout,
         Self::ConnectFailed,
+        Self::NoResources,
         Self::ConnectTimeout,
         Self::UpstreamTls,
         Self::UpstreamSendTimeout,
@@ -129,6 +132,7 @@ impl Cause {
             Self::QueueFull => "queue_full",
             Self::QueueTimeout => "queue_timeout",
             Self::ConnectFailed => "connect_failed",
+            Self::NoResources => "no_resources",
             Self::ConnectTimeout => "connect_timeout",
             Self::UpstreamTls => "upstream_tls",
             Self::UpstreamSendTimeout => "upstream_send_timeout",
@@ -161,6 +165,7 @@ impl Cause {
             | Self::PoolFull
             | Self::QueueFull
             | Self::QueueTimeout
+            | Self::NoResources
             | Self::Shutdown => 503,
             Self::ConnectTimeout | Self::UpstreamSendTimeout | Self::ResponseTimeout => 504,
             Self::Complete
@@ -199,6 +204,7 @@ impl Cause {
             Self::PoolFull | Self::QueueTimeout => *b"sQ",
             Self::QueueFull => *b"SQ",
             Self::NoEndpoint | Self::ConnectFailed | Self::UpstreamTls => *b"SC",
+            Self::NoResources => *b"RC",
             Self::ConnectTimeout => *b"sC",
             Self::UpstreamReset => *b"SH",
             Self::UpstreamSendTimeout | Self::ResponseTimeout => *b"sH",

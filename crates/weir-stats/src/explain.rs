@@ -368,6 +368,9 @@ impl Cause {
             Self::QueueFull => "As many waited in the queue as may.",
             Self::QueueTimeout => "It had waited in the queue for as long as it may.",
             Self::ConnectFailed => "The connect was refused or failed.",
+            Self::NoResources => {
+                "Weir itself was short of descriptors, ports or memory for a connect."
+            }
             Self::ConnectTimeout => "The connect was not done in time.",
             Self::UpstreamTls => "TLS to the endpoint failed.",
             Self::UpstreamSendTimeout => "The endpoint did not take the request in time.",

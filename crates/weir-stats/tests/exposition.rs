@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use strict::{Text, parse};
 use weir_stats::exposition::{
-    Cpu, CpuGroup, CreditsReport, CreditsState, EndpointReport, EndpointState, Format,
+    AdminReport, Cpu, CpuGroup, CreditsReport, CreditsState, EndpointReport, EndpointState, Format,
     ListenerReport, LogReport, MachineFigures, PoolReport, ProcessReport, QueueReport, Report,
     WorkerReport, expose,
 };
@@ -80,7 +80,9 @@ fn report() -> Report {
             generation: 7,
             connections: 12,
             max_connections: 1_000,
+            shortages: 0,
         },
+        admin: AdminReport { closed: 1, late: 2, refused: 3 },
         listeners: vec![ListenerReport { name: "web".to_owned(), connections: 12 }],
         pools: vec![PoolReport {
             name: "app".to_owned(),

@@ -5,7 +5,10 @@ use super::listen::listened_already;
 use super::{Checker, values};
 use crate::defaults;
 use crate::diagnostic::Diagnostic;
-use crate::model::{AdminAccess, AdminListener, Config, ListenAddress};
+use crate::model::{
+    AdminAccess, AdminListener, AdminTls, Certificate, Config, ListenAddress, RoleGrant,
+};
+use crate::table::Context;
 
 impl<'a> Checker<'a> {
     /// After the listeners, so that an address that both want is told at the admin's place.
@@ -53,6 +56,9 @@ impl<'a> Checker<'a> {
             group: self.setting(line, "group", values::name),
             access: if line.flag("read_only") { AdminAccess::ReadOnly } else { AdminAccess::Write },
             token_file: line.option("token_file").and_then(|value| self.file(value)),
+            names: self.setting(line, "name", values::own_names).unwrap_or_default(),
+            tls: self.admin_tls(line),
+            roles: self.roles(line),
         };
         if let Some((field, message)) = listener.objection() {
             let missing = field == "token_file" && listener.token_file.is_none();
@@ -70,5 +76,40 @@ impl<'a> Checker<'a> {
             return None;
         }
         Some(listener)
+    }
+
+    fn admin_tls(&mut self, line: &Arguments<'a>) -> Option<AdminTls> {
+        let files = ["certificate", "key", "client_ca"];
+        let Some(word) = line.option("tls") else {
+            if let Some(option) = files.into_iter().find_map(|name| line.option(name)) {
+                let error = Diagnostic::error(option.word.span, "this has no effect without `tls`");
+                self.report(error);
+            }
+            return None;
+        };
+        let Some(chain) = line.option("certificate") else {
+            let error = Diagnostic::error(word.word.span, "`tls` needs a certificate to show");
+            self.report(error.help("add `certificate=FILE key=FILE`"));
+            return None;
+        };
+        let key = line.option("key").map(|value| self.path(value));
+        let certificate = Certificate { chain: self.path(chain), key };
+        let client_ca = line.option("client_ca").map(|value| self.path(value));
+        Some(AdminTls { certificate, client_ca })
+    }
+
+    fn roles(&mut self, line: &Arguments<'a>) -> Vec<RoleGrant> {
+        let mut roles = Vec::new();
+        for grant in self.block(line.block(), Context::Admin) {
+            let Some(word) = grant.word(0) else { continue };
+            let Some(role) = self.value(word, values::role) else { continue };
+            roles.push(RoleGrant {
+                role,
+                user: self.setting(&grant, "user", values::name),
+                token_file: grant.option("token_file").map(|value| self.path(value)),
+                certificate: self.setting(&grant, "certificate", values::name),
+            });
+        }
+        roles
     }
 }

@@ -22,7 +22,7 @@ mod sticky;
 mod target;
 mod values;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use weir_stats::{Template, Variable};
@@ -59,6 +59,7 @@ pub(crate) fn check(
         addresses: HashMap::new(),
         trusted: Vec::new(),
         max_connections: None,
+        hidden_headers: BTreeSet::new(),
     };
     let config = checker.config(directives);
     let mut diagnostics = checker.diagnostics;
@@ -93,6 +94,8 @@ struct Checker<'a> {
     trusted: Vec<ipnet::IpNet>,
     /// Most client connections, and where that is said.
     max_connections: Option<(u32, Span)>,
+    /// Headers of edits that are marked `secret`, in lower case.
+    hidden_headers: BTreeSet<String>,
 }
 
 impl<'a> Checker<'a> {
@@ -121,6 +124,7 @@ impl<'a> Checker<'a> {
         self.shared_cookies(&config.listeners);
         config.pools = std::mem::take(&mut self.pools);
         config.logs = std::mem::take(&mut self.logs);
+        config.hidden_headers = std::mem::take(&mut self.hidden_headers).into_iter().collect();
         self.unused();
         config
     }

@@ -8,8 +8,9 @@ use super::{balance, probe, rights, sticky, values};
 use crate::defaults;
 use crate::model::{
     AccessLog, Action, Budget, CauseHeader, Config, CpuCredits, Endpoint, EndpointAddress,
-    EndpointCheck, ErrorPage, ExplainHeader, Files, HeaderEdit, ListenAddress, Listener, LogTarget,
-    MOST_RETRIES, Pool, Queue, Redirect, Respond, Retry, Route, Rule, TlsProtocol, Workers,
+    EndpointCheck, ErrorPage, ExplainHeader, Files, HIDDEN, HeaderEdit, ListenAddress, Listener,
+    LogTarget, MOST_RETRIES, Pool, Queue, Redirect, Respond, Retry, Route, Rule, TlsProtocol,
+    Workers,
 };
 
 /// Rules within rules; JSON readers stop at 128 levels, of which each takes two.
@@ -490,7 +491,10 @@ impl<'a> Validator<'a> {
                 edit;
             self.held(path.clone(), values::header_name(name));
             if let HeaderEdit::Set(_, value) | HeaderEdit::Add(_, value) = edit {
-                self.held(path, values::line_text(value.as_str()));
+                self.held(path.clone(), values::line_text(value.as_str()));
+                if value.as_str() == HIDDEN {
+                    self.problem(path, "a value stood here and was not shown: `weir check --json --show-secrets` does");
+                }
             }
         }
     }

@@ -104,6 +104,7 @@ impl<'a> Checker<'a> {
                 name: name.unwrap_or_else(|| value.text().to_owned()),
                 address,
                 host,
+                domain: None,
                 weight: weight.unwrap_or(defaults::WEIGHT),
                 max_conn,
                 priority,
@@ -189,6 +190,7 @@ impl<'a> Checker<'a> {
         }
         tls.server_name =
             self.setting(line, "name", |text| values::server_name(text).map(|()| text.to_owned()));
+        self.set(line, "srv_name", &mut tls.srv_name, values::srv_name);
         tls.ca = line.option("ca").map(|value| self.path(value));
         let key = line.option("key").map(|value| self.path(value));
         match (line.option("certificate"), line.option("key")) {

@@ -106,6 +106,21 @@ impl<'a> Checker<'a> {
             self.report(error.help("write `header set Host VALUE;` to change it"));
             return None;
         }
+        if let Some(mark) = line.option("secret") {
+            match (&header, line.word(2)) {
+                (Some(header), Some(_)) => {
+                    self.hidden_headers.insert(header.to_ascii_lowercase());
+                }
+                (_, None) => {
+                    let error = Diagnostic::error(
+                        mark.word.span,
+                        "`secret` has no effect without a value to hide",
+                    );
+                    self.report(error);
+                }
+                (None, Some(_)) => {}
+            }
+        }
         match (verb.text(), line.word(2)) {
             ("remove", None) => header.map(HeaderEdit::Remove),
             ("remove", Some(value)) => {

@@ -8,7 +8,8 @@ use std::time::Duration;
 use ipnet::IpNet;
 
 use crate::model::{
-    EndpointAddress, EndpointCheck, ListenAddress, Severity, SyslogFormat, TlsVersion, Workers,
+    EndpointAddress, EndpointCheck, ListenAddress, Role, Severity, SrvName, SyslogFormat,
+    TlsVersion, Workers,
 };
 use crate::model::{HIDDEN, forbidden_edit};
 use crate::units;
@@ -79,6 +80,28 @@ pub(super) fn on_off(text: &str) -> Result<bool, String> {
         "on" => Ok(true),
         "off" => Ok(false),
         _ => Err(format!("`{text}` is neither `on` nor `off`")),
+    }
+}
+
+pub(super) fn role(text: &str) -> Result<Role, String> {
+    match text {
+        "read" => Ok(Role::Read),
+        "operate" => Ok(Role::Operate),
+        "admin" => Ok(Role::Admin),
+        _ => Err(format!("`{text}` is no role: `read`, `operate` or `admin`")),
+    }
+}
+
+/// Host names with commas between, in lower case.
+pub(super) fn own_names(text: &str) -> Result<Vec<String>, String> {
+    text.split(',').map(|name| host_name(name).map(|()| name.to_ascii_lowercase())).collect()
+}
+
+pub(super) fn srv_name(text: &str) -> Result<SrvName, String> {
+    match text {
+        "domain" => Ok(SrvName::Domain),
+        "target" => Ok(SrvName::Target),
+        _ => Err(format!("`{text}` is neither `domain` nor `target`")),
     }
 }
 

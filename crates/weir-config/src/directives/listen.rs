@@ -63,10 +63,12 @@ pub(super) const DIRECTIVES: &[Spec] = &[
     directive("deny", EDITS, "NETWORK… | all", "Answers these clients with 403.").words(1, MANY).many().example("deny all;"),
     directive("header", EDITS, "set NAME VALUE | add NAME VALUE | remove NAME", "Changes a header of the request sent to the server. Values may have `$variables`; a listener's changes come before a route's.")
         .words(2, 3)
+        .options(HEADER_EDIT)
         .many()
         .example("header set X-Client $remote_addr;"),
     directive("response_header", EDITS, "set NAME VALUE | add NAME VALUE | remove NAME", "Changes a header of the response sent to the client.")
         .words(2, 3)
+        .options(HEADER_EDIT)
         .many()
         .example("response_header remove Server;"),
     directive("error_page", LISTEN, "STATUS… FILE", "An own page for statuses that Weir itself answers with. It is read when the configuration is loaded.")
@@ -120,3 +122,8 @@ pub(super) const PROTOCOL: &[OptionSpec] = &[
         "Key-exchange groups in order of preference; without it, all safe ones.",
     ),
 ];
+
+const HEADER_EDIT: &[OptionSpec] = &[flag(
+    "secret",
+    "The value is not shown: neither in `/v1/config`, nor by `weir check --json` without `--show-secrets`, nor in what a reload changed. Nor are, without this word, those of `Authorization`, `Cookie`, `Set-Cookie` and headers whose names end in `-Key` or `-Auth` or hold `token`, `secret`, `passw`, `credential` or `session`.",
+)];

@@ -318,6 +318,12 @@ const CLIENT_TLS: &[OptionSpec] = &[
         "",
         "Name asked for and verified; without it, the server's own name or address.",
     ),
+    option(
+        "srv_name",
+        "domain | target",
+        "domain",
+        "For servers of a service (`srv:_https._tcp.example.com`) without `name=` and `host=`: the name asked for and verified is the service's domain (`example.com`), or the target that DNS gave, which whoever can forge DNS answers chooses (RFC 6125 section 6.2.1, RFC 9525 section 6.1).",
+    ),
     option("ca", "FILE", "", "Trusted roots in PEM; without it, the system's."),
     option("certificate", "FILE", "", "Client certificate to present."),
     option("key", "FILE", "", "Its key, when it is not in the same file."),

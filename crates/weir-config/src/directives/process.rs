@@ -1,7 +1,7 @@
 //! The process as a whole: workers, rights, the admin interface, credits, names.
 
-use super::{MANY, TOP};
-use crate::table::{OptionSpec, Spec, directive, flag, option};
+use super::{ADMIN, MANY, TOP};
+use crate::table::{BlockRule, Context, OptionSpec, Spec, directive, flag, option};
 
 /// In the order of the reference.
 pub(super) const DIRECTIVES: &[Spec] = &[
@@ -21,9 +21,14 @@ pub(super) const DIRECTIVES: &[Spec] = &[
         .default("30s")
         .example("shutdown_timeout 1m;"),
     directive("admin", TOP, "ADDRESS", "An address where the process is looked at and changed while it runs: an HTTP API, and on a Unix socket also HAProxy's command line. `unix:/path` for whoever the file's owner and mode let in; an IP address and port for whoever brings the token, or only to look.")
-        .options(ADMIN)
+        .options(ADMIN_OPTIONS)
+        .block(BlockRule::Optional(Context::Admin))
         .many()
         .example("admin unix:/run/weir/admin.sock mode=0660 group=weir;"),
+    directive("role", ADMIN, "read | operate | admin", "Who may do what at this address: `read` looks, `operate` also changes orders, weights and limits, gives such changes up and clears counters, `admin` does everything. Each line is for one user (at a Unix socket), one token or one client certificate. Where a Unix socket has such lines, other users may do nothing, or look where it is `read_only`; root and the user that Weir runs as stay admins. `read_only` bounds every role.")
+        .options(ROLE)
+        .many()
+        .example("role operate user=deploy;"),
     directive("state_file", TOP, "FILE", "Keeps what is changed at run time (orders, limits, weights, servers added and removed) over restarts. Reloads keep it anyway. `weir ctl diff` shows what differs from the configuration, `weir ctl adopt` the lines that would take it over, `weir ctl revert` gives it up.")
         .example("state_file /var/lib/weir/state.json;"),
     directive("pid_file", TOP, "FILE", "Holds the number of the process that serves, while it does: written when it serves, also by one that takes over in an upgrade. systemd needs none.")
@@ -97,7 +102,7 @@ const CPU_CREDITS: &[OptionSpec] = &[
 const AGENT: &[OptionSpec] =
     &[option("mode", "MODE", "", "Permissions of a Unix socket, in octal.")];
 
-const ADMIN: &[OptionSpec] = &[
+const ADMIN_OPTIONS: &[OptionSpec] = &[
     option("mode", "MODE", "0660", "Permissions of a Unix socket, in octal."),
     option(
         "owner",
@@ -112,6 +117,32 @@ const ADMIN: &[OptionSpec] = &[
         "FILE",
         "",
         "File with the token that every request over TCP has to bring, as `Authorization: Bearer TOKEN`.",
+    ),
+    option(
+        "name",
+        "NAME[,NAME…]",
+        "",
+        "Host names that a TCP address answers to when no token or certificate is shown, besides addresses, `localhost`, the machine's own name and the names of its certificate. Requests for others are refused with 421: DNS that somebody else rules may have led a browser here.",
+    ),
+    flag("tls", "Speaks TLS, with this certificate. It is read again at a reload."),
+    option("certificate", "FILE", "", "The certificate chain in PEM."),
+    option("key", "FILE", "", "Its key, when it is not in the same file."),
+    option(
+        "client_ca",
+        "FILE",
+        "",
+        "Authorities whose client certificates let somebody in. Without any token one has to be shown; `role … certificate=NAME` says which may do what, without such lines each may do what the address allows.",
+    ),
+];
+
+const ROLE: &[OptionSpec] = &[
+    option("user", "NAME", "", "The user at the other end of a Unix socket, by name or number."),
+    option("token_file", "FILE", "", "File with the token that is shown."),
+    option(
+        "certificate",
+        "NAME",
+        "",
+        "A DNS name of the client certificate that is shown, or its common name where it has none.",
     ),
 ];
 

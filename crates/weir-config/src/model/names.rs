@@ -129,10 +129,15 @@ impl Places {
                 (None, EndpointAddress::Name(name, port)) => (name.clone(), *port),
                 (None, _) => return None,
             };
+            let domain = match &own.address {
+                EndpointAddress::Service(name) => Some(service_domain(name).to_owned()),
+                _ => None,
+            };
             let mut endpoint = Endpoint {
                 name: place_name(&own.name, number, written),
                 address: EndpointAddress::Socket(SocketAddr::new(found.ip, port)),
                 host: Some(own.host.clone().unwrap_or(host)),
+                domain: domain.filter(|_| own.host.is_none()),
                 ..own.clone()
             };
             if let Some(service) = &found.service {
@@ -188,6 +193,15 @@ impl Answers {
         }
         config
     }
+}
+
+/// The domain of a service: `example.com` of `_http._tcp.example.com`.
+pub fn service_domain(service: &str) -> &str {
+    let mut domain = service;
+    while let Some((_, rest)) = domain.split_once('.').filter(|_| domain.starts_with('_')) {
+        domain = rest;
+    }
+    domain
 }
 
 /// What the endpoint at a place is called; the first is called as it was configured.

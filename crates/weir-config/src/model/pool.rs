@@ -69,6 +69,9 @@ pub struct Endpoint {
     /// Its own name, for TLS and probes, where the address has none.
     #[serde(default)]
     pub host: Option<String>,
+    /// The domain of the service of whose records it is one, for TLS; no configuration can say it.
+    #[serde(skip)]
+    pub domain: Option<String>,
     /// Its share, 1..=65535.
     #[serde(default = "defaults::weight")]
     pub weight: u32,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::Config;
+use super::HIDDEN;
 use crate::defaults;
 use crate::units::duration;
 
@@ -86,28 +86,6 @@ impl fmt::Debug for Secret {
 
 /// Fewest bytes of a secret: 128 bits, if they are random.
 pub const SECRET_BYTES: usize = 16;
-
-/// What stands for a secret's text where a configuration is shown. It is too short to be taken for one.
-pub(crate) const HIDDEN: &str = "(hidden)";
-
-impl Config {
-    /// The same without what only the operator knows, to be shown.
-    #[must_use]
-    pub fn without_secrets(&self) -> Self {
-        let mut shown = self.clone();
-        for sticky in shown.pools.iter_mut().filter_map(|pool| pool.sticky.as_mut()) {
-            if let Some(Secret::Text(text)) = &mut sticky.secret {
-                HIDDEN.clone_into(text);
-            }
-        }
-        let listeners = shown.listeners.iter_mut();
-        let explain = listeners.filter_map(|listener| listener.explain_header.as_mut());
-        for value in explain.filter_map(|explain| explain.when.as_mut()?.value.as_mut()) {
-            HIDDEN.clone_into(value);
-        }
-        shown
-    }
-}
 
 impl Secret {
     /// Whether a secret's bytes are enough of them.

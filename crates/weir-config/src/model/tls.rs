@@ -12,12 +12,25 @@ pub struct TlsClient {
     pub verify: bool,
     /// Name sent as SNI and verified; `None` uses the endpoint's own name or address.
     pub server_name: Option<String>,
+    /// The name that servers of a service are verified by, where `server_name` is `None`.
+    pub srv_name: SrvName,
     /// PEM bundle of trusted roots; `None` uses the system's.
     pub ca: Option<PathBuf>,
     /// Client certificate to present.
     pub certificate: Option<Certificate>,
     /// Protocols, suites and curves.
     pub protocol: TlsProtocol,
+}
+
+/// The name by which servers of a service (SRV records) are verified.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SrvName {
+    /// The domain of the service, which the configuration names (RFC 6125 section 6.2.1, RFC 9525 section 6.1).
+    #[default]
+    Domain,
+    /// The target of the record. Whoever can forge DNS answers chooses it.
+    Target,
 }
 
 /// TLS at a listener.

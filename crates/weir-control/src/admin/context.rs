@@ -3,9 +3,9 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
 use tokio::sync::Semaphore;
@@ -14,12 +14,15 @@ use weir_config::Config;
 use weir_config::model::{self, Addressed, Change, Overrides, Refusal};
 use weir_proxy::sessions::RunningExchange;
 use weir_proxy::shared::{Process, Snapshot};
-use weir_stats::exposition::Report;
+use weir_stats::exposition::{AdminReport, Report};
 
+use super::caller::{Caller, Right, Visitor};
 use super::changed::{Changed, between};
 use super::dashboard::History;
 use super::gather::{health_event, milliseconds};
 use super::live::STREAMS;
+use super::routes::Route;
+use super::seats::{SeatCounts, Standing};
 use super::status::Event;
 use crate::control::{Control, ReloadReport};
 use crate::credits::Credits;
@@ -29,6 +32,9 @@ use crate::past::Past;
 use crate::report::Reporter;
 use crate::server::{Listening, connection_cap};
 use crate::upgrade::{NotUpgraded, Successor};
+
+/// From one line about requests that are turned away to the next.
+const TURNED_AWAY_PAUSE: Duration = Duration::from_secs(10);
 
 /// What all admin connections share.
 pub(crate) struct Context {
@@ -44,6 +50,10 @@ pub(crate) struct Context {
     pub(crate) history: History,
     /// Room for those who listen to `/v1/stream`.
     pub(crate) streams: Arc<Semaphore>,
+    /// Admin connections that gave way to others.
+    pub(crate) seats: Arc<SeatCounts>,
+    /// Requests that were turned away since that was said last, and when.
+    turned_away: Mutex<(u64, Option<Instant>)>,
     /// Whether the next signal to stop is one that this process sends itself, for somebody who was noted.
     stop_told: AtomicBool,
     say: fn(&str),
@@ -170,8 +180,46 @@ impl Context {
             past,
             history: History::default(),
             streams: Arc::new(Semaphore::new(STREAMS)),
+            seats: Arc::default(),
+            turned_away: Mutex::default(),
             stop_told: AtomicBool::new(false),
             say,
+        }
+    }
+
+    /// Says, at most every so often, that somebody is turned away who has shown nothing, or something wrong.
+    pub(crate) fn turned_away(&self, visitor: &Visitor) {
+        let mut turned_away = locked(&self.turned_away);
+        let (count, said) = &mut *turned_away;
+        *count += 1;
+        if said.is_some_and(|said| said.elapsed() < TURNED_AWAY_PAUSE) {
+            return;
+        }
+        *said = Some(Instant::now());
+        let count = std::mem::take(count);
+        drop(turned_away);
+        let more =
+            if count > 1 { format!(" ({} more left out)", count - 1) } else { String::new() };
+        (self.say)(&format!("admin: turned away {}{more}", visitor.who));
+    }
+
+    /// Notes that somebody wanted what his role does not allow.
+    ///
+    /// # Returns
+    /// What he is told.
+    pub(crate) fn denied(&self, caller: &Caller, route: &Route) -> String {
+        let needed = route.right.as_str();
+        if caller.standing == Standing::Known {
+            let what = format!("{} {} takes the role {needed}", route.method, route.path);
+            self.said("denied", Some(&caller.who), &what);
+        }
+        match caller.right {
+            Right::Read => {
+                format!(
+                    "nothing can be changed by you over this address: it is read_only, or your role is; this takes {needed}"
+                )
+            }
+            own => format!("your role is {}, and this takes {needed}", own.as_str()),
         }
     }
 
@@ -189,7 +237,11 @@ impl Context {
     pub(crate) fn report(&self) -> Report {
         let served = self.served();
         let report = self.reporter.report(&served.live, &served.snapshot);
-        Report { credits: self.credits().report(), ..report }
+        let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let SeatCounts { closed, late, refused } = &*self.seats;
+        let admin =
+            AdminReport { closed: count(closed), late: count(late), refused: count(refused) };
+        Report { credits: self.credits().report(), admin, ..report }
     }
 
     /// The machine's processor credits.

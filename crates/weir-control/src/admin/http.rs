@@ -16,13 +16,14 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 
-use super::caller::{Caller, Right};
+use super::caller::{Caller, Right, Visitor};
 use super::context::Context;
 use super::error::ApiError;
 use super::gather::host_name;
-use super::origin::{self, Guarded};
+use super::origin::{self, Guarded, OwnNames};
 use super::reply::{Reply, ReplyBody};
 use super::routes::{Answer, Found, find};
+use super::seats::{Seat, Standing};
 use super::stream::AdminStream;
 
 /// Request line and headers, bytes.
@@ -65,12 +66,18 @@ impl Call {
 }
 
 /// Serves requests until the connection ends.
-pub(crate) async fn serve<S>(mut stream: AdminStream<S>, context: Arc<Context>, caller: Rc<Caller>)
-where
+pub(crate) async fn serve<S>(
+    mut stream: AdminStream<S>,
+    context: Arc<Context>,
+    visitor: Rc<Visitor>,
+    seat: Rc<Seat>,
+) where
     S: AsyncRead + AsyncWrite + Unpin + 'static,
 {
     stream.set_patience(IDLE_PATIENCE);
-    let service = service_fn(move |request| answer(request, context.clone(), caller.clone()));
+    let service = service_fn(move |request| {
+        answer(request, context.clone(), (visitor.clone(), seat.clone()))
+    });
     let mut builder = http1::Builder::new();
     builder
         .timer(TokioTimer::new())
@@ -84,10 +91,13 @@ where
 async fn answer(
     request: Request<Incoming>,
     context: Arc<Context>,
-    caller: Rc<Caller>,
+    (visitor, seat): (Rc<Visitor>, Rc<Seat>),
 ) -> Result<Response<ReplyBody>, Infallible> {
     let head = request.method() == Method::HEAD;
-    let mut reply = handle(request, context, caller).await.unwrap_or_else(Reply::from);
+    let handled = handle(request, context, &visitor, &seat).await;
+    let mut reply = handled.unwrap_or_else(Reply::from);
+    // A stream goes on after this.
+    seat.set_busy(matches!(reply.body, ReplyBody::Stream(_)));
     if head {
         if let ReplyBody::Whole(body) = &reply.body {
             reply.headers.push((header::CONTENT_LENGTH, body.len().to_string()));
@@ -100,17 +110,36 @@ async fn answer(
 async fn handle(
     request: Request<Incoming>,
     context: Arc<Context>,
-    caller: Rc<Caller>,
+    visitor: &Visitor,
+    seat: &Seat,
 ) -> Result<Reply, ApiError> {
     let (parts, body) = request.into_parts();
     let token = parts.headers.get(header::AUTHORIZATION).map(header::HeaderValue::as_bytes);
-    if !caller.is_known(token) {
+    let Some(caller) = visitor.caller(token) else {
+        context.turned_away(visitor);
+        if !visitor.may_bring_token() {
+            let message = "you have no role at this address: see `role` in its `admin` block";
+            return Err(ApiError::new(StatusCode::FORBIDDEN, message));
+        }
         let message = "the token is missing or wrong: send `Authorization: Bearer TOKEN`";
         let refused = Reply::from(ApiError::new(StatusCode::UNAUTHORIZED, message));
         return Ok(refused
             .header(header::WWW_AUTHENTICATE, CHALLENGE.to_owned())
             .header(header::WWW_AUTHENTICATE, "Bearer".to_owned()));
+    };
+    let host_name = host_name();
+    let own = OwnNames { host_name: &host_name, names: &visitor.names };
+    if caller.standing == Standing::Anonymous
+        && let Some(message) = origin::misdirected(&parts.headers, &own)
+    {
+        return Err(ApiError::new(StatusCode::MISDIRECTED_REQUEST, message));
     }
+    if seat.show(caller.standing).is_err() {
+        let message = "too many admin connections";
+        return Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, message));
+    }
+    seat.set_busy(true);
+    let caller = Rc::new(caller);
     let (route, parameters) = match find(&parts.method, parts.uri.path()) {
         Found::Route(route, parameters) => (route, parameters),
         Found::Nothing => {
@@ -123,13 +152,14 @@ async fn handle(
             return Ok(refused.header(header::ALLOW, methods.join(", ")));
         }
     };
-    if route.right == Right::Write && caller.right == Right::Read {
-        let message = "nothing can be changed over this address: it is read_only";
-        return Err(ApiError::new(StatusCode::FORBIDDEN, message));
+    if caller.right < route.right {
+        return Err(ApiError::new(StatusCode::FORBIDDEN, context.denied(&caller, route)));
     }
-    if route.right == Right::Write {
-        let guarded = if caller.token.is_some() { Guarded::ByToken } else { Guarded::ByNothing };
-        if let Some(message) = origin::objection(&parts.headers, guarded, &host_name()) {
+    if route.right > Right::Read {
+        // At a Unix socket everybody who may is one of this machine, but may be a browser that a forwarded port leads here.
+        let is_guarded = visitor.uid.is_none() && caller.standing == Standing::Known;
+        let guarded = if is_guarded { Guarded::ByToken } else { Guarded::ByNothing };
+        if let Some(message) = origin::objection(&parts.headers, guarded, &own) {
             return Err(ApiError::new(StatusCode::FORBIDDEN, message));
         }
     }

@@ -23,6 +23,7 @@ mod openapi;
 mod origin;
 mod reply;
 mod routes;
+mod seats;
 mod socket;
 mod state_file;
 pub mod status;

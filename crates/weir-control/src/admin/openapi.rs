@@ -20,7 +20,7 @@ mod tests {
                 json!({"name": name, "in": "path", "required": true, "schema": {"type": "string"}})
             })
             .collect();
-        if route.right == Right::Write {
+        if route.right > Right::Read {
             list.push(json!({
                 "name": "dry_run", "in": "query", "schema": {"type": "boolean"},
                 "description": "Check it and say what would change, but change nothing."
@@ -35,14 +35,14 @@ mod tests {
             "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
         });
         let mut responses = json!({"200": {"description": "Done"}, "401": error, "404": error});
-        if route.right == Right::Write {
+        if route.right > Right::Read {
             for status in ["400", "403", "409", "412", "413", "422"] {
                 responses[status] = error.clone();
             }
         }
         json!({
             "summary": route.summary,
-            "x-right": if route.right == Right::Write { "write" } else { "read" },
+            "x-right": route.right.as_str(),
             "parameters": parameters(route),
             "responses": responses,
         })

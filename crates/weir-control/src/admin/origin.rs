@@ -25,7 +25,7 @@ pub(crate) enum Guarded {
 pub(crate) fn objection(
     headers: &HeaderMap,
     guarded: Guarded,
-    host_name: &str,
+    own: &OwnNames<'_>,
 ) -> Option<&'static str> {
     let foreign = "a page of another origin may change nothing here";
     let text =
@@ -40,7 +40,7 @@ pub(crate) fn objection(
         return Some(foreign);
     }
     // A name that somebody else's DNS says leads here is same-origin to a browser, and still foreign.
-    if guarded == Guarded::ByNothing && !is_own(host, host_name) {
+    if guarded == Guarded::ByNothing && !own.have(host) {
         return Some(
             "open this page by an address, by localhost or by the machine's own name to change something",
         );
@@ -48,17 +48,57 @@ pub(crate) fn objection(
     None
 }
 
-/// Whether a `Host` is surely this machine: an address, localhost, or the name it has.
-fn is_own(host: &str, host_name: &str) -> bool {
-    if let Some(inside) = host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-        return inside.0.parse::<Ipv6Addr>().is_ok();
+/// Why nothing is told to a request that has shown nothing, by the name that it asks for; `None`: it is. A name that somebody else's
+/// DNS leads here is same-origin to a browser that has a page of that name open.
+pub(crate) fn misdirected(headers: &HeaderMap, own: &OwnNames<'_>) -> Option<String> {
+    let host = headers.get(header::HOST).map(|value| value.to_str().unwrap_or_default())?;
+    if !own.have(host) {
+        let name = name_of(host);
+        return Some(format!(
+            "this admin address does not answer to the name `{name}`: ask by an IP address or by \
+             localhost, or add `name={name}` to its `admin` line"
+        ));
     }
-    let name = host.split(':').next().unwrap_or_default();
-    let is = |own: &str| !own.is_empty() && name.eq_ignore_ascii_case(own);
-    name.parse::<IpAddr>().is_ok()
-        || is("localhost")
-        || name.to_ascii_lowercase().ends_with(".localhost")
-        || is(host_name)
+    let origin = headers.get(header::ORIGIN)?.to_str().unwrap_or_default();
+    let authority = origin.split_once("://").map_or("", |(_, authority)| authority);
+    let foreign = || "a page of another origin is told nothing here".to_owned();
+    (!authority.eq_ignore_ascii_case(host)).then(foreign)
+}
+
+/// The names that an address answers to, besides IP addresses and `localhost`.
+pub(crate) struct OwnNames<'a> {
+    /// The machine's.
+    pub(crate) host_name: &'a str,
+    /// Those of the configuration and of the certificate.
+    pub(crate) names: &'a [String],
+}
+
+impl OwnNames<'_> {
+    /// Whether a `Host` is surely this machine.
+    fn have(&self, host: &str) -> bool {
+        if let Some(inside) = host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+            return inside.0.parse::<Ipv6Addr>().is_ok();
+        }
+        let name = name_of(host);
+        let is = |own: &str| !own.is_empty() && name.eq_ignore_ascii_case(own);
+        name.parse::<IpAddr>().is_ok()
+            || is("localhost")
+            || name.to_ascii_lowercase().ends_with(".localhost")
+            || is(self.host_name)
+            || self.names.iter().any(|own| is(own) || is_below(name, own))
+    }
+}
+
+/// Whether a name is one label below the domain of a wildcard such as `*.example.com`.
+fn is_below(name: &str, wildcard: &str) -> bool {
+    let Some(domain) = wildcard.strip_prefix("*.") else { return false };
+    name.split_once('.')
+        .is_some_and(|(label, rest)| !label.is_empty() && rest.eq_ignore_ascii_case(domain))
+}
+
+/// A `Host` without its port and without the dot of the root.
+fn name_of(host: &str) -> &str {
+    host.split(':').next().unwrap_or_default().trim_end_matches('.')
 }
 
 #[cfg(test)]
@@ -72,7 +112,8 @@ mod tests {
                 .iter()
                 .map(|(name, value)| (HeaderName::from_static(name), value.parse().unwrap()))
                 .collect();
-            let found = objection(&headers, guarded, "lb1");
+            let own = OwnNames { host_name: "lb1", names: &[] };
+            let found = objection(&headers, guarded, &own);
             assert_eq!(found.map(|text| &text[..6]), expected, "{headers:?}");
         };
         let nothing = Guarded::ByNothing;
@@ -106,5 +147,41 @@ mod tests {
         let rebound = [("host", "evil.example:9900"), ("origin", "http://evil.example:9900")];
         check(&rebound, nothing, Some("open t"));
         check(&rebound, Guarded::ByToken, None);
+    }
+
+    #[test]
+    fn only_own_names_are_answered_to() {
+        let check = |host: &str, origin: Option<&str>, expected: Option<&str>| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::HOST, host.parse().unwrap());
+            if let Some(origin) = origin {
+                headers.insert(header::ORIGIN, origin.parse().unwrap());
+            }
+            let names = ["metrics.example.com".to_owned(), "*.lb.example.com".to_owned()];
+            let own = OwnNames { host_name: "lb1", names: &names };
+            let found = misdirected(&headers, &own);
+            assert_eq!(found.as_deref().map(|text| &text[..6]), expected, "{host} {origin:?}");
+        };
+        for host in [
+            "127.0.0.1:9900",
+            "10.0.0.1",
+            "[::1]:9900",
+            "localhost:9900",
+            "lb1:9900",
+            "LB1",
+            "Metrics.Example.com:9900",
+            "metrics.example.com.",
+            "one.lb.example.com",
+        ] {
+            check(host, None, None);
+        }
+        for host in
+            ["evil.example:9900", "lb1.evil.example", "a.b.lb.example.com", "", "127.0.0.1.evil"]
+        {
+            check(host, None, Some("this a"));
+        }
+        check("127.0.0.1:9900", Some("http://127.0.0.1:9900"), None);
+        check("127.0.0.1:9900", Some("http://evil.example"), Some("a page"));
+        assert_eq!(misdirected(&HeaderMap::new(), &OwnNames { host_name: "", names: &[] }), None);
     }
 }

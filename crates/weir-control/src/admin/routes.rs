@@ -50,7 +50,16 @@ const fn change(
     summary: &'static str,
     answer: fn(Call) -> Later,
 ) -> Route {
-    Route { method, path, right: Right::Write, summary, answer: Answer::Later(answer) }
+    Route { method, path, right: Right::Admin, summary, answer: Answer::Later(answer) }
+}
+
+const fn operate(
+    method: Method,
+    path: &'static str,
+    summary: &'static str,
+    answer: fn(Call) -> Later,
+) -> Route {
+    Route { method, path, right: Right::Operate, summary, answer: Answer::Later(answer) }
 }
 
 /// Where one endpoint is.
@@ -62,7 +71,7 @@ pub(crate) const ROUTES: &[Route] = &[
         let list = ROUTES.iter().map(|route| {
             json!({
                 "method": route.method.as_str(), "path": route.path, "summary": route.summary,
-                "right": if route.right == Right::Write { "write" } else { "read" },
+                "right": route.right.as_str(),
             })
         });
         Ok(Reply::json(&json!({"routes": list.collect::<Vec<_>>()})))
@@ -182,13 +191,13 @@ pub(crate) const ROUTES: &[Route] = &[
         summary: "The status once a second, as server-sent events",
         answer: Answer::Later(live::stream),
     },
-    change(
+    operate(
         Method::PATCH,
         "/v1/info",
         "Changes the process: `max_connections`",
         write::patch_process,
     ),
-    change(
+    operate(
         Method::PATCH,
         "/v1/listeners/{listener}",
         "Changes a listener: `max_connections`",
@@ -218,21 +227,21 @@ pub(crate) const ROUTES: &[Route] = &[
         "Lets a new process take over, and waits until it serves: `binary`, by default what this one was started as; `timeout_s`, by default 30",
         upgrade::upgrade,
     ),
-    change(
+    operate(
         Method::POST,
         "/v1/overrides/revert",
         "Back to what the file says: everything, a `pool`, or an `endpoint` of it",
         write::revert,
     ),
-    change(
+    operate(
         Method::POST,
         "/v1/overrides/adopt",
         "The lines to write into the configuration's file so that it says what holds",
         write::adopt,
     ),
-    change(Method::POST, "/v1/counters/clear", "Counters begin at 0 again", write::clear_counters),
+    operate(Method::POST, "/v1/counters/clear", "Counters begin at 0 again", write::clear_counters),
     change(Method::POST, "/v1/stop", "Stops gracefully, as the signal TERM does", write::stop),
-    change(
+    operate(
         Method::PATCH,
         ENDPOINT,
         "Changes an endpoint: `order`, `weight`, `max_conn`",

@@ -9,28 +9,31 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
-use tokio::net::{TcpListener, UnixListener, UnixStream};
-use tokio::sync::{Semaphore, mpsc, watch};
-use tokio::time::{sleep, timeout};
-use weir_config::model::{AdminAccess, AdminListener, ListenAddress};
+use aws_lc_rs::digest::{self, Context as Digester, Digest};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::sync::{mpsc, watch};
+use tokio::time::sleep;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::{ServerConfig, ServerConnection};
+use weir_config::model::{AdminAccess, AdminListener, AdminTls, ListenAddress, RoleGrant};
 use weir_proxy::bind::{BoundSocket, bind_with, set_mode};
 use weir_proxy::inherited::Inherited;
 use weir_proxy::shared::BoundAddress;
+use weir_proxy::tls::{
+    CertificateMaterial, ClientCertificates, Demand, PemFile, ProtocolSettings, ServerTls, Tickets,
+    certificate_names,
+};
 
-use super::caller::{Caller, Right};
+use super::caller::{Right, Visitor, is_owner};
 use super::context::Context;
+use super::seats::{PROOF_PATIENCE, Seats, Standing};
 use super::stream::AdminStream;
 use super::token::Token;
 use super::{LAST_WORDS, haproxy, http};
 use crate::rights::{group_called, user_called};
+use crate::server::warn;
 
-/// Connections to one address at once. Whoever floods one does not shut out who comes over another.
-const CONNECTIONS: usize = 64;
-/// For the first byte.
-const FIRST_PATIENCE: Duration = Duration::from_secs(10);
-/// To tell somebody that there is no room.
-const REFUSAL_PATIENCE: Duration = Duration::from_millis(100);
 /// After an accept that failed for want of files or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -44,13 +47,70 @@ pub(crate) struct AdminSocket {
 /// What the words of a listener stand for.
 #[derive(Clone, PartialEq)]
 pub(super) struct Keys {
-    token: Option<Arc<Token>>,
+    /// What each token gives.
+    tokens: Arc<[(Right, Token)]>,
+    /// What users have at a Unix socket.
+    users: Vec<(Right, u32)>,
+    /// What names in client certificates give.
+    certificates: Vec<(Right, String)>,
+    tls: Option<Tls>,
     owner: Option<u32>,
     group: Option<u32>,
 }
 
+/// TLS at an address.
+#[derive(Clone)]
+struct Tls {
+    config: Arc<ServerConfig>,
+    /// The names of the certificate.
+    names: Vec<String>,
+    /// Of the files that it was made of.
+    fingerprint: Digest,
+}
+
+impl PartialEq for Tls {
+    fn eq(&self, other: &Self) -> bool {
+        self.fingerprint.as_ref() == other.fingerprint.as_ref()
+    }
+}
+
+impl Tls {
+    /// Reads certificate, key and authorities.
+    ///
+    /// # Errors
+    /// One sentence for the operator.
+    fn read(tls: &AdminTls, demand: Demand) -> Result<Self, String> {
+        let mut digester = Digester::new(&digest::SHA256);
+        let mut read = |path: &Path| {
+            let label = path.display().to_string();
+            let bytes =
+                std::fs::read(path).map_err(|error| format!("cannot read {label}: {error}"));
+            let bytes = bytes?;
+            digester.update(&(bytes.len() as u64).to_le_bytes());
+            digester.update(&bytes);
+            Ok::<_, String>(PemFile { label, bytes: bytes.into() })
+        };
+        let chain = read(&tls.certificate.chain)?;
+        let key = tls.certificate.key.as_deref().map(&mut read).transpose()?;
+        let clients = match tls.client_ca.as_deref() {
+            Some(path) => Some(ClientCertificates { ca: read(path)?, demand }),
+            None => None,
+        };
+        let materials = [CertificateMaterial { chain, key }];
+        let failed = |error: weir_proxy::tls::TlsError| error.to_string();
+        let tickets = Tickets::new().map_err(failed)?;
+        let protocol = ProtocolSettings::default();
+        let server = ServerTls::with_clients(&materials, &protocol, tickets, clients.as_ref());
+        let ServerTls { config, names, warnings } = server.map_err(failed)?;
+        for warning in &warnings {
+            warn(warning);
+        }
+        Ok(Self { config, names, fingerprint: digester.finish() })
+    }
+}
+
 impl Keys {
-    /// Reads the token, and looks user and group up.
+    /// Reads tokens and certificates, and looks users and the group up.
     ///
     /// # Errors
     /// One sentence for the operator.
@@ -58,9 +118,54 @@ impl Keys {
         let belongs = |error| format!("{error} for the admin socket to belong to");
         let owner = listener.owner.as_deref().map(user_called).transpose().map_err(belongs)?;
         let group = listener.group.as_deref().map(group_called).transpose().map_err(belongs)?;
-        let token = listener.token_file.as_deref().map(Token::read).transpose()?;
         let (owner, group) = (owner.map(Into::into), group.map(Into::into));
-        Ok(Self { token: token.map(Arc::new), owner, group })
+        let most = Right::most(listener.access);
+        let mut tokens = Vec::new();
+        if let Some(path) = &listener.token_file {
+            tokens.push((most, Token::read(path)?));
+        }
+        let (mut users, mut certificates) = (Vec::new(), Vec::new());
+        for RoleGrant { role, user, token_file, certificate } in &listener.roles {
+            let right = Right::from(*role).min(most);
+            if let Some(path) = token_file {
+                tokens.push((right, Token::read(path)?));
+            }
+            if let Some(name) = user {
+                let user = user_called(name).map_err(|error| format!("{error} to have a role"))?;
+                users.push((right, user.as_raw()));
+            }
+            certificates.extend(certificate.iter().map(|name| (right, name.to_ascii_lowercase())));
+        }
+        let demand = if tokens.is_empty() { Demand::Required } else { Demand::Optional };
+        let tls = listener.tls.as_ref().map(|tls| Tls::read(tls, demand)).transpose()?;
+        Ok(Self { tokens: tokens.into(), users, certificates, tls, owner, group })
+    }
+
+    /// What a user may do at a Unix socket; root and the user of this process whatever the address allows.
+    fn right_of_user(&self, access: AdminAccess, uid: Option<u32>) -> Option<Right> {
+        let most = Right::most(access);
+        if self.users.is_empty() || is_owner(uid) {
+            return Some(most);
+        }
+        let granted = self.users.iter().filter(|(_, user)| Some(*user) == uid);
+        let open = (access == AdminAccess::ReadOnly).then_some(Right::Read);
+        granted.map(|(right, _)| *right).max().or(open)
+    }
+
+    /// What a client certificate with these names gives.
+    fn right_of_certificate(&self, access: AdminAccess, names: &[String]) -> Option<Right> {
+        if self.certificates.is_empty() {
+            return Some(Right::most(access));
+        }
+        let granted = self.certificates.iter().filter(|(_, name)| names.contains(name));
+        granted.map(|(right, _)| *right).max()
+    }
+
+    /// What somebody may do over TCP who has shown nothing.
+    fn right_of_nobody(&self, listener: &AdminListener) -> Option<Right> {
+        let asks = !self.tokens.is_empty()
+            || listener.tls.as_ref().is_some_and(|tls| tls.client_ca.is_some());
+        (!asks).then_some(Right::most(listener.access))
     }
 
     fn give(&self, path: &Path) -> io::Result<()> {
@@ -91,6 +196,11 @@ impl AdminSocket {
         &self.socket.address
     }
 
+    /// Whether TLS is spoken there.
+    pub(crate) fn speaks_tls(&self) -> bool {
+        self.keys.tls.is_some()
+    }
+
     /// Gives one that is open its owner and its mode; a line when that did not work.
     pub(super) fn change_owner(&self) -> Option<String> {
         let ListenAddress::Unix { path, mode } = &self.model.address else { return None };
@@ -104,40 +214,104 @@ impl AdminSocket {
         (context, connected): (Arc<Context>, mpsc::Sender<()>),
         life: watch::Receiver<()>,
     ) -> io::Result<()> {
-        let place = match &self.socket.address {
+        let place: Rc<str> = match &self.socket.address {
             BoundAddress::Socket(address) => address.to_string(),
             BoundAddress::Unix(path) => format!("unix:{}", path.display()),
-        };
-        let room = Room { places: Arc::new(Semaphore::new(CONNECTIONS)), connected, life };
+        }
+        .into();
+        let room = Room { seats: Seats::new(context.seats.clone()), connected, life };
         let own = self.socket.socket.try_clone()?;
-        let right = match self.model.access {
-            AdminAccess::Write => Right::Write,
-            AdminAccess::ReadOnly => Right::Read,
-        };
-        let token = self.keys.token.clone();
-        let caller = |who: String| {
-            let who = format!("{who} over {place}");
-            Rc::new(Caller { who, uid: None, right, token: token.clone() })
-        };
-        let local = |stream: &UnixStream| {
-            let uid = stream.peer_cred().ok().map(|peer| peer.uid());
-            Rc::new(Caller { uid, ..Rc::unwrap_or_clone(caller(peer_of(stream))) })
-        };
-        if self.socket.is_unix() {
+        let is_unix = self.socket.is_unix();
+        let names = self.model.names.iter().chain(self.keys.tls.iter().flat_map(|tls| &tls.names));
+        let names: Arc<[String]> = names.cloned().collect();
+        let door = Rc::new(Door { model: self.model, keys: self.keys, place, names });
+        if is_unix {
             let listener = std::os::unix::net::UnixListener::from(own);
             let listener = UnixListener::from_std(listener)?;
             loop {
                 let Some((stream, _)) = accepted(listener.accept().await).await else { continue };
-                attend(stream, Speaks::Both, (&room, &context), local);
+                let visitor = door.local(&stream);
+                attend(&room, &context, async move { Some((stream, visitor)) }, Speaks::Both);
             }
         }
         let listener = std::net::TcpListener::from(own);
         let listener = TcpListener::from_std(listener)?;
-        let brought = if token.is_some() { "the token from " } else { "" };
         loop {
             let Some((stream, peer)) = accepted(listener.accept().await).await else { continue };
-            let who = format!("{brought}{peer}");
-            attend(stream, Speaks::Http, (&room, &context), |_| caller(who));
+            let (door, peer) = (door.clone(), peer.to_string());
+            match door.keys.tls.clone() {
+                None => {
+                    let visitor = door.remote(&peer, None);
+                    attend(&room, &context, async move { Some((stream, visitor)) }, Speaks::Http);
+                }
+                Some(tls) => {
+                    let entered = async move {
+                        let stream = TlsAcceptor::from(tls.config).accept(stream).await;
+                        let stream: tokio_rustls::server::TlsStream<TcpStream> = stream.ok()?;
+                        let names = client_names(stream.get_ref().1);
+                        Some((stream, door.remote(&peer, names.as_deref())))
+                    };
+                    attend(&room, &context, entered, Speaks::Http);
+                }
+            }
+        }
+    }
+}
+
+/// An address, for those who come in there.
+struct Door {
+    model: AdminListener,
+    keys: Keys,
+    place: Rc<str>,
+    names: Arc<[String]>,
+}
+
+impl Door {
+    /// Somebody over a Unix socket.
+    fn local(&self, stream: &UnixStream) -> Visitor {
+        let uid = stream.peer_cred().ok().map(|peer| peer.uid());
+        Visitor {
+            who: format!("{} over {}", peer_of(stream), self.place),
+            uid,
+            right: self.keys.right_of_user(self.model.access, uid),
+            standing: Standing::Known,
+            tokens: Arc::new([]),
+            names: Arc::clone(&self.names),
+        }
+    }
+
+    /// Somebody over TCP, with the names in the certificate that was shown.
+    fn remote(&self, peer: &str, names: Option<&[String]>) -> Visitor {
+        let place = &self.place;
+        let (who, standing, right) = match names {
+            None => {
+                let right = self.keys.right_of_nobody(&self.model);
+                (format!("{peer} over {place}"), Standing::Unproven, right)
+            }
+            Some(names) => {
+                let name = names.first().map_or("without a name", String::as_str);
+                let right = self.keys.right_of_certificate(self.model.access, names);
+                let who = format!("the certificate {name} from {peer} over {place}");
+                (who, Standing::Known, right)
+            }
+        };
+        let (tokens, names) = (Arc::clone(&self.keys.tokens), Arc::clone(&self.names));
+        Visitor { who, uid: None, right, standing, tokens, names }
+    }
+}
+
+/// The names in the certificate that a client has shown.
+fn client_names(connection: &ServerConnection) -> Option<Vec<String>> {
+    let leaf = connection.peer_certificates()?.first()?;
+    Some(certificate_names(leaf))
+}
+
+impl Right {
+    /// The most that an address allows.
+    fn most(access: AdminAccess) -> Self {
+        match access {
+            AdminAccess::Write => Self::Admin,
+            AdminAccess::ReadOnly => Self::Read,
         }
     }
 }
@@ -170,43 +344,42 @@ enum Speaks {
 
 /// Room for connections to one address.
 struct Room {
-    places: Arc<Semaphore>,
+    seats: Rc<Seats>,
     /// Each connection holds one.
     connected: mpsc::Sender<()>,
     life: watch::Receiver<()>,
 }
 
-/// Serves a connection on a task of its own, or tells it that there is no room.
+/// Serves a connection on a task of its own, once `entered` has made it one.
 fn attend<S>(
-    stream: S,
+    room: &Room,
+    context: &Arc<Context>,
+    entered: impl Future<Output = Option<(S, Visitor)>> + 'static,
     speaks: Speaks,
-    (room, context): (&Room, &Arc<Context>),
-    caller: impl FnOnce(&S) -> Rc<Caller>,
 ) where
     S: AsyncRead + AsyncWrite + Unpin + 'static,
 {
-    let Ok(place) = room.places.clone().try_acquire_owned() else {
-        tokio::task::spawn_local(refuse(stream));
-        return;
-    };
-    let (context, caller) = (context.clone(), caller(&stream));
+    let (context, seat) = (context.clone(), Rc::new(room.seats.enter()));
     let (connected, life) = (room.connected.clone(), room.life.clone());
     tokio::task::spawn_local(async move {
         let served = async {
-            let mut stream = AdminStream::new(stream, FIRST_PATIENCE);
+            let Some((stream, visitor)) = entered.await else { return };
+            let (visitor, seat) = (Rc::new(visitor), seat.clone());
+            let mut stream = AdminStream::new(stream, PROOF_PATIENCE);
             if let Ok(Some(first)) = stream.peek().await {
                 if speaks == Speaks::Http || first.is_ascii_uppercase() {
-                    http::serve(stream, context, caller).await;
+                    http::serve(stream, context, visitor, seat).await;
                 } else {
-                    haproxy::serve(stream, &context, &caller).await;
+                    haproxy::serve(stream, &context, &visitor, &seat).await;
                 }
             }
         };
         tokio::select! {
             () = served => {}
             () = over(life) => {}
+            () = seat.lost() => {}
         }
-        drop((place, connected));
+        drop(connected);
     });
 }
 
@@ -214,13 +387,4 @@ fn attend<S>(
 async fn over(mut life: watch::Receiver<()>) {
     while life.changed().await.is_ok() {}
     sleep(LAST_WORDS).await;
-}
-
-async fn refuse(mut stream: impl AsyncWrite + Unpin) {
-    let body = "{\"error\": {\"field\": null, \"message\": \"too many admin connections\"}}\n";
-    let answer = format!(
-        "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
-        body.len()
-    );
-    let _ = timeout(REFUSAL_PATIENCE, stream.write_all(answer.as_bytes())).await;
 }

@@ -43,7 +43,7 @@ impl Token {
         Ok(Self::of(token))
     }
 
-    fn of(token: &str) -> Self {
+    pub(super) fn of(token: &str) -> Self {
         Self(digest(&SHA256, token.as_bytes()))
     }
 

@@ -8,6 +8,7 @@ use tokio::runtime::Handle;
 use tokio::time::Instant;
 use weir_balance::Health;
 use weir_proxy::shared::Process;
+use zeroize::Zeroizing;
 
 use super::message::Message;
 use crate::health_log::{Change, EndpointName, HealthLog, HealthState};
@@ -19,7 +20,7 @@ use crate::traffic;
 pub(crate) struct Estate {
     /// As [`weir_proxy::tls::Tickets::save`] writes them.
     #[serde(default)]
-    tickets: Vec<u8>,
+    tickets: Zeroizing<Vec<u8>>,
     /// Endpoints that do not take what comes.
     #[serde(default)]
     endpoints: Vec<Standing>,
@@ -70,11 +71,11 @@ impl Estate {
     }
 
     /// As it is sent. What is too much for a message is left out: the successor finds it out.
-    pub(crate) fn encode(self) -> Vec<u8> {
+    pub(crate) fn encode(self) -> Zeroizing<Vec<u8>> {
         let tickets = self.tickets.clone();
         let whole = Message::Estate(self).encode(&[]);
         let less = || Message::Estate(Self { tickets, endpoints: Vec::new() }).encode(&[]);
-        whole.or_else(|_| less()).unwrap_or_default()
+        whole.or_else(|_| less()).unwrap_or_default().into()
     }
 
     /// Takes it over, before anything is served.

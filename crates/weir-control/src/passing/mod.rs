@@ -22,6 +22,8 @@ pub(crate) mod taker;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
+use zeroize::Zeroizing;
+
 use self::estate::Estate;
 use self::message::Message;
 use self::packets::{Received, receive_now, send_now};
@@ -40,7 +42,8 @@ pub(crate) fn say_hello(socket: BorrowedFd<'_>) -> io::Result<()> {
 /// What a predecessor sent before this process was started.
 pub(crate) fn estate_from(socket: &OwnedFd) -> Option<Estate> {
     let Ok(Received::Packet(packet)) = receive_now(socket) else { return None };
-    match Message::decode(&packet.bytes) {
+    let bytes = Zeroizing::new(packet.bytes);
+    match Message::decode(&bytes) {
         Ok((Message::Estate(estate), [])) => Some(estate),
         _ => None,
     }

@@ -9,9 +9,10 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::ClientConfig;
 use tokio_rustls::rustls::pki_types::ServerName;
+use weir_proxy::connect_trouble::is_own_shortage;
 use weir_proxy::net::PeerAddress;
 
-use super::reply::{Failure, Heard, Phase};
+use super::reply::{Blame, Failure, Heard, Phase};
 
 /// What probes read and write.
 pub(super) trait Transport: AsyncRead + AsyncWrite + Unpin + Send {}
@@ -36,7 +37,11 @@ pub(super) async fn connect(
     tls: Option<&Tls>,
     heard: &mut Heard,
 ) -> Result<Stream, Failure> {
-    let stream = open(address).await.map_err(|error| heard.broken(&error))?;
+    let stream = open(address).await.map_err(|error| {
+        let failure = heard.broken(&error);
+        let blame = if is_own_shortage(&error, address) { Blame::Shortage } else { failure.blame };
+        Failure { blame, ..failure }
+    })?;
     let Some(Tls { config, name }) = tls else { return Ok(stream) };
     heard.phase = Phase::Handshake;
     let handshake = TlsConnector::from(Arc::clone(config)).connect(name.clone(), stream);

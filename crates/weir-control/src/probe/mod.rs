@@ -26,7 +26,7 @@ use weir_proxy::upstream::UpstreamPool;
 
 use self::connect::{Tls, connect};
 use self::http::HttpQuestion;
-use self::reply::{Failure, Heard};
+use self::reply::{Blame, Failure, Heard};
 use crate::health_log::{Change, EndpointName, HealthLog, HealthState, Panic};
 
 /// The probes of the configuration that holds, one task per endpoint.
@@ -269,6 +269,12 @@ async fn watch(target: Target, turn: (u64, u64), process: Arc<Process>, log: Arc
         if let Some(address) = target.address(&process) {
             let began = Instant::now();
             let answer = target.ask(&address).await;
+            if let Err(Failure { blame: Blame::Shortage, reason, .. }) = &answer {
+                // Nothing was learned of the endpoint.
+                log.not_probed(&target.of, reason);
+                due_us = history.next_probe_us(began_us, clock(), fastrand::u64(..));
+                continue;
+            }
             let failure = answer.as_ref().err();
             let failure = failure.map(|failure| (failure.reason.clone(), failure.excerpt.clone()));
             log.probed(&target.of, began.elapsed(), failure);

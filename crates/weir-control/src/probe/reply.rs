@@ -42,6 +42,17 @@ pub(super) struct Failure {
     pub(super) reason: String,
     /// How the reply began; empty when there was none.
     pub(super) excerpt: String,
+    /// Whose fault it is.
+    pub(super) blame: Blame,
+}
+
+/// Whose fault a failed probe is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Blame {
+    /// The endpoint's, or that of the way to it.
+    Endpoint,
+    /// This machine is short of descriptors, ports or memory: the endpoint was not asked.
+    Shortage,
 }
 
 /// What is known while a probe runs; it outlives one that is cut short by its timeout.
@@ -71,7 +82,7 @@ impl Heard {
 
     /// The failure of this reason.
     pub(super) fn failure(&self, reason: impl Into<String>) -> Failure {
-        Failure { reason: reason.into(), excerpt: self.excerpt() }
+        Failure { reason: reason.into(), excerpt: self.excerpt(), blame: Blame::Endpoint }
     }
 
     /// The failure of a probe that took too long.

@@ -48,8 +48,8 @@ async fn ask(check: &str, manner: Manner) -> (String, Result<(), Failure>) {
 async fn check(line: &str, manner: Manner, expected: &str) {
     let found = match ask(line, manner).await.1 {
         Ok(()) => String::new(),
-        Err(Failure { reason, excerpt }) if excerpt.is_empty() => reason,
-        Err(Failure { reason, excerpt }) => format!("{reason} << {excerpt}"),
+        Err(Failure { reason, excerpt, .. }) if excerpt.is_empty() => reason,
+        Err(Failure { reason, excerpt, .. }) => format!("{reason} << {excerpt}"),
     };
     assert_eq!(found, expected, "check {line}");
 }

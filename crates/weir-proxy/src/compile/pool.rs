@@ -10,7 +10,8 @@ use weir_balance::{
     Availability, Balancer, EndpointState, Member, Order, PassiveSettings, QueueSettings, Settings,
     StallSettings, hash_key,
 };
-use weir_config::model::{self, EndpointAddress};
+use weir_config::model::names::service_domain;
+use weir_config::model::{self, EndpointAddress, SrvName};
 
 use super::Compiler;
 use super::source::Source;
@@ -115,7 +116,7 @@ impl Compiler<'_> {
             }
             EndpointAddress::Name(name, port) => (None, format!("{name}:{port}"), name.clone()),
             EndpointAddress::Service(name) => {
-                (None, format!("srv:{name}"), service_host(name).to_owned())
+                (None, format!("srv:{name}"), service_domain(name).to_owned())
             }
             EndpointAddress::Unix(path) => (
                 Some(PeerAddress::Unix(path.clone())),
@@ -126,9 +127,12 @@ impl Compiler<'_> {
         let host = endpoint.host.as_ref().unwrap_or(&host);
         let server_name = match tls {
             None => None,
-            Some(tls) => Some(
-                server_name(tls.server_name.as_deref(), host).map_err(|error| error.to_string())?,
-            ),
+            Some(tls) => {
+                let domain = endpoint.domain.as_ref();
+                let domain = domain.filter(|_| tls.srv_name == SrvName::Domain);
+                let name = server_name(tls.server_name.as_deref(), domain.unwrap_or(host));
+                Some(name.map_err(|error| error.to_string())?)
+            }
         };
         let as_before =
             |known: &&Arc<UpstreamEndpoint>| same == Tls::Same && known.server_name == server_name;
@@ -229,15 +233,6 @@ impl UpstreamEndpoint {
                 EndpointAddress::Unix(path) => same(&format!("unix:{}", path.display())),
             }
     }
-}
-
-/// The domain of a service: `example.com` of `_http._tcp.example.com`. Its servers have names of their own.
-fn service_host(service: &str) -> &str {
-    let mut host = service;
-    while let Some((_, rest)) = host.split_once('.').filter(|_| host.starts_with('_')) {
-        host = rest;
-    }
-    host
 }
 
 fn settings(pool: &model::Pool) -> Settings {

@@ -7,6 +7,8 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use zeroize::Zeroizing;
+
 use super::ReadFile;
 
 /// A model with the files that were read for it.
@@ -49,7 +51,9 @@ impl<M: PartialEq> Source<M> {
     /// Whether the model is this one and all files are as they were.
     pub(crate) fn is_still(&self, model: &M, read: ReadFile<'_>) -> bool {
         let unchanged = |seen: &Seen| match seen.what {
-            What::Contents(hash) => read(&seen.path).is_ok_and(|bytes| hash_of(&bytes) == hash),
+            What::Contents(hash) => {
+                read(&seen.path).is_ok_and(|bytes| hash_of(&Zeroizing::new(bytes)) == hash)
+            }
             What::Directory(..) => directory(&seen.path).as_ref() == Some(seen),
         };
         self.model == *model && self.files.iter().all(unchanged)

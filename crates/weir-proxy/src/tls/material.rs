@@ -7,6 +7,7 @@ use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::{PemObject, SectionKind};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::{CertifiedKey, SigningKey};
+use zeroize::Zeroizing;
 
 use super::error::TlsError;
 use super::x509::{self, CertificateFacts};
@@ -16,8 +17,8 @@ use super::x509::{self, CertificateFacts};
 pub struct PemFile {
     /// Where it came from.
     pub label: String,
-    /// Its content.
-    pub bytes: Vec<u8>,
+    /// Its content, which may be a key.
+    pub bytes: Zeroizing<Vec<u8>>,
 }
 
 /// A certificate chain and its key, as read from disk. One bundle may hold both, in any order.

@@ -22,6 +22,7 @@ pub use self::client::{ClientSettings, ClientTls, server_name};
 pub use self::error::TlsError;
 pub use self::facts::{TlsFacts, facts};
 pub use self::material::{CertificateMaterial, PemFile};
-pub use self::server::ServerTls;
+pub use self::server::{ClientCertificates, Demand, ServerTls};
 pub use self::suites::{ProtocolSettings, TlsVersion, check as check_protocol};
 pub use self::tickets::Tickets;
+pub use self::x509::certificate_names;

@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
-use rustls::ServerConfig;
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::UnixTime;
-use rustls::server::{NoServerSessionStorage, ProducesTickets};
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{NoServerSessionStorage, ProducesTickets, WebPkiClientVerifier};
+use rustls::{RootCertStore, ServerConfig};
 
 use super::certificates::{Certificates, any_fits_tls12};
 use super::error::TlsError;
-use super::material::{self, CertificateMaterial};
+use super::material::{self, CertificateMaterial, PemFile};
 use super::suites::{self, ProtocolSettings, TlsVersion};
 use super::tickets::Tickets;
 
@@ -17,8 +19,27 @@ use super::tickets::Tickets;
 pub struct ServerTls {
     /// What `tokio_rustls::TlsAcceptor` takes.
     pub config: Arc<ServerConfig>,
+    /// The names of all certificates.
+    pub names: Vec<String>,
     /// What the operator should know and that stops nothing: certificates expired or not valid yet.
     pub warnings: Vec<String>,
+}
+
+/// Certificates that clients show.
+pub struct ClientCertificates {
+    /// The authorities that may have issued them.
+    pub ca: PemFile,
+    /// Whether every client has to show one.
+    pub demand: Demand,
+}
+
+/// Whether clients have to show a certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Demand {
+    /// A client without one gets no connection.
+    Required,
+    /// A client may come without one; one that is shown has to be good.
+    Optional,
 }
 
 impl ServerTls {
@@ -30,6 +51,19 @@ impl ServerTls {
         certificates: &[CertificateMaterial],
         protocol: &ProtocolSettings<'_>,
         tickets: Arc<Tickets>,
+    ) -> Result<Self, TlsError> {
+        Self::with_clients(certificates, protocol, tickets, None)
+    }
+
+    /// The same, with client certificates asked for.
+    ///
+    /// # Errors
+    /// As [`ServerTls::new`].
+    pub fn with_clients(
+        certificates: &[CertificateMaterial],
+        protocol: &ProtocolSettings<'_>,
+        tickets: Arc<Tickets>,
+        clients: Option<&ClientCertificates>,
     ) -> Result<Self, TlsError> {
         let (provider, versions) = suites::provider(protocol)?;
         let now = UnixTime::now().as_secs() as i64;
@@ -44,9 +78,14 @@ impl ServerTls {
             return Err(TlsError::NoSuiteForCertificates);
         }
         let warnings = loaded.iter().filter_map(|entry| entry.warning.clone()).collect();
-        let mut config = ServerConfig::builder_with_provider(Arc::new(provider))
+        let provider = Arc::new(provider);
+        let verifier = match clients {
+            Some(clients) => verifier(clients, &provider)?,
+            None => WebPkiClientVerifier::no_client_auth(),
+        };
+        let mut config = ServerConfig::builder_with_provider(provider)
             .with_protocol_versions(&versions)?
-            .with_no_client_auth()
+            .with_client_cert_verifier(verifier)
             .with_cert_resolver(Arc::new(Certificates::new(&loaded)));
         // A list is an order of preference; without one the client knows best which cipher its hardware has.
         config.ignore_client_order = !protocol.ciphers.is_empty();
@@ -57,6 +96,26 @@ impl ServerTls {
         // One per handshake is what a browser's next connection needs; each costs an encryption and a record.
         config.send_tls13_tickets = 1;
         config.max_early_data_size = 0;
-        Ok(Self { config: Arc::new(config), warnings })
+        let names = loaded.iter().flat_map(|entry| &entry.names).cloned().collect();
+        Ok(Self { config: Arc::new(config), names, warnings })
     }
+}
+
+fn verifier(
+    clients: &ClientCertificates,
+    provider: &Arc<CryptoProvider>,
+) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in material::certificates(&clients.ca)? {
+        roots
+            .add(certificate)
+            .map_err(|_| TlsError::BadCertificate { file: clients.ca.label.clone() })?;
+    }
+    let builder =
+        WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider));
+    let builder = match clients.demand {
+        Demand::Required => builder,
+        Demand::Optional => builder.allow_unauthenticated(),
+    };
+    builder.build().map_err(|error| TlsError::Library { reason: error.to_string() })
 }

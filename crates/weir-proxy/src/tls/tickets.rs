@@ -13,6 +13,7 @@ use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
 use aws_lc_rs::rand;
 use rustls::pki_types::UnixTime;
 use rustls::server::ProducesTickets;
+use zeroize::Zeroizing;
 
 use super::error::TlsError;
 
@@ -42,7 +43,7 @@ struct Keys {
 struct Key {
     name: [u8; NAME_LEN],
     /// What the cipher is made of, for a successor.
-    secret: [u8; SECRET_LEN],
+    secret: Zeroizing<[u8; SECRET_LEN]>,
     cipher: RandomizedNonceKey,
 }
 
@@ -65,9 +66,12 @@ impl Tickets {
     }
 
     /// The keys, for a process that is to open the tickets that this one made. They are secret.
-    pub fn save(&self) -> Vec<u8> {
+    pub fn save(&self) -> Zeroizing<Vec<u8>> {
         let keys = self.keys.load();
-        let mut saved = keys.rotate_at.to_le_bytes().to_vec();
+        let rotate_at = keys.rotate_at.to_le_bytes();
+        // Nothing is copied to a larger buffer: the smaller one would keep the secrets.
+        let mut saved = Zeroizing::new(Vec::with_capacity(rotate_at.len() + 2 * SAVED_LEN));
+        saved.extend_from_slice(&rotate_at);
         keys.current.save(&mut saved);
         if let Some(previous) = &keys.previous {
             previous.save(&mut saved);
@@ -151,25 +155,27 @@ impl Keys {
 impl Key {
     fn random() -> Option<Arc<Self>> {
         let mut name = [0; NAME_LEN];
-        let mut secret = [0; SECRET_LEN];
+        let mut secret = Zeroizing::new([0; SECRET_LEN]);
         rand::fill(&mut name).ok()?;
-        rand::fill(&mut secret).ok()?;
+        rand::fill(&mut *secret).ok()?;
         Self::new(name, secret)
     }
 
-    fn new(name: [u8; NAME_LEN], secret: [u8; SECRET_LEN]) -> Option<Arc<Self>> {
-        let cipher = RandomizedNonceKey::new(&AES_256_GCM, &secret).ok()?;
+    fn new(name: [u8; NAME_LEN], secret: Zeroizing<[u8; SECRET_LEN]>) -> Option<Arc<Self>> {
+        let cipher = RandomizedNonceKey::new(&AES_256_GCM, &*secret).ok()?;
         Some(Arc::new(Self { name, secret, cipher }))
     }
 
     fn save(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.name);
-        out.extend_from_slice(&self.secret);
+        out.extend_from_slice(&*self.secret);
     }
 
     fn restored(saved: &[u8]) -> Option<Arc<Self>> {
         let (name, secret) = saved.split_first_chunk::<NAME_LEN>()?;
-        Self::new(*name, secret.try_into().ok()?)
+        let mut own = Zeroizing::new([0; SECRET_LEN]);
+        own.copy_from_slice(secret.get(..SECRET_LEN).filter(|own| own.len() == secret.len())?);
+        Self::new(*name, own)
     }
 }
 

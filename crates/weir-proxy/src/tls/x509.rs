@@ -46,6 +46,12 @@ impl<'a> CertificateFacts<'a> {
     }
 }
 
+/// The lower-case names of a DER certificate: the DNS names of its subject alternative name, or the common name where there are none.
+/// Empty when it is malformed.
+pub fn certificate_names(der: &[u8]) -> Vec<String> {
+    CertificateFacts::read(der).map(|facts| facts.names).unwrap_or_default()
+}
+
 /// The bits of a public key, out of the content of a `SubjectPublicKeyInfo`.
 pub(super) fn public_key_bits(content: &[u8]) -> Option<&[u8]> {
     let mut info = Der(content);

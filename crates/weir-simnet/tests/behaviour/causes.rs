@@ -47,6 +47,8 @@ enum Fault {
     /// Nothing on Weir's side of it.
     None,
     Refused,
+    /// Weir has no descriptor left.
+    Short,
     NeverConnects,
     /// The server says nothing.
     Hangs,
@@ -69,6 +71,7 @@ fn answer(request: &str, fault: Fault) -> (u16, Cause) {
     play(&format!("{POOLS}{LISTENER}"), async |world| {
         match fault {
             Fault::Refused => world.connects(1, Some(Connects::Refused)),
+            Fault::Short => world.connects(1, Some(Connects::Fails(24))),
             Fault::NeverConnects => world.connects(1, Some(Connects::Never)),
             Fault::Maintenance => {
                 let pools = &world.snapshot().pools;
@@ -173,6 +176,7 @@ fn no_answer_of_weir_s_own_is_without_its_cause() {
         ("GET / HTTP/1.1\r\nHo".to_owned(), Fault::None, 408, Cause::RequestTimeout),
         (post("/app", "Content-Length: 9\r\n\r\nabc"), Fault::None, 408, Cause::BodyTimeout),
         (app.clone(), Fault::Refused, 502, Cause::ConnectFailed),
+        (app.clone(), Fault::Short, 503, Cause::NoResources),
         (app.clone(), Fault::NeverConnects, 504, Cause::ConnectTimeout),
         (app.clone(), Fault::Leaves, 502, Cause::UpstreamReset),
         (app.clone(), Fault::Babbles, 502, Cause::BadResponse),

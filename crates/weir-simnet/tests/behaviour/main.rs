@@ -27,6 +27,7 @@ mod reload;
 mod retries;
 mod reuse;
 mod routing;
+mod shortage;
 mod smuggling;
 mod stall;
 mod stopping;

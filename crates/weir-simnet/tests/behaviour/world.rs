@@ -43,6 +43,8 @@ pub(crate) fn app(pool: &str, listener: &str) -> String {
 pub(crate) enum Connects {
     Refused,
     Never,
+    /// Fails with this error of the system.
+    Fails(i32),
     After(Duration),
 }
 
@@ -81,6 +83,7 @@ impl Net for ScriptedNet {
             None => {}
             Some(Connects::Refused) => return Err(io::ErrorKind::ConnectionRefused.into()),
             Some(Connects::Never) => pending().await,
+            Some(Connects::Fails(errno)) => return Err(io::Error::from_raw_os_error(errno)),
             Some(Connects::After(duration)) => sleep(duration).await,
         }
         self.inner.connect(address).await

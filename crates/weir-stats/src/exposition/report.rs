@@ -15,6 +15,8 @@ use crate::numbers::Figures;
 pub struct Report {
     /// The process.
     pub process: ProcessReport,
+    /// Its admin interface.
+    pub admin: AdminReport,
     /// In the configuration's order.
     pub listeners: Vec<ListenerReport>,
     /// In the configuration's order.
@@ -54,6 +56,20 @@ pub struct ProcessReport {
     pub connections: u64,
     /// Most that may be.
     pub max_connections: u64,
+    /// Connects to endpoints that failed for want of descriptors, ports or memory.
+    #[serde(default)]
+    pub shortages: u64,
+}
+
+/// Connections to the admin interface that did not stay.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AdminReport {
+    /// Closed to make room for others.
+    pub closed: u64,
+    /// Closed because no request came in time.
+    pub late: u64,
+    /// Told that there is no room.
+    pub refused: u64,
 }
 
 /// A listener.
@@ -242,6 +258,15 @@ fn write_process(report: &Report, text: &mut Exposition) {
     text.gauge("weir_connections", "Client connections open now.", connections);
     let most = Value::Count(process.max_connections);
     text.gauge("weir_connections_max", "Most client connections open at once.", most);
+    let help = "Connects to endpoints that Weir had no descriptor, port or memory for.";
+    text.family(Family { name: "weir_connect_shortages_total", kind: Kind::Counter, help });
+    text.sample(&[], Value::Count(process.shortages));
+    let help = "Admin connections that did not stay: closed for others, late, or told that there is no room.";
+    text.family(Family { name: "weir_admin_connections_ended_total", kind: Kind::Counter, help });
+    let AdminReport { closed, late, refused } = report.admin;
+    for (reason, count) in [("closed", closed), ("late", late), ("refused", refused)] {
+        text.sample(&[("reason", reason)], Value::Count(count));
+    }
     let help = "Client connections of a listener open now.";
     text.family(Family { name: "weir_listener_connections", kind: Kind::Gauge, help });
     for listener in &report.listeners {

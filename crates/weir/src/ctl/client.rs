@@ -8,8 +8,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
+use rustls::StreamOwned;
 use serde_json::Value;
 use weir_config::model::{AdminAccess, ListenAddress};
+use weir_control::{ClientFiles, client_connection};
 
 use crate::cli::CONFIGURATION_FILE;
 use crate::failure::Failure;
@@ -24,8 +26,8 @@ const ANSWER_BYTES: u64 = 64 * 1024 * 1024;
 /// Where the running Weir is to be found.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Place {
-    /// Admin address: a Unix socket's path, or an IP address and port [default: as configured, else /run/weir/admin.sock]
-    #[arg(long, global = true, value_name = "ADDRESS")]
+    /// Admin address: a Unix socket's path, a host and port, or `https://HOST:PORT` [default: as configured, else /run/weir/admin.sock]
+    #[arg(long, visible_alias = "admin", global = true, value_name = "ADDRESS")]
     socket: Option<String>,
     /// Configuration file that names the admin address [default: /etc/weir/weir.conf]
     #[arg(short, long, global = true, value_name = "FILE", conflicts_with = "socket")]
@@ -33,6 +35,15 @@ pub(crate) struct Place {
     /// File with the token that an address over TCP wants
     #[arg(long, global = true, value_name = "FILE")]
     token_file: Option<PathBuf>,
+    /// Trusted roots for an address with TLS, in PEM [default: the system's]
+    #[arg(long, global = true, value_name = "FILE")]
+    ca: Option<PathBuf>,
+    /// Client certificate to show, in PEM
+    #[arg(long, global = true, value_name = "FILE")]
+    cert: Option<PathBuf>,
+    /// Its key, when it is not in the same file
+    #[arg(long, global = true, value_name = "FILE", requires = "cert")]
+    key: Option<PathBuf>,
 }
 
 /// An answer.
@@ -44,12 +55,14 @@ pub(crate) struct Told {
 enum Address {
     Unix(PathBuf),
     Tcp(String),
+    /// With TLS.
+    Https(String),
 }
 
 impl Place {
     /// Another, with the same token.
     pub(crate) fn at(&self, address: &str) -> Self {
-        Self { socket: Some(address.to_owned()), config: None, token_file: self.token_file.clone() }
+        Self { socket: Some(address.to_owned()), config: None, ..self.clone() }
     }
 
     /// Where it is, as people know it.
@@ -79,13 +92,23 @@ impl Place {
         body: Option<&Value>,
     ) -> Result<Told, Failure> {
         let address = self.address()?;
-        let request = self.request(method, path, body)?;
+        let request = self.request(&address, method, path, body)?;
         let answer = match &address {
             Address::Unix(path) => UnixStream::connect(path).and_then(|stream| {
                 stream.set_read_timeout(Some(PATIENCE))?;
                 talk(stream, &request)
             }),
             Address::Tcp(place) => connect(place).and_then(|stream| talk(stream, &request)),
+            Address::Https(place) => {
+                let files = ClientFiles {
+                    ca: self.ca.as_deref(),
+                    certificate: self.cert.as_deref(),
+                    key: self.key.as_deref(),
+                };
+                let host = place.rsplit_once(':').map_or(place.as_str(), |(host, _)| host);
+                let tls = client_connection(&files, host).map_err(Failure::RunTime)?;
+                connect(place).and_then(|stream| talk(StreamOwned::new(tls, stream), &request))
+            }
         };
         let answer = answer.map_err(|error| unreachable_at(&address, &error))?;
         told(&answer).ok_or_else(|| {
@@ -94,8 +117,18 @@ impl Place {
         })
     }
 
-    fn request(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Vec<u8>, Failure> {
-        let mut head = format!("{method} {path} HTTP/1.1\r\nHost: weir\r\nConnection: close\r\n");
+    fn request(
+        &self,
+        address: &Address,
+        method: &str,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Vec<u8>, Failure> {
+        let host = match address {
+            Address::Unix(_) => "weir",
+            Address::Tcp(place) | Address::Https(place) => place,
+        };
+        let mut head = format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n");
         if let Some(file) = &self.token_file {
             let text = std::fs::read_to_string(file).map_err(|error| {
                 Failure::RunTime(format!("cannot read the token file {}: {error}", file.display()))
@@ -132,8 +165,12 @@ impl Place {
             (access == AdminAccess::ReadOnly, !unix)
         };
         let best = config.admin.iter().min_by_key(|admin| rank(&admin.address, admin.access));
+        let with_tls = best.is_some_and(|admin| admin.tls.is_some());
         match best.map(|admin| &admin.address) {
             Some(ListenAddress::Unix { path, .. }) => Ok(Address::Unix(path.clone())),
+            Some(ListenAddress::Socket(address)) if with_tls => {
+                Ok(Address::Https(address.to_string()))
+            }
             Some(ListenAddress::Socket(address)) => Ok(Address::Tcp(address.to_string())),
             None => Err(Failure::Unreachable(format!(
                 "{} has no `admin` address: add `admin unix:{SOCKET};`",
@@ -148,6 +185,12 @@ impl Address {
         if let Some(path) = text.strip_prefix("unix:") {
             return Self::Unix(path.into());
         }
+        if let Some(place) = text.strip_prefix("https://") {
+            return Self::Https(with_port(place, 443));
+        }
+        if let Some(place) = text.strip_prefix("http://") {
+            return Self::Tcp(with_port(place, 80));
+        }
         if text.contains('/') || !text.contains(':') {
             return Self::Unix(text.into());
         }
@@ -158,8 +201,16 @@ impl Address {
         match self {
             Self::Unix(path) => path.display().to_string(),
             Self::Tcp(place) => place.clone(),
+            Self::Https(place) => format!("https://{place}"),
         }
     }
+}
+
+/// The host and port of what stands behind a scheme.
+fn with_port(place: &str, usual: u16) -> String {
+    let place = place.split('/').next().unwrap_or_default();
+    let bare = place.rsplit_once(']').map_or(place, |(_, rest)| rest);
+    if bare.contains(':') { place.to_owned() } else { format!("{place}:{usual}") }
 }
 
 fn connect(place: &str) -> io::Result<TcpStream> {
@@ -245,6 +296,17 @@ mod tests {
     fn names_of_any_kind_fit_into_a_path() {
         assert_eq!(encoded("10.0.0.1:80"), "10.0.0.1:80");
         assert_eq!(encoded("unix:/run/a b"), "unix:%2Frun%2Fa%20b");
+    }
+
+    #[test]
+    fn addresses_are_told_apart() {
+        let check = |text: &str, expected: &str| assert_eq!(Address::of(text).text(), expected);
+        check("https://lb1.example.com:9901", "https://lb1.example.com:9901");
+        check("https://lb1.example.com/", "https://lb1.example.com:443");
+        check("https://[::1]", "https://[::1]:443");
+        check("http://10.0.0.1", "10.0.0.1:80");
+        check("unix:/run/a.sock", "/run/a.sock");
+        check("10.0.0.1:9901", "10.0.0.1:9901");
     }
 
     #[test]

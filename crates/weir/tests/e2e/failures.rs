@@ -2,12 +2,14 @@
 //! and Weir goes on.
 
 use std::net::{SocketAddr, TcpStream};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
 use crate::support::client::Client;
 use crate::support::origin::{Accepted, Origin};
+use crate::support::process::{command, finish};
 use crate::support::programs::{Certificate, Nginx, Refusing, listen};
 use crate::support::weir::Weir;
 use crate::support::{Directory, eventually};
@@ -44,6 +46,88 @@ fn a_refused_connect_gives_502() {
     logged(&directory, "502 connect_failed 1");
     // The client's connection has done nothing wrong and stays.
     assert!(matches!(client.ask("/").status, 502 | 503));
+}
+
+/// Sets the process's limit on open files, whatever it has open.
+fn limit_descriptors(process: u32, files: u64) {
+    let arguments = [format!("--pid={process}"), format!("--nofile={files}:")];
+    let done = finish(command("prlimit").args(arguments), b"");
+    assert!(done.status.success(), "{done:?}");
+}
+
+/// The kernel gives the process no descriptor from now on.
+fn take_descriptors(process: u32) {
+    let open = std::fs::read_dir(format!("/proc/{process}/fd")).unwrap();
+    let open: Vec<u64> =
+        open.map(|entry| entry.unwrap().file_name().to_str().unwrap().parse().unwrap()).collect();
+    let lowest_free = (0..u64::MAX).find(|number| !open.contains(number)).unwrap();
+    limit_descriptors(process, lowest_free);
+}
+
+#[test]
+fn a_shortage_of_descriptors_is_a_wait_ejects_no_server_and_is_no_failed_probe() {
+    let directory = Directory::new();
+    let origin = Origin::echo();
+    let weir = weir_with(
+        &directory,
+        &[origin.address],
+        "timeout connect=500ms; keepalive off; check tcp interval=100ms fall=1;
+         passive errors=1 eject=1h;",
+    );
+    let process = weir.process.id();
+    let mut client = Client::connect(weir.address());
+    assert_eq!(client.ask("/").status, 200);
+    take_descriptors(process);
+    eventually("probes are not made", || {
+        weir.process.said().contains("is not probed and stays as it is").then_some(())
+    });
+    for _ in 0..2 {
+        assert_eq!(client.ask("/").status, 503);
+    }
+    logged(&directory, "503 no_resources 1");
+    let said = weir.process.said();
+    assert!(said.contains("Weir itself is short of something: Too many open files"), "{said}");
+    limit_descriptors(process, 1024);
+    assert_eq!(client.ask("/").status, 200);
+    eventually("probes are made again", || {
+        weir.process.said().contains("is probed again").then_some(())
+    });
+    let said = weir.process.said();
+    assert!(!said.contains("up -> "), "{said}");
+}
+
+/// Half of the descriptors are for servers: as many clients as are let in can all be served at once.
+#[test]
+fn every_client_that_is_let_in_finds_a_descriptor_for_its_server() {
+    let directory = Directory::new();
+    let origin = Origin::echo();
+    let config = format!(
+        "workers 1; max_connections 1000;
+         pool app {{ server {}; keepalive off; passive errors=1 eject=1h; }}
+         listen 127.0.0.1:0 -> app;",
+        origin.address
+    );
+    let path = directory.file("weir.conf", config);
+    let mut limited = command("prlimit");
+    limited.args([
+        "--nofile=200:200",
+        "setpriv",
+        "--bounding-set=-sys_resource",
+        "--inh-caps=-sys_resource",
+    ]);
+    limited.args([env!("CARGO_BIN_EXE_weir"), "run", "-c"]).arg(path);
+    let weir = Weir::run(limited.stdin(Stdio::null()), 1);
+    let said = weir.process.said();
+    assert!(said.contains("200 open files are enough for"), "{said}");
+    let mut clients: Vec<Client> = (0..150).map(|_| Client::connect(weir.address())).collect();
+    for client in &mut clients {
+        client.get("/");
+    }
+    // Those over the cap are served once others have left.
+    for mut client in clients {
+        assert_eq!(client.response().status, 200);
+    }
+    assert!(!weir.process.said().contains("cannot connect"), "{}", weir.process.said());
 }
 
 #[test]

@@ -8,7 +8,7 @@ use rustix::process::Signal;
 
 use crate::support::client::{Client, End};
 use crate::support::origin::Origin;
-use crate::support::process::finish;
+use crate::support::process::{command, finish};
 use crate::support::programs::Certificate;
 use crate::support::weir::{Weir, weir_command};
 use crate::support::{Directory, PATIENCE, eventually};
@@ -228,4 +228,44 @@ fn sockets_in_the_file_system_serve_on_both_sides() {
     assert_eq!(Client::connect(weir.address()).ask("/").text(), "ok");
     let over_socket = ["--unix-socket", &outer, "http://localhost/"];
     assert_eq!(crate::support::programs::curl(over_socket), b"ok");
+}
+
+/// A variable of an upgrade that is out of date, or made by hand: a sentence, and no descriptor with two owners.
+#[test]
+fn what_an_upgrade_did_not_hand_over_is_refused_with_a_sentence() {
+    let directory = Directory::new();
+    let config = "workers 1; listen 127.0.0.1:0 -> respond 204;";
+    let path = directory.file("weir.conf", config).display().to_string();
+    let check = |variables: &str, expected: &str| {
+        // Descriptor 3 is a pipe, 4 a file; no other is open.
+        let script =
+            format!("exec 4</dev/null; {variables} exec \"$0\" run -c \"$1\" 3>&1 >/dev/null");
+        let mut shell = command("sh");
+        shell.args(["-c", &script, env!("CARGO_BIN_EXE_weir"), &path]).env("NO_COLOR", "1");
+        let done = finish(&mut shell, b"");
+        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert_eq!(done.status.code(), Some(1), "{variables}: {said}");
+        assert!(said.contains(expected), "{variables}: {said}");
+    };
+    let upgrade = |text: &str| format!("WEIR_UPGRADE='{text}'");
+    check(&upgrade("nonsense"), "WEIR_UPGRADE: expected ");
+    check(
+        &upgrade(r#"{"ready":3,"sockets":[[3,{"socket":"127.0.0.1:1"}]]}"#),
+        "WEIR_UPGRADE: descriptor 3 is named twice; only a Weir that is upgraded",
+    );
+    check(
+        &upgrade(r#"{"ready":3,"passing":3,"sockets":[]}"#),
+        "WEIR_UPGRADE: descriptor 3 is named twice",
+    );
+    check(
+        &upgrade(r#"{"ready":9,"sockets":[]}"#),
+        "WEIR_UPGRADE: descriptor 9: nothing was handed over there",
+    );
+    check(&upgrade(r#"{"ready":4,"sockets":[]}"#), "WEIR_UPGRADE: descriptor 4: it is no pipe");
+    check(&upgrade(r#"{"ready":3,"passing":4,"sockets":[]}"#), "WEIR_UPGRADE: descriptor 4: ");
+    check(
+        &upgrade(r#"{"ready":3,"sockets":[[4,{"socket":"127.0.0.1:1"}]]}"#),
+        "WEIR_UPGRADE: descriptor 4: ",
+    );
+    check("LISTEN_FDS=1 LISTEN_PID=$$", "handed over by systemd");
 }

@@ -9,6 +9,7 @@ use crate::support::Directory;
 use crate::support::client::Client;
 use crate::support::eventually;
 use crate::support::origin::Origin;
+use crate::support::programs::Certificate;
 use crate::support::weir::Weir;
 
 const A: u16 = 1;
@@ -148,6 +149,44 @@ fn servers_of_a_service_come_and_go_with_the_answers_of_dns() {
     assert_eq!(said.matches("does not resolve").count(), 1, "{said}");
     assert_eq!(said.matches("resolves now").count(), 1, "{said}");
 }
+
+/// DNS says which servers a service has, and not by which name they are to be believed.
+#[test]
+fn servers_of_a_service_are_verified_by_the_domain_that_the_configuration_names() {
+    let directory = Directory::new();
+    let service = Certificate::self_signed(&directory, "service", P256, &["shop.test"]);
+    let forged = Certificate::self_signed(&directory, "forged", P256, &["node.test"]);
+    let bundle = [&service, &forged].map(|one| std::fs::read_to_string(&one.chain).unwrap());
+    let ca = directory.file("ca.pem", bundle.concat()).display().to_string();
+    let answers = |certificate: &Certificate, options: &str| {
+        let server = format!(
+            "workers 1;
+             listen 127.0.0.1:0 tls -> respond 200 there {{ {} }}",
+            certificate.directive()
+        );
+        let own = Directory::new();
+        let endpoint = Weir::start(&own, &server);
+        let record = target(1, 1, endpoint.address().port(), "node.test");
+        let dns = Dns::start(Zone::from([
+            ("node.test", addresses(&[Ipv4Addr::LOCALHOST])),
+            ("_https._tcp.shop.test", (SRV, vec![record])),
+        ]));
+        let config = format!(
+            "workers 1; resolver {};
+             pool web {{ server srv:_https._tcp.shop.test; tls ca={ca} {options}; retry 0; }}
+             listen 127.0.0.1:0 -> web;",
+            dns.address
+        );
+        let weir = Weir::start(&Directory::new(), &config);
+        Client::connect(weir.address()).ask("/").status
+    };
+    assert_eq!(answers(&service, ""), 200);
+    assert_eq!(answers(&forged, ""), 502, "a name that DNS gave was believed");
+    assert_eq!(answers(&forged, "srv_name=target"), 200);
+    assert_eq!(answers(&forged, "name=node.test"), 200);
+}
+
+const P256: &str = "ec -pkeyopt ec_paramgen_curve:P-256";
 
 #[test]
 fn a_dead_dns_server_holds_up_no_start_and_the_name_is_there_when_it_comes_back() {

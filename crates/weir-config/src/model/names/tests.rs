@@ -94,6 +94,29 @@ fn the_records_of_a_service_say_port_weight_and_tier() {
 }
 
 #[test]
+fn a_server_of_a_service_knows_the_domain_that_the_configuration_names() {
+    let domains = |server: &str, question: Question, found: Found| {
+        let text = format!("listen :80 -> app; pool app {{ {server} tls; }}");
+        let config = parse_str("test", &text).unwrap().config;
+        let mut answers = Answers::default();
+        answers.insert(question, places(&[found]));
+        let over = answers.over(&config, &Overrides::default());
+        over.pools[0].endpoints[0].domain.clone()
+    };
+    let service = |name: &str| Question::Service(name.to_owned());
+    let check = |server: &str, name: &str, expected: Option<&str>| {
+        assert_eq!(domains(server, service(name), target(1, 1, 1)).as_deref(), expected);
+    };
+    check("server srv:_https._tcp.example.com;", "_https._tcp.example.com", Some("example.com"));
+    check("server srv:app.consul;", "app.consul", Some("app.consul"));
+    // What the operator says himself is better than both.
+    let own = "server srv:_https._tcp.example.com host=own.test;";
+    check(own, "_https._tcp.example.com", None);
+    let host_question = Question::Host("app.test".to_owned());
+    assert_eq!(domains("server app.test:443;", host_question, host(1)), None);
+}
+
+#[test]
 fn a_server_keeps_its_place_and_a_new_one_takes_the_lowest_that_is_free() {
     let mut places = places(&[host(1), host(2), host(3)]);
     places.take(vec![host(4), host(3), host(1)]);

@@ -232,7 +232,7 @@ mod tests {
     #[test]
     fn an_endpoint_that_is_down_says_why() {
         let status = status();
-        let sight = sight(&status, Right::Write);
+        let sight = sight(&status, Right::Operate);
         let html = main(&sight, "app", "app2").unwrap().into_string();
         for expected in [
             "Down for 3m 12s: status 503, expected 200-399",

@@ -46,7 +46,7 @@ pub(crate) const PAGES: &[Route] = &[
     Route {
         method: Method::POST,
         path: "/pools/{pool}/{endpoint}",
-        right: Right::Write,
+        right: Right::Operate,
         summary: "The buttons of a page, where no script is",
         answer: Answer::Later(order::take),
     },

@@ -438,7 +438,7 @@ mod tests {
     fn buttons_are_for_those_who_may_change_something() {
         let status = status();
         assert!(!drawn(&status, Right::Read).contains("<form"));
-        let html = drawn(&status, Right::Write);
+        let html = drawn(&status, Right::Operate);
         assert!(
             html.contains("<form method=\"post\" class=\"orders\" action=\"/pools/app/app1\""),
             "{html}"
@@ -465,7 +465,7 @@ mod tests {
             }
         }
         evil.clone_into(&mut status.listeners[0].name);
-        let mut sight = sight(&status, Right::Write);
+        let mut sight = sight(&status, Right::Operate);
         for event in &mut sight.events {
             evil.clone_into(&mut event.what);
             event.who = Some(evil.to_owned());

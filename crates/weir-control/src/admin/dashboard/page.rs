@@ -70,7 +70,7 @@ impl<'a> Sight<'a> {
     }
 
     pub(super) fn may_write(&self) -> bool {
-        self.right == Right::Write
+        self.right >= Right::Operate
     }
 }
 

@@ -31,22 +31,22 @@ pub(super) enum Answer {
 
 /// What there is, for `help`.
 const HELP: &[(&str, &str, Right)] = &[
-    ("add server <bk>/<srv> <addr>", "create a new server, in maintenance", Right::Write),
-    ("clear counters [all]", "clear max statistics counters (or all counters)", Right::Write),
-    ("del server <bk>/<srv>", "remove a server that is in maintenance", Right::Write),
-    ("disable server <bk>/<srv>", "disable a server for maintenance", Right::Write),
-    ("enable server <bk>/<srv>", "enable a disabled server", Right::Write),
+    ("add server <bk>/<srv> <addr>", "create a new server, in maintenance", Right::Admin),
+    ("clear counters [all]", "clear max statistics counters (or all counters)", Right::Operate),
+    ("del server <bk>/<srv>", "remove a server that is in maintenance", Right::Admin),
+    ("disable server <bk>/<srv>", "disable a server for maintenance", Right::Operate),
+    ("enable server <bk>/<srv>", "enable a disabled server", Right::Operate),
     ("get weight <bk>/<srv>", "report a server's current weight", Right::Read),
     (
         "set maxconn frontend <frontend> <value>",
         "change a frontend's maxconn setting",
-        Right::Write,
+        Right::Operate,
     ),
-    ("set maxconn global <value>", "change the per-process maxconn setting", Right::Write),
-    ("set maxconn server <bk>/<srv> <value>", "change a server's maxconn setting", Right::Write),
-    ("set server <bk>/<srv> [opts]", "change a server's state, weight or maxconn", Right::Write),
+    ("set maxconn global <value>", "change the per-process maxconn setting", Right::Operate),
+    ("set maxconn server <bk>/<srv> <value>", "change a server's maxconn setting", Right::Operate),
+    ("set server <bk>/<srv> [opts]", "change a server's state, weight or maxconn", Right::Operate),
     ("set timeout cli <delay>", "change the timeout of this connection", Right::Read),
-    ("set weight <bk>/<srv> <weight>", "change a server's weight", Right::Write),
+    ("set weight <bk>/<srv> <weight>", "change a server's weight", Right::Operate),
     ("show backend", "list backends in the current running config", Right::Read),
     ("show cli level", "display the level of the current CLI session", Right::Read),
     ("show errors", "report last request and/or response errors for each proxy", Right::Read),
@@ -86,11 +86,10 @@ pub(super) async fn execute(words: &[String], context: &Context, caller: &Caller
         ["show", what @ ..] => asked.show(what),
         ["get", "weight", place @ ..] => asked.weight(place.first().copied()),
         // Whoever may only look learns nothing of what is there from how a change is refused.
-        ["set" | "enable" | "disable" | "add" | "del" | "clear", ..]
-            if caller.right == Right::Read =>
-        {
+        ["set" | "enable" | "disable" | "clear", ..] if caller.right < Right::Operate => {
             Err("Permission denied".to_owned())
         }
+        ["add" | "del", ..] if caller.right < Right::Admin => Err("Permission denied".to_owned()),
         ["set", "server", rest @ ..] => asked.set_server(rest).await,
         ["set", "weight", rest @ ..] => asked.set_weight(rest).await,
         ["set", "maxconn", "server", rest @ ..] => asked.set_max_conn(rest).await,
@@ -151,8 +150,9 @@ impl Asked<'_> {
             }
             ["version"] => Ok(env!("CARGO_PKG_VERSION").to_owned()),
             ["cli", "level"] => Ok(match self.caller.right {
-                Right::Read => "operator".to_owned(),
-                Right::Write => "admin".to_owned(),
+                Right::Read => "user".to_owned(),
+                Right::Operate => "operator".to_owned(),
+                Right::Admin => "admin".to_owned(),
             }),
             _ => Err(unknown(&[&["show"], words].concat(), self.caller)),
         }
@@ -427,7 +427,7 @@ fn unknown(words: &[&str], caller: &Caller) -> String {
 /// The commands that somebody may use, and of them those that `chosen` takes.
 fn listing(title: &str, chosen: impl Fn(&str) -> bool, caller: &Caller) -> String {
     let last = ["help [<command>]", "prompt", "quit"];
-    let may = |right: Right| right == Right::Read || caller.right == Right::Write;
+    let may = |right: Right| right <= caller.right;
     let rows =
         HELP.iter().filter(|(name, _, right)| may(*right) && (chosen(name) || last.contains(name)));
     rows.fold(format!("{title}\n"), |mut text, (name, what, _)| {

@@ -15,8 +15,9 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use self::command::{Answer, execute};
-use super::caller::Caller;
+use super::caller::{Caller, Visitor};
 use super::context::Context;
+use super::seats::Seat;
 use super::stream::AdminStream;
 
 /// A command line, bytes.
@@ -25,13 +26,22 @@ const LINE_BYTES: usize = 16 * 1024;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Answers commands until the connection ends.
-pub(super) async fn serve<S>(mut stream: AdminStream<S>, context: &Context, caller: &Caller)
-where
+pub(super) async fn serve<S>(
+    mut stream: AdminStream<S>,
+    context: &Context,
+    visitor: &Visitor,
+    seat: &Seat,
+) where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     stream.set_patience(PATIENCE);
     // A client that leaves or does not read has ended it himself.
-    let _ = talk(&mut stream, context, caller).await;
+    let _ = if let Some(caller) = visitor.caller(None) {
+        talk(&mut stream, context, &caller, seat).await
+    } else {
+        context.turned_away(visitor);
+        stream.write_all(b"Permission denied\n\n").await
+    };
     let _ = stream.shutdown().await;
 }
 
@@ -46,6 +56,7 @@ async fn talk<S>(
     stream: &mut AdminStream<S>,
     context: &Context,
     caller: &Caller,
+    seat: &Seat,
 ) -> std::io::Result<()>
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -54,6 +65,10 @@ where
     let mut pending = Vec::new();
     loop {
         let Some(line) = next_line(stream, &mut pending).await? else { return Ok(()) };
+        if seat.show(caller.standing).is_err() {
+            return stream.write_all(b"Too many admin connections.\n\n").await;
+        }
+        seat.set_busy(true);
         for command in commands(&line) {
             let text = match execute(&command, context, caller).await {
                 Answer::Text(text) => text,
@@ -75,6 +90,7 @@ where
         if mode == Mode::OneLine {
             return Ok(());
         }
+        seat.set_busy(false);
     }
 }
 

@@ -83,7 +83,7 @@ fn params(names: &[&str]) -> CertificateParams {
 }
 
 fn pem(label: &str, text: &str) -> PemFile {
-    PemFile { label: label.to_owned(), bytes: text.as_bytes().to_vec() }
+    PemFile { label: label.to_owned(), bytes: text.as_bytes().to_vec().into() }
 }
 
 fn strings(names: &[&str]) -> Vec<String> {

@@ -10,6 +10,7 @@ mod numbers;
 mod prometheus;
 mod rights;
 mod servers;
+mod tls;
 mod top;
 
 use std::path::PathBuf;

@@ -3,12 +3,10 @@
 use std::io::{Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
 
 use rustix::process::Signal;
 
 use super::{Managed, asked};
-use crate::support::eventually;
 use crate::support::process::{command, finish};
 
 const ONE: &str = "/v1/pools/app/endpoints/one";
@@ -145,33 +143,178 @@ fn what_is_sent_is_bounded() {
 }
 
 #[test]
-fn whoever_holds_connections_shuts_nobody_out_for_long_and_holds_up_no_signal() {
-    let mut managed = Managed::start("admin unix:DIRECTORY/other.sock;", 0);
-    let silent: Vec<UnixStream> = (0..64)
-        .map(|number| {
-            let mut stream = UnixStream::connect(&managed.socket).unwrap();
-            // Half of them in the middle of a request, half in that of a command.
-            stream.write_all(if number % 2 == 0 { b"GET /v1" } else { b"show in" }).unwrap();
+fn connections_that_show_nothing_keep_nobody_out_and_hold_up_no_signal() {
+    let mut managed = Managed::start("", 0);
+    let begin = |number: usize| {
+        let mut stream = UnixStream::connect(&managed.socket).unwrap();
+        // Half of them in the middle of a request, half in that of a command.
+        stream.write_all(if number.is_multiple_of(2) { b"GET /v1" } else { b"show in" }).unwrap();
+        stream
+    };
+    let mut silent: Vec<UnixStream> = (0..200).map(begin).collect();
+    for _ in 0..3 {
+        assert_eq!(managed.ask(&["/v1/info"]).0, 200);
+    }
+    assert_eq!(managed.answers(4), ["one", "two"]);
+    // The oldest gave way; the latest still may say what it wants.
+    let mut said = String::new();
+    assert_eq!(silent[0].read_to_string(&mut said).unwrap_or(0), 0, "{said}");
+    let mut last = silent.pop().unwrap();
+    last.write_all(b"fo\n").unwrap();
+    last.read_to_string(&mut said).unwrap();
+    assert!(said.contains("Name: Weir"), "{said}");
+    let metrics = managed.ask(&["/metrics"]).1;
+    let closed = metrics
+        .lines()
+        .find_map(|line| {
+            line.strip_prefix("weir_admin_connections_ended_total{reason=\"closed\"} ")
+        })
+        .unwrap_or_else(|| panic!("{metrics}"));
+    assert!(closed.parse::<u64>().unwrap() >= 160, "{closed}");
+    managed.weir.process.signal(Signal::TERM);
+    assert!(managed.weir.process.wait().success());
+}
+
+#[test]
+fn a_token_is_let_in_beside_those_who_have_none() {
+    let directory = crate::support::Directory::new();
+    let file = directory.file("token", "correct-horse-battery-staple\n");
+    let managed = Managed::start(&format!("admin 127.0.0.1:0 token_file={};", file.display()), 1);
+    let address = managed.weir.addresses[1];
+    let _silent: Vec<std::net::TcpStream> = (0..100)
+        .map(|_| {
+            let mut stream = std::net::TcpStream::connect(address).unwrap();
+            stream.write_all(b"G").unwrap();
             stream
         })
         .collect();
-    let said = eventually("the next one is told that there is no room", || {
-        let mut stream = UnixStream::connect(&managed.socket).unwrap();
-        stream.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
-        let mut said = String::new();
-        stream.read_to_string(&mut said).ok().map(|_| said)
+    let url = format!("http://{address}/v1/info");
+    let bearer = "Authorization: Bearer correct-horse-battery-staple";
+    for _ in 0..3 {
+        assert_eq!(asked(&["-H", bearer, &url]).0, 200);
+    }
+    // Those who are refused are said, and are no flood of lines.
+    for _ in 0..20 {
+        assert_eq!(asked(&[&url]).0, 401);
+    }
+    let said = managed.weir.process.said();
+    let lines = said.lines().filter(|line| line.contains("admin: turned away")).count();
+    assert!((1..=3).contains(&lines), "{said}");
+}
+
+/// DNS that somebody else rules leads a browser here: nothing is told to it.
+#[test]
+fn only_own_names_are_answered_to_without_a_token() {
+    let managed = Managed::start("admin 127.0.0.1:0 read_only name=metrics.example.com;", 1);
+    let address = managed.weir.addresses[1];
+    let url = format!("http://{address}/v1/config");
+    let check = |headers: &[&str], expected: u16| {
+        let headers = headers.iter().flat_map(|header| ["-H", *header]);
+        let arguments: Vec<&str> = headers.chain([url.as_str()]).collect();
+        let (status, body) = asked(&arguments);
+        assert_eq!(status, expected, "{arguments:?}: {body}");
+        body
+    };
+    check(&[], 200);
+    check(&["Host: localhost:9900"], 200);
+    check(&["Host: metrics.example.com:9900"], 200);
+    let said = check(&["Host: evil.example"], 421);
+    assert!(said.contains("add `name=evil.example`"), "{said}");
+    check(&["Origin: http://evil.example"], 421);
+    let metrics = format!("http://{address}/metrics");
+    assert_eq!(asked(&["-H", "Host: evil.example", &metrics]).0, 421);
+    // A Unix socket is for programs of this machine, which call it what they like.
+    assert_eq!(managed.ask(&["-H", "Host: evil.example", "/v1/info"]).0, 200);
+}
+
+#[test]
+fn a_role_is_what_its_holder_may_do_and_no_more() {
+    let directory = crate::support::Directory::new();
+    let tokens = ["look", "operate", "all"].map(|name| {
+        let token = format!("{name}-{}", "x".repeat(20));
+        directory.file(name, format!("{token}\n"));
+        token
     });
-    assert!(said.starts_with("HTTP/1.1 503 "), "{said}");
-    assert!(said.contains("too many admin connections"), "{said}");
-    // Whoever comes over another address is let in.
-    let other = managed.directory.text("other.sock");
-    assert_eq!(asked(&["--unix-socket", &other, "http://weir/v1/info"]).0, 200);
-    assert_eq!(managed.answers(4), ["one", "two"]);
-    drop(silent);
-    eventually("there is room again", || (managed.ask(&["/v1/info"]).0 == 200).then_some(()));
-    let _silent = UnixStream::connect(&managed.socket).unwrap();
-    managed.weir.process.signal(Signal::TERM);
-    assert!(managed.weir.process.wait().success());
+    let managed = Managed::start(
+        &format!(
+            "admin 127.0.0.1:0 {{
+                 role read token_file={0}/look;
+                 role operate token_file={0}/operate;
+                 role admin token_file={0}/all;
+             }}",
+            directory.path().display()
+        ),
+        1,
+    );
+    let base = format!("http://{}", managed.weir.addresses[1]);
+    let ask = |token: usize, arguments: &[&str], path: &str| {
+        let header = format!("Authorization: Bearer {}", tokens[token]);
+        let url = format!("{base}{path}");
+        asked(&[&["-H", &header], arguments, &[&url]].concat())
+    };
+    let patch = ["-X", "PATCH", "--data", r#"{"order": "draining"}"#];
+    let add = ["-X", "POST", "--data", r#"{"address": "127.0.0.1:9"}"#];
+    let expected = [[200, 403, 403, 403], [200, 200, 403, 403], [200, 200, 200, 200]];
+    for (token, expected) in expected.into_iter().enumerate() {
+        let statuses = [
+            ask(token, &[], "/v1/status").0,
+            ask(token, &patch, ONE).0,
+            ask(token, &add, "/v1/pools/app/endpoints").0,
+            ask(token, &["-X", "POST"], "/v1/reload").0,
+        ];
+        assert_eq!(statuses, expected, "{token}");
+    }
+    assert_eq!(asked(&[&format!("{base}/v1/status")]).0, 401);
+    // What was not allowed is in the list of events, with who wanted it.
+    let events = managed.json("/v1/events").to_string();
+    assert!(events.contains("PATCH /v1/pools/{pool}/endpoints/{endpoint} takes the role operate"));
+    assert!(events.contains("POST /v1/reload takes the role admin"), "{events}");
+    assert!(events.contains("\"kind\":\"denied\""), "{events}");
+}
+
+#[test]
+fn users_have_roles_over_a_unix_socket() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root can ask as other users");
+        return;
+    }
+    let managed = Managed::start(
+        "admin unix:DIRECTORY/roles.sock mode=0666 { role operate user=65534; role read user=1; }",
+        0,
+    );
+    let directory = managed.directory.path();
+    std::fs::set_permissions(directory, std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .unwrap();
+    let socket = managed.directory.text("roles.sock");
+    let ask = |uid: u32, arguments: &[&str]| {
+        let mut curl = command("setpriv");
+        curl.arg(format!("--reuid={uid}")).args(["--clear-groups", "curl", "--silent"]);
+        curl.args(["--max-time", "20", "--unix-socket", &socket, "--write-out", "%{http_code}"]);
+        curl.args(["--output", "/dev/null"]).args(arguments);
+        let done = finish(&mut curl, b"");
+        assert!(done.status.success(), "{done:?}");
+        String::from_utf8(done.stdout).unwrap()
+    };
+    let url = format!("http://weir{ONE}");
+    let patch = ["-X", "PATCH", "--data", r#"{"order": "draining"}"#, &url];
+    let stop = ["-X", "POST", "http://weir/v1/reload"];
+    let check = |uid: u32, expected: [&str; 3]| {
+        assert_eq!([ask(uid, &[&url]), ask(uid, &patch), ask(uid, &stop)], expected, "{uid}");
+    };
+    check(65534, ["200", "200", "403"]);
+    check(1, ["200", "403", "403"]);
+    check(2, ["403", "403", "403"]);
+    check(0, ["200", "200", "200"]);
+    let say = |uid: u32, line: &str| {
+        let mut shell = command("setpriv");
+        shell.arg(format!("--reuid={uid}")).args(["--clear-groups", "socat", "-", &socket]);
+        String::from_utf8(finish(&mut shell, line.as_bytes()).stdout).unwrap()
+    };
+    assert_eq!(say(2, "show info\n"), "Permission denied\n\n");
+    assert_eq!(say(1, "set server app/one state ready\n"), "Permission denied\n\n");
+    assert_eq!(say(65534, "set server app/one state ready\n"), "\n");
+    assert_eq!(say(65534, "add server app/new 127.0.0.1:9\n"), "Permission denied\n\n");
+    assert_eq!(say(1, "show cli level\n"), "user\n\n");
 }
 
 #[test]
@@ -196,7 +339,14 @@ fn who_may_look_does_not_see_secrets() {
     let secret = "a-secret-of-24-characters";
     let more =
         format!("pool web {{ server 127.0.0.1:1; sticky cookie S insert secret={secret}; }}");
-    let managed = Managed::start(&more, 0);
+    let more = format!(
+        "{more} listen 127.0.0.1:0 {{
+             header set X-Api-Key {secret};
+             header set X-Plain {secret} secret;
+             default -> web;
+         }}"
+    );
+    let managed = Managed::start(&more, 1);
     for path in ["/v1/config", "/v1/config?file=true"] {
         assert_eq!(managed.json(path)["pools"][0]["sticky"]["secret"]["text"], "(hidden)");
         assert!(!managed.ask(&[path]).1.contains(secret));

@@ -1,0 +1,174 @@
+//! The configuration as it may be shown: the values that only the operator knows are left out. It decides what is hidden; who may see
+//! the rest is the admin interface's to say.
+
+use weir_stats::Template;
+
+use super::{Config, HeaderEdit, Probe, Route, Rule, Secret};
+use crate::pattern::TextPattern;
+
+/// The text that stands for a value that is not shown. It is too short to be taken for a secret.
+pub(crate) const HIDDEN: &str = "(hidden)";
+
+impl Config {
+    /// The same without what only the operator knows, to be shown.
+    #[must_use]
+    pub fn without_secrets(&self) -> Self {
+        let mut shown = self.clone();
+        for pool in &mut shown.pools {
+            if let Some(sticky) = &mut pool.sticky
+                && let Some(Secret::Text(text)) = &mut sticky.secret
+            {
+                HIDDEN.clone_into(text);
+            }
+            if let Some(check) = &mut pool.check
+                && let Probe::Tcp(probe) = &mut check.probe
+                && let Some(text) = probe.send.as_mut().filter(|text| is_login(text))
+            {
+                HIDDEN.clone_into(text);
+            }
+        }
+        let hidden = &self.hidden_headers;
+        for listener in &mut shown.listeners {
+            let when = listener.explain_header.as_mut().and_then(|explain| explain.when.as_mut());
+            if let Some(value) = when.and_then(|when| when.value.as_mut()) {
+                HIDDEN.clone_into(value);
+            }
+            hide_edits(&mut listener.request_headers, hidden);
+            hide_edits(&mut listener.response_headers, hidden);
+            let routes = listener.sites.iter_mut().flat_map(|site| &mut site.routes);
+            for route in routes.chain(&mut listener.default) {
+                let Route { when, request_headers, response_headers, .. } = route;
+                hide_edits(request_headers, hidden);
+                hide_edits(response_headers, hidden);
+                hide_conditions(when, hidden);
+            }
+        }
+        shown
+    }
+}
+
+fn hide_edits(edits: &mut [HeaderEdit], hidden: &[String]) {
+    for edit in edits {
+        if let HeaderEdit::Set(name, value) | HeaderEdit::Add(name, value) = edit
+            && is_secret(name, hidden)
+            && let Ok(text) = Template::parse(HIDDEN)
+        {
+            *value = text;
+        }
+    }
+}
+
+fn hide_conditions(rule: &mut Rule, hidden: &[String]) {
+    match rule {
+        Rule::All(rules) | Rule::Any(rules) => {
+            for rule in rules {
+                hide_conditions(rule, hidden);
+            }
+        }
+        Rule::Not(rule) => hide_conditions(rule, hidden),
+        Rule::Header(name, Some(value))
+        | Rule::Cookie(name, Some(value))
+        | Rule::Query(name, Some(value))
+            if is_secret(name, hidden) =>
+        {
+            if let Ok(text) = HIDDEN.parse::<TextPattern>() {
+                *value = text;
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Whether values of this header, cookie or query parameter are hidden: by its name, or because an edit was marked `secret`.
+fn is_secret(name: &str, hidden: &[String]) -> bool {
+    hidden.iter().any(|own| own.eq_ignore_ascii_case(name)) || looks_secret(name)
+}
+
+/// Whether a name says that the value lets somebody in: `Authorization`, `Cookie`, `X-Api-Key`, `X-Auth-Token`.
+pub(crate) fn looks_secret(name: &str) -> bool {
+    const PARTS: [&str; 9] = [
+        "token",
+        "secret",
+        "passw",
+        "credential",
+        "authorization",
+        "api-key",
+        "apikey",
+        "api_key",
+        "session",
+    ];
+    let name = name.to_ascii_lowercase();
+    matches!(name.as_str(), "cookie" | "set-cookie" | "key" | "auth" | "x-auth")
+        || name.ends_with("-key")
+        || name.ends_with("_key")
+        || name.ends_with("-auth")
+        || PARTS.iter().any(|part| name.contains(part))
+}
+
+/// Whether what a probe sends looks like the words by which one logs in: `AUTH` of Redis and SMTP, `PASS` of POP3 and FTP.
+fn is_login(text: &str) -> bool {
+    let text = text.to_ascii_uppercase();
+    text.contains("AUTH") || text.contains("PASS") || text.contains("LOGIN")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_let_somebody_in_are_known() {
+        for name in [
+            "Authorization",
+            "Proxy-Authorization",
+            "Cookie",
+            "Set-Cookie",
+            "X-Api-Key",
+            "X-API-KEY",
+            "Ocp-Apim-Subscription-Key",
+            "X-Auth-Token",
+            "X-Vault-Token",
+            "X-Amz-Security-Token",
+            "X-Secret",
+            "X-Password",
+            "access_token",
+            "X-Proxy-Auth",
+            "session_id",
+        ] {
+            assert!(looks_secret(name), "{name}");
+        }
+        for name in
+            ["Host", "X-Forwarded-For", "X-Client", "Accept", "X-Author", "X-Keyboard", "Server"]
+        {
+            assert!(!looks_secret(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn nothing_that_lets_somebody_in_is_shown() {
+        let text = "pool redis { server 10.0.0.1:1; check tcp send=\"AUTH s3cr3t-1\\r\\n\"; }
+            rule staff { header X-Api-Key=s3cr3t-2 }
+            listen :80 {
+                header set Authorization \"Bearer s3cr3t-3\";
+                response_header add Set-Cookie s3cr3t-4;
+                header set X-Plain s3cr3t-5 secret;
+                header set X-Shown this;
+                explain_header when=X-Explain=s3cr3t-6;
+                host a.test {
+                    route rule staff -> redis {
+                        header add X-Plain s3cr3t-7;
+                        header set X-Vault-Token s3cr3t-8;
+                    }
+                    route not query token=s3cr3t-9 -> redis;
+                }
+                route cookie session=s3cr3t-10 header X-Seen=this -> redis;
+            }";
+        let config = crate::parse_str("test", text).unwrap().config;
+        let whole = crate::to_json(&config);
+        for number in 1..=10 {
+            assert!(whole.contains(&format!("s3cr3t-{number}")), "{number}: {whole}");
+        }
+        let shown = crate::to_json(&config.without_secrets());
+        assert!(!shown.contains("s3cr3t"), "{shown}");
+        assert!(shown.contains("X-Shown") && shown.contains("\"this\""), "{shown}");
+    }
+}

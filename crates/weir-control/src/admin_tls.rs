@@ -1,0 +1,43 @@
+//! TLS for programs that ask an admin address: `weir ctl` and `weir top`. The address's own side is `admin/socket.rs`.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use tokio_rustls::rustls::ClientConnection;
+use weir_proxy::tls::{CertificateMaterial, ClientSettings, ClientTls, PemFile, server_name};
+
+/// The files of a client.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ClientFiles<'a> {
+    /// Trusted roots; `None`: the system's.
+    pub ca: Option<&'a Path>,
+    /// The certificate to show.
+    pub certificate: Option<&'a Path>,
+    /// Its key, when it is not in the same file.
+    pub key: Option<&'a Path>,
+}
+
+/// A connection, not yet begun, to the admin address of this host.
+///
+/// # Errors
+/// One sentence: a file that cannot be read or used, or a host that is none.
+pub fn client_connection(files: &ClientFiles<'_>, host: &str) -> Result<ClientConnection, String> {
+    let read = |path: &Path| {
+        let label = path.display().to_string();
+        match std::fs::read(path) {
+            Ok(bytes) => Ok(PemFile { label, bytes: bytes.into() }),
+            Err(error) => Err(format!("cannot read {label}: {error}")),
+        }
+    };
+    let certificate = match files.certificate {
+        None => None,
+        Some(path) => {
+            Some(CertificateMaterial { chain: read(path)?, key: files.key.map(read).transpose()? })
+        }
+    };
+    let ca = files.ca.map(read).transpose()?;
+    let settings = ClientSettings { ca, certificate, ..ClientSettings::default() };
+    let tls = ClientTls::new(&settings).map_err(|error| error.to_string())?;
+    let name = server_name(None, host).map_err(|error| error.to_string())?;
+    ClientConnection::new(Arc::clone(&tls.for_probes()), name).map_err(|error| error.to_string())
+}
