@@ -259,10 +259,10 @@ fn write_process(report: &Report, text: &mut Exposition) {
     let most = Value::Count(process.max_connections);
     text.gauge("weir_connections_max", "Most client connections open at once.", most);
     let help = "Connects to endpoints that Weir had no descriptor, port or memory for.";
-    text.family(Family { name: "weir_connect_shortages_total", kind: Kind::Counter, help });
+    text.family(Family { name: "weir_connect_shortages", kind: Kind::Counter, help });
     text.sample(&[], Value::Count(process.shortages));
     let help = "Admin connections that did not stay: closed for others, late, or told that there is no room.";
-    text.family(Family { name: "weir_admin_connections_ended_total", kind: Kind::Counter, help });
+    text.family(Family { name: "weir_admin_connections_ended", kind: Kind::Counter, help });
     let AdminReport { closed, late, refused } = report.admin;
     for (reason, count) in [("closed", closed), ("late", late), ("refused", refused)] {
         text.sample(&[("reason", reason)], Value::Count(count));

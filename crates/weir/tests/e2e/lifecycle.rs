@@ -258,8 +258,8 @@ fn what_an_upgrade_did_not_hand_over_is_refused_with_a_sentence() {
         "WEIR_UPGRADE: descriptor 3 is named twice",
     );
     check(
-        &upgrade(r#"{"ready":9,"sockets":[]}"#),
-        "WEIR_UPGRADE: descriptor 9: nothing was handed over there",
+        &upgrade(r#"{"ready":77,"sockets":[]}"#),
+        "WEIR_UPGRADE: descriptor 77: nothing was handed over there",
     );
     check(&upgrade(r#"{"ready":4,"sockets":[]}"#), "WEIR_UPGRADE: descriptor 4: it is no pipe");
     check(&upgrade(r#"{"ready":3,"passing":4,"sockets":[]}"#), "WEIR_UPGRADE: descriptor 4: ");
