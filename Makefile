@@ -5,7 +5,7 @@ SHELL := /bin/sh
 # rustup puts cargo here; a shell that never sourced ~/.cargo/env does not know.
 export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
 
-.PHONY: help run release test test-long schedules lint fmt doc-config deny bench-core bench-balance bench-numbers bench-lab fuzz
+.PHONY: help run release test test-long schedules lint fmt doc-config deny bench-core bench-balance bench-numbers bench-lab fuzz hostile-table
 
 # Real programs that the tests use, and what makes those of them fail that pass without theirs when cargo is called by hand.
 TEST_PROGRAMS := cc nginx haproxy curl wrk openssl script taskset socat hatop prometheus-haproxy-exporter chromium prometheus prometheus_client
@@ -33,6 +33,10 @@ test-long: ## the same tests with more seeds, more cases and the ignored ones; m
 		cargo test --release --workspace --no-fail-fast -- --include-ignored --skip alone_on_the_machine
 	cargo test --release -p weir --test e2e -- --ignored --nocapture alone_on_the_machine
 	@WEIR_SCHEDULES=$${WEIR_SCHEDULES:-1000000} $(MAKE) --no-print-directory schedules RELEASE=--release
+
+hostile-table: ## the hostile patterns against Weir, nginx and haproxy; ten minutes; writes the table in docs/security.md
+	@scripts/packages cc nginx haproxy openssl taskset
+	cargo test --release -p weir --test hostile -- --ignored --nocapture the_table_alone_on_the_machine
 
 schedules: ## the queue under chosen schedules of its threads; 10,000 of each kind, or WEIR_SCHEDULES
 	SHUTTLE_SILENCE_WARNINGS=1 cargo test $(RELEASE) -p weir-balance --features shuttle --test shuttle

@@ -1,0 +1,317 @@
+//! The honest client and the verdict: its latency beside the attack is held against its latency
+//! without one, at the same proxy in alternating rounds, and so are memory and descriptors.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use crate::arena::Arena;
+use crate::origin::Origin;
+use crate::proxies::{Kind, Proxy, Setting, leave_the_proxys_processor, stand_back};
+use crate::support::eventually;
+
+/// Time from the start of one honest request to that of the next, unless it is late.
+const PACE: Duration = Duration::from_millis(2);
+/// Every so many requests the honest client makes a new connection.
+const FRESH: usize = 10;
+/// A request that takes longer than this has failed.
+const HONEST_PATIENCE: Duration = Duration::from_secs(3);
+/// The issue's bound: 3 times the undisturbed p99 and this.
+const TOLERANCE: Duration = Duration::from_millis(20);
+/// How long a proxy may take to be its old self after an attack.
+const RECOVERY: Duration = Duration::from_secs(5);
+/// How often a verdict on latency is sought before it stands: a defect is there each time, and the
+/// noise of a busy machine is not.
+const TRIES: usize = 3;
+/// Descriptors that a proxy may have open after the attack over those before: kept connections to
+/// the origin (8 for each of three pools), and what closes at this moment.
+pub(crate) const SPARE_DESCRIPTORS: usize = 30;
+
+/// How long is measured, and how often.
+#[derive(Clone, Copy)]
+pub(crate) struct Effort {
+    pub(crate) rounds: usize,
+    pub(crate) quiet: Duration,
+    pub(crate) hostile: Duration,
+}
+
+/// One pattern of attack.
+pub(crate) struct Pattern {
+    pub(crate) name: &'static str,
+    /// The class of attack, with a CVE number that stands for it where there is one.
+    pub(crate) class: &'static str,
+    pub(crate) setting: Setting,
+    pub(crate) threads: usize,
+    /// Runs in each of the threads for as long as the arena says.
+    pub(crate) attack: fn(&Arena),
+    /// What shows besides the honest client, after the last round.
+    pub(crate) outcome: fn(&Arena) -> Outcome,
+    /// How much the resident memory may grow, bytes.
+    pub(crate) memory: usize,
+}
+
+/// What an attack came to, besides the honest client's latency.
+pub(crate) struct Outcome {
+    pub(crate) verdict: Verdict,
+    pub(crate) said: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Held,
+    Broken,
+    /// The proxy has nothing that this could be asked of.
+    Absent,
+}
+
+impl Outcome {
+    /// Only the honest client counts.
+    pub(crate) fn served() -> Self {
+        Self { verdict: Verdict::Held, said: "served on".to_owned() }
+    }
+
+    pub(crate) fn absent() -> Self {
+        Self { verdict: Verdict::Absent, said: "no such thing".to_owned() }
+    }
+
+    pub(crate) fn of(held: bool, said: impl Into<String>) -> Self {
+        Self { verdict: if held { Verdict::Held } else { Verdict::Broken }, said: said.into() }
+    }
+}
+
+/// Latencies of one round, sorted.
+struct Round {
+    latencies: Vec<Duration>,
+    failed: usize,
+}
+
+impl Round {
+    fn percentile(&self, share: f64) -> Duration {
+        let rank = (self.latencies.len() as f64 * share).ceil() as usize;
+        self.latencies.get(rank.saturating_sub(1)).copied().unwrap_or(HONEST_PATIENCE)
+    }
+}
+
+/// Latencies of one side, each the median of the rounds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Latency {
+    pub(crate) p50: Duration,
+    pub(crate) p99: Duration,
+}
+
+/// The figures of a pattern at one proxy.
+pub(crate) struct Measured {
+    pub(crate) quiet: Latency,
+    pub(crate) hostile: Latency,
+    /// Honest requests that were not answered with 200 in time while the attack went on.
+    pub(crate) failed: usize,
+    /// Share of a processor that the proxy used while the attack went on.
+    pub(crate) processor: f64,
+    /// Bytes that the resident memory grew by at most.
+    pub(crate) memory: usize,
+    /// Descriptors open before, and a moment after.
+    pub(crate) descriptors: (usize, usize),
+    pub(crate) outcome: Outcome,
+    /// Why the proxy is gone, if it is.
+    pub(crate) died: Option<String>,
+}
+
+impl Measured {
+    /// Whether the honest client noticed less than the issue allows.
+    pub(crate) fn honest_client_is_served(&self) -> bool {
+        self.failed == 0 && self.hostile.p99 <= self.quiet.p99 * 3 + TOLERANCE
+    }
+}
+
+/// Runs a pattern against a proxy.
+pub(crate) fn measure(kind: Kind, pattern: &Pattern, effort: Effort) -> Measured {
+    leave_the_proxys_processor();
+    let origin = Origin::start();
+    let proxy = Proxy::start(kind, pattern.setting, &origin);
+    origin.loop_to(proxy.plain);
+    let mut arena = Arena::new(proxy, origin);
+    wait_until_served(&arena);
+    arena.descriptors = arena.proxy.descriptors();
+    let before = arena.proxy.resident();
+    arena.proxy.forget_peak();
+    let mut measured = loop_rounds(&arena, pattern, effort);
+    for _ in 1..TRIES {
+        if measured.honest_client_is_served() {
+            break;
+        }
+        measured = loop_rounds(&arena, pattern, effort);
+    }
+    measured.memory = arena.proxy.peak().saturating_sub(before);
+    measured.died = gone(&mut arena);
+    if measured.died.is_none() {
+        measured.descriptors = (arena.descriptors, settled_descriptors(&arena));
+        measured.outcome = (pattern.outcome)(&arena);
+        measured.died = gone(&mut arena);
+    }
+    measured
+}
+
+fn gone(arena: &mut Arena) -> Option<String> {
+    arena.proxy.process.ended().map(|status| {
+        let said = arena.proxy.process.said();
+        format!("{status}: {}", said.lines().last().unwrap_or_default())
+    })
+}
+
+/// Waits until the proxy answers, and asks a few times more so that nothing is met for the first
+/// time while it is measured.
+fn wait_until_served(arena: &Arena) {
+    eventually("the proxy serves", || ask_once(arena).then_some(()));
+    honest(arena, Duration::from_millis(100));
+}
+
+fn ask_once(arena: &Arena) -> bool {
+    let Some(mut asker) = Asker::connect(arena) else { return false };
+    asker.ask()
+}
+
+/// Descriptors that are open once the attackers have gone: what is seen when they are few enough,
+/// or after a second.
+fn settled_descriptors(arena: &Arena) -> usize {
+    let deadline = Instant::now() + Duration::from_secs(2);
+    loop {
+        let now = arena.proxy.descriptors();
+        if now <= arena.descriptors + SPARE_DESCRIPTORS || Instant::now() > deadline {
+            return now;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Waits until the proxy has done what the attack before left it with, so that the quiet round is
+/// quiet. What is left takes the time that the next round shows.
+fn recover(arena: &Arena) {
+    let deadline = Instant::now() + RECOVERY;
+    let mut in_a_row = 0;
+    while in_a_row < 10 && Instant::now() < deadline {
+        let asked = Instant::now();
+        let swift = ask_once(arena) && asked.elapsed() < TOLERANCE;
+        in_a_row = if swift { in_a_row + 1 } else { 0 };
+    }
+}
+
+/// Alternates quiet and hostile rounds.
+fn loop_rounds(arena: &Arena, pattern: &Pattern, effort: Effort) -> Measured {
+    let (mut quiet, mut hostile) = (Vec::new(), Vec::new());
+    let (mut worked, mut passed) = (Duration::ZERO, Duration::ZERO);
+    for _ in 0..effort.rounds {
+        recover(arena);
+        quiet.push(honest(arena, effort.quiet));
+        let (before, began) = (arena.proxy.processor_time(), Instant::now());
+        hostile.push(beside(arena, pattern, effort.hostile));
+        worked += arena.proxy.processor_time().saturating_sub(before);
+        passed += began.elapsed();
+    }
+    Measured {
+        quiet: median(&quiet),
+        hostile: median(&hostile),
+        failed: hostile.iter().map(|round| round.failed).sum(),
+        processor: worked.as_secs_f64() / passed.as_secs_f64(),
+        memory: 0,
+        descriptors: (0, 0),
+        outcome: Outcome::absent(),
+        died: None,
+    }
+}
+
+fn median(rounds: &[Round]) -> Latency {
+    let of = |share: f64| {
+        let mut all: Vec<_> = rounds.iter().map(|round| round.percentile(share)).collect();
+        all.sort_unstable();
+        all[all.len() / 2]
+    };
+    Latency { p50: of(0.5), p99: of(0.99) }
+}
+
+/// The honest client beside the attack.
+fn beside(arena: &Arena, pattern: &Pattern, time: Duration) -> Round {
+    arena.begin();
+    std::thread::scope(|scope| {
+        for _ in 0..pattern.threads {
+            scope.spawn(|| {
+                stand_back();
+                (pattern.attack)(arena);
+            });
+        }
+        let round = honest(arena, time);
+        arena.end();
+        round
+    })
+}
+
+/// The honest client's connection.
+struct Asker(TcpStream);
+
+impl Asker {
+    fn connect(arena: &Arena) -> Option<Self> {
+        let stream = TcpStream::connect_timeout(&arena.proxy.plain, HONEST_PATIENCE).ok()?;
+        stream.set_read_timeout(Some(HONEST_PATIENCE)).ok()?;
+        stream.set_write_timeout(Some(HONEST_PATIENCE)).ok()?;
+        stream.set_nodelay(true).ok()?;
+        Some(Self(stream))
+    }
+
+    /// Asks, and says whether the origin's answer came whole.
+    fn ask(&mut self) -> bool {
+        let request = b"GET /honest HTTP/1.1\r\nHost: localhost\r\n\r\n";
+        let mut answer = Vec::new();
+        let mut piece = [0; 4096];
+        if self.0.write_all(request).is_err() {
+            return false;
+        }
+        while !answer.ends_with(b"\r\n\r\nok") {
+            match self.0.read(&mut piece) {
+                Ok(count @ 1..) => answer.extend_from_slice(&piece[..count]),
+                _ => return false,
+            }
+        }
+        answer.starts_with(b"HTTP/1.1 200 ")
+    }
+}
+
+/// One request every [`PACE`] or as soon as the one before is done, most on one kept connection, every
+/// tenth on a new one.
+fn honest(arena: &Arena, time: Duration) -> Round {
+    let began = Instant::now();
+    let mut round = Round { latencies: Vec::new(), failed: 0 };
+    let mut kept: Option<Asker> = None;
+    let mut number = 0;
+    while began.elapsed() < time {
+        let asked = Instant::now();
+        number += 1;
+        let done = if number % FRESH == 0 {
+            Asker::connect(arena).is_some_and(|mut fresh| fresh.ask())
+        } else {
+            if kept.is_none() {
+                kept = Asker::connect(arena);
+            }
+            kept.as_mut().is_some_and(Asker::ask)
+        };
+        round.latencies.push(asked.elapsed());
+        if !done {
+            round.failed += 1;
+            kept = None;
+        }
+        // A proxy that is gone refuses at once: that is no reason to ask without pause.
+        let early = if done { PACE.saturating_sub(asked.elapsed()) } else { PACE };
+        std::thread::sleep(early);
+    }
+    round.latencies.sort_unstable();
+    round
+}
+
+/// An operator at an admin address: one request, and all that came back in time.
+pub(crate) fn operator(admin: SocketAddr, request: &[u8]) -> Vec<u8> {
+    let mut answer = Vec::new();
+    let Ok(mut stream) = TcpStream::connect_timeout(&admin, HONEST_PATIENCE) else { return answer };
+    let _ = stream.set_read_timeout(Some(HONEST_PATIENCE));
+    if stream.write_all(request).is_ok() {
+        let _ = stream.read_to_end(&mut answer);
+    }
+    answer
+}

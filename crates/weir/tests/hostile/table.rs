@@ -1,0 +1,134 @@
+//! The table of `docs/security.md`: the same patterns against Weir, nginx and haproxy.
+
+use std::fmt::Write;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::judge::{Effort, Measured, Pattern, Verdict, measure};
+use crate::proxies::{Kind, weir_program};
+use crate::support::process::{command, finish};
+
+/// Effort of the table: about three seconds a pattern and proxy.
+const THOROUGH: Effort =
+    Effort { rounds: 3, quiet: Duration::from_millis(300), hostile: Duration::from_millis(600) };
+/// What stands around the table in the page.
+const BEGIN: &str = "<!-- make hostile-table: begin -->\n";
+const END: &str = "<!-- make hostile-table: end -->";
+
+/// A pattern's figures in one line.
+pub(crate) fn line(pattern: &Pattern, measured: &Measured) -> String {
+    format!(
+        "{}: p50 {} -> {}, p99 {} -> {}, {} failed, cpu {:.0}%, +{:.1} MB, {:?} descriptors, {:?}: {}",
+        pattern.name,
+        ms(measured.quiet.p50),
+        ms(measured.hostile.p50),
+        ms(measured.quiet.p99),
+        ms(measured.hostile.p99),
+        measured.failed,
+        measured.processor * 100.0,
+        megabytes(measured.memory),
+        measured.descriptors,
+        measured.outcome.verdict,
+        measured.outcome.said,
+    )
+}
+
+fn ms(time: Duration) -> String {
+    let ms = time.as_secs_f64() * 1e3;
+    if ms < 10.0 { format!("{ms:.1}") } else { format!("{ms:.0}") }
+}
+
+fn megabytes(bytes: usize) -> f64 {
+    bytes as f64 / f64::from(1 << 20)
+}
+
+/// A pattern's figures at one proxy, as three cells.
+fn cells(measured: &Measured) -> String {
+    if let Some(died) = &measured.died {
+        return format!("**ended** | – | {died}");
+    }
+    let mut latency = format!("{} → {}", ms(measured.quiet.p99), ms(measured.hostile.p99));
+    if measured.failed > 0 {
+        let _ = write!(latency, ", {} failed", measured.failed);
+    }
+    if !measured.honest_client_is_served() {
+        latency = format!("**{latency}**");
+    }
+    let said = match measured.outcome.verdict {
+        Verdict::Held => measured.outcome.said.clone(),
+        Verdict::Broken => format!("**{}**", measured.outcome.said),
+        Verdict::Absent => "–".to_owned(),
+    };
+    format!("{latency} | {:.1} | {said}", megabytes(measured.memory))
+}
+
+/// The programs' and the machine's names.
+fn versions() -> String {
+    let said = |program: &str, flag: &str| {
+        let done = finish(command(program).arg(flag), b"");
+        let all = [done.stdout, done.stderr].concat();
+        String::from_utf8_lossy(&all).lines().next().unwrap_or_default().trim().to_owned()
+    };
+    let haproxy = said("haproxy", "-v");
+    let haproxy = haproxy.split(' ').nth(2).unwrap_or_default().to_owned();
+    let nginx = said("nginx", "-v").replace("nginx version: nginx/", "");
+    let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let cpu = cpu
+        .lines()
+        .find_map(|line| line.strip_prefix("model name")?.split_once(": "))
+        .map_or("unknown", |(_, name)| name)
+        .to_owned();
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let kernel = said("uname", "-r");
+    let built = if weir_program().contains("/debug/") { "debug" } else { "release" };
+    format!(
+        "Weir {} ({built} build), nginx {nginx}, HAProxy {haproxy}; {threads} processors ({cpu}), \
+         Linux {kernel}.",
+        env!("CARGO_PKG_VERSION")
+    )
+}
+
+/// The cells that the page has for a pattern, three for each proxy.
+fn former_cells(table: &str, name: &str) -> Vec<String> {
+    let start = format!("| `{name}` |");
+    let row = table.lines().find(|line| line.starts_with(&start)).unwrap_or_default();
+    let mut cells: Vec<_> = row.split(" | ").skip(2).map(str::to_owned).collect();
+    if let Some(last) = cells.last_mut() {
+        *last = last.trim_end_matches('|').trim_end().to_owned();
+    }
+    cells.resize(9, "–".to_owned());
+    cells
+}
+
+/// Writes the table into the page. `WEIR_HOSTILE_PROXIES=weir,nginx` measures these and keeps what
+/// the page has of the others.
+#[test]
+#[ignore = "takes ten minutes: make hostile-table"]
+fn the_table_alone_on_the_machine() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/security.md");
+    let text = std::fs::read_to_string(&page).unwrap();
+    let (before, rest) = text.split_once(BEGIN).unwrap();
+    let (former, after) = rest.split_once(END).unwrap();
+    let chosen = std::env::var("WEIR_HOSTILE_PROXIES");
+    let chosen = chosen.as_deref().unwrap_or("weir,nginx,haproxy");
+    let mut table = format!("{}\n\n", versions());
+    table.push_str(
+        "| pattern | class | Weir p99 | MB | outcome | nginx p99 | MB | outcome | HAProxy p99 | MB | outcome |\n\
+         | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n",
+    );
+    for pattern in super::all() {
+        let _ = write!(table, "| `{}` | {} |", pattern.name, pattern.class);
+        let former = former_cells(former, pattern.name);
+        for (place, kind) in [Kind::Weir, Kind::Nginx, Kind::Haproxy].into_iter().enumerate() {
+            if chosen.split(',').any(|name| name.eq_ignore_ascii_case(&format!("{kind:?}"))) {
+                let measured = measure(kind, &pattern, THOROUGH);
+                println!("{kind:?} {}", line(&pattern, &measured));
+                let _ = write!(table, " {} |", cells(&measured));
+            } else {
+                let _ = write!(table, " {} |", former[3 * place..3 * place + 3].join(" | "));
+            }
+        }
+        table.push('\n');
+    }
+    std::fs::write(&page, format!("{before}{BEGIN}{table}{END}{after}")).unwrap();
+}
