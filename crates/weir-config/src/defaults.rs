@@ -53,6 +53,10 @@ pub const CREDITS_WITHIN: Duration = Duration::from_mins(15);
 pub const CREDITS_FLOOR: u8 = 10;
 /// `requests=` and `max_requests=` without a bound.
 pub const UNLIMITED: u64 = u64::MAX;
+/// Weirs that a request may have passed before.
+const HOPS: u16 = 10;
+/// The protocol that connections may switch to.
+const UPGRADE: &str = "websocket";
 
 impl Default for Config {
     fn default() -> Self {
@@ -118,7 +122,13 @@ impl Default for UpstreamTimeouts {
 
 impl Default for MessageLimits {
     fn default() -> Self {
-        Self { head_bytes: 32 * 1024, headers: 100, body_bytes: None, requests: UNLIMITED }
+        Self {
+            head_bytes: 32 * 1024,
+            headers: 100,
+            body_bytes: None,
+            requests: UNLIMITED,
+            hops: Some(HOPS),
+        }
     }
 }
 
@@ -346,6 +356,10 @@ pub(crate) fn always() -> Rule {
 
 pub(crate) fn respond_type() -> String {
     RESPOND_TYPE.to_owned()
+}
+
+pub(crate) fn upgrade() -> Vec<String> {
+    vec![UPGRADE.to_owned()]
 }
 
 pub(crate) fn index() -> Vec<String> {

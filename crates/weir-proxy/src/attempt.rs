@@ -10,7 +10,7 @@ use crate::capture::Malformed;
 use crate::connection::{Connection, Scope};
 use crate::conversation::{Conversation, Failure};
 use crate::exchange::{Ended, Facts, Next, Workspace};
-use crate::forward::{self, BodyFraming, ConnectionLine, UpstreamHead};
+use crate::forward::{self, BodyFraming, UpstreamHead};
 use crate::net::Net;
 use crate::passive;
 use crate::pool_key;
@@ -54,6 +54,7 @@ pub(crate) async fn proxy<N: Net>(
         upload.prepend(std::mem::take(&mut work.request_out));
         let mut conversation = Conversation::new(upstream, upload, search.now);
         let heard = conversation.hear(scope, connection, work, pool).await;
+        let heard = heard.and_then(|()| check_switch(work, &mut conversation, route));
         let place = (number, facts.endpoint.unwrap_or_default());
         let repeatable = conversation.may_repeat(work.request.method, &pool.retry);
         let trouble = match heard {
@@ -100,6 +101,28 @@ pub(crate) async fn proxy<N: Net>(
             }
         }
     }
+}
+
+/// Refuses a 101 that nobody asked for, that switches to what was not offered, or that comes before the request's end.
+fn check_switch<S>(
+    work: &Workspace,
+    conversation: &mut Conversation<S>,
+    route: &CompiledRoute,
+) -> Result<(), Failure> {
+    if work.response.status != 101 {
+        return Ok(());
+    }
+    let request = (&work.request, work.input.bytes());
+    let response = (&work.response, conversation.raw.as_slice());
+    let reason = if !conversation.upload.is_finished() {
+        "a 101 before the end of the request"
+    } else if !route.protocols.may_switch(request, response) {
+        "a 101 to a protocol that was not offered"
+    } else {
+        return Ok(());
+    };
+    conversation.wrong = Some((reason, 0));
+    Err(Failure::BadResponse)
 }
 
 /// Keeps a response that is no HTTP for the operator.
@@ -181,11 +204,9 @@ fn write_head<N: Net>(
                 Framing::Length(length) => BodyFraming::Length(length),
                 Framing::Chunked => BodyFraming::Chunked,
             },
-            connection: if work.request.upgrade {
-                ConnectionLine::Upgrade
-            } else {
-                ConnectionLine::None
-            },
+            upgrade: Some(&route.protocols)
+                .filter(|protocols| protocols.are_offered(&work.request, work.input.bytes())),
+            counts_hops: scope.listener.limits.hops.is_some(),
         };
         forward::write_request_head(&head, &mut out);
     };

@@ -535,6 +535,9 @@ fn find_route<'a, N: Net>(
         Some(waiting) => waiting.request_id.clone(),
         None => scope.worker.request_ids.borrow_mut().id_of(facts.trust, header, &view),
     };
+    if listener.limits.hops.is_some_and(|most| work.request.hops > most) {
+        return Err(Cause::LoopDetected.into());
+    }
     if !allowed(&listener.access, view.client) {
         return Err(Cause::Denied.into());
     }
@@ -552,11 +555,11 @@ async fn answer<N: Net>(
     facts: &mut Facts,
     route: &CompiledRoute,
 ) -> Result<Next, Ended> {
+    if work.request.method == Method::Connect {
+        // A tunnel to wherever the client says is not a gateway's to open, and a 2xx of any action would say that it is open.
+        return Err(Ended::Refused(Refusal { cause: Cause::BadRequest, status: 405 }));
+    }
     match &route.action {
-        // We are nobody's forward proxy: a tunnel to wherever the client says is not ours to open.
-        CompiledAction::Pool(_) if work.request.method == Method::Connect => {
-            Err(Ended::Refused(Refusal { cause: Cause::BadRequest, status: 405 }))
-        }
         CompiledAction::Pool(pool) => {
             attempt::proxy(scope, connection, work, facts, (route, *pool)).await
         }

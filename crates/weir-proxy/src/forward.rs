@@ -15,6 +15,7 @@ use crate::client_address::PeerTrust;
 use crate::client_headers;
 use crate::cookie;
 use crate::edits::{Edits, same_name};
+use crate::upgrade::Protocols;
 
 /// How the next hop learns where the body ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,8 +74,10 @@ pub struct UpstreamHead<'a> {
     pub hidden_cookie: Option<&'a [u8]>,
     /// How the body will be sent.
     pub framing: BodyFraming,
-    /// What to say of the endpoint's connection.
-    pub connection: ConnectionLine,
+    /// What the connection may switch to; `None` where the client offers nothing of that.
+    pub upgrade: Option<&'a Protocols>,
+    /// Whether the Weirs that it passes are counted.
+    pub counts_hops: bool,
 }
 
 /// Appends the request head for an endpoint.
@@ -112,8 +115,25 @@ pub fn write_request_head(input: &UpstreamHead<'_>, out: &mut Vec<u8>) {
         BodyFraming::Chunked => encode::transfer_chunked(out),
         BodyFraming::None | BodyFraming::Close | BodyFraming::AsReceived => {}
     }
-    write_connection(input.connection, (bytes, &head.headers), out);
+    if input.counts_hops {
+        write_hops(head.hops, out);
+    }
+    if let Some(protocols) = input.upgrade {
+        protocols.write_offer(head, bytes, out);
+    }
     out.extend_from_slice(encode::HEAD_END);
+}
+
+/// Appends the count of the Weirs that a request has passed, this one included, by which a loop is found out. A count of our own,
+/// because `Via` changes what servers answer: nginx compresses nothing for requests that have it.
+fn write_hops(passed: u16, out: &mut Vec<u8>) {
+    if passed == 0 {
+        out.extend_from_slice(b"Weir-Hops: 1\r\n");
+        return;
+    }
+    out.extend_from_slice(b"Weir-Hops: ");
+    encode::decimal(out, u64::from(passed) + 1);
+    out.extend_from_slice(b"\r\n");
 }
 
 /// What a response head to the client is written from.

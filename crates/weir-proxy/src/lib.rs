@@ -61,6 +61,7 @@ pub mod tls;
 mod transport;
 mod tunnel;
 mod turns;
+mod upgrade;
 mod upload;
 pub mod upstream;
 mod work_time;

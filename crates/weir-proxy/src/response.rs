@@ -46,10 +46,6 @@ pub(crate) fn relay<'a, N: Net>(
 ) -> impl Future<Output = Result<Next, Ended>> + use<'a, N> {
     async move {
         let switching = work.response.status == 101;
-        if switching && !may_switch(work, &conversation) {
-            leave_body(work, facts, &conversation.upload);
-            return Err(Cause::BadResponse.into());
-        }
         let Some(pool) = facts.pool.and_then(|number| scope.generation.pool(number)) else {
             return Err(Cause::Internal.into());
         };
@@ -107,11 +103,6 @@ async fn switch<N: Net>(
     let Conversation { upstream, upload, heard, .. } = conversation;
     note_relayed(work, facts, (&upload, &download), (heard, Instant::now()), relayed)?;
     Ok(tunnel::run(scope, connection, work, facts, (pool, upstream, download)).await)
-}
-
-/// Whether the client asked for what the endpoint switches to.
-fn may_switch<S>(work: &Workspace, conversation: &Conversation<S>) -> bool {
-    work.request.upgrade && work.response.upgrade && conversation.upload.is_finished()
 }
 
 /// Notes and writes the head.

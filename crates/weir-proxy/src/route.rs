@@ -18,6 +18,7 @@ use crate::condition::{Condition, Subject};
 use crate::edits::{Direction, Edits, uses_captures};
 use crate::percent::{PathBuffer, normal_path};
 use crate::reply::ErrorPages;
+use crate::upgrade::Protocols;
 
 /// A request as routing and variables see it.
 #[derive(Clone, Copy)]
@@ -51,6 +52,8 @@ pub struct CompiledRoute {
     pub request_edits: Edits,
     /// Changes to the response, the listener's before its own.
     pub response_edits: Edits,
+    /// What connections may switch to.
+    pub(crate) protocols: Protocols,
     /// Whether one of its own texts shows a group of its path regex, so that [`CompiledRoute::captures`] is wanted for them.
     pub uses_captures: bool,
     /// Whether one of its own texts tells why a request went its way.
@@ -295,6 +298,7 @@ fn compile_route(
         name: route.name.as_str().into(),
         action: compile_action(&route.action, files),
         access: route.access.clone(),
+        protocols: Protocols::new(route.upgrade.as_ref().unwrap_or(&listener.upgrade)),
         tells_why: told || request_edits.tells_why() || response_edits.tells_why(),
         uses_captures: shown || request_edits.uses_captures() || response_edits.uses_captures(),
         request_edits,

@@ -109,9 +109,8 @@ fn unexplained(world: &World, record: &Record, line: &LogLine) -> Option<&'stati
         "pool_full" | "queue_full" | "queue_timeout" => {
             (world.limits.borrow().any(), "no origin has a limit")
         }
-        "denied" | "no_route" | "body_too_large" | "upstream_tls" | "shutdown" => {
-            (false, "nothing was configured that could be the cause")
-        }
+        "denied" | "no_route" | "loop_detected" | "body_too_large" | "upstream_tls"
+        | "shutdown" => (false, "nothing was configured that could be the cause"),
         _ => (true, ""),
     };
     (!explained).then_some(missing)

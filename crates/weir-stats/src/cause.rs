@@ -26,6 +26,8 @@ pub enum Cause {
     Denied,
     /// No route matched (404).
     NoRoute,
+    /// The request has passed more Weirs than the limit: a loop (508).
+    LoopDetected,
     /// The head did not arrive in time (408).
     RequestTimeout,
     /// The body did not arrive in time (408).
@@ -82,6 +84,7 @@ impl Cause {
         Self::BodyTooLarge,
         Self::Denied,
         Self::NoRoute,
+        Self::LoopDetected,
         Self::RequestTimeout,
         Self::BodyTimeout,
         Self::ClientSendTimeout,
@@ -122,6 +125,7 @@ impl Cause {
             Self::BodyTooLarge => "body_too_large",
             Self::Denied => "denied",
             Self::NoRoute => "no_route",
+            Self::LoopDetected => "loop_detected",
             Self::RequestTimeout => "request_timeout",
             Self::BodyTimeout => "body_timeout",
             Self::ClientSendTimeout => "client_send_timeout",
@@ -168,6 +172,7 @@ impl Cause {
             | Self::NoResources
             | Self::Shutdown => 503,
             Self::ConnectTimeout | Self::UpstreamSendTimeout | Self::ResponseTimeout => 504,
+            Self::LoopDetected => 508,
             Self::Complete
             | Self::Local
             | Self::ClientSendTimeout
@@ -196,6 +201,7 @@ impl Cause {
             | Self::BodyTooLarge
             | Self::Denied
             | Self::NoRoute
+            | Self::LoopDetected
             | Self::TlsHandshake => *b"PR",
             Self::RequestTimeout => *b"cR",
             Self::BodyTimeout | Self::ClientSendTimeout => *b"cD",

@@ -358,6 +358,7 @@ impl Cause {
             Self::BodyTooLarge => "The request's body was larger than the limit.",
             Self::Denied => "An access rule denied it.",
             Self::NoRoute => "No route matched.",
+            Self::LoopDetected => "It had passed more Weirs than the limit: a loop.",
             Self::RequestTimeout => "The request's head did not come in time.",
             Self::BodyTimeout => "The request's body did not come in time.",
             Self::ClientSendTimeout => "The client stopped reading the response.",

@@ -152,7 +152,7 @@ impl From<FieldFault> for RequestFault {
 pub enum ResponseFault {
     /// One that requests have as well.
     Field(FieldFault),
-    /// The first line is not `HTTP/1.x`, a status of three digits from 100 on, and a reason.
+    /// The first line is not `HTTP/1.x`, a status from 100 to 599, and a reason.
     BadStatusLine,
     /// A well-formed version other than 1.0 and 1.1.
     UnsupportedVersion,

@@ -169,6 +169,16 @@ impl Fields {
     }
 }
 
+/// The protocols of all `Upgrade` lines, in order (RFC 9110 section 7.8).
+pub(crate) fn protocols<'a>(
+    bytes: &'a [u8],
+    headers: &'a [Header],
+) -> impl Iterator<Item = &'a [u8]> {
+    let lines = headers.iter().filter(|header| header.known == Known::Upgrade);
+    let names = lines.flat_map(|header| header.value.of(bytes).split(|byte| *byte == b','));
+    names.map(trim).filter(|name| !name.is_empty())
+}
+
 /// Whether this line goes on to the other side.
 #[inline]
 pub(crate) fn passes(bytes: &[u8], header: &Header, listed: &Listed) -> bool {

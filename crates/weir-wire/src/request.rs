@@ -44,6 +44,8 @@ pub struct RequestHead {
     pub expect_continue: bool,
     /// Whether the client offers to change protocols (`Connection: upgrade` and `Upgrade`, HTTP/1.1).
     pub upgrade: bool,
+    /// How many Weirs it has passed, as `Weir-Hops` says; what is no number counts as the most.
+    pub hops: u16,
     /// The request line without its line end.
     pub request_line: Span,
     /// Length of the head with its blank line, and with the empty line before it if there was one.
@@ -56,6 +58,7 @@ pub struct RequestHead {
 struct RequestFields {
     host: Option<Span>,
     expect_continue: bool,
+    hops: u16,
 }
 
 impl RequestHead {
@@ -131,6 +134,11 @@ impl RequestHead {
         fields::find(bytes, &self.headers, name)
     }
 
+    /// The protocols that the client's `Upgrade` lines name, in order; an offer only where [`RequestHead::upgrade`] says so.
+    pub fn protocols<'a>(&'a self, bytes: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
+        fields::protocols(bytes, &self.headers)
+    }
+
     /// The lines to send on. Left out are those of [`Known::stays_here`] and every name that `Connection` lists; the sender writes
     /// `Host`, framing, `Connection` and `Upgrade` itself.
     pub fn forwarded<'a>(&'a self, bytes: &'a [u8]) -> impl Iterator<Item = &'a Header> {
@@ -197,6 +205,10 @@ impl RequestHead {
             let taken = match header.known {
                 Known::Host => own.take_host(bytes, header),
                 Known::Expect => own.take_expect(bytes, header, self.version),
+                Known::WeirHops => {
+                    own.take_hops(header.value.of(bytes));
+                    Ok(())
+                }
                 _ => fields.take(bytes, header, &mut self.listed).map_err(RequestFault::from),
             };
             taken.map_err(|fault| Located::new(fault, header.name.start as usize))?;
@@ -213,6 +225,7 @@ impl RequestHead {
         self.host = target.host.or(own.host).unwrap_or(Span::EMPTY);
         self.keep_alive = fields.persists(self.version);
         self.expect_continue = own.expect_continue && has_body;
+        self.hops = own.hops;
         self.upgrade = fields.upgrade.is_offered() && self.version == Version::Http11;
         Ok(())
     }
@@ -228,6 +241,13 @@ impl RequestFields {
         let start = header.value.start as usize;
         self.host = Some(Span::new(start, start + authority.length));
         Ok(())
+    }
+
+    /// Of several lines the largest counts.
+    #[inline(never)]
+    fn take_hops(&mut self, text: &[u8]) {
+        let number = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
+        self.hops = self.hops.max(number.unwrap_or(u16::MAX));
     }
 
     /// RFC 9110 section 10.1.1: HTTP/1.0 has no expectations, whatever it says.

@@ -17,7 +17,7 @@ use crate::work;
 pub struct ResponseHead {
     /// The version.
     pub version: Version,
-    /// The status, 100 to 999.
+    /// The status, 100 to 599.
     pub status: u16,
     /// The reason phrase; often empty.
     pub reason: Span,
@@ -94,6 +94,11 @@ impl ResponseHead {
         fields::find(bytes, &self.headers, name)
     }
 
+    /// The protocols that the endpoint's `Upgrade` lines name: of a 101, those it switches to.
+    pub fn protocols<'a>(&'a self, bytes: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
+        fields::protocols(bytes, &self.headers)
+    }
+
     /// The lines to send on. Left out are those of [`Known::stays_here`](crate::Known::stays_here) and every name that `Connection` lists; the sender writes
     /// framing, `Connection` and `Upgrade` itself.
     pub fn forwarded<'a>(&'a self, bytes: &'a [u8]) -> impl Iterator<Item = &'a Header> {
@@ -147,7 +152,8 @@ impl ResponseHead {
         end: usize,
         request_method: Method,
     ) -> Result<(), Located<ResponseFault>> {
-        if self.status < 100 {
+        // RFC 9110 section 15: the classes end with 5xx, and no two programs need agree on what lies beyond.
+        if !(100..600).contains(&self.status) {
             return Err(Located::new(ResponseFault::BadStatusLine, 0));
         }
         self.head_bytes = end;

@@ -161,6 +161,7 @@ fn request_facts(head: &RequestHead, bytes: &[u8], used: usize) -> Vec<(&'static
         ("keep_alive", head.keep_alive.to_string()),
         ("continue", head.expect_continue.to_string()),
         ("upgrade", head.upgrade.to_string()),
+        ("hops", head.hops.to_string()),
         ("headers", lines(bytes, head.headers.iter())),
         ("forwarded", lines(bytes, head.forwarded(bytes))),
     ]

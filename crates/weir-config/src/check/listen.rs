@@ -30,6 +30,7 @@ impl<'a> Checker<'a> {
         listener.access = edits.access;
         listener.request_headers = edits.request_headers;
         listener.response_headers = edits.response_headers;
+        listener.upgrade = edits.upgrade.unwrap_or(listener.upgrade);
         self.routes(arguments, &lines, &mut listener);
         listener
     }
@@ -57,6 +58,7 @@ impl<'a> Checker<'a> {
             request_id: RequestId::default(),
             cause_header: None,
             explain_header: None,
+            upgrade: crate::defaults::upgrade(),
             access: Vec::new(),
             request_headers: Vec::new(),
             response_headers: Vec::new(),
@@ -211,6 +213,10 @@ impl<'a> Checker<'a> {
         self.set(line, "requests", &mut limits.requests, |text| match text {
             "off" => Ok(UNLIMITED),
             _ => values::whole(text, 1, u64::MAX),
+        });
+        self.set(line, "hops", &mut limits.hops, |text| match text {
+            "off" => Ok(None),
+            _ => values::whole(text, 1, values::MAX_HOPS).map(|number| Some(number as u16)),
         });
     }
 

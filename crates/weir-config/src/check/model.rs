@@ -360,6 +360,10 @@ impl<'a> Validator<'a> {
         self.held(format!("{path}.limits.head"), values::head_bytes(limits.head_bytes as u64));
         self.range(format!("{path}.limits.headers"), limits.headers as u64, 1, values::MAX_HEADERS);
         self.range(format!("{path}.limits.requests"), limits.requests, 1, u64::MAX);
+        if let Some(hops) = limits.hops {
+            self.range(format!("{path}.limits.hops"), u64::from(hops), 1, values::MAX_HOPS);
+        }
+        self.upgrade(&format!("{path}.upgrade"), &listener.upgrade);
         if let Some(CauseHeader { header, .. }) = &listener.cause_header {
             self.held(format!("{path}.cause_header.header"), values::header_name(header));
         }
@@ -408,8 +412,15 @@ impl<'a> Validator<'a> {
             self.held(format!("{path}.name"), values::name(&route.name));
             self.rule(&format!("{path}.when"), &route.when, 0);
             self.action(&format!("{path}.action"), &route.action);
+            self.upgrade(&format!("{path}.upgrade"), route.upgrade.as_deref().unwrap_or_default());
             self.edits(&format!("{path}.request_headers"), &route.request_headers);
             self.edits(&format!("{path}.response_headers"), &route.response_headers);
+        }
+    }
+
+    fn upgrade(&mut self, path: &str, protocols: &[String]) {
+        for (index, protocol) in protocols.iter().enumerate() {
+            self.held(format!("{path}[{index}]"), values::protocol(protocol));
         }
     }
 

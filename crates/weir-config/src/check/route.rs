@@ -25,8 +25,16 @@ impl RouteList {
     /// A route with this number's name and nothing in its block.
     pub(super) fn push(&mut self, when: Rule, action: crate::model::Action) {
         let name = format!("{}/{}", self.prefix, self.routes.len() + 1);
-        let (access, request_headers, response_headers) = Default::default();
-        self.routes.push(Route { name, when, action, access, request_headers, response_headers });
+        let Lines { upgrade, access, request_headers, response_headers } = Lines::default();
+        self.routes.push(Route {
+            name,
+            when,
+            action,
+            upgrade,
+            access,
+            request_headers,
+            response_headers,
+        });
     }
 }
 
@@ -60,6 +68,7 @@ impl<'a> Checker<'a> {
         }
         if let Some(route) = list.routes.last_mut() {
             route.name = name.unwrap_or_else(|| std::mem::take(&mut route.name));
+            route.upgrade = lines.upgrade;
             route.access = lines.access;
             route.request_headers = lines.request_headers;
             route.response_headers = lines.response_headers;
@@ -77,11 +86,21 @@ impl<'a> Checker<'a> {
     /// Reads one of the directives that listeners and routes have in common; any other is left alone.
     pub(super) fn line(&mut self, line: &Arguments<'a>, lines: &mut Lines) {
         match line.name() {
+            "upgrade" => lines.upgrade = Some(self.upgrade(line)),
             "allow" | "deny" => lines.access.extend(self.access(line)),
             "header" => lines.request_headers.extend(self.edit(line)),
             "response_header" => lines.response_headers.extend(self.edit(line)),
             _ => {}
         }
+    }
+
+    fn upgrade(&mut self, line: &Arguments<'a>) -> Vec<String> {
+        if let [only] = line.words.as_slice()
+            && only.text() == "off"
+        {
+            return Vec::new();
+        }
+        line.words.iter().filter_map(|value| self.value(*value, values::protocol)).collect()
     }
 
     fn access(&mut self, line: &Arguments<'a>) -> Option<AccessRule> {
@@ -173,6 +192,7 @@ impl<'a> Checker<'a> {
 /// What listeners and routes have in common.
 #[derive(Default)]
 pub(super) struct Lines {
+    pub(super) upgrade: Option<Vec<String>>,
     pub(super) access: Vec<AccessRule>,
     pub(super) request_headers: Vec<HeaderEdit>,
     pub(super) response_headers: Vec<HeaderEdit>,

@@ -18,6 +18,8 @@ use crate::units;
 pub(super) const MAX_WORKERS: usize = 1024;
 /// Header lines of one message.
 pub(super) const MAX_HEADERS: u64 = 10_000;
+/// Most Weirs that a request may be let pass.
+pub(super) const MAX_HOPS: u64 = 999;
 
 /// A whole number between two bounds.
 pub(super) fn whole(text: &str, least: u64, most: u64) -> Result<u64, String> {
@@ -290,6 +292,17 @@ pub(super) fn token(text: &str, what: &str) -> Result<(), String> {
         return Err(format!("`{text}` is not the name of {what}"));
     }
     Ok(())
+}
+
+/// RFC 9110's `protocol`: a name, and a version after a slash.
+pub(super) fn protocol(text: &str) -> Result<String, String> {
+    if text == "off" {
+        return Err("`off` stands alone".to_owned());
+    }
+    let (name, version) = text.split_once('/').unwrap_or((text, "1"));
+    token(name, "a protocol")?;
+    token(version, "a protocol's version")?;
+    Ok(text.to_owned())
 }
 
 /// Methods are case-sensitive; the usual ones are never written small.

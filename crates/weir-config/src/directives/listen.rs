@@ -56,6 +56,10 @@ pub(super) const DIRECTIVES: &[Spec] = &[
             flag("trusted", "Only to `trusted_proxies`."),
         ])
         .example("explain_header when=X-Explain=fcd73b6fa3a04ae1;"),
+    directive("upgrade", EDITS, "PROTOCOL… | off", "Protocols that a client's connection may switch to (`Upgrade` and 101, RFC 9110 section 7.8); what follows the switch passes as it is, seen by no rule and no log. Of what a client offers these are offered to the server, the others are taken out, and the request goes on as an ordinary one. A 101 that names none of those offered is a bad response. A route's line replaces the listener's. nginx passes what its configuration sets, HAProxy whatever a client names; Envoy takes a list, too.")
+        .words(1, MANY)
+        .default("websocket")
+        .example("upgrade websocket postgres;"),
     directive("allow", EDITS, "NETWORK… | all", "Lets these clients in. The first `allow` or `deny` that matches decides; who matches none is let in.")
         .words(1, MANY)
         .many()
@@ -109,6 +113,12 @@ const LIMITS: &[OptionSpec] = &[
     option("headers", "NUMBER", "100", "Header lines; more gets 431."),
     option("body", "SIZE | off", "off", "Body; more gets 413."),
     option("requests", "NUMBER | off", "off", "Requests on one connection."),
+    option(
+        "hops",
+        "NUMBER | off",
+        "10",
+        "Weirs that a request may have passed before, as the header `Weir-Hops` counts them; more is a loop and gets 508. `off` neither counts nor sends the header on.",
+    ),
 ];
 
 pub(super) const PROTOCOL: &[OptionSpec] = &[

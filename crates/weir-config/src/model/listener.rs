@@ -8,6 +8,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use super::{HeaderEdit, Route, Site, TlsServer};
+use crate::defaults;
 use crate::units::{duration, size};
 
 /// One or several addresses that serve the same sites.
@@ -45,6 +46,9 @@ pub struct Listener {
     /// In which header who asks for it is told how a request was handled; `None` tells nobody.
     #[serde(default)]
     pub explain_header: Option<ExplainHeader>,
+    /// Protocols that a connection may switch to (RFC 9110 section 7.8), unless a route says otherwise.
+    #[serde(default = "defaults::upgrade")]
+    pub upgrade: Vec<String>,
     /// Allow and deny, first match wins, checked before routing.
     #[serde(default)]
     pub access: Vec<AccessRule>,
@@ -126,6 +130,8 @@ pub struct MessageLimits {
     pub body_bytes: Option<u64>,
     /// Requests on one connection.
     pub requests: u64,
+    /// Weirs that a request may have passed before; more is taken for a loop and gets 508. `None` counts nothing.
+    pub hops: Option<u16>,
 }
 
 /// Client address and the headers that tell it on.

@@ -33,6 +33,9 @@ pub struct Route {
     pub when: Rule,
     /// Where it leads.
     pub action: Action,
+    /// Protocols that a connection may switch to; `None` is the listener's.
+    #[serde(default)]
+    pub upgrade: Option<Vec<String>>,
     /// Allow and deny of this route, first match wins.
     #[serde(default)]
     pub access: Vec<AccessRule>,

@@ -16,7 +16,8 @@ struct Setting {
     request_id: RequestId,
     edits: Vec<HeaderEdit>,
     framing: BodyFraming,
-    connection: ConnectionLine,
+    upgrade: Option<Protocols>,
+    counts_hops: bool,
     tls: Option<TlsFacts<'static>>,
     peer: &'static str,
     hidden_cookie: Option<&'static [u8]>,
@@ -30,7 +31,8 @@ impl Default for Setting {
             request_id: RequestId { header: None, respond: false },
             edits: Vec::new(),
             framing: BodyFraming::None,
-            connection: ConnectionLine::None,
+            upgrade: None,
+            counts_hops: false,
             tls: None,
             peer: "198.51.100.1:4000",
             hidden_cookie: None,
@@ -59,7 +61,8 @@ impl Setting {
             trust: self.trust,
             hidden_cookie: self.hidden_cookie,
             framing: self.framing,
-            connection: self.connection,
+            upgrade: self.upgrade.as_ref(),
+            counts_hops: self.counts_hops,
         };
         write_request_head(&input, &mut out);
         String::from_utf8(out).unwrap()
@@ -135,21 +138,26 @@ fn the_sticky_cookie_stays_behind_and_the_others_go_on() {
 
 #[test]
 fn framing_and_connection_are_the_callers_words() {
-    let check = |framing, connection, expected: &str| {
-        let setting = Setting { framing, connection, ..Setting::default() };
-        setting.check_lines("A: 1\r\nConnection: upgrade\r\nUpgrade: websocket\r\n", expected);
+    let check = |framing, upgrade, expected: &str| {
+        let setting = Setting { framing, upgrade, ..Setting::default() };
+        setting.check_lines("A: 1\r\nConnection: upgrade\r\nUpgrade: h2c, websocket\r\n", expected);
     };
-    check(BodyFraming::Length(0), ConnectionLine::None, "A: 1\r\nContent-Length: 0\r\n");
-    check(
-        BodyFraming::Chunked,
-        ConnectionLine::Close,
-        "A: 1\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n",
-    );
+    check(BodyFraming::Length(0), None, "A: 1\r\nContent-Length: 0\r\n");
+    check(BodyFraming::Chunked, None, "A: 1\r\nTransfer-Encoding: chunked\r\n");
     check(
         BodyFraming::None,
-        ConnectionLine::Upgrade,
+        Some(Protocols::new(&["websocket"])),
         "A: 1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n",
     );
+}
+
+#[test]
+fn hops_are_counted_where_that_is_asked_for() {
+    let counts = Setting { counts_hops: true, ..Setting::default() };
+    counts.check_lines("A: 1\r\n", "A: 1\r\nWeir-Hops: 1\r\n");
+    counts.check_lines("Weir-Hops: 9\r\nA: 1\r\nWeir-Hops: 3\r\n", "A: 1\r\nWeir-Hops: 10\r\n");
+    counts.check_lines("Weir-Hops: x\r\n", "Weir-Hops: 65536\r\n");
+    Setting::default().check_lines("Weir-Hops: 9\r\nA: 1\r\n", "A: 1\r\n");
 }
 
 const CLAIMS: &str = "X-Forwarded-For: 1.1.1.1\r\nX-Forwarded-For: 2.2.2.2\r\nX-Forwarded-Proto: ftp\r\n\

@@ -135,12 +135,13 @@ fn a_tunnel_counts_what_it_carried() {
     play(&app(ONE, ""), async |world| {
         let origin = world.origin(1);
         let mut client = world.client().await;
-        let request = "GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n";
+        let request =
+            "GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n";
         client.send(format!("{request}early")).await;
         let mut upstream = origin.accept().await;
         upstream.head().await;
         upstream
-            .send("HTTP/1.1 101 Switching\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\nwelcome")
+            .send("HTTP/1.1 101 Switching\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\nwelcome")
             .await;
         upstream.expect("early").await;
         client.send("more").await;

@@ -264,10 +264,14 @@ fn our_own_answers_set_no_cookie_and_a_switch_of_protocols_does() {
         let response = client.message().await;
         assert_eq!((response.status(), set(&response)), (502, None));
         let origin = world.origin(1);
-        client.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n").await;
+        client
+            .send("GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n")
+            .await;
         let mut upstream = origin.accept().await;
         upstream.head().await;
-        upstream.send("HTTP/1.1 101 Switching\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n").await;
+        upstream
+            .send("HTTP/1.1 101 Switching\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n")
+            .await;
         let response = client.head().await;
         assert_eq!((response.status(), set(&response).is_some()), (101, true));
     });

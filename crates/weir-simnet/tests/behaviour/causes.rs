@@ -172,6 +172,12 @@ fn no_answer_of_weir_s_own_is_without_its_cause() {
         (post("/app", "Expect: a miracle\r\n\r\n"), Fault::None, 417, Cause::BadRequest),
         (get("/denied"), Fault::None, 403, Cause::Denied),
         (get("/nowhere"), Fault::None, 404, Cause::NoRoute),
+        (
+            "GET /app HTTP/1.1\r\nHost: a\r\nWeir-Hops: 11\r\n\r\n".to_owned(),
+            Fault::None,
+            508,
+            Cause::LoopDetected,
+        ),
         (get("/teapot"), Fault::None, 418, Cause::Local),
         ("GET / HTTP/1.1\r\nHo".to_owned(), Fault::None, 408, Cause::RequestTimeout),
         (post("/app", "Content-Length: 9\r\n\r\nabc"), Fault::None, 408, Cause::BodyTimeout),

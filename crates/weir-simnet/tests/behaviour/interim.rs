@@ -238,12 +238,13 @@ fn an_upgrade_with_a_body_says_the_body_once() {
         play(&app(ONE, ""), async |world| {
             let origin = world.origin(1);
             let mut client = world.client().await;
-            let head = "POST / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: x\r\n";
+            let head =
+                "POST / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n";
             client.send(format!("{head}{framing}early")).await;
             let mut upstream = origin.accept().await;
             assert_eq!(upstream.message().await.text(), "hello");
             upstream
-                .send("HTTP/1.1 101 Switching\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n")
+                .send("HTTP/1.1 101 Switching\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n")
                 .await;
             assert_eq!(client.head().await.status(), 101);
             upstream.expect("early").await;
@@ -259,10 +260,12 @@ fn a_switch_before_the_end_of_the_body_is_a_bad_response() {
     play(&app(ONE, ""), async |world| {
         let origin = world.origin(1);
         let mut client = world.client().await;
-        client.send("POST / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: x\r\nContent-Length: 9\r\n\r\nhello").await;
+        client.send("POST / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\nContent-Length: 9\r\n\r\nhello").await;
         let mut upstream = origin.accept().await;
         upstream.head().await;
-        upstream.send("HTTP/1.1 101 Switching\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n").await;
+        upstream
+            .send("HTTP/1.1 101 Switching\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n")
+            .await;
         let response = client.message().await;
         assert_eq!((response.status(), response.header("connection")), (502, Some("close")));
         upstream.rest().await;

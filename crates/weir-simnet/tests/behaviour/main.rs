@@ -21,6 +21,7 @@ mod origin;
 mod origin_faults;
 mod own_answers;
 mod peer;
+mod policy;
 mod queue;
 mod redispatch;
 mod reload;

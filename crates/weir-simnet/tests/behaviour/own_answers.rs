@@ -54,7 +54,7 @@ async fn answered(world: &World, request: &str, fault: Fault) -> Peer {
         (Fault::Babbles, Some(upstream)) => upstream.send("hello\r\n\r\n").await,
         (Fault::Switches, Some(upstream)) => {
             upstream
-                .send("HTTP/1.1 101 Switching\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n")
+                .send("HTTP/1.1 101 Switching\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n")
                 .await;
         }
         _ => {}

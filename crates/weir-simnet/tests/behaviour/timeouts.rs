@@ -254,10 +254,14 @@ fn a_tunnel_in_which_nothing_moves_is_closed() {
     play(&app("server 10.0.1.1:80; timeout tunnel=30s;", ""), async |world| {
         let origin = world.origin(1);
         let mut client = world.client().await;
-        client.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n").await;
+        client
+            .send("GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n")
+            .await;
         let mut upstream = origin.accept().await;
         upstream.message().await;
-        upstream.send("HTTP/1.1 101 Switching\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n").await;
+        upstream
+            .send("HTTP/1.1 101 Switching\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n")
+            .await;
         assert_eq!(client.head().await.status(), 101);
         sleep(seconds(20)).await;
         client.send("ping").await;
