@@ -5,8 +5,9 @@ use std::time::Duration;
 use crate::model::{
     Budget, CauseHeader, Check, ClientTimeouts, Config, Endpoint, EndpointAddress, EndpointCheck,
     ExplainHeader, Forwarded, HttpProbe, Keepalive, MessageLimits, Order, Passive, PassiveCause,
-    Policy, Pool, Probe, Queue, RequestId, Resolver, Retry, RetryOn, Rule, Severity, SrvName,
-    Stall, Statuses, TcpProbe, TlsClient, TlsProtocol, TlsVersion, UpstreamTimeouts, Workers,
+    PathRules, Policy, Pool, Probe, Queue, RequestId, Resolver, Retry, RetryOn, Rule, Severity,
+    SrvName, Stall, Statuses, TcpProbe, TlsClient, TlsProtocol, TlsVersion, Treatment,
+    UpstreamTimeouts, Workers,
 };
 
 /// How long a graceful stop waits.
@@ -128,6 +129,19 @@ impl Default for MessageLimits {
             body_bytes: None,
             requests: UNLIMITED,
             hops: Some(HOPS),
+        }
+    }
+}
+
+impl Default for PathRules {
+    fn default() -> Self {
+        Self {
+            normalize: true,
+            merge_slashes: true,
+            encoded_slash: Treatment::Refuse,
+            backslash: Treatment::Refuse,
+            parameters: Treatment::Refuse,
+            nul: Treatment::Refuse,
         }
     }
 }

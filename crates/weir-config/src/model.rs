@@ -30,7 +30,7 @@ pub use check::{Check, EndpointCheck, HeaderExpectation, HttpProbe, Probe, Statu
 pub use credits::{CpuCredits, Shed};
 pub use listener::{
     AccessRule, CauseHeader, ClientTimeouts, ErrorPage, ExplainHeader, ExplainWhen, Forwarded,
-    ListenAddress, Listener, MessageLimits, RequestId, Verdict,
+    ListenAddress, Listener, MessageLimits, PathRules, RequestId, Treatment, Verdict,
 };
 pub use log::{
     AccessLog, ErrorLog, LogFormat, LogTarget, Severity, Syslog, SyslogFormat, SyslogReceiver,

@@ -115,6 +115,9 @@ fn check_host_name(name: &str) -> Result<(), String> {
 
 /// Which paths: `/exact`, `/prefix/*`, a glob such as `/a/*/b` or `*.php`, `~regex` or `~*regex` (case-insensitive).
 ///
+/// `/prefix/*` is all of that directory, `/prefix` itself included: most servers answer both alike, and a rule that keeps clients
+/// out of one has to keep them out of the other. `/prefix` alone is that path only, and `/prefix/` too.
+///
 /// A `*` at the start or the end stands for anything; one in the middle for what is between two slashes. Regexes are not
 /// anchored, see bytes rather than characters, and their `.` takes a newline too, so that no encoded byte slips past one.
 #[derive(Clone)]
@@ -127,7 +130,11 @@ pub struct PathPattern {
 impl PathPattern {
     /// Whether the decoded path (no query) matches.
     pub fn matches(&self, path: &(impl AsRef<[u8]> + ?Sized)) -> bool {
-        self.kind.matches(&self.text, path.as_ref())
+        let path = path.as_ref();
+        match &self.kind {
+            TextKind::Prefix(prefix) => is_below(prefix.as_bytes(), path),
+            kind => kind.matches(&self.text, path),
+        }
     }
 
     /// The groups `$1`…`$9` of a regex for a path that matches; only `$0`, the whole path, for other patterns.
@@ -144,7 +151,7 @@ impl PathPattern {
                     *slot = group.map(|group| group.as_bytes());
                 }
             }
-            kind if kind.matches(&self.text, path) => groups[0] = Some(path),
+            _ if self.matches(path) => groups[0] = Some(path),
             _ => return None,
         }
         Some(PathGroups { groups })
@@ -159,6 +166,11 @@ impl PathPattern {
     pub fn is_any(&self) -> bool {
         matches!(&self.kind, TextKind::Prefix(prefix) if prefix.is_empty() || prefix == "/")
     }
+}
+
+/// Whether a path begins with `prefix`, or is the directory that a prefix with a slash at its end names.
+fn is_below(prefix: &[u8], path: &[u8]) -> bool {
+    path.starts_with(prefix) || prefix.strip_suffix(b"/").is_some_and(|itself| path == itself)
 }
 
 /// What a path regex captured.
@@ -424,6 +436,9 @@ mod tests {
                 && path("/admin/*", "/admin/x/y")
                 && !path("/admin/*", "/administrator")
         );
+        assert!(path("/admin/*", "/admin") && !path("/admin/*", "/admi"));
+        assert!(!path("/admin", "/admin/") && !path("/admin/", "/admin"));
+        assert!(!path("/admin*", "/admi") && !path("/a/*/*", "/a"));
         assert!(path("/api*", "/api2/x"));
         assert!(path("*.php", "/a/b.php") && !path("*.php", "/a.php/b"));
         assert!(

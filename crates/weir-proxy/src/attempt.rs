@@ -20,6 +20,7 @@ use crate::response;
 use crate::retry::Trouble;
 use crate::route::CompiledRoute;
 use crate::search::Search;
+use crate::trailers;
 use crate::upload::{initial_body, leave_body, prepare_body, rewind};
 use crate::upstream::UpstreamPool;
 
@@ -35,6 +36,7 @@ pub(crate) async fn proxy<N: Net>(
     facts.lead_to(scope, number);
     let claim = |affinity: &Affinity| affinity.claim(&work.request, work.input.bytes());
     facts.claim = pool.affinity.as_ref().map_or(Claim::None, claim);
+    facts.trailers = trailers::of_request(&route.trailers.0, &work.request, work.input.bytes());
     let mut upload = initial_body(scope, work, facts, pool);
     prepare_body(scope, connection, work, facts, (pool, &mut upload)).await?;
     let framing = match (work.request.framing, pool.buffer_request) {

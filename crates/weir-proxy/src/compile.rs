@@ -260,6 +260,7 @@ impl Compiler<'_> {
             roots,
             timeouts: listener.timeouts.clone(),
             limits: listener.limits.clone(),
+            path: listener.path.clone(),
             forwarded: listener.forwarded.clone(),
             request_id: listener.request_id.clone(),
             cause_header: listener.cause_header.clone(),

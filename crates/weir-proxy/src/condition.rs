@@ -210,13 +210,13 @@ mod tests {
     use weir_config::model::Rule;
 
     use super::*;
-    use crate::percent::normal_path;
+    use crate::percent::PathForm;
     use crate::sample::{Request, networks};
 
     fn holds(rule: &Rule, request: &Request) -> bool {
         let mut buffer = PathBuffer::new();
         let view = request.view();
-        let path = normal_path(view.head.path_text(view.bytes), &mut buffer);
+        let path = PathForm::Received.seen(view.head.path_text(view.bytes), &mut buffer);
         Condition::compile(rule).holds(Subject { view: &view, path })
     }
 

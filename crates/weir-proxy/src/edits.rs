@@ -81,6 +81,11 @@ impl Edits {
             && self.dropped.iter().any(|other| same_name(other, name))
     }
 
+    /// The names whose received lines are left out.
+    pub(crate) fn dropped(&self) -> impl Iterator<Item = &[u8]> {
+        self.dropped.iter().map(|name| &**name)
+    }
+
     /// Appends the lines that were set and added.
     pub(crate) fn write(&self, entry: Option<&Entry<'_>>, out: &mut Vec<u8>) {
         for line in &self.lines {

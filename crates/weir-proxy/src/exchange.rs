@@ -3,6 +3,7 @@
 
 use std::io;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::SystemTime;
 
@@ -27,10 +28,12 @@ use crate::limits::SMALL_BUFFER;
 use crate::local;
 use crate::moving::Waiting;
 use crate::net::Net;
+use crate::path;
 use crate::record;
 use crate::request_id::RequestId;
 use crate::route::{CompiledAction, CompiledRoute, RequestView};
 use crate::sessions::{Begun, SessionKey};
+use crate::trailers::TrailerRules;
 use crate::work_time::{WorkTime, between};
 
 /// What becomes of the connection after an exchange.
@@ -86,6 +89,10 @@ impl Input {
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.start = 0;
+    }
+
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        self.bytes.get_mut(self.start..).unwrap_or_default()
     }
 
     /// Marks bytes as used up.
@@ -196,9 +203,30 @@ pub(crate) struct Workspace {
     pub(crate) response_bytes: Vec<u8>,
     /// The text of the key that the pool's policy hashes.
     pub(crate) key: Vec<u8>,
+    /// The request line as it came, where the path was normalised; else empty.
+    pub(crate) original_line: Vec<u8>,
 }
 
 impl Workspace {
+    /// The request line as it came.
+    pub(crate) fn request_line(&self) -> &[u8] {
+        match self.original_line.as_slice() {
+            b"" => self.request.request_line.of(self.input.bytes()),
+            line => line,
+        }
+    }
+
+    /// The target as it came.
+    pub(crate) fn target(&self) -> &[u8] {
+        match self.original_line.as_slice() {
+            b"" => self.request.target.of(self.input.bytes()),
+            // Between method and version, with a space on either side.
+            line => line
+                .get(self.request.method_span.len() + 1..line.len().saturating_sub(9))
+                .unwrap_or_default(),
+        }
+    }
+
     /// Makes it fit for another connection.
     pub(crate) fn reset(&mut self, buffers: &Buffers) {
         buffers.give_back(std::mem::take(&mut self.input.bytes));
@@ -206,6 +234,7 @@ impl Workspace {
         self.request_out.clear();
         self.response_out.clear();
         self.response_bytes.clear();
+        self.original_line.clear();
     }
 }
 
@@ -232,6 +261,8 @@ pub(crate) struct Facts {
     pub(crate) waiting: Option<Box<Waiting>>,
     /// Where it is told that it runs.
     pub(crate) session: Option<SessionKey>,
+    /// What holds for trailers of the request; `None` where there are none.
+    pub(crate) trailers: Option<Arc<TrailerRules>>,
     /// Index of the pool.
     pub(crate) pool: Option<usize>,
     /// What the client's sticky cookie says.
@@ -279,6 +310,7 @@ impl Facts {
             request_id: RequestId::default(),
             waiting: None,
             session: None,
+            trailers: None,
             pool: None,
             claim: Claim::None,
             slot: None,
@@ -362,6 +394,7 @@ pub(crate) async fn run<N: Net>(
     first_byte: Instant,
 ) -> Next {
     let mut facts = Facts::new(first_byte, scope.worker.wall(first_byte));
+    work.original_line.clear();
     work.input.set_head_limit(scope.listener.limits.head_bytes);
     let session = scope.worker.sessions.begin(&Begun {
         at: first_byte,
@@ -415,7 +448,12 @@ pub(crate) async fn run<N: Net>(
             after_break(work.request.version, cause)
         }
         Err(Ended::Silent) => return Next::Close,
-        Err(Ended::Parted) => return Next::Part,
+        Err(Ended::Parted) => {
+            let Workspace { input, request, original_line, .. } = work;
+            path::restore(request, input.bytes_mut(), original_line);
+            original_line.clear();
+            return Next::Part;
+        }
     };
     let now = facts.ended.unwrap_or_else(Instant::now);
     facts.times.own = Micros::from(own.until(now));
@@ -445,6 +483,7 @@ async fn serve<'a, N: Net>(
     route: &mut Option<&'a CompiledRoute>,
 ) -> Result<Next, Ended> {
     read_head(scope, connection, work, facts).await?;
+    normalise_path(scope, connection, work, facts).map_err(Ended::Refused)?;
     let found = find_route(scope, connection, work, facts).map_err(Ended::Refused)?;
     *route = Some(found);
     answer(scope, connection, work, facts, found).await
@@ -515,6 +554,29 @@ async fn read_head<N: Net>(
     facts.bytes_received = work.request.head_bytes as u64;
     facts.times.request = Micros::from(between(facts.first_byte, facts.head_end));
     Ok(())
+}
+
+/// Brings the path into the form that rules and endpoints see.
+fn normalise_path<N: Net>(
+    scope: Scope<'_, N>,
+    connection: &Connection<N>,
+    work: &mut Workspace,
+    facts: &Facts,
+) -> Result<(), Refusal> {
+    let Workspace { input, request, original_line, .. } = work;
+    let rules = &scope.listener.path;
+    path::normalise(request, input.bytes_mut(), rules, original_line).map_err(|fault| {
+        scope.worker.process.captures.keep(&Malformed {
+            listener: &scope.listener.name,
+            endpoint: None,
+            peer: connection.peer,
+            at: scope.worker.wall(facts.head_end),
+            reason: fault.reason(),
+            position: request.request_line.start as usize,
+            bytes: input.bytes(),
+        });
+        Cause::BadRequest.into()
+    })
 }
 
 /// Applies the access rules and finds the route.

@@ -59,7 +59,7 @@ pub(crate) fn about<'a>(work: &'a Workspace, facts: &'a Facts, client: &'a [u8])
         name: facts.request_id.as_bytes(),
         client,
         method: work.request.method_span.of(bytes),
-        target: work.request.target.of(bytes),
+        target: work.target(),
     }
 }
 

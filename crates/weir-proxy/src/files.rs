@@ -37,6 +37,10 @@ pub(crate) async fn serve<N: Net>(
     }
     let root = scope.listener.roots.get(number).ok_or(Cause::Internal)?;
     let strip = scope.listener.router.files().get(number).and_then(|files| files.strip.as_deref());
+    if let Some(location) = with_slash(&work.request, work.input.bytes(), strip) {
+        let reply = Reply::of(301).with_location(&location);
+        return send(scope, connection, work, facts, (reply, 301, Some(route))).await;
+    }
     let answer = find(root, &work.request, work.input.bytes(), strip).await;
     match answer.map_err(|_| Ended::from(Cause::Internal))? {
         Answer::Status(status) => {
@@ -45,6 +49,19 @@ pub(crate) async fn serve<N: Net>(
         }
         Answer::File(file) => send_file(scope, connection, work, facts, (route, file)).await,
     }
+}
+
+/// Where a request belongs whose path is the prefix that is cut off: `/static/*` takes `/static` too, which is a directory without its
+/// slash.
+fn with_slash(head: &RequestHead, bytes: &[u8], strip: Option<&str>) -> Option<Vec<u8>> {
+    let path = head.path_text(bytes);
+    strip.filter(|prefix| prefix.as_bytes() == path && !prefix.ends_with('/'))?;
+    let mut location = [path, b"/"].concat();
+    if let Some(query) = head.query {
+        location.push(b'?');
+        location.extend_from_slice(query.of(bytes));
+    }
+    Some(location)
 }
 
 async fn find(

@@ -1,16 +1,55 @@
-//! Percent-encoding (RFC 3986 section 2) and the one form of a path that rules see.
+//! Percent-encoding (RFC 3986 section 2) and the form of a path that rules see.
 //!
-//! Rules match the path decoded once, with empty, `.` and `..` segments resolved, as nginx does: `/static/%2e%2e/admin` and
-//! `//admin` are `/admin`. `%2F` is decoded too, because some origins do so. What climbs above the root stays at the root, and an
-//! escape that is none stays as it is. The target goes upstream as it was received; nothing here rewrites it.
+//! Where paths are normalised (`path.rs`), rules match the path that is sent, decoded once, in which only an escaped slash stays
+//! escaped. Where they are not, rules match the path decoded once, with empty, `.` and `..` segments resolved, as nginx does:
+//! `/static/%2e%2e/admin` and `//admin` are `/admin`; `%2F` is decoded too, what climbs above the root stays at the root, and an
+//! escape that is none stays as it is. Nothing here rewrites what is sent.
 
 use smallvec::SmallVec;
 
 /// Room for a usual decoded path on the stack.
 pub(crate) type PathBuffer = SmallVec<[u8; 128]>;
 
-/// The path as rules see it; `buffer` is used only where it differs from what was received.
-pub(crate) fn normal_path<'a>(path: &'a [u8], buffer: &'a mut PathBuffer) -> &'a [u8] {
+/// Which form of the path of a request rules see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PathForm {
+    /// The path is in its normal form.
+    Normal,
+    /// It is as it was received.
+    Received,
+}
+
+impl PathForm {
+    /// The path as rules see it; `buffer` is used only where it differs from what is sent.
+    #[inline]
+    pub(crate) fn seen<'a>(self, path: &'a [u8], buffer: &'a mut PathBuffer) -> &'a [u8] {
+        match self {
+            Self::Received => normal_path(path, buffer),
+            Self::Normal if memchr::memchr(b'%', path).is_none() => path,
+            Self::Normal => {
+                decode_but_slashes(path, buffer);
+                buffer
+            }
+        }
+    }
+}
+
+/// Appends a path in its normal form with all escapes but `%2F` decoded, once.
+fn decode_but_slashes(path: &[u8], out: &mut PathBuffer) {
+    out.clear();
+    let mut rest = path;
+    while let Some(at) = memchr::memmem::find(rest, b"%2F") {
+        let (before, after) = rest.split_at_checked(at).unwrap_or_default();
+        // A `%` before it that begins no escape of its own cannot be: the path is in its normal form.
+        decode(before, out);
+        out.extend_from_slice(b"%2F");
+        rest = after.get(3..).unwrap_or_default();
+    }
+    decode(rest, out);
+}
+
+/// The path decoded, with its segments resolved.
+fn normal_path<'a>(path: &'a [u8], buffer: &'a mut PathBuffer) -> &'a [u8] {
     if is_normal(path) {
         return path;
     }
@@ -85,7 +124,7 @@ pub(crate) fn encode(text: &[u8], out: &mut PathBuffer) {
     }
 }
 
-fn digit(byte: u8) -> Option<u8> {
+pub(crate) fn digit(byte: u8) -> Option<u8> {
     char::from(byte).to_digit(16).map(|value| value as u8)
 }
 
@@ -130,6 +169,20 @@ mod tests {
         check("/a%00b", "/a\0b");
         check("/a/%2e", "/a/");
         check("*", "*");
+    }
+
+    #[test]
+    fn rules_see_the_path_that_is_sent_decoded_but_for_slashes() {
+        let check = |path: &str, expected: &str| {
+            let mut buffer = PathBuffer::new();
+            let seen = PathForm::Normal.seen(path.as_bytes(), &mut buffer);
+            assert_eq!(String::from_utf8_lossy(seen), expected, "{path}");
+        };
+        check("/a/b", "/a/b");
+        check("/a%20b%C3%A9", "/a b\u{e9}");
+        check("/a/..%2F..%2Fb%20", "/a/..%2F..%2Fb ");
+        check("/a%252F%25", "/a%2F%");
+        check("/a%5Cb", "/a\\b");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use smallvec::SmallVec;
@@ -11,6 +12,7 @@ use weir_wire::{ChunkedDecoder, Framing, Step, encode};
 
 use crate::buffers::{Buffers, poll_read_into};
 use crate::limits::SMALL_BUFFER;
+use crate::trailers::TrailerRules;
 use crate::turns::{ByteTurn, end_turn};
 
 /// Bodies up to this many bytes are copied behind the head so that one plain write sends both.
@@ -80,6 +82,8 @@ pub(crate) struct Pump {
     /// Bytes to send after them.
     tail: SmallVec<[u8; 16]>,
     tail_at: usize,
+    /// What holds for trailers; `None` drops them.
+    trailers: Option<Arc<TrailerRules>>,
     /// Most body bytes that may come.
     limit: u64,
     /// Most bytes that are read beyond the body.
@@ -114,7 +118,7 @@ impl Pump {
         };
         let mut tail = SmallVec::new();
         if matches!(decoder, Decoder::Done) && encoder == Encoder::Chunked {
-            end_chunks(&[], &mut tail);
+            end_chunks(None, &mut tail);
         }
         Self {
             decoder,
@@ -126,6 +130,7 @@ impl Pump {
             direct: 0..0,
             tail,
             tail_at: 0,
+            trailers: None,
             limit: u64::MAX,
             surplus_limit: usize::MAX,
             body_bytes: 0,
@@ -174,6 +179,11 @@ impl Pump {
     pub(crate) fn prepend(&mut self, mut head: Vec<u8>) {
         head.extend_from_slice(&self.out);
         self.out = head;
+    }
+
+    /// Lets trailers pass that these rules let pass; of a pump that decoded nothing yet.
+    pub(crate) fn set_trailers(&mut self, rules: Option<Arc<TrailerRules>>) {
+        self.trailers = rules;
     }
 
     /// Refuses a body of more than `limit` bytes.
@@ -381,7 +391,7 @@ impl Pump {
         }
         self.decoder = Decoder::Done;
         if self.encoder == Encoder::Chunked {
-            end_chunks(&[], &mut self.tail);
+            end_chunks(None, &mut self.tail);
         }
         Ok(())
     }
@@ -432,7 +442,8 @@ impl Pump {
         if let Some(trailers) = trailers {
             self.decoder = Decoder::Done;
             if self.encoder == Encoder::Chunked {
-                end_chunks(&trailers, &mut self.tail);
+                let rules = self.trailers.as_deref();
+                end_chunks(rules.map(|rules| (rules, trailers.as_slice())), &mut self.tail);
             }
         }
     }
@@ -494,9 +505,12 @@ fn some(sent: usize) -> io::Result<usize> {
     if sent == 0 { Err(io::ErrorKind::WriteZero.into()) } else { Ok(sent) }
 }
 
-fn end_chunks(trailers: &[u8], tail: &mut SmallVec<[u8; 16]>) {
+/// Ends a chunked body, with the trailers that the rules let pass.
+fn end_chunks(trailers: Option<(&TrailerRules, &[u8])>, tail: &mut SmallVec<[u8; 16]>) {
     tail.extend_from_slice(encode::LAST_CHUNK);
-    tail.extend_from_slice(trailers);
+    if let Some((rules, lines)) = trailers {
+        rules.append(lines, tail);
+    }
     tail.extend_from_slice(b"\r\n");
 }
 

@@ -89,9 +89,10 @@ pub(crate) fn with_captures<N: Net, R>(
         peer: connection.peer,
         client: facts.client.or_else(|| connection.peer_ip()),
         local: local_address(scope, connection),
-        request_line: part(head.request_line),
+        request_line: if facts.has_head { work.request_line() } else { &[] },
         method: part(head.method_span),
-        target: part(head.target),
+        target: if facts.has_head { work.target() } else { &[] },
+        path: if head.path.is_empty() { &[] } else { part(head.path) },
         protocol: if head.version == Version::Http10 { "HTTP/1.0" } else { "HTTP/1.1" },
         host: bare_host(part(head.host)),
         request_headers: if facts.has_head { &request } else { &() },
@@ -198,9 +199,13 @@ fn count<N: Net>(
     };
     let request_id = facts.request_id.as_bytes();
     let line = if facts.has_head { work.request.request_line } else { Span::default() };
+    let request = match work.original_line.as_slice() {
+        b"" => work.input.bytes().get(line.start as usize..).unwrap_or_default(),
+        original => original,
+    };
     let asked = Asked {
         client: facts.client.or_else(|| connection.peer_ip()),
-        request: work.input.bytes().get(line.start as usize..).unwrap_or_default(),
+        request,
         line_bytes: line.len(),
     };
     let done = Done { request_id, asked, ended_us, times: &facts.times, outcome };

@@ -19,6 +19,7 @@ use crate::net::{Net, Socket};
 use crate::pump::{Encoder, Pump, PumpFailure, Waiting};
 use crate::record;
 use crate::route::CompiledRoute;
+use crate::trailers;
 use crate::transport::Transport;
 use crate::tunnel;
 use crate::upload::leave_body;
@@ -53,7 +54,13 @@ pub(crate) fn relay<'a, N: Net>(
         let raw = std::mem::take(&mut conversation.raw);
         let head = std::mem::take(&mut work.response_out);
         let framing = if switching { Framing::None } else { work.response.framing };
+        let trailers = trailers::of_response(
+            &route.trailers.1,
+            (&work.request, work.input.bytes()),
+            (&work.response, &raw),
+        );
         let mut download = Pump::new(head, framing, plan.encoder, raw, work.response.head_bytes);
+        download.set_trailers(trailers);
         let until = if switching { Until::Sent } else { Until::Read };
         let mut relay = Relay { conversation: &mut conversation, download: &mut download, until };
         let mut blocked = Duration::ZERO;

@@ -16,8 +16,9 @@ use weir_wire::RequestHead;
 pub use crate::condition::Captures;
 use crate::condition::{Condition, Subject};
 use crate::edits::{Direction, Edits, uses_captures};
-use crate::percent::{PathBuffer, normal_path};
+use crate::percent::{PathBuffer, PathForm};
 use crate::reply::ErrorPages;
+use crate::trailers::TrailerRules;
 use crate::upgrade::Protocols;
 
 /// A request as routing and variables see it.
@@ -54,11 +55,14 @@ pub struct CompiledRoute {
     pub response_edits: Edits,
     /// What connections may switch to.
     pub(crate) protocols: Protocols,
+    /// What its trailers may not be, those of requests and those of responses.
+    pub(crate) trailers: (Arc<TrailerRules>, Arc<TrailerRules>),
     /// Whether one of its own texts shows a group of its path regex, so that [`CompiledRoute::captures`] is wanted for them.
     pub uses_captures: bool,
     /// Whether one of its own texts tells why a request went its way.
     pub tells_why: bool,
     condition: Condition,
+    path_form: PathForm,
 }
 
 /// Where a route leads.
@@ -139,6 +143,7 @@ pub struct Router {
     pages: ErrorPages,
     response_edits: Edits,
     needs_path: bool,
+    path_form: PathForm,
 }
 
 impl Router {
@@ -182,6 +187,7 @@ impl Router {
             pages: ErrorPages::load(&listener.error_pages, read)?,
             response_edits: Edits::compile(Direction::Response, &listener.response_headers)?,
             needs_path,
+            path_form: path_form(listener),
         })
     }
 
@@ -195,7 +201,7 @@ impl Router {
         }
         let mut buffer = PathBuffer::new();
         let path = if self.needs_path {
-            normal_path(view.head.path_text(view.bytes), &mut buffer)
+            self.path_form.seen(view.head.path_text(view.bytes), &mut buffer)
         } else {
             b"/"
         };
@@ -268,7 +274,7 @@ impl CompiledRoute {
             return None;
         }
         let mut buffer = PathBuffer::new();
-        let path = normal_path(view.head.path_text(view.bytes), &mut buffer);
+        let path = self.path_form.seen(view.head.path_text(view.bytes), &mut buffer);
         self.condition.groups(Subject { view, path }).map(|groups| Captures::of(&groups))
     }
 }
@@ -283,6 +289,9 @@ fn compile_route(
     let response_edits = listener.response_headers.iter().chain(&route.response_headers);
     let request_edits = Edits::compile(Direction::Request, request_edits).map_err(explain)?;
     let response_edits = Edits::compile(Direction::Response, response_edits).map_err(explain)?;
+    let id = listener.request_id.header.as_deref();
+    let trailers = |edits: &Edits| Arc::new(TrailerRules::new(edits, id));
+    let trailers = (trailers(&request_edits), trailers(&response_edits));
     let shown = match &route.action {
         Action::Respond(respond) => respond.body.as_ref().is_some_and(uses_captures),
         Action::Redirect(redirect) => uses_captures(&redirect.to),
@@ -298,13 +307,19 @@ fn compile_route(
         name: route.name.as_str().into(),
         action: compile_action(&route.action, files),
         access: route.access.clone(),
+        trailers,
         protocols: Protocols::new(route.upgrade.as_ref().unwrap_or(&listener.upgrade)),
         tells_why: told || request_edits.tells_why() || response_edits.tells_why(),
         uses_captures: shown || request_edits.uses_captures() || response_edits.uses_captures(),
         request_edits,
         response_edits,
         condition: Condition::compile(&route.when),
+        path_form: path_form(listener),
     })
+}
+
+fn path_form(listener: &Listener) -> PathForm {
+    if listener.path.normalize { PathForm::Normal } else { PathForm::Received }
 }
 
 fn compile_action(action: &Action, files: &mut Vec<Files>) -> CompiledAction {
@@ -371,6 +386,7 @@ mod tests {
             "" => format!("GET {target} HTTP/1.0\r\n\r\n"),
             host => format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n"),
         });
+        let request = request.normalised();
         let name = router.route(&request.view()).map_or("", |route| &*route.name);
         assert_eq!(name, expected, "{host} {target}");
     }
@@ -464,6 +480,7 @@ mod tests {
         let router = compile(&Listener { default, ..listener() });
         let text = |target: &str| {
             let request = Request::new(&format!("GET {target} HTTP/1.1\r\nHost: Shop:80\r\n\r\n"));
+            let request = request.normalised();
             let view = request.view();
             let found = router.route(&view).unwrap();
             let captures = found.captures(&view).unwrap_or_default();

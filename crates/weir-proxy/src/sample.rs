@@ -4,12 +4,24 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 use weir_config::model::{
-    self, Action, ClientTimeouts, Forwarded, Listener, MessageLimits, Route, Rule,
+    self, Action, ClientTimeouts, Forwarded, Listener, MessageLimits, PathRules, Route, Rule,
+    Treatment,
 };
 use weir_stats::{Cause, Entry, Headers, Times};
 use weir_wire::{HeadLimits, Method, RequestHead, ResponseHead, Scan};
 
+use crate::path;
 use crate::route::{RequestView, bare_host};
+
+/// Rules by which nothing is refused.
+pub(crate) const KEEP: PathRules = PathRules {
+    normalize: true,
+    merge_slashes: true,
+    encoded_slash: Treatment::Keep,
+    backslash: Treatment::Keep,
+    parameters: Treatment::Keep,
+    nul: Treatment::Keep,
+};
 
 pub(crate) const LIMITS: HeadLimits = HeadLimits { head_bytes: 32 * 1024, headers: 100 };
 
@@ -28,6 +40,12 @@ impl Request {
         Self { head, bytes: text.into(), client: "192.0.2.7".parse().ok() }
     }
 
+    /// The same after its path was normalised, whatever there is in it.
+    pub(crate) fn normalised(mut self) -> Self {
+        path::normalise(&mut self.head, &mut self.bytes, &KEEP, &mut Vec::new()).unwrap();
+        self
+    }
+
     pub(crate) fn view(&self) -> RequestView<'_> {
         RequestView { head: &self.head, bytes: &self.bytes, client: self.client }
     }
@@ -44,6 +62,7 @@ impl Request {
             request_line: self.head.request_line.of(&self.bytes),
             method: self.head.method_span.of(&self.bytes),
             target: self.head.target.of(&self.bytes),
+            path: self.head.path.of(&self.bytes),
             host: bare_host(self.head.host.of(&self.bytes)),
             request_headers: view,
             response_headers: response,
@@ -73,6 +92,7 @@ pub(crate) fn blank_entry() -> Entry<'static> {
         request_line: b"",
         method: b"",
         target: b"",
+        path: &[],
         protocol: "HTTP/1.1",
         host: b"",
         request_headers: &(),
@@ -119,6 +139,7 @@ pub(crate) fn listener() -> Listener {
         request_id: model::RequestId::default(),
         cause_header: None,
         explain_header: None,
+        path: PathRules::default(),
         upgrade: vec!["websocket".into()],
         access: Vec::new(),
         request_headers: Vec::new(),

@@ -247,6 +247,8 @@ pub struct Listener {
     pub timeouts: model::ClientTimeouts,
     /// Bounds on requests.
     pub limits: model::MessageLimits,
+    /// How paths are normalised.
+    pub path: model::PathRules,
     /// Trusted peers and forwarding headers.
     pub forwarded: model::Forwarded,
     /// Request id header.

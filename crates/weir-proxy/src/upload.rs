@@ -63,6 +63,7 @@ pub(crate) fn initial_body<N: Net>(
     let limit = scope.listener.limits.body_bytes.unwrap_or(u64::MAX).min(own);
     let mut pump = Pump::new(Vec::new(), framing, encoder, raw, 0);
     pump.set_limit(limit);
+    pump.set_trailers(facts.trailers.clone());
     pump.limit_surplus(SMALL_BUFFER);
     pump
 }

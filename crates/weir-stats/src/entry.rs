@@ -99,6 +99,8 @@ pub struct Entry<'a> {
     pub method: &'a [u8],
     /// Target as received.
     pub target: &'a [u8],
+    /// Path as it is sent on; empty where there is none, or where it is that of the target.
+    pub path: &'a [u8],
     /// `HTTP/1.1`.
     pub protocol: &'a str,
     /// Host asked for, without port, lower case not guaranteed.

@@ -116,7 +116,8 @@ fn of_plain<'a>(plain: Plain, entry: &'a Entry<'a>) -> Value<'a> {
         Plain::Request => filled(entry.request_line),
         Plain::RequestMethod => filled(entry.method),
         Plain::RequestUri => filled(origin_form(entry.target)),
-        Plain::Uri => filled(path(entry.target)),
+        Plain::Uri if entry.path.is_empty() => filled(path(entry.target)),
+        Plain::Uri => filled(entry.path),
         // nginx takes the empty query of `/?` for none.
         Plain::Args => filled(query(entry.target).unwrap_or_default()),
         Plain::Host if entry.host.is_empty() => Value::Absent,

@@ -83,7 +83,7 @@ const PLAIN: &[(&str, Plain, &str)] = &[
     ("request", Plain::Request, "the request line as received"),
     ("request_method", Plain::RequestMethod, "method"),
     ("request_uri", Plain::RequestUri, "path and query as received"),
-    ("uri", Plain::Uri, "path as received, without the query"),
+    ("uri", Plain::Uri, "path as it is sent on, without the query"),
     ("args", Plain::Args, "query as received, without the `?`"),
     ("host", Plain::Host, "host asked for, lower case, without the port"),
     ("status", Plain::Status, "status of the response, three digits"),

@@ -3,6 +3,8 @@
 
 use std::ops::Range;
 
+use smallvec::SmallVec;
+
 use crate::header::{is_token_byte, is_value_byte};
 use crate::known::Known;
 use crate::limits::{
@@ -248,25 +250,45 @@ impl ChunkedDecoder {
     }
 }
 
-/// Whether a trailer of this name is passed on.
+/// Whether a trailer of this name is passed on (RFC 9110 section 6.5.1). A name with `_` for `-` is the same to programs that see
+/// headers as CGI does.
 fn may_trail(name: &[u8]) -> bool {
-    const NOT_KNOWN: [&str; 10] = [
-        "Age",
-        "Alt-Svc",
-        "Expires",
-        "Max-Forwards",
-        "Pragma",
-        "Proxy",
-        "Strict-Transport-Security",
-        "Via",
-        "Warning",
-        "WWW-Authenticate",
+    /// Caching, routing, authentication and control of the response, beside what is [`Known`].
+    const NEVER: [&[u8]; 20] = [
+        b"age",
+        b"alt-svc",
+        b"expires",
+        b"max-forwards",
+        b"method",
+        b"path",
+        b"pragma",
+        b"proxy",
+        b"refresh",
+        b"status",
+        b"strict-transport-security",
+        b"via",
+        b"warning",
+        b"www-authenticate",
+        b"x-http-method",
+        b"x-http-method-override",
+        b"x-method-override",
+        b"x-original-url",
+        b"x-rewrite-url",
+        b"x-client-ip",
     ];
-    match Known::of(name) {
+    /// What begins so: how the content is read, conditions, other proxies' words, and what browsers are told to allow.
+    const FAMILIES: [&[u8]; 7] =
+        [b"content-", b"if-", b"proxy-", b"x-forwarded-", b"sec-", b"access-control-", b"x-accel-"];
+    let plain = |byte: &u8| if *byte == b'_' { b'-' } else { byte.to_ascii_lowercase() };
+    let name: SmallVec<[u8; 64]> = name.iter().map(plain).collect();
+    match Known::of(&name) {
+        Known::Etag | Known::LastModified | Known::Server => true,
+        // A digest of the content is best known at its end (RFC 9530).
+        Known::Other if name.as_slice() == b"content-digest" => true,
         Known::Other => {
-            !NOT_KNOWN.iter().any(|unwanted| unwanted.as_bytes().eq_ignore_ascii_case(name))
+            !NEVER.contains(&name.as_slice())
+                && !FAMILIES.iter().any(|family| name.starts_with(family))
         }
-        Known::Etag | Known::Date | Known::LastModified | Known::Server | Known::XRequestId => true,
         _ => false,
     }
 }

@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use crate::authority;
 use crate::fault::{FieldFault, Located, RequestFault};
 use crate::fields::{self, Fields, Framing, Listed};
-use crate::header::{self, Header, is_token_byte};
+use crate::header::{self, Header, is_token_byte, trim};
 use crate::known::Known;
 use crate::limits::{HeadLimits, STACK_HEADERS};
 use crate::lines::{self, Scan, Tokenised};
@@ -137,6 +137,18 @@ impl RequestHead {
     /// The protocols that the client's `Upgrade` lines name, in order; an offer only where [`RequestHead::upgrade`] says so.
     pub fn protocols<'a>(&'a self, bytes: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
         fields::protocols(bytes, &self.headers)
+    }
+
+    /// Whether the client says that it reads trailers (`TE: trailers`, RFC 9110 section 10.1.4).
+    pub fn takes_trailers(&self, bytes: &[u8]) -> bool {
+        let lines = self.headers.iter().filter(|header| header.known == Known::Te);
+        let mut codings = lines.flat_map(|line| line.value.of(bytes).split(|byte| *byte == b','));
+        codings.any(|coding| trim(coding).eq_ignore_ascii_case(b"trailers"))
+    }
+
+    /// The names that `Connection` lists, beside its own options.
+    pub fn listed<'a>(&'a self, bytes: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
+        self.listed.iter().map(move |name| name.of(bytes))
     }
 
     /// The lines to send on. Left out are those of [`Known::stays_here`] and every name that `Connection` lists; the sender writes

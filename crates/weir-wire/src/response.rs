@@ -99,6 +99,11 @@ impl ResponseHead {
         fields::protocols(bytes, &self.headers)
     }
 
+    /// The names that `Connection` lists, beside its own options.
+    pub fn listed<'a>(&'a self, bytes: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
+        self.listed.iter().map(move |name| name.of(bytes))
+    }
+
     /// The lines to send on. Left out are those of [`Known::stays_here`](crate::Known::stays_here) and every name that `Connection` lists; the sender writes
     /// framing, `Connection` and `Upgrade` itself.
     pub fn forwarded<'a>(&'a self, bytes: &'a [u8]) -> impl Iterator<Item = &'a Header> {

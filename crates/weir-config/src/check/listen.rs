@@ -10,7 +10,8 @@ use crate::defaults::UNLIMITED;
 use crate::diagnostic::Diagnostic;
 use crate::model::{
     CauseHeader, Certificate, ClientTimeouts, ErrorPage, ExplainHeader, ExplainWhen, Forwarded,
-    ListenAddress, Listener, MessageLimits, RequestId, Rule, Site, TlsProtocol, TlsServer,
+    ListenAddress, Listener, MessageLimits, PathRules, RequestId, Rule, Site, TlsProtocol,
+    TlsServer,
 };
 use crate::pattern::HostPattern;
 use crate::source::Span;
@@ -58,6 +59,7 @@ impl<'a> Checker<'a> {
             request_id: RequestId::default(),
             cause_header: None,
             explain_header: None,
+            path: PathRules::default(),
             upgrade: crate::defaults::upgrade(),
             access: Vec::new(),
             request_headers: Vec::new(),
@@ -161,6 +163,7 @@ impl<'a> Checker<'a> {
                 self.set(line, "keepalive", &mut timeouts.keepalive, values::wait);
                 self.set(line, "send", &mut timeouts.send, values::wait);
             }
+            "path" => self.path_rules(line, &mut listener.path),
             "limits" => self.limits(line, &mut listener.limits),
             "trusted_proxies" => listener.forwarded.trusted = self.networks(&line.words),
             "forwarded" => {
@@ -218,6 +221,24 @@ impl<'a> Checker<'a> {
             "off" => Ok(None),
             _ => values::whole(text, 1, values::MAX_HOPS).map(|number| Some(number as u16)),
         });
+    }
+
+    fn path_rules(&mut self, line: &Arguments<'a>, rules: &mut PathRules) {
+        self.set(line, "normalize", &mut rules.normalize, values::on_off);
+        self.set(line, "merge_slashes", &mut rules.merge_slashes, values::on_off);
+        self.set(line, "encoded_slash", &mut rules.encoded_slash, values::treatment);
+        self.set(line, "backslash", &mut rules.backslash, values::treatment);
+        self.set(line, "parameters", &mut rules.parameters, values::treatment);
+        self.set(line, "nul", &mut rules.nul, values::treatment);
+        let others = ["merge_slashes", "encoded_slash", "backslash", "parameters", "nul"];
+        let other = others.iter().find_map(|name| line.option(name));
+        if let (false, Some(other)) = (rules.normalize, other) {
+            let error = Diagnostic::error(
+                other.word.span,
+                "this has no effect: paths are not normalised here, and nothing in them is refused",
+            );
+            self.report(error.help("leave `normalize=off` out, or this"));
+        }
     }
 
     fn cause_header(&mut self, line: &Arguments<'a>) -> Option<CauseHeader> {

@@ -9,7 +9,7 @@ use ipnet::IpNet;
 
 use crate::model::{
     EndpointAddress, EndpointCheck, ListenAddress, Role, Severity, SrvName, SyslogFormat,
-    TlsVersion, Workers,
+    TlsVersion, Treatment, Workers,
 };
 use crate::model::{HIDDEN, forbidden_edit};
 use crate::units;
@@ -104,6 +104,14 @@ pub(super) fn srv_name(text: &str) -> Result<SrvName, String> {
         "domain" => Ok(SrvName::Domain),
         "target" => Ok(SrvName::Target),
         _ => Err(format!("`{text}` is neither `domain` nor `target`")),
+    }
+}
+
+pub(super) fn treatment(text: &str) -> Result<Treatment, String> {
+    match text {
+        "refuse" => Ok(Treatment::Refuse),
+        "keep" => Ok(Treatment::Keep),
+        _ => Err(format!("`{text}` is neither `refuse` nor `keep`")),
     }
 }
 

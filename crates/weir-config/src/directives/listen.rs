@@ -30,6 +30,10 @@ pub(super) const DIRECTIVES: &[Spec] = &[
         .words(0, 0)
         .options(LIMITS)
         .example("limits head=16k body=8m;"),
+    directive("path", LISTEN, "", "In which form the path of a request is matched, logged as `$uri`, looked up below a directory and sent to servers: one form for all, so that no rule sees another path than the server does. It is the normal form of RFC 3986 section 6: escapes of letters, digits and `-._~` are decoded, other escapes written in capitals, dot segments resolved (above the root, at the root), slashes in a row made one; routes match it decoded once. A malformed escape gets 400, and so does what servers read in different ways, unless it is kept: `%2F` (kept, it is no slash to routes and goes on as `%2F`), backslashes, `;`, and `%00`; a dot segment with a parameter, as in `/..;/`, is refused even then. The query and the request line in logs stay as they came. For comparison: nginx matches a normalised path but with a `proxy_pass` without URI sends the one received; HAProxy matches and sends it as received unless `http-request normalize-uri` is used; Envoy does so unless `normalize_path`, `merge_slashes` and `path_with_escaped_slashes_action` are set.")
+        .words(0, 0)
+        .options(PATH)
+        .example("path encoded_slash=keep parameters=keep;"),
     directive("trusted_proxies", &[Context::Top, Context::Listen], "NETWORK…", "Peers whose `X-Forwarded-For` is believed: the client is its last address that is not trusted. At the top level, for every listener that does not say otherwise.")
         .words(1, MANY)
         .example("trusted_proxies 10.0.0.0/8 2001:db8::/32;"),
@@ -119,6 +123,25 @@ const LIMITS: &[OptionSpec] = &[
         "10",
         "Weirs that a request may have passed before, as the header `Weir-Hops` counts them; more is a loop and gets 508. `off` neither counts nor sends the header on.",
     ),
+];
+
+const PATH: &[OptionSpec] = &[
+    option(
+        "normalize",
+        "on | off",
+        "on",
+        "Off sends the path as it was received; routes match it decoded and resolved all the same, and a server that reads it differently gets past them.",
+    ),
+    option("merge_slashes", "on | off", "on", "Make one slash of several in a row."),
+    option("encoded_slash", "refuse | keep", "refuse", "What becomes of `%2F`."),
+    option("backslash", "refuse | keep", "refuse", "What becomes of a backslash and of `%5C`."),
+    option(
+        "parameters",
+        "refuse | keep",
+        "refuse",
+        "What becomes of `;`, as in `/page;jsessionid=1`: some servers cut a segment off there.",
+    ),
+    option("nul", "refuse | keep", "refuse", "What becomes of `%00`."),
 ];
 
 pub(super) const PROTOCOL: &[OptionSpec] = &[

@@ -27,7 +27,7 @@ pub(super) const DIRECTIVES: &[Spec] = &[
         .arrow(Arrow::Required)
         .example("default -> respond 421;"),
     directive("name", &[Context::Route], "NAME", "The route's name in logs, instead of one such as `:80/shop.example.com/2`.").example("name checkout;"),
-    directive("path", CONDITION, "PATTERN…", "The path is one of these: `/exact`, `/prefix/*`, a glob such as `/a/*/b` (between two slashes) or `*.php`, `~regex`, or `~*regex` where case does not count. A regex with `{` has to be quoted.")
+    directive("path", CONDITION, "PATTERN…", "The path, in its normal form (`path` in `listen`) and decoded, is one of these: `/exact`, `/prefix/*` (all below, and `/prefix` itself; nginx's `/prefix/` and a path of Caddy leave that out), a glob such as `/a/*/b` (between two slashes) or `*.php`, `~regex`, or `~*regex` where case does not count. A regex with `{` has to be quoted.")
         .example("path /static/* *.css"),
     directive("method", CONDITION, "NAME…", "The method is one of these.").example("method GET HEAD"),
     directive("header", CONDITION, "NAME[=PATTERN]", "The header is there, and has this value: exact, with `*` for anything, `~regex` or `~*regex`.").example("header X-Channel=canary"),

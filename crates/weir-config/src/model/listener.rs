@@ -46,6 +46,9 @@ pub struct Listener {
     /// In which header who asks for it is told how a request was handled; `None` tells nobody.
     #[serde(default)]
     pub explain_header: Option<ExplainHeader>,
+    /// In which form the path of a request is matched and sent on.
+    #[serde(default)]
+    pub path: PathRules,
     /// Protocols that a connection may switch to (RFC 9110 section 7.8), unless a route says otherwise.
     #[serde(default = "defaults::upgrade")]
     pub upgrade: Vec<String>,
@@ -132,6 +135,34 @@ pub struct MessageLimits {
     pub requests: u64,
     /// Weirs that a request may have passed before; more is taken for a loop and gets 508. `None` counts nothing.
     pub hops: Option<u16>,
+}
+
+/// In which form the path of a request is matched and sent on (RFC 3986 section 6).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PathRules {
+    /// Bring it into its normal form first; without that all else here does nothing.
+    pub normalize: bool,
+    /// Make one slash of several in a row.
+    pub merge_slashes: bool,
+    /// What becomes of `%2F`.
+    pub encoded_slash: Treatment,
+    /// What becomes of `\` and `%5C`.
+    pub backslash: Treatment,
+    /// What becomes of `;`, with which some programs end a segment.
+    pub parameters: Treatment,
+    /// What becomes of `%00`.
+    pub nul: Treatment,
+}
+
+/// What becomes of something that programs read differently.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Treatment {
+    /// The request gets 400.
+    Refuse,
+    /// It goes on as it is.
+    Keep,
 }
 
 /// Client address and the headers that tell it on.

@@ -128,6 +128,9 @@ fn answer(request: &str, fault: Fault) -> (u16, Cause) {
     answered.expect("it was answered")
 }
 
+/// A request that has been here before.
+const LOOPED: &str = "GET /app HTTP/1.1\r\nHost: a\r\nWeir-Hops: 11\r\n\r\n";
+
 #[test]
 fn no_answer_of_weir_s_own_is_without_its_cause() {
     let app = &get("/app");
@@ -172,12 +175,7 @@ fn no_answer_of_weir_s_own_is_without_its_cause() {
         (post("/app", "Expect: a miracle\r\n\r\n"), Fault::None, 417, Cause::BadRequest),
         (get("/denied"), Fault::None, 403, Cause::Denied),
         (get("/nowhere"), Fault::None, 404, Cause::NoRoute),
-        (
-            "GET /app HTTP/1.1\r\nHost: a\r\nWeir-Hops: 11\r\n\r\n".to_owned(),
-            Fault::None,
-            508,
-            Cause::LoopDetected,
-        ),
+        (LOOPED.to_owned(), Fault::None, 508, Cause::LoopDetected),
         (get("/teapot"), Fault::None, 418, Cause::Local),
         ("GET / HTTP/1.1\r\nHo".to_owned(), Fault::None, 408, Cause::RequestTimeout),
         (post("/app", "Content-Length: 9\r\n\r\nabc"), Fault::None, 408, Cause::BodyTimeout),

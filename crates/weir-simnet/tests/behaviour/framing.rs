@@ -148,7 +148,7 @@ fn trailers_pass_and_chunk_extensions_do_not() {
     play(&app(ONE, ""), async |world| {
         let body = "5;a=b\r\nhello\r\n0;c\r\nX-Sum: 1\r\nX-More: 2\r\n\r\n";
         let request = format!(
-            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n{body}"
+            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTE: trailers\r\nTrailer: X-Sum\r\n\r\n{body}"
         );
         let response = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{body}");
         let (mut client, mut upstream, seen) = answered(world, &request, &response).await;

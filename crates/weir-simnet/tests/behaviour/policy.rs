@@ -127,7 +127,7 @@ fn routes_allow_other_protocols_or_none() {
 
 #[test]
 fn connect_opens_no_tunnel_whatever_the_route_leads_to() {
-    let targets = ["respond 200 yes", "redirect 301 /x", "files /nonexistent", "app"];
+    let targets = ["respond 200 yes", "redirect 301 /x", "files /", "app"];
     for target in targets {
         let text = format!(
             "pool app {{ {ONE} }} listen 10.0.0.1:80 {{ route path /x -> app; default -> {target}; }}"
@@ -206,5 +206,218 @@ fn two_weirs_behind_each_other_are_no_loop() {
         assert_eq!(client.message().await.status(), 508, "the second of them has had enough");
         drop(client);
         tokio::time::sleep(Duration::from_millis(1)).await;
+    });
+}
+
+/// A route that keeps clients out of `/admin`, and one that lets them into the rest.
+const GUARDED: &str = "route path /admin/* -> respond 403; default -> app;";
+
+/// Asks for each target; the statuses, and the targets that the origin got.
+async fn asked(world: &World, targets: &[&str]) -> (Vec<u16>, Vec<String>) {
+    let seen = world.origin(1).answers(OK);
+    let mut statuses = Vec::new();
+    for target in targets {
+        let mut client = world.client().await;
+        client.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n")).await;
+        statuses.push(client.message().await.status());
+    }
+    let targets = seen.borrow().targets().into_iter().map(str::to_owned).collect();
+    (statuses, targets)
+}
+
+#[test]
+fn no_spelling_of_a_path_gets_past_a_rule() {
+    let attacks: [(&str, u16); 22] = [
+        ("/admin", 403),
+        ("/admin/", 403),
+        ("/admin/x", 403),
+        ("/admin/users/..%2f..%2fpublic", 400),
+        ("/public/..%2fadmin/users", 400),
+        ("/public/..%2F..%2Fadmin/users", 400),
+        ("/public/%2e%2e/admin/x", 403),
+        ("/public/.%2E/admin/x?a=/../", 403),
+        ("/public/../admin", 403),
+        ("/admin;x/users", 400),
+        ("/admin/;x", 400),
+        ("/public/..;/admin", 400),
+        ("/admin\\x", 400),
+        ("/public\\..\\admin/x", 400),
+        ("/admin%5cx", 400),
+        ("//admin/x", 403),
+        ("/./admin/x", 403),
+        ("/%61dmin/x", 403),
+        ("/%61%64min", 403),
+        ("/admin%00/x", 400),
+        ("/%zz/../admin", 400),
+        ("http://a//admin/./x", 403),
+    ];
+    play(&app(ONE, "").replace("default -> app;", GUARDED), async |world| {
+        let targets: Vec<&str> = attacks.iter().map(|(target, _)| *target).collect();
+        let (statuses, reached) = asked(world, &targets).await;
+        for ((target, expected), status) in attacks.iter().zip(statuses) {
+            assert_eq!(status, *expected, "{target}");
+        }
+        assert_eq!(reached, [""; 0], "not one of them reaches the origin");
+    });
+}
+
+#[test]
+fn what_is_matched_is_what_is_sent_and_the_log_shows_what_came() {
+    let cases = [
+        ("/admin/%2e%2e/x", "/x"),
+        ("/admin/users/../../public?q=%2f/../;", "/public?q=%2f/../;"),
+        ("/a//b/./c%7e%c3%a9", "/a/b/c~%C3%A9"),
+        ("http://a/./x/../y?z", "/y?z"),
+        ("/plain?%2e%2e", "/plain?%2e%2e"),
+    ];
+    play(&app(ONE, "").replace("default -> app;", GUARDED), async |world| {
+        let targets: Vec<&str> = cases.iter().map(|(target, _)| *target).collect();
+        let (statuses, reached) = asked(world, &targets).await;
+        assert_eq!(statuses, [200; 5]);
+        let expected: Vec<&str> = cases.iter().map(|(_, sent)| *sent).collect();
+        assert_eq!(reached, expected);
+        for (line, (target, _)) in world.log().await.iter().zip(cases) {
+            assert_eq!(line.text("request"), format!("GET {target} HTTP/1.1"));
+            assert_eq!(line.text("target"), target);
+        }
+    });
+}
+
+#[test]
+fn what_is_kept_by_choice_is_matched_as_it_is_sent() {
+    let rules = "path encoded_slash=keep backslash=keep parameters=keep nul=keep;";
+    let cases = [
+        ("/admin/users/..%2f..%2fpublic", 403, ""),
+        ("/public/..%2fadmin/users", 200, "/public/..%2Fadmin/users"),
+        ("/admin;x/users", 200, "/admin;x/users"),
+        ("/admin/..;/x", 400, ""),
+        ("/public%5cx\\y", 200, "/public%5Cx\\y"),
+        ("/admin/%00", 403, ""),
+    ];
+    let text = app(ONE, rules).replace("default -> app;", GUARDED);
+    play(&text, async |world| {
+        let targets: Vec<&str> = cases.iter().map(|(target, ..)| *target).collect();
+        let (statuses, reached) = asked(world, &targets).await;
+        let expected: Vec<u16> = cases.iter().map(|(_, status, _)| *status).collect();
+        assert_eq!(statuses, expected);
+        let sent: Vec<&str> =
+            cases.iter().map(|(.., sent)| *sent).filter(|sent| !sent.is_empty()).collect();
+        assert_eq!(reached, sent);
+    });
+}
+
+#[test]
+fn a_path_that_is_not_normalised_goes_on_as_it_came() {
+    let text = app(ONE, "path normalize=off;").replace("default -> app;", GUARDED);
+    play(&text, async |world| {
+        let (statuses, reached) =
+            asked(world, &["/a/../b;x\\%2f%zz//c", "/b/%2e%2e/admin/x"]).await;
+        assert_eq!(statuses, [200, 403]);
+        assert_eq!(reached, ["/a/../b;x\\%2f%zz//c"]);
+    });
+}
+
+#[test]
+fn a_refused_path_is_told_the_operator_and_the_connection_stays() {
+    play(&app(ONE, ""), async |world| {
+        world.origin(1).answers(OK);
+        let mut client = world.client().await;
+        client.send("GET /a%2fb HTTP/1.1\r\nHost: a\r\n\r\n").await;
+        assert_eq!(client.message().await.status(), 400);
+        client.send(GET).await;
+        assert_eq!(client.message().await.status(), 200);
+        let (_, captured) = world.process.captures.read();
+        assert!(captured[0].reason.contains("encoded slash"), "{}", captured[0].reason);
+        assert_eq!(world.log().await.len(), 2);
+    });
+}
+
+#[test]
+fn variables_and_groups_show_the_path_that_is_sent() {
+    let text = "listen 10.0.0.1:80 {
+        route path ~^/user/(.*)$ -> respond 200 \"$1 $uri $request_uri\";
+        default -> respond 404;
+    }";
+    play(text, async |world| {
+        let mut client = world.client().await;
+        client.send("GET /x/..//user/%61%20b?q HTTP/1.1\r\nHost: a\r\n\r\n").await;
+        let body = client.message().await.text().to_owned();
+        assert_eq!(body, "a%20b /user/a%20b /x/..//user/%61%20b?q");
+    });
+}
+
+/// The trailers that the origin gets of a request, and the client, which says `te`, of a response, of all of `lines`.
+async fn trailers(world: &World, te: &str, lines: &str) -> (Vec<String>, Vec<String>) {
+    let body = format!("2\r\nok\r\n0\r\n{lines}\r\n");
+    let origin = world.origin(1);
+    let mut client = world.client().await;
+    client
+        .send(format!("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n{te}\r\n{body}"))
+        .await;
+    let mut upstream = origin.accept().await;
+    let seen = upstream.message().await;
+    upstream
+        .send(format!(
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nConnection: X-Hop\r\n\r\n{body}"
+        ))
+        .await;
+    let received = client.message().await;
+    assert_eq!((seen.text(), received.text()), ("ok", "ok"));
+    (seen.trailers, received.trailers)
+}
+
+#[test]
+fn trailers_go_to_clients_that_say_that_they_read_them() {
+    for (te, expected) in [
+        ("", false),
+        ("TE: trailers\r\n", true),
+        ("TE: gzip;q=0.5, Trailers\r\n", true),
+        ("TE: gzip\r\n", false),
+        ("Connection: TE\r\nTE: trailers\r\n", true),
+    ] {
+        play(&app(ONE, ""), async |world| {
+            let (up, down) = trailers(world, te, "X-Sum: 1\r\n").await;
+            assert_eq!(up, ["X-Sum: 1"], "{te}");
+            assert_eq!(!down.is_empty(), expected, "{te}");
+        });
+    }
+}
+
+#[test]
+fn trailers_are_under_the_rules_for_headers() {
+    let rules = "header remove X-Secret; header set X-User me; response_header remove X-Internal; request_id X-Trace;";
+    play(&app(ONE, rules), async |world| {
+        let lines = "X-Secret: 1\r\nx_user: evil\r\nX-Internal: 2\r\nX-Trace: forged\r\n\
+            X-Forwarded-For: 1.2.3.4\r\nX_Forwarded_For: 1.2.3.4\r\nX-Real-IP: 1.2.3.4\r\n\
+            Forwarded: for=1.2.3.4\r\nX-Hop: 3\r\nHost: evil\r\nAuthorization: evil\r\nX-Sum: 4\r\n";
+        let (up, down) = trailers(world, "TE: trailers\r\n", lines).await;
+        assert_eq!(up, ["X-Internal: 2", "X-Hop: 3", "X-Sum: 4"]);
+        assert_eq!(down, ["X-Secret: 1", "x_user: evil", "X-Sum: 4"]);
+    });
+}
+
+#[test]
+fn trailers_that_connection_names_stay_here() {
+    play(&app(ONE, "header remove X-Secret;"), async |world| {
+        let lines = "X-Secret: 1\r\nX-Sum: 1\r\nX: 2\r\n";
+        let (up, _) = trailers(world, "Connection: X-Sum\r\n", lines).await;
+        assert_eq!(up, ["X: 2"]);
+    });
+}
+
+#[test]
+fn the_directory_that_a_route_takes_with_all_below_gets_its_slash() {
+    let text = "listen 10.0.0.1:80 { route path /static/* -> files / strip=/static; default -> respond 404; }";
+    play(text, async |world| {
+        for (target, status, location) in [
+            ("/static", 301, Some("/static/")),
+            ("/x/../static?a=b", 301, Some("/static/?a=b")),
+            ("/statics", 404, None),
+        ] {
+            let mut client = world.client().await;
+            client.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n")).await;
+            let response = client.message().await;
+            assert_eq!((response.status(), response.header("location")), (status, location));
+        }
     });
 }

@@ -346,6 +346,7 @@ fn listener(site: &Site, random: &mut Rng) -> Listener {
         request_id: weir_config::model::RequestId::default(),
         cause_header: None,
         explain_header: None,
+        path: weir_config::model::PathRules::default(),
         upgrade: vec!["websocket".into()],
         access: Vec::new(),
         request_headers: Vec::new(),

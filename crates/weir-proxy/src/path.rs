@@ -1,0 +1,273 @@
+//! The path that a request is served by: normalised once (RFC 3986 section 6), before any rule looks at it, in the bytes of the
+//! request itself, so that routes, keys, files and endpoints all see the same. What two programs would read differently is refused.
+//! The query is not touched.
+//!
+//! Escapes of unreserved characters are decoded and the others written in capitals, then dot segments are resolved and slashes in
+//! a row become one. A path can only become shorter by that.
+
+use weir_config::model::{PathRules, Treatment};
+use weir_wire::{RequestHead, Span, TargetForm};
+
+use crate::percent::{PathBuffer, digit};
+
+/// Why a path is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PathFault {
+    /// A `%` without two hexadecimal digits after it.
+    Escape,
+    /// `%2F`: a slash that some programs take for one that parts segments.
+    EncodedSlash,
+    /// `\` or `%5C`: a slash to some programs.
+    Backslash,
+    /// `%00`: the end of the path to some programs.
+    Nul,
+    /// `;`: some programs cut a segment off there.
+    Parameters,
+}
+
+impl PathFault {
+    /// One clause for the operator.
+    pub(crate) fn reason(self) -> &'static str {
+        match self {
+            Self::Escape => "a malformed escape in the path",
+            Self::EncodedSlash => "an encoded slash in the path (path encoded_slash=keep)",
+            Self::Backslash => "a backslash in the path (path backslash=keep)",
+            Self::Nul => "an encoded NUL in the path (path nul=keep)",
+            Self::Parameters => "a parameter in the path (path parameters=keep)",
+        }
+    }
+}
+
+/// Normalises the path of `head` in `bytes`, the bytes that its spans lie in. Where that changes it, the request line as it was is put
+/// into `original`, which is empty otherwise; [`restore`] undoes it.
+///
+/// The new path ends where the old one did, so that the query follows it still. A target in absolute form becomes one in origin form:
+/// its host is known already.
+pub(crate) fn normalise(
+    head: &mut RequestHead,
+    bytes: &mut [u8],
+    rules: &PathRules,
+    original: &mut Vec<u8>,
+) -> Result<(), PathFault> {
+    original.clear();
+    let path = head.path.of(bytes);
+    if is_plain(path) || !rules.normalize || !path.starts_with(b"/") {
+        return Ok(());
+    }
+    let mut decoded = PathBuffer::new();
+    decode(path, rules, &mut decoded)?;
+    let mut normal = PathBuffer::new();
+    resolve(&decoded, rules, &mut normal)?;
+    if normal.as_slice() == path {
+        return Ok(());
+    }
+    original.extend_from_slice(head.request_line.of(bytes));
+    let end = head.path.end as usize;
+    let start = end.saturating_sub(normal.len());
+    if let Some(place) = bytes.get_mut(start..end) {
+        place.copy_from_slice(&normal);
+    }
+    head.path = Span { start: start as u32, end: head.path.end };
+    head.target = Span { start: start as u32, end: head.target.end };
+    head.form = TargetForm::Origin;
+    Ok(())
+}
+
+/// Puts the request line back as it came, for another process to read it again.
+pub(crate) fn restore(head: &RequestHead, bytes: &mut [u8], original: &[u8]) {
+    let line = head.request_line;
+    if let Some(place) = bytes.get_mut(line.start as usize..line.end as usize)
+        && place.len() == original.len()
+    {
+        place.copy_from_slice(original);
+    }
+}
+
+/// Whether a path is surely in its normal form. `/.well-known` is too, and is found out the slow way.
+fn is_plain(path: &[u8]) -> bool {
+    let mut before = 0;
+    for &byte in path {
+        if matches!(byte, b'%' | b'\\' | b';') || (before == b'/' && matches!(byte, b'/' | b'.')) {
+            return false;
+        }
+        before = byte;
+    }
+    true
+}
+
+/// Appends `path` with its escapes in their one form.
+fn decode(path: &[u8], rules: &PathRules, out: &mut PathBuffer) -> Result<(), PathFault> {
+    let mut rest = path;
+    while let Some((&byte, tail)) = rest.split_first() {
+        rest = tail;
+        match byte {
+            b'%' => {
+                let [high, low, after @ ..] = tail else { return Err(PathFault::Escape) };
+                let (Some(upper), Some(lower)) = (digit(*high), digit(*low)) else {
+                    return Err(PathFault::Escape);
+                };
+                rest = after;
+                let value = upper << 4 | lower;
+                check(value, true, rules)?;
+                if value.is_ascii_alphanumeric() || matches!(value, b'-' | b'.' | b'_' | b'~') {
+                    out.push(value);
+                } else {
+                    let (high, low) = (high.to_ascii_uppercase(), low.to_ascii_uppercase());
+                    out.extend_from_slice(&[b'%', high, low]);
+                }
+            }
+            byte => {
+                check(byte, false, rules)?;
+                out.push(byte);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Refuses a byte that the configuration does not let pass, as it stands or escaped.
+fn check(byte: u8, escaped: bool, rules: &PathRules) -> Result<(), PathFault> {
+    let (treatment, fault) = match (byte, escaped) {
+        (b'/', true) => (rules.encoded_slash, PathFault::EncodedSlash),
+        (b'\\', _) => (rules.backslash, PathFault::Backslash),
+        (0, _) => (rules.nul, PathFault::Nul),
+        (b';', false) => (rules.parameters, PathFault::Parameters),
+        _ => return Ok(()),
+    };
+    if treatment == Treatment::Refuse { Err(fault) } else { Ok(()) }
+}
+
+/// Appends a decoded path without dot segments (RFC 3986 section 5.2.4), and without empty ones where slashes are merged. What climbs
+/// above the root stays there.
+fn resolve(path: &[u8], rules: &PathRules, out: &mut PathBuffer) -> Result<(), PathFault> {
+    let mut segments = path.get(1..).unwrap_or_default().split(|&byte| byte == b'/').peekable();
+    while let Some(segment) = segments.next() {
+        let is_last = segments.peek().is_none();
+        // A dot segment with a parameter is one to programs that cut parameters off, and to nobody else.
+        if segment.starts_with(b".;") || segment.starts_with(b"..;") {
+            return Err(PathFault::Parameters);
+        }
+        match segment {
+            b"." | b".." => {
+                if segment == b".." {
+                    let parent = out.iter().rposition(|&byte| byte == b'/').unwrap_or(0);
+                    out.truncate(parent);
+                }
+                if is_last {
+                    out.push(b'/');
+                }
+            }
+            b"" if !is_last && rules.merge_slashes => {}
+            segment => {
+                out.push(b'/');
+                out.extend_from_slice(segment);
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::sample::{KEEP, Request};
+
+    /// The request line that goes on.
+    fn sent(target: &str, rules: &PathRules) -> Result<String, PathFault> {
+        let text = format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n");
+        let mut request = Request::new(&text);
+        let mut original = Vec::new();
+        normalise(&mut request.head, &mut request.bytes, rules, &mut original)?;
+        let sent = String::from_utf8(request.head.target.of(&request.bytes).to_vec()).unwrap();
+        if sent == target {
+            assert!(original.is_empty(), "{target}");
+        } else {
+            assert_eq!(original, format!("GET {target} HTTP/1.1").as_bytes());
+            restore(&request.head, &mut request.bytes, &original);
+        }
+        assert_eq!(request.bytes, text.as_bytes(), "{target}");
+        Ok(sent)
+    }
+
+    fn check(target: &str, expected: &str) {
+        let rules = PathRules::default();
+        assert_eq!(sent(target, &rules).as_deref(), Ok(expected), "{target}");
+        assert_eq!(sent(expected, &rules).as_deref(), Ok(expected), "{target} once more");
+    }
+
+    fn refused(target: &str, fault: PathFault) {
+        assert_eq!(sent(target, &PathRules::default()), Err(fault), "{target}");
+    }
+
+    #[test]
+    fn a_path_goes_on_in_its_one_form() {
+        for plain in
+            ["/", "/a/b.html", "/a/", "/a?b=%2f/../;%zz", "/.well-known/x", "/...", "/..a/b"]
+        {
+            check(plain, plain);
+        }
+        check("/%61dmin/%7euser", "/admin/~user");
+        check("/a%20b%c3%a9", "/a%20b%C3%A9");
+        check("/%2561dmin", "/%2561dmin");
+        check("/a%3bb", "/a%3Bb");
+        check("//a///b//", "/a/b/");
+        check("//", "/");
+        check("/a/./b/.", "/a/b/");
+        check("/a/../b", "/b");
+        check("/a/b/..", "/a/");
+        check("/a/b/../?q=/../", "/a/?q=/../");
+        check("/../../etc", "/etc");
+        check("/..", "/");
+        check("/static/%2e%2e/admin", "/admin");
+        check("/static/%2E./admin?x", "/admin?x");
+        check("/a//../b", "/b");
+        check("http://a/x/../y?z", "/y?z");
+    }
+
+    #[test]
+    fn what_is_read_in_two_ways_is_refused() {
+        refused("/a%", PathFault::Escape);
+        refused("/a%4", PathFault::Escape);
+        refused("/a%zz", PathFault::Escape);
+        refused("/a/..%2f..%2Fb", PathFault::EncodedSlash);
+        refused("/a%5cb", PathFault::Backslash);
+        refused("/a\\b", PathFault::Backslash);
+        refused("/a%00", PathFault::Nul);
+        refused("/a;x/b", PathFault::Parameters);
+        refused("/a/..;/b", PathFault::Parameters);
+    }
+
+    #[test]
+    fn what_is_kept_by_choice_goes_on_as_it_is() {
+        let check = |target: &str, expected: Result<&str, PathFault>| {
+            assert_eq!(sent(target, &KEEP).as_deref(), expected.as_deref(), "{target}");
+        };
+        check("/a/..%2f..%2Fb", Ok("/a/..%2F..%2Fb"));
+        check("/a%5cb\\c%00;x/d;y", Ok("/a%5Cb\\c%00;x/d;y"));
+        check("/a/..;/b", Err(PathFault::Parameters));
+        check("/a/%2e%2e;x=1/b", Err(PathFault::Parameters));
+        let apart = PathRules { merge_slashes: false, ..PathRules::default() };
+        assert_eq!(sent("//a///b//", &apart).as_deref(), Ok("//a///b//"));
+        assert_eq!(sent("/a//../b/%2e", &apart).as_deref(), Ok("/a/b/"));
+        let off = PathRules { normalize: false, ..PathRules::default() };
+        assert_eq!(sent("/a/../%61;x\\%zz", &off).as_deref(), Ok("/a/../%61;x\\%zz"));
+    }
+
+    proptest! {
+        #[test]
+        fn the_normal_form_is_its_own_and_has_nothing_left_to_resolve(
+            path in "/([a.%/;~]|%2[efEF05]|%25|%5c|%41){0,24}", merge_slashes in any::<bool>(),
+        ) {
+            let rules = PathRules { merge_slashes, ..KEEP };
+            if let Ok(normal) = sent(&path, &rules) {
+                prop_assert!(normal.len() <= path.len());
+                prop_assert!(normal.starts_with('/'));
+                prop_assert!(!normal.split('/').any(|segment| matches!(segment, "." | "..")));
+                prop_assert!(!merge_slashes || !normal.contains("//"));
+                prop_assert_eq!(sent(&normal, &rules), Ok(normal.clone()));
+            }
+        }
+    }
+}
