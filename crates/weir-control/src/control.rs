@@ -422,7 +422,11 @@ impl Control {
         }
         process.connections.resize(connection_cap(&config));
         let snapshot = compiled.publish(process);
-        self.plane.adopt(&snapshot).await;
+        for worker in self.plane.adopt(&snapshot).await {
+            report.warnings.push(format!(
+                "worker {worker} does not answer: it runs on the configuration before until it does"
+            ));
+        }
         let mut lines = turn.doors.follow(ready.doors, &config, (&self.plane, &snapshot)).await;
         lines.extend(ready.admin.into_iter().flat_map(|admin| turn.admin.follow(admin)));
         for line in lines {

@@ -11,9 +11,10 @@ use tokio::time::timeout;
 use weir_config::Config;
 use weir_config::model::ListenAddress;
 use weir_proxy::bind::{BoundSocket, bind, set_mode};
+use weir_proxy::door::Door;
 use weir_proxy::inherited::Inherited;
 use weir_proxy::shared::{BoundAddress, Snapshot};
-use weir_proxy::start::{DataPlane, Door};
+use weir_proxy::start::DataPlane;
 
 use crate::server::{Listening, Purpose};
 
@@ -153,7 +154,7 @@ impl Doors {
     pub(crate) async fn leave(&mut self) {
         let mut closing = JoinSet::new();
         for open in std::mem::take(&mut self.0) {
-            closing.spawn(open.door.close());
+            closing.spawn(open.door.leave());
         }
         // One that has a connection in hand and waits for room under a cap is left to the drain.
         let _ = timeout(LEAVING, async { while closing.join_next().await.is_some() {} }).await;

@@ -52,6 +52,16 @@ impl Place {
     }
 }
 
+impl<N: Net> Handoff<N> {
+    /// Makes it one for another worker.
+    pub(crate) fn reroute(mut self, load: &Arc<WorkerLoad>) -> Self {
+        load.open.fetch_add(1, Ordering::Relaxed);
+        let before = std::mem::replace(&mut self.place.load, Arc::clone(load));
+        before.open.fetch_sub(1, Ordering::Relaxed);
+        self
+    }
+}
+
 impl Drop for Place {
     fn drop(&mut self) {
         self.load.open.fetch_sub(1, Ordering::Relaxed);
@@ -162,10 +172,13 @@ async fn enter(gate: &Gate, process: &Process) -> (RoomPlace, RoomPlace) {
     (place, process.make_room(Cap::Listener(gate)).await)
 }
 
-/// The worker with the fewest connections, then the fewest running exchanges; equal ones take turns from `first`.
-fn least_loaded(loads: &[Arc<WorkerLoad>], first: usize) -> usize {
-    let key =
-        |load: &WorkerLoad| (load.open.load(Ordering::Relaxed), load.busy.load(Ordering::Relaxed));
+/// The worker with the fewest connections, then the fewest running exchanges; equal ones take turns from `first`. One that
+/// does not run its tasks comes last.
+pub(crate) fn least_loaded(loads: &[Arc<WorkerLoad>], first: usize) -> usize {
+    let key = |load: &WorkerLoad| {
+        let (open, busy) = (load.open.load(Ordering::Relaxed), load.busy.load(Ordering::Relaxed));
+        (load.is_late(), open, busy)
+    };
     (0..loads.len())
         .map(|step| (first + step) % loads.len())
         .min_by_key(|&number| loads.get(number).map(|load| key(load)))
@@ -197,5 +210,7 @@ mod tests {
         loads[2].busy.store(1, Ordering::Relaxed);
         loads[3].busy.store(1, Ordering::Relaxed);
         assert_eq!(least_loaded(&loads, 0), 1);
+        loads[1].late.store(true, Ordering::Relaxed);
+        assert_eq!(least_loaded(&loads, 0), 3, "a late worker got a connection");
     }
 }

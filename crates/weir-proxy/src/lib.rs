@@ -21,6 +21,7 @@ pub mod connect_trouble;
 mod connection;
 mod conversation;
 mod cookie;
+pub mod door;
 pub mod edits;
 pub mod endpoint_number;
 mod exchange;
@@ -66,6 +67,7 @@ mod turns;
 mod upgrade;
 mod upload;
 pub mod upstream;
+mod watchdog;
 mod work_time;
 pub mod worker;
 

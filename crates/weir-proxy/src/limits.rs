@@ -51,6 +51,14 @@ pub(crate) const MOVED_BYTES: usize = 64 * 1024;
 pub(crate) const TURN_PATIENCE: Duration = Duration::from_millis(100);
 /// How often a worker looks for idle endpoint connections that are too old.
 pub(crate) const IDLE_SWEEP: Duration = Duration::from_secs(1);
+/// How often a worker shows that it runs its tasks, and how often the watchdog looks.
+pub(crate) const HEARTBEAT: Duration = Duration::from_millis(250);
+/// Looks of the watchdog without a beat after which a worker is late: half a second at least.
+pub(crate) const LATE_TICKS: u32 = 3;
+/// How often the queues of the pools are audited.
+pub(crate) const QUEUE_AUDIT: Duration = Duration::from_secs(1);
+/// How long workers that are told something may take to answer. One that does not is late.
+pub(crate) const ANSWER_PATIENCE: Duration = Duration::from_secs(1);
 /// Log lines wait at most this long in a worker's batch.
 pub(crate) const LOG_FLUSH: Duration = Duration::from_millis(100);
 /// How much of a message that was no HTTP is kept for the operator, bytes.

@@ -121,8 +121,9 @@ impl Process {
         self.loads.iter().map(|load| load.open.load(Ordering::Relaxed)).sum()
     }
 
-    /// The watchdog (row Q-18): whoever waits although a place is free for him is served now, and the operator is told.
-    pub(crate) fn watch_queues(&self) {
+    /// Audits every pool's queue (row Q-18): a request that waits although a place is free for it
+    /// is served now, and the operator is told. To be called about once a second.
+    pub fn watch_queues(&self) {
         let now_us = self.balance_clock(Instant::now());
         for pool in &self.snapshot().pools {
             let found = pool.balancer.audit(now_us);

@@ -4,25 +4,27 @@
 use std::any::Any;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rustix::thread::CpuSet;
 use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use crate::accept::{GateOrders, Place, accept};
+use crate::accept::Place;
 use crate::bind::BoundSocket;
+use crate::door::{AcceptJob, Door, Site};
 use crate::gate::Gate;
-use crate::limits::TURN_PATIENCE;
+use crate::limits::{ANSWER_PATIENCE, HEARTBEAT, TURN_PATIENCE};
 use crate::moving::{Departures, Moved, Parting, handoff};
-use crate::os_net::{OsAccepted, OsListener, OsNet};
+use crate::os_net::{OsAccepted, OsNet};
 use crate::sessions::RunningExchange;
 use crate::shared::{Process, Snapshot, Stage};
-use crate::worker::{self, Mail, WorkerParts};
+use crate::watchdog;
+use crate::worker::{self, Mail, Mailbox, WorkerLoad, WorkerParts};
 
 /// A running data plane.
 pub struct Running {
@@ -36,32 +38,14 @@ pub struct DataPlane {
     process: Arc<Process>,
     stage: watch::Sender<Stage>,
     mailboxes: Arc<[mpsc::UnboundedSender<Mail<OsNet>>]>,
+    /// Their other ends, by worker.
+    pub(crate) received: Box<[Mailbox<OsNet>]>,
     /// Where threads and their listeners say that they ended by a panic.
     report: mpsc::UnboundedSender<String>,
     /// Sockets opened so far: they take turns among the workers.
     opened: AtomicUsize,
-}
-
-/// A listening socket that is accepted from. Dropping it leaves it as it is.
-pub struct Door {
-    gate: watch::Sender<Option<Arc<Gate>>>,
-}
-
-impl Door {
-    /// Connections come through this gate from now on; those that wait in the kernel too.
-    pub fn lead_to(&self, gate: &Arc<Gate>) {
-        self.gate.send_if_modified(|current| {
-            let same = current.as_ref().is_some_and(|current| Arc::ptr_eq(current, gate));
-            *current = Some(Arc::clone(gate));
-            !same
-        });
-    }
-
-    /// Nothing is accepted any more, and the socket is closed when this returns.
-    pub async fn close(self) {
-        self.gate.send_replace(None);
-        self.gate.closed().await;
-    }
+    /// Sockets that are accepted from.
+    sites: Mutex<Vec<Arc<Site>>>,
 }
 
 /// Starts the workers. They serve from the sockets that [`DataPlane::open`] gives them.
@@ -79,11 +63,14 @@ pub fn start(process: &Arc<Process>) -> io::Result<Running> {
         process: process.clone(),
         stage,
         mailboxes: mailboxes.into(),
+        received: receivers.into_iter().map(Mailbox::from).collect(),
         report,
         opened: AtomicUsize::new(0),
+        sites: Mutex::default(),
     };
     let mut running = Running { plane: Arc::new(plane), threads: Vec::new(), failures };
-    for (number, mailbox) in receivers.into_iter().enumerate() {
+    let received = running.plane.clone();
+    for (number, mailbox) in received.received.iter().cloned().enumerate() {
         let parts = WorkerParts {
             number,
             net: OsNet,
@@ -112,6 +99,7 @@ pub fn start(process: &Arc<Process>) -> io::Result<Running> {
         )?;
         reported.recv().map_err(|_| io::Error::other("a worker thread ended at its start"))??;
     }
+    watchdog::start(&running.plane)?;
     Ok(running)
 }
 
@@ -123,7 +111,22 @@ fn work(runtime: &LocalRuntime, parts: WorkerParts<OsNet>, core: Option<usize>) 
         // A worker that may not be pinned still works.
         let _ = rustix::thread::sched_setaffinity(None, &set);
     }
-    runtime.block_on(worker::run(parts));
+    let load = parts.process.loads.get(parts.number).cloned();
+    runtime.block_on(async {
+        if let Some(load) = load {
+            tokio::task::spawn_local(beat(Arc::downgrade(&load)));
+        }
+        worker::run(parts).await;
+    });
+}
+
+/// Shows the watchdog that the worker's tasks get their turns.
+async fn beat(load: Weak<WorkerLoad>) {
+    while let Some(load) = load.upgrade() {
+        load.beats.fetch_add(1, Ordering::Relaxed);
+        drop(load);
+        sleep(HEARTBEAT).await;
+    }
 }
 
 impl DataPlane {
@@ -134,37 +137,101 @@ impl DataPlane {
 
     /// Accepts from a socket from now on, on one of the workers. `name` is the listener's, for the case that this ends by a bug.
     pub fn open(&self, socket: BoundSocket, name: &Arc<str>, gate: &Arc<Gate>) -> Door {
-        let (sender, orders) = watch::channel(Some(Arc::clone(gate)));
+        let site = Arc::new(Site::new(socket, name, gate));
+        self.accept_from(&site, self.next_worker());
+        let mut sites = self.sites();
+        sites.retain(|site| !site.is_closed());
+        sites.push(Arc::clone(&site));
+        Door::new(site)
+    }
+
+    /// The worker whose turn it is to accept from a socket; a late one is passed over.
+    fn next_worker(&self) -> usize {
+        let workers = self.mailboxes.len().max(1);
         let turn = self.opened.fetch_add(1, Ordering::Relaxed);
-        let job = AcceptJob {
-            socket,
-            name: Arc::clone(name),
-            orders,
-            process: self.process.clone(),
-            mailboxes: self.mailboxes.clone(),
-            stage: self.stage.subscribe(),
-            report: self.report.clone(),
-        };
-        if let Some(mailbox) = self.mailboxes.get(turn % self.mailboxes.len().max(1)) {
+        let mut candidates = (0..workers).map(|step| (turn + step) % workers);
+        let is_late =
+            |number: usize| self.process.loads.get(number).is_some_and(|load| load.is_late());
+        candidates.find(|number| !is_late(*number)).unwrap_or(turn % workers)
+    }
+
+    fn accept_from(&self, site: &Arc<Site>, number: usize) {
+        let (process, mailboxes) = (self.process.clone(), self.mailboxes.clone());
+        let (stage, report) = (self.stage.subscribe(), self.report.clone());
+        let Some((socket, orders)) = site.move_to(number) else { return };
+        let (name, unix) = (site.name.clone(), site.unix);
+        let job = AcceptJob { socket, unix, name, orders, process, mailboxes, stage, report };
+        if let Some(mailbox) = self.mailboxes.get(number) {
             // A worker that is gone is stopping, as everything is then.
             let _ = mailbox.send(Mail::Work(Box::new(move || job.spawn())));
         }
-        Door { gate: sender }
     }
 
-    /// What runs on every worker, the oldest first.
-    pub async fn sessions(&self) -> Vec<RunningExchange> {
-        let mut answers = Vec::new();
+    /// Has other workers accept from the sockets that this one accepted from. Returns how many.
+    pub(crate) fn move_doors(&self, from: usize) -> usize {
+        let sites: Vec<Arc<Site>> = self.sites().clone();
+        let mut moved = 0;
+        for site in sites.iter().filter(|site| site.is_served_by(from)) {
+            let to = self.next_worker();
+            if to != from {
+                self.accept_from(site, to);
+                moved += 1;
+            }
+        }
+        moved
+    }
+
+    /// Sends mail to a worker.
+    pub(crate) fn send(&self, number: usize, mail: Mail<OsNet>) {
+        if let Some(mailbox) = self.mailboxes.get(number) {
+            // A worker that is gone is stopping.
+            let _ = mailbox.send(mail);
+        }
+    }
+
+    fn sites(&self) -> MutexGuard<'_, Vec<Arc<Site>>> {
+        self.sites.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the process serves and is not about to stop.
+    pub(crate) fn is_running(&self) -> bool {
+        matches!(*self.stage.borrow(), Stage::Running)
+    }
+
+    fn enter_stage(&self, stage: Stage) {
+        self.process.stopping.store(true, Ordering::Relaxed);
+        self.stage.send_replace(stage);
+        // Each socket is closed by the last of its owners: the task that accepts, or this.
+        self.sites().drain(..).for_each(|site| site.let_go());
+    }
+
+    /// Sends every worker a letter and gathers the answers. A worker that does not answer in time is
+    /// left out; one that is known to be late is not waited for at all.
+    async fn ask<T>(&self, letter: impl Fn(oneshot::Sender<T>) -> Mail<OsNet>) -> Asked<T> {
+        let mut receivers = Vec::new();
         for mailbox in self.mailboxes.iter() {
-            let (sender, answer) = oneshot::channel();
-            let _ = mailbox.send(Mail::Sessions(sender));
-            answers.push(answer);
+            let (sender, receiver) = oneshot::channel();
+            let _ = mailbox.send(letter(sender));
+            receivers.push(receiver);
         }
-        let mut list = Vec::new();
-        for answer in answers {
-            // On a worker that has ended nothing runs.
-            list.extend(answer.await.unwrap_or_default());
+        let deadline = Instant::now() + ANSWER_PATIENCE;
+        let mut asked = Asked { answers: Vec::new(), silent: Vec::new() };
+        for (number, receiver) in receivers.into_iter().enumerate() {
+            let is_late = self.process.loads.get(number).is_some_and(|load| load.is_late());
+            let until = if is_late { Instant::now() } else { deadline };
+            match timeout_at(until, receiver).await {
+                Ok(Ok(answer)) => asked.answers.push(answer),
+                // A worker that has ended has nothing to say.
+                Ok(Err(_)) => {}
+                Err(_) => asked.silent.push(number),
+            }
         }
+        asked
+    }
+
+    /// What runs on every worker, the oldest first. A worker that does not answer is left out.
+    pub async fn sessions(&self) -> Vec<RunningExchange> {
+        let mut list = self.ask(Mail::Sessions).await.answers.concat();
         list.sort_by_key(|one| std::cmp::Reverse(one.age));
         list
     }
@@ -189,16 +256,7 @@ impl DataPlane {
     /// Has plain connections leave their workers to `to` from now on, as soon as none of their requests is with an endpoint; with `None`
     /// they stay. Returns when those that could leave at once have left.
     pub async fn part(&self, to: Option<Departures<OsNet>>) {
-        let mut left = Vec::new();
-        for mailbox in self.mailboxes.iter() {
-            let (sender, receiver) = oneshot::channel();
-            let _ = mailbox.send(Mail::Part(to.clone(), sender));
-            left.push(receiver);
-        }
-        for worker in left {
-            // A worker that has ended has no connections.
-            let _ = worker.await;
-        }
+        self.ask(|sender| Mail::Part(to.clone(), sender)).await;
     }
 
     /// Serves a connection on that left its worker and that nobody took; it stays from then on. As [`DataPlane::enter`].
@@ -237,62 +295,27 @@ impl DataPlane {
         }
     }
 
-    /// Has every worker run new exchanges on `snapshot`; returns when all do.
-    pub async fn adopt(&self, snapshot: &Arc<Snapshot>) {
-        let mut adopted = Vec::new();
-        for mailbox in self.mailboxes.iter() {
-            let (sender, receiver) = oneshot::channel();
-            let _ = mailbox.send(Mail::Snapshot(Arc::clone(snapshot), sender));
-            adopted.push(receiver);
-        }
-        for worker in adopted {
-            // A worker that has ended runs nothing new.
-            let _ = worker.await;
-        }
+    /// Has every worker run new exchanges on `snapshot`; returns when all do, or after a bounded wait.
+    ///
+    /// # Returns
+    /// The numbers of those that did not answer. Each adopts it before it takes another connection,
+    /// as soon as it runs its tasks again.
+    pub async fn adopt(&self, snapshot: &Arc<Snapshot>) -> Vec<usize> {
+        self.ask(|sender| Mail::Snapshot(Arc::clone(snapshot), sender)).await.silent
     }
+}
+
+/// What came of asking all workers.
+struct Asked<T> {
+    answers: Vec<T>,
+    /// Those that did not answer, by number.
+    silent: Vec<usize>,
 }
 
 /// Room for one connection, and the worker that it is for.
 pub struct Admission {
     worker: usize,
     place: Place,
-}
-
-/// What it takes to accept from a socket.
-struct AcceptJob {
-    socket: BoundSocket,
-    name: Arc<str>,
-    orders: GateOrders,
-    process: Arc<Process>,
-    mailboxes: Arc<[mpsc::UnboundedSender<Mail<OsNet>>]>,
-    stage: watch::Receiver<Stage>,
-    report: mpsc::UnboundedSender<String>,
-}
-
-impl AcceptJob {
-    /// Accepts on the worker whose thread this is.
-    fn spawn(self) {
-        let Self { socket, name, orders, process, mailboxes, stage, report } = self;
-        let unix = socket.is_unix();
-        let socket = match OsListener::new(socket.socket, unix) {
-            Ok(socket) => socket,
-            Err(error) => {
-                let _ = report.send(format!("the listener {name} cannot be served: {error}"));
-                return;
-            }
-        };
-        let accepting = accept(OsNet, socket, orders, process, mailboxes, stage);
-        let accepting = tokio::task::spawn_local(accepting);
-        tokio::task::spawn_local(async move {
-            if let Err(error) = accepting.await
-                && error.is_panic()
-            {
-                let panic = error.into_panic();
-                let what = panic_text(&*panic);
-                let _ = report.send(format!("the listener {name} ended by a bug: {what}"));
-            }
-        });
-    }
 }
 
 impl Running {
@@ -308,22 +331,19 @@ impl Running {
 
     /// Stops accepting and lets what runs finish within `patience`. Returns at once.
     pub fn drain(&self, patience: Duration) {
-        self.plane.process.stopping.store(true, Ordering::Relaxed);
-        self.plane.stage.send_replace(Stage::draining(patience));
+        self.plane.enter_stage(Stage::draining(patience));
     }
 
     /// The same when another process has taken the sockets over: nobody waits for this one's end, so that connections where no
     /// request runs may have all the time for their last one.
     pub fn drain_behind_successor(&self, patience: Duration) {
         let deadline = Instant::now() + patience;
-        self.plane.process.stopping.store(true, Ordering::Relaxed);
-        self.plane.stage.send_replace(Stage::Draining { deadline, idle_until: deadline });
+        self.plane.enter_stage(Stage::Draining { deadline, idle_until: deadline });
     }
 
     /// Ends what runs.
     pub fn stop_now(&self) {
-        self.plane.process.stopping.store(true, Ordering::Relaxed);
-        self.plane.stage.send_replace(Stage::Stopped);
+        self.plane.enter_stage(Stage::Stopped);
     }
 
     /// Runs one more thread of the data plane. When it panics, [`Running::failed`] says so; a panic within a task of its runtime is none
@@ -376,7 +396,7 @@ impl Drop for Running {
 }
 
 /// What a panic said.
-fn panic_text(panic: &(dyn Any + Send)) -> &str {
+pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> &str {
     let literal = panic.downcast_ref::<&str>().copied();
     literal.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }
@@ -389,19 +409,120 @@ pub fn allowed_cores() -> Vec<usize> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
+    use std::net::{SocketAddr, TcpStream};
+    use std::sync::mpsc::Sender;
+
     use weir_stats::log_channel;
 
     use super::*;
+    use crate::bind::bind;
     use crate::compile::{Surroundings, compile};
+    use crate::inherited::Inherited;
+    use crate::shared::BoundAddress;
 
-    #[test]
-    fn a_worker_that_hangs_does_not_respond_and_one_that_has_ended_does_not_matter() {
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    /// A configuration that answers 204, or the one that replaces it.
+    fn snapshot(before: Option<&Snapshot>) -> Arc<Snapshot> {
         let config = weir_config::parse_str("test", "listen 127.0.0.1:0 -> respond 204;").unwrap();
         let (sinks, _receiver) = log_channel(0, 1);
         let surroundings = Surroundings { read: &|path| std::fs::read(path), sinks, root: None };
-        let snapshot = compile(&config.config, surroundings, None).unwrap().snapshot;
-        let (process, _) = Process::new(snapshot, 2, 100);
-        let running = start(&process).unwrap();
+        compile(&config.config, surroundings, before).unwrap().snapshot
+    }
+
+    fn two_workers() -> Running {
+        start(&Process::new(snapshot(None), 2, 100).0).unwrap()
+    }
+
+    /// Has a worker do nothing else until the returned sender is used or dropped.
+    fn hang(running: &Running, worker: usize) -> Sender<()> {
+        let (release, held) = std::sync::mpsc::channel::<()>();
+        let (hangs, begun) = std::sync::mpsc::channel();
+        let hang = move || {
+            hangs.send(()).unwrap();
+            let _ = held.recv();
+        };
+        running.plane.send(worker, Mail::Work(Box::new(hang)));
+        begun.recv_timeout(PATIENCE).unwrap();
+        release
+    }
+
+    /// Accepts on the next worker.
+    fn open(running: &Running) -> (Door, SocketAddr) {
+        let address = weir_config::model::ListenAddress::Socket(([127, 0, 0, 1], 0).into());
+        let socket = bind(&address, &mut Inherited::default()).unwrap();
+        let BoundAddress::Socket(at) = socket.address else { panic!() };
+        let gate = running.process().snapshot().listeners[0].gate.clone();
+        (running.plane.open(socket, &"test".into(), &gate), at)
+    }
+
+    fn ask(at: SocketAddr) -> String {
+        let mut stream = TcpStream::connect(at).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let request = "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut response = String::new();
+        stream.read_to_string(&mut response).unwrap();
+        response
+    }
+
+    fn runtime() -> tokio::runtime::Runtime {
+        Builder::new_current_thread().enable_all().build().unwrap()
+    }
+
+    #[test]
+    fn a_worker_that_hangs_holds_up_no_change_and_adopts_it_later() {
+        let running = two_workers();
+        let release = hang(&running, 1);
+        let next = snapshot(Some(&running.process().snapshot()));
+        running.process().publish(next.clone());
+        assert_eq!(runtime().block_on(running.plane.adopt(&next)), [1]);
+        assert!(runtime().block_on(running.plane.sessions()).is_empty());
+        drop(release);
+        let answered = async { timeout(PATIENCE, running.plane.respond()).await };
+        runtime().block_on(answered).unwrap();
+        assert_eq!(runtime().block_on(running.plane.adopt(&next)), [0_usize; 0]);
+    }
+
+    #[test]
+    fn connections_are_served_though_the_worker_that_accepts_them_hangs() {
+        let running = two_workers();
+        let doors = [open(&running), open(&running)];
+        let release = hang(&running, 0);
+        for (_, at) in &doors {
+            for _ in 0..3 {
+                assert!(ask(*at).starts_with("HTTP/1.1 204 "));
+            }
+        }
+        drop(release);
+        runtime().block_on(running.plane.respond());
+        for (_, at) in &doors {
+            assert!(ask(*at).starts_with("HTTP/1.1 204 "));
+        }
+        running.stop_now();
+        while !running.is_finished() {
+            std::thread::yield_now();
+        }
+        for (_, at) in doors {
+            TcpStream::connect(at).unwrap_err();
+        }
+    }
+
+    #[test]
+    fn a_socket_that_a_worker_which_hangs_holds_open_refuses_clients_once_it_is_closed() {
+        let running = two_workers();
+        let (door, at) = open(&running);
+        let release = hang(&running, 0);
+        let closed = async { timeout(PATIENCE, door.close()).await };
+        runtime().block_on(closed).unwrap();
+        TcpStream::connect(at).unwrap_err();
+        drop(release);
+    }
+
+    #[test]
+    fn a_worker_that_hangs_does_not_respond_and_one_that_has_ended_does_not_matter() {
+        let running = two_workers();
         let runtime = Builder::new_current_thread().enable_time().build().unwrap();
         let responds = |within: Duration| {
             let plane = running.plane();

@@ -3,8 +3,8 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use tokio::sync::futures::Notified;
@@ -39,6 +39,58 @@ pub struct WorkerLoad {
     pub open: AtomicUsize,
     /// Of them, those with an exchange running.
     pub busy: AtomicUsize,
+    /// Incremented by the worker's own thread a few times a second: the watchdog takes a worker
+    /// whose number stands still for late.
+    pub(crate) beats: AtomicU64,
+    /// Set by the watchdog while the worker does not run its tasks. New connections go to others.
+    pub(crate) late: AtomicBool,
+}
+
+impl WorkerLoad {
+    /// Whether the worker does not run its tasks at the moment.
+    pub fn is_late(&self) -> bool {
+        self.late.load(Ordering::Relaxed)
+    }
+}
+
+/// The receiving end of a worker's mail. The worker's thread reads it; the watchdog takes
+/// connections out of it while that thread is late, and a thread that replaces it goes on reading.
+pub struct Mailbox<N: Net>(Arc<Mutex<mpsc::UnboundedReceiver<Mail<N>>>>);
+
+impl<N: Net> Clone for Mailbox<N> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<N: Net> From<mpsc::UnboundedReceiver<Mail<N>>> for Mailbox<N> {
+    fn from(receiver: mpsc::UnboundedReceiver<Mail<N>>) -> Self {
+        Self(Arc::new(Mutex::new(receiver)))
+    }
+}
+
+impl<N: Net> Mailbox<N> {
+    /// Uncontended, but for the moments in which the watchdog empties it.
+    fn receiver(&self) -> MutexGuard<'_, mpsc::UnboundedReceiver<Mail<N>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn recv(&self) -> Option<Mail<N>> {
+        std::future::poll_fn(|context| self.receiver().poll_recv(context)).await
+    }
+
+    /// Nothing is taken any more: what lies there is dropped, and what is sent later.
+    fn shut(&self) {
+        let mut receiver = self.receiver();
+        receiver.close();
+        while receiver.try_recv().is_ok() {}
+    }
+
+    /// Takes what lies there, oldest first, unless its reader is at it right now.
+    pub(crate) fn take_all(&self) -> Vec<Mail<N>> {
+        let Ok(mut receiver) = self.0.try_lock() else { return Vec::new() };
+        std::iter::from_fn(|| receiver.try_recv().ok()).collect()
+    }
 }
 
 /// What a worker is sent.
@@ -109,7 +161,7 @@ pub struct WorkerParts<N: Net> {
     /// What all workers share.
     pub process: Arc<Process>,
     /// What it is sent.
-    pub mailbox: mpsc::UnboundedReceiver<Mail<N>>,
+    pub mailbox: Mailbox<N>,
     /// Seed of its random choices.
     pub seed: u64,
     /// Told when the process stops.
@@ -118,7 +170,7 @@ pub struct WorkerParts<N: Net> {
 
 /// Runs a worker on the current thread's `LocalRuntime` until it is told to stop and its connections have ended.
 pub async fn run<N: Net>(parts: WorkerParts<N>) {
-    let WorkerParts { number, net, process, mut mailbox, seed, mut stage } = parts;
+    let WorkerParts { number, net, process, mailbox, seed, mut stage } = parts;
     let Some(load) = process.loads.get(number).cloned() else { return };
     let snapshot = process.snapshot();
     let worker = Rc::new(Worker {
@@ -160,15 +212,16 @@ pub async fn run<N: Net>(parts: WorkerParts<N>) {
             _ = stage.wait_for(|stage| !matches!(stage, Stage::Running)) => break,
         }
     }
-    drain(&worker, &mut mailbox, &mut stage).await;
+    drain(&worker, &mailbox, &mut stage).await;
     cut_off(&worker).await;
+    mailbox.shut();
     worker.current().flush_logs();
 }
 
 /// Serves what was accepted before the listeners closed; ends when nothing runs any more or the deadline has passed.
 async fn drain<N: Net>(
     worker: &Rc<Worker<N>>,
-    mailbox: &mut mpsc::UnboundedReceiver<Mail<N>>,
+    mailbox: &Mailbox<N>,
     stage: &mut watch::Receiver<Stage>,
 ) {
     let (deadline, grace) = match *stage.borrow() {
@@ -176,7 +229,7 @@ async fn drain<N: Net>(
         Stage::Running | Stage::Stopped => return,
     };
     loop {
-        while let Ok(mail) = mailbox.try_recv() {
+        for mail in mailbox.take_all() {
             worker.take(mail);
         }
         let now = Instant::now();
@@ -223,10 +276,6 @@ async fn sweep<N: Net>(worker: std::rc::Weak<Worker<N>>) {
             worker.idle.close_half(&worker.current().snapshot.pools);
         }
         worker.leaving.borrow_mut().retain(Seat::is_needed);
-        // Somebody has to, and one is enough.
-        if worker.number == 0 {
-            worker.process.watch_queues();
-        }
     }
 }
 

@@ -435,7 +435,7 @@ fn start_workers(
     let workers = receivers.into_iter().enumerate().map(|(number, mailbox)| {
         let (net, process, stage) = (net.clone(), process.clone(), stage.subscribe());
         let seed = number as u64;
-        let parts = WorkerParts { number, net, process, mailbox, seed, stage };
+        let parts = WorkerParts { number, net, process, mailbox: mailbox.into(), seed, stage };
         // A set of its own, as a worker's thread has: what still runs when the worker ends is dropped with it.
         spawn_local(async move { LocalSet::new().run_until(worker::run(parts)).await })
     });

@@ -96,7 +96,7 @@ pub(crate) fn launch_with(
             number,
             net: site.net.clone(),
             process,
-            mailbox,
+            mailbox: mailbox.into(),
             seed,
             stage,
         }));
