@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 use crate::choose::{Query, Stalls, Tier};
 use crate::figures::Counters;
 use crate::floor::Answer;
+use crate::held::{Held, Holder};
 use crate::passive::{AfterFailure, PassiveSettings, Window};
 use crate::slot::Taken;
 use crate::succession::{Common, Succession};
@@ -149,6 +150,8 @@ pub struct Request<'a> {
     pub about: About<'a>,
     /// Its place in the order of arrival, if it has waited before and was away: it waits on even if as many wait as may.
     pub seniority: Option<Seniority>,
+    /// The worker that has what comes of it, so that it can be given back for that one.
+    pub holder: Option<Holder>,
 }
 
 /// A place in the order of arrival that was given before.
@@ -164,7 +167,8 @@ impl<'a> Request<'a> {
     /// A request without affinity, key and tag that comes now.
     pub fn new(now_us: u64, random: u64, tried: &'a Tried) -> Self {
         let about = About::default();
-        Self { now_us, random, key: 0, bound: None, tried, tag: 0, about, seniority: None }
+        let (key, bound, tag, seniority, holder) = (0, None, 0, None, None);
+        Self { now_us, random, key, bound, tried, tag, about, seniority, holder }
     }
 }
 
@@ -198,6 +202,8 @@ pub struct Balancer {
     pub(crate) members: Box<[Member]>,
     pub(crate) tiers: Box<[Tier]>,
     pub(crate) queue: Option<QueueSettings>,
+    /// Slots by holder.
+    pub(crate) held: Held,
     pub(crate) fault: Fault,
     /// What it has in common with the balancers before and after it.
     pub(crate) common: Arc<Common>,
@@ -245,6 +251,7 @@ impl Balancer {
             policy: settings.policy,
             tiers: Tier::all(&members, settings.policy),
             queue: settings.queue,
+            held: Held::default(),
             fault: settings.fault,
             common: before
                 .map_or_else(|| Arc::new(Common::new(&members)), |before| before.common.clone()),
@@ -343,7 +350,9 @@ impl Balancer {
         self.note_arrival(request.tried);
         if !self.is_gated() {
             match self.arrive_freely(request) {
-                Ok(taken) => return Arrival::Dispatched(Slot::new(self, taken)),
+                Ok(taken) => {
+                    return Arrival::Dispatched(Slot::new(self, taken, request.holder));
+                }
                 // A limit or a successor came while we looked.
                 Err(Rejection::Full) if self.is_gated() || self.queue.is_some() => {}
                 Err(rejection) => return self.rejected(rejection),
@@ -354,10 +363,12 @@ impl Balancer {
             Err(successor) => return self.arrive_at(&successor, request),
         };
         match answer {
-            Answer::Dispatched(taken) => Arrival::Dispatched(Slot::new(self, taken)),
+            Answer::Dispatched(taken) => {
+                Arrival::Dispatched(Slot::new(self, taken, request.holder))
+            }
             Answer::Queued(place) => {
                 self.common.figures.queued.add();
-                Arrival::Queued(Ticket::new(self, place))
+                Arrival::Queued(Ticket::new(self, place, request.holder))
             }
             Answer::Rejected(rejection) => self.rejected(rejection),
         }

@@ -304,6 +304,7 @@ impl<'a> Floor<'a> {
         let number = request.seniority.map(|one| one.number);
         let wish = Wish {
             tag: request.tag,
+            holder: request.holder,
             since_us: request.seniority.map_or(request.now_us, |one| one.since_us),
             random: request.random,
             key: request.key,
@@ -360,6 +361,10 @@ impl<'a> Floor<'a> {
 
     fn hand(&mut self, id: Id, taken: Taken) {
         let taken = self.book(taken);
+        let made_by = self.pool.identity();
+        if let Some(waiter) = self.books.queue.get_mut(id) {
+            waiter.made_by = made_by;
+        }
         if let Some(left) = self.leave_line(id, Standing::Handed(taken)) {
             self.woken.0.extend(left.waker);
         }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use crate::held::Holder;
 use crate::slot::Taken;
 use crate::{AHEAD, Ahead, Balancer, Described, Rejection, Tried};
 
@@ -28,6 +29,8 @@ pub(crate) struct Waiter {
     pub(crate) waker: Option<Waker>,
     /// Who serves him, if that is not the balancer at which he arrived but its successor.
     pub(crate) server: Option<Arc<Balancer>>,
+    /// The balancer that handed a place over, by [`Balancer::identity`].
+    pub(crate) made_by: usize,
     /// Which line that is.
     pub(crate) home: Option<usize>,
     previous: Id,
@@ -38,6 +41,7 @@ pub(crate) struct Waiter {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Wish {
     pub(crate) tag: u64,
+    pub(crate) holder: Option<Holder>,
     pub(crate) since_us: u64,
     pub(crate) random: u64,
     pub(crate) key: u64,
@@ -78,6 +82,8 @@ pub(crate) struct Ended {
     pub(crate) standing: Standing,
     /// As in [`Waiter::server`].
     pub(crate) server: Option<Arc<Balancer>>,
+    /// As in [`Waiter::made_by`].
+    pub(crate) made_by: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -166,6 +172,7 @@ impl Queue {
             standing: Standing::Waiting,
             waker: None,
             server: None,
+            made_by: 0,
             home,
             previous: NOBODY,
             next: NOBODY,
@@ -199,9 +206,21 @@ impl Queue {
         let waiter = self.get_mut(id)?;
         let standing = std::mem::replace(&mut waiter.standing, Standing::Vacant);
         let server = waiter.server.take();
+        let made_by = waiter.made_by;
         waiter.wish.tried = Tried::new();
         self.vacant.push(id);
-        Some(Ended { standing, server })
+        Some(Ended { standing, server, made_by })
+    }
+
+    /// The places of the slab that a holder has, whether they stand in a line or were told.
+    pub(crate) fn held_by(&self, number: u16) -> Vec<Id> {
+        let is_held = |waiter: &Waiter| {
+            let holder = waiter.wish.holder;
+            !matches!(waiter.standing, Standing::Vacant)
+                && holder.is_some_and(|holder| holder.number == number)
+        };
+        let waiters = (0..).zip(&self.waiters);
+        waiters.filter(|(_, waiter)| is_held(waiter)).map(|(id, _)| id).collect()
     }
 
     /// All in lines, line by line.

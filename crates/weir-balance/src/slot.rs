@@ -4,6 +4,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::held::{Change, Holder};
 use crate::{Balancer, Decision, EndpointState};
 
 /// Permission to have one exchange in flight at an endpoint; dropping it gives the place to the next in line.
@@ -14,6 +15,8 @@ pub struct Slot {
     taken: Taken,
     /// When what stands without an answer was sent, µs.
     sent_us: Option<u64>,
+    /// Who has it.
+    holder: Option<Holder>,
 }
 
 /// A place that was counted in.
@@ -41,8 +44,9 @@ pub(crate) enum Choice {
 }
 
 impl Slot {
-    pub(crate) fn new(pool: &Arc<Balancer>, taken: Taken) -> Self {
-        Self { pool: Arc::clone(pool), taken, sent_us: None }
+    pub(crate) fn new(pool: &Arc<Balancer>, taken: Taken, holder: Option<Holder>) -> Self {
+        pool.note_held(holder, &taken, Change::Up);
+        Self { pool: Arc::clone(pool), taken, sent_us: None, holder }
     }
 
     /// Whether it is one of this pool's: where an exchange arrived at a pool that has a successor, its slot is of that one.
@@ -60,7 +64,9 @@ impl Slot {
             // What the books of one say is not counted out of the other's.
             let decision = self.taken.decision;
             let decision = decision.renumbered(|rival| pool.index_from(&self.pool, rival));
+            self.pool.note_held(self.holder, &self.taken, Change::Down);
             self.taken = Taken { index, booked: false, decision, ..self.taken };
+            pool.note_held(self.holder, &self.taken, Change::Up);
             self.pool = Arc::clone(pool);
         }
         Ok(self)
@@ -88,6 +94,7 @@ impl Slot {
             return;
         }
         self.sent_us = Some(now_us);
+        self.pool.note_sent(self.holder, self.taken.index, Change::Up);
         if let Some(state) = self.endpoint() {
             state.pulse().sent(now_us, state.in_flight() <= 1);
         }
@@ -106,6 +113,9 @@ impl Slot {
     pub fn answered(&mut self, now_us: u64) -> Option<u64> {
         self.pool.stall?;
         let sent_us = self.sent_us.take();
+        if sent_us.is_some() {
+            self.pool.note_sent(self.holder, self.taken.index, Change::Down);
+        }
         let state = self.endpoint()?;
         state.pulse().answered(now_us, sent_us);
         if state.is_stalled() { self.pool.end_stall(state, now_us) } else { None }
@@ -120,11 +130,13 @@ impl Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        if self.sent_us.is_some()
-            && let Some(state) = self.endpoint()
-        {
-            state.pulse().gave_up();
+        if self.sent_us.is_some() {
+            self.pool.note_sent(self.holder, self.taken.index, Change::Down);
+            if let Some(state) = self.endpoint() {
+                state.pulse().gave_up();
+            }
         }
+        self.pool.note_held(self.holder, &self.taken, Change::Down);
         self.pool.release(self.taken);
     }
 }
@@ -145,6 +157,7 @@ impl Balancer {
         Some(Slot::new(
             self,
             Taken { index, choice: Choice::Busy, booked: true, decision: Decision::default() },
+            None,
         ))
     }
 }

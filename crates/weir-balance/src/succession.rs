@@ -146,6 +146,11 @@ impl Balancer {
         known
     }
 
+    /// Those before this one that still have slots.
+    pub(crate) fn former_alive(&self) -> Vec<Arc<Self>> {
+        self.succession.former().iter().filter_map(Weak::upgrade).collect()
+    }
+
     pub(crate) fn position(&self, state: &Arc<EndpointState>) -> Option<usize> {
         self.members.iter().position(|member| Arc::ptr_eq(&member.state, state))
     }

@@ -6,6 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::floor::Place;
+use crate::held::Holder;
 use crate::queue::{Ended, Id, Standing};
 use crate::slot::Slot;
 use crate::{Ahead, Balancer, Rejection};
@@ -21,6 +22,7 @@ pub struct Ticket {
     since_us: u64,
     position: u32,
     waits_for: WaitsFor,
+    holder: Option<Holder>,
     /// Whether its place in the slab is still its own.
     open: bool,
 }
@@ -48,9 +50,10 @@ enum Leaving {
 }
 
 impl Ticket {
-    pub(crate) fn new(pool: &Arc<Balancer>, place: Place) -> Self {
+    pub(crate) fn new(pool: &Arc<Balancer>, place: Place, holder: Option<Holder>) -> Self {
         let Place { id, seq, since_us, position, waits_for } = place;
-        Self { pool: Arc::clone(pool), id, seq, since_us, position, waits_for, open: true }
+        let pool = Arc::clone(pool);
+        Self { pool, id, seq, since_us, position, waits_for, holder, open: true }
     }
 
     /// How many were ahead at arrival: everybody who waited, or, for an exchange bound to an endpoint, those who waited
@@ -112,11 +115,12 @@ impl Ticket {
     }
 
     /// What came of waiting; `None` where nothing did.
-    fn outcome(&self, Ended { standing, server }: Ended) -> Option<Result<Slot, Rejection>> {
+    fn outcome(&self, Ended { standing, server, .. }: Ended) -> Option<Result<Slot, Rejection>> {
         match standing {
             Standing::Waiting | Standing::Vacant => None,
             Standing::Handed(taken) => {
-                Some(Ok(Slot::new(server.as_ref().unwrap_or(&self.pool), taken)))
+                let pool = server.as_ref().unwrap_or(&self.pool);
+                Some(Ok(Slot::new(pool, taken, self.holder)))
             }
             Standing::Rejected(rejection) => Some(Err(rejection)),
         }

@@ -59,12 +59,17 @@ const HOPS: u16 = 10;
 /// The protocol that connections may switch to.
 const UPGRADE: &str = "websocket";
 
+/// After how long a worker that does not answer is replaced. Longer than a machine pauses whose memory is
+/// copied elsewhere, shorter than clients and balancers in front wait for an answer.
+pub const WATCHDOG: Duration = Duration::from_secs(10);
+
 impl Default for Config {
     fn default() -> Self {
         Self {
             workers: Workers::Auto,
             max_connections: None,
             shutdown_timeout: SHUTDOWN_TIMEOUT,
+            watchdog: Some(WATCHDOG),
             admin: Vec::new(),
             state_file: None,
             pid_file: None,

@@ -77,6 +77,9 @@ pub struct Config {
     pub shutdown_timeout: Duration,
     /// Headers whose values are not shown, besides those whose names say that.
     pub hidden_headers: Vec<String>,
+    /// After how long a worker that does not answer is replaced; `None`: never.
+    #[serde(with = "duration::option")]
+    pub watchdog: Option<Duration>,
     /// Where the process is looked at and changed while it runs.
     pub admin: Vec<AdminListener>,
     /// File that keeps what was changed at run time over restarts.

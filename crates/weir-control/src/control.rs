@@ -421,6 +421,7 @@ impl Control {
             *self.program_log() = new;
         }
         process.connections.resize(connection_cap(&config));
+        process.incidents.set_patience(config.watchdog);
         let snapshot = compiled.publish(process);
         for worker in self.plane.adopt(&snapshot).await {
             report.warnings.push(format!(

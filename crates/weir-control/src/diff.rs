@@ -3,6 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::Value;
@@ -23,6 +24,11 @@ pub(crate) fn lines(before: &Config, after: &Config) -> Vec<String> {
     if before.shutdown_timeout != after.shutdown_timeout {
         let (old, new) = (before.shutdown_timeout, after.shutdown_timeout);
         lines.push(format!("shutdown_timeout {old:?} -> {new:?}"));
+    }
+    if before.watchdog != after.watchdog {
+        let show =
+            |time: Option<Duration>| time.map_or("off".to_owned(), |time| format!("{time:?}"));
+        lines.push(format!("watchdog {} -> {}", show(before.watchdog), show(after.watchdog)));
     }
     if before.error_logs != after.error_logs {
         lines.push("error_log changed".to_owned());

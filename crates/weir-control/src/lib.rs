@@ -9,6 +9,7 @@ mod control;
 mod credits;
 mod diff;
 mod doors;
+mod faults;
 mod files_read;
 mod handover;
 pub mod health_log;

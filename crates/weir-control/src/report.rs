@@ -1,18 +1,19 @@
 //! Gathers everything that is known of the process into one plain [`Report`]: metrics and JSON are views of it. It changes nothing.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio::time::Instant;
 use weir_balance::EndpointState as LiveState;
 use weir_config::{Config, model};
+use weir_proxy::incidents::Incidents;
 use weir_proxy::shared::{Listener, Process, Snapshot};
 use weir_proxy::upstream::{UpstreamEndpoint, UpstreamPool};
 use weir_proxy::worker::WorkerLoad;
 use weir_stats::exposition::{
-    AdminReport, EndpointReport, ListenerReport, LogReport, PoolReport, ProcessReport, QueueReport,
-    Report, WorkerReport,
+    AdminReport, EndpointReport, IncidentReport, ListenerReport, LogReport, PoolReport,
+    ProcessReport, QueueReport, Report, WorkerReport,
 };
 
 use crate::live;
@@ -49,6 +50,7 @@ impl Reporter {
                 connections: process.open_connections() as u64,
                 max_connections: process.connections.cap() as u64,
                 shortages: process.shortages.load(Ordering::Relaxed),
+                incidents: incidents(&process.incidents),
             },
             listeners: snapshot.listeners.iter().map(|one| listener(one)).collect(),
             pools: snapshot
@@ -81,7 +83,7 @@ impl Reporter {
             let live = balancer.endpoint(index)?;
             Some(EndpointReport {
                 name: place.name.to_string(),
-                idle_connections: u64::from(place.idle.load(Ordering::Relaxed)),
+                idle_connections: u64::from(place.idle.now()),
                 connections_opened: place.opened.load(Ordering::Relaxed),
                 idle_elsewhere: place.idle_elsewhere.load(Ordering::Relaxed),
                 ..endpoint(live, now_us)
@@ -102,6 +104,18 @@ impl Reporter {
             counters: live::counters(pool),
             endpoints,
         }
+    }
+}
+
+fn incidents(incidents: &Incidents) -> IncidentReport {
+    let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+    IncidentReport {
+        restarts: 0,
+        hangs: read(&incidents.hangs),
+        replaced: read(&incidents.replaced),
+        panics: read(&incidents.panics),
+        lost_connections: read(&incidents.lost_connections),
+        lost_requests: read(&incidents.lost_exchanges),
     }
 }
 

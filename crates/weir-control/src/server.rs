@@ -28,6 +28,7 @@ use crate::control::{Beside, Control, Parts, Source};
 use crate::credits::agent::{AgentSocket, Agents};
 use crate::credits::{self, Credits};
 use crate::doors::Doors;
+use crate::faults;
 use crate::health_log::HealthLog;
 use crate::inheritance;
 use crate::log_writer::{self, Flushed};
@@ -149,6 +150,8 @@ impl Server {
         let agent_sockets = opened.agent_sockets;
         let workers = worker_count(&config);
         let (process, notices) = Process::new(compiled.snapshot, workers, opened.connection_cap);
+        process.incidents.set_speaker(|line| program_log::say(Severity::Error, line));
+        process.incidents.set_patience(config.watchdog);
         let running =
             start(&process).map_err(|error| format!("cannot start {workers} workers: {error}"))?;
         resolver.follow(opened.names, runtime.handle());
@@ -201,6 +204,7 @@ impl Server {
         if let Some(path) = config.pid_file.as_deref().filter(|_| !has_pid_file) {
             files.set_pid(Some(PidFile::write(path)?));
         }
+        faults::listen(running.plane());
         let signals = opened.signals;
         Ok(Self { running, listening, control, context, until_the_end, runtime, signals, admin })
     }

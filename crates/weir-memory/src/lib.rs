@@ -6,7 +6,7 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
-use std::sync::atomic::{AtomicIsize, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicIsize, AtomicUsize, Ordering, compiler_fence};
 
 /// The most by which a thread that batches differs from what the process counts, bytes.
 pub const BATCH: usize = 256 * 1024;
@@ -31,12 +31,17 @@ struct Local {
     batch: Cell<isize>,
     /// All change since the thread began.
     own: Cell<isize>,
+    /// Whether it is inside of the allocator.
+    at_work: Cell<bool>,
 }
 
 thread_local! {
     /// Without a destructor, so that it can be used as long as the thread runs.
     static LOCAL: Local =
-        const { Local { untold: Cell::new(0), batch: Cell::new(0), own: Cell::new(0) } };
+        const {
+            let (untold, batch, own) = (Cell::new(0), Cell::new(0), Cell::new(0));
+            Local { untold, batch, own, at_work: Cell::new(false) }
+        };
 }
 
 /// Bytes allocated in the process, with what the allocator needs to keep account of them. It is exact but for [`BATCH`] bytes per thread that
@@ -58,6 +63,26 @@ pub fn reset_peak() {
 /// Bytes that this thread allocated less those that it freed; negative when it frees what others allocated.
 pub fn of_this_thread() -> isize {
     LOCAL.try_with(|local| local.own.get()).unwrap_or(0)
+}
+
+/// Whether this thread is inside of the allocator, and may hold its lock. For signal handlers.
+pub fn is_at_work() -> bool {
+    LOCAL.try_with(|local| local.at_work.get()).unwrap_or(false)
+}
+
+/// Calls the allocator. A thread that is stopped for good meanwhile would hold its lock for ever.
+#[inline]
+fn marked<T>(call: impl FnOnce() -> T) -> T {
+    let mark = |at_work| {
+        let _ = LOCAL.try_with(|local| local.at_work.set(at_work));
+    };
+    mark(true);
+    // The compiler knows what `malloc` reads: not this mark.
+    compiler_fence(Ordering::SeqCst);
+    let done = call();
+    compiler_fence(Ordering::SeqCst);
+    mark(false);
+    done
 }
 
 /// Lets this thread keep its change to itself up to [`BATCH`] bytes, until what is returned is dropped.
@@ -114,7 +139,7 @@ fn tell(change: isize) {
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller's promise.
-        let pointer = unsafe { System.alloc(layout) };
+        let pointer = marked(|| unsafe { System.alloc(layout) });
         if !pointer.is_null() {
             note(cost(layout.size()));
         }
@@ -123,7 +148,7 @@ unsafe impl GlobalAlloc for Counting {
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller's promise.
-        let pointer = unsafe { System.alloc_zeroed(layout) };
+        let pointer = marked(|| unsafe { System.alloc_zeroed(layout) });
         if !pointer.is_null() {
             note(cost(layout.size()));
         }
@@ -132,13 +157,13 @@ unsafe impl GlobalAlloc for Counting {
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         // SAFETY: the caller's promise.
-        unsafe { System.dealloc(pointer, layout) }
+        marked(|| unsafe { System.dealloc(pointer, layout) });
         note(-cost(layout.size()));
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         // SAFETY: the caller's promise.
-        let moved = unsafe { System.realloc(pointer, layout, size) };
+        let moved = marked(|| unsafe { System.realloc(pointer, layout, size) });
         if !moved.is_null() {
             note(cost(size) - cost(layout.size()));
         }

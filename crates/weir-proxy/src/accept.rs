@@ -52,6 +52,79 @@ impl Place {
     }
 }
 
+/// The places of a worker's connections. They stand here and not with the connections, so that they can
+/// be given back when the worker is lost.
+#[derive(Default)]
+pub(crate) struct Places {
+    places: Vec<Option<Place>>,
+    vacant: Vec<usize>,
+}
+
+impl Places {
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.places.iter().flatten().count()
+    }
+
+    fn add(&mut self, place: Place) -> usize {
+        let vacant = self.vacant.pop().filter(|key| *key < self.places.len());
+        let key = vacant.unwrap_or_else(|| {
+            self.places.push(None);
+            self.places.len() - 1
+        });
+        if let Some(own) = self.places.get_mut(key) {
+            *own = Some(place);
+        }
+        key
+    }
+
+    fn remove(&mut self, key: usize) -> Option<Place> {
+        let place = self.places.get_mut(key)?.take();
+        self.vacant.push(key);
+        if self.vacant.len() == self.places.len() {
+            // As much memory as a worker without connections needs.
+            *self = Self::default();
+        }
+        place
+    }
+}
+
+impl std::fmt::Debug for Places {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Places").field("len", &self.len()).finish_non_exhaustive()
+    }
+}
+
+/// A place among those of its worker; dropping it makes room.
+pub(crate) struct Kept {
+    load: Arc<WorkerLoad>,
+    /// `None` once it was taken.
+    key: Option<usize>,
+    pub(crate) gate: Arc<Gate>,
+}
+
+impl Kept {
+    pub(crate) fn new(place: Place) -> Self {
+        let (load, gate) = (Arc::clone(&place.load), Arc::clone(&place.gate));
+        let key = Some(load.places().add(place));
+        Self { load, key, gate }
+    }
+
+    /// The place itself, for a connection that leaves its worker.
+    pub(crate) fn take(mut self) -> Option<Place> {
+        let key = self.key.take()?;
+        self.load.places().remove(key)
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        let place = self.key.and_then(|key| self.load.places().remove(key));
+        // What it wakes is not ours to know: not under the lock.
+        drop(place);
+    }
+}
+
 impl<N: Net> Handoff<N> {
     /// Makes it one for another worker.
     pub(crate) fn reroute(mut self, load: &Arc<WorkerLoad>) -> Self {

@@ -22,7 +22,7 @@ use tokio_rustls::TlsAcceptor;
 use weir_stats::Micros;
 use weir_stats::numbers::{GivenUpIdle, Handshake, Yield};
 
-use crate::accept::Handoff;
+use crate::accept::{Handoff, Kept};
 use crate::alarm::{Alarm, before};
 use crate::buffers::poll_read_into;
 use crate::exchange::{self, Input, Next, Workspace};
@@ -141,6 +141,7 @@ async fn serve<N: Net>(worker: Rc<Worker<N>>, handoff: Handoff<N>) {
 
 async fn live<N: Net>(worker: &Rc<Worker<N>>, handoff: Handoff<N>) {
     let Handoff { accepted, peer, place, moved } = handoff;
+    let place = Kept::new(place);
     let Ok(stream) = worker.net.adopt(accepted) else { return };
     let (mut connection, begun) = match moved {
         Some(moved) => Connection::of_moved(stream, *moved),
@@ -172,7 +173,11 @@ async fn live<N: Net>(worker: &Rc<Worker<N>>, handoff: Handoff<N>) {
         };
     }
     match hot {
-        Hot::Parting(begun) => connection.part(worker, place, begun),
+        Hot::Parting(begun) => {
+            if let Some(place) = place.take() {
+                connection.part(worker, place, begun);
+            }
+        }
         Hot::Idle | Hot::Ended => connection.say_goodbye(),
     }
 }

@@ -11,6 +11,7 @@ use std::task::{Context, Waker};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
+use crate::idle_count::OfWorker;
 use crate::transport::Transport;
 use crate::upstream::UpstreamPool;
 
@@ -44,11 +45,12 @@ impl<S> UpstreamConnection<S> {
 /// Idle connections by the endpoint's number, the latest used on top.
 pub(crate) struct IdleConnections<S> {
     shelves: RefCell<Vec<Vec<Box<UpstreamConnection<S>>>>>,
+    worker: OfWorker,
 }
 
-impl<S> Default for IdleConnections<S> {
-    fn default() -> Self {
-        Self { shelves: RefCell::default() }
+impl<S> IdleConnections<S> {
+    pub(crate) fn new(worker: OfWorker) -> Self {
+        Self { shelves: RefCell::default(), worker }
     }
 }
 
@@ -65,7 +67,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> IdleConnections<S> {
         let mut shelves = self.shelves.borrow_mut();
         let mut shelf = shelves.get_mut(endpoint.number.index());
         while let Some(mut connection) = shelf.as_mut().and_then(|shelf| shelf.pop()) {
-            endpoint.idle.fetch_sub(1, Ordering::Relaxed);
+            endpoint.idle.remove(self.worker, 1);
             if now < connection.idle_until && is_open(context, &mut connection.transport) {
                 connection.requests += 1;
                 connection.reused = true;
@@ -73,7 +75,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> IdleConnections<S> {
                 return Some(connection);
             }
         }
-        if endpoint.idle.load(Ordering::Relaxed) > 0 {
+        if endpoint.idle.now() > 0 {
             endpoint.idle_elsewhere.fetch_add(1, Ordering::Relaxed);
         }
         None
@@ -98,8 +100,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> IdleConnections<S> {
         if endpoint.retired.load(Ordering::Acquire) {
             return;
         }
-        let room = |idle: u32| (idle < limits.idle).then_some(idle + 1);
-        if endpoint.idle.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room).is_err() {
+        if !endpoint.idle.add_below(self.worker, limits.idle) {
             return;
         }
         let mut shelves = self.shelves.borrow_mut();
@@ -119,7 +120,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> IdleConnections<S> {
             if endpoint.retired.load(Ordering::Acquire)
                 && let Some(shelf) = shelves.get_mut(endpoint.number.index())
             {
-                endpoint.idle.fetch_sub(shelf.len() as u32, Ordering::Relaxed);
+                endpoint.idle.remove(self.worker, shelf.len() as u32);
                 *shelf = Vec::new();
             }
         }
@@ -166,7 +167,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> IdleConnections<S> {
                     within_limits(pool, connection, now)
                         && is_open(context, &mut connection.transport)
                 });
-                endpoint.idle.fetch_sub((before - shelf.len()) as u32, Ordering::Relaxed);
+                endpoint.idle.remove(self.worker, (before - shelf.len()) as u32);
             }
         }
     }

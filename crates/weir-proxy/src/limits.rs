@@ -55,6 +55,8 @@ pub(crate) const IDLE_SWEEP: Duration = Duration::from_secs(1);
 pub(crate) const HEARTBEAT: Duration = Duration::from_millis(250);
 /// Looks of the watchdog without a beat after which a worker is late: half a second at least.
 pub(crate) const LATE_TICKS: u32 = 3;
+/// And those after which it is said what it is at: a second.
+pub(crate) const STACK_TICKS: u32 = 5;
 /// How often the queues of the pools are audited.
 pub(crate) const QUEUE_AUDIT: Duration = Duration::from_secs(1);
 /// How long workers that are told something may take to answer. One that does not is late.

@@ -17,6 +17,7 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::task::coop::cooperative;
 use weir_files::Stretch;
 
+use crate::descriptors::Listed;
 use crate::net::{Net, PeerAddress, Socket};
 use crate::page_cache;
 
@@ -62,6 +63,8 @@ impl OsAccepted {
 
 /// A TCP or Unix stream.
 pub struct OsStream {
+    /// Dropped before the socket.
+    listed: Listed,
     socket: Kind,
     /// Whether it took less than it was given, so that the reactor is asked before it is given more.
     full: bool,
@@ -77,13 +80,15 @@ enum Kind {
 
 impl From<TcpStream> for OsStream {
     fn from(stream: TcpStream) -> Self {
-        Self { socket: Kind::Tcp(stream), full: false, unread: false }
+        let listed = Listed::new(&stream);
+        Self { listed, socket: Kind::Tcp(stream), full: false, unread: false }
     }
 }
 
 impl From<UnixStream> for OsStream {
     fn from(stream: UnixStream) -> Self {
-        Self { socket: Kind::Unix(stream), full: false, unread: false }
+        let listed = Listed::new(&stream);
+        Self { listed, socket: Kind::Unix(stream), full: false, unread: false }
     }
 }
 
@@ -111,7 +116,9 @@ impl Net for OsNet {
     }
 
     fn detach(&self, stream: OsStream) -> io::Result<OsAccepted> {
-        Ok(match stream.socket {
+        let OsStream { listed, socket, .. } = stream;
+        drop(listed);
+        Ok(match socket {
             Kind::Tcp(stream) => OsAccepted::new(stream.into_std()?.into(), false),
             Kind::Unix(stream) => OsAccepted::new(stream.into_std()?.into(), true),
         })

@@ -352,6 +352,7 @@ impl<'a> Search<'a> {
                 tag: facts.request_id.tag(),
                 about: about(work, facts, &client),
                 seniority: seniority(scope, facts),
+                holder: Some(scope.worker.holder()),
                 ..Request::new(self.now_us, random, &self.tried)
             };
             let arrival = self.pool.balancer.arrive(&request);

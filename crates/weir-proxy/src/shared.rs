@@ -21,6 +21,7 @@ use crate::compile::source::Source;
 use crate::endpoint_number::EndpointNumbers;
 use crate::gate::{Gate, Room};
 use crate::idle_clients::IdleSignals;
+use crate::incidents::Incidents;
 use crate::limits::STOP_IDLE_GRACE;
 use crate::notice::{Notice, Noticed, Notices};
 use crate::route::Router;
@@ -71,6 +72,8 @@ pub struct Process {
     pub captures: Captures,
     /// Start of the balancer's clock.
     pub epoch: Instant,
+    /// What the watchdog is to do, and what it met.
+    pub incidents: Incidents,
     /// Exchanges that were running when their worker ended.
     pub cut_off: AtomicUsize,
     /// Connects to endpoints that failed for want of descriptors, ports or memory.
@@ -99,6 +102,7 @@ impl Process {
             notices,
             captures: Captures::default(),
             epoch: Instant::now(),
+            incidents: Incidents::default(),
             cut_off: AtomicUsize::new(0),
             shortages: AtomicU64::new(0),
             stopping: AtomicBool::new(false),

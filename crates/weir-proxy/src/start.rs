@@ -5,26 +5,26 @@ use std::any::Any;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rustix::thread::CpuSet;
-use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::accept::Place;
 use crate::bind::BoundSocket;
 use crate::door::{AcceptJob, Door, Site};
 use crate::gate::Gate;
-use crate::limits::{ANSWER_PATIENCE, HEARTBEAT, TURN_PATIENCE};
+use crate::limits::{ANSWER_PATIENCE, TURN_PATIENCE};
 use crate::moving::{Departures, Moved, Parting, handoff};
 use crate::os_net::{OsAccepted, OsNet};
 use crate::sessions::RunningExchange;
 use crate::shared::{Process, Snapshot, Stage};
 use crate::watchdog;
-use crate::worker::{self, Mail, Mailbox, WorkerLoad, WorkerParts};
+use crate::worker::{Mail, Mailbox, WorkerParts};
+use crate::worker_thread;
 
 /// A running data plane.
 pub struct Running {
@@ -46,6 +46,10 @@ pub struct DataPlane {
     opened: AtomicUsize,
     /// Sockets that are accepted from.
     sites: Mutex<Vec<Arc<Site>>>,
+    /// Of workers, by number. That of a worker which was replaced is not among them any more.
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    /// Those that this process may run on.
+    cores: Vec<usize>,
 }
 
 /// Starts the workers. They serve from the sockets that [`DataPlane::open`] gives them.
@@ -54,8 +58,7 @@ pub struct DataPlane {
 /// When a thread or its runtime cannot be made; nothing is left running then.
 pub fn start(process: &Arc<Process>) -> io::Result<Running> {
     let workers = process.loads.len();
-    let cores = allowed_cores();
-    let (stage, watcher) = watch::channel(Stage::Running);
+    let (stage, _) = watch::channel(Stage::Running);
     let (mailboxes, receivers): (Vec<_>, Vec<_>) =
         (0..workers).map(|_| mpsc::unbounded_channel()).unzip();
     let (report, failures) = mpsc::unbounded_channel();
@@ -67,72 +70,67 @@ pub fn start(process: &Arc<Process>) -> io::Result<Running> {
         report,
         opened: AtomicUsize::new(0),
         sites: Mutex::default(),
+        threads: Mutex::default(),
+        cores: allowed_cores(),
     };
-    let mut running = Running { plane: Arc::new(plane), threads: Vec::new(), failures };
-    let received = running.plane.clone();
-    for (number, mailbox) in received.received.iter().cloned().enumerate() {
-        let parts = WorkerParts {
-            number,
-            net: OsNet,
-            process: process.clone(),
-            mailbox,
-            seed: fastrand::u64(..),
-            stage: watcher.clone(),
-        };
-        let core = cores.get(number % cores.len().max(1)).copied();
-        // A worker's runtime cannot leave the thread that made it.
-        let (report, reported) = std::sync::mpsc::channel();
-        running.spawn(
-            &format!("weir-worker-{number}"),
-            move || match Builder::new_current_thread()
-                .enable_all()
-                .build_local(LocalOptions::default())
-            {
-                Ok(runtime) => {
-                    let _ = report.send(Ok(()));
-                    work(&runtime, parts, core);
-                }
-                Err(error) => {
-                    let _ = report.send(Err(error));
-                }
-            },
-        )?;
-        reported.recv().map_err(|_| io::Error::other("a worker thread ended at its start"))??;
+    let running = Running { plane: Arc::new(plane), threads: Vec::new(), failures };
+    for number in 0..workers {
+        running.plane.start_worker(number)?;
     }
     watchdog::start(&running.plane)?;
     Ok(running)
-}
-
-/// What one worker thread does.
-fn work(runtime: &LocalRuntime, parts: WorkerParts<OsNet>, core: Option<usize>) {
-    if let Some(core) = core {
-        let mut set = CpuSet::new();
-        set.set(core);
-        // A worker that may not be pinned still works.
-        let _ = rustix::thread::sched_setaffinity(None, &set);
-    }
-    let load = parts.process.loads.get(parts.number).cloned();
-    runtime.block_on(async {
-        if let Some(load) = load {
-            tokio::task::spawn_local(beat(Arc::downgrade(&load)));
-        }
-        worker::run(parts).await;
-    });
-}
-
-/// Shows the watchdog that the worker's tasks get their turns.
-async fn beat(load: Weak<WorkerLoad>) {
-    while let Some(load) = load.upgrade() {
-        load.beats.fetch_add(1, Ordering::Relaxed);
-        drop(load);
-        sleep(HEARTBEAT).await;
-    }
 }
 
 impl DataPlane {
     /// What lives as long as the process.
     pub fn process(&self) -> &Arc<Process> {
         &self.process
+    }
+
+    /// Starts the thread of a worker, in place of the one before.
+    pub(crate) fn start_worker(self: &Arc<Self>, number: usize) -> io::Result<()> {
+        let thread = worker_thread::start(self, number)?;
+        let mut threads = self.threads();
+        match threads.get_mut(number) {
+            Some(own) => *own = thread,
+            None => threads.push(thread),
+        }
+        Ok(())
+    }
+
+    /// What a worker is made from.
+    pub(crate) fn worker_parts(&self, number: usize) -> Option<WorkerParts<OsNet>> {
+        let (process, stage) = (self.process.clone(), self.stage.subscribe());
+        let (mailbox, seed) = (self.received.get(number)?.clone(), fastrand::u64(..));
+        Some(WorkerParts { number, net: OsNet, process, mailbox, seed, stage })
+    }
+
+    /// The core that a worker is pinned to.
+    pub(crate) fn core_of(&self, number: usize) -> Option<usize> {
+        self.cores.get(number % self.cores.len().max(1)).copied()
+    }
+
+    /// A worker ended by a panic, and starts again or not.
+    pub(crate) fn worker_panicked(&self, number: usize, what: &str, again: bool) {
+        let incidents = &self.process.incidents;
+        incidents.panics.fetch_add(1, Ordering::Relaxed);
+        let sentence = format!("weir-worker-{number} ended by a bug: {what}");
+        if !again || !self.is_running() {
+            if let Some(mailbox) = self.received.get(number) {
+                mailbox.shut();
+            }
+            let _ = self.report.send(sentence);
+            return;
+        }
+        incidents.say(&format!("{sentence}; it starts again"));
+        let sites: Vec<Arc<Site>> = self.sites().clone();
+        for site in sites.iter().filter(|site| site.is_served_by(number)) {
+            self.accept_from(site, number);
+        }
+    }
+
+    fn threads(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Accepts from a socket from now on, on one of the workers. `name` is the listener's, for the case that this ends by a bug.
@@ -179,6 +177,22 @@ impl DataPlane {
             }
         }
         moved
+    }
+
+    /// Breaks a worker, for tests.
+    pub fn inject(&self, worker: usize, fault: Fault) {
+        let work: Box<dyn FnOnce() + Send> = match fault {
+            Fault::Loop => Box::new(|| {
+                loop {
+                    std::hint::spin_loop();
+                }
+            }),
+            Fault::Panic => Box::new(|| std::panic::resume_unwind(Box::new("told to"))),
+            Fault::TaskPanic => Box::new(|| {
+                tokio::task::spawn_local(async { std::panic::resume_unwind(Box::new("told to")) });
+            }),
+        };
+        self.send(worker, Mail::Work(work));
     }
 
     /// Sends mail to a worker.
@@ -305,6 +319,17 @@ impl DataPlane {
     }
 }
 
+/// What may be wrong with a worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// It does not come back from what it is at.
+    Loop,
+    /// It panics outside of a task.
+    Panic,
+    /// It panics within one.
+    TaskPanic,
+}
+
 /// What came of asking all workers.
 struct Asked<T> {
     answers: Vec<T>,
@@ -374,7 +399,8 @@ impl Running {
 
     /// Whether every worker has ended.
     pub fn is_finished(&self) -> bool {
-        self.threads.iter().all(JoinHandle::is_finished)
+        let own = self.threads.iter().all(JoinHandle::is_finished);
+        own && self.plane.threads().iter().all(JoinHandle::is_finished)
     }
 
     /// Waits until every worker has ended. Blocks.
@@ -382,7 +408,8 @@ impl Running {
     /// # Errors
     /// The sentence of the first that ended by a panic and that [`Running::failed`] did not tell of.
     pub fn join(mut self) -> Result<(), String> {
-        for thread in self.threads.drain(..) {
+        let workers = std::mem::take(&mut *self.plane.threads());
+        for thread in workers.into_iter().chain(self.threads.drain(..)) {
             let _ = thread.join();
         }
         self.failures.try_recv().map_or(Ok(()), Err)
@@ -413,6 +440,7 @@ mod tests {
     use std::net::{SocketAddr, TcpStream};
     use std::sync::mpsc::Sender;
 
+    use tokio::runtime::Builder;
     use weir_stats::log_channel;
 
     use super::*;
@@ -518,6 +546,76 @@ mod tests {
         runtime().block_on(closed).unwrap();
         TcpStream::connect(at).unwrap_err();
         drop(release);
+    }
+
+    /// Waits until this is so.
+    fn until(what: &str, is_so: impl Fn() -> bool) {
+        let began = std::time::Instant::now();
+        while !is_so() {
+            assert!(began.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    #[test]
+    fn a_worker_that_hangs_is_replaced_and_what_it_had_is_given_back() {
+        static SAID: Mutex<String> = Mutex::new(String::new());
+        let running = two_workers();
+        let process = running.process().clone();
+        process.incidents.set_speaker(|line| SAID.lock().unwrap().push_str(line));
+        process.incidents.set_patience(Some(Duration::from_secs(2)));
+        let doors = [open(&running), open(&running)];
+        let mut held: Vec<TcpStream> =
+            (0..4).map(|_| TcpStream::connect(doors[0].1).unwrap()).collect();
+        let gate = &process.snapshot().listeners[0].gate;
+        let open_at = |number: usize| process.loads[number].open.load(Ordering::Relaxed);
+        let places = || process.loads[0].places().len();
+        until("both workers have two", || (open_at(0), open_at(1), places()) == (2, 2, 2));
+        let endless = || {
+            let mut number = 0_u64;
+            loop {
+                number = std::hint::black_box(number.wrapping_add(1));
+            }
+        };
+        running.plane.send(0, Mail::Work(Box::new(endless)));
+        until("it is replaced", || process.incidents.replaced.load(Ordering::Relaxed) == 1);
+        until("the new one answers", || runtime().block_on(running.plane.sessions()).is_empty());
+        until("its places are free", || open_at(0) == 0 && gate.open.load(Ordering::Relaxed) == 2);
+        assert_eq!(process.connections.free(), process.connections.cap() - 2);
+        let ended = |stream: &mut TcpStream| {
+            stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+            matches!(stream.read(&mut [0]), Ok(0))
+        };
+        assert_eq!(held.iter_mut().map(ended).filter(|ended| *ended).count(), 2);
+        for (_, at) in &doors {
+            assert!(ask(*at).starts_with("HTTP/1.1 204 "));
+        }
+        let said = SAID.lock().unwrap().clone();
+        for part in [
+            "worker 0 has not answered for a second",
+            " (start.rs:",
+            "worker 0 was replaced: 2 connections and 0 requests",
+        ] {
+            assert!(said.contains(part), "{said}");
+        }
+        running.stop_now();
+        until("all end", || running.is_finished());
+    }
+
+    #[test]
+    fn a_worker_that_panics_starts_again_and_accepts_again() {
+        let running = two_workers();
+        let doors = [open(&running), open(&running)];
+        running.plane.send(0, Mail::Work(Box::new(|| panic!("told to"))));
+        let panics = || running.process().incidents.panics.load(Ordering::Relaxed);
+        until("it has panicked", || panics() == 1);
+        for (_, at) in &doors {
+            for _ in 0..3 {
+                assert!(ask(*at).starts_with("HTTP/1.1 204 "));
+            }
+        }
+        let silent = runtime().block_on(running.plane.adopt(&running.process().snapshot()));
+        assert!(silent.is_empty());
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
@@ -19,6 +19,7 @@ use crate::affinity::Affinity;
 use crate::compile::source::Source;
 use crate::connect_trouble::{ConnectFailure, ConnectTrouble};
 use crate::endpoint_number::EndpointNumber;
+use crate::idle_count::IdleCount;
 use crate::net::{Net, PeerAddress};
 use crate::pool_key::PoolKey;
 use crate::reply::Page;
@@ -84,7 +85,7 @@ pub struct UpstreamEndpoint {
     /// Name for SNI and verification, when the pool speaks TLS.
     pub server_name: Option<ServerName<'static>>,
     /// Idle connections over all workers.
-    pub idle: AtomicU32,
+    pub idle: IdleCount,
     /// Connections opened.
     pub opened: AtomicU64,
     /// Exchanges that went over an idle connection.

@@ -3,18 +3,18 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep, sleep_until};
-use weir_balance::Balancer;
+use weir_balance::{Balancer, Holder};
 use weir_stats::Clock;
 use weir_stats::numbers::Yield;
 
-use crate::accept::Handoff;
+use crate::accept::{Handoff, Places};
 use crate::buffers::Buffers;
 use crate::connection;
 use crate::exchange::Workspace;
@@ -22,6 +22,7 @@ use crate::gate::Gate;
 use crate::generation::{Generation, Seat};
 use crate::idle::IdleConnections;
 use crate::idle_clients::{self, IdleClients};
+use crate::idle_count::OfWorker;
 use crate::limits::{CUT_PATIENCE, IDLE_SWEEP, POOLED_WORKSPACES};
 use crate::moving::{Departures, Parting};
 use crate::net::Net;
@@ -44,12 +45,27 @@ pub struct WorkerLoad {
     pub(crate) beats: AtomicU64,
     /// Set by the watchdog while the worker does not run its tasks. New connections go to others.
     pub(crate) late: AtomicBool,
+    /// Its thread, as the kernel numbers it.
+    pub(crate) thread: AtomicI32,
+    /// The places of its connections within the caps.
+    places: Mutex<Places>,
 }
 
 impl WorkerLoad {
     /// Whether the worker does not run its tasks at the moment.
     pub fn is_late(&self) -> bool {
         self.late.load(Ordering::Relaxed)
+    }
+
+    /// Locked when a connection begins and when it ends, by its worker alone.
+    pub(crate) fn places(&self) -> MutexGuard<'_, Places> {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives back the places of all its connections, and returns how many those were.
+    pub(crate) fn seize_places(&self) -> usize {
+        let places = std::mem::take(&mut *self.places());
+        places.len()
     }
 }
 
@@ -80,7 +96,7 @@ impl<N: Net> Mailbox<N> {
     }
 
     /// Nothing is taken any more: what lies there is dropped, and what is sent later.
-    fn shut(&self) {
+    pub(crate) fn shut(&self) {
         let mut receiver = self.receiver();
         receiver.close();
         while receiver.try_recv().is_ok() {}
@@ -179,8 +195,8 @@ pub async fn run<N: Net>(parts: WorkerParts<N>) {
         load,
         buffers: Buffers::default(),
         sessions: Sessions::default(),
-        idle: IdleConnections::default(),
         idle_clients: IdleClients::default(),
+        idle: IdleConnections::new(OfWorker { number, of: process.loads.len() }),
         generation: Cell::new(snapshot.generation),
         leaving: RefCell::default(),
         current: RefCell::new(Rc::new(Generation::new(snapshot, &process.numbers, None))),
@@ -320,6 +336,11 @@ impl<N: Net> Worker<N> {
     /// What exchanges that begin now run on.
     pub(crate) fn current(&self) -> Rc<Generation> {
         Rc::clone(&self.current.borrow())
+    }
+
+    /// As who it takes slots.
+    pub(crate) fn holder(&self) -> Holder {
+        Holder { number: self.number as u16, of: self.process.loads.len() as u16 }
     }
 
     /// The number of what they run on.

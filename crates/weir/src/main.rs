@@ -26,7 +26,7 @@ use clap::Parser;
 use crate::cli::{Cli, Command};
 use crate::failure::Failure;
 
-/// What `memory max=` is held against.
+/// What `memory max=` is held against; it marks threads that are inside of it, for the watchdog.
 #[global_allocator]
 static ALLOCATOR: weir_memory::Counting = weir_memory::Counting;
 

@@ -287,6 +287,7 @@ impl World {
             tag,
             about: About::default(),
             seniority: None,
+            holder: None,
         };
         let arrival = pool.arrive(&request);
         let seen = match &arrival {

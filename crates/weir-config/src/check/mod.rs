@@ -147,6 +147,9 @@ impl<'a> Checker<'a> {
                 config.shutdown_timeout =
                     self.value(value, units::duration::parse).unwrap_or(defaults::SHUTDOWN_TIMEOUT);
             }
+            "watchdog" => {
+                config.watchdog = self.value(value, values::watchdog).unwrap_or(config.watchdog);
+            }
             "trusted_proxies" => self.trusted = self.networks(&arguments.words),
             "pid_file" => config.pid_file = self.file(value),
             "error_log" => self.error_log(arguments, value, config),

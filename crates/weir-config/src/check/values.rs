@@ -77,6 +77,19 @@ pub(super) fn not_zero(duration: Duration) -> Result<(), String> {
     Ok(())
 }
 
+/// A time of a second at least, or `off`.
+pub(super) fn watchdog(text: &str) -> Result<Option<Duration>, String> {
+    if text == "off" {
+        return Ok(None);
+    }
+    match units::duration::parse(text)? {
+        short if short < Duration::from_secs(1) => {
+            Err(format!("`{text}` is too short: a worker may be late for a second"))
+        }
+        time => Ok(Some(time)),
+    }
+}
+
 pub(super) fn on_off(text: &str) -> Result<bool, String> {
     match text {
         "on" => Ok(true),

@@ -20,6 +20,9 @@ pub(super) const DIRECTIVES: &[Spec] = &[
     directive("shutdown_timeout", TOP, "TIME", "How long a graceful stop waits for running exchanges.")
         .default("30s")
         .example("shutdown_timeout 1m;"),
+    directive("watchdog", TOP, "TIME | off", "After how long a worker thread that does not answer is replaced. Its sockets stay, other workers serve on, and a new thread takes its number; its connections end, and what it held is given back. What it is at is said after a second, whatever stands here. `off`: it is said, and left as it is.")
+        .default("10s")
+        .example("watchdog 5s;"),
     directive("admin", TOP, "ADDRESS", "An address where the process is looked at and changed while it runs: an HTTP API, and on a Unix socket also HAProxy's command line. `unix:/path` for whoever the file's owner and mode let in; an IP address and port for whoever brings the token, or only to look.")
         .options(ADMIN_OPTIONS)
         .block(BlockRule::Optional(Context::Admin))

@@ -303,7 +303,7 @@ impl<'a> View<'a> {
             weight: own.weight,
             tier: config.tier(own),
             backup: own.backup,
-            idle_connections: live.idle.load(Ordering::Relaxed),
+            idle_connections: live.idle.now(),
             connections_opened: live.opened.load(Ordering::Relaxed),
             connections_reused: live.reused.load(Ordering::Relaxed),
             picks: counts.picks(),

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arc_swap::ArcSwapOption;
 use weir_balance::{
@@ -17,6 +17,7 @@ use super::Compiler;
 use super::source::Source;
 use crate::affinity::Affinity;
 use crate::connect_trouble::ConnectTrouble;
+use crate::idle_count::IdleCount;
 use crate::net::PeerAddress;
 use crate::pool_key::PoolKey;
 use crate::reply::Page;
@@ -156,7 +157,7 @@ impl Compiler<'_> {
             ),
             address_text: text.into(),
             server_name,
-            idle: AtomicU32::new(0),
+            idle: IdleCount::default(),
             opened: count(|known| &known.opened),
             reused: count(|known| &known.reused),
             idle_elsewhere: count(|known| &known.idle_elsewhere),

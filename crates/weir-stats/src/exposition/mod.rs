@@ -14,8 +14,8 @@ pub use credits::{CreditsReport, CreditsState};
 pub use family::{Exemplar, Exposition, Family, Format, Kind, Labels, Times, Value};
 pub use machine::{Cpu, CpuGroup, MachineFigures, Usage};
 pub use report::{
-    AdminReport, EndpointReport, EndpointState, ListenerReport, LogReport, PoolCounters,
-    PoolReport, ProcessReport, QueueReport, Report, WorkerReport,
+    AdminReport, EndpointReport, EndpointState, IncidentReport, ListenerReport, LogReport,
+    PoolCounters, PoolReport, ProcessReport, QueueReport, Report, WorkerReport,
 };
 
 /// A whole report.

@@ -59,6 +59,9 @@ pub struct ProcessReport {
     /// Connects to endpoints that failed for want of descriptors, ports or memory.
     #[serde(default)]
     pub shortages: u64,
+    /// What happened to its workers and to the processes before it.
+    #[serde(default)]
+    pub incidents: IncidentReport,
 }
 
 /// Connections to the admin interface that did not stay.
@@ -70,6 +73,23 @@ pub struct AdminReport {
     pub late: u64,
     /// Told that there is no room.
     pub refused: u64,
+}
+
+/// What happened to workers, and to the processes before this one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IncidentReport {
+    /// Times that the process that serves was started again after it had died.
+    pub restarts: u64,
+    /// Times that a worker did not answer for a second.
+    pub hangs: u64,
+    /// Workers that were replaced because they hung.
+    pub replaced: u64,
+    /// Workers that ended by a panic and were started again.
+    pub panics: u64,
+    /// Client connections that ended with a worker.
+    pub lost_connections: u64,
+    /// Requests that ended with a worker.
+    pub lost_requests: u64,
 }
 
 /// A listener.
@@ -267,6 +287,7 @@ fn write_process(report: &Report, text: &mut Exposition) {
     for (reason, count) in [("closed", closed), ("late", late), ("refused", refused)] {
         text.sample(&[("reason", reason)], Value::Count(count));
     }
+    write_incidents(&process.incidents, text);
     let help = "Client connections of a listener open now.";
     text.family(Family { name: "weir_listener_connections", kind: Kind::Gauge, help });
     for listener in &report.listeners {
@@ -284,6 +305,41 @@ fn write_process(report: &Report, text: &mut Exposition) {
     let help = "Memory that counts of times hold.";
     let bytes = Value::Count(report.figures.histogram_bytes as u64);
     text.gauge("weir_histogram_memory_bytes", help, bytes);
+}
+
+fn write_incidents(incidents: &IncidentReport, text: &mut Exposition) {
+    let counters = [
+        (
+            "weir_restarts",
+            "Times that the process was started again after it had died.",
+            incidents.restarts,
+        ),
+        ("weir_worker_hangs", "Times that a worker did not answer for a second.", incidents.hangs),
+        (
+            "weir_workers_replaced",
+            "Workers that were replaced because they hung.",
+            incidents.replaced,
+        ),
+        (
+            "weir_worker_panics",
+            "Workers that ended by a bug and were started again.",
+            incidents.panics,
+        ),
+        (
+            "weir_worker_lost_connections",
+            "Client connections that ended because their worker hung or panicked.",
+            incidents.lost_connections,
+        ),
+        (
+            "weir_worker_lost_requests",
+            "Requests that ended because their worker hung or panicked.",
+            incidents.lost_requests,
+        ),
+    ];
+    for (name, help, count) in counters {
+        text.family(Family { name, kind: Kind::Counter, help });
+        text.sample(&[], Value::Count(count));
+    }
 }
 
 fn by_worker(

@@ -12,6 +12,7 @@ mod files;
 mod flood;
 mod health;
 mod http;
+mod incidents;
 mod lifecycle;
 mod logs;
 mod names;

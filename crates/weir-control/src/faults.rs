@@ -1,0 +1,39 @@
+//! Faults on purpose, for tests: a worker that hangs or panics, a process that dies. There are none
+//! unless `WEIR_FAULTS` names a pipe at the start, which is read for orders: `hang 0`, `panic 1`, `task 0`,
+//! `segv`.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::sync::Arc;
+
+use weir_proxy::start::{DataPlane, Fault};
+
+use crate::server::warn;
+
+const VARIABLE: &str = "WEIR_FAULTS";
+
+/// Obeys orders from now on, if that was asked for.
+pub(crate) fn listen(plane: &Arc<DataPlane>) {
+    let Some(path) = std::env::var_os(VARIABLE) else { return };
+    warn(&format!("{VARIABLE} is set: this process breaks itself when told to"));
+    let plane = Arc::downgrade(plane);
+    let obey = move || {
+        let Ok(pipe) = File::options().read(true).write(true).open(path) else { return };
+        for line in BufReader::new(pipe).lines().map_while(Result::ok) {
+            let Some(plane) = plane.upgrade() else { return };
+            let (what, worker) = line.split_once(' ').unwrap_or((&line, "0"));
+            let worker = worker.parse().unwrap_or(0);
+            match what {
+                "hang" => plane.inject(worker, Fault::Loop),
+                "panic" => plane.inject(worker, Fault::Panic),
+                "task" => plane.inject(worker, Fault::TaskPanic),
+                // SAFETY: raises a signal in this process, which is to die of it.
+                "segv" => unsafe {
+                    libc::raise(libc::SIGSEGV);
+                },
+                _ => {}
+            }
+        }
+    };
+    let _ = std::thread::Builder::new().name("weir-faults".to_owned()).spawn(obey);
+}

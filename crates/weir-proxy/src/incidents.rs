@@ -1,0 +1,67 @@
+//! What the operator sets of the watchdog, what it counts, and where it speaks. Plain state: it watches
+//! nothing.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Settings and counts of the watchdog.
+#[derive(Debug)]
+pub struct Incidents {
+    /// After how long a worker that does not answer is replaced, ms; 0: never.
+    patience_ms: AtomicU64,
+    /// Times that a worker did not answer for a second.
+    pub hangs: AtomicU64,
+    /// Workers that were replaced because they hung.
+    pub replaced: AtomicU64,
+    /// Workers that ended by a panic and were started again.
+    pub panics: AtomicU64,
+    /// Client connections that ended with a worker.
+    pub lost_connections: AtomicU64,
+    /// Exchanges that ended with a worker.
+    pub lost_exchanges: AtomicU64,
+    speaker: OnceLock<fn(&str)>,
+}
+
+impl Default for Incidents {
+    fn default() -> Self {
+        Self {
+            patience_ms: AtomicU64::new(0),
+            hangs: AtomicU64::new(0),
+            replaced: AtomicU64::new(0),
+            panics: AtomicU64::new(0),
+            lost_connections: AtomicU64::new(0),
+            lost_exchanges: AtomicU64::new(0),
+            speaker: OnceLock::new(),
+        }
+    }
+}
+
+impl Incidents {
+    /// After how long a worker that does not answer is replaced; `None`: never.
+    pub fn set_patience(&self, patience: Option<Duration>) {
+        let patience = patience.map_or(0, |patience| patience.as_millis().max(1) as u64);
+        self.patience_ms.store(patience, Ordering::Relaxed);
+    }
+
+    pub(crate) fn patience(&self) -> Option<Duration> {
+        let patience = self.patience_ms.load(Ordering::Relaxed);
+        (patience > 0).then(|| Duration::from_millis(patience))
+    }
+
+    /// Where sentences for the operator go. The first call counts.
+    pub fn set_speaker(&self, say: fn(&str)) {
+        let _ = self.speaker.set(say);
+    }
+
+    pub(crate) fn say(&self, sentence: &str) {
+        if let Some(say) = self.speaker.get() {
+            say(sentence);
+        }
+    }
+
+    pub(crate) fn note_lost(&self, connections: usize, exchanges: usize) {
+        self.lost_connections.fetch_add(connections as u64, Ordering::Relaxed);
+        self.lost_exchanges.fetch_add(exchanges as u64, Ordering::Relaxed);
+    }
+}
