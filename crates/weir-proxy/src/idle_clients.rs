@@ -57,6 +57,13 @@ impl IdleBoard {
         }
     }
 
+    /// A worker is lost, with all that it listed.
+    fn forget(&self, worker: usize) {
+        if let Some(own) = self.lowest.get().and_then(|lowest| lowest.get(worker)) {
+            own.store(NONE, Ordering::SeqCst);
+        }
+    }
+
     /// The worker with the connection that is the first to go.
     fn worker(&self) -> Option<usize> {
         let all = self.lowest.get()?.iter().enumerate();
@@ -148,6 +155,14 @@ pub(crate) enum Cap<'a> {
 }
 
 impl Process {
+    /// A worker is lost: none of its connections is idle any more.
+    pub(crate) fn forget_idle_clients_of(&self, worker: usize) {
+        self.idle_clients.all.forget(worker);
+        for listener in &self.snapshot().listeners {
+            listener.gate.idle_clients.forget(worker);
+        }
+    }
+
     fn board<'a>(&'a self, cap: Cap<'a>) -> (&'a IdleBoard, &'a Arc<Room>) {
         match cap {
             Cap::Process => (&self.idle_clients.all, &self.connections),

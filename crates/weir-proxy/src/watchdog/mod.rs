@@ -202,6 +202,7 @@ fn give_back(process: &Process, number: usize) -> Lost {
             endpoint.idle.abandon(number);
         }
     }
+    process.forget_idle_clients_of(number);
     // SAFETY: `stack::stop` said that the thread will never run again.
     unsafe { descriptors::close_all_of(number) };
     let Some(load) = process.loads.get(number) else {

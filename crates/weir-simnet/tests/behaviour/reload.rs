@@ -113,7 +113,7 @@ fn a_server_that_comes_is_used_and_one_that_goes_is_not() {
         assert!(Arc::ptr_eq(&before.endpoints[0], &after.endpoints[0]));
         assert_eq!(after.endpoints[0].state.picks(), 4, "what was counted is kept");
         let idle = |pool: &weir_proxy::upstream::UpstreamPool, index: usize| {
-            pool.endpoints[index].idle.load(std::sync::atomic::Ordering::Relaxed)
+            pool.endpoints[index].idle.now()
         };
         assert_eq!((idle(&after, 0), idle(&after, 1), idle(&before, 1)), (1, 1, 0));
     });

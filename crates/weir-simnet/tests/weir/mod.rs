@@ -179,7 +179,7 @@ impl Running for AtWork {
                     .push(format!("law 5: {in_flight} slots of {} are taken when idle", pool.name));
             }
             for endpoint in &pool.endpoints {
-                let idle = endpoint.idle.load(std::sync::atomic::Ordering::Relaxed);
+                let idle = endpoint.idle.now();
                 if idle != 0 && self.is_running() {
                     wrong.push(format!(
                         "law 5: {idle} idle connections to {} are counted",
