@@ -139,7 +139,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> IdleConnections<S> {
         let Some((_, endpoint)) = oldest else { return };
         if let Some(shelf) = shelves.get_mut(endpoint.number.index()) {
             shelf.remove(0);
-            endpoint.idle.fetch_sub(1, Ordering::Relaxed);
+            endpoint.idle.remove(self.worker, 1);
         }
     }
 
@@ -150,7 +150,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> IdleConnections<S> {
             let Some(shelf) = shelves.get_mut(endpoint.number.index()) else { continue };
             let count = shelf.len().div_ceil(2);
             shelf.drain(..count);
-            endpoint.idle.fetch_sub(count as u32, Ordering::Relaxed);
+            endpoint.idle.remove(self.worker, count as u32);
         }
     }
 
