@@ -10,6 +10,9 @@ import time
 
 import machine
 
+# What is measured is the process that serves.
+os.environ["WEIR_SUPERVISOR"] = "off"
+
 HERE = pathlib.Path(__file__).parent
 SUITE = "TLS_AES_256_GCM_SHA384"
 

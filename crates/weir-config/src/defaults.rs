@@ -70,6 +70,8 @@ impl Default for Config {
             max_connections: None,
             shutdown_timeout: SHUTDOWN_TIMEOUT,
             watchdog: Some(WATCHDOG),
+            sandbox: true,
+            supervisor: true,
             admin: Vec::new(),
             state_file: None,
             pid_file: None,

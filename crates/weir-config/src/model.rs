@@ -80,6 +80,10 @@ pub struct Config {
     /// After how long a worker that does not answer is replaced; `None`: never.
     #[serde(with = "duration::option")]
     pub watchdog: Option<Duration>,
+    /// Whether the process gives up what it does not need of the kernel.
+    pub sandbox: bool,
+    /// Whether another process starts the one that serves again when it dies.
+    pub supervisor: bool,
     /// Where the process is looked at and changed while it runs.
     pub admin: Vec<AdminListener>,
     /// File that keeps what was changed at run time over restarts.

@@ -43,6 +43,7 @@ use crate::probe::Probes;
 use crate::program_log::ProgramLog;
 use crate::resolver::Resolver;
 use crate::server::{connection_cap, tell};
+use crate::supervisor;
 use crate::upgrade::{self, NotUpgraded, Serving, Successor};
 
 /// How long whoever asked for an upgrade waits for this process to accept nothing any more.
@@ -280,10 +281,7 @@ impl Control {
         let attempt = self.handover.begin().map_err(NotUpgraded::NotNow)?;
         // Nothing changes under the successor's hands.
         let turn = self.changing().await;
-        let mut sockets = turn.doors.sockets();
-        sockets.extend(turn.admin.sockets());
-        let lent = |(address, socket): &Lent| Some((address.clone(), socket.upgrade()?));
-        sockets.extend(self.lent_sockets.iter().filter_map(lent));
+        let sockets = self.sockets(&turn);
         let Serving { process, passing } =
             upgrade::start(successor, sockets, Estate::of(self.process())).await?;
         *self.passing.lock().unwrap_or_else(PoisonError::into_inner) = passing;
@@ -294,6 +292,21 @@ impl Control {
         Ok(process)
     }
 
+    /// Every socket that is listened on, with the address that it was opened for.
+    fn sockets(&self, turn: &Changing<'_>) -> Vec<(ListenAddress, Arc<OwnedFd>)> {
+        let mut sockets = turn.doors.sockets();
+        sockets.extend(turn.admin.sockets());
+        let lent = |(address, socket): &Lent| Some((address.clone(), socket.upgrade()?));
+        sockets.extend(self.lent_sockets.iter().filter_map(lent));
+        sockets
+    }
+
+    /// Has the supervisor hold the sockets that are listened on now.
+    pub(crate) async fn have_sockets_held(&self) {
+        let turn = self.changing().await;
+        supervisor::hold(&self.sockets(&turn));
+    }
+
     /// Accepts nothing any more, before anybody is told that this process ends: whoever connects anew finds another, or is refused at
     /// once. Nothing is changed from here on. A change that is under way is not waited for long: what it opens is closed with the rest.
     pub(crate) async fn close_doors(&self) {
@@ -301,6 +314,7 @@ impl Control {
         if let Ok(mut turn) = timeout(CHANGE_PATIENCE, self.changing()).await {
             turn.doors.leave().await;
         }
+        supervisor::hold(&[]);
     }
 
     /// Accepts, probes and looks up nothing any more: another process does.
@@ -430,6 +444,7 @@ impl Control {
         }
         let mut lines = turn.doors.follow(ready.doors, &config, (&self.plane, &snapshot)).await;
         lines.extend(ready.admin.into_iter().flat_map(|admin| turn.admin.follow(admin)));
+        supervisor::hold(&self.sockets(turn));
         for line in lines {
             tell(&line);
         }

@@ -95,6 +95,8 @@ pub(crate) fn not_reloadable(before: &Config, after: &Config) -> Vec<String> {
     note(before.agent != after.agent, "agent", "`weir upgrade` or a restart");
     let users = |config: &Config| (config.user.clone(), config.group.clone());
     note(users(before) != users(after), "user", "a restart");
+    note(before.sandbox != after.sandbox, "sandbox", "a restart");
+    note(before.supervisor != after.supervisor, "supervisor", "a restart");
     note(before.chroot != after.chroot, "chroot", "a restart");
     sentences
 }

@@ -27,9 +27,10 @@ pub(crate) fn listen(plane: &Arc<DataPlane>) {
                 "hang" => plane.inject(worker, Fault::Loop),
                 "panic" => plane.inject(worker, Fault::Panic),
                 "task" => plane.inject(worker, Fault::TaskPanic),
-                // SAFETY: raises a signal in this process, which is to die of it.
-                "segv" => unsafe {
-                    libc::raise(libc::SIGSEGV);
+                // The first one is taken by the standard library, which looks whether a stack is too small.
+                "segv" => loop {
+                    // SAFETY: raises a signal in this process, which is to die of it.
+                    unsafe { libc::raise(libc::SIGSEGV) };
                 },
                 _ => {}
             }

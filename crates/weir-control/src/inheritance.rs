@@ -18,6 +18,7 @@ use weir_proxy::inherited::Inherited;
 
 use crate::passing::estate::Estate;
 use crate::rights::Given;
+use crate::supervisor::{self, Held};
 
 /// Names the variable that a predecessor leaves its [`Legacy`] in.
 pub(crate) const LEGACY_VARIABLE: &str = "WEIR_UPGRADE";
@@ -39,6 +40,9 @@ pub(crate) struct Legacy {
     /// What it gave up; the successor cannot have it back.
     #[serde(default)]
     pub(crate) given: Option<Given>,
+    /// What leads to its supervisor, if it has one.
+    #[serde(default)]
+    pub(crate) supervisor: Option<supervisor::Way>,
 }
 
 /// Where a predecessor waits.
@@ -61,7 +65,8 @@ impl Legacy {
     /// One clause; what was owned already is closed.
     fn take(self) -> Result<(Inherited, File, Option<OwnedFd>), String> {
         let numbers = self.sockets.iter().map(|(number, _)| *number);
-        once_each(numbers.chain(self.passing).chain([self.ready]))?;
+        let way = self.supervisor.iter().flat_map(supervisor::Way::numbers);
+        once_each(numbers.chain(self.passing).chain([self.ready]).chain(way))?;
         let failed = |number: RawFd, error: io::Error| format!("descriptor {number}: {error}");
         let pipe = descriptor(self.ready).and_then(|own| is_pipe(&own).map(|()| own));
         let pipe = pipe.map_err(|error| failed(self.ready, error))?;
@@ -75,6 +80,10 @@ impl Legacy {
                 Some(socket)
             }
         };
+        if let Some(way) = self.supervisor {
+            let [channel, _] = way.numbers();
+            supervisor::follow(way, descriptor).map_err(|error| failed(channel, error))?;
+        }
         let mut inherited = Inherited::default();
         for (number, asked) in self.sockets {
             let added = descriptor(number).and_then(|socket| inherited.add(socket, Some(asked)));
@@ -131,17 +140,37 @@ pub(crate) fn take() -> Result<Inherited, String> {
         *PASSING.lock().unwrap_or_else(PoisonError::into_inner) = passing;
         return Ok(inherited);
     }
+    for held in supervisor::take_held().into_iter().chain(of_systemd()?) {
+        let Held { socket, asked, source } = held;
+        inherited.add(socket, asked).map_err(|error| format!("{source}: {error}"))?;
+    }
+    Ok(inherited)
+}
+
+/// Takes the descriptors that systemd means for this process. A supervisor holds them; the process that serves has another
+/// number, so that it does not take them once more.
+///
+/// # Errors
+/// One sentence.
+pub(crate) fn of_systemd() -> Result<Vec<Held>, String> {
     let variable = |name: &str| std::env::var(name).ok();
     let names = variable("LISTEN_FDNAMES").unwrap_or_default();
     let mut names = names.split(':');
-    for number in handed_over(variable("LISTEN_PID"), variable("LISTEN_FDS"), std::process::id()) {
+    let numbers = handed_over(variable("LISTEN_PID"), variable("LISTEN_FDS"), std::process::id());
+    let take = |number| {
         let name = names.next().unwrap_or("unknown");
-        let added = descriptor(number).and_then(|socket| inherited.add(socket, None));
-        added.map_err(|error| {
-            format!("descriptor {number} (`{name}`), handed over by systemd: {error}")
-        })?;
-    }
-    Ok(inherited)
+        let source = format!("descriptor {number} (`{name}`), handed over by systemd");
+        match descriptor(number) {
+            Ok(socket) => Ok(Held { socket, asked: None, source }),
+            Err(error) => Err(format!("{source}: {error}")),
+        }
+    };
+    numbers.into_iter().map(take).collect()
+}
+
+/// Whether this process was started by another Weir, to take over from it.
+pub fn is_successor() -> bool {
+    std::env::var_os(LEGACY_VARIABLE).is_some()
 }
 
 /// Descriptors that systemd means for this process.

@@ -33,13 +33,15 @@ pub mod resolver;
 mod rights;
 mod server;
 mod signals;
+mod supervisor;
 mod traffic;
 mod upgrade;
 mod whole_file;
 
 pub use admin_tls::{ClientFiles, client_connection};
 pub use control::{Control, ReloadReport, Source};
-pub use inheritance::tell_failed;
+pub use inheritance::{is_successor, tell_failed};
 pub use rehearse::rehearse;
 pub use server::{Listening, Purpose, Server};
+pub use supervisor::{Role, supervise};
 pub use upgrade::{NotUpgraded, UPGRADE_PATIENCE};

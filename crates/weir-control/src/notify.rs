@@ -6,6 +6,7 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
 
 use crate::machine_clock;
+use crate::supervisor;
 
 /// The way to systemd.
 pub(crate) struct Notifier {
@@ -18,8 +19,8 @@ impl Notifier {
     /// As the environment says.
     pub(crate) fn from_environment() -> Self {
         let variable = |name: &str| std::env::var(name).ok();
-        let watchdog =
-            watchdog(variable("WATCHDOG_USEC"), variable("WATCHDOG_PID"), std::process::id());
+        let own = supervisor::main_process();
+        let watchdog = watchdog(variable("WATCHDOG_USEC"), variable("WATCHDOG_PID"), own);
         Self::new(variable("NOTIFY_SOCKET").as_deref(), watchdog)
     }
 
@@ -68,7 +69,20 @@ impl Notifier {
         self.send(&format!("MAINPID={process}\nREADY=1\nSTATUS={status}"));
     }
 
+    /// Passes on what the process that serves says, as its supervisor.
+    pub(crate) fn relay(&self, text: &str) {
+        self.send_directly(text);
+    }
+
     fn send(&self, text: &str) {
+        // systemd listens to the main process alone.
+        if self.socket.is_some() && supervisor::notify(text) {
+            return;
+        }
+        self.send_directly(text);
+    }
+
+    fn send_directly(&self, text: &str) {
         if let Some((socket, address)) = &self.socket {
             let sent = socket.send(text.as_bytes());
             // A systemd that does not read is none that could be helped.

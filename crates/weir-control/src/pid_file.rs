@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 
+use crate::supervisor;
 use crate::whole_file::{Outlasts, replace};
 
 /// The file, which is removed with this unless another process has taken it over. Where it cannot be removed any more, because this
@@ -25,7 +26,7 @@ impl PidFile {
     /// # Errors
     /// One sentence for the operator.
     pub(crate) fn write(path: &Path) -> Result<Self, String> {
-        let text = format!("{}\n", std::process::id());
+        let text = format!("{}\n", supervisor::main_process());
         let written = match replace(path, &text, 0o666, Outlasts::Process) {
             Err(error) if error.kind() == ErrorKind::PermissionDenied => rewrite(path, &text),
             other => other,

@@ -18,6 +18,7 @@ use weir_stats::exposition::{
 
 use crate::live;
 use crate::past::{Look, Past};
+use crate::supervisor;
 
 /// Makes reports of a process.
 pub(crate) struct Reporter {
@@ -110,7 +111,7 @@ impl Reporter {
 fn incidents(incidents: &Incidents) -> IncidentReport {
     let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
     IncidentReport {
-        restarts: 0,
+        restarts: supervisor::restarts(),
         hangs: read(&incidents.hangs),
         replaced: read(&incidents.replaced),
         panics: read(&incidents.panics),

@@ -20,6 +20,7 @@ use tokio::runtime::Runtime;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
 use weir_config::Config;
 use weir_config::model::{Severity, Workers};
+use weir_proxy::sandbox;
 use weir_proxy::shared::{BoundAddress, Process};
 use weir_proxy::start::{DataPlane, Running, allowed_cores, start};
 
@@ -44,6 +45,7 @@ use crate::program_log;
 pub(crate) use crate::program_log::tell;
 use crate::resolver::Names;
 use crate::signals::{Given, Order, Signals};
+use crate::supervisor;
 use crate::traffic;
 use crate::upgrade::{Successor, UPGRADE_PATIENCE};
 
@@ -150,6 +152,9 @@ impl Server {
         let agent_sockets = opened.agent_sockets;
         let workers = worker_count(&config);
         let (process, notices) = Process::new(compiled.snapshot, workers, opened.connection_cap);
+        if config.sandbox {
+            sandbox::confine_process().lacking.iter().for_each(|sentence| tell(sentence));
+        }
         process.incidents.set_speaker(|line| program_log::say(Severity::Error, line));
         process.incidents.set_patience(config.watchdog);
         let running =
@@ -267,6 +272,7 @@ impl Server {
             self.take_over(socket);
         }
         inheritance::tell_ready()?;
+        self.runtime.block_on(self.control.have_sockets_held());
         self.control.notifier.ready(&self.control.summary());
         Ok(())
     }
@@ -330,6 +336,7 @@ impl Server {
         runtime.block_on(async {
             tokio::select! {
                 order = signals.next() => Event::Ordered(order),
+                () = supervisor::gone() => Event::Ordered((Order::Stop, "the supervisor's end")),
                 sentence = running.failed() => Event::Failed(sentence),
                 process = control.handover.done() => Event::Succeeded(process),
             }

@@ -27,6 +27,7 @@ use crate::inheritance::{LEGACY_VARIABLE, Legacy, READY};
 use crate::passing::estate::Estate;
 use crate::passing::{self, packets};
 use crate::rights;
+use crate::supervisor;
 
 /// How long a successor may take when nobody says.
 pub const UPGRADE_PATIENCE: Duration = Duration::from_secs(30);
@@ -196,8 +197,13 @@ fn spawn(
         sockets: Vec::new(),
         passing: Some(its_end.as_raw_fd()),
         given: rights::given(),
+        supervisor: None,
     };
     let mut lent = vec![OwnedFd::from(writer), its_end];
+    if let Some((way, descriptors)) = supervisor::way() {
+        legacy.supervisor = Some(way);
+        lent.extend(descriptors);
+    }
     for (address, socket) in sockets {
         let socket = socket.try_clone()?;
         legacy.sockets.push((socket.as_raw_fd(), address));

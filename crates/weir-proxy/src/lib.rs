@@ -57,6 +57,7 @@ mod retry;
 pub mod route;
 #[cfg(test)]
 mod sample;
+pub mod sandbox;
 mod search;
 mod series;
 pub mod sessions;

@@ -16,6 +16,7 @@ use tokio::time::sleep;
 use crate::descriptors;
 use crate::limits::HEARTBEAT;
 use crate::os_net::OsNet;
+use crate::sandbox;
 use crate::start::{DataPlane, panic_text};
 use crate::watchdog::stack::this_thread;
 use crate::worker::{self, WorkerLoad, WorkerParts};
@@ -80,6 +81,7 @@ fn serve(parts: WorkerParts<OsNet>, ready: Option<Sender<io::Result<()>>>) {
     else {
         return;
     };
+    sandbox::confine_worker();
     descriptors::belong_to(parts.number);
     load.thread.store(this_thread(), Ordering::Relaxed);
     // Before the runtime: what runs on that is counted while it is there.

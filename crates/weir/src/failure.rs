@@ -12,6 +12,8 @@ use crate::terminal::say;
 pub(crate) enum Failure {
     /// Something went wrong while it ran: exit code 1.
     RunTime(String),
+    /// Another process has said what was wrong: this exit code.
+    Exit(u8),
     /// The command line makes no sense: exit code 2.
     Usage(String),
     /// A run met a condition that it was not to meet: exit code 4.
@@ -33,6 +35,7 @@ impl Failure {
     /// What is wrong, as it is said of a configuration that is not taken.
     pub(crate) fn text(&self) -> String {
         match self {
+            Self::Exit(_) => String::new(),
             Self::RunTime(sentence)
             | Self::Usage(sentence)
             | Self::Threshold(sentence)
@@ -50,6 +53,7 @@ impl Failure {
     /// Says what is wrong and gives the exit code.
     pub(crate) fn report(&self) -> ExitCode {
         match self {
+            Self::Exit(code) => ExitCode::from(*code),
             Self::RunTime(sentence) => {
                 say(&format!("weir: {sentence}\n"));
                 ExitCode::from(1)

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use weir_config::Config;
 use weir_config::model::Workers;
-use weir_control::{Server, Source};
+use weir_control::{Role, Server, Source};
 
 use crate::check;
 use crate::cli::CONFIGURATION_FILE;
@@ -18,6 +18,9 @@ pub(crate) struct Arguments {
     /// Configuration file
     #[arg(short, long, value_name = "FILE", default_value = CONFIGURATION_FILE)]
     config: PathBuf,
+    /// Serve in this process; nothing starts it again when it dies
+    #[arg(long)]
+    no_supervisor: bool,
     #[command(flatten)]
     workers: WorkerCount,
 }
@@ -40,7 +43,18 @@ impl WorkerCount {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let mut config = check::load(&arguments.config)?;
+    let config = check::load(&arguments.config)?;
+    let mut config = if is_supervised(arguments, &config) {
+        match weir_control::supervise(config).map_err(Failure::RunTime)? {
+            Role::Ended(0) => return Ok(()),
+            Role::Ended(code) => return Err(Failure::Exit(code)),
+            Role::Serves(Some(config)) => config,
+            // The file may be another one by now.
+            Role::Serves(None) => check::load(&arguments.config)?,
+        }
+    } else {
+        config
+    };
     arguments.workers.apply(&mut config);
     let (path, workers) = (arguments.config.clone(), arguments.workers);
     let read = move || {
@@ -50,6 +64,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     };
     let source = Source { path: arguments.config.clone(), read: Box::new(read) };
     serve(&config, Some(source))
+}
+
+/// Whether another process is to look after the one that serves. A successor has that of its predecessor.
+fn is_supervised(arguments: &Arguments, config: &Config) -> bool {
+    let off = std::env::var_os("WEIR_SUPERVISOR").is_some_and(|value| value == "off");
+    config.supervisor && !arguments.no_supervisor && !off && !weir_control::is_successor()
 }
 
 /// Starts, says where it listens, serves until a signal ends it.

@@ -16,6 +16,7 @@ const PATIENCE: Duration = Duration::from_mins(1);
 fn weir(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
     command.args(arguments).env("NO_COLOR", "1").env("COLUMNS", "100");
+    command.env("WEIR_SUPERVISOR", "off");
     command
 }
 

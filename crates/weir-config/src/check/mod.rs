@@ -150,6 +150,12 @@ impl<'a> Checker<'a> {
             "watchdog" => {
                 config.watchdog = self.value(value, values::watchdog).unwrap_or(config.watchdog);
             }
+            "sandbox" => {
+                config.sandbox = self.value(value, values::on_off).unwrap_or(config.sandbox);
+            }
+            "supervisor" => {
+                config.supervisor = self.value(value, values::on_off).unwrap_or(config.supervisor);
+            }
             "trusted_proxies" => self.trusted = self.networks(&arguments.words),
             "pid_file" => config.pid_file = self.file(value),
             "error_log" => self.error_log(arguments, value, config),

@@ -23,6 +23,12 @@ pub(super) const DIRECTIVES: &[Spec] = &[
     directive("watchdog", TOP, "TIME | off", "After how long a worker thread that does not answer is replaced. Its sockets stay, other workers serve on, and a new thread takes its number; its connections end, and what it held is given back. What it is at is said after a second, whatever stands here. `off`: it is said, and left as it is.")
         .default("10s")
         .example("watchdog 5s;"),
+    directive("sandbox", TOP, "on | off", "Whether Weir shuts doors behind it once it has started: no new privileges, no core dump and no reading of its memory by other processes of its user, a seccomp filter for what no part of it calls, and for worker threads a list of what they may call and a Landlock domain in which they can change and execute no file. What the kernel lacks is said. `off` for `perf`, `gdb` and core dumps.")
+        .default("on")
+        .example("sandbox off;"),
+    directive("supervisor", TOP, "on | off", "Whether `weir run` is two processes: one that serves, and a small one that holds duplicates of its listening sockets, passes signals on, and starts it again when it dies. Connections that wait in the kernel meanwhile are served then. `off`, or `weir run --no-supervisor`: one process, for a container whose runtime does that.")
+        .default("on")
+        .example("supervisor off;"),
     directive("admin", TOP, "ADDRESS", "An address where the process is looked at and changed while it runs: an HTTP API, and on a Unix socket also HAProxy's command line. `unix:/path` for whoever the file's owner and mode let in; an IP address and port for whoever brings the token, or only to look.")
         .options(ADMIN_OPTIONS)
         .block(BlockRule::Optional(Context::Admin))

@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use crate::support::client::Client;
 use crate::support::origin::Origin;
 use crate::support::process::{command, finish};
@@ -107,8 +109,15 @@ struct Breakable {
     _origin: Origin,
 }
 
+/// Whether another process starts it again.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Supervised {
+    Yes,
+    No,
+}
+
 impl Breakable {
-    fn start(arguments: &[&str]) -> Self {
+    fn start(supervised: Supervised) -> Self {
         let (directory, origin) = (Directory::new(), Origin::echo());
         let orders = directory.path().join("faults");
         assert!(finish(command("mkfifo").arg(&orders), b"").status.success());
@@ -126,7 +135,10 @@ impl Breakable {
         );
         let path = directory.file("weir.conf", config);
         let mut run = weir_command();
-        run.env("WEIR_FAULTS", &orders).arg("run").args(arguments).arg("-c").arg(path);
+        run.env("WEIR_FAULTS", &orders).args(["run", "-c"]).arg(path);
+        if supervised == Supervised::Yes {
+            run.env_remove("WEIR_SUPERVISOR");
+        }
         let weir = Weir::run(run.stdin(Stdio::null()), 1);
         Self { weir, directory, orders, _origin: origin }
     }
@@ -166,7 +178,7 @@ impl Breakable {
 
 #[test]
 fn a_worker_that_hangs_under_load_is_replaced_and_only_its_requests_are_lost() {
-    let breakable = Breakable::start(&[]);
+    let breakable = Breakable::start(Supervised::No);
     let load = Load::start(breakable.weir.address(), 16);
     load.go_on(500);
     breakable.order("hang 0");
@@ -183,13 +195,17 @@ fn a_worker_that_hangs_under_load_is_replaced_and_only_its_requests_are_lost() {
     assert!(lost as f64 <= lost_connections && lost > 0, "{lost} of {lost_connections}");
     assert_eq!(refused, 0);
     assert_eq!(breakable.figure("weir_workers_replaced_total"), Some(1.0));
-    assert!(breakable.weir.process.said().contains("inject"), "{}", breakable.weir.process.said());
+    assert!(
+        breakable.weir.process.said().contains("(start.rs:"),
+        "{}",
+        breakable.weir.process.said()
+    );
     breakable.has_lost_nothing_for_good();
 }
 
 #[test]
 fn a_worker_that_panics_under_load_starts_again_and_only_its_requests_are_lost() {
-    let breakable = Breakable::start(&[]);
+    let breakable = Breakable::start(Supervised::No);
     let load = Load::start(breakable.weir.address(), 16);
     load.go_on(500);
     breakable.order("panic 1");
@@ -205,7 +221,7 @@ fn a_worker_that_panics_under_load_starts_again_and_only_its_requests_are_lost()
 
 #[test]
 fn a_panic_within_a_task_costs_nobody_else_anything() {
-    let breakable = Breakable::start(&[]);
+    let breakable = Breakable::start(Supervised::No);
     let load = Load::start(breakable.weir.address(), 8);
     load.go_on(200);
     for worker in 0..2 {
@@ -216,4 +232,107 @@ fn a_panic_within_a_task_costs_nobody_else_anything() {
     assert_eq!((lost, refused), (0, 0));
     assert_eq!(breakable.figure("weir_worker_panics_total"), Some(0.0));
     breakable.has_lost_nothing_for_good();
+}
+
+/// The process that serves, of a supervisor.
+fn serving(weir: &Weir) -> Option<u32> {
+    let children = format!("/proc/{0}/task/{0}/children", weir.process.id());
+    std::fs::read_to_string(children).ok()?.split_whitespace().next()?.parse().ok()
+}
+
+fn kill(process: u32, signal: Signal) {
+    kill_process(Pid::from_raw(process as i32).unwrap(), signal).unwrap();
+}
+
+#[test]
+fn a_process_that_is_killed_under_load_is_started_again_with_its_sockets() {
+    let breakable = Breakable::start(Supervised::Yes);
+    let clients = 16;
+    let load = Load::start(breakable.weir.address(), clients);
+    load.go_on(500);
+    let first = serving(&breakable.weir).unwrap();
+    kill(first, Signal::KILL);
+    breakable.said(&format!("process {first} was killed by signal 9 (SIGKILL): started again"));
+    load.go_on(500);
+    breakable.order("segv");
+    breakable.said("was killed by signal 11 (SIGSEGV): started again");
+    load.go_on(500);
+    let (answered, lost, refused) = load.end();
+    eprintln!("killed twice: {answered} answered, {lost} lost, {refused} refused");
+    assert!(lost <= 2 * clients, "{lost}");
+    assert_eq!(refused, 0, "the sockets were closed");
+    assert_eq!(breakable.figure("weir_restarts_total"), Some(2.0));
+    breakable.has_lost_nothing_for_good();
+}
+
+#[test]
+fn nothing_is_left_of_a_supervisor_that_is_told_to_stop_or_killed() {
+    for signal in [Signal::TERM, Signal::KILL] {
+        let mut breakable = Breakable::start(Supervised::Yes);
+        let address = breakable.weir.address();
+        let child = serving(&breakable.weir).unwrap();
+        kill(breakable.weir.process.id(), signal);
+        let ended = breakable.weir.process.wait();
+        assert_eq!(ended.code(), (signal == Signal::TERM).then_some(0), "{signal:?}");
+        eventually("the process that serves ends", || {
+            (!std::path::Path::new(&format!("/proc/{child}")).exists()).then_some(())
+        });
+        TcpStream::connect(address).unwrap_err();
+    }
+}
+
+#[test]
+fn a_socket_that_a_reload_gives_up_is_not_held_by_the_supervisor() {
+    let (directory, origin) = (Directory::new(), Origin::echo());
+    let config = |second: &str| {
+        format!("workers 1;\nlisten 127.0.0.1:0 name=first -> {};\n{second}", origin.address)
+    };
+    let path =
+        directory.file("weir.conf", config("listen 127.0.0.1:0 name=second -> respond 204;\n"));
+    let mut run = weir_command();
+    let weir = Weir::run(run.env_remove("WEIR_SUPERVISOR").args(["run", "-c"]).arg(&path), 2);
+    directory.file("weir.conf", config(""));
+    kill(weir.process.id(), Signal::HUP);
+    eventually("it is reloaded", || weir.process.said().contains("reloaded").then_some(()));
+    TcpStream::connect(weir.addresses[1]).unwrap_err();
+    assert_eq!(Client::connect(weir.addresses[0]).ask("/").status, 200);
+}
+
+#[test]
+fn an_upgrade_leaves_the_supervisor_where_it_is() {
+    let mut breakable = Breakable::start(Supervised::Yes);
+    let load = Load::start(breakable.weir.address(), 8);
+    load.go_on(200);
+    let before = serving(&breakable.weir).unwrap();
+    let socket = breakable.directory.text("admin.sock");
+    let upgraded = weir_command().args(["upgrade", "--socket", &socket]).output().unwrap();
+    assert!(upgraded.status.success(), "{upgraded:?}");
+    load.go_on(200);
+    let successor = eventually("the successor is the supervisor's child", || {
+        serving(&breakable.weir).filter(|process| *process != before)
+    });
+    kill(successor, Signal::KILL);
+    breakable.said(&format!("process {successor} was killed by signal 9"));
+    load.go_on(200);
+    let (_, lost, refused) = load.end();
+    assert!(lost <= 8, "{lost}");
+    assert_eq!(refused, 0);
+    kill(breakable.weir.process.id(), Signal::TERM);
+    assert_eq!(breakable.weir.process.wait().code(), Some(0));
+}
+
+#[test]
+fn a_configuration_that_is_wrong_ends_the_supervisor_with_its_exit_code() {
+    let directory = Directory::new();
+    let path = directory.file("weir.conf", "listen nowhere");
+    let done =
+        finish(weir_command().env_remove("WEIR_SUPERVISOR").args(["run", "-c"]).arg(&path), b"");
+    assert_eq!(done.status.code(), Some(3));
+    let (_taken, at) = crate::support::programs::listen();
+    let path = directory.file("weir.conf", format!("listen {at} -> respond 204;"));
+    let done =
+        finish(weir_command().env_remove("WEIR_SUPERVISOR").args(["run", "-c"]).arg(&path), b"");
+    let said = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert_eq!(done.status.code(), Some(1), "{said}");
+    assert_eq!(said.matches("another program is listening there already").count(), 1, "{said}");
 }

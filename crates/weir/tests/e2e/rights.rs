@@ -72,7 +72,8 @@ impl Started {
     fn within(directory: Directory, config: &str) -> Self {
         let path = Self::configure(&directory, config);
         let mut command = Command::new(directory.path().join("weir"));
-        command.env("NO_COLOR", "1").stdin(Stdio::null()).args(["run", "-c"]).arg(path);
+        command.env("NO_COLOR", "1").env("WEIR_SUPERVISOR", "off");
+        command.stdin(Stdio::null()).args(["run", "-c"]).arg(path);
         let weir = Weir::run(&mut command, 1);
         Self { weir, directory, successors: Vec::new() }
     }
@@ -239,7 +240,8 @@ fn who_may_change_users_without_being_root_keeps_none_of_that_in_any_thread() {
     let mut command = Command::new("setpriv");
     command.args(["--reuid=1234", "--regid=1234", "--clear-groups", "--inh-caps", rights]);
     command.args(["--ambient-caps", rights]).arg(directory.path().join("weir"));
-    command.env("NO_COLOR", "1").stdin(Stdio::null()).args(["run", "-c"]).arg(path);
+    command.env("NO_COLOR", "1").env("WEIR_SUPERVISOR", "off");
+    command.stdin(Stdio::null()).args(["run", "-c"]).arg(path);
     let weir = Weir::run(&mut command, 1);
     assert_is_nobody(weir.process.id());
     assert_eq!(Client::connect(weir.address()).ask("/").text(), "fine");

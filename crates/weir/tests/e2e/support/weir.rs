@@ -9,7 +9,8 @@ use super::{Directory, eventually};
 /// The command under test.
 pub(crate) fn weir_command() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
-    command.env("NO_COLOR", "1").stdin(Stdio::null());
+    // The process that a test starts is the one that serves, unless the test is about that.
+    command.env("NO_COLOR", "1").env("WEIR_SUPERVISOR", "off").stdin(Stdio::null());
     command
 }
 

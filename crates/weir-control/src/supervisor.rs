@@ -1,0 +1,571 @@
+//! The supervisor: a small process of one thread that starts the one that serves, keeps duplicates of its
+//! listening sockets, and starts another one when it dies. It serves nothing, reads no configuration,
+//! and knows of a socket no more than the address that it was opened for.
+//!
+//! ```text
+//! fork ─▶ starting ──the sockets come──▶ serving ──killed, or a failure──▶ fork again, after a pause if that is frequent
+//!            │                             │  └──its successor (an upgrade) sends its sockets──▶ that one serves
+//!            └──ends: so does the supervisor └──told to stop, or ends in order: so does the supervisor
+//! ```
+//!
+//! Signals that it gets are passed on. A process that serves sees when its supervisor is gone, and then stops
+//! in order.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::{FdFlags, fcntl_setfd};
+use serde::{Deserialize, Serialize};
+use weir_config::model::{ListenAddress, Severity};
+
+use crate::inheritance;
+use crate::passing::packets::{self, Packet, Received};
+use crate::program_log;
+
+/// Sockets that one message carries.
+const SOCKETS: usize = 32;
+/// How long the supervisor may take to take sockets.
+const ACKNOWLEDGED: Duration = Duration::from_secs(1);
+/// A process that served for so long did not die of what the one before it died of.
+const SETTLED: Duration = Duration::from_secs(10);
+/// The pause before the second start in a row; it doubles with each one.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// How long a successor is waited for when its predecessor has ended in order.
+const SUCCESSION: Duration = Duration::from_secs(2);
+/// Exit code of a process that was killed before it ever served.
+const KILLED: u8 = 1;
+
+/// What this process is.
+#[derive(Debug)]
+pub enum Role<T> {
+    /// The one that serves. What was given to [`supervise`] comes back in the first one.
+    Serves(Option<T>),
+    /// The supervisor, at its end, with its exit code.
+    Ended(u8),
+}
+
+/// What the process that serves says.
+#[derive(Debug, Serialize, Deserialize)]
+enum Told {
+    /// It serves from these sockets, which come along, and from those of the messages that follow.
+    Serves { process: u32, sockets: Vec<ListenAddress>, more: bool },
+    /// Something for systemd.
+    Notify(String),
+}
+
+/// What leads to the supervisor.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct Way {
+    /// Messages go here.
+    channel: RawFd,
+    /// Ends with the supervisor.
+    alive: RawFd,
+    process: u32,
+    restarts: u64,
+}
+
+impl Way {
+    pub(crate) fn numbers(&self) -> [RawFd; 2] {
+        [self.channel, self.alive]
+    }
+}
+
+/// The same, in the process that serves.
+struct Supervisor {
+    channel: OwnedFd,
+    alive: OwnedFd,
+    process: u32,
+}
+
+/// A listening socket that outlives the process that serves from it.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) socket: OwnedFd,
+    /// What it was opened for, where that is known.
+    pub(crate) asked: Option<ListenAddress>,
+    /// Where it comes from, in a few words.
+    pub(crate) source: String,
+}
+
+static SUPERVISOR: Mutex<Option<Arc<Supervisor>>> = Mutex::new(None);
+/// Sockets of a process that died, or of systemd, for the one that serves now.
+static HELD: Mutex<Vec<Held>> = Mutex::new(Vec::new());
+static RESTARTS: AtomicU64 = AtomicU64::new(0);
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn supervisor() -> Option<Arc<Supervisor>> {
+    locked(&SUPERVISOR).clone()
+}
+
+/// Times that the process that serves was started again.
+pub(crate) fn restarts() -> u64 {
+    RESTARTS.load(Ordering::Relaxed)
+}
+
+/// The process that signals are sent to and that systemd knows: the supervisor, if there is one.
+pub(crate) fn main_process() -> u32 {
+    supervisor().map_or_else(std::process::id, |supervisor| supervisor.process)
+}
+
+/// Sockets that the supervisor held for this process. Later calls find none.
+pub(crate) fn take_held() -> Vec<Held> {
+    std::mem::take(&mut *locked(&HELD))
+}
+
+/// Gives systemd a message by way of the supervisor; `false` where there is none.
+pub(crate) fn notify(text: &str) -> bool {
+    let Some(supervisor) = supervisor() else { return false };
+    // Its pid is what systemd knows.
+    let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with("MAINPID=")).collect();
+    let _ = supervisor.send(&Told::Notify(lines.join("\n")), &[]);
+    true
+}
+
+/// Has the supervisor hold these sockets and no others, from when this returns.
+pub(crate) fn hold(sockets: &[(ListenAddress, Arc<OwnedFd>)]) {
+    let Some(supervisor) = supervisor() else { return };
+    let mut parts = sockets.chunks(SOCKETS).peekable();
+    let process = std::process::id();
+    loop {
+        let part = parts.next().unwrap_or_default();
+        let more = parts.peek().is_some();
+        let addresses = part.iter().map(|(address, _)| address.clone()).collect();
+        let descriptors: Vec<_> = part.iter().map(|(_, socket)| socket.as_fd()).collect();
+        let told = Told::Serves { process, sockets: addresses, more };
+        if supervisor.send(&told, &descriptors).is_err() || !more {
+            break;
+        }
+    }
+    supervisor.wait_for_answer();
+}
+
+/// Returns when the supervisor is gone; never where there is none.
+pub(crate) async fn gone() {
+    let waits = supervisor().and_then(|supervisor| {
+        // A pipe's end that nobody ever writes to.
+        let pipe = supervisor.alive.try_clone().ok()?;
+        tokio::net::unix::pipe::Receiver::from_owned_fd(pipe).ok()
+    });
+    let Some(pipe) = waits else { return std::future::pending().await };
+    // Readable only at its end.
+    if pipe.readable().await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
+/// What a successor of this process needs, with copies of the descriptors for it.
+pub(crate) fn way() -> Option<(Way, [OwnedFd; 2])> {
+    let supervisor = supervisor()?;
+    let channel = supervisor.channel.try_clone().ok()?;
+    let alive = supervisor.alive.try_clone().ok()?;
+    let (process, restarts) = (supervisor.process, restarts());
+    let way = Way { channel: channel.as_raw_fd(), alive: alive.as_raw_fd(), process, restarts };
+    Some((way, [channel, alive]))
+}
+
+/// This process is the successor of one that had a supervisor.
+pub(crate) fn follow(
+    way: Way,
+    descriptor: impl Fn(RawFd) -> io::Result<OwnedFd>,
+) -> io::Result<()> {
+    let (channel, alive) = (descriptor(way.channel)?, descriptor(way.alive)?);
+    for one in [&channel, &alive] {
+        fcntl_setfd(one, FdFlags::CLOEXEC)?;
+    }
+    RESTARTS.store(way.restarts, Ordering::Relaxed);
+    let process = way.process;
+    *locked(&SUPERVISOR) = Some(Arc::new(Supervisor { channel, alive, process }));
+    Ok(())
+}
+
+impl Supervisor {
+    fn send(&self, told: &Told, sockets: &[std::os::fd::BorrowedFd<'_>]) -> io::Result<()> {
+        let bytes = serde_json::to_vec(told)?;
+        packets::send_now(&self.channel, &bytes, sockets)
+    }
+
+    fn wait_for_answer(&self) {
+        let wait = Timespec::try_from(ACKNOWLEDGED).ok();
+        let mut ends = [PollFd::new(&self.channel, PollFlags::IN)];
+        if poll(&mut ends, wait.as_ref()).is_ok_and(|ready| ready > 0) {
+            let _ = packets::receive_now(&self.channel);
+        }
+    }
+}
+
+/// Starts the process that serves and looks after it. Returns in that one, at once, and in the
+/// supervisor at the end. The calling process must have one thread. `kept` is for the first process that serves.
+///
+/// # Errors
+/// One sentence: no process can be started.
+pub fn supervise<T>(kept: T) -> Result<Role<T>, String> {
+    let failed = |error: io::Error| format!("cannot start the process that serves: {error}");
+    let mut watch = Watch::begin(inheritance::of_systemd()?).map_err(failed)?;
+    let mut kept = Some(kept);
+    loop {
+        if watch.fork().map_err(failed)? == Forked::Child {
+            return Ok(Role::Serves(kept));
+        }
+        drop(kept.take());
+        match watch.until_death() {
+            Next::Again(pause) => {
+                if !watch.pause(pause) {
+                    return Ok(Role::Ended(0));
+                }
+            }
+            Next::End(code) => return Ok(Role::Ended(code)),
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Forked {
+    Parent,
+    Child,
+}
+
+enum Next {
+    Again(Duration),
+    End(u8),
+}
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug)]
+enum Death {
+    Exit(u8),
+    Signal(i32),
+}
+
+/// The supervisor's own state.
+struct Watch {
+    signals: File,
+    /// Signals that were blocked before.
+    mask: libc::sigset_t,
+    /// To the process that serves, and its successors.
+    channel: Option<OwnedFd>,
+    /// Closed by the kernel when the supervisor is gone.
+    alive: Option<OwnedFd>,
+    held: Vec<Held>,
+    /// Those of a message that others follow.
+    coming: Vec<Held>,
+    serving: libc::pid_t,
+    /// Whether any process ever served.
+    ever_served: bool,
+    /// Since when the one that serves does.
+    since: Option<Instant>,
+    stopping: bool,
+    deaths_in_a_row: u32,
+    notifier: crate::notify::Notifier,
+}
+
+/// Signals that are passed on.
+fn passed_on() -> [i32; 8] {
+    let upgrade = libc::SIGRTMIN() + 1;
+    [
+        libc::SIGTERM,
+        libc::SIGQUIT,
+        libc::SIGINT,
+        libc::SIGHUP,
+        libc::SIGUSR1,
+        libc::SIGUSR2,
+        libc::SIGWINCH,
+        upgrade,
+    ]
+}
+
+impl Watch {
+    fn begin(held: Vec<Held>) -> io::Result<Self> {
+        // SAFETY: plain calls on memory of this function, in a process of one thread.
+        let (signals, mask) = unsafe {
+            let mut set: libc::sigset_t = std::mem::zeroed();
+            let mut mask: libc::sigset_t = std::mem::zeroed();
+            libc::sigemptyset(&raw mut set);
+            for signal in passed_on().into_iter().chain([libc::SIGCHLD]) {
+                libc::sigaddset(&raw mut set, signal);
+            }
+            libc::sigprocmask(libc::SIG_BLOCK, &raw const set, &raw mut mask);
+            let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
+            let signals = libc::signalfd(-1, &raw const set, flags);
+            // A process that serves may end before the successor that it started does.
+            libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1);
+            libc::prctl(libc::PR_SET_NAME, c"weir-supervisor".as_ptr());
+            (signals, mask)
+        };
+        if signals < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: it was opened above.
+        let signals = unsafe { File::from_raw_fd(signals) };
+        Ok(Self {
+            signals,
+            mask,
+            channel: None,
+            alive: None,
+            held,
+            coming: Vec::new(),
+            serving: 0,
+            ever_served: false,
+            since: None,
+            stopping: false,
+            deaths_in_a_row: 0,
+            notifier: crate::notify::Notifier::from_environment(),
+        })
+    }
+
+    fn fork(&mut self) -> io::Result<Forked> {
+        let (own, channel) = packets::pair()?;
+        let (alive, kept) = io::pipe()?;
+        let process = std::process::id();
+        // SAFETY: this process has one thread, so that the child finds nothing half done.
+        match unsafe { libc::fork() } {
+            -1 => Err(io::Error::last_os_error()),
+            0 => {
+                drop((own, kept));
+                self.become_child();
+                let alive = alive.into();
+                *locked(&SUPERVISOR) = Some(Arc::new(Supervisor { channel, alive, process }));
+                *locked(&HELD) = std::mem::take(&mut self.held);
+                Ok(Forked::Child)
+            }
+            child => {
+                self.channel = Some(own);
+                self.alive = Some(kept.into());
+                (self.serving, self.since) = (child, None);
+                // SAFETY: a number of our own child. Whichever of both is first does it.
+                unsafe { libc::setpgid(child, child) };
+                Ok(Forked::Parent)
+            }
+        }
+    }
+
+    fn become_child(&mut self) {
+        self.channel = None;
+        drop(self.alive.take());
+        // SAFETY: plain calls, in a process of one thread.
+        unsafe {
+            // A terminal's signals go to the supervisor alone, which passes them on.
+            libc::setpgid(0, 0);
+            libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 0);
+            libc::prctl(libc::PR_SET_NAME, c"weir".as_ptr());
+            libc::sigprocmask(libc::SIG_SETMASK, &raw const self.mask, std::ptr::null_mut());
+        }
+    }
+
+    /// Waits for something to happen, for so long at most.
+    fn wait(&self, patience: Option<Duration>) {
+        let wait = patience.and_then(|patience| Timespec::try_from(patience).ok());
+        let mut ends = vec![PollFd::new(&self.signals, PollFlags::IN)];
+        ends.extend(self.channel.iter().map(|channel| PollFd::new(channel, PollFlags::IN)));
+        let _ = poll(&mut ends, wait.as_ref());
+    }
+
+    /// Looks after the process that serves until it has died.
+    fn until_death(&mut self) -> Next {
+        let mut ended_in_order: Option<Instant> = None;
+        loop {
+            self.wait(ended_in_order.map(|_| Duration::from_millis(20)));
+            self.pass_signals_on();
+            self.hear();
+            if let Some(death) = self.reap() {
+                // What it said last is heard before anything is made of its end.
+                let before = self.serving;
+                self.hear();
+                if self.serving == before {
+                    match self.judge(death) {
+                        Some(next) => return next,
+                        None => ended_in_order = Some(Instant::now()),
+                    }
+                }
+            }
+            if let Some(at) = ended_in_order {
+                let another = self.serving != 0 && self.since.is_some_and(|since| since > at);
+                if another {
+                    ended_in_order = None;
+                } else if !has_children() || at.elapsed() > SUCCESSION {
+                    return Next::End(0);
+                }
+            }
+        }
+    }
+
+    /// What comes of the death of the process that serves; `None`: a successor may be about to.
+    fn judge(&mut self, death: Death) -> Option<Next> {
+        if self.stopping {
+            return Some(Next::End(match death {
+                Death::Exit(code) => code,
+                Death::Signal(_) => KILLED,
+            }));
+        }
+        match death {
+            Death::Exit(0) if has_children() => return None,
+            Death::Exit(0) => return Some(Next::End(0)),
+            Death::Exit(code) if !self.ever_served => return Some(Next::End(code)),
+            Death::Signal(_) if !self.ever_served => return Some(Next::End(KILLED)),
+            Death::Exit(_) | Death::Signal(_) => {}
+        }
+        let settled = self.since.is_some_and(|since| since.elapsed() >= SETTLED);
+        self.deaths_in_a_row = if settled { 1 } else { self.deaths_in_a_row + 1 };
+        let pause = pause_before(self.deaths_in_a_row);
+        let restarts = RESTARTS.fetch_add(1, Ordering::Relaxed) + 1;
+        let how = match death {
+            Death::Exit(code) => format!("ended with exit code {code}"),
+            Death::Signal(number) => format!("was killed by signal {number} ({})", name(number)),
+        };
+        let after = match pause.as_millis() {
+            0 => String::new(),
+            millis => format!(" in {millis} ms"),
+        };
+        program_log::say(
+            Severity::Alert,
+            &format!("process {} {how}: started again{after} (restart {restarts})", self.serving),
+        );
+        Some(Next::Again(pause))
+    }
+
+    /// Waits before another start; `false` when it is told to stop meanwhile.
+    fn pause(&mut self, pause: Duration) -> bool {
+        self.serving = 0;
+        let until = Instant::now() + pause;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() || self.stopping {
+                return !self.stopping;
+            }
+            self.channel = None;
+            self.wait(Some(left));
+            self.pass_signals_on();
+            self.reap();
+        }
+    }
+
+    fn pass_signals_on(&mut self) {
+        let mut information = [0; size_of::<libc::signalfd_siginfo>()];
+        while self.signals.read_exact(&mut information).is_ok() {
+            // The first field, the signal's number.
+            let [a, b, c, d, ..] = information;
+            let signal = u32::from_ne_bytes([a, b, c, d]) as i32;
+            if signal == libc::SIGCHLD {
+                continue;
+            }
+            if [libc::SIGTERM, libc::SIGQUIT, libc::SIGINT].contains(&signal) {
+                self.stopping = true;
+            }
+            if self.serving > 0 {
+                // SAFETY: a number of our own child that was not waited for.
+                unsafe { libc::kill(self.serving, signal) };
+            }
+        }
+    }
+
+    /// Takes what the process that serves says.
+    fn hear(&mut self) {
+        while let Some(channel) = &self.channel {
+            match packets::receive_now(channel) {
+                Ok(Received::Packet(packet)) => self.take(packet),
+                Ok(Received::End) => self.channel = None,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn take(&mut self, Packet { bytes, descriptors }: Packet) {
+        match serde_json::from_slice(&bytes) {
+            Ok(Told::Notify(text)) => self.notifier.relay(&text),
+            Ok(Told::Serves { process, sockets, more }) => {
+                let held = |(socket, asked)| {
+                    let source = "a socket of the process before".to_owned();
+                    Held { socket, asked: Some(asked), source }
+                };
+                self.coming.extend(descriptors.into_iter().zip(sockets).map(held));
+                if more {
+                    return;
+                }
+                self.held = std::mem::take(&mut self.coming);
+                if self.serving != process as libc::pid_t || self.since.is_none() {
+                    self.since = Some(Instant::now());
+                }
+                self.serving = process as libc::pid_t;
+                self.ever_served = true;
+                if let Some(channel) = &self.channel {
+                    let _ = packets::send_now(channel, b"held", &[]);
+                }
+            }
+            Err(_) => {}
+        }
+    }
+
+    /// Waits for all that have ended; how the one that serves did, if it has.
+    fn reap(&mut self) -> Option<Death> {
+        let mut own = None;
+        loop {
+            let mut status = 0;
+            // SAFETY: waits for children of this process, none of which is waited for elsewhere.
+            let process = unsafe { libc::waitpid(-1, &raw mut status, libc::WNOHANG) };
+            if process <= 0 {
+                return own;
+            }
+            if process == self.serving {
+                own = Some(if libc::WIFSIGNALED(status) {
+                    Death::Signal(libc::WTERMSIG(status))
+                } else {
+                    Death::Exit(libc::WEXITSTATUS(status) as u8)
+                });
+            }
+        }
+    }
+}
+
+/// The pause before a start after so many deaths in a row: none after the first.
+fn pause_before(deaths: u32) -> Duration {
+    match deaths {
+        0 | 1 => Duration::ZERO,
+        more => FIRST_PAUSE.saturating_mul(1 << (more - 2).min(10)).min(LONGEST_PAUSE),
+    }
+}
+
+/// Whether there is a process to wait for.
+fn has_children() -> bool {
+    // SAFETY: looks, and takes nothing away.
+    unsafe {
+        let mut information: libc::siginfo_t = std::mem::zeroed();
+        let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+        libc::waitid(libc::P_ALL, 0, &raw mut information, flags) == 0
+    }
+}
+
+fn name(signal: i32) -> &'static str {
+    match signal {
+        libc::SIGKILL => "SIGKILL",
+        libc::SIGSEGV => "SIGSEGV",
+        libc::SIGABRT => "SIGABRT",
+        libc::SIGBUS => "SIGBUS",
+        libc::SIGILL => "SIGILL",
+        libc::SIGFPE => "SIGFPE",
+        libc::SIGSYS => "SIGSYS",
+        libc::SIGTERM => "SIGTERM",
+        libc::SIGALRM => "SIGALRM",
+        _ => "see signal(7)",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pause_between_starts_doubles_up_to_a_bound() {
+        let pauses: Vec<u128> = (0..6).map(|deaths| pause_before(deaths).as_millis()).collect();
+        assert_eq!(pauses, [0, 0, 100, 200, 400, 800]);
+        assert_eq!(pause_before(u32::MAX), LONGEST_PAUSE);
+    }
+}

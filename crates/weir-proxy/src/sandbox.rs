@@ -1,0 +1,396 @@
+//! Shuts doors behind a process that has started: what no part of Weir needs of the kernel is denied to all
+//! threads, and workers, which alone read what clients and endpoints send, get a list of what they may
+//! do, and may change and execute no file. What the kernel does not know is said and left out.
+//!
+//! Threads that look after the process keep what they need for reloads and upgrades: they bind
+//! sockets, open logs and start a successor.
+
+use std::io;
+use std::sync::OnceLock;
+
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+use rustix::thread::set_no_new_privs;
+
+/// What of it was put in force, and what was not.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Confined {
+    /// Sentences about what the kernel lacks.
+    pub lacking: Vec<String>,
+}
+
+/// Whether workers are to be confined: decided once, before they start.
+static WORKERS: OnceLock<bool> = OnceLock::new();
+
+/// What no part of Weir calls.
+const DENIED: &[i64] = &[
+    libc::SYS_acct,
+    libc::SYS_add_key,
+    libc::SYS_adjtimex,
+    libc::SYS_bpf,
+    libc::SYS_clock_adjtime,
+    libc::SYS_clock_settime,
+    libc::SYS_delete_module,
+    libc::SYS_fanotify_init,
+    libc::SYS_finit_module,
+    libc::SYS_fsopen,
+    libc::SYS_init_module,
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
+    libc::SYS_io_uring_setup,
+    libc::SYS_kcmp,
+    libc::SYS_kexec_load,
+    libc::SYS_keyctl,
+    libc::SYS_mount,
+    libc::SYS_move_mount,
+    libc::SYS_move_pages,
+    libc::SYS_open_by_handle_at,
+    libc::SYS_open_tree,
+    libc::SYS_perf_event_open,
+    libc::SYS_personality,
+    libc::SYS_pivot_root,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_ptrace,
+    libc::SYS_quotactl,
+    libc::SYS_reboot,
+    libc::SYS_request_key,
+    libc::SYS_setdomainname,
+    libc::SYS_sethostname,
+    libc::SYS_setns,
+    libc::SYS_settimeofday,
+    libc::SYS_swapoff,
+    libc::SYS_swapon,
+    libc::SYS_umount2,
+    libc::SYS_unshare,
+    libc::SYS_userfaultfd,
+    libc::SYS_vhangup,
+];
+
+/// What a worker calls, and the threads that read files for it.
+const ALLOWED_TO_WORKERS: &[i64] = &[
+    libc::SYS_accept4,
+    libc::SYS_brk,
+    libc::SYS_clock_getres,
+    libc::SYS_clock_gettime,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_clone,
+    libc::SYS_clone3,
+    libc::SYS_close,
+    libc::SYS_connect,
+    libc::SYS_dup,
+    libc::SYS_epoll_create1,
+    libc::SYS_epoll_ctl,
+    libc::SYS_epoll_pwait,
+    libc::SYS_epoll_pwait2,
+    libc::SYS_eventfd2,
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+    libc::SYS_fadvise64,
+    libc::SYS_fcntl,
+    libc::SYS_fstat,
+    libc::SYS_futex,
+    libc::SYS_getcpu,
+    libc::SYS_getpeername,
+    libc::SYS_getpid,
+    libc::SYS_getrandom,
+    libc::SYS_getrusage,
+    libc::SYS_getsockname,
+    libc::SYS_getsockopt,
+    libc::SYS_gettid,
+    libc::SYS_gettimeofday,
+    libc::SYS_ioctl,
+    libc::SYS_lseek,
+    libc::SYS_madvise,
+    libc::SYS_membarrier,
+    libc::SYS_mincore,
+    libc::SYS_mmap,
+    libc::SYS_mprotect,
+    libc::SYS_mremap,
+    libc::SYS_munmap,
+    libc::SYS_nanosleep,
+    libc::SYS_newfstatat,
+    libc::SYS_openat,
+    libc::SYS_openat2,
+    libc::SYS_pipe2,
+    libc::SYS_ppoll,
+    libc::SYS_prctl,
+    libc::SYS_pread64,
+    libc::SYS_preadv,
+    libc::SYS_preadv2,
+    libc::SYS_prlimit64,
+    libc::SYS_read,
+    libc::SYS_readlinkat,
+    libc::SYS_readv,
+    libc::SYS_recvfrom,
+    libc::SYS_recvmsg,
+    libc::SYS_restart_syscall,
+    libc::SYS_rseq,
+    libc::SYS_rt_sigaction,
+    libc::SYS_rt_sigpending,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_rt_sigsuspend,
+    libc::SYS_sched_getaffinity,
+    libc::SYS_sched_setaffinity,
+    libc::SYS_sched_yield,
+    libc::SYS_sendfile,
+    libc::SYS_sendmmsg,
+    libc::SYS_sendmsg,
+    libc::SYS_sendto,
+    libc::SYS_set_robust_list,
+    libc::SYS_setsockopt,
+    libc::SYS_shutdown,
+    libc::SYS_sigaltstack,
+    libc::SYS_socket,
+    libc::SYS_socketpair,
+    libc::SYS_splice,
+    libc::SYS_statx,
+    libc::SYS_tgkill,
+    libc::SYS_timerfd_create,
+    libc::SYS_timerfd_settime,
+    libc::SYS_uname,
+    libc::SYS_write,
+    libc::SYS_writev,
+];
+
+/// Calls that only this architecture still has.
+#[cfg(target_arch = "x86_64")]
+const ALLOWED_HERE: &[i64] = &[
+    libc::SYS_access,
+    libc::SYS_arch_prctl,
+    libc::SYS_epoll_wait,
+    libc::SYS_lstat,
+    libc::SYS_open,
+    libc::SYS_pause,
+    libc::SYS_poll,
+    libc::SYS_readlink,
+    libc::SYS_stat,
+    libc::SYS_time,
+];
+#[cfg(not(target_arch = "x86_64"))]
+const ALLOWED_HERE: &[i64] = &[];
+
+/// As the kernel names the architecture to filters.
+#[cfg(target_arch = "x86_64")]
+const ARCHITECTURE: Option<u32> = Some(0xc000_003e);
+#[cfg(target_arch = "aarch64")]
+const ARCHITECTURE: Option<u32> = Some(0xc000_00b7);
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+const ARCHITECTURE: Option<u32> = None;
+
+/// Shuts what the whole process can do without, and has workers that start from now on confined.
+pub fn confine_process() -> Confined {
+    let mut confined = Confined::default();
+    let mut note = |what: &str, done: io::Result<()>| {
+        if let Err(error) = done {
+            confined.lacking.push(format!("sandbox: {what} cannot be had here: {error}"));
+        }
+    };
+    note("PR_SET_NO_NEW_PRIVS", set_no_new_privs(true).map_err(io::Error::from));
+    let not_dumpable = set_dumpable_behavior(DumpableBehavior::NotDumpable);
+    note("PR_SET_DUMPABLE", not_dumpable.map_err(io::Error::from));
+    if !is_filtered() {
+        note("seccomp", filter(&program(DENIED, Otherwise::Allow), Threads::All));
+    }
+    note("Landlock", landlock_version().map(drop));
+    let _ = WORKERS.set(true);
+    confined
+}
+
+/// Confines the calling thread, a worker's, and those that it starts, if workers are to be.
+pub(crate) fn confine_worker() {
+    if WORKERS.get() != Some(&true) {
+        return;
+    }
+    // What the kernel lacks was said at the start.
+    let _ = landlock();
+    let allowed: Vec<i64> = ALLOWED_TO_WORKERS.iter().chain(ALLOWED_HERE).copied().collect();
+    let _ = filter(&program(&allowed, Otherwise::Deny), Threads::This);
+}
+
+/// Whether this process came with a filter: the one of the process that it takes over from. Another one on top
+/// would deny the same.
+fn is_filtered() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    status.lines().any(|line| line.strip_prefix("Seccomp:").is_some_and(|mode| mode.trim() == "2"))
+}
+
+/// What becomes of a call that is not in the list; those that are get the other.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Otherwise {
+    Allow,
+    Deny,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Threads {
+    This,
+    All,
+}
+
+const LOAD: u16 = 0x20;
+const JUMP_IF_EQUAL: u16 = 0x15;
+const RETURN: u16 = 0x06;
+const ALLOW: u32 = 0x7fff_0000;
+/// The call fails with this error.
+const FAIL: u32 = 0x0005_0000 | libc::EPERM as u32;
+
+fn step(code: u16, jumps: (u8, u8), value: u32) -> libc::sock_filter {
+    libc::sock_filter { code, jt: jumps.0, jf: jumps.1, k: value }
+}
+
+/// A filter over the calls' numbers alone: the kernel finds out once per number what it says.
+fn program(calls: &[i64], otherwise: Otherwise) -> Vec<libc::sock_filter> {
+    let (listed, other) = match otherwise {
+        Otherwise::Allow => (FAIL, ALLOW),
+        Otherwise::Deny => (ALLOW, FAIL),
+    };
+    // `struct seccomp_data`: the number, then the architecture. Calls of another one are numbered otherwise.
+    let mut steps = vec![
+        step(LOAD, (0, 0), 4),
+        step(JUMP_IF_EQUAL, (1, 0), ARCHITECTURE.unwrap_or_default()),
+        step(RETURN, (0, 0), FAIL),
+        step(LOAD, (0, 0), 0),
+    ];
+    for call in calls {
+        steps.push(step(JUMP_IF_EQUAL, (0, 1), *call as u32));
+        steps.push(step(RETURN, (0, 0), listed));
+    }
+    steps.push(step(RETURN, (0, 0), other));
+    steps
+}
+
+fn filter(steps: &[libc::sock_filter], threads: Threads) -> io::Result<()> {
+    if ARCHITECTURE.is_none() {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
+    let program = libc::sock_fprog { len: steps.len() as u16, filter: steps.as_ptr().cast_mut() };
+    // Without the second one some kernels slow the thread down.
+    let mut flags = libc::SECCOMP_FILTER_FLAG_SPEC_ALLOW;
+    if threads == Threads::All {
+        flags |= libc::SECCOMP_FILTER_FLAG_TSYNC;
+    }
+    let mode = libc::SECCOMP_SET_MODE_FILTER;
+    // SAFETY: the kernel copies the program, which outlives the call.
+    match unsafe { libc::syscall(libc::SYS_seccomp, mode, flags, &raw const program) } {
+        0 => Ok(()),
+        -1 => Err(io::Error::last_os_error()),
+        thread => Err(io::Error::other(format!("thread {thread} cannot be confined"))),
+    }
+}
+
+/// Landlock's rights that change files or execute them: all of version 1 but reading files and directories.
+const CHANGES: u64 = 0x1fff & !0b1100;
+/// Moving files between directories, from version 2 on.
+const REFER: u64 = 1 << 13;
+/// Cutting files off, from version 3 on.
+const TRUNCATE: u64 = 1 << 14;
+/// Binding TCP sockets, from version 4 on.
+const BIND_TCP: u64 = 1;
+
+/// What the rules are about; the kernel takes what its version knows of it.
+#[repr(C)]
+struct Handled {
+    files: u64,
+    network: u64,
+}
+
+fn landlock_version() -> io::Result<i64> {
+    let none = std::ptr::null::<Handled>();
+    // SAFETY: asks for the version, with no memory of ours.
+    match unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, none, 0_usize, 1_u32) } {
+        version if version > 0 => Ok(version),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Takes the right to change or execute files, and to bind TCP sockets, from the calling thread.
+fn landlock() -> io::Result<()> {
+    let version = landlock_version()?;
+    let mut handled = Handled { files: CHANGES, network: 0 };
+    if version >= 2 {
+        handled.files |= REFER;
+    }
+    if version >= 3 {
+        handled.files |= TRUNCATE;
+    }
+    let mut size = size_of::<u64>();
+    if version >= 4 {
+        handled.network = BIND_TCP;
+        size = size_of::<Handled>();
+    }
+    // SAFETY: the kernel reads so many bytes of the struct, which outlives the call; the descriptor is new
+    // and closed here.
+    unsafe {
+        let rules =
+            libc::syscall(libc::SYS_landlock_create_ruleset, &raw const handled, size, 0_u32);
+        if rules < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let done = libc::syscall(libc::SYS_landlock_restrict_self, rules, 0_u32);
+        let error = io::Error::last_os_error();
+        libc::close(rules as i32);
+        if done == 0 { Ok(()) } else { Err(error) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs this on a thread that is confined as a worker is.
+    fn confined<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+        set_no_new_privs(true).unwrap();
+        let _ = WORKERS.set(true);
+        let run = move || {
+            confine_worker();
+            work()
+        };
+        std::thread::spawn(run).join().unwrap()
+    }
+
+    #[test]
+    fn a_worker_reads_and_connects_and_changes_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        std::fs::write(&path, "text").unwrap();
+        let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let at = listener.local_addr().unwrap();
+        let landlocked = landlock_version().is_ok();
+        let own = path.clone();
+        confined(move || {
+            assert_eq!(std::fs::read_to_string(&own).unwrap(), "text");
+            std::net::TcpStream::connect(at).unwrap();
+            std::fs::remove_file(&own).unwrap_err();
+            std::fs::rename(&own, own.with_extension("other")).unwrap_err();
+            std::process::Command::new("/bin/true").status().unwrap_err();
+            // SAFETY: looks whether it is allowed.
+            assert_eq!(unsafe { libc::kill(libc::getpid(), 0) }, -1);
+            if landlocked {
+                std::fs::write(&own, "other").unwrap_err();
+                std::fs::File::create(own.with_extension("new")).unwrap_err();
+            }
+            // Threads that it starts are confined as it is.
+            let inner = move || std::fs::remove_file(&own).unwrap_err();
+            std::thread::spawn(inner).join().unwrap();
+        });
+        // This one is not.
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn what_nobody_needs_is_denied_and_the_rest_is_not() {
+        let denied = || {
+            filter(&program(DENIED, Otherwise::Allow), Threads::This).unwrap();
+            // SAFETY: harmless where it is allowed.
+            let traced = unsafe { libc::syscall(libc::SYS_ptrace, libc::PTRACE_TRACEME, 0, 0, 0) };
+            assert_eq!(
+                (traced, io::Error::last_os_error().raw_os_error()),
+                (-1, Some(libc::EPERM))
+            );
+            assert!(std::process::Command::new("/bin/true").status().unwrap().success());
+        };
+        set_no_new_privs(true).unwrap();
+        std::thread::spawn(denied).join().unwrap();
+    }
+}
