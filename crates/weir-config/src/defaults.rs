@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use crate::model::{
     Budget, CauseHeader, Check, ClientTimeouts, Config, Endpoint, EndpointAddress, EndpointCheck,
-    ExplainHeader, Forwarded, HttpProbe, Keepalive, MessageLimits, Order, Passive, PassiveCause,
-    PathRules, Policy, Pool, Probe, Queue, RequestId, Resolver, Retry, RetryOn, Rule, Severity,
-    SrvName, Stall, Statuses, TcpProbe, TlsClient, TlsProtocol, TlsVersion, Treatment,
+    ExplainHeader, Forwarded, HttpProbe, Keepalive, MemoryLimit, MessageLimits, Order, Passive,
+    PassiveCause, PathRules, Policy, Pool, Probe, Queue, RequestId, Resolver, Retry, RetryOn, Rule,
+    Severity, SrvName, Stall, Statuses, TcpProbe, TlsClient, TlsProtocol, TlsVersion, Treatment,
     UpstreamTimeouts, Workers,
 };
 
@@ -52,6 +52,8 @@ pub const CREDITS_WARN: Duration = Duration::from_mins(30);
 pub const CREDITS_WITHIN: Duration = Duration::from_mins(15);
 /// The least share that it is lowered to, percent.
 pub const CREDITS_FLOOR: u8 = 10;
+/// The share of the machine's or the control group's memory that may be allocated.
+pub const MEMORY_PERCENT: u8 = 60;
 /// `requests=` and `max_requests=` without a bound.
 pub const UNLIMITED: u64 = u64::MAX;
 /// Weirs that a request may have passed before.
@@ -68,6 +70,7 @@ impl Default for Config {
         Self {
             workers: Workers::Auto,
             max_connections: None,
+            memory: MemoryLimit::default(),
             shutdown_timeout: SHUTDOWN_TIMEOUT,
             watchdog: Some(WATCHDOG),
             sandbox: true,

@@ -6,6 +6,7 @@ pub mod check;
 pub mod credits;
 mod listener;
 pub mod log;
+mod memory;
 pub mod names;
 pub mod overrides;
 pub mod policy;
@@ -35,6 +36,7 @@ pub use listener::{
 pub use log::{
     AccessLog, ErrorLog, LogFormat, LogTarget, Severity, Syslog, SyslogFormat, SyslogReceiver,
 };
+pub use memory::{LEAST_MEMORY, MemoryLimit};
 pub use overrides::{
     Addressed, Change, EndpointOverride, Limit, ListenerOverride, Overrides, PoolOverrides,
     Refusal, RefusalKind,
@@ -72,6 +74,8 @@ pub struct Config {
     pub workers: Workers,
     /// Client connections open at once over all listeners; `None`: as many as the file limit allows.
     pub max_connections: Option<usize>,
+    /// How much memory may be allocated.
+    pub memory: MemoryLimit,
     /// How long a graceful stop waits for running exchanges.
     #[serde(with = "duration")]
     pub shutdown_timeout: Duration,

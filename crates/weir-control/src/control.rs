@@ -34,6 +34,7 @@ use crate::files_read::FilesRead;
 use crate::handover::{Handover, STOPPING};
 use crate::health_log::HealthLog;
 use crate::log_writer::{LogWriter, PreparedLogs};
+use crate::memory_limit;
 use crate::notify::Notifier;
 use crate::own_files::{OwnFiles, PreparedFiles};
 use crate::passing::estate::Estate;
@@ -436,6 +437,7 @@ impl Control {
         }
         process.connections.resize(connection_cap(&config));
         process.incidents.set_patience(config.watchdog);
+        process.memory.set_max(memory_limit::budget(&config));
         let snapshot = compiled.publish(process);
         for worker in self.plane.adopt(&snapshot).await {
             report.warnings.push(format!(

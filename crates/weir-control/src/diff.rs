@@ -21,6 +21,9 @@ pub(crate) fn lines(before: &Config, after: &Config) -> Vec<String> {
         let (old, new) = (show(before.max_connections), show(after.max_connections));
         lines.push(format!("max_connections {old} -> {new}"));
     }
+    if before.memory != after.memory {
+        lines.push(format!("memory max={} -> max={}", before.memory, after.memory));
+    }
     if before.shutdown_timeout != after.shutdown_timeout {
         let (old, new) = (before.shutdown_timeout, after.shutdown_timeout);
         lines.push(format!("shutdown_timeout {old:?} -> {new:?}"));

@@ -18,6 +18,7 @@ mod live;
 pub mod log_writer;
 mod machine;
 mod machine_clock;
+mod memory_limit;
 mod notify;
 mod open_files;
 mod opening;

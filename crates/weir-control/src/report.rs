@@ -12,8 +12,8 @@ use weir_proxy::shared::{Listener, Process, Snapshot};
 use weir_proxy::upstream::{UpstreamEndpoint, UpstreamPool};
 use weir_proxy::worker::WorkerLoad;
 use weir_stats::exposition::{
-    AdminReport, EndpointReport, IncidentReport, ListenerReport, LogReport, PoolReport,
-    ProcessReport, QueueReport, Report, WorkerReport,
+    AdminReport, EndpointReport, IncidentReport, ListenerReport, LogReport, MemoryReport,
+    PoolReport, ProcessReport, QueueReport, Report, WorkerReport,
 };
 
 use crate::live;
@@ -52,6 +52,7 @@ impl Reporter {
                 max_connections: process.connections.cap() as u64,
                 shortages: process.shortages.load(Ordering::Relaxed),
                 incidents: incidents(&process.incidents),
+                memory: memory(process),
             },
             listeners: snapshot.listeners.iter().map(|one| listener(one)).collect(),
             pools: snapshot
@@ -127,7 +128,11 @@ fn listener(listener: &Listener) -> ListenerReport {
 
 fn worker(load: &WorkerLoad) -> WorkerReport {
     let read = |count: &AtomicUsize| count.load(Ordering::Relaxed) as u64;
-    WorkerReport { connections: read(&load.open), requests_running: read(&load.busy) }
+    WorkerReport {
+        connections: read(&load.open),
+        requests_running: read(&load.busy),
+        held: read(&load.held),
+    }
 }
 
 fn endpoint(live: &LiveState, now_us: u64) -> EndpointReport {
@@ -143,5 +148,17 @@ fn endpoint(live: &LiveState, now_us: u64) -> EndpointReport {
         ejections_refused: live.ejections_refused(),
         stalls: live.stalls(),
         ..EndpointReport::default()
+    }
+}
+
+fn memory(process: &Process) -> MemoryReport {
+    let figures = process.memory.figures();
+    MemoryReport {
+        used: figures.used as u64,
+        max: figures.max.map(|max| max as u64),
+        pressure: figures.pressure as u64,
+        connections_refused: figures.refused,
+        reads_paused: figures.paused,
+        requests_given_up: figures.given_up,
     }
 }

@@ -33,6 +33,7 @@ use crate::faults;
 use crate::health_log::HealthLog;
 use crate::inheritance;
 use crate::log_writer::{self, Flushed};
+use crate::memory_limit;
 use crate::open_files;
 use crate::opening::Opened;
 use crate::own_files::{OwnFiles, UntilTheEnd};
@@ -157,6 +158,7 @@ impl Server {
         }
         process.incidents.set_speaker(|line| program_log::say(Severity::Error, line));
         process.incidents.set_patience(config.watchdog);
+        process.memory.set_max(memory_limit::budget(&config));
         let running =
             start(&process).map_err(|error| format!("cannot start {workers} workers: {error}"))?;
         resolver.follow(opened.names, runtime.handle());

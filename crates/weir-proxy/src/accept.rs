@@ -174,6 +174,11 @@ pub async fn accept<N: Net>(
             in_a_row = 0;
             yield_now().await;
         }
+        if process.memory.refuses() {
+            // It is closed by a worker's means, which every network has.
+            drop(net.adopt(accepted));
+            continue;
+        }
         let places = tokio::select! {
             // A connection that was accepted before a stop is served if there is room.
             biased;

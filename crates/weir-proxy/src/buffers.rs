@@ -27,6 +27,12 @@ impl Buffers {
         self.large.borrow_mut().pop().unwrap_or_else(|| Vec::with_capacity(LARGE_BUFFER))
     }
 
+    /// Frees the spare ones.
+    pub(crate) fn free(&self) {
+        self.small.take();
+        self.large.take();
+    }
+
     /// Takes a buffer back; odd sizes and surplus ones are freed.
     pub(crate) fn give_back(&self, mut buffer: Vec<u8>) {
         buffer.clear();

@@ -19,8 +19,8 @@ use tokio::io::AsyncWrite;
 use tokio::task::yield_now;
 use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
-use weir_stats::Micros;
 use weir_stats::numbers::{GivenUpIdle, Handshake, Yield};
+use weir_stats::{Cause, Micros};
 
 use crate::accept::{Handoff, Kept};
 use crate::alarm::{Alarm, before};
@@ -32,7 +32,9 @@ use crate::idle_clients::IdlePlace;
 use crate::limits::{HOT_LINGER, LINGERING_BYTES, LINGERING_CLOSE, SILENT_GRACE};
 use crate::moving::{self, Begun, Waiting};
 use crate::net::{Net, PeerAddress};
+use crate::overload::Pressure;
 use crate::series::ListenerCounts;
+use crate::sessions::SessionKey;
 use crate::shared::Listener;
 use crate::tls::{self, TlsFacts};
 use crate::transport::Transport;
@@ -54,6 +56,8 @@ pub(crate) struct Connection<N: Net> {
     pub(crate) began: Instant,
     /// Exchanges begun on it.
     pub(crate) served: u64,
+    /// The latest of them, where it is told what it holds.
+    pub(crate) session: Option<SessionKey>,
     /// What the handshake agreed on, looked up once; `None` without TLS.
     pub(crate) agreed: Option<TlsFacts<'static>>,
     /// How the request stands in the queue that waited for in another process, or is to.
@@ -92,6 +96,29 @@ impl<'a, N: Net> Scope<'a, N> {
             leaving,
             may_part,
         })
+    }
+
+    /// Notes that the exchange which runs on this connection holds so many bytes in buffers.
+    #[inline]
+    pub(crate) fn holds(&self, connection: &Connection<N>, bytes: usize) {
+        self.holds_for(connection.session, bytes);
+    }
+
+    /// The same of this exchange.
+    #[inline]
+    pub(crate) fn holds_for(&self, session: Option<SessionKey>, bytes: usize) {
+        if let Some(session) = session {
+            self.worker.sessions.holds(session, bytes);
+        }
+    }
+
+    /// Why the running exchange is to end at once, if it is.
+    #[inline]
+    pub(crate) fn ends_now(&self, session: SessionKey) -> Option<Cause> {
+        if self.worker.is_cut() {
+            return Some(Cause::Shutdown);
+        }
+        self.worker.sessions.is_given_up(session).then_some(Cause::Memory)
     }
 
     /// Whether the connection is to end with this answer.
@@ -234,6 +261,7 @@ async fn open<N: Net>(
         since,
         began,
         served: 0,
+        session: None,
         agreed,
         waiting,
         stays,
@@ -315,7 +343,12 @@ impl<N: Net> Connection<N> {
         let mut idle = None;
         std::future::poll_fn(|context| {
             let mut buffer = worker.buffers.small();
-            match poll_read_into(&mut self.client, context, &mut buffer, usize::MAX) {
+            let read = if worker.pressure.get() == Pressure::Refuse {
+                self.client.poll_closed(context).map(|()| Ok(0))
+            } else {
+                poll_read_into(&mut self.client, context, &mut buffer, usize::MAX)
+            };
+            match read {
                 Poll::Ready(Ok(read)) if read > 0 => {
                     idle.take().into_iter().for_each(IdlePlace::stay);
                     Poll::Ready(Cold::Woken(buffer, Instant::now()))
@@ -399,6 +432,7 @@ impl<N: Net> Connection<N> {
             let scope = Scope::new(worker, &seat, self)?;
             self.served += 1;
             let busy = Busy::new(&scope.worker.load);
+            worker.process.memory.look();
             let next = exchange::run(scope, self, work, first_byte).await;
             drop(busy);
             match next {
@@ -447,6 +481,9 @@ impl<N: Net> Connection<N> {
                 Poll::Ready(_) => Poll::Ready(Arrival::Closed),
                 Poll::Pending if scope.worker.is_cut() => Poll::Ready(Arrival::Closed),
                 Poll::Pending if scope.is_parting() => Poll::Ready(Arrival::Parting),
+                Poll::Pending if scope.worker.pressure.get() > Pressure::None => {
+                    Poll::Ready(Arrival::Elapsed)
+                }
                 Poll::Pending => {
                     *share = Share::Left;
                     self.alarm.poll(context, deadline).map(|()| Arrival::Elapsed)

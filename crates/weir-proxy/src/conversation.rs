@@ -124,6 +124,11 @@ impl<S> Conversation<S> {
         }
     }
 
+    /// Bytes of memory that it has.
+    pub(crate) fn held(&self) -> usize {
+        self.upload.held() + self.raw.capacity()
+    }
+
     /// Request sent to response head.
     pub(crate) fn response_time(&self) -> Duration {
         self.heard.saturating_duration_since(self.progressed)
@@ -157,15 +162,19 @@ impl<S: Socket> Conversation<S> {
         pool: &UpstreamPool,
     ) -> Result<(), Failure> {
         loop {
+            let session = connection.session;
+            let others = work.held() - work.input.held();
             let Connection { client, alarm, .. } = connection;
             let Workspace { input, request, response, .. } = work;
             let method = request.method;
             std::future::poll_fn(|context| {
                 let mut side = ClientSide { stream: client, input, buffers: &scope.worker.buffers };
                 let turn = &scope.worker.turn;
-                if let Poll::Ready(heard) = self.poll_head(context, &mut side, (response, method)) {
+                let heard = self.poll_head(context, &mut side, (response, method));
+                scope.holds_for(session, side.input.held() + self.held() + others);
+                if heard.is_ready() {
                     self.note_heard(turn);
-                    return Poll::Ready(heard);
+                    return heard;
                 }
                 if std::mem::take(&mut self.moved) {
                     self.progressed = turn.look_at_end();

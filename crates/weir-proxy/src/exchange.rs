@@ -73,6 +73,16 @@ impl Input {
         Self { bytes, start: 0, read_limit: SMALL_BUFFER, own: 0 }
     }
 
+    /// Most bytes that it holds for a listener whose heads may have `head_bytes`, those aside that came from another process.
+    pub(crate) fn limit(head_bytes: usize) -> usize {
+        (head_bytes + 1).max(SMALL_BUFFER) + SMALL_BUFFER
+    }
+
+    /// Bytes of memory that it has.
+    pub(crate) fn held(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     /// Heads may have so many bytes from now on.
     pub(crate) fn set_head_limit(&mut self, head_bytes: usize) {
         self.read_limit = (head_bytes + 1).max(SMALL_BUFFER);
@@ -225,6 +235,11 @@ impl Workspace {
                 .get(self.request.method_span.len() + 1..line.len().saturating_sub(9))
                 .unwrap_or_default(),
         }
+    }
+
+    /// Bytes of memory that the running exchange holds in it.
+    pub(crate) fn held(&self) -> usize {
+        self.input.held() + self.request_out.capacity() + self.response_out.capacity()
     }
 
     /// Makes it fit for another connection.
@@ -404,6 +419,7 @@ pub(crate) async fn run<N: Net>(
         listener: scope.number,
     });
     facts.session = Some(session.key);
+    connection.session = Some(session.key);
     facts.times.handshake = connection.handshake;
     facts.times.idle = Micros::from(first_byte.saturating_duration_since(connection.since));
     let mut own = WorkTime::begun(scope.worker.turn.work_begins(first_byte));
@@ -418,17 +434,17 @@ pub(crate) async fn run<N: Net>(
         // Pinned where it is made: it is large, and moving it would copy it for every request.
         let mut serving = std::pin::pin!(serve(scope, connection, work, &mut facts, &mut route));
         std::future::poll_fn(|context| {
-            if scope.worker.is_cut() {
-                return Poll::Ready(None);
+            if let Some(cause) = scope.ends_now(session.key) {
+                return Poll::Ready(Err(cause));
             }
-            own.poll(&scope.worker.turn, serving.as_mut(), context).map(Some)
+            own.poll(&scope.worker.turn, serving.as_mut(), context).map(Ok)
         })
         .await
     };
     let outcome = match served {
-        Some(outcome) => outcome,
-        None if facts.status == 0 => Err(Cause::Shutdown.into()),
-        None => Err(Ended::Broken(Cause::Shutdown)),
+        Ok(outcome) => outcome,
+        Err(cause) if facts.status == 0 => Err(cause.into()),
+        Err(cause) => Err(Ended::Broken(cause)),
     };
     let next = match outcome {
         Ok(next) => next,
@@ -469,7 +485,7 @@ pub(crate) async fn run<N: Net>(
 /// earlier responses still on their way would be lost. The framing tells a client of HTTP/1.1 that this one is short.
 fn after_break(version: Version, cause: Cause) -> Next {
     match (version, cause) {
-        (_, Cause::ClientGone | Cause::ClientSendTimeout | Cause::Shutdown)
+        (_, Cause::ClientGone | Cause::ClientSendTimeout | Cause::Shutdown | Cause::Memory)
         | (Version::Http10, _) => Next::Close,
         (Version::Http11, _) => Next::Linger,
     }
@@ -526,6 +542,7 @@ async fn read_head<N: Net>(
             }
         }
         work.input.make_room(limits.head_bytes);
+        scope.holds(connection, work.held());
         let Connection { client, alarm, .. } = connection;
         let input = &mut work.input;
         let fill = std::future::poll_fn(|context| {

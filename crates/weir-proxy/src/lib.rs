@@ -43,6 +43,7 @@ pub mod moving;
 pub mod net;
 pub mod notice;
 pub mod os_net;
+pub mod overload;
 mod page_cache;
 mod passive;
 mod path;

@@ -69,6 +69,10 @@ pub(crate) const CAPTURED_BYTES: usize = 4 * 1024;
 pub(crate) const CAPTURES: usize = 256;
 /// Messages of one listener or pool that are kept in a second; the others are only counted, so that a flood of them costs no copies.
 pub(crate) const CAPTURES_PER_SECOND: u32 = 4;
+/// How often a worker acts on memory that runs short.
+pub(crate) const MEMORY_RELIEF: Duration = Duration::from_millis(10);
+/// How long reads are paused before the requests that hold most are given up.
+pub(crate) const MEMORY_PATIENCE: Duration = Duration::from_secs(1);
 /// Running exchanges of a worker that an operator who asks for them is told of, the oldest.
 pub(crate) const SESSIONS_TOLD: usize = 4096;
 /// Exchanges of one connection in one turn of its task, where everything that they need is at hand.

@@ -136,6 +136,7 @@ pub(crate) async fn send<N: Net>(
     let mut out = std::mem::take(&mut work.response_out);
     out.clear();
     let body_bytes = write_reply(scope, connection, work, facts, (reply, route, next), &mut out);
+    scope.holds(connection, work.held() + out.capacity());
     let sent = write_all(scope, connection, &out).await;
     if sent.is_ok() {
         facts.bytes_sent += out.len() as u64;

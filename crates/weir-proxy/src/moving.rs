@@ -184,6 +184,7 @@ impl<N: Net> Connection<N> {
             since,
             began,
             served,
+            session: None,
             agreed: None,
             waiting: None,
             stays,

@@ -196,6 +196,11 @@ impl Pump {
         self.surplus_limit = limit;
     }
 
+    /// Bytes of memory that it has.
+    pub(crate) fn held(&self) -> usize {
+        self.raw.capacity() + self.out.capacity() + self.tail.capacity()
+    }
+
     /// Most bytes that a read may take now: what is known to be left of the body, and of what may lie beyond it.
     fn readable(&self) -> usize {
         let undecoded = self.raw.len().saturating_sub(self.at);

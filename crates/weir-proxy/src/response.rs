@@ -283,6 +283,7 @@ impl<S: Socket> Relay<'_, S> {
         work: &mut Workspace,
         (pool, blocked): (&UpstreamPool, &mut Duration),
     ) -> Result<(), Cause> {
+        let session = connection.session;
         let Connection { client, alarm, .. } = connection;
         let input = &mut work.input;
         let mut progress = (0, self.conversation.heard);
@@ -294,8 +295,11 @@ impl<S: Socket> Relay<'_, S> {
                 *blocked += turn.began().saturating_duration_since(since);
             }
             let mut side = ClientSide { stream: client, input, buffers: &scope.worker.buffers };
-            if let Poll::Ready(ended) = self.poll(context, &mut side) {
-                return Poll::Ready(ended);
+            let ended = self.poll(context, &mut side);
+            let held = side.input.held() + self.conversation.held() + self.download.held();
+            scope.holds_for(session, held);
+            if ended.is_ready() {
+                return ended;
             }
             let moved = self.download.progress() + self.conversation.upload.progress();
             if progress.0 != moved {

@@ -295,6 +295,7 @@ impl<'a> Search<'a> {
         (work, upload): (&mut Workspace, &mut Pump),
         index: usize,
     ) -> Result<Opened<N::Stream>, Unopened> {
+        scope.holds(connection, work.held() + upload.held());
         let deadline = Instant::now() + self.pool.timeouts.connect;
         let tls = scope.generation.upstream_tls(self.number);
         let mut attempt = std::pin::pin!(self.pool.connect(&scope.worker.net, index, tls));
@@ -407,6 +408,7 @@ impl<'a> Search<'a> {
             let wait = Wait::new(ticket.waits_for(), ticket.ahead());
             facts.wait = Some(Box::new(wait));
         }
+        scope.holds(connection, work.held() + upload.held());
         let began = Instant::now();
         let timeout = self.pool.queue.as_ref().map_or(Duration::ZERO, |queue| queue.timeout);
         let deadline = began + timeout.saturating_sub(self.waited);

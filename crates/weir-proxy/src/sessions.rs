@@ -1,16 +1,18 @@
 //! The exchanges that run on a worker, for an operator who asks who is there (HAProxy's `show sess`). An exchange notes here where it is;
 //! nothing of it is looked at unless somebody asks.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use crate::generation::Generation;
-use crate::limits::SESSIONS_TOLD;
+use crate::limits::{SESSIONS_TOLD, SMALL_BUFFER};
+use crate::worker::WorkerLoad;
 
 /// An exchange that runs, as it is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,11 +33,18 @@ pub struct RunningExchange {
     pub age: Duration,
     /// Exchanges on its connection until now, this one included.
     pub exchanges: u64,
+    /// Bytes that it holds in buffers.
+    pub held: usize,
 }
 
 /// The exchanges that run on a worker.
-#[derive(Default)]
-pub(crate) struct Sessions(RefCell<Table>);
+pub(crate) struct Sessions {
+    table: RefCell<Table>,
+    /// Where others see how much all of them hold.
+    load: Arc<WorkerLoad>,
+    /// How many were given up and have not ended.
+    leaving: Cell<usize>,
+}
 
 #[derive(Default)]
 struct Table {
@@ -53,6 +62,8 @@ struct Running {
     /// Numbers of the pool and the endpoint.
     pool: Option<usize>,
     endpoint: Option<usize>,
+    held: usize,
+    given_up: bool,
 }
 
 /// What is known of an exchange when it begins.
@@ -76,13 +87,29 @@ pub(crate) struct Session<'a> {
 }
 
 impl Sessions {
+    /// Those of a worker whose load is this.
+    pub(crate) fn new(load: Arc<WorkerLoad>) -> Self {
+        Self { table: RefCell::default(), load, leaving: Cell::new(0) }
+    }
+
     /// An exchange begins.
     pub(crate) fn begin(&self, begun: &Begun<'_>) -> Session<'_> {
         let Begun { at: began, peer, exchanges, generation, listener } = *begun;
         let generation = Rc::clone(generation);
         let (pool, endpoint) = (None, None);
-        let running = Running { began, peer, exchanges, generation, listener, pool, endpoint };
-        let table = &mut *self.0.borrow_mut();
+        let (held, given_up) = (0, false);
+        let running = Running {
+            began,
+            peer,
+            exchanges,
+            generation,
+            listener,
+            pool,
+            endpoint,
+            held,
+            given_up,
+        };
+        let table = &mut *self.table.borrow_mut();
         let place = table.free.pop().filter(|place| *place < table.running.len());
         let place = place.unwrap_or_else(|| {
             table.running.push(None);
@@ -104,15 +131,61 @@ impl Sessions {
         self.note(key, |running| running.endpoint = endpoint);
     }
 
+    /// It holds so many bytes in buffers now.
+    #[inline]
+    pub(crate) fn holds(&self, key: SessionKey, bytes: usize) {
+        self.note(key, |running| {
+            if running.held != bytes {
+                let before = std::mem::replace(&mut running.held, bytes);
+                self.change_held(before, bytes);
+            }
+        });
+    }
+
+    /// Only its own worker writes the number.
+    fn change_held(&self, before: usize, now: usize) {
+        let held = &self.load.held;
+        let others = held.load(Ordering::Relaxed).saturating_sub(before);
+        held.store(others + now, Ordering::Relaxed);
+    }
+
+    /// Gives those up that hold most, until they are `bytes`; says how many. Those that hold less than a small buffer stay: to end them
+    /// would free nothing. Their tasks have to be woken.
+    pub(crate) fn give_up_largest(&self, bytes: usize) -> usize {
+        let mut table = self.table.borrow_mut();
+        let all = table.running.iter_mut().flatten();
+        let mut largest: Vec<&mut Running> =
+            all.filter(|one| !one.given_up && one.held > SMALL_BUFFER).collect();
+        largest.sort_unstable_by_key(|one| std::cmp::Reverse(one.held));
+        let (mut freed, mut count) = (0, 0);
+        for one in largest.into_iter().take_while(|one| {
+            let more = freed < bytes;
+            freed += one.held;
+            more
+        }) {
+            one.given_up = true;
+            count += 1;
+        }
+        self.leaving.set(self.leaving.get() + count);
+        count
+    }
+
+    /// Whether it was given up for the sake of memory.
+    #[inline]
+    pub(crate) fn is_given_up(&self, SessionKey(place): SessionKey) -> bool {
+        self.leaving.get() > 0
+            && matches!(self.table.borrow().running.get(place), Some(Some(one)) if one.given_up)
+    }
+
     fn note(&self, SessionKey(place): SessionKey, what: impl FnOnce(&mut Running)) {
-        if let Some(Some(running)) = self.0.borrow_mut().running.get_mut(place) {
+        if let Some(Some(running)) = self.table.borrow_mut().running.get_mut(place) {
             what(running);
         }
     }
 
     /// Those that run now, the oldest first, as many as are told.
     pub(crate) fn view(&self, worker: usize, now: Instant) -> Vec<RunningExchange> {
-        let table = self.0.borrow();
+        let table = self.table.borrow();
         let running = table.running.iter().enumerate();
         let running = running.filter_map(|(number, one)| Some((number, one.as_ref()?)));
         let mut list: Vec<RunningExchange> =
@@ -136,6 +209,7 @@ impl Running {
             endpoint: endpoint.map(|endpoint| Arc::clone(&endpoint.name)),
             age: now.saturating_duration_since(self.began),
             exchanges: self.exchanges,
+            held: self.held,
         })
     }
 }
@@ -143,9 +217,13 @@ impl Running {
 impl Drop for Session<'_> {
     fn drop(&mut self) {
         let SessionKey(place) = self.key;
-        let table = &mut *self.of.0.borrow_mut();
+        let table = &mut *self.of.table.borrow_mut();
         if let Some(own) = table.running.get_mut(place) {
-            *own = None;
+            if let Some(ended) = own.take() {
+                self.of.change_held(ended.held, 0);
+                let leaving = &self.of.leaving;
+                leaving.set(leaving.get() - usize::from(ended.given_up));
+            }
             table.free.push(place);
         }
     }

@@ -24,6 +24,7 @@ use crate::idle_clients::IdleSignals;
 use crate::incidents::Incidents;
 use crate::limits::STOP_IDLE_GRACE;
 use crate::notice::{Notice, Noticed, Notices};
+use crate::overload::MemoryBudget;
 use crate::route::Router;
 use crate::series::SnapshotSeries;
 use crate::tls::Tickets;
@@ -64,6 +65,8 @@ pub struct Process {
     pub connections: Arc<Room>,
     /// What workers tell each other of idle client connections.
     pub idle_clients: IdleSignals,
+    /// The budget of memory.
+    pub memory: MemoryBudget,
     /// What workers tell the operator of pools and endpoints.
     pub notices: Notices,
     /// What is counted of everything that passes.
@@ -99,6 +102,7 @@ impl Process {
             loads: (0..workers).map(|_| Arc::<WorkerLoad>::default()).collect(),
             connections: Arc::new(Room::new(connection_cap)),
             idle_clients: IdleSignals::new(workers),
+            memory: MemoryBudget::default(),
             notices,
             captures: Captures::default(),
             epoch: Instant::now(),

@@ -45,6 +45,8 @@ pub(crate) async fn run<N: Net>(
     let mut upstream = upstream.transport;
     let began = Instant::now();
     let mut progress = (0, began);
+    let session = connection.session;
+    let held = work.held();
     let Connection { client, alarm, .. } = connection;
     let buffers = &scope.worker.buffers;
     facts.cause = std::future::poll_fn(|context| {
@@ -68,6 +70,7 @@ pub(crate) async fn run<N: Net>(
         if up.ended && down.ended {
             return Poll::Ready(Cause::TunnelClosed);
         }
+        scope.holds_for(session, held + up.pump.held() + down.pump.held());
         let moved = up.pump.progress() + down.pump.progress();
         if progress.0 != moved {
             progress = (moved, Instant::now());

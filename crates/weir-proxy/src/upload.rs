@@ -1,6 +1,8 @@
 //! A request's body before an endpoint has it: what came with the head, all of it where the pool wants that, and its beginning again for
 //! another attempt. Sending it is `conversation.rs`'s.
 
+use std::task::Poll;
+
 use tokio::time::Instant;
 use weir_stats::Cause;
 use weir_wire::{ChunkedDecoder, Framing, Step, Version};
@@ -11,6 +13,7 @@ use crate::exchange::{Ended, Facts, Workspace};
 use crate::limits::SMALL_BUFFER;
 use crate::local::write_all;
 use crate::net::Net;
+use crate::overload::Pressure;
 use crate::pump::{Encoder, Pump, PumpFailure};
 use crate::upstream::UpstreamPool;
 
@@ -118,12 +121,31 @@ async fn whole_body<N: Net>(
     let mut body = Vec::new();
     upload.take_decoded(&mut body);
     while !upload.is_decoded() {
+        scope.holds(connection, work.held() + upload.held() + body.capacity());
+        if scope.worker.process.memory.look() >= Pressure::PauseReads {
+            pause(scope, connection).await?;
+        }
         read_body(scope, connection, upload).await?;
         upload.take_decoded(&mut body);
     }
     work.input.append(upload.surplus());
     *upload = Pump::whole(body);
     Ok(())
+}
+
+/// Waits while memory is short, as long as a body may stand still.
+#[cold]
+async fn pause<N: Net>(scope: Scope<'_, N>, connection: &mut Connection<N>) -> Result<(), Ended> {
+    scope.worker.process.memory.note_paused();
+    let deadline = Instant::now() + scope.listener.timeouts.body;
+    let Connection { client, alarm, .. } = connection;
+    let over = std::future::poll_fn(|context| {
+        if scope.worker.process.memory.look() < Pressure::PauseReads {
+            return Poll::Ready(Ok(()));
+        }
+        client.poll_closed(context).map(|()| Err(Ended::Broken(Cause::ClientGone)))
+    });
+    before(alarm, deadline, over).await.unwrap_or_else(|Elapsed| Err(Cause::Memory.into()))
 }
 
 /// Notes what came of a body whose exchange ends without a response from an endpoint. When that is all of it, the next request is found

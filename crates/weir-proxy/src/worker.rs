@@ -26,6 +26,7 @@ use crate::idle_count::OfWorker;
 use crate::limits::{CUT_PATIENCE, IDLE_SWEEP, POOLED_WORKSPACES};
 use crate::moving::{Departures, Parting};
 use crate::net::Net;
+use crate::overload::{self, Pressure};
 use crate::reply::HttpDate;
 use crate::request_id::RequestIdSource;
 use crate::sessions::{RunningExchange, Sessions};
@@ -40,6 +41,8 @@ pub struct WorkerLoad {
     pub open: AtomicUsize,
     /// Of them, those with an exchange running.
     pub busy: AtomicUsize,
+    /// Bytes that running exchanges hold in buffers.
+    pub held: AtomicUsize,
     /// Incremented by the worker's own thread a few times a second: the watchdog takes a worker
     /// whose number stands still for late.
     pub(crate) beats: AtomicU64,
@@ -133,6 +136,8 @@ pub(crate) struct Worker<N: Net> {
     pub(crate) buffers: Buffers,
     /// Exchanges that run.
     pub(crate) sessions: Sessions,
+    /// What is done about memory that runs short.
+    pub(crate) pressure: Cell<Pressure>,
     pub(crate) idle: IdleConnections<N::Stream>,
     /// Its client connections that wait for a request.
     pub(crate) idle_clients: IdleClients,
@@ -192,9 +197,10 @@ pub async fn run<N: Net>(parts: WorkerParts<N>) {
     let worker = Rc::new(Worker {
         number,
         net,
+        sessions: Sessions::new(Arc::clone(&load)),
+        pressure: Cell::default(),
         load,
         buffers: Buffers::default(),
-        sessions: Sessions::default(),
         idle_clients: IdleClients::default(),
         idle: IdleConnections::new(OfWorker { number, of: process.loads.len() }),
         generation: Cell::new(snapshot.generation),
@@ -218,6 +224,8 @@ pub async fn run<N: Net>(parts: WorkerParts<N>) {
     tokio::task::spawn_local(sweep(Rc::downgrade(&worker)));
     let process = Arc::clone(&worker.process);
     tokio::task::spawn_local(idle_clients::attend(Rc::downgrade(&worker), process, number));
+    let process = Arc::clone(&worker.process);
+    tokio::task::spawn_local(overload::attend(Rc::downgrade(&worker), process));
     loop {
         tokio::select! {
             biased;
@@ -291,6 +299,7 @@ async fn sweep<N: Net>(worker: std::rc::Weak<Worker<N>>) {
             // An exchange on another worker may need the descriptors.
             worker.idle.close_half(&worker.current().snapshot.pools);
         }
+        worker.process.memory.look();
         worker.leaving.borrow_mut().retain(Seat::is_needed);
     }
 }
@@ -428,8 +437,8 @@ impl<N: Net> Worker<N> {
         }
     }
 
-    /// Wakes all connections: [`Worker::is_cut`] or [`Worker::is_parting`] is another.
-    fn call(&self) {
+    /// Wakes all connections: [`Worker::is_cut`], [`Worker::is_parting`] or what is done about memory is another.
+    pub(crate) fn call(&self) {
         self.called.set(self.called.get().wrapping_add(1));
         self.calls.notify_waiters();
     }
@@ -451,6 +460,11 @@ impl<N: Net> Worker<N> {
 
     pub(crate) fn workspace(&self) -> Box<Workspace> {
         self.workspaces.borrow_mut().pop().unwrap_or_default()
+    }
+
+    /// Frees the spare workspaces.
+    pub(crate) fn free_workspaces(&self) {
+        self.workspaces.take();
     }
 
     pub(crate) fn give_back_workspace(&self, mut workspace: Box<Workspace>) {

@@ -84,6 +84,7 @@ fn serve(parts: WorkerParts<OsNet>, ready: Option<Sender<io::Result<()>>>) {
     sandbox::confine_worker();
     descriptors::belong_to(parts.number);
     load.thread.store(this_thread(), Ordering::Relaxed);
+    let _batching = weir_memory::batch_here();
     // Before the runtime: what runs on that is counted while it is there.
     let _ended = Ended { process: parts.process.clone(), load: load.clone() };
     runtime.block_on(async {

@@ -70,6 +70,8 @@ pub enum Cause {
     TunnelClosed,
     /// The process is stopping and its deadline passed.
     Shutdown,
+    /// Memory was short, and this request held the most or waited for too long to be read (503).
+    Memory,
     /// A bug of ours, counted.
     Internal,
 }
@@ -106,6 +108,7 @@ impl Cause {
         Self::UpstreamReadTimeout,
         Self::TunnelClosed,
         Self::Shutdown,
+        Self::Memory,
         Self::Internal,
     ];
 
@@ -147,6 +150,7 @@ impl Cause {
             Self::UpstreamReadTimeout => "upstream_read_timeout",
             Self::TunnelClosed => "tunnel_closed",
             Self::Shutdown => "shutdown",
+            Self::Memory => "memory",
             Self::Internal => "internal",
         }
     }
@@ -170,7 +174,8 @@ impl Cause {
             | Self::QueueFull
             | Self::QueueTimeout
             | Self::NoResources
-            | Self::Shutdown => 503,
+            | Self::Shutdown
+            | Self::Memory => 503,
             Self::ConnectTimeout | Self::UpstreamSendTimeout | Self::ResponseTimeout => 504,
             Self::LoopDetected => 508,
             Self::Complete
@@ -218,6 +223,8 @@ impl Cause {
             Self::UpstreamAborted => *b"SD",
             Self::UpstreamReadTimeout => *b"sD",
             Self::Shutdown => [b'K', phase()],
+            // HAProxy's letter for a resource of its own that is used up.
+            Self::Memory => [b'R', phase()],
             Self::Internal => [b'I', phase()],
         }
     }

@@ -382,6 +382,9 @@ impl Cause {
             Self::UpstreamReadTimeout => "The endpoint's response stood still for too long.",
             Self::TunnelClosed => "The tunnel was closed.",
             Self::Shutdown => "Weir was told to stop, and the time for that was over.",
+            Self::Memory => {
+                "Memory was short: this request held the most, or was not read on for too long."
+            }
             Self::Internal => "A bug of Weir.",
         }
     }

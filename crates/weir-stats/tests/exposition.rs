@@ -7,8 +7,8 @@ use std::sync::Arc;
 use strict::{Text, parse};
 use weir_stats::exposition::{
     AdminReport, Cpu, CpuGroup, CreditsReport, CreditsState, EndpointReport, EndpointState, Format,
-    IncidentReport, ListenerReport, LogReport, MachineFigures, PoolReport, ProcessReport,
-    QueueReport, Report, WorkerReport, expose,
+    IncidentReport, ListenerReport, LogReport, MachineFigures, MemoryReport, PoolReport,
+    ProcessReport, QueueReport, Report, WorkerReport, expose,
 };
 use weir_stats::numbers::{Asked, Done, Handshake, Numbers, Outcome};
 use weir_stats::{Cause, ExchangeRecord, Micros, Times};
@@ -82,6 +82,7 @@ fn report() -> Report {
             max_connections: 1_000,
             shortages: 0,
             incidents: IncidentReport::default(),
+            memory: MemoryReport { used: 5 << 20, max: Some(64 << 20), ..MemoryReport::default() },
         },
         admin: AdminReport { closed: 1, late: 2, refused: 3 },
         listeners: vec![ListenerReport { name: "web".to_owned(), connections: 12 }],

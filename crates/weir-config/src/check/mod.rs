@@ -133,6 +133,9 @@ impl<'a> Checker<'a> {
         if arguments.name() == "resolver" {
             config.resolver = self.resolver(arguments);
         }
+        if arguments.name() == "memory" {
+            self.set(arguments, "max", &mut config.memory, str::parse);
+        }
         let Some(value) = arguments.word(0) else { return };
         match arguments.name() {
             "workers" => {

@@ -46,6 +46,9 @@ impl<'a> Validator<'a> {
         if let Some(connections) = config.max_connections {
             self.range("max_connections", connections as u64, 1, u64::from(u32::MAX));
         }
+        if let Some(message) = config.memory.objection() {
+            self.problem("memory", message);
+        }
         self.unique("logs", config.logs.iter().map(|log| log.name.as_str()));
         for (index, log) in config.logs.iter().enumerate() {
             self.log(&format!("logs[{index}]"), log);

@@ -17,6 +17,10 @@ pub(super) const DIRECTIVES: &[Spec] = &[
          Without it, as many as the limit of open files allows.",
     )
     .example("max_connections 20000;"),
+    directive("memory", TOP, "", "The budget of memory: all that the process allocates counts, buffers, TLS sessions, held bodies, logs and statistics among it. Nobody's request fails for it before it is near. At 80 % of it idle client connections are closed, the oldest first; at 90 % bodies of `buffer_request` are not read on; at 95 % new connections are closed, requests on idle connections are not read, and the requests that hold most get 503 or are cut off, until it is below 90 % again. `weir ctl status`, the dashboard and the metrics `weir_memory_…` show it.")
+        .words(0, 0)
+        .options(MEMORY)
+        .example("memory max=2g;"),
     directive("shutdown_timeout", TOP, "TIME", "How long a graceful stop waits for running exchanges.")
         .default("30s")
         .example("shutdown_timeout 1m;"),
@@ -70,6 +74,13 @@ pub(super) const DIRECTIVES: &[Spec] = &[
         .many()
         .example("include conf.d/*.conf;"),
 ];
+
+const MEMORY: &[OptionSpec] = &[option(
+    "max",
+    "SIZE | PERCENT | off",
+    "60%",
+    "The budget: a size, at least `32m`, or a share of what the control group allows or the machine has, whichever is less. What the kernel holds for sockets is not in it.",
+)];
 
 const CPU_CREDITS: &[OptionSpec] = &[
     option("earn", "NUMBER", "", "Credits earned in an hour; 60 are one core all the time."),

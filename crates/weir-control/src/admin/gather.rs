@@ -23,8 +23,8 @@ use weir_stats::numbers::RouteFigures;
 
 use super::context::{Context, Served};
 use super::status::{
-    EndpointStatus, Event, Info, ListenerStatus, PoolStatus, ProbeStatus, QueueStatus, RouteStatus,
-    State, Status, WaitingStatus, WorkerStatus,
+    EndpointStatus, Event, Info, ListenerStatus, MemoryStatus, PoolStatus, ProbeStatus,
+    QueueStatus, RouteStatus, State, Status, WaitingStatus, WorkerStatus,
 };
 use super::traffic::{Counted, Of, per_second, phase_times};
 use crate::health_log::{EndpointName, HealthEvent, HealthState};
@@ -105,6 +105,7 @@ impl<'a> View<'a> {
             state_file: self.context.state_file().as_deref().map(path),
             overrides: self.overrides.differences(&self.served.file).len(),
             open_files_limit: open_files::limit(),
+            memory: memory(process),
         }
     }
 
@@ -117,6 +118,7 @@ impl<'a> View<'a> {
                 number,
                 connections: load.open.load(Ordering::Relaxed),
                 requests_running: load.busy.load(Ordering::Relaxed),
+                held: load.held.load(Ordering::Relaxed),
                 requests: counted.exchanges,
                 own_us: counted.own_us,
                 lag: phase_times("lag", &counted.lag),
@@ -527,4 +529,17 @@ pub(crate) fn milliseconds(time: SystemTime) -> u64 {
 /// The machine's name.
 pub(crate) fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+/// How the budget of memory stands.
+fn memory(process: &Process) -> MemoryStatus {
+    let figures = process.memory.figures();
+    MemoryStatus {
+        used: figures.used,
+        max: figures.max,
+        pressure: figures.pressure.as_str().to_owned(),
+        connections_refused: figures.refused,
+        reads_paused: figures.paused,
+        requests_given_up: figures.given_up,
+    }
 }

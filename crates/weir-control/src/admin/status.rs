@@ -61,6 +61,26 @@ pub struct Info {
     pub overrides: usize,
     /// Most files open at once.
     pub open_files_limit: u64,
+    /// The budget of memory.
+    #[serde(default)]
+    pub memory: MemoryStatus,
+}
+
+/// The budget of memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryStatus {
+    /// Bytes that the process has allocated.
+    pub used: usize,
+    /// Most that it may have; `null`: no bound.
+    pub max: Option<usize>,
+    /// What is done because it is near: `none`, `close_idle`, `pause_reads` or `refuse`.
+    pub pressure: String,
+    /// Connections that were closed for it when they came.
+    pub connections_refused: u64,
+    /// Requests whose bodies were not read on for a while.
+    pub reads_paused: u64,
+    /// Requests that were given up, because they held most.
+    pub requests_given_up: u64,
 }
 
 /// A listener.
@@ -178,6 +198,9 @@ pub struct WorkerStatus {
     pub connections: usize,
     /// Of them, those with a request that runs.
     pub requests_running: usize,
+    /// Bytes that these requests hold in buffers.
+    #[serde(default)]
+    pub held: usize,
     /// Requests that ended.
     pub requests: u64,
     /// Time that it worked at requests, microseconds.

@@ -1,7 +1,12 @@
 //! Bytes: what a connection may have Weir hold is bounded, whatever it sends and however fast (issue 12, rows A1 and B1).
 
-use crate::OK;
-use crate::world::{app, play};
+use std::cell::Cell;
+use std::sync::atomic::Ordering;
+
+use weir_proxy::overload::{Pressure, connection_limit};
+
+use crate::world::{World, app, pass, play};
+use crate::{GET, OK};
 
 const SERVER: &str = "server 10.0.1.1:80;";
 
@@ -44,4 +49,173 @@ fn pipelined_requests_are_held_in_bounded_memory() {
             assert!(growth < 8 << 20, "{growth} bytes more for {request:?} with {pool}");
         }
     }
+}
+
+thread_local! {
+    /// Bytes that the process has allocated, as far as its budget knows.
+    static USED: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Plays a scenario on a pool and a process whose budget of memory is 1,000 bytes.
+fn short(pool: &str, scene: impl AsyncFnOnce(&World)) {
+    USED.set(0);
+    play(&app(pool, ""), async |world| {
+        world.process.memory.measure_by(|| USED.get());
+        world.process.memory.set_max(Some(1_000));
+        scene(world).await;
+        USED.set(0);
+        pass(2_000).await;
+        assert_eq!(world.process.memory.figures().pressure, Pressure::None);
+    });
+}
+
+/// The process has allocated so much from now on, and has had time to see it.
+async fn uses(world: &World, used: usize, expected: Pressure) {
+    USED.set(used);
+    world.process.memory.look();
+    pass(20).await;
+    assert_eq!(world.process.memory.figures().pressure, expected, "{used}");
+}
+
+fn held(world: &World) -> usize {
+    world.process.loads.iter().map(|load| load.held.load(Ordering::Relaxed)).sum()
+}
+
+const UPLOAD: &str = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n";
+
+#[test]
+fn idle_connections_are_closed_first_and_requests_go_on() {
+    short(SERVER, async |world| {
+        let _seen = world.origin(1).answers(OK);
+        let mut idle = world.client().await;
+        idle.send(GET).await;
+        idle.message().await;
+        uses(world, 799, Pressure::None).await;
+        assert!(idle.is_open().await);
+        uses(world, 800, Pressure::CloseIdle).await;
+        idle.expect_closed().await;
+        let mut client = world.client().await;
+        client.send(GET).await;
+        assert_eq!(client.message().await.status(), 200);
+        uses(world, 750, Pressure::CloseIdle).await;
+        uses(world, 749, Pressure::None).await;
+    });
+}
+
+#[test]
+fn bodies_that_are_held_whole_are_not_read_on_while_memory_is_short() {
+    short("server 10.0.1.1:80; buffer_request 1m;", async |world| {
+        let origin = world.origin(1);
+        uses(world, 900, Pressure::PauseReads).await;
+        let mut upload = world.client().await;
+        upload.send(UPLOAD).await;
+        // More than is read with the head, and what the network holds.
+        upload.send(vec![0; 60_000]).await;
+        pass(100).await;
+        assert!(held(world) < 60_000, "{}", held(world));
+        let mut small = world.client().await;
+        small.send(GET).await;
+        let mut upstream = origin.accept().await;
+        upstream.message().await;
+        upstream.send(OK).await;
+        assert_eq!(small.message().await.status(), 200);
+        assert_eq!(world.process.memory.figures().paused, 1);
+        uses(world, 100, Pressure::None).await;
+        upload.send(vec![0; 40_000]).await;
+        assert_eq!(upstream.message().await.body.len(), 100_000);
+        upstream.send(OK).await;
+        assert_eq!(upload.message().await.status(), 200);
+    });
+}
+
+#[test]
+fn a_client_that_leaves_while_its_body_is_not_read_is_seen() {
+    short("server 10.0.1.1:80; buffer_request 1m;", async |world| {
+        uses(world, 900, Pressure::PauseReads).await;
+        let mut upload = world.client().await;
+        upload.send(UPLOAD).await;
+        upload.send(vec![0; 60_000]).await;
+        pass(1).await;
+        drop(upload);
+        world.expect_logged("client_gone", Some(499)).await;
+    });
+}
+
+#[test]
+fn connections_are_refused_and_the_largest_requests_given_up_near_the_budget() {
+    short("server 10.0.1.1:80; buffer_request 1m; timeout response=1h;", async |world| {
+        let origin = world.origin(1);
+        let mut upload = world.client().await;
+        upload.send(UPLOAD).await;
+        for _ in 0..9 {
+            upload.send(vec![0; 10_000]).await;
+            pass(1).await;
+        }
+        let mut small = world.client().await;
+        small.send(GET).await;
+        let mut upstream = origin.accept().await;
+        upstream.message().await;
+        assert!(held(world) > 90_000);
+        // Less than the upload holds is to be freed.
+        USED.set(950);
+        assert_eq!(world.process.memory.look(), Pressure::Refuse);
+        let mut refused = world.client().await;
+        refused.expect_closed().await;
+        assert_eq!(upload.message().await.status(), 503);
+        USED.set(860);
+        world.expect_logged("memory", Some(503)).await;
+        upstream.send(OK).await;
+        assert_eq!(small.message().await.status(), 200);
+        let figures = world.process.memory.figures();
+        assert_eq!((figures.refused, figures.given_up), (1, 1));
+        uses(world, 0, Pressure::None).await;
+        let mut client = world.client().await;
+        client.send(GET).await;
+        upstream.message().await;
+        upstream.send(OK).await;
+        assert_eq!(client.message().await.status(), 200);
+    });
+}
+
+#[test]
+fn a_shortage_that_lasts_ends_the_largest_response() {
+    short(SERVER, async |world| {
+        let origin = world.origin(1);
+        let mut slow = world.client().await;
+        slow.send(GET).await;
+        let mut upstream = origin.accept().await;
+        upstream.message().await;
+        upstream.send("HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n").await;
+        upstream.send_what_fits(1_000_000).await;
+        assert!(held(world) > 60_000);
+        uses(world, 900, Pressure::PauseReads).await;
+        pass(1_100).await;
+        world.expect_logged("memory", Some(200)).await;
+        assert_eq!(held(world), 0);
+        upstream.expect_end().await;
+    });
+}
+
+#[test]
+fn what_a_connection_holds_is_told_and_stays_below_its_bound() {
+    play(&app("server 10.0.1.1:80; buffer_request 1m;", ""), async |world| {
+        let origin = world.origin(1);
+        let snapshot = world.snapshot();
+        let pools = snapshot.pools.iter().map(AsRef::as_ref);
+        let most = connection_limit(&snapshot.listeners[0], pools);
+        let mut client = world.client().await;
+        client.send(UPLOAD).await;
+        let mut sent = 0;
+        while sent < 100_000 {
+            sent += client.send_what_fits(7_000.min(100_000 - sent)).await;
+            pass(1).await;
+            assert!((sent..most).contains(&held(world)), "{} of {most}", held(world));
+        }
+        let mut upstream = origin.accept().await;
+        upstream.message().await;
+        assert!((100_000..most).contains(&held(world)));
+        upstream.send(OK).await;
+        client.message().await;
+        assert_eq!(held(world), 0);
+    });
 }

@@ -373,7 +373,8 @@ impl World {
             let slots = snapshot.pools.iter().map(own);
             let room = &self.process.connections;
             let taken = room.cap() - room.free();
-            (slots.sum::<u64>(), self.process.open_connections(), taken)
+            let held = self.process.loads.iter().map(|load| load.held.load(Ordering::Relaxed));
+            (slots.sum::<u64>(), self.process.open_connections(), taken + held.sum::<usize>())
         };
         for pool in &self.snapshot().pools {
             // Laws 2, 3 and 5, which the watchdog looked after all the while.
@@ -385,7 +386,7 @@ impl World {
             }
             sleep(Duration::from_secs(1)).await;
         }
-        panic!("left behind (slots and waiting, connections, places): {:?}", wrong());
+        panic!("left behind (slots and waiting, connections, places and bytes): {:?}", wrong());
     }
 }
 

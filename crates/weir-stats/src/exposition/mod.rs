@@ -15,7 +15,7 @@ pub use family::{Exemplar, Exposition, Family, Format, Kind, Labels, Times, Valu
 pub use machine::{Cpu, CpuGroup, MachineFigures, Usage};
 pub use report::{
     AdminReport, EndpointReport, EndpointState, IncidentReport, ListenerReport, LogReport,
-    PoolCounters, PoolReport, ProcessReport, QueueReport, Report, WorkerReport,
+    MemoryReport, PoolCounters, PoolReport, ProcessReport, QueueReport, Report, WorkerReport,
 };
 
 /// A whole report.

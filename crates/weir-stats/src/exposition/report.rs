@@ -62,6 +62,9 @@ pub struct ProcessReport {
     /// What happened to its workers and to the processes before it.
     #[serde(default)]
     pub incidents: IncidentReport,
+    /// The budget of memory.
+    #[serde(default)]
+    pub memory: MemoryReport,
 }
 
 /// Connections to the admin interface that did not stay.
@@ -92,6 +95,23 @@ pub struct IncidentReport {
     pub lost_requests: u64,
 }
 
+/// The budget of memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryReport {
+    /// Bytes that the process has allocated.
+    pub used: u64,
+    /// Most that it may have; `None` without a bound.
+    pub max: Option<u64>,
+    /// What is done because it is near, from 0, nothing, to 3.
+    pub pressure: u64,
+    /// Connections that were closed for it when they came.
+    pub connections_refused: u64,
+    /// Requests whose bodies were not read on for a while.
+    pub reads_paused: u64,
+    /// Requests that were given up, because they held most.
+    pub requests_given_up: u64,
+}
+
 /// A listener.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ListenerReport {
@@ -108,6 +128,9 @@ pub struct WorkerReport {
     pub connections: u64,
     /// Of them, those with a request that runs.
     pub requests_running: u64,
+    /// Bytes that these requests hold in buffers.
+    #[serde(default)]
+    pub held: u64,
 }
 
 /// An access log.
@@ -297,6 +320,9 @@ fn write_process(report: &Report, text: &mut Exposition) {
     by_worker(report, text, ("weir_worker_connections", help), |worker| worker.connections);
     let help = "Requests that run on a worker.";
     by_worker(report, text, ("weir_worker_requests_running", help), |one| one.requests_running);
+    let help = "Bytes that the running requests of a worker hold in buffers.";
+    by_worker(report, text, ("weir_worker_held_bytes", help), |worker| worker.held);
+    write_memory(&process.memory, text);
     let help = "Log lines that were not written because the writer could not keep up.";
     text.family(Family { name: "weir_log_lines_dropped", kind: Kind::Counter, help });
     for log in &report.logs {
@@ -337,6 +363,37 @@ fn write_incidents(incidents: &IncidentReport, text: &mut Exposition) {
         ),
     ];
     for (name, help, count) in counters {
+        text.family(Family { name, kind: Kind::Counter, help });
+        text.sample(&[], Value::Count(count));
+    }
+}
+
+fn write_memory(memory: &MemoryReport, text: &mut Exposition) {
+    let help = "Memory that the process has allocated.";
+    text.gauge("weir_memory_bytes", help, Value::Count(memory.used));
+    if let Some(max) = memory.max {
+        let help = "The budget of memory, `memory max=`.";
+        text.gauge("weir_memory_max_bytes", help, Value::Count(max));
+    }
+    let help = "What is done because memory is short: 0 nothing, 1 idle connections are closed, 2 reads are paused too, 3 connections are refused too.";
+    text.gauge("weir_memory_pressure", help, Value::Count(memory.pressure));
+    for (name, help, count) in [
+        (
+            "weir_memory_connections_refused",
+            "Client connections that were closed when they came because memory was short.",
+            memory.connections_refused,
+        ),
+        (
+            "weir_memory_reads_paused",
+            "Requests whose bodies were not read on for a while because memory was short.",
+            memory.reads_paused,
+        ),
+        (
+            "weir_memory_requests_given_up",
+            "Requests that were given up because memory was short and they held most.",
+            memory.requests_given_up,
+        ),
+    ] {
         text.family(Family { name, kind: Kind::Counter, help });
         text.sample(&[], Value::Count(count));
     }

@@ -79,6 +79,14 @@ pub(super) fn status(body: &str) -> Result<String, Failure> {
         "{} of {} connections, {} requests running",
         info.connections, info.max_connections, info.requests_running
     );
+    if let Some(max) = info.memory.max {
+        let (used, max) = (info.memory.used >> 20, max >> 20);
+        let _ = write!(text, "{used} of {max} MB of memory");
+        let _ = match info.memory.pressure.as_str() {
+            "none" | "" => writeln!(text),
+            pressure => writeln!(text, ", short: {}", pressure.replace('_', " ")),
+        };
+    }
     if info.overrides > 0 {
         let _ = writeln!(text, "{} things differ from the file: weir ctl diff", info.overrides);
     }

@@ -1,7 +1,7 @@
 //! The page of everything: what is wrong, pools, listeners, workers, who was slow, what happened.
 
 use super::super::figures::{age_ms, bytes, count, credits, rate, span_us};
-use super::super::status::{EndpointStatus, PoolStatus, Status, WaitingStatus};
+use super::super::status::{EndpointStatus, MemoryStatus, PoolStatus, Status, WaitingStatus};
 use super::history::{POOLS, parts};
 use super::html::Html;
 use super::page::{self, Sight};
@@ -57,6 +57,8 @@ fn summary(html: &mut Html, status: &Status) {
     fact(html, "waiting", count(waiting), String::new());
     let most = format!("of {}", count(info.max_connections as u64));
     fact(html, "connections", count(info.connections as u64), most);
+    let (used, max) = memory(&info.memory);
+    fact(html, "memory", used, max);
     let failed = listeners().map(|own| own.of_class("5xx")).sum();
     fact(
         html,
@@ -69,6 +71,17 @@ fn summary(html: &mut Html, status: &Status) {
         fact(html, "cpu credits", left, what);
     }
     html.markup("</dl>");
+}
+
+/// Memory that is allocated, and of how much.
+fn memory(memory: &MemoryStatus) -> (String, String) {
+    let used = bytes(memory.used as u64);
+    let Some(max) = memory.max else { return (used, String::new()) };
+    let most = format!("of {}", bytes(max as u64));
+    match memory.pressure.as_str() {
+        "none" | "" => (used, most),
+        pressure => (used, format!("{most}, short: {}", pressure.replace('_', " "))),
+    }
 }
 
 /// What somebody should look at, first.

@@ -126,6 +126,12 @@ pub(super) fn status() -> Status {
             workers: 2,
             connections: 12,
             max_connections: 10_000,
+            memory: crate::admin::status::MemoryStatus {
+                used: 412 << 20,
+                max: Some(2 << 30),
+                pressure: "none".to_owned(),
+                ..Default::default()
+            },
             requests_running: 5,
             configuration: None,
             state_file: None,
@@ -166,6 +172,7 @@ pub(super) fn status() -> Status {
                 number,
                 connections: 6,
                 requests_running: 2,
+                held: 48 << 10,
                 requests: 6_000,
                 own_us: 700_000,
                 lag: PhaseTimes::default(),

@@ -66,6 +66,7 @@ mod tests {
             endpoint: None,
             age: Duration::from_secs(192),
             exchanges: 3,
+            held: 0,
         };
         let local = RunningExchange { peer: None, pool: None, worker: 0, ..running.clone() };
         let text = sessions(&[running, local], "uid 0", UNIX_EPOCH);

@@ -1,0 +1,83 @@
+//! The memory that the process may have: what its control group allows, or what the machine has, and the share of it that is
+//! configured.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use weir_config::Config;
+
+/// Where control groups are.
+const GROUPS: &str = "/sys/fs/cgroup";
+
+/// The budget that this configuration gives the process, bytes; `None` without a bound.
+pub(crate) fn budget(config: &Config) -> Option<usize> {
+    let text = |path: &Path| fs::read_to_string(path).ok();
+    let groups = text(Path::new("/proc/self/cgroup")).unwrap_or_default();
+    let available = available(&text(Path::new("/proc/meminfo")).unwrap_or_default(), &groups, text);
+    config.memory.bytes(available).map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX))
+}
+
+/// The least of the machine's memory and the limits of the control group and those above it; `file` reads one of their files.
+fn available(meminfo: &str, groups: &str, file: impl Fn(&Path) -> Option<String>) -> Option<u64> {
+    let limits = limit_files(groups);
+    let limits = limits.iter().filter_map(|path| file(path)?.trim().parse::<u64>().ok());
+    limits.chain(total(meminfo)).min()
+}
+
+fn total(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1_024)
+}
+
+/// Files that may hold a limit, of either version of control groups: those of the group and all above it. Within a container the group's own
+/// directory is the root of what is seen.
+fn limit_files(groups: &str) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for line in groups.lines() {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (Some(names), Some(path)) = (parts.next(), parts.next()) else { continue };
+        let (below, name) = match names {
+            "" => ("", "memory.max"),
+            _ if names.split(',').any(|name| name == "memory") => {
+                ("memory", "memory.limit_in_bytes")
+            }
+            _ => continue,
+        };
+        let root = Path::new(GROUPS).join(below);
+        for group in Path::new(path.trim_start_matches('/')).ancestors() {
+            files.push(root.join(group).join(name));
+        }
+    }
+    files
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_of_machine_and_control_groups_counts() {
+        let meminfo = "MemTotal:        4096 kB\nMemFree:  17 kB\n";
+        let check = |groups: &str, files: &[(&str, &str)], expected: Option<u64>| {
+            let file = |path: &Path| {
+                let found = files.iter().find(|(own, _)| Path::new(own) == path);
+                found.map(|(_, text)| (*text).to_owned())
+            };
+            assert_eq!(available(meminfo, groups, file), expected, "{groups} {files:?}");
+        };
+        check("", &[], Some(4096 << 10));
+        check("0::/a/b\n", &[("/sys/fs/cgroup/a/b/memory.max", "max\n")], Some(4096 << 10));
+        check("0::/a/b\n", &[("/sys/fs/cgroup/a/memory.max", "1000000\n")], Some(1_000_000));
+        check("0::/gone\n", &[("/sys/fs/cgroup/memory.max", "77\n")], Some(77));
+        let first = "5:memory:/x\n4:cpu:/y\n";
+        let file = "/sys/fs/cgroup/memory/x/memory.limit_in_bytes";
+        check(first, &[(file, "9223372036854771712\n")], Some(4096 << 10));
+        check(first, &[(file, "2000\n")], Some(2_000));
+        assert_eq!(available("", "", |_| None), None);
+    }
+
+    #[test]
+    fn this_machine_tells_its_memory() {
+        assert!(budget(&Config::default()).is_some_and(|bytes| bytes >= 32 << 20));
+    }
+}

@@ -1,0 +1,377 @@
+//! The budget of memory (issue 12, row B1): how much the process may hold, how near to that it is, and what is done about it. The
+//! figure is the allocator's (`weir-memory`), so that nothing escapes it: buffers, TLS sessions, held bodies, log batches, statistics.
+//!
+//! ```text
+//!  used / max   80 %             90 %            95 %
+//!  None ──▶ CloseIdle ──▶ PauseReads ──▶ Refuse         back: 5 % lower each, so that nothing flaps
+//! ```
+//! *CloseIdle:* idle client connections are closed, oldest first, and spare buffers freed. *PauseReads:* bodies that are held whole are not
+//! read on. *Refuse:* no request is read on an idle connection, new connections are closed, and the requests that hold most are given up,
+//! as they are where reads have been paused for a second. Nothing fails because memory is short that would not have failed without it.
+//!
+//! The fast path is one comparison. A thread that finds a mark crossed changes the level, and each worker's [`attend`] acts on it.
+
+use std::rc::Weak;
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep};
+
+use crate::exchange::Input;
+use crate::limits::{
+    LARGE_BUFFER, MEMORY_PATIENCE, MEMORY_RELIEF, RESPONSE_HEAD_BYTES, SMALL_BUFFER,
+};
+use crate::net::Net;
+use crate::shared::{Listener, Process};
+use crate::upstream::UpstreamPool;
+use crate::worker::Worker;
+
+/// What is done about memory that runs short. Each level does what those before it do, too.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Pressure {
+    /// Nothing.
+    #[default]
+    None,
+    /// Idle client connections are closed.
+    CloseIdle,
+    /// Bodies that are held whole are not read on.
+    PauseReads,
+    /// New connections are closed, new requests not read, and the requests that hold most given up.
+    Refuse,
+}
+
+impl Pressure {
+    /// Every level, in order.
+    pub const ALL: [Self; 4] = [Self::None, Self::CloseIdle, Self::PauseReads, Self::Refuse];
+
+    /// Its word in status and metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::CloseIdle => "close_idle",
+            Self::PauseReads => "pause_reads",
+            Self::Refuse => "refuse",
+        }
+    }
+
+    /// Percent of the budget at which it begins, and below which it ends.
+    fn marks(self) -> (usize, usize) {
+        match self {
+            Self::None => (0, 0),
+            Self::CloseIdle => (80, 75),
+            Self::PauseReads => (90, 85),
+            Self::Refuse => (95, 90),
+        }
+    }
+
+    fn of(number: u8) -> Self {
+        Self::ALL.get(usize::from(number)).copied().unwrap_or_default()
+    }
+
+    fn next(self) -> Option<Self> {
+        Self::ALL.get(self as usize + 1).copied()
+    }
+
+    fn before(self) -> Self {
+        Self::of((self as u8).saturating_sub(1))
+    }
+}
+
+/// The process's budget of memory.
+#[derive(Debug)]
+pub struct MemoryBudget {
+    max: AtomicUsize,
+    /// Bytes from which on there is something to decide.
+    first_mark: AtomicUsize,
+    level: AtomicU8,
+    /// Tells workers of another level.
+    told: watch::Sender<Pressure>,
+    /// Tells how much is used; without one, the allocator.
+    source: OnceLock<fn() -> usize>,
+    refused: AtomicU64,
+    paused: AtomicU64,
+    given_up: AtomicU64,
+}
+
+/// A budget as it is told to operators.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryFigures {
+    /// Bytes allocated.
+    pub used: usize,
+    /// Most that may be; `None` without a bound.
+    pub max: Option<usize>,
+    /// What is done about it now.
+    pub pressure: Pressure,
+    /// Connections that were closed when they came.
+    pub refused: u64,
+    /// Requests whose bodies were not read on for a while.
+    pub paused: u64,
+    /// Requests that were given up, those that held most.
+    pub given_up: u64,
+}
+
+impl Default for MemoryBudget {
+    fn default() -> Self {
+        Self {
+            max: AtomicUsize::new(usize::MAX),
+            first_mark: AtomicUsize::new(usize::MAX),
+            level: AtomicU8::new(0),
+            told: watch::Sender::new(Pressure::None),
+            source: OnceLock::new(),
+            refused: AtomicU64::new(0),
+            paused: AtomicU64::new(0),
+            given_up: AtomicU64::new(0),
+        }
+    }
+}
+
+/// This share of a budget.
+fn share(max: usize, percent: usize) -> usize {
+    if max == usize::MAX { max } else { max / 100 * percent }
+}
+
+impl MemoryBudget {
+    /// Another budget from now on; `None` is none.
+    pub fn set_max(&self, max: Option<usize>) {
+        let max = max.unwrap_or(usize::MAX);
+        self.max.store(max, Ordering::Relaxed);
+        let first = share(max, Pressure::CloseIdle.marks().0);
+        self.first_mark.store(first, Ordering::Relaxed);
+        self.look();
+    }
+
+    /// Asks this from now on how much is used, for simulations of several processes in one. It can be set once.
+    pub fn measure_by(&self, source: fn() -> usize) {
+        let _ = self.source.set(source);
+    }
+
+    fn used(&self) -> usize {
+        self.source.get().map_or_else(weir_memory::allocated, |source| source())
+    }
+
+    /// What has to be done now. To be asked before memory is taken for a client.
+    #[inline]
+    pub fn look(&self) -> Pressure {
+        let used = self.used();
+        if used < self.first_mark.load(Ordering::Relaxed)
+            && self.level.load(Ordering::Relaxed) == Pressure::None as u8
+        {
+            return Pressure::None;
+        }
+        self.weigh(used)
+    }
+
+    #[cold]
+    fn weigh(&self, used: usize) -> Pressure {
+        let max = self.max.load(Ordering::Relaxed);
+        let before = self.level.load(Ordering::Relaxed);
+        let mut level = Pressure::of(before);
+        while let Some(next) = level.next().filter(|next| used >= share(max, next.marks().0)) {
+            level = next;
+        }
+        while level > Pressure::None && used < share(max, level.marks().1) {
+            level = level.before();
+        }
+        let now = level as u8;
+        let changed =
+            self.level.compare_exchange(before, now, Ordering::Relaxed, Ordering::Relaxed);
+        if now != before && changed.is_ok() {
+            self.told.send_replace(level);
+        }
+        level
+    }
+
+    /// Bytes to be freed until the level ends.
+    fn surplus(&self) -> usize {
+        let level = Pressure::of(self.level.load(Ordering::Relaxed));
+        self.used().saturating_sub(share(self.max.load(Ordering::Relaxed), level.marks().1))
+    }
+
+    /// How it stands.
+    pub fn figures(&self) -> MemoryFigures {
+        let max = self.max.load(Ordering::Relaxed);
+        MemoryFigures {
+            used: self.used(),
+            max: (max != usize::MAX).then_some(max),
+            pressure: Pressure::of(self.level.load(Ordering::Relaxed)),
+            refused: self.refused.load(Ordering::Relaxed),
+            paused: self.paused.load(Ordering::Relaxed),
+            given_up: self.given_up.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Whether a connection that has just come is closed, which is counted.
+    pub(crate) fn refuses(&self) -> bool {
+        let refuses = self.look() == Pressure::Refuse;
+        if refuses {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+        }
+        refuses
+    }
+
+    /// Counts a request whose body is not read on for a while.
+    pub(crate) fn note_paused(&self) {
+        self.paused.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Acts on the level for one worker, as long as the process lives.
+pub(crate) async fn attend<N: Net>(worker: Weak<Worker<N>>, process: Arc<Process>) {
+    let mut told = process.memory.told.subscribe();
+    while told.changed().await.is_ok() {
+        let mut relief = Relief::default();
+        loop {
+            let level = process.memory.look();
+            let Some(worker) = worker.upgrade() else { return };
+            relief.act(&worker, level);
+            if level == Pressure::None {
+                break;
+            }
+            drop(worker);
+            sleep(MEMORY_RELIEF).await;
+        }
+    }
+}
+
+/// What was done so far about one shortage.
+#[derive(Default)]
+struct Relief {
+    level: Pressure,
+    /// Since when reads are paused.
+    paused: Option<Instant>,
+}
+
+impl Relief {
+    fn act<N: Net>(&mut self, worker: &Worker<N>, level: Pressure) {
+        let before = std::mem::replace(&mut self.level, level);
+        worker.pressure.set(level);
+        if level.max(before) >= Pressure::PauseReads && level != before {
+            // What is paused looks again.
+            worker.call();
+        }
+        if level < Pressure::PauseReads {
+            self.paused = None;
+        }
+        match level {
+            Pressure::None => give_back(worker),
+            _ => worker.shrink(),
+        }
+        let now = Instant::now();
+        let since = (level >= Pressure::PauseReads).then(|| *self.paused.get_or_insert(now));
+        let lasting = since.is_some_and(|since| now - since >= MEMORY_PATIENCE);
+        if level == Pressure::Refuse || lasting {
+            worker.give_up_largest();
+        }
+    }
+}
+
+/// Has the allocator give what was freed back to the kernel, beside the traffic.
+fn give_back<N: Net>(worker: &Worker<N>) {
+    #[cfg(target_env = "gnu")]
+    if worker.number == 0 && worker.process.memory.source.get().is_none() {
+        tokio::task::spawn_blocking(|| {
+            // SAFETY: it takes a number and may be called at any time.
+            unsafe { libc::malloc_trim(0) }
+        });
+    }
+}
+
+impl<N: Net> Worker<N> {
+    /// Frees what is kept for speed, and closes the oldest idle connections.
+    fn shrink(&self) {
+        self.buffers.free();
+        self.free_workspaces();
+        let open = self.process.open_connections();
+        self.process.idle_clients.give_up_for_memory((open / 16).max(32));
+    }
+
+    /// Gives up the requests that hold most, for this worker's part of what is to be freed.
+    fn give_up_largest(&self) {
+        let held = |load: &crate::worker::WorkerLoad| load.held.load(Ordering::Relaxed);
+        let all: usize = self.process.loads.iter().map(|load| held(load)).sum();
+        let own = held(&self.load);
+        if own == 0 {
+            return;
+        }
+        let surplus = self.process.memory.surplus() as u128;
+        let part = (surplus * own as u128 / (all.max(1)) as u128) as usize;
+        let given_up = self.sessions.give_up_largest(part.max(1));
+        if given_up > 0 {
+            self.process.memory.given_up.fetch_add(given_up as u64, Ordering::Relaxed);
+            self.call();
+        }
+    }
+}
+
+/// Most bytes that one connection of a listener may hold in buffers for requests to these pools: the bound that law 12 is checked
+/// against. TLS and what header edits add aside.
+pub fn connection_limit<'a>(
+    listener: &Listener,
+    pools: impl Iterator<Item = &'a UpstreamPool>,
+) -> usize {
+    let head = listener.limits.head_bytes;
+    let input = Input::limit(head);
+    // A vector that grows may have twice what it needs.
+    let body = pools.filter_map(|pool| pool.buffer_request).max().unwrap_or(0);
+    let body = usize::try_from(body).unwrap_or(usize::MAX).saturating_mul(2);
+    let upload = body.saturating_add(input.max(LARGE_BUFFER));
+    let download = LARGE_BUFFER + 2 * RESPONSE_HEAD_BYTES;
+    (input + 2 * head + download + 4 * SMALL_BUFFER).saturating_add(upload)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    thread_local! {
+        static USED: Cell<usize> = const { Cell::new(0) };
+    }
+
+    fn budget() -> MemoryBudget {
+        let budget = MemoryBudget::default();
+        budget.measure_by(|| USED.with(Cell::get));
+        budget
+    }
+
+    fn at(budget: &MemoryBudget, used: usize) -> Pressure {
+        USED.with(|own| own.set(used));
+        budget.look()
+    }
+
+    #[test]
+    fn each_level_begins_at_its_mark_and_ends_below_another() {
+        let budget = budget();
+        budget.set_max(Some(1_000));
+        let check = |used, expected| assert_eq!(at(&budget, used), expected, "{used}");
+        check(799, Pressure::None);
+        check(800, Pressure::CloseIdle);
+        check(750, Pressure::CloseIdle);
+        check(749, Pressure::None);
+        check(900, Pressure::PauseReads);
+        check(850, Pressure::PauseReads);
+        check(949, Pressure::PauseReads);
+        check(950, Pressure::Refuse);
+        check(900, Pressure::Refuse);
+        check(899, Pressure::PauseReads);
+        check(849, Pressure::CloseIdle);
+        check(2_000, Pressure::Refuse);
+        check(0, Pressure::None);
+    }
+
+    #[test]
+    fn without_a_budget_nothing_is_done() {
+        let budget = budget();
+        assert_eq!(at(&budget, usize::MAX - 1), Pressure::None);
+        budget.set_max(Some(100));
+        assert_eq!(budget.look(), Pressure::Refuse);
+        assert!(budget.refuses());
+        budget.set_max(None);
+        assert_eq!(budget.look(), Pressure::None);
+        assert_eq!((budget.figures().max, budget.figures().refused), (None, 1));
+    }
+}
