@@ -86,6 +86,7 @@ impl Default for Config {
             chroot: None,
             resolver: Resolver::default(),
             error_logs: Vec::new(),
+            audit_logs: Vec::new(),
             logs: Vec::new(),
             pools: Vec::new(),
             listeners: Vec::new(),

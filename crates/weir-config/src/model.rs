@@ -108,6 +108,8 @@ pub struct Config {
     pub resolver: Resolver,
     /// Where Weir says what happens to it; none: standard error.
     pub error_logs: Vec<ErrorLog>,
+    /// Where it is written who changed what, or wanted to; none: among the error logs alone.
+    pub audit_logs: Vec<LogTarget>,
     /// Access-log destinations, by name.
     pub logs: Vec<AccessLog>,
     /// Named groups of endpoints, in file order; routes name them by index.

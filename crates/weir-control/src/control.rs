@@ -465,10 +465,13 @@ impl Control {
         reading: Reading,
     ) -> Result<Ready, String> {
         let logs = self.log_writer.prepare(&config.logs).map_err(|error| error.to_string())?;
-        let program_log = if config.error_logs == before.error_logs {
+        let as_before =
+            config.error_logs == before.error_logs && config.audit_logs == before.audit_logs;
+        let program_log = if as_before {
             None
         } else {
-            Some(ProgramLog::open(&config.error_logs).map_err(|error| error.to_string())?)
+            let opened = ProgramLog::open(&config.error_logs, &config.audit_logs);
+            Some(opened.map_err(|error| error.to_string())?)
         };
         let doors = turn.doors.prepare(config, &mut Inherited::default())?;
         let admin = match reading {

@@ -36,6 +36,9 @@ pub(crate) fn lines(before: &Config, after: &Config) -> Vec<String> {
     if before.error_logs != after.error_logs {
         lines.push("error_log changed".to_owned());
     }
+    if before.audit_logs != after.audit_logs {
+        lines.push("audit_log changed".to_owned());
+    }
     if before.resolver != after.resolver {
         lines.push("resolver changed".to_owned());
     }

@@ -56,7 +56,8 @@ impl Opened {
     pub(crate) fn open(file: &Config, source: Option<&Source>) -> Result<Self, String> {
         let inherited = inheritance::take()?;
         let rights = Rights::to_give_up(file, warn)?;
-        let program_log = ProgramLog::open(&file.error_logs).map_err(|error| error.to_string())?;
+        let program_log = ProgramLog::open(&file.error_logs, &file.audit_logs)
+            .map_err(|error| error.to_string())?;
         program_log.publish();
         let state_file = file.state_file.as_deref().map(StateFile::new);
         let overrides = admin::restore(state_file.as_ref(), file, tell);

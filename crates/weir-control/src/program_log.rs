@@ -42,9 +42,32 @@ pub fn say(severity: Severity, sentence: &str) {
 
 fn say_at(places: &[Place], severity: Severity, sentence: &str) {
     let line = Line { severity, time: SystemTime::now(), text: sentence.into() };
-    for place in places.iter().filter(|place| severity <= place.level) {
+    let speech = places.iter().filter(|place| place.purpose == Purpose::Speech);
+    for place in speech.filter(|place| severity <= place.level) {
         place.send(Order::Write(line.clone()));
     }
+}
+
+/// Writes a JSON object to every audit log.
+pub(crate) fn audit(object: &str) {
+    let places = PLACES.read().unwrap_or_else(PoisonError::into_inner).clone();
+    audit_at(places.as_deref().unwrap_or_default(), object);
+}
+
+fn audit_at(places: &[Place], object: &str) {
+    for place in places.iter().filter(|place| place.purpose == Purpose::Audit) {
+        let (severity, time) = (Severity::Notice, SystemTime::now());
+        place.send(Order::Write(Line { severity, time, text: object.into() }));
+    }
+}
+
+/// What a place is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Purpose {
+    /// What Weir says, in sentences.
+    Speech,
+    /// Who changed what, as JSON.
+    Audit,
 }
 
 /// The open places. [`say`] leads there once they are published, until this is dropped.
@@ -54,20 +77,27 @@ pub struct ProgramLog {
 }
 
 impl ProgramLog {
-    /// Opens every place, standard error if there is none.
+    /// Opens every place, standard error if there is none, and every audit log.
     ///
     /// # Errors
     /// The file that cannot be opened.
-    pub fn open(logs: &[ErrorLog]) -> io::Result<Self> {
+    pub fn open(logs: &[ErrorLog], audit: &[LogTarget]) -> io::Result<Self> {
         let usual = [ErrorLog { to: LogTarget::Stderr, level: Severity::Notice }];
         let logs = if logs.is_empty() { &usual } else { logs };
+        let speech = logs.iter().map(|log| (log.clone(), Purpose::Speech));
+        let audit = audit
+            .iter()
+            .map(|to| (ErrorLog { to: to.clone(), level: Severity::Debug }, Purpose::Audit));
         let mut places = Vec::new();
         let mut done = Vec::new();
-        for log in logs {
+        for (log, purpose) in speech.chain(audit) {
             let mut writer = Writer {
                 target: Target::open(&log.to, "program")?,
                 clock: Clock::new(),
-                frame: Frame::of(&log.to),
+                frame: match purpose {
+                    Purpose::Speech => Frame::of(&log.to),
+                    Purpose::Audit => Frame::Object,
+                },
                 dropped: Arc::default(),
                 failing: false,
                 line: Vec::new(),
@@ -75,6 +105,7 @@ impl ProgramLog {
             let (sender, orders) = sync_channel(CAPACITY);
             let (finished, ended) = sync_channel(1);
             places.push(Place {
+                purpose,
                 level: log.level,
                 is_stderr: log.to == LogTarget::Stderr,
                 sender,
@@ -101,7 +132,8 @@ impl ProgramLog {
     pub fn say_elsewhere(&self, sentence: &str) {
         let time = SystemTime::now();
         let line = Line { severity: Severity::Crit, time, text: sentence.into() };
-        for place in self.places.iter().filter(|place| !place.is_stderr) {
+        let speech = self.places.iter().filter(|place| place.purpose == Purpose::Speech);
+        for place in speech.filter(|place| !place.is_stderr) {
             place.send(Order::Write(line.clone()));
         }
     }
@@ -140,6 +172,7 @@ impl Drop for ProgramLog {
 
 /// The way to a place.
 struct Place {
+    purpose: Purpose,
     level: Severity,
     is_stderr: bool,
     sender: SyncSender<Order>,
@@ -175,6 +208,8 @@ enum Frame {
     Journal,
     /// `2026-11-20T19:15:00.000007+00:00 [notice] text`.
     Time,
+    /// A JSON object with the time before its own fields.
+    Object,
 }
 
 impl Frame {
@@ -206,6 +241,21 @@ impl Frame {
             Self::Time => {
                 clock.append_iso_micros(line.time, out);
                 let _ = write!(out, " [{}] ", line.severity.as_str());
+            }
+            Self::Object => {
+                out.extend_from_slice(b"{\"time\":\"");
+                clock.append_iso_micros(line.time, out);
+                out.extend_from_slice(b"\",");
+                match line.text.strip_prefix('{') {
+                    Some(fields) => append_text(fields, out),
+                    // A sentence of the writer's own.
+                    None => {
+                        let text = serde_json::Value::from(&*line.text);
+                        let _ = write!(out, "\"kind\":\"log\",\"what\":{text}}}");
+                    }
+                }
+                out.push(b'\n');
+                return;
             }
         }
         let text = if self == Self::Name { &line.text } else { without_level(&line.text) };

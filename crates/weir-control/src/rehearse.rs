@@ -20,7 +20,8 @@ use crate::{checked_open, rights};
 /// The sentence that a start would end with.
 pub fn rehearse(config: &Config) -> Result<Vec<String>, String> {
     let access = config.logs.iter().flat_map(|log| &log.to);
-    for target in access.chain(config.error_logs.iter().map(|log| &log.to)) {
+    let logs = access.chain(config.error_logs.iter().map(|log| &log.to));
+    for target in logs.chain(&config.audit_logs) {
         if let LogTarget::File(path) = target {
             writable(path, rights::user_of(config))
                 .map_err(|error| format!("cannot write the log {}: {error}", path.display()))?;

@@ -179,6 +179,7 @@ impl Rights {
     fn hand_over(&self, config: &Config) {
         let access = config.logs.iter().flat_map(|log| &log.to);
         let files = access.chain(config.error_logs.iter().map(|log| &log.to));
+        let files = files.chain(&config.audit_logs);
         let files = files.filter_map(|target| match target {
             LogTarget::File(path) => Some(path.as_path()),
             LogTarget::Stdout | LogTarget::Stderr | LogTarget::Syslog(_) => None,
@@ -387,7 +388,8 @@ pub(crate) fn out_of_reach(config: &Config, read: &[PathBuf]) -> Vec<String> {
         }
     }
     let logs = config.logs.iter().flat_map(|log| &log.to);
-    for target in logs.chain(config.error_logs.iter().map(|log| &log.to)) {
+    let logs = logs.chain(config.error_logs.iter().map(|log| &log.to));
+    for target in logs.chain(&config.audit_logs) {
         let LogTarget::File(path) = target else { continue };
         // One that was moved away is made anew.
         if let Err(error) = wants(path, Access::WRITE_OK)

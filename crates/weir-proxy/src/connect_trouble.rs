@@ -41,6 +41,12 @@ impl ConnectFailure {
     pub(crate) fn socket(error: io::Error, address: &PeerAddress) -> Self {
         if is_own_shortage(&error, address) { Self::Shortage(error) } else { Self::Socket(error) }
     }
+
+    /// Whether a connection that is closed gives back what was missing. A port stays taken for a while (TIME_WAIT), and the more so.
+    pub(crate) fn is_mended_by_closing(&self) -> bool {
+        let Self::Shortage(error) = self else { return false };
+        !matches!(Errno::from_io_error(error), Some(Errno::ADDRNOTAVAIL | Errno::AGAIN))
+    }
 }
 
 /// Whether a connect failed for want of descriptors, ports or memory on this machine, which says nothing about the endpoint.

@@ -152,6 +152,9 @@ impl<'a> Search<'a> {
                 }
                 Err(Unopened::ClientGone) => return Err(Ended::Broken(Cause::ClientGone)),
                 Err(Unopened::Failed(failure @ ConnectFailure::Shortage(_))) => {
+                    if failure.is_mended_by_closing() {
+                        scope.worker.give_up_idle();
+                    }
                     scope.connect_failed((self.number, index), failure);
                     let body = (&mut *work, &mut *upload);
                     self.outlast_shortage(scope, connection, body, facts).await?;
@@ -255,7 +258,6 @@ impl<'a> Search<'a> {
             return Err(Cause::NoResources.into());
         }
         facts.attempts = facts.attempts.saturating_sub(1);
-        scope.worker.idle.close_oldest(&scope.generation.snapshot.pools);
         let longest = SHORTAGE_PAUSE * (1 << self.shortages.min(SHORTAGE_DOUBLINGS));
         self.shortages += 1;
         // Those who wait shall not all come back in the same moment.

@@ -81,6 +81,8 @@ pub struct Process {
     pub cut_off: AtomicUsize,
     /// Connects to endpoints that failed for want of descriptors, ports or memory.
     pub shortages: AtomicU64,
+    /// How often a worker was so short of descriptors or memory that all are to close idle connections to endpoints.
+    pub(crate) idle_given_up: AtomicU64,
     /// Set when the process begins to stop: answers from then on end their connections.
     pub stopping: AtomicBool,
 }
@@ -109,6 +111,7 @@ impl Process {
             incidents: Incidents::default(),
             cut_off: AtomicUsize::new(0),
             shortages: AtomicU64::new(0),
+            idle_given_up: AtomicU64::new(0),
             stopping: AtomicBool::new(false),
         };
         (Arc::new(process), heard)

@@ -285,7 +285,7 @@ async fn cut_off<N: Net>(worker: &Worker<N>) {
 }
 
 async fn sweep<N: Net>(worker: std::rc::Weak<Worker<N>>) {
-    let mut shortages = 0;
+    let mut seen = 0;
     loop {
         let due = Instant::now() + IDLE_SWEEP;
         sleep_until(due).await;
@@ -294,9 +294,9 @@ async fn sweep<N: Net>(worker: std::rc::Weak<Worker<N>>) {
         let lag = now.saturating_duration_since(due);
         worker.process.numbers.note_lag(worker.number, lag.as_micros() as u64);
         worker.idle.sweep(&worker.current().snapshot.pools, now);
-        let short = worker.process.shortages.load(Ordering::Relaxed);
-        if std::mem::replace(&mut shortages, short) != short {
-            // An exchange on another worker may need the descriptors.
+        let given_up = worker.process.idle_given_up.load(Ordering::Relaxed);
+        if std::mem::replace(&mut seen, given_up) != given_up {
+            // An exchange on another worker needs the descriptors.
             worker.idle.close_half(&worker.current().snapshot.pools);
         }
         worker.process.memory.look();
@@ -386,6 +386,13 @@ impl<N: Net> Worker<N> {
     /// Microseconds since the process started, the balancer's clock.
     pub(crate) fn balance_clock(&self, now: Instant) -> u64 {
         self.process.balance_clock(now)
+    }
+
+    /// Closes the connection to an endpoint that has been idle here for the longest time, and has other workers close some of theirs.
+    #[cold]
+    pub(crate) fn give_up_idle(&self) {
+        self.idle.close_oldest(&self.current.borrow().snapshot.pools);
+        self.process.idle_given_up.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Tells a balancer at this time of its clock that something may have ended, so that whoever waits for that goes on.

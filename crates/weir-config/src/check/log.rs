@@ -87,6 +87,17 @@ impl<'a> Checker<'a> {
         config.error_logs.extend(level.map(|level| ErrorLog { to, level }));
     }
 
+    pub(super) fn audit_log(&mut self, place: Value<'a>, config: &mut Config) {
+        let Some(to) = self.log_target(place, Kind::Error) else { return };
+        if config.audit_logs.contains(&to) {
+            self.report(Diagnostic::error(
+                place.span(),
+                "who changes what is written there already",
+            ));
+        }
+        config.audit_logs.push(to);
+    }
+
     fn log_target(&mut self, value: Value<'a>, kind: Kind) -> Option<LogTarget> {
         match value.text() {
             "stdout" => return Some(LogTarget::Stdout),

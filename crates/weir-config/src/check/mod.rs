@@ -162,6 +162,7 @@ impl<'a> Checker<'a> {
             "trusted_proxies" => self.trusted = self.networks(&arguments.words),
             "pid_file" => config.pid_file = self.file(value),
             "error_log" => self.error_log(arguments, value, config),
+            "audit_log" => self.audit_log(value, config),
             _ => {}
         }
     }

@@ -70,6 +70,9 @@ pub(super) const DIRECTIVES: &[Spec] = &[
         .many()
         .default("stderr notice")
         .example("error_log /var/log/weir/error.log warning;"),
+    directive("audit_log", TOP, "FILE | stdout | stderr | syslog:…", "Where it is written who changed what through the admin interface, by signals and by upgrades, and who wanted what the role does not allow: one JSON object a line, with the time, the kind (`change`, `reload`, `upgrade`, `process`, `denied`), who it was and what. Several lines are several places. It is opened anew on USR1. `error_log` says the same in words.")
+        .many()
+        .example("audit_log /var/log/weir/audit.log;"),
     directive("include", TOP, "FILE | PATTERN", "Puts the directives of these files here. May stand in any block. The path is relative to the file that has the line; a pattern (`*`, `?`, `[…]`) may match nothing and is taken in alphabetical order.")
         .many()
         .example("include conf.d/*.conf;"),

@@ -29,6 +29,7 @@ use crate::credits::Credits;
 use crate::health_log::{HealthLog, KEPT};
 use crate::inheritance;
 use crate::past::Past;
+use crate::program_log;
 use crate::report::Reporter;
 use crate::server::{Listening, connection_cap};
 use crate::upgrade::{NotUpgraded, Successor};
@@ -291,6 +292,9 @@ impl Context {
     /// Keeps an event that the operator was told already.
     pub(crate) fn keep(&self, mut event: Event) {
         event.number = self.health.draw_number();
+        if event.who.is_some() {
+            program_log::audit(&serde_json::to_string(&event).unwrap_or_default());
+        }
         let mut events = locked(&self.events);
         if events.len() == KEPT {
             events.pop_front();

@@ -9,7 +9,7 @@ use super::*;
 
 /// Other tests of this process publish logs of their own.
 fn open(logs: &[ErrorLog]) -> ProgramLog {
-    ProgramLog::open(logs).unwrap()
+    ProgramLog::open(logs, &[]).unwrap()
 }
 
 impl ProgramLog {
@@ -131,7 +131,8 @@ fn syslog_gets_each_line_with_its_own_severity() {
 
 #[test]
 fn a_file_that_cannot_be_opened_is_an_error_that_names_it() {
-    let error = ProgramLog::open(&[to_file(Path::new("/nowhere/error.log"), Severity::Notice)]);
+    let error =
+        ProgramLog::open(&[to_file(Path::new("/nowhere/error.log"), Severity::Notice)], &[]);
     let error = error.err().unwrap().to_string();
     assert!(error.starts_with("cannot open log file /nowhere/error.log: "), "{error}");
 }
@@ -188,4 +189,20 @@ fn a_stream_socket_gets_lines() {
             "{message}"
         );
     }
+}
+
+#[test]
+fn an_audit_log_gets_objects_and_no_sentences() {
+    let folder = tempfile::tempdir().unwrap();
+    let (errors, audits) = (folder.path().join("error.log"), folder.path().join("audit.log"));
+    let log = to_file(&errors, Severity::Notice);
+    let log = ProgramLog::open(&[log], &[LogTarget::File(audits.clone())]).unwrap();
+    log.tell("a sentence");
+    audit_at(&log.places, r#"{"kind":"change","who":"uid 0","what":"a \"b\""}"#);
+    drop(log);
+    assert_eq!(lines(&errors), ["[notice] a sentence"]);
+    let text = fs::read_to_string(&audits).unwrap();
+    let object: serde_json::Value = serde_json::from_str(text.trim_end()).unwrap();
+    assert_eq!((&object["who"], &object["what"]), (&"uid 0".into(), &"a \"b\"".into()));
+    assert!(object["time"].as_str().unwrap().starts_with("20"), "{text}");
 }

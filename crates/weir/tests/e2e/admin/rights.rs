@@ -7,6 +7,7 @@ use std::os::unix::net::UnixStream;
 use rustix::process::Signal;
 
 use super::{Managed, asked};
+use crate::support::eventually;
 use crate::support::process::{command, finish};
 
 const ONE: &str = "/v1/pools/app/endpoints/one";
@@ -270,6 +271,36 @@ fn a_role_is_what_its_holder_may_do_and_no_more() {
     assert!(events.contains("PATCH /v1/pools/{pool}/endpoints/{endpoint} takes the role operate"));
     assert!(events.contains("POST /v1/reload takes the role admin"), "{events}");
     assert!(events.contains("\"kind\":\"denied\""), "{events}");
+}
+
+#[test]
+fn the_audit_log_has_who_changed_what_and_who_was_not_let() {
+    let managed = Managed::start(
+        "audit_log DIRECTORY/audit.log;
+         admin unix:DIRECTORY/look.sock read_only;",
+        0,
+    );
+    assert_eq!(managed.change("PATCH", ONE, r#"{"order": "draining"}"#).0, 200);
+    let socket = managed.directory.text("look.sock");
+    let url = format!("http://weir{ONE}");
+    let patch = ["--unix-socket", &socket, "-X", "PATCH", "--data", r#"{"weight": 2}"#, &url];
+    assert_eq!(asked(&patch).0, 403);
+    managed.weir.process.signal(Signal::HUP);
+    let lines = eventually("three lines are written", || {
+        let text = std::fs::read_to_string(managed.directory.text("audit.log")).ok()?;
+        let lines: Vec<serde_json::Value> =
+            text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        (lines.len() >= 3).then_some(lines)
+    });
+    let check = |index: usize, kind: &str, who: &str, what: &str| {
+        let line = &lines[index];
+        let has = |field: &str, part: &str| line[field].as_str().unwrap().contains(part);
+        assert!(has("kind", kind) && has("who", who) && has("what", what), "{line}");
+        assert!(has("time", "T"), "{line}");
+    };
+    check(0, "change", "uid ", "order ready -> draining");
+    check(1, "denied", "look.sock", "takes the role operate");
+    check(2, "reload", "signal HUP", "serving generation 2");
 }
 
 #[test]
