@@ -153,7 +153,7 @@ impl<'a> Search<'a> {
                 Err(Unopened::ClientGone) => return Err(Ended::Broken(Cause::ClientGone)),
                 Err(Unopened::Failed(failure @ ConnectFailure::Shortage(_))) => {
                     if failure.is_mended_by_closing() {
-                        scope.worker.give_up_idle();
+                        scope.worker.close_idle_upstream();
                     }
                     scope.connect_failed((self.number, index), failure);
                     let body = (&mut *work, &mut *upload);

@@ -390,7 +390,7 @@ impl<N: Net> Worker<N> {
 
     /// Closes the connection to an endpoint that has been idle here for the longest time, and has other workers close some of theirs.
     #[cold]
-    pub(crate) fn give_up_idle(&self) {
+    pub(crate) fn close_idle_upstream(&self) {
         self.idle.close_oldest(&self.current.borrow().snapshot.pools);
         self.process.idle_given_up.fetch_add(1, Ordering::Relaxed);
     }
