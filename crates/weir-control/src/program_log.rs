@@ -246,13 +246,12 @@ impl Frame {
                 out.extend_from_slice(b"{\"time\":\"");
                 clock.append_iso_micros(line.time, out);
                 out.extend_from_slice(b"\",");
-                match line.text.strip_prefix('{') {
-                    Some(fields) => append_text(fields, out),
+                if let Some(fields) = line.text.strip_prefix('{') {
+                    append_text(fields, out);
+                } else {
                     // A sentence of the writer's own.
-                    None => {
-                        let text = serde_json::Value::from(&*line.text);
-                        let _ = write!(out, "\"kind\":\"log\",\"what\":{text}}}");
-                    }
+                    let text = serde_json::Value::from(&*line.text);
+                    let _ = write!(out, "\"kind\":\"log\",\"what\":{text}}}");
                 }
                 out.push(b'\n');
                 return;
