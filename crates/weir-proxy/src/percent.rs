@@ -38,14 +38,27 @@ impl PathForm {
 fn decode_but_slashes(path: &[u8], out: &mut PathBuffer) {
     out.clear();
     let mut rest = path;
-    while let Some(at) = memchr::memmem::find(rest, b"%2F") {
-        let (before, after) = rest.split_at_checked(at).unwrap_or_default();
-        // A `%` before it that begins no escape of its own cannot be: the path is in its normal form.
-        decode(before, out);
-        out.extend_from_slice(b"%2F");
-        rest = after.get(3..).unwrap_or_default();
+    while let Some((&byte, tail)) = rest.split_first() {
+        rest = tail;
+        let escape = if byte == b'%' { escaped(tail) } else { None };
+        match escape {
+            Some((b'/', after)) => {
+                out.extend_from_slice(b"%2F");
+                rest = after;
+            }
+            Some((value, after)) => {
+                out.push(value);
+                rest = after;
+            }
+            None => out.push(byte),
+        }
     }
-    decode(rest, out);
+}
+
+/// The byte that two hexadecimal digits say, and what follows them.
+fn escaped(text: &[u8]) -> Option<(u8, &[u8])> {
+    let [high, low, after @ ..] = text else { return None };
+    Some((digit(*high)? << 4 | digit(*low)?, after))
 }
 
 /// The path decoded, with its segments resolved.
@@ -90,14 +103,13 @@ pub(crate) fn decode(text: &[u8], out: &mut PathBuffer) {
     let mut rest = text;
     while let Some((&byte, tail)) = rest.split_first() {
         rest = tail;
-        if byte == b'%'
-            && let [high, low, after @ ..] = tail
-            && let (Some(high), Some(low)) = (digit(*high), digit(*low))
-        {
-            out.push(high << 4 | low);
-            rest = after;
-        } else {
-            out.push(byte);
+        let escape = if byte == b'%' { escaped(tail) } else { None };
+        match escape {
+            Some((value, after)) => {
+                out.push(value);
+                rest = after;
+            }
+            None => out.push(byte),
         }
     }
 }

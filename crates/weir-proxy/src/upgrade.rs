@@ -4,6 +4,9 @@
 
 use weir_wire::{RequestHead, ResponseHead};
 
+/// Protocols that a 101 may name.
+const MOST_TAKEN: usize = 8;
+
 /// Names of protocols, each with its version where it has one, in any case.
 #[derive(Clone, Debug, Default)]
 pub struct Protocols(Box<[Box<[u8]>]>);
@@ -37,10 +40,12 @@ impl Protocols {
         (request, bytes): (&RequestHead, &[u8]),
         (response, raw): (&ResponseHead, &[u8]),
     ) -> bool {
-        let mut taken = response.protocols(raw).peekable();
+        // Each is looked for among all that the client offers, so there may be few.
+        let count = response.protocols(raw).take(MOST_TAKEN + 1).count();
         let was_offered =
             |name: &[u8]| self.offered(request, bytes).any(|own| own.eq_ignore_ascii_case(name));
-        request.upgrade && taken.peek().is_some() && taken.all(was_offered)
+        let is_bounded = (1..=MOST_TAKEN).contains(&count);
+        request.upgrade && is_bounded && response.protocols(raw).all(was_offered)
     }
 
     fn offered<'a>(
@@ -87,6 +92,8 @@ mod tests {
         check(&["websocket"], both, "Upgrade: h2c\r\n", (Some("WebSocket"), false));
         check(&["websocket"], both, "Upgrade: websocket, h2c\r\n", (Some("WebSocket"), false));
         check(&["websocket"], both, "", (Some("WebSocket"), false));
+        let many = format!("Upgrade: {}\r\n", "websocket,".repeat(9));
+        check(&["websocket"], both, &many, (Some("WebSocket"), false));
         check(&["websocket", "h2c"], both, "Upgrade: h2c\r\n", (Some("h2c, WebSocket"), true));
         check(&[], websocket, websocket, (None, false));
         check(&["websocket"], "", websocket, (None, false));
