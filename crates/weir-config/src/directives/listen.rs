@@ -60,7 +60,7 @@ pub(super) const DIRECTIVES: &[Spec] = &[
             flag("trusted", "Only to `trusted_proxies`."),
         ])
         .example("explain_header when=X-Explain=fcd73b6fa3a04ae1;"),
-    directive("upgrade", EDITS, "PROTOCOL… | off", "Protocols that a client's connection may switch to (`Upgrade` and 101, RFC 9110 section 7.8); what follows the switch passes as it is, seen by no rule and no log. Of what a client offers these are offered to the server, the others are taken out, and the request goes on as an ordinary one. A 101 that names another one, or none, is a bad response (502). A route's line replaces the listener's. nginx passes what its configuration sets, HAProxy whatever a client names; Envoy takes a list, too.")
+    directive("upgrade", EDITS, "PROTOCOL… | off", "Protocols that a client's connection may switch to (`Upgrade` and 101, RFC 9110 section 7.8); what follows the switch passes as it is, seen by no rule and no log. Of what a client offers these are offered to the server, the others are taken out, and the request goes on as an ordinary one. A 101 that names another one, or none, is a bad response (502). A route's line replaces the listener's. nginx passes what its configuration sets; Envoy takes a list, too.")
         .words(1, MANY)
         .default("websocket")
         .example("upgrade websocket postgres;"),
