@@ -24,6 +24,14 @@ pub(crate) enum Misdeed {
     HangsInBody(u64),
     /// Sends this much of a chunked body, then something that is no chunk.
     BadChunk(u64),
+    /// Never reads the request's body, and never answers.
+    NeverReads,
+    /// Sends its head a byte at a time, with pauses of this many milliseconds.
+    Dribbles(u64),
+    /// Sends more interim responses than anybody wants.
+    Interims(usize),
+    /// Sends bytes that nobody asked for behind a response, and keeps the connection.
+    Babbles,
 }
 
 /// What an origin answers.
@@ -81,6 +89,9 @@ impl Behaviour {
         if happens(random, profile.origin_faults) {
             behaviour.misdeed = Some(misdeed(random, &behaviour));
         }
+        if happens(random, profile.origin_hostile) {
+            behaviour.misdeed = Some(hostile_misdeed(random, &behaviour));
+        }
         behaviour
     }
 }
@@ -96,6 +107,37 @@ fn misdeed(random: &mut Rng, behaviour: &Behaviour) -> Misdeed {
         4 if in_body => Misdeed::HangsInBody(within),
         5 if in_body && behaviour.framing == Framing::Chunked => Misdeed::BadChunk(within),
         _ => Misdeed::Garbage(random.usize(0..GARBAGE.len())),
+    }
+}
+
+fn hostile_misdeed(random: &mut Rng, behaviour: &Behaviour) -> Misdeed {
+    let chunked = behaviour.framing == Framing::Chunked && behaviour.bytes > 0;
+    match random.u32(0..6) {
+        0 => Misdeed::NeverReads,
+        1 => Misdeed::Dribbles(log_uniform(random, &(1..=3_000))),
+        2 => Misdeed::Interims(log_uniform(random, &(2..=400)) as usize),
+        3 if !behaviour.close => Misdeed::Babbles,
+        4 if chunked => Misdeed::BadChunk(random.u64(0..behaviour.bytes)),
+        _ => Misdeed::Garbage(GARBAGE.len() + random.usize(0..HOSTILE)),
+    }
+}
+
+/// How many messages [`garbage`] has beside those of [`GARBAGE`].
+const HOSTILE: usize = 4;
+
+/// The one of them that switches to a protocol that no route allows.
+pub(crate) const SWITCHES: usize = GARBAGE.len() + 2;
+
+/// A message that must become a 502.
+pub(crate) fn garbage(index: usize) -> String {
+    if let Some(text) = GARBAGE.get(index) {
+        return (*text).to_owned();
+    }
+    match index - GARBAGE.len() {
+        0 => format!("HTTP/1.1 200 OK\r\nX-Sim-Garbage: {}\r\n\r\n", "x".repeat(200_000)),
+        1 => format!("HTTP/1.1 200 OK\r\n{}\r\n", "X-Sim-Garbage: 1\r\n".repeat(3_000)),
+        2 => "HTTP/1.1 101 Switching Protocols\r\nX-Sim-Garbage: 1\r\nConnection: upgrade\r\nUpgrade: h2c\r\n\r\n".to_owned(),
+        _ => format!("HTTP/1.1 200 {}\r\nX-Sim-Garbage: 1\r\n\r\n", "OK ".repeat(60_000)),
     }
 }
 

@@ -17,6 +17,8 @@ pub struct Rules {
     pub transparent: bool,
     /// It takes a client's half-close before the end of the response for leaving, as nginx does (499).
     pub half_close_leaves: bool,
+    /// It closes idle connections to make room for new ones, so that a request may meet a connection that is being closed.
+    pub gives_up_idle: bool,
     /// Attempts it may make for a request that may be repeated.
     pub attempts: usize,
     /// After it was told to stop, an idle connection still gets this long to send one more request.
@@ -34,6 +36,7 @@ impl Default for Rules {
         Self {
             transparent: false,
             half_close_leaves: false,
+            gives_up_idle: false,
             attempts: 8,
             stop_grace: Duration::from_millis(1_900),
             held_bytes: 512 * 1024,
@@ -56,7 +59,8 @@ pub(crate) fn check(world: &World, rules: &Rules) -> Vec<String> {
         }
         for (what, held) in [("response", record.held_most), ("request", record.request_held_most)]
         {
-            if held > rules.held_bytes {
+            // A hostile client does not say which response it reads; law 12 bounds them together.
+            if held > rules.held_bytes && !(record.plan.hostile && what == "response") {
                 wrong.push(format!(
                     "law 9: {held} bytes of the {what} body {} were held at once",
                     record.plan.id
@@ -64,7 +68,7 @@ pub(crate) fn check(world: &World, rules: &Rules) -> Vec<String> {
             }
         }
     }
-    if !rules.transparent {
+    if !rules.transparent && !rules.gives_up_idle {
         wrong.extend(connections(world, &book));
     }
     wrong.extend(bytes_upstream(world, rules, &book));
@@ -124,6 +128,7 @@ fn judge(world: &World, rules: &Rules, record: &Record) -> Option<String> {
                 || record.plan.malformed.is_some()
                 || answered_early(record)
                 || (rules.half_close_leaves && record.plan.half_closes)
+                || (rules.gives_up_idle && record.arrivals.is_empty())
                 // A body that breaks off closes at once, and with requests unread even its beginning may be lost.
                 || body_broke(record)
                 || stopped(world, rules, record)
@@ -259,13 +264,33 @@ fn bytes_upstream(world: &World, rules: &Rules, book: &Book) -> Vec<String> {
             .into_owned();
         wrong.push(format!("law 8: bytes of a malformed request went to an endpoint: {near:?}"));
     }
+    let lines = request_lines(&all);
     for record in book.records.values() {
-        let line = format!("{} /r/{} HTTP/", record.plan.method, record.plan.id);
-        let sent = count(&all, line.as_bytes()).max(record.arrivals.len());
+        let (method, id) = (record.plan.method, record.plan.id);
+        let sent = lines.get(&(method.as_bytes(), id)).copied().unwrap_or(0);
+        let sent = sent.max(record.arrivals.len());
         let most = if record.plan.is_idempotent() { rules.attempts } else { 1 };
         if sent > most {
-            wrong.push(format!("law 7: {line} was sent {sent} times"));
+            wrong.push(format!("law 7: {method} /r/{id} HTTP/ was sent {sent} times"));
         }
     }
     wrong
+}
+
+/// How often each request line `METHOD /r/ID HTTP/` stands in these bytes.
+fn request_lines(all: &[u8]) -> BTreeMap<(&[u8], u64), usize> {
+    const TARGET: &[u8] = b" /r/";
+    let mut lines = BTreeMap::new();
+    for at in (0..all.len()).filter(|at| all[*at..].starts_with(TARGET)) {
+        let before = &all[..at];
+        let start =
+            before.iter().rposition(|byte| !byte.is_ascii_uppercase()).map_or(0, |at| at + 1);
+        let rest = &all[at + TARGET.len()..];
+        let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let id = str::from_utf8(&rest[..digits]).ok().and_then(|text| text.parse().ok());
+        if let Some(id) = id.filter(|_| rest[digits..].starts_with(b" HTTP/")) {
+            *lines.entry((&before[start..], id)).or_default() += 1;
+        }
+    }
+    lines
 }

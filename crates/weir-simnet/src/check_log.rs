@@ -74,6 +74,11 @@ fn unexplained(world: &World, record: &Record, line: &LogLine) -> Option<&'stati
     };
     // Whoever cannot be asked twice meets a connection that is closed under it.
     let not_repeatable = !record.plan.is_idempotent() || record.plan.body.bytes() > 0;
+    // A hostile origin may spoil a connection that another request then meets.
+    let spoils = ["bad_response", "response_timeout", "upstream_reset", "upstream_send_timeout"];
+    if profile.origin_hostile > 0 && spoils.contains(&line.cause.as_str()) {
+        return None;
+    }
     let (explained, missing) = match line.cause.as_str() {
         "connect_failed" => (network.refuses > 0, "no connect is refused"),
         "connect_timeout" => (network.hangs > 0, "no connect hangs"),

@@ -187,7 +187,7 @@ async fn send_all(
     Ok(Sent::All)
 }
 
-fn request_head(request: &RequestPlan) -> String {
+pub(crate) fn request_head(request: &RequestPlan) -> String {
     let version = if request.old { "HTTP/1.0" } else { "HTTP/1.1" };
     let id = request.id;
     let mut head =
@@ -201,6 +201,7 @@ fn request_head(request: &RequestPlan) -> String {
     if request.expects {
         head.push_str("Expect: 100-continue\r\n");
     }
+    head.push_str(&request.extra);
     head.push_str(match (request.close, request.old) {
         (true, _) => "Connection: close, X-Hop\r\n\r\n",
         (false, true) => "Connection: keep-alive, X-Hop\r\n\r\n",

@@ -154,11 +154,21 @@ pub(crate) struct Incoming<R> {
     stride: Stride,
     /// Bytes taken off the connection so far.
     pub(crate) total: u64,
+    /// Trailers of the latest chunked body.
+    pub(crate) trailers: Vec<(String, String)>,
 }
 
 impl<R: AsyncRead + Unpin> Incoming<R> {
     pub(crate) fn new(reader: R, pace: Pace) -> Self {
-        Self { reader, buffer: Vec::new(), start: 0, pace, stride: Stride::default(), total: 0 }
+        Self {
+            reader,
+            buffer: Vec::new(),
+            start: 0,
+            pace,
+            stride: Stride::default(),
+            total: 0,
+            trailers: Vec::new(),
+        }
     }
 
     /// Whether bytes were read that no message has claimed yet.
@@ -279,7 +289,7 @@ impl<R: AsyncRead + Unpin> Incoming<R> {
                 return malformed(format!("chunk size {line:?}"));
             };
             if size == 0 {
-                self.header_lines().await?;
+                self.trailers = self.header_lines().await?;
                 return Ok(());
             }
             self.exactly(size, sink).await?;

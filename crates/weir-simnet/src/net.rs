@@ -14,6 +14,7 @@ use weir_proxy::net::{Net, PeerAddress};
 
 use crate::faults::{Faults, LinkFaults, Tamper, happens};
 use crate::link::Link;
+use crate::memory::{self, simulated};
 use crate::stream::SimStream;
 use crate::trace::{End, Event, Trace};
 
@@ -274,7 +275,8 @@ impl Net for SimNet {
     type Listener = SimListener;
 
     async fn accept(&self, listener: &SimListener) -> io::Result<(Ticket, PeerAddress)> {
-        let (stream, peer) = self.accept_stream(listener).await?;
+        let (stream, peer) = simulated(self.accept_stream(listener)).await?;
+        let _scope = memory::simulation();
         let mut shared = self.shared.borrow_mut();
         let ticket = shared.next_ticket;
         shared.next_ticket += 1;
@@ -283,11 +285,13 @@ impl Net for SimNet {
     }
 
     fn adopt(&self, accepted: Ticket) -> io::Result<SimStream> {
+        let _scope = memory::simulation();
         let stream = self.shared.borrow_mut().tickets.remove(&accepted.0);
         stream.ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
     fn detach(&self, stream: SimStream) -> io::Result<Ticket> {
+        let _scope = memory::simulation();
         let mut shared = self.shared.borrow_mut();
         let ticket = shared.next_ticket;
         shared.next_ticket += 1;
@@ -301,7 +305,8 @@ impl Net for SimNet {
             shared.next_port = shared.next_port.checked_add(1).unwrap_or(1024);
             shared.next_port
         };
-        self.connect_from(SocketAddr::from((Ipv4Addr::new(10, 0, 0, 1), port)), address).await
+        let source = SocketAddr::from((Ipv4Addr::new(10, 0, 0, 1), port));
+        simulated(self.connect_from(source, address)).await
     }
 
     fn local_address(&self, stream: &SimStream) -> Option<SocketAddr> {

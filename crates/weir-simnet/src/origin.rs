@@ -10,10 +10,11 @@ use std::time::Duration;
 use tokio::io::{ReadHalf, WriteHalf, split};
 use tokio::time::{Instant, sleep};
 
-use crate::behaviour::{Behaviour, GARBAGE, Misdeed};
+use crate::behaviour::{Behaviour, Misdeed, SWITCHES, garbage};
 use crate::faults::Tamper;
 use crate::http::{Broken, Framing, Head, Incoming, Outgoing, Pace};
 use crate::ledger::{Arrival, Ledger};
+use crate::memory::simulated;
 use crate::net::{SimListener, SimNet};
 use crate::pattern::{Checked, fill, request_tag, response_tag};
 use crate::plan::{Plan, Profile};
@@ -48,10 +49,26 @@ type Writer = Outgoing<WriteHalf<SimStream>>;
 pub(crate) async fn serve(world: World, listener: SimListener, origin: usize) {
     loop {
         if let Ok((stream, _)) = world.net.accept_stream(&listener).await {
-            tokio::task::spawn_local(connection(world.clone(), stream, origin));
+            let serving = connection(world.clone(), stream, origin);
+            tokio::task::spawn_local(simulated(serving));
         }
     }
 }
+
+/// Names of trailers that change what a message means or whom it is believed to be from.
+const FORBIDDEN_TRAILERS: [&str; 11] = [
+    "authorization",
+    "connection",
+    "content-length",
+    "cookie",
+    "host",
+    "set-cookie",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "x-forwarded-for",
+];
 
 /// One request as it came in.
 struct Order {
@@ -185,6 +202,10 @@ fn over(world: &World, order: &Order) {
 }
 
 async fn exchange(world: &World, order: &Order, reader: &mut Reader, writer: &mut Writer) -> Next {
+    if order.behaviour.misdeed == Some(Misdeed::NeverReads) {
+        sleep(Duration::from_mins(5)).await;
+        return Next::Close;
+    }
     if order.head.value("expect").is_some_and(|value| value.eq_ignore_ascii_case("100-continue"))
         && writer.send(b"HTTP/1.1 100 Continue\r\n\r\n").await.is_err()
     {
@@ -253,6 +274,11 @@ async fn take_body(world: &World, order: &Order, reader: &mut Reader) -> Result<
             ledger.violation(format!("law 8: request body {id} ended after {got} of {sent} bytes"));
         }
         ledger.with(id, |record| record.arrivals[attempt as usize].body_whole = true);
+        let forbidden = |name: &String| FORBIDDEN_TRAILERS.contains(&&*name.to_ascii_lowercase());
+        if let Some((name, _)) = reader.trailers.iter().find(|(name, _)| forbidden(name)) {
+            ledger.violation(format!("an origin got the trailer {name} of request {id}"));
+        }
+        reader.trailers.clear();
     }
     result
 }
@@ -277,7 +303,14 @@ async fn respond(world: &World, order: &Order, writer: &mut Writer) -> io::Resul
         }
         Some(Misdeed::Garbage(index)) => {
             over(world, order);
-            writer.send(GARBAGE[index].as_bytes()).await?;
+            let offered = order.head.value("upgrade").is_some();
+            let index = if offered { SWITCHES } else { index };
+            let text = garbage(index);
+            writer.send(text.as_bytes()).await?;
+            if text.starts_with("HTTP/1.1 101") {
+                // Long enough for what a client sends through a tunnel that it takes this for.
+                sleep(Duration::from_secs(5)).await;
+            }
             return Ok(Next::Close);
         }
         _ => {}
@@ -287,15 +320,30 @@ async fn respond(world: &World, order: &Order, writer: &mut Writer) -> io::Resul
             .send(format!("HTTP/1.1 {interim} Interim\r\nX-Sim-Interim: 1\r\n\r\n").as_bytes())
             .await?;
     }
-    writer.pace = behaviour.pace;
+    if let Some(Misdeed::Interims(count)) = behaviour.misdeed
+        && order.head.first.ends_with("1.1")
+    {
+        let one = format!("HTTP/1.1 102 Interim\r\nX-Sim-Interim: {}\r\n\r\n", "x".repeat(200));
+        writer.send(one.repeat(count).as_bytes()).await?;
+    }
     let old = order.head.first.ends_with("1.0");
     if matches!(framing_for(order, old), Framing::Empty | Framing::Length(0)) {
         over(world, order);
     }
+    if let Some(Misdeed::Dribbles(pause_ms)) = behaviour.misdeed {
+        writer.pace = Pace { bytes: 1, pause_ms };
+    }
     writer.send(response_head(order, old).as_bytes()).await?;
+    writer.pace = behaviour.pace;
     let next = send_body(world, order, writer, old).await;
     writer.pace = Pace::FULL;
     let next = next?;
+    if behaviour.misdeed == Some(Misdeed::Babbles) {
+        world.ledger.with(order.id, |record| {
+            record.arrivals[order.attempt as usize].link.poison();
+        });
+        writer.send(b"X-Sim-Garbage: nobody asked\r\n\r\n").await?;
+    }
     world
         .ledger
         .with(order.id, |record| record.arrivals[order.attempt as usize].response_whole = true);
@@ -360,10 +408,7 @@ async fn send_body(
             data.extend_from_slice(b"\r\n");
         }
         world.ledger.response_moved(order.id, count as i64);
-        if sent + count as u64 >= limit
-            && behaviour.misdeed.is_none()
-            && framing != Framing::Chunked
-        {
+        if sent + count as u64 >= limit && limit == behaviour.bytes && framing != Framing::Chunked {
             over(world, order);
         }
         writer.send(&data).await?;
@@ -374,7 +419,12 @@ async fn send_body(
         // To an HTTP/1.0 client there are no chunks: it would take this for its body.
         Some(Misdeed::BadChunk(_)) if framing != Framing::Chunked => return Ok(Next::Close),
         Some(Misdeed::BadChunk(_)) => {
-            writer.send(b"zz\r\nX-Sim-Garbage\r\n0\r\n\r\n").await?;
+            let tails = [
+                "zz\r\nX-Sim-Garbage\r\n0\r\n\r\n".to_owned(),
+                format!("0\r\n{}\r\n", "X-Sim-Garbage: 1\r\n".repeat(2_000)),
+                format!("1;{}\r\na\r\n0\r\n\r\n", "X-Sim-Garbage".repeat(5_000)),
+            ];
+            writer.send(tails[order.id as usize % tails.len()].as_bytes()).await?;
             return Ok(Next::Close);
         }
         Some(Misdeed::HangsInBody(_)) => {

@@ -4,6 +4,7 @@
 use fastrand::Rng;
 
 use crate::faults::{Faults, LinkFaults, Tamper, happens, log_uniform};
+use crate::hostile::HostileClient;
 use crate::http::Pace;
 use crate::malformed;
 
@@ -53,6 +54,10 @@ pub struct Profile {
     pub bulk: bool,
     /// The device is told to stop this long after the start: it finishes what runs and takes nothing new.
     pub stop_ms: Option<u64>,
+    /// Most hostile clients beside the others.
+    pub hostile_clients: usize,
+    /// Chance in 1000 that an origin is hostile on a response.
+    pub origin_hostile: u32,
 }
 
 impl Profile {
@@ -76,6 +81,7 @@ impl Profile {
             link.hangs,
             link.closes_at_once,
             self.origin_faults,
+            self.origin_hostile,
         ];
         chances.iter().any(|chance| *chance > 0) || self.origin_idle_close
     }
@@ -106,6 +112,8 @@ impl Profile {
             half_closes: maybe(150),
             bulk: false,
             stop_ms,
+            hostile_clients: 0,
+            origin_hostile: 0,
             faults: Faults { accept_fails: maybe(50), ..Faults::default() },
         };
         profile.faults.downstream =
@@ -149,6 +157,7 @@ pub struct Plan {
     /// Origins that serve.
     pub origins: usize,
     pub(crate) clients: Vec<ClientPlan>,
+    pub(crate) hostile: Vec<HostileClient>,
 }
 
 #[derive(Clone, Debug)]
@@ -202,9 +211,34 @@ pub(crate) struct RequestPlan {
     pub(crate) half_closes: bool,
     /// Index of a malformed vector that is sent instead.
     pub(crate) malformed: Option<usize>,
+    /// Further header lines.
+    pub(crate) extra: String,
+    /// Trailer lines; only hostile clients send any.
+    pub(crate) trailers: &'static str,
+    /// Its client is hostile: what it gets is not judged.
+    pub(crate) hostile: bool,
 }
 
 impl RequestPlan {
+    /// A request of a hostile client.
+    pub(crate) fn hostile(id: u64, method: &'static str, body: BodyPlan) -> Self {
+        Self {
+            id,
+            method,
+            body,
+            expects: false,
+            old: false,
+            close: false,
+            think_ms: 0,
+            chunk: 0,
+            half_closes: false,
+            malformed: None,
+            extra: String::new(),
+            trailers: "",
+            hostile: true,
+        }
+    }
+
     /// Whether the request may be sent again after bytes of it went upstream (RFC 9110 section 9.2.2).
     pub(crate) fn is_idempotent(&self) -> bool {
         !matches!(self.method, "POST" | "PATCH")
@@ -232,7 +266,7 @@ impl Plan {
         }
         let profile = change(profile);
         let mut next_id = 1;
-        let clients = (0..random.usize(1..=scale.clients))
+        let clients: Vec<ClientPlan> = (0..random.usize(1..=scale.clients))
             .map(|number| ClientPlan {
                 number: number as u32,
                 start_ms: random.u64(0..300),
@@ -241,7 +275,15 @@ impl Plan {
                     .collect(),
             })
             .collect();
-        Self { seed, origins: random.usize(1..=3), profile, clients }
+        let origins = random.usize(1..=3);
+        // Drawn apart, so that the other clients of a seed are the same without them.
+        let random = &mut Rng::with_seed(seed ^ 0x5eed_0000_0000_0666);
+        let count =
+            if profile.hostile_clients > 0 { random.usize(1..=profile.hostile_clients) } else { 0 };
+        let hostile = (0..count as u8)
+            .map(|number| HostileClient::draw(random, number, &mut next_id))
+            .collect();
+        Self { seed, profile, origins, clients, hostile }
     }
 
     /// Whether the seed moves bodies larger than every buffer.
@@ -250,10 +292,17 @@ impl Plan {
     }
 
     pub(crate) fn requests(&self) -> impl Iterator<Item = &RequestPlan> {
-        self.clients
+        let requests = self
+            .clients
             .iter()
             .flat_map(|client| &client.connections)
-            .flat_map(|connection| &connection.requests)
+            .flat_map(|connection| &connection.requests);
+        let hostile = self
+            .hostile
+            .iter()
+            .flat_map(|client| &client.connections)
+            .flat_map(|connection| &connection.requests);
+        requests.chain(hostile)
     }
 }
 
@@ -319,5 +368,8 @@ fn request(random: &mut Rng, old: bool, scale: Scale, next_id: &mut u64) -> Requ
         chunk: 1 + bytes as usize / 100 + log_uniform(random, &(0..=30_000)) as usize,
         half_closes: false,
         malformed: None,
+        extra: String::new(),
+        trailers: "",
+        hostile: false,
     }
 }

@@ -17,7 +17,9 @@ use weir_proxy::net::PeerAddress;
 use crate::check::{Rules, check};
 use crate::check_log::check_log;
 use crate::client;
+use crate::hostile;
 use crate::ledger::{Ledger, Outcome};
+use crate::memory::{self, simulated};
 use crate::net::{Side, SimListener, SimNet};
 use crate::origin::{World, serve};
 use crate::plan::Plan;
@@ -62,6 +64,11 @@ pub trait Running {
         Limits::default()
     }
 
+    /// Bytes of histograms, which have a budget of their own.
+    fn figures_bytes(&self) -> isize {
+        0
+    }
+
     /// What it wrote down, a line for each exchange; `None` when it keeps no log.
     fn log(&self) -> Option<Vec<LogLine>> {
         None
@@ -73,6 +80,8 @@ pub trait Running {
 pub struct Limits {
     /// Most requests in flight at once, by origin.
     pub max_conn: Vec<Option<u32>>,
+    /// Bytes that it may hold beyond what it held before the first client came (law 12).
+    pub bytes: Option<isize>,
 }
 
 impl Limits {
@@ -106,6 +115,8 @@ pub struct Report {
     pub relayed: usize,
     /// Requests of the plan.
     pub requests: usize,
+    /// The most bytes that the device held beyond what it held before the first client came; 0 without `weir-memory`'s allocator.
+    pub peak_bytes: isize,
     /// What the checkers found.
     pub violations: Vec<String>,
     /// The trace and the device's log as text; only of a run with violations.
@@ -140,17 +151,22 @@ async fn scenario(plan: Rc<Plan>, device: Option<&dyn Device>) -> Report {
         .collect();
     for (origin, endpoint) in endpoints.iter().enumerate() {
         let listener = net.bind(PeerAddress::Socket(*endpoint), side);
-        spawn_local(serve(world.clone(), listener, origin));
+        spawn_local(simulated(serve(world.clone(), listener, origin)));
     }
     let address = listener_address();
     let running = device.map(|device| start(&world, device, (address, &endpoints)));
     let target = PeerAddress::Socket(if running.is_some() { address } else { endpoints[0] });
-    let clients = plan
-        .clients
-        .iter()
-        .map(|plan| spawn_local(client::run(world.clone(), target.clone(), plan.clone())));
-    let clients: Vec<JoinHandle<()>> = clients.collect();
-    let mut violations = join_all(&rules, clients).await;
+    memory::begin(running.clone().map(|running| -> Box<dyn Fn() -> isize> {
+        let before = running.figures_bytes();
+        Box::new(move || running.figures_bytes() - before)
+    }));
+    let mut violations = join_all(&rules, start_clients(&world, &target)).await;
+    if let Some(budget) = running.as_ref().and_then(|running| running.limits().bytes) {
+        let peak = memory::peak();
+        if peak > budget {
+            violations.push(format!("law 12: {peak} bytes were held, {budget} may be"));
+        }
+    }
     net.calm();
     net.note(Event::Settled);
     sleep(Duration::from_secs(rules.idle_seconds)).await;
@@ -161,7 +177,21 @@ async fn scenario(plan: Rc<Plan>, device: Option<&dyn Device>) -> Report {
     if world.net.trace().spun() {
         violations.push("law 11: something spins".to_owned());
     }
-    report(&world, violations, &log.unwrap_or_default())
+    let report = report(&world, violations, &log.unwrap_or_default());
+    memory::end();
+    report
+}
+
+fn start_clients(world: &World, target: &PeerAddress) -> Vec<JoinHandle<()>> {
+    let _scope = memory::simulation();
+    let plan = &world.plan;
+    let clients = plan.clients.iter().map(|client| {
+        spawn_local(simulated(client::run(world.clone(), target.clone(), client.clone())))
+    });
+    let hostile = plan.hostile.iter().map(|client| {
+        spawn_local(simulated(hostile::run(world.clone(), target.clone(), client.clone())))
+    });
+    clients.chain(hostile).collect()
 }
 
 /// Where clients find the device.
@@ -244,6 +274,7 @@ fn report(world: &World, violations: Vec<String>, log: &[LogLine]) -> Report {
         events: trace.len(),
         relayed: book.records.values().filter(|record| whole(&record.outcome)).count(),
         requests: book.records.len(),
+        peak_bytes: memory::peak(),
         trace: if violations.is_empty() { String::new() } else { text() },
         violations,
     }
@@ -289,7 +320,8 @@ pub fn run_seeds(
 
 fn panicked(seed: u64) -> Report {
     let violations = vec!["the run panicked".to_owned()];
-    Report { seed, hash: 0, events: 0, relayed: 0, requests: 0, violations, trace: String::new() }
+    let trace = String::new();
+    Report { seed, hash: 0, events: 0, relayed: 0, requests: 0, peak_bytes: 0, violations, trace }
 }
 
 /// Panics when a run went wrong; the shortest trace is the one to look at first.

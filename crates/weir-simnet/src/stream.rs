@@ -13,6 +13,7 @@ use tokio::time::{Instant, Sleep};
 use weir_proxy::net::Socket;
 
 use crate::link::{Link, Wait};
+use crate::memory;
 use crate::trace::End;
 
 /// A connection of the simulated network.
@@ -64,6 +65,11 @@ impl LinkWatch {
         self.0.borrow().faulted
     }
 
+    /// Notes that the link carries bytes that nobody asked for, so that what follows on it is not the proxy's doing.
+    pub(crate) fn poison(&self) {
+        self.0.borrow_mut().faulted = true;
+    }
+
     /// Whether the connection ever left the backlog.
     pub(crate) fn accepted(&self) -> bool {
         self.0.borrow().accepted
@@ -99,6 +105,7 @@ fn arm(timer: &mut Option<Pin<Box<Sleep>>>, wait: Wait, context: &mut Context<'_
 
 impl Socket for SimStream {
     fn poll_closed(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let _scope = memory::simulation();
         loop {
             let mut link = self.link.borrow_mut();
             if link.closed(self.end, context).is_ready() {
@@ -119,6 +126,7 @@ impl AsyncRead for SimStream {
         context: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        let _scope = memory::simulation();
         let this = self.get_mut();
         loop {
             let mut link = this.link.borrow_mut();
@@ -140,6 +148,7 @@ impl AsyncWrite for SimStream {
         context: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
+        let _scope = memory::simulation();
         let this = self.get_mut();
         loop {
             let mut link = this.link.borrow_mut();
@@ -159,6 +168,7 @@ impl AsyncWrite for SimStream {
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        let _scope = memory::simulation();
         let joined: Vec<u8> = slices.iter().flat_map(|slice| slice.iter().copied()).collect();
         self.poll_write(context, &joined)
     }
@@ -172,6 +182,7 @@ impl AsyncWrite for SimStream {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let _scope = memory::simulation();
         self.link.borrow_mut().finish(self.end);
         Poll::Ready(Ok(()))
     }
@@ -179,6 +190,8 @@ impl AsyncWrite for SimStream {
 
 impl Drop for SimStream {
     fn drop(&mut self) {
+        let _scope = memory::simulation();
+        (self.read_timer, self.write_timer) = (None, None);
         if self.link.borrow_mut().close(self.end) {
             *self.open_links.borrow_mut() -= 1;
         }

@@ -11,9 +11,13 @@ use fastrand::Rng;
 use weir_balance::Fault;
 use weir_config::model::Queue;
 use weir_simnet::{
-    Device, Limits, Plan, Profile, Rules, Running, Scale, Site, Tamper, run_seed, run_seeds,
-    seeds_wanted,
+    Device, Limits, LogLine, Plan, Profile, Rules, Running, Scale, Site, Tamper, run_seed,
+    run_seeds, seeds_wanted,
 };
+
+/// So that what the device holds can be counted.
+#[global_allocator]
+static ALLOCATOR: weir_memory::Counting = weir_memory::Counting;
 
 const REPLAY: &str = "cargo test -p weir-simnet --test scenario laws_hold";
 
@@ -22,7 +26,8 @@ struct Weir;
 
 impl Device for Weir {
     fn rules(&self) -> Rules {
-        Rules { half_close_leaves: true, ..Rules::default() }
+        // Room for few connections, so that idle ones are given up.
+        Rules { half_close_leaves: true, gives_up_idle: true, ..Rules::default() }
     }
 
     fn start(&self, site: Site) -> Box<dyn Running> {
@@ -39,7 +44,7 @@ struct Crowded;
 
 impl Device for Crowded {
     fn rules(&self) -> Rules {
-        Weir.rules()
+        Rules { gives_up_idle: false, ..Weir.rules() }
     }
 
     fn start(&self, site: Site) -> Box<dyn Running> {
@@ -63,6 +68,72 @@ impl Device for Crowded {
 fn draw_crowd(seed: u64) -> Plan {
     let scale = Scale { clients: 20, connections: 2, requests: 4, body: 3_000 };
     Plan::draw_with(seed, scale, |profile| Profile { origin_slow: 600, ..profile })
+}
+
+/// The data plane among hostile clients and servers: as the seed configures it, with a budget of bytes.
+struct Beset;
+
+/// What the device may hold for each client connection: heads, and the buffers of both directions.
+const BYTES_A_CONNECTION: isize = 256 << 10;
+/// What a worker may keep for reuse: 64 buffers of each of two sizes, and as many workspaces.
+const BYTES_A_WORKER: isize = 64 * 88 * 1024;
+/// Everything that is no connection's: generations of the configuration, series, the log.
+const BYTES_ANYHOW: isize = 2 << 20;
+
+impl Device for Beset {
+    fn rules(&self) -> Rules {
+        Weir.rules()
+    }
+
+    fn start(&self, site: Site) -> Box<dyn Running> {
+        let mut random = Rng::with_seed(site.seed ^ 0xc0f1_6000_0000_0002);
+        let workers = random.usize(1..=3);
+        let mut config = weir::configuration(&site, &mut random);
+        let connection_cap = random.usize(3..=12);
+        config.listeners[0].max_connections = None;
+        let buffered = config.pools[0].buffer_request.map_or(0, |bytes| bytes as isize);
+        let connections = connection_cap as isize * (BYTES_A_CONNECTION + buffered);
+        let budget = BYTES_ANYHOW + workers as isize * BYTES_A_WORKER + connections;
+        Box::new(Bounded(weir::launch(site, &config, workers, connection_cap), budget))
+    }
+}
+
+/// A device at work with a budget of bytes.
+struct Bounded(Box<dyn Running>, isize);
+
+impl Running for Bounded {
+    fn settled(&self) -> Vec<String> {
+        self.0.settled()
+    }
+
+    fn stop(&self) {
+        self.0.stop();
+    }
+
+    fn tasks(&self) -> usize {
+        self.0.tasks()
+    }
+
+    fn limits(&self) -> Limits {
+        Limits { bytes: Some(self.1), ..self.0.limits() }
+    }
+
+    fn figures_bytes(&self) -> isize {
+        self.0.figures_bytes()
+    }
+
+    fn log(&self) -> Option<Vec<LogLine>> {
+        self.0.log()
+    }
+}
+
+fn draw_hostile(seed: u64) -> Plan {
+    let beset = |profile| Profile {
+        hostile_clients: 4,
+        origin_hostile: [0, 60, 200][seed as usize % 3],
+        ..profile
+    };
+    Plan::draw_with(seed, Scale::default(), beset)
 }
 
 /// The data plane with limits everywhere, and a balancer that makes a mistake.
@@ -119,7 +190,7 @@ impl Running for Boast {
     }
 
     fn limits(&self) -> Limits {
-        Limits { max_conn: vec![Some(1); self.1] }
+        Limits { max_conn: vec![Some(1); self.1], bytes: None }
     }
 }
 
@@ -152,6 +223,16 @@ fn laws_hold_where_everybody_waits_for_every_seed() {
             moved > 300 && waited > 100,
             "only {moved} connections moved, {waited} that waited"
         );
+    }
+}
+
+#[test]
+fn laws_hold_among_hostile_peers_for_every_seed() {
+    let replay = "cargo test -p weir-simnet --test scenario hostile_peers";
+    let reports = run_seeds(&seeds_wanted(100), replay, Some(&Beset), &draw_hostile);
+    if let Some(report) = reports.iter().max_by_key(|report| report.peak_bytes) {
+        eprintln!("seed {} held the most: {} bytes", report.seed, report.peak_bytes);
+        assert!(report.peak_bytes > 0, "nothing was counted");
     }
 }
 

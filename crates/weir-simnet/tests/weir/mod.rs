@@ -6,12 +6,15 @@ mod queue_watch;
 mod reloading;
 
 use std::cell::RefCell;
+use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use fastrand::Rng;
 use tokio::sync::{mpsc, watch};
 use tokio::task::spawn_local;
+use tokio::time::sleep;
 use weir_balance::{Balancer, Fault, Member, PolicyKind, QueueSettings, Settings};
 use weir_config::Config;
 use weir_config::model::{
@@ -23,6 +26,7 @@ use weir_proxy::accept;
 use weir_proxy::compile::{Surroundings, compile};
 use weir_proxy::shared::{Process, Snapshot, Stage};
 use weir_proxy::worker::{self, Mail, WorkerParts};
+use weir_simnet::memory::simulated;
 use weir_simnet::{Limits, LogLine, Plan, Running, SimNet, Site};
 use weir_stats::{LogReceiver, Message, Template, log_channel};
 
@@ -37,13 +41,46 @@ pub(crate) use reloading::RELOADS;
 struct AtWork {
     process: Arc<Process>,
     workers: usize,
-    log: LogReceiver,
-    /// What was received of it.
-    lines: RefCell<Vec<Line>>,
+    log: Rc<Journal>,
     /// One for each worker and one for who accepts: those who wait at one and the same are woken in an order that is drawn anew each time.
     stages: Vec<watch::Sender<Stage>>,
     watch: QueueWatch,
     limits: Limits,
+}
+
+/// The log, and what was received of it.
+struct Journal {
+    log: LogReceiver,
+    lines: RefCell<Vec<Line>>,
+}
+
+/// How often the log is received, and for how long: batches that wait would count as the device's memory.
+const RECEIVED_EVERY: Duration = Duration::from_millis(100);
+const RECEIVED: usize = 3_000;
+
+impl Journal {
+    /// Receives from now on.
+    fn start(log: LogReceiver) -> Rc<Self> {
+        let journal = Rc::new(Self { log, lines: RefCell::default() });
+        let told = journal.clone();
+        spawn_local(simulated(async move {
+            for _ in 0..RECEIVED {
+                sleep(RECEIVED_EVERY).await;
+                told.receive();
+            }
+        }));
+        journal
+    }
+
+    /// Takes in what was logged since the last call.
+    fn receive(&self) {
+        while let Ok(message) = self.log.try_receive() {
+            if let Message::Lines(batch) = message {
+                let text = String::from_utf8_lossy(&batch.lines).into_owned();
+                self.lines.borrow_mut().extend(text.lines().map(parse));
+            }
+        }
+    }
 }
 
 /// A line of the log, and what the queue is judged by.
@@ -108,9 +145,10 @@ pub(crate) fn launch_with(
     let (_, orders) = watch::channel(Some(gate));
     spawn_local(accept(site.net, site.listener, orders, process.clone(), mailboxes, stage()));
     let limit = |endpoint: &Endpoint| endpoint.max_conn;
-    let limits = Limits { max_conn: config.pools[0].endpoints.iter().map(limit).collect() };
-    let (watch, lines) = (QueueWatch::start(&process), RefCell::default());
-    Box::new(AtWork { process, workers, log, lines, stages, watch, limits })
+    let max_conn = config.pools[0].endpoints.iter().map(limit).collect();
+    let limits = Limits { max_conn, bytes: None };
+    let (watch, log) = (QueueWatch::start(&process), Journal::start(log));
+    Box::new(AtWork { process, workers, log, stages, watch, limits })
 }
 
 /// Puts a balancer with a mistake in the place of the first pool's; nobody has the pool yet.
@@ -140,21 +178,11 @@ impl AtWork {
         self.stages.iter().all(|stage| matches!(*stage.borrow(), Stage::Running))
     }
 
-    /// Takes in what was logged since the last call.
-    fn receive(&self) {
-        while let Ok(message) = self.log.try_receive() {
-            if let Message::Lines(batch) = message {
-                let text = String::from_utf8_lossy(&batch.lines).into_owned();
-                self.lines.borrow_mut().extend(text.lines().map(parse));
-            }
-        }
-    }
-
     /// What is wrong about queues and slots.
     fn queue_violations(&self) -> Vec<String> {
-        self.receive();
+        self.log.receive();
         let served: Vec<Served> =
-            self.lines.borrow().iter().filter_map(|line| line.served).collect();
+            self.log.lines.borrow().iter().filter_map(|line| line.served).collect();
         let mut wrong = self.watch.violations(&served);
         for pool in &self.process.snapshot().pools {
             let counters = pool.balancer.counters();
@@ -197,24 +225,28 @@ impl Running for AtWork {
     }
 
     fn stop(&self) {
-        self.process.stopping.store(true, std::sync::atomic::Ordering::Relaxed);
+        self.process.stopping.store(true, Ordering::Relaxed);
         for stage in &self.stages {
             stage.send_replace(Stage::draining(Duration::from_mins(5)));
         }
     }
 
-    /// A worker and its sweep each, and the accept loop. The watch of the queue has ended by then.
+    /// A worker, its sweep and what gives up its idle connections each, and the accept loop. The watch of the queue has ended by then.
     fn tasks(&self) -> usize {
-        if self.is_running() { 2 * self.workers + 1 } else { 0 }
+        if self.is_running() { 3 * self.workers + 1 } else { 0 }
     }
 
     fn limits(&self) -> Limits {
         self.limits.clone()
     }
 
+    fn figures_bytes(&self) -> isize {
+        self.process.numbers.histogram_bytes() as isize
+    }
+
     fn log(&self) -> Option<Vec<LogLine>> {
-        self.receive();
-        Some(self.lines.take().into_iter().map(|line| line.line).collect())
+        self.log.receive();
+        Some(self.log.lines.take().into_iter().map(|line| line.line).collect())
     }
 }
 

@@ -228,6 +228,11 @@ impl Numbers {
         }
     }
 
+    /// Bytes that histograms hold; at most their budget.
+    pub fn histogram_bytes(&self) -> usize {
+        self.budget.taken_bytes()
+    }
+
     /// Everything counted so far, summed over the workers.
     pub fn read(&self) -> Figures {
         self.read_of(Workers::All)
