@@ -11,6 +11,8 @@ mod diff;
 mod doors;
 mod faults;
 mod files_read;
+#[doc(hidden)]
+pub mod fuzzing;
 mod handover;
 pub mod health_log;
 mod inheritance;

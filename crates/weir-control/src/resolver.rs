@@ -1,7 +1,7 @@
 //! Names of servers to addresses, beside the data plane: looked up before a configuration begins to hold, and again when what was
 //! answered does not hold any more. It picks no endpoints; what it finds is put over the configuration like other runtime changes.
 
-mod dns;
+pub(crate) mod dns;
 mod known;
 
 use std::collections::HashMap;

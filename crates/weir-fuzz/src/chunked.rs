@@ -159,6 +159,11 @@ fn reference(bytes: &[u8]) -> Option<Reference<'_>> {
     }
 }
 
+/// The data of a complete chunked body at the start of `bytes`, and how long it is with its framing.
+pub(crate) fn whole_body(bytes: &[u8]) -> Option<(Vec<u8>, usize)> {
+    reference(bytes).map(|body| (body.data, body.used))
+}
+
 fn is_text(byte: u8) -> bool {
     byte == b'\t' || (byte >= b' ' && byte != 0x7f)
 }

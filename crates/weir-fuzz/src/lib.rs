@@ -7,6 +7,9 @@
 
 mod chunked;
 mod configuration;
+mod connection;
+mod control;
+mod path;
 mod pieces;
 mod requests;
 mod responses;
@@ -27,6 +30,11 @@ pub const TARGETS: &[Target] = &[
     Target { name: "responses", run: responses::target, max_bytes: 4096 },
     Target { name: "chunked", run: chunked::target, max_bytes: 4096 },
     Target { name: "configuration", run: configuration::target, max_bytes: 4096 },
+    Target { name: "hand_over", run: control::hand_over, max_bytes: 4096 },
+    Target { name: "admin_commands", run: control::admin_commands, max_bytes: 1024 },
+    Target { name: "admin_targets", run: control::admin_targets, max_bytes: 1024 },
+    Target { name: "dns", run: control::dns, max_bytes: 1024 },
+    Target { name: "connection", run: connection::target, max_bytes: 1024 },
 ];
 
 /// The target of that name.

@@ -1,7 +1,7 @@
 //! Request heads. Any split of the input ends the same, a verdict is final, all spans lie in the head, what is accepted is what
 //! a slow reference of RFC 9112 accepts with the same meaning, and an accepted head written once more reads the same.
 
-mod reference;
+pub(crate) mod reference;
 
 use weir_wire::{Framing, HeadLimits, Method, RequestHead, Scan, Span, TargetForm, encode};
 

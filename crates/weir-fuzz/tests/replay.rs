@@ -6,6 +6,10 @@ use std::path::{Path, PathBuf};
 
 use weir_fuzz::{TARGETS, Target};
 
+/// So that the connection target can hold what the proxy allocates against its budget.
+#[global_allocator]
+static ALLOCATOR: weir_memory::Counting = weir_memory::Counting;
+
 fn inputs(folder: &Path) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
@@ -42,6 +46,65 @@ fn every_input_of_the_corpora_passes() {
 fn findings_are_mended() {
     for target in TARGETS {
         replay(target, "findings");
+    }
+}
+
+/// A generator from a seed (SplitMix64).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        ((mixed ^ (mixed >> 27)) % end.max(1) as u64) as usize
+    }
+}
+
+/// An input of the corpus with a few bytes changed, or two of them joined.
+fn changed(inputs: &[Vec<u8>], random: &mut Random, most: usize) -> Vec<u8> {
+    let mut input = inputs[random.below(inputs.len())].clone();
+    if random.below(3) == 0 {
+        let other = &inputs[random.below(inputs.len())];
+        let cut = random.below(input.len() + 1);
+        input.truncate(cut);
+        input.extend_from_slice(&other[random.below(other.len() + 1)..]);
+    }
+    for _ in 0..random.below(5) {
+        let at = random.below(input.len());
+        match random.below(4) {
+            0 if !input.is_empty() => drop(input.remove(at)),
+            1 if !input.is_empty() => input[at] = random.below(256) as u8,
+            2 if !input.is_empty() => input[at] ^= 1 << random.below(8),
+            _ => input.insert(at, random.below(256) as u8),
+        }
+    }
+    input.truncate(most);
+    input
+}
+
+/// Some changes to the corpora without libFuzzer, the same each time; `WEIR_FUZZ_CASES` says how many for each target, and
+/// `WEIR_FUZZ_TARGET` for which alone.
+#[test]
+fn inputs_near_the_corpora_pass() {
+    let cases = std::env::var("WEIR_FUZZ_CASES").ok().and_then(|text| text.parse().ok());
+    let only = std::env::var("WEIR_FUZZ_TARGET").ok();
+    for target in
+        TARGETS.iter().filter(|target| only.as_ref().is_none_or(|only| only == target.name))
+    {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target.name);
+        let read = |path: &PathBuf| fs::read(path).unwrap();
+        let known: Vec<Vec<u8>> = inputs(&folder).iter().map(read).collect();
+        let mut random = Random(7);
+        for number in 0..cases.unwrap_or(300) {
+            let input = changed(&known, &mut random, target.max_bytes);
+            let run = target.run;
+            if catch_unwind(|| run(&input)).is_err() {
+                let name = format!("{}-{number}", target.name);
+                let path = std::env::temp_dir().join(name);
+                fs::write(&path, &input).unwrap();
+                panic!("{} fails for {}", target.name, path.display());
+            }
+        }
     }
 }
 

@@ -48,6 +48,9 @@ use crate::server::tell;
 pub(crate) use context::{Context, Served};
 pub(crate) use doors::{AdminDoors, Opening, PreparedAdmin};
 pub(crate) use gather::milliseconds;
+pub(crate) use haproxy::commands;
+pub(crate) use http::query_of;
+pub(crate) use routes::{Found, find};
 pub(crate) use socket::AdminSocket;
 pub(crate) use state_file::StateFile;
 

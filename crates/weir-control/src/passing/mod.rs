@@ -15,7 +15,7 @@
 mod busy;
 pub(crate) mod estate;
 pub(crate) mod giver;
-mod message;
+pub(crate) mod message;
 pub(crate) mod packets;
 pub(crate) mod taker;
 

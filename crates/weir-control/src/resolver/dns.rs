@@ -102,10 +102,7 @@ impl Dns {
             }
             match self.records(name, kind).await {
                 Ok((records, ttl)) => {
-                    let mut addresses: Vec<IpAddr> =
-                        records.iter().filter_map(RData::ip_addr).filter(is_usable).collect();
-                    addresses.sort_unstable();
-                    addresses.dedup();
+                    let addresses = usable(&records);
                     if !addresses.is_empty() {
                         return Ok((addresses, ttl));
                     }
@@ -126,19 +123,7 @@ impl Dns {
             self.records(name, RecordType::SRV).await.map_err(|error| words(&error))?;
         let mut lookups = JoinSet::new();
         for record in records.iter().take(MOST_TARGETS) {
-            let RData::SRV(target) = record else { continue };
-            let host = target.target.to_ascii();
-            let host = host.trim_end_matches('.').to_owned();
-            // The root, or port 0: the service is not offered.
-            if host.is_empty() || target.port == 0 {
-                continue;
-            }
-            let service = Service {
-                host,
-                port: target.port,
-                priority: target.priority,
-                weight: target.weight,
-            };
+            let Some(service) = service_of(record) else { continue };
             let dns = self.at_hand();
             lookups.spawn(async move {
                 let addresses = dns.addresses(&format!("{}.", service.host)).await;
@@ -266,6 +251,27 @@ fn servers(addresses: &[SocketAddr]) -> ResolverConfig {
         NameServerConfig::new(address.ip(), true, connections.into())
     };
     ResolverConfig::from_parts(None, Vec::new(), addresses.iter().map(server).collect())
+}
+
+/// The addresses among these records that a server could have, each once.
+pub(crate) fn usable(records: &[RData]) -> Vec<IpAddr> {
+    let mut addresses: Vec<IpAddr> =
+        records.iter().filter_map(RData::ip_addr).filter(is_usable).collect();
+    addresses.sort_unstable();
+    addresses.dedup();
+    addresses
+}
+
+/// The target that an SRV record names; `None` where it says that the service is not offered (the root, or port 0).
+pub(crate) fn service_of(record: &RData) -> Option<Service> {
+    let RData::SRV(target) = record else { return None };
+    let host = target.target.to_ascii();
+    let host = host.trim_end_matches('.').to_owned();
+    if host.is_empty() || target.port == 0 {
+        return None;
+    }
+    let (port, priority, weight) = (target.port, target.priority, target.weight);
+    Some(Service { host, port, priority, weight })
 }
 
 /// Whether a server could be there. Filters that block names answer with an address of nobody.

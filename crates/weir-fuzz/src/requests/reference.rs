@@ -7,18 +7,36 @@ use weir_wire::{Framing, HeadLimits};
 
 /// An accepted head.
 #[derive(Debug)]
-pub(super) struct Request<'a> {
-    pub(super) used: usize,
-    pub(super) method: &'a [u8],
-    pub(super) target: &'a [u8],
-    pub(super) version: &'a [u8],
-    pub(super) host: &'a [u8],
-    pub(super) lines: Vec<(&'a [u8], &'a [u8])>,
-    pub(super) framing: Framing,
+pub(crate) struct Request<'a> {
+    pub(crate) used: usize,
+    pub(crate) method: &'a [u8],
+    pub(crate) target: &'a [u8],
+    pub(crate) version: &'a [u8],
+    pub(crate) host: &'a [u8],
+    pub(crate) lines: Vec<(&'a [u8], &'a [u8])>,
+    pub(crate) framing: Framing,
+}
+
+impl<'a> Request<'a> {
+    /// The path without the query; `/` for an absolute target without one, and the whole target in the other forms.
+    pub(crate) fn path(&self) -> &'a [u8] {
+        if self.method == b"CONNECT" || self.target == b"*" {
+            return self.target;
+        }
+        match path_and_query(self.target).0 {
+            b"" => b"/",
+            path => path,
+        }
+    }
+
+    /// Whether there is a line of that name, which is given in lower case.
+    pub(crate) fn has(&self, name: &[u8]) -> bool {
+        !values(&self.lines, name).is_empty()
+    }
 }
 
 /// Reads a head at the start of `data`.
-pub(super) fn read(data: &[u8]) -> Option<Request<'_>> {
+pub(crate) fn read(data: &[u8]) -> Option<Request<'_>> {
     let limits = HeadLimits::default();
     let data = &data[..data.len().min(limits.head_bytes)];
     let start = if data.starts_with(b"\r\n") { 2 } else { 0 };
@@ -62,7 +80,7 @@ pub(super) fn read(data: &[u8]) -> Option<Request<'_>> {
 }
 
 /// The path and the query of a target in origin or absolute form.
-pub(super) fn path_and_query(target: &[u8]) -> (&[u8], Option<&[u8]>) {
+pub(crate) fn path_and_query(target: &[u8]) -> (&[u8], Option<&[u8]>) {
     let after = if target.starts_with(b"/") { target } else { after_authority(target) };
     match after.iter().position(|byte| *byte == b'?') {
         Some(mark) => (&after[..mark], Some(&after[mark + 1..])),

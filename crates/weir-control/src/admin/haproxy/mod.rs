@@ -132,7 +132,7 @@ where
 }
 
 /// The commands of a line: separated by `;`, with a backslash before what is to be taken as it is.
-fn commands(line: &str) -> Vec<Vec<String>> {
+pub(crate) fn commands(line: &str) -> Vec<Vec<String>> {
     let mut list = vec![Vec::new()];
     let mut word: Option<String> = None;
     let mut letters = line.chars();
