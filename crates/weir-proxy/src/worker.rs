@@ -223,9 +223,10 @@ pub async fn run<N: Net>(parts: WorkerParts<N>) {
     });
     tokio::task::spawn_local(sweep(Rc::downgrade(&worker)));
     let process = Arc::clone(&worker.process);
-    tokio::task::spawn_local(idle_clients::attend(Rc::downgrade(&worker), process, number));
+    let attending = idle_clients::attend(Rc::downgrade(&worker), process, number);
+    let attending = tokio::task::spawn_local(attending);
     let process = Arc::clone(&worker.process);
-    tokio::task::spawn_local(overload::attend(Rc::downgrade(&worker), process));
+    let relieving = tokio::task::spawn_local(overload::attend(Rc::downgrade(&worker), process));
     loop {
         tokio::select! {
             biased;
@@ -240,6 +241,9 @@ pub async fn run<N: Net>(parts: WorkerParts<N>) {
     cut_off(&worker).await;
     mailbox.shut();
     worker.current().flush_logs();
+    // They wait for calls that no longer concern this worker.
+    attending.abort();
+    relieving.abort();
 }
 
 /// Serves what was accepted before the listeners closed; ends when nothing runs any more or the deadline has passed.

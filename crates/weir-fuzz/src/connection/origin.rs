@@ -128,7 +128,7 @@ async fn respond(stream: &mut SimStream, request: &Request, answer: u8) -> bool 
         5 => (b"HTTP/1.1 200 OK\r\nContent-Le".to_vec(), false),
         6 => (b"HTTP/1.1 999 No\r\nContent-Length: 0\r\n\r\n".to_vec(), false),
         7 => (b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: h2c\r\n\r\nGET / HTTP/1.1\r\n\r\n".to_vec(), true),
-        8 => (b"HTTP/1.1 200 OK\r\nContent-Length: 500000\r\n\r\n".iter().chain([b'x'; 60_000].iter()).copied().collect(), false),
+        8 => (b"HTTP/1.1 200 OK\r\nContent-Length: 500000\r\n\r\n".iter().chain(vec![b'x'; 60_000].iter()).copied().collect(), false),
         9 => (b"HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n".repeat(40), true),
         10 => (b"HTTP/1.1 304 Not Modified\r\nContent-Length: 9\r\n\r\n".to_vec(), true),
         11 => (b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".to_vec(), true),

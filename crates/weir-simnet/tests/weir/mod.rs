@@ -231,9 +231,9 @@ impl Running for AtWork {
         }
     }
 
-    /// A worker, its sweep and what gives up its idle connections each, and the accept loop. The watch of the queue has ended by then.
+    /// A worker, its sweep, what gives up its idle connections and what relieves its memory each, and the accept loop. The watch of the queue has ended by then.
     fn tasks(&self) -> usize {
-        if self.is_running() { 3 * self.workers + 1 } else { 0 }
+        if self.is_running() { 4 * self.workers + 1 } else { 0 }
     }
 
     fn limits(&self) -> Limits {
