@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use crate::model::{
     Budget, CauseHeader, Check, ClientTimeouts, Config, Endpoint, EndpointAddress, EndpointCheck,
-    ExplainHeader, Forwarded, HttpProbe, Keepalive, MemoryLimit, MessageLimits, Order, Passive,
-    PassiveCause, PathRules, Policy, Pool, Probe, Queue, RequestId, Resolver, Retry, RetryOn, Rule,
-    Severity, SrvName, Stall, Statuses, TcpProbe, TlsClient, TlsProtocol, TlsVersion, Treatment,
-    UpstreamTimeouts, Workers,
+    ExplainHeader, Forwarded, HttpProbe, Keepalive, LimitAction, LimitHeaders, MemoryLimit,
+    MessageLimits, Order, Passive, PassiveCause, PathRules, Policy, Pool, PoolLimits, Probe, Queue,
+    RequestId, Resolver, Retry, RetryOn, Rule, Severity, SrvName, Stall, Statuses, TcpProbe,
+    TlsClient, TlsProtocol, TlsVersion, Treatment, UpstreamTimeouts, Workers,
 };
 
 /// How long a graceful stop waits.
@@ -46,6 +46,10 @@ pub const INDEX: &str = "index.html";
 pub const CHECK_TIMEOUT: Duration = Duration::from_secs(1);
 /// Exchanges that may wait in a pool.
 pub const QUEUE_MAX: u32 = 1024;
+/// Status of the answer to what is over a limit.
+pub const LIMIT_STATUS: u16 = 429;
+/// Memory of what is kept of limited clients and keys, bytes.
+pub const LIMIT_TABLE: usize = 4 << 20;
 /// How long before processor credits are used up that is said.
 pub const CREDITS_WARN: Duration = Duration::from_mins(30);
 /// How long before that the load is lowered, where it is.
@@ -71,6 +75,8 @@ impl Default for Config {
             workers: Workers::Auto,
             max_connections: None,
             memory: MemoryLimit::default(),
+            client_limit: None,
+            limit_table: LIMIT_TABLE,
             shutdown_timeout: SHUTDOWN_TIMEOUT,
             watchdog: Some(WATCHDOG),
             sandbox: true,
@@ -223,6 +229,7 @@ impl Default for Queue {
             timeout: None,
             max: QUEUE_MAX,
             per_endpoint: None,
+            per_client: None,
             status: 503,
             retry_after: None,
             page: None,
@@ -309,6 +316,7 @@ impl Pool {
             tls: None,
             sticky: None,
             buffer_request: None,
+            limits: PoolLimits::default(),
             fault: weir_balance::Fault::None,
         }
     }
@@ -385,6 +393,18 @@ pub(crate) fn respond_type() -> String {
 
 pub(crate) fn upgrade() -> Vec<String> {
     vec![UPGRADE.to_owned()]
+}
+
+pub(crate) fn limit_status() -> u16 {
+    LIMIT_STATUS
+}
+
+pub(crate) fn limit_action() -> LimitAction {
+    LimitAction::Answer
+}
+
+pub(crate) fn limit_headers() -> LimitHeaders {
+    LimitHeaders::Refused
 }
 
 pub(crate) fn index() -> Vec<String> {

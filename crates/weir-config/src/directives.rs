@@ -1,6 +1,7 @@
 //! The directive table: every word of the language once, with where it may stand, what it takes, what holds without it, what
 //! it does and how it is written. A part for each subject.
 
+mod limit;
 mod listen;
 mod log;
 mod pool;
@@ -17,6 +18,7 @@ const POOL: &[Context] = &[Context::Pool];
 const LISTEN: &[Context] = &[Context::Listen];
 const CONDITION: &[Context] = &[Context::Condition];
 const TARGET: &[Context] = &[Context::Target];
+const LIMITED: &[Context] = &[Context::Listen, Context::Route];
 const EDITS: &[Context] = &[Context::Listen, Context::Route];
 const ROUTES: &[Context] = &[Context::Listen, Context::Host];
 
@@ -27,8 +29,14 @@ pub(crate) const LATER: &[(Context, &str)] = &[];
 pub(crate) const LATER_POLICIES: &[&str] = &["peak_ewma"];
 
 /// The parts of the table.
-const PARTS: [&[Spec]; 5] =
-    [process::DIRECTIVES, log::DIRECTIVES, pool::DIRECTIVES, listen::DIRECTIVES, route::DIRECTIVES];
+const PARTS: [&[Spec]; 6] = [
+    process::DIRECTIVES,
+    log::DIRECTIVES,
+    pool::DIRECTIVES,
+    listen::DIRECTIVES,
+    limit::DIRECTIVES,
+    route::DIRECTIVES,
+];
 
 /// Every directive.
 pub(crate) fn all() -> impl Iterator<Item = &'static Spec> {

@@ -4,6 +4,7 @@
 pub mod admin;
 pub mod check;
 pub mod credits;
+pub mod limit;
 mod listener;
 pub mod log;
 mod memory;
@@ -24,11 +25,14 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::units::duration;
+use crate::units::{duration, size};
 
 pub use admin::{AdminAccess, AdminListener, AdminTls, Role, RoleGrant};
 pub use check::{Check, EndpointCheck, HeaderExpectation, HttpProbe, Probe, Statuses, TcpProbe};
 pub use credits::{CpuCredits, Shed};
+pub use limit::{
+    Bandwidth, ClientLimit, ClientPrefix, EventRate, LimitAction, LimitHeaders, RateLimit,
+};
 pub use listener::{
     AccessRule, CauseHeader, ClientTimeouts, ErrorPage, ExplainHeader, ExplainWhen, Forwarded,
     ListenAddress, Listener, MessageLimits, PathRules, RequestId, Treatment, Verdict,
@@ -43,7 +47,7 @@ pub use overrides::{
 };
 pub use policy::{Fair, KeyHash, Policy};
 pub use pool::{
-    Endpoint, EndpointAddress, Keepalive, Order, Passive, PassiveCause, Pool, Stall,
+    Endpoint, EndpointAddress, Keepalive, Order, Passive, PassiveCause, Pool, PoolLimits, Stall,
     UpstreamTimeouts,
 };
 pub use queue::Queue;
@@ -76,6 +80,11 @@ pub struct Config {
     pub max_connections: Option<usize>,
     /// How much memory may be allocated.
     pub memory: MemoryLimit,
+    /// Bounds on one client over all listeners.
+    pub client_limit: Option<ClientLimit>,
+    /// Memory of what is kept of the clients and keys that are limited, bytes.
+    #[serde(with = "size")]
+    pub limit_table: usize,
     /// How long a graceful stop waits for running exchanges.
     #[serde(with = "duration")]
     pub shutdown_timeout: Duration,

@@ -1,8 +1,49 @@
 //! What the balancer knows of pools and endpoints, in the words that the status and the metrics share.
 
 use weir_balance::{Availability, EndpointState as LiveState, Health, Order};
+use weir_proxy::limiting::counts::{LimitCounts, LimitedKey};
+use weir_proxy::shared::Snapshot;
 use weir_proxy::upstream::UpstreamPool;
-use weir_stats::exposition::{EndpointState, PoolCounters};
+use weir_stats::exposition::{
+    EndpointState, LimitReport, LimitedKeyReport, LimitsReport, PoolCounters,
+};
+
+/// What limits on clients and keys did until `now_ns`; `None` where there are none.
+pub(crate) fn limits(snapshot: &Snapshot, now_ns: u64) -> Option<LimitsReport> {
+    let limiter = &snapshot.limiter;
+    let limits = limiter.all();
+    if limits.is_empty() {
+        return None;
+    }
+    let (tracked, most, bytes) = limiter.table.fill(now_ns);
+    let (evicted, untracked) = limiter.table.forgotten();
+    Some(LimitsReport {
+        limits: limits.iter().map(|counts| limit(counts, now_ns)).collect(),
+        tracked: tracked as u64,
+        tracked_max: most as u64,
+        table_bytes: bytes as u64,
+        evicted,
+        untracked,
+    })
+}
+
+fn limit(counts: &LimitCounts, now_ns: u64) -> LimitReport {
+    let figures = counts.figures();
+    let key = |own: LimitedKey| LimitedKeyReport {
+        key: String::from_utf8_lossy(&own.key).into_owned(),
+        count: own.count,
+        over: own.over,
+        last_s: now_ns.saturating_sub(own.last_ns) / 1_000_000_000,
+    };
+    LimitReport {
+        limit: counts.key.limit.to_string(),
+        bound: counts.key.bound.to_owned(),
+        refused: figures.refused,
+        delayed: figures.delayed,
+        dry_run: figures.dry_run,
+        top: counts.top().into_iter().map(key).collect(),
+    }
+}
 
 /// An endpoint's state in one word: what the operator ordered counts before what was observed, unless nothing can be sent there at all.
 pub(crate) fn state(endpoint: &LiveState, now_us: u64) -> EndpointState {

@@ -69,6 +69,7 @@ impl Reporter {
             machine,
             credits: None,
             admin: AdminReport::default(),
+            limits: live::limits(snapshot, process.limit_clock(Instant::now())),
             slowest: process.numbers.slowest(None, self.now_us()),
             figures: now,
             by_worker: Vec::new(),

@@ -2,20 +2,23 @@
 //! is given up for a new one (`idle_clients.rs`); where none is idle, surplus connections stay in the kernel's backlog. It reads no
 //! byte of them.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tokio::sync::{mpsc, watch};
 use tokio::task::yield_now;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::gate::{Gate, RoomPlace};
 use crate::idle_clients::Cap;
+use crate::limiting::client::OverLimit;
+use crate::limiting::table::OpenPlace;
 use crate::limits::{ACCEPT_PAUSE, ACCEPT_TURN};
 use crate::moving::Moved;
 use crate::net::{Net, PeerAddress};
 use crate::shared::{Process, Stage};
-use crate::worker::{Mail, WorkerLoad};
+use crate::worker::{Mail, Worker, WorkerLoad};
 
 /// An accepted connection on its way to its worker.
 pub struct Handoff<N: Net> {
@@ -32,6 +35,8 @@ pub(crate) struct Place {
     pub(crate) gate: Arc<Gate>,
     /// In the process and at the listener.
     _places: (RoomPlace, RoomPlace),
+    /// Among those of its client, where these are bounded.
+    client: Vec<OpenPlace>,
 }
 
 impl Place {
@@ -41,7 +46,23 @@ impl Place {
         if open > gate.most_open.load(Ordering::Relaxed) {
             gate.most_open.fetch_max(open, Ordering::Relaxed);
         }
-        Self { load: Arc::clone(load), gate: Arc::clone(gate), _places: places }
+        let (load, gate) = (Arc::clone(load), Arc::clone(gate));
+        Self { load, gate, _places: places, client: Vec::new() }
+    }
+
+    /// Counts a connection that others accepted among those of its client, whatever the bound.
+    pub(crate) fn count_client<N: Net>(&mut self, worker: &Worker<N>, peer: Option<IpAddr>) {
+        let current = worker.current();
+        let snapshot = &current.snapshot;
+        let listener = snapshot.position_of(&self.gate).and_then(|at| snapshot.listeners.get(at));
+        let Some((listener, peer)) = listener.zip(peer) else { return };
+        if listener.client_limits.is_empty() || !self.client.is_empty() || listener.trusts(peer) {
+            return;
+        }
+        let now_ns = worker.process.limit_clock(Instant::now());
+        for limit in &listener.client_limits {
+            limit.take_over_connection(peer, now_ns, &mut self.client);
+        }
     }
 
     /// A place for a connection that others accepted, if there is room now, and the worker that it is for.
@@ -142,6 +163,29 @@ impl Drop for Place {
     }
 }
 
+/// The places of a new connection among those of its client, if it may be opened.
+fn client_places(
+    process: &Process,
+    gate: &Arc<Gate>,
+    peer: &PeerAddress,
+) -> Result<Vec<OpenPlace>, OverLimit> {
+    let snapshot = process.snapshot();
+    let listener = snapshot.position_of(gate).and_then(|number| snapshot.listeners.get(number));
+    let mut places = Vec::new();
+    let Some(listener) = listener.filter(|one| !one.client_limits.is_empty()) else {
+        return Ok(places);
+    };
+    let PeerAddress::Socket(peer) = peer else { return Ok(places) };
+    if listener.trusts(peer.ip()) {
+        return Ok(places);
+    }
+    let now_ns = process.limit_clock(Instant::now());
+    for limit in &listener.client_limits {
+        limit.open_connection(peer.ip(), now_ns, &mut places)?;
+    }
+    Ok(places)
+}
+
 /// The gate that a socket's connections come through from now on; `None` closes the socket. Without a sender it stays as it is.
 pub type GateOrders = watch::Receiver<Option<Arc<Gate>>>;
 
@@ -175,10 +219,14 @@ pub async fn accept<N: Net>(
             yield_now().await;
         }
         if process.memory.refuses() {
-            // It is closed by a worker's means, which every network has.
-            drop(net.adopt(accepted));
+            net.close(accepted);
             continue;
         }
+        // Before room is made for it.
+        let Ok(client) = client_places(&process, gate, &peer) else {
+            net.close(accepted);
+            continue;
+        };
         let places = tokio::select! {
             // A connection that was accepted before a stop is served if there is room.
             biased;
@@ -190,7 +238,8 @@ pub async fn accept<N: Net>(
         let (Some(load), Some(mailbox)) = (process.loads.get(number), mailboxes.get(number)) else {
             return;
         };
-        let place = Place::new(load, gate, places);
+        let mut place = Place::new(load, gate, places);
+        place.client = client;
         // A worker that is gone is stopping; dropping the connection closes it.
         let _ = mailbox.send(Mail::Connection(Handoff { accepted, peer, place, moved: None }));
     }

@@ -11,6 +11,8 @@ use crate::connection::{Connection, Scope};
 use crate::conversation::{Conversation, Failure};
 use crate::exchange::{Ended, Facts, Next, Workspace};
 use crate::forward::{self, BodyFraming, UpstreamHead};
+use crate::limiting::bandwidth::{Toward, throttle};
+use crate::limiting::pool::BreakerOpen;
 use crate::net::Net;
 use crate::passive;
 use crate::pool_key;
@@ -33,11 +35,11 @@ pub(crate) async fn proxy<N: Net>(
     (route, number): (&CompiledRoute, usize),
 ) -> Result<Next, Ended> {
     let pool = scope.generation.pool(number).ok_or(Cause::Internal)?;
-    facts.lead_to(scope, number);
+    lead_to(scope, facts, (pool, number))?;
     let claim = |affinity: &Affinity| affinity.claim(&work.request, work.input.bytes());
     facts.claim = pool.affinity.as_ref().map_or(Claim::None, claim);
     facts.trailers = trailers::of_request(&route.trailers.0, &work.request, work.input.bytes());
-    let mut upload = initial_body(scope, work, facts, pool);
+    let mut upload = first_upload(scope, connection, work, facts, (pool, route));
     prepare_body(scope, connection, work, facts, (pool, &mut upload)).await?;
     let framing = match (work.request.framing, pool.buffer_request) {
         (Framing::None, _) => Framing::None,
@@ -125,6 +127,33 @@ fn check_switch<S>(
     };
     conversation.wrong = Some((reason, 0));
     Err(Failure::BadResponse)
+}
+
+/// The body's beginning, held to its bandwidth.
+fn first_upload<N: Net>(
+    scope: Scope<'_, N>,
+    connection: &Connection<N>,
+    work: &mut Workspace,
+    facts: &mut Facts,
+    (pool, route): (&UpstreamPool, &CompiledRoute),
+) -> Pump {
+    let mut upload = initial_body(scope, work, facts, pool);
+    upload.set_throttle(throttle(scope, connection, work, (&*facts, route), Toward::Endpoint));
+    upload
+}
+
+/// Leads the exchange to a pool, if that has room for it.
+fn lead_to<N: Net>(
+    scope: Scope<'_, N>,
+    facts: &mut Facts,
+    (pool, number): (&UpstreamPool, usize),
+) -> Result<(), Cause> {
+    facts.lead_to(scope, number);
+    if let Some(limits) = &pool.limits {
+        let place = limits.enter(scope.worker.process.limit_clock(facts.head_end));
+        facts.pool_place = place.map_err(|BreakerOpen| Cause::PoolFull)?;
+    }
+    Ok(())
 }
 
 /// Keeps a response that is no HTTP for the operator.

@@ -14,13 +14,17 @@ use tokio::time::Instant;
 use weir_config::Config;
 use weir_config::model;
 use weir_files::Root;
-use weir_stats::{Line, LogSink, Variable};
+use weir_stats::{Line, LogSink, Template, Variable};
 
 use self::pool::Change;
 use self::source::{Reader, Source};
 use crate::edits::uses_captures;
 use crate::endpoint_number::EndpointNumbers;
 use crate::gate::Gate;
+use crate::limiting::Limiter;
+use crate::limiting::bandwidth::Bandwidth;
+use crate::limiting::client::ClientLimit;
+use crate::limiting::rate;
 use crate::route::Router;
 use crate::shared::{AccessLog, Listener, LogReasons, Process, Snapshot};
 use crate::tls::{CertificateMaterial, PemFile, ProtocolSettings, ServerTls, Tickets, TlsVersion};
@@ -68,6 +72,10 @@ pub fn compile(
         reader: Reader::new(surroundings.read),
         root: surroundings.root,
         numbers: previous.map(|previous| Arc::clone(&previous.numbers)).unwrap_or_default(),
+        limiter: match previous {
+            Some(previous) => Arc::clone(&previous.limiter),
+            None => Limiter::new(config.limit_table),
+        },
         tickets,
         warnings: Vec::new(),
         changes: Vec::new(),
@@ -90,7 +98,7 @@ pub fn compile(
         model::LogFormat::Text(template) => Line::text(template.clone()),
     };
     let logs = config.logs.iter().zip(surroundings.sinks);
-    let Compiler { numbers, tickets, warnings, changes, .. } = compiler;
+    let Compiler { numbers, limiter, tickets, warnings, changes, .. } = compiler;
     let snapshot = Snapshot {
         generation: previous.map_or(1, |previous| previous.generation + 1),
         former: previous.map(|previous| former(previous, &pools)).unwrap_or_default(),
@@ -98,6 +106,8 @@ pub fn compile(
         pools,
         logs: logs.map(|(log, sink)| AccessLog { line: line(log), sink }).collect(),
         numbers,
+        limiter,
+        limit_table: config.limit_table,
         tickets,
         series: OnceLock::new(),
     };
@@ -111,6 +121,8 @@ impl Compiled {
     pub fn publish(self, process: &Process) -> Arc<Snapshot> {
         let Self { snapshot, changes, retired, .. } = self;
         process.publish(Arc::clone(&snapshot));
+        snapshot.limiter.table.resize(snapshot.limit_table);
+        snapshot.limiter.forget_removed();
         for endpoint in &retired {
             endpoint.retired.store(true, Ordering::Release);
         }
@@ -187,6 +199,8 @@ pub(crate) struct ListenerModel {
     pools: Vec<String>,
     logs: Vec<model::AccessLog>,
     keys_of_local_addresses: bool,
+    /// That of the whole configuration.
+    client_limit: Option<model::ClientLimit>,
 }
 
 impl ListenerModel {
@@ -196,15 +210,20 @@ impl ListenerModel {
             pools: config.pools.iter().map(|pool| pool.name.clone()).collect(),
             logs: config.logs.clone(),
             keys_of_local_addresses: keys_of_local_addresses(config),
+            client_limit: config.client_limit.clone(),
         }
     }
 }
+
+/// The name of the bounds on clients over all listeners, which no listener has.
+const ALL_LISTENERS: &str = "*";
 
 struct Compiler<'a> {
     reader: Reader<'a>,
     /// What will be `/`.
     root: Option<&'a Path>,
     numbers: Arc<EndpointNumbers>,
+    limiter: Arc<Limiter>,
     tickets: Arc<Tickets>,
     warnings: Vec<String>,
     changes: Vec<Change>,
@@ -242,8 +261,9 @@ impl Compiler<'_> {
             }
         };
         let read = |path: &Path| self.reader.read(path);
-        let router = Router::compile(listener, &read)
+        let mut router = Router::compile(listener, &read)
             .map_err(|error| format!("listener {}: {error}", listener.name))?;
+        router.limit(listener, &self.limiter);
         let roots =
             router.files().iter().map(|files| self.root(files)).collect::<Result<Vec<_>, _>>()?;
         let log_index = |name: &String| config.logs.iter().position(|log| log.name == *name);
@@ -261,12 +281,16 @@ impl Compiler<'_> {
             timeouts: listener.timeouts.clone(),
             limits: listener.limits.clone(),
             path: listener.path.clone(),
+            client_limits: self.client_limits(listener, config),
+            rate_limits: rate::compile(&listener.rate_limits, &self.limiter),
+            bandwidth: Bandwidth::compile(listener.bandwidth.as_ref(), &self.limiter),
             forwarded: listener.forwarded.clone(),
             request_id: listener.request_id.clone(),
             cause_header: listener.cause_header.clone(),
             explain_header: listener.explain_header.clone(),
             access: listener.access.clone(),
             shows_local_address: keys_of_local_addresses(config)
+                || limited_by_local_address(listener)
                 || shows(|format| {
                     matches!(format, model::LogFormat::Text(_) | model::LogFormat::Json)
                 }),
@@ -283,6 +307,14 @@ impl Compiler<'_> {
             max_connections: listener.max_connections,
             source: Source::new(model, self.reader.take()),
         }))
+    }
+
+    /// The bounds on clients that hold at a listener.
+    fn client_limits(&self, listener: &model::Listener, config: &Config) -> Vec<Arc<ClientLimit>> {
+        let all = config.client_limit.iter().map(|limit| (limit, ALL_LISTENERS));
+        let own = listener.client_limit.iter().map(|limit| (limit, listener.name.as_str()));
+        let compile = |(limit, name)| ClientLimit::compile(limit, name, &self.limiter);
+        all.chain(own).map(compile).map(Arc::new).collect()
     }
 
     fn root(&self, files: &model::Files) -> Result<Arc<Root>, String> {
@@ -319,6 +351,16 @@ impl Compiler<'_> {
 fn keys_of_local_addresses(config: &Config) -> bool {
     let mut keys = config.pools.iter().filter_map(|pool| pool.policy.key());
     keys.any(|key| key.variables().any(Variable::is_local_address))
+}
+
+/// Whether a limit of the listener goes by that address.
+fn limited_by_local_address(listener: &model::Listener) -> bool {
+    let routes = listener.sites.iter().flat_map(|site| &site.routes).chain(&listener.default);
+    let bandwidths = routes.clone().filter_map(|route| route.bandwidth.as_ref());
+    let bandwidths = bandwidths.chain(&listener.bandwidth).filter_map(|limit| limit.key.as_ref());
+    let limits = routes.flat_map(|route| &route.rate_limits).chain(&listener.rate_limits);
+    let keys = limits.map(|limit| &limit.key).chain(bandwidths);
+    keys.flat_map(Template::variables).any(Variable::is_local_address)
 }
 
 fn tells_why(format: &model::LogFormat) -> bool {

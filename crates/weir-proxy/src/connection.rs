@@ -167,7 +167,10 @@ async fn serve<N: Net>(worker: Rc<Worker<N>>, handoff: Handoff<N>) {
 }
 
 async fn live<N: Net>(worker: &Rc<Worker<N>>, handoff: Handoff<N>) {
-    let Handoff { accepted, peer, place, moved } = handoff;
+    let Handoff { accepted, peer, mut place, moved } = handoff;
+    if let (Some(_), PeerAddress::Socket(address)) = (&moved, &peer) {
+        place.count_client(worker, Some(address.ip()));
+    }
     let place = Kept::new(place);
     let Ok(stream) = worker.net.adopt(accepted) else { return };
     let (mut connection, begun) = match moved {
@@ -230,6 +233,9 @@ async fn open<N: Net>(
     let client = match &listener.tls {
         None => Transport::Plain(stream),
         Some(config) => {
+            if !may_shake_hands(worker, &listener, peer.map(|peer| peer.ip()), began) {
+                return None;
+            }
             let handshake = Box::pin(TlsAcceptor::from(config.clone()).accept(stream));
             let handshake =
                 worker.handshakes.run(handshake, || worker.note_yield(Yield::Handshake));
@@ -266,6 +272,19 @@ async fn open<N: Net>(
         waiting,
         stays,
     })
+}
+
+/// Whether this peer may begin a handshake now.
+fn may_shake_hands<N: Net>(
+    worker: &Worker<N>,
+    listener: &Listener,
+    peer: Option<IpAddr>,
+    now: Instant,
+) -> bool {
+    let mut limits = listener.client_limits.iter().filter(|limit| limit.bounds_handshakes());
+    let now_ns = worker.process.limit_clock(now);
+    let Some(peer) = peer.filter(|peer| !listener.trusts(*peer)) else { return true };
+    limits.all(|limit| limit.begin_handshake(peer, now_ns).is_ok())
 }
 
 /// Counts an exchange as running, also when it ends by a panic or with its worker. Only its own worker writes the number, so that no

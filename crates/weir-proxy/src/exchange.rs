@@ -24,6 +24,9 @@ use crate::client_address::{PeerTrust, allowed, client_address};
 use crate::connection::{Connection, Scope};
 use crate::explain::Wait;
 use crate::files;
+use crate::limiting::Told;
+use crate::limiting::rate;
+use crate::limiting::table::OpenPlace;
 use crate::limits::SMALL_BUFFER;
 use crate::local;
 use crate::moving::Waiting;
@@ -272,6 +275,13 @@ pub(crate) struct Facts {
     /// Whether the peer's forwarding headers are believed.
     pub(crate) trust: PeerTrust,
     pub(crate) request_id: RequestId,
+    /// Its places among what its client has in flight.
+    pub(crate) places: Vec<OpenPlace>,
+    /// Its place among what its pool has in flight, and among what is sent there once more.
+    pub(crate) pool_place: Option<OpenPlace>,
+    pub(crate) retry_place: Option<OpenPlace>,
+    /// What its response says of limits.
+    pub(crate) told: Option<Box<Told>>,
     /// How it stood in a queue of another process.
     pub(crate) waiting: Option<Box<Waiting>>,
     /// Where it is told that it runs.
@@ -323,6 +333,10 @@ impl Facts {
             client: None,
             trust: PeerTrust::Untrusted,
             request_id: RequestId::default(),
+            places: Vec::new(),
+            pool_place: None,
+            retry_place: None,
+            told: None,
             waiting: None,
             session: None,
             trailers: None,
@@ -363,6 +377,7 @@ impl Facts {
 
     /// Gives the slot back: the endpoint has done its part. How long that took goes to the regret meter.
     pub(crate) fn finish_slot(&mut self, now: Instant) {
+        (self.pool_place, self.retry_place) = (None, None);
         if let Some(slot) = self.slot.take() {
             slot.finish(now.saturating_duration_since(self.slot_since).as_micros() as u64);
         }
@@ -485,7 +500,15 @@ pub(crate) async fn run<N: Net>(
 /// earlier responses still on their way would be lost. The framing tells a client of HTTP/1.1 that this one is short.
 fn after_break(version: Version, cause: Cause) -> Next {
     match (version, cause) {
-        (_, Cause::ClientGone | Cause::ClientSendTimeout | Cause::Shutdown | Cause::Memory)
+        (
+            _,
+            Cause::ClientGone
+            | Cause::ClientSendTimeout
+            | Cause::Shutdown
+            | Cause::Memory
+            | Cause::RateLimited
+            | Cause::InFlightLimited,
+        )
         | (Version::Http10, _) => Next::Close,
         (Version::Http11, _) => Next::Linger,
     }
@@ -500,8 +523,12 @@ async fn serve<'a, N: Net>(
 ) -> Result<Next, Ended> {
     read_head(scope, connection, work, facts).await?;
     normalise_path(scope, connection, work, facts).map_err(Ended::Refused)?;
-    let found = find_route(scope, connection, work, facts).map_err(Ended::Refused)?;
+    let found = find_route(scope, connection, work, facts)?;
     *route = Some(found);
+    if rate::is_limited(scope, found) {
+        // In an allocation of its own: exchanges without limits have no room for it.
+        Box::pin(rate::admit(scope, connection, work, facts, found)).await?;
+    }
     answer(scope, connection, work, facts, found).await
 }
 
@@ -535,6 +562,7 @@ async fn read_head<N: Net>(
                     position: at,
                     bytes,
                 });
+                rate::admit_client(scope, facts, connection.peer_ip())?;
                 return Err(Ended::Refused(Refusal {
                     cause: Cause::BadRequest,
                     status: fault.status(),
@@ -596,13 +624,13 @@ fn normalise_path<N: Net>(
     })
 }
 
-/// Applies the access rules and finds the route.
+/// Applies the bounds on clients and the access rules, and finds the route.
 fn find_route<'a, N: Net>(
     scope: Scope<'a, N>,
     connection: &Connection<N>,
     work: &Workspace,
     facts: &mut Facts,
-) -> Result<&'a CompiledRoute, Refusal> {
+) -> Result<&'a CompiledRoute, Ended> {
     let listener = scope.listener;
     let peer = connection.peer_ip();
     let mut view = RequestView { head: &work.request, bytes: work.input.bytes(), client: peer };
@@ -614,6 +642,7 @@ fn find_route<'a, N: Net>(
         Some(waiting) => waiting.request_id.clone(),
         None => scope.worker.request_ids.borrow_mut().id_of(facts.trust, header, &view),
     };
+    rate::admit_client(scope, facts, view.client)?;
     if listener.limits.hops.is_some_and(|most| work.request.hops > most) {
         return Err(Cause::LoopDetected.into());
     }

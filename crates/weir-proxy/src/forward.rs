@@ -153,6 +153,8 @@ pub struct DownstreamHead<'a> {
     pub request_id: Option<(&'a str, &'a [u8])>,
     /// Header that tells how the request was handled, and what it says; `None` tells nothing.
     pub why: Option<(&'a str, &'a [u8])>,
+    /// Lines that tell of limits.
+    pub limits: &'a [(&'static str, String)],
     /// Tells the value of `Date`, asked for a response that came without one.
     pub date: &'a dyn Fn() -> [u8; 29],
     /// How the body will be sent.
@@ -185,6 +187,11 @@ pub fn write_response_head(input: &DownstreamHead<'_>, out: &mut Vec<u8>) {
     }
     if let Some((name, text)) = input.why {
         encode::header(out, name.as_bytes(), text);
+    }
+    for (name, value) in input.limits {
+        if !input.edits.drops(name.as_bytes()) {
+            encode::header(out, name.as_bytes(), value.as_bytes());
+        }
     }
     input.edits.write(input.entry, out);
     write_cookie(input, out);

@@ -37,6 +37,7 @@ pub mod idle_clients;
 pub mod idle_count;
 pub mod incidents;
 pub mod inherited;
+pub mod limiting;
 mod limits;
 mod local;
 pub mod moving;

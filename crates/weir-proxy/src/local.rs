@@ -75,6 +75,8 @@ pub(crate) async fn refuse<N: Net>(
 /// The reply to a refused request: where the queue was the cause, its pool has a say.
 fn refusal_reply<'a, N: Net>(scope: Scope<'a, N>, facts: &Facts, refusal: Refusal) -> Reply<'a> {
     let reply = Reply::of(refusal.status);
+    let limited = facts.told.as_ref().and_then(|told| told.retry_after_seconds);
+    let reply = limited.map_or(reply, |seconds| reply.with_retry_after(seconds));
     let queue = match refusal.cause {
         Cause::QueueFull | Cause::QueueTimeout => facts.pool,
         _ => None,
@@ -166,6 +168,7 @@ fn write_reply<N: Net>(
             Next::KeepAlive => ConnectionLine::None,
             Next::Close | Next::Linger | Next::Part => ConnectionLine::Close,
         });
+    let limits = facts.told.as_ref().map_or(&[][..], |told| &told.headers);
     let respond = scope.listener.request_id.respond;
     let date = scope.worker.date(facts.head_end);
     let cause_header = cause_header(scope.listener, connection.peer_ip());
@@ -181,6 +184,7 @@ fn write_reply<N: Net>(
                 None
             },
             cause_header,
+            limits,
             why: why.as_ref().map(|(header, text)| (*header, text.as_slice())),
             date: &date,
         };

@@ -50,6 +50,11 @@ pub trait Net: Clone + 'static {
     /// When it cannot be registered with this worker's reactor.
     fn adopt(&self, accepted: Self::Accepted) -> io::Result<Self::Stream>;
 
+    /// Closes a connection that no worker is to have.
+    fn close(&self, accepted: Self::Accepted) {
+        drop(accepted);
+    }
+
     /// Takes a connection from this worker, with what has come and was not read: the inverse of [`Net::adopt`].
     ///
     /// # Errors

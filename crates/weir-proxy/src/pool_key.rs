@@ -11,7 +11,7 @@ use crate::record;
 use crate::route::CompiledRoute;
 use crate::upstream::UpstreamPool;
 
-/// What a pool's policy hashes.
+/// What a pool's policy hashes, or a limit tells requests apart by.
 pub struct PoolKey {
     template: Template,
     /// Whether it shows a group of the route's path regex.
@@ -33,8 +33,24 @@ pub(crate) fn of<N: Net>(
     (facts, route): (&Facts, &CompiledRoute),
     pool: &UpstreamPool,
 ) -> u64 {
-    let Some(PoolKey { template, shows_groups }) = &pool.key else { return 0 };
+    let Some(key) = &pool.key else { return 0 };
     let mut text = std::mem::take(&mut work.key);
+    fill(scope, connection, work, (facts, route), (key, &mut text));
+    let key =
+        if text.is_empty() { scope.worker.random.borrow_mut().u64(..) } else { hash_key(&text) };
+    work.key = text;
+    key
+}
+
+/// Puts the key of a request in the place of `text`.
+pub(crate) fn fill<N: Net>(
+    scope: Scope<'_, N>,
+    connection: &Connection<N>,
+    work: &Workspace,
+    (facts, route): (&Facts, &CompiledRoute),
+    (key, text): (&PoolKey, &mut Vec<u8>),
+) {
+    let PoolKey { template, shows_groups } = key;
     text.clear();
     let groups = if *shows_groups { record::captures(work, facts, Some(route)) } else { None };
     record::with_captures(
@@ -45,11 +61,7 @@ pub(crate) fn of<N: Net>(
         (groups.as_ref(), Concurrency::default()),
         |entry| {
             let clock = &mut *scope.worker.clock.borrow_mut();
-            template.append_at(entry, clock, Escape::None, &mut text);
+            template.append_at(entry, clock, Escape::None, text);
         },
     );
-    let key =
-        if text.is_empty() { scope.worker.random.borrow_mut().u64(..) } else { hash_key(&text) };
-    work.key = text;
-    key
 }

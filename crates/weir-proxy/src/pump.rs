@@ -11,6 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use weir_wire::{ChunkedDecoder, Framing, Step, encode};
 
 use crate::buffers::{Buffers, poll_read_into};
+use crate::limiting::bandwidth::Throttle;
 use crate::limits::SMALL_BUFFER;
 use crate::trailers::TrailerRules;
 use crate::turns::{ByteTurn, end_turn};
@@ -86,6 +87,8 @@ pub(crate) struct Pump {
     trailers: Option<Arc<TrailerRules>>,
     /// Most body bytes that may come.
     limit: u64,
+    /// What keeps it at a rate.
+    throttle: Option<Box<Throttle>>,
     /// Most bytes that are read beyond the body.
     surplus_limit: usize,
     /// Body bytes decoded so far.
@@ -132,6 +135,7 @@ impl Pump {
             tail_at: 0,
             trailers: None,
             limit: u64::MAX,
+            throttle: None,
             surplus_limit: usize::MAX,
             body_bytes: 0,
             written: 0,
@@ -184,6 +188,11 @@ impl Pump {
     /// Lets trailers pass that these rules let pass; of a pump that decoded nothing yet.
     pub(crate) fn set_trailers(&mut self, rules: Option<Arc<TrailerRules>>) {
         self.trailers = rules;
+    }
+
+    /// Keeps it at a rate.
+    pub(crate) fn set_throttle(&mut self, throttle: Option<Box<Throttle>>) {
+        self.throttle = throttle;
     }
 
     /// Refuses a body of more than `limit` bytes.
@@ -458,7 +467,15 @@ impl Pump {
         context: &mut Context<'_>,
         sink: &mut W,
     ) -> Poll<io::Result<()>> {
-        if !self.out.is_empty() && self.direct.len() + self.tail.len() <= COALESCE_BYTES {
+        let mut most = usize::MAX;
+        if let Some(throttle) = self.throttle.as_mut().filter(|_| !self.direct.is_empty()) {
+            most = ready!(throttle.poll(context, self.direct.len()));
+        }
+        let little = self.direct.len() + self.tail.len() <= COALESCE_BYTES.min(most);
+        if !self.out.is_empty() && little {
+            if let Some(throttle) = &mut self.throttle {
+                throttle.sent(self.direct.len());
+            }
             self.out.extend_from_slice(self.raw.get(self.direct.clone()).unwrap_or_default());
             self.out.extend_from_slice(self.tail.get(self.tail_at..).unwrap_or_default());
             self.tail.clear();
@@ -467,8 +484,14 @@ impl Pump {
         }
         while !self.is_sent() {
             let out = self.out.get(self.out_at..).unwrap_or_default();
-            let direct = self.raw.get(self.direct.clone()).unwrap_or_default();
-            let tail = self.tail.get(self.tail_at..).unwrap_or_default();
+            if let Some(throttle) = self.throttle.as_mut().filter(|_| !self.direct.is_empty()) {
+                most = ready!(throttle.poll(context, self.direct.len()));
+            }
+            let mut direct = self.raw.get(self.direct.clone()).unwrap_or_default();
+            let mut tail = self.tail.get(self.tail_at..).unwrap_or_default();
+            if let Some((now, _)) = direct.split_at_checked(most) {
+                (direct, tail) = (now, if now.len() < direct.len() { &[] } else { tail });
+            }
             let mut sink = Pin::new(&mut *sink);
             let sent = match (out.is_empty(), direct.is_empty(), tail.is_empty()) {
                 (false, true, true) => ready!(sink.as_mut().poll_write(context, out))?,
@@ -500,6 +523,9 @@ impl Pump {
         sent -= from_out;
         let from_direct = sent.min(self.direct.len());
         self.direct.start += from_direct;
+        if let Some(throttle) = &mut self.throttle {
+            throttle.sent(from_direct);
+        }
         sent -= from_direct;
         self.tail_at += sent;
     }

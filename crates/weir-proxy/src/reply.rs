@@ -200,6 +200,9 @@ impl<'a> Reply<'a> {
             let cause = surroundings.entry.cause.of_our_own().as_str();
             write_line(edits, name.as_bytes(), cause.as_bytes(), out);
         }
+        for (name, value) in surroundings.limits {
+            write_line(edits, name.as_bytes(), value.as_bytes(), out);
+        }
         if let Some((name, text)) = surroundings.why {
             write_line(edits, name.as_bytes(), text, out);
         }
@@ -253,6 +256,8 @@ pub struct ReplySurroundings<'a> {
     pub request_id_header: Option<&'a str>,
     /// Header that tells the client why it gets an error; `None` tells nothing.
     pub cause_header: Option<&'a str>,
+    /// Lines that tell of limits.
+    pub limits: &'a [(&'static str, String)],
     /// Header that tells how the request was handled, and what it says; `None` tells nothing.
     pub why: Option<(&'a str, &'a [u8])>,
     /// The value of `Date`.
@@ -338,6 +343,7 @@ mod tests {
             entry: &entry,
             request_id_header: None,
             cause_header: None,
+            limits: &[],
             why: None,
             date: DATE.as_bytes(),
         };

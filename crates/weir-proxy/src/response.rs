@@ -15,6 +15,7 @@ use crate::conversation::{ClientSide, Conversation};
 use crate::exchange::{Ended, Facts, Next, Workspace};
 use crate::explain;
 use crate::forward::{self, BodyFraming, ConnectionLine, DownstreamHead};
+use crate::limiting::bandwidth::{Toward, throttle};
 use crate::net::{Net, Socket};
 use crate::pump::{Encoder, Pump, PumpFailure, Waiting};
 use crate::record;
@@ -61,6 +62,8 @@ pub(crate) fn relay<'a, N: Net>(
         );
         let mut download = Pump::new(head, framing, plan.encoder, raw, work.response.head_bytes);
         download.set_trailers(trailers);
+        let toward = Toward::Client;
+        download.set_throttle(throttle(scope, connection, work, (&*facts, route), toward));
         let until = if switching { Until::Sent } else { Until::Read };
         let mut relay = Relay { conversation: &mut conversation, download: &mut download, until };
         let mut blocked = Duration::ZERO;
@@ -220,6 +223,7 @@ fn write_head<N: Net>(
             cookie,
             request_id: id_header.map(|header| (header, facts.request_id.as_bytes())),
             why: why.as_ref().map(|(header, text)| (*header, text.as_slice())),
+            limits: facts.told.as_ref().map_or(&[], |told| &told.headers),
             date: &date,
             framing: plan.framing,
             connection: connection_line(work, plan.keep_alive),

@@ -16,6 +16,9 @@ use weir_wire::RequestHead;
 pub use crate::condition::Captures;
 use crate::condition::{Condition, Subject};
 use crate::edits::{Direction, Edits, uses_captures};
+use crate::limiting::Limiter;
+use crate::limiting::bandwidth::Bandwidth;
+use crate::limiting::rate::{self, RateLimit};
 use crate::percent::{PathBuffer, PathForm};
 use crate::reply::ErrorPages;
 use crate::trailers::TrailerRules;
@@ -49,6 +52,10 @@ pub struct CompiledRoute {
     pub action: CompiledAction,
     /// Allow and deny, first match wins.
     pub access: Vec<AccessRule>,
+    /// Bounds on its requests by key.
+    pub rate_limits: Vec<Arc<RateLimit>>,
+    /// Bound on the speed of bodies.
+    pub bandwidth: Option<Arc<Bandwidth>>,
     /// Changes to the request, the listener's before its own.
     pub request_edits: Edits,
     /// Changes to the response, the listener's before its own.
@@ -209,6 +216,17 @@ impl Router {
         routes.iter().find(|route| route.condition.holds(subject))
     }
 
+    /// Gives its routes their limits.
+    pub(crate) fn limit(&mut self, listener: &Listener, limiter: &Arc<Limiter>) {
+        let models = listener.default.iter();
+        let models = models.chain(listener.sites.iter().flat_map(|site| &site.routes));
+        let compiled = self.default.iter_mut().chain(self.sites.iter_mut().flatten());
+        for (route, model) in compiled.zip(models) {
+            route.rate_limits = rate::compile(&model.rate_limits, limiter);
+            route.bandwidth = Bandwidth::compile(model.bandwidth.as_ref(), limiter);
+        }
+    }
+
     /// Every route, by its number.
     pub(crate) fn routes(&self) -> impl Iterator<Item = &CompiledRoute> {
         // As they are compiled.
@@ -309,6 +327,8 @@ fn compile_route(
         access: route.access.clone(),
         trailers,
         protocols: Protocols::new(route.upgrade.as_ref().unwrap_or(&listener.upgrade)),
+        rate_limits: Vec::new(),
+        bandwidth: None,
         tells_why: told || request_edits.tells_why() || response_edits.tells_why(),
         uses_captures: shown || request_edits.uses_captures() || response_edits.uses_captures(),
         request_edits,

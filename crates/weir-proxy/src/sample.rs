@@ -134,6 +134,9 @@ pub(crate) fn listener() -> Listener {
         max_connections: None,
         timeouts: ClientTimeouts::default(),
         limits: MessageLimits::default(),
+        client_limit: None,
+        rate_limits: Vec::new(),
+        bandwidth: None,
         logs: Vec::new(),
         forwarded: Forwarded::default(),
         request_id: model::RequestId::default(),
@@ -158,6 +161,8 @@ pub(crate) fn route(name: &str, when: Rule) -> Route {
         action: Action::Pool(0),
         upgrade: None,
         access: Vec::new(),
+        rate_limits: Vec::new(),
+        bandwidth: None,
         request_headers: Vec::new(),
         response_headers: Vec::new(),
     }

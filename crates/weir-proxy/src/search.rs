@@ -21,6 +21,8 @@ use crate::conversation::{ClientSide, poll_client_left, poll_sender_left};
 use crate::exchange::{Ended, Facts, Refusal, Workspace};
 use crate::explain::{Wait, about, octets};
 use crate::idle::UpstreamConnection;
+use crate::limiting::pool::BreakerOpen;
+use crate::limiting::table::OpenPlace;
 use crate::limits::{CARRY_OVERS, SHORTAGE_DOUBLINGS, SHORTAGE_PAUSE};
 use crate::moving::{self, Seniority};
 use crate::net::{Net, Socket};
@@ -189,7 +191,7 @@ impl<'a> Search<'a> {
     pub(crate) fn may_go_on<N: Net>(
         &mut self,
         scope: Scope<'_, N>,
-        facts: &Facts,
+        facts: &mut Facts,
         trouble: Trouble,
     ) -> bool {
         let policy = &self.pool.retry;
@@ -203,7 +205,16 @@ impl<'a> Search<'a> {
         }
         let goes_somewhere =
             policy.asks_again() || self.pool.balancer.has_untried(self.now_us, &self.tried);
-        if !goes_somewhere || policy.ask(self.now_us) == Permit::Refused {
+        if !goes_somewhere {
+            return false;
+        }
+        if let Some(limits) = self.pool.limits.as_ref().filter(|_| facts.retry_place.is_none()) {
+            let Ok(place) = limits.retry(scope.worker.process.limit_clock(self.now)) else {
+                return false;
+            };
+            facts.retry_place = place;
+        }
+        if policy.ask(self.now_us) == Permit::Refused {
             return false;
         }
         self.retries += 1;
@@ -365,6 +376,7 @@ impl<'a> Search<'a> {
             let got = match arrival {
                 Arrival::Dispatched(slot) => Ok(slot),
                 Arrival::Queued(ticket) => {
+                    let _place = self.waiting_place(scope, facts)?;
                     let body = (&mut *work, &mut *upload);
                     self.wait(scope, connection, body, facts, ticket).await?
                 }
@@ -489,6 +501,18 @@ impl<'a> Search<'a> {
             Rejection::Full => Cause::PoolFull.into(),
             Rejection::QueueFull => self.refused_by_queue(Cause::QueueFull),
         }
+    }
+
+    /// A place among what the client has waiting. Whoever has none leaves the queue at once.
+    fn waiting_place<N: Net>(
+        &self,
+        scope: Scope<'_, N>,
+        facts: &Facts,
+    ) -> Result<Option<OpenPlace>, Ended> {
+        let Some(limits) = &self.pool.limits else { return Ok(None) };
+        let now_ns = scope.worker.process.limit_clock(self.now);
+        let place = limits.wait(facts.client, now_ns);
+        place.map_err(|BreakerOpen| self.refused_by_queue(Cause::QueueFull))
     }
 
     fn refused_by_queue(&self, cause: Cause) -> Ended {

@@ -1,7 +1,7 @@
 //! What all workers share: the process, whose counters and caps live as long as it does, and the snapshot, one compiled
 //! configuration that is swapped whole. Both are plain state; `compile.rs` makes snapshots, workers run on them.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
@@ -22,6 +22,10 @@ use crate::endpoint_number::EndpointNumbers;
 use crate::gate::{Gate, Room};
 use crate::idle_clients::IdleSignals;
 use crate::incidents::Incidents;
+use crate::limiting::Limiter;
+use crate::limiting::bandwidth::Bandwidth;
+use crate::limiting::client::ClientLimit;
+use crate::limiting::rate::RateLimit;
 use crate::limits::STOP_IDLE_GRACE;
 use crate::notice::{Notice, Noticed, Notices};
 use crate::overload::MemoryBudget;
@@ -150,6 +154,11 @@ impl Process {
         now.saturating_duration_since(self.epoch).as_micros() as u64
     }
 
+    /// An instant on the clock of limits, in nanoseconds since the process started.
+    pub fn limit_clock(&self, now: Instant) -> u64 {
+        now.saturating_duration_since(self.epoch).as_nanos() as u64
+    }
+
     /// A time of that clock as an instant.
     pub fn instant(&self, at_us: u64) -> Instant {
         self.epoch.checked_add(Duration::from_micros(at_us)).unwrap_or(self.epoch)
@@ -170,6 +179,10 @@ pub struct Snapshot {
     /// Pools of earlier ones that may still have exchanges, the latest first.
     pub(crate) former: Vec<Weak<UpstreamPool>>,
     pub(crate) numbers: Arc<EndpointNumbers>,
+    /// What limits of all snapshots share.
+    pub limiter: Arc<Limiter>,
+    /// Memory of its table, bytes.
+    pub(crate) limit_table: usize,
     /// Keys of session tickets.
     pub(crate) tickets: Arc<Tickets>,
     /// Where its exchanges are counted, once that was looked up.
@@ -261,6 +274,12 @@ pub struct Listener {
     pub limits: model::MessageLimits,
     /// How paths are normalised.
     pub path: model::PathRules,
+    /// Bounds on one client: over all listeners, and here.
+    pub client_limits: Vec<Arc<ClientLimit>>,
+    /// Bounds on requests by key.
+    pub rate_limits: Vec<Arc<RateLimit>>,
+    /// Bound on the speed of bodies, of routes that have none of their own.
+    pub bandwidth: Option<Arc<Bandwidth>>,
     /// Trusted peers and forwarding headers.
     pub forwarded: model::Forwarded,
     /// Request id header.
@@ -289,6 +308,12 @@ pub struct Listener {
 }
 
 impl Listener {
+    /// Whether this peer speaks for others, and is not bounded for itself.
+    pub(crate) fn trusts(&self, peer: IpAddr) -> bool {
+        let trusted = &self.forwarded.trusted;
+        !trusted.is_empty() && model::contains(trusted, peer.to_canonical())
+    }
+
     /// Whether what it is depends on what files hold.
     pub fn reads_files(&self) -> bool {
         self.source.reads_files()

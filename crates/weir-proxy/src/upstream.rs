@@ -20,6 +20,7 @@ use crate::compile::source::Source;
 use crate::connect_trouble::{ConnectFailure, ConnectTrouble};
 use crate::endpoint_number::EndpointNumber;
 use crate::idle_count::IdleCount;
+use crate::limiting::pool::PoolLimits;
 use crate::net::{Net, PeerAddress};
 use crate::pool_key::PoolKey;
 use crate::reply::Page;
@@ -53,6 +54,8 @@ pub struct UpstreamPool {
     pub affinity: Option<Affinity>,
     /// Buffer whole request bodies up to this many bytes before picking.
     pub buffer_request: Option<u64>,
+    /// Bounds on the pool as a whole, if there are any.
+    pub limits: Option<Box<PoolLimits>>,
     pub(crate) source: Source<model::Pool>,
     pub(crate) tls_source: Source<Option<model::TlsClient>>,
 }

@@ -114,8 +114,10 @@ fn unexplained(world: &World, record: &Record, line: &LogLine) -> Option<&'stati
         "pool_full" | "queue_full" | "queue_timeout" => {
             (world.limits.borrow().any(), "no origin has a limit")
         }
-        "denied" | "no_route" | "loop_detected" | "body_too_large" | "upstream_tls"
-        | "shutdown" => (false, "nothing was configured that could be the cause"),
+        "denied" | "rate_limited" | "in_flight_limited" | "no_route" | "loop_detected"
+        | "body_too_large" | "upstream_tls" | "shutdown" => {
+            (false, "nothing was configured that could be the cause")
+        }
         _ => (true, ""),
     };
     (!explained).then_some(missing)

@@ -290,6 +290,10 @@ impl Net for SimNet {
         stream.ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
+    fn close(&self, accepted: Ticket) {
+        drop(self.adopt(accepted));
+    }
+
     fn detach(&self, stream: SimStream) -> io::Result<Ticket> {
         let _scope = memory::simulation();
         let mut shared = self.shared.borrow_mut();

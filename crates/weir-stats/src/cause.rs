@@ -24,6 +24,10 @@ pub enum Cause {
     BodyTooLarge,
     /// Denied by an access rule (403).
     Denied,
+    /// Over a limit on requests (429, or as the limit says).
+    RateLimited,
+    /// Its client has as many requests in flight as it may (429, or as the limit says).
+    InFlightLimited,
     /// No route matched (404).
     NoRoute,
     /// The request has passed more Weirs than the limit: a loop (508).
@@ -85,6 +89,8 @@ impl Cause {
         Self::BadRequestBody,
         Self::BodyTooLarge,
         Self::Denied,
+        Self::RateLimited,
+        Self::InFlightLimited,
         Self::NoRoute,
         Self::LoopDetected,
         Self::RequestTimeout,
@@ -127,6 +133,8 @@ impl Cause {
             Self::BadRequestBody => "bad_request_body",
             Self::BodyTooLarge => "body_too_large",
             Self::Denied => "denied",
+            Self::RateLimited => "rate_limited",
+            Self::InFlightLimited => "in_flight_limited",
             Self::NoRoute => "no_route",
             Self::LoopDetected => "loop_detected",
             Self::RequestTimeout => "request_timeout",
@@ -161,6 +169,7 @@ impl Cause {
         Some(match self {
             Self::BadRequest | Self::BadRequestBody => 400,
             Self::Denied => 403,
+            Self::RateLimited | Self::InFlightLimited => 429,
             Self::NoRoute => 404,
             Self::RequestTimeout | Self::BodyTimeout => 408,
             Self::BodyTooLarge => 413,
@@ -205,6 +214,8 @@ impl Cause {
             | Self::BadRequestBody
             | Self::BodyTooLarge
             | Self::Denied
+            | Self::RateLimited
+            | Self::InFlightLimited
             | Self::NoRoute
             | Self::LoopDetected
             | Self::TlsHandshake => *b"PR",

@@ -357,6 +357,8 @@ impl Cause {
             Self::BadRequestBody => "The request's body was malformed.",
             Self::BodyTooLarge => "The request's body was larger than the limit.",
             Self::Denied => "An access rule denied it.",
+            Self::RateLimited => "It was over a limit on requests.",
+            Self::InFlightLimited => "Its client had as many requests in flight as it may.",
             Self::NoRoute => "No route matched.",
             Self::LoopDetected => "It had passed more Weirs than the limit: a loop.",
             Self::RequestTimeout => "The request's head did not come in time.",

@@ -263,6 +263,17 @@ impl Variable {
         }
     }
 
+    /// Whether it may well be a secret of the client: a header, a cookie, a parameter.
+    pub fn may_be_secret(&self) -> bool {
+        matches!(
+            self.0,
+            Kind::RequestHeader(_)
+                | Kind::Cookie(_)
+                | Kind::Argument(_)
+                | Kind::Plain(Plain::Args | Plain::Request | Plain::RequestUri | Plain::RemoteUser)
+        )
+    }
+
     /// Whether it is about the address that the client reached us at.
     pub fn is_local_address(&self) -> bool {
         matches!(self.0, Kind::Plain(Plain::ServerAddr | Plain::ServerPort))

@@ -27,6 +27,9 @@ impl<'a> Checker<'a> {
         for line in &lines {
             self.line(line, &mut edits);
             self.listener_line(line, &mut listener);
+            if line.name() == "limit" {
+                self.listener_limit(line, &mut listener);
+            }
         }
         listener.access = edits.access;
         listener.request_headers = edits.request_headers;
@@ -54,6 +57,9 @@ impl<'a> Checker<'a> {
                 .and_then(|value| self.count(value, 1)),
             timeouts: ClientTimeouts::default(),
             limits: MessageLimits::default(),
+            client_limit: None,
+            rate_limits: Vec::new(),
+            bandwidth: None,
             logs: Vec::new(),
             forwarded: Forwarded { trusted: self.trusted.clone(), ..Forwarded::default() },
             request_id: RequestId::default(),

@@ -6,6 +6,7 @@ mod arguments;
 mod balance;
 mod credits;
 mod expression;
+mod limit;
 mod limits;
 mod listen;
 mod log;
@@ -60,6 +61,7 @@ pub(crate) fn check(
         trusted: Vec::new(),
         max_connections: None,
         hidden_headers: BTreeSet::new(),
+        limit_names: HashMap::new(),
     };
     let config = checker.config(directives);
     let mut diagnostics = checker.diagnostics;
@@ -96,6 +98,8 @@ struct Checker<'a> {
     max_connections: Option<(u32, Span)>,
     /// Headers of edits that are marked `secret`, in lower case.
     hidden_headers: BTreeSet<String>,
+    /// Where the names of rate limits are given.
+    limit_names: HashMap<String, Span>,
 }
 
 impl<'a> Checker<'a> {
@@ -158,6 +162,11 @@ impl<'a> Checker<'a> {
             }
             "supervisor" => {
                 config.supervisor = self.value(value, values::on_off).unwrap_or(config.supervisor);
+            }
+            "limit" => self.top_limit(arguments, &mut config.client_limit),
+            "limit_table" => {
+                let bytes = self.value(value, limit::table_bytes);
+                config.limit_table = bytes.unwrap_or(config.limit_table);
             }
             "trusted_proxies" => self.trusted = self.networks(&arguments.words),
             "pid_file" => config.pid_file = self.file(value),

@@ -7,10 +7,10 @@ use std::time::Duration;
 use super::{balance, probe, rights, sticky, values};
 use crate::defaults;
 use crate::model::{
-    AccessLog, Action, Budget, CauseHeader, Config, CpuCredits, Endpoint, EndpointAddress,
-    EndpointCheck, ErrorPage, ExplainHeader, Files, HIDDEN, HeaderEdit, ListenAddress, Listener,
-    LogTarget, MOST_RETRIES, Pool, Queue, Redirect, Respond, Retry, Route, Rule, TlsProtocol,
-    Workers,
+    AccessLog, Action, Bandwidth, Budget, CauseHeader, ClientLimit, Config, CpuCredits, Endpoint,
+    EndpointAddress, EndpointCheck, ErrorPage, ExplainHeader, Files, HIDDEN, HeaderEdit,
+    ListenAddress, Listener, LogTarget, MOST_RETRIES, Pool, Queue, RateLimit, Redirect, Respond,
+    Retry, Route, Rule, TlsProtocol, Workers,
 };
 
 /// Rules within rules; JSON readers stop at 128 levels, of which each takes two.
@@ -79,7 +79,57 @@ impl<'a> Validator<'a> {
         for (field, message) in objections {
             self.problem(format!("cpu_credits.{field}"), message);
         }
+        if let Some(limit) = &config.client_limit {
+            self.client_limit("client_limit", limit);
+        }
+        let table = super::limit::table_bytes(&format!("{}b", config.limit_table));
+        self.held("limit_table", table.map(drop));
+        self.limit_names();
         self.addresses();
+    }
+
+    fn client_limit(&mut self, path: &str, limit: &ClientLimit) {
+        if let Some((field, message)) = limit.objection() {
+            let dot = if field.is_empty() { "" } else { "." };
+            self.problem(format!("{path}{dot}{field}"), message);
+        }
+        self.held(format!("{path}.status"), values::error_status(&limit.status.to_string()));
+    }
+
+    fn rate_limits(&mut self, path: &str, limits: &[RateLimit]) {
+        for (index, limit) in limits.iter().enumerate() {
+            let path = format!("{path}.rate_limits[{index}]");
+            self.held(format!("{path}.name"), values::name(&limit.name));
+            self.held(format!("{path}.status"), values::error_status(&limit.status.to_string()));
+            if let Some((field, message)) = limit.objection() {
+                self.problem(format!("{path}.{field}"), message);
+            }
+        }
+    }
+
+    fn bandwidth(&mut self, path: &str, limit: Option<&Bandwidth>) {
+        let Some(limit) = limit else { return };
+        self.held(format!("{path}.bandwidth.name"), values::name(&limit.name));
+        if let Some((field, message)) = limit.objection() {
+            self.problem(format!("{path}.bandwidth.{field}"), message);
+        }
+    }
+
+    /// Figures are found by name.
+    fn limit_names(&mut self) {
+        let listeners = self.config.listeners.iter();
+        let limits = listeners.flat_map(|listener| {
+            let sites = listener.sites.iter().flat_map(|site| &site.routes);
+            let routes = sites.chain(&listener.default);
+            listener.rate_limits.iter().chain(routes.flat_map(|route| &route.rate_limits))
+        });
+        let mut seen = HashSet::new();
+        let twice = limits.filter(|limit| !seen.insert(limit.name.as_str()));
+        let messages: Vec<String> =
+            twice.map(|limit| format!("there is a limit `{}` already", limit.name)).collect();
+        for message in messages {
+            self.problem("rate_limits", message);
+        }
     }
 
     fn problem(&mut self, path: impl Into<String>, message: impl Into<String>) {
@@ -184,6 +234,14 @@ impl<'a> Validator<'a> {
         let factor = u64::from(pool.stall.factor);
         self.range(format!("{path}.stall.factor"), factor, 0, super::pool::MAX_STALL_FACTOR);
         self.waits(&format!("{path}.stall"), &[("floor", pool.stall.floor)]);
+        let limits = [
+            ("max_in_flight", pool.limits.max_in_flight),
+            ("max_retries", pool.limits.max_retries),
+        ];
+        for (name, most) in limits.iter().filter_map(|(name, most)| Some((*name, (*most)?))) {
+            let most = u64::from(most);
+            self.range(format!("{path}.limits.{name}"), most, 1, u64::from(u32::MAX));
+        }
         if let Some(queue) = &pool.queue {
             self.queue(&format!("{path}.queue"), queue);
         }
@@ -218,6 +276,9 @@ impl<'a> Validator<'a> {
             self.held(format!("{path}.retry_after"), values::whole_seconds(wait));
         }
         self.range(format!("{path}.max"), u64::from(queue.max), 1, u64::from(u32::MAX));
+        if let Some(most) = queue.per_client {
+            self.range(format!("{path}.per_client"), u64::from(most), 1, u64::from(u32::MAX));
+        }
         if let Some(most) = queue.per_endpoint {
             self.range(format!("{path}.per_endpoint"), u64::from(most), 1, u64::from(u32::MAX));
         }
@@ -328,6 +389,11 @@ impl<'a> Validator<'a> {
             );
         }
         self.client_side(path, listener);
+        if let Some(limit) = &listener.client_limit {
+            self.client_limit(&format!("{path}.client_limit"), limit);
+        }
+        self.rate_limits(path, &listener.rate_limits);
+        self.bandwidth(path, listener.bandwidth.as_ref());
         for (index, log) in listener.logs.iter().enumerate() {
             if !self.config.logs.iter().any(|known| known.name == *log) {
                 self.problem(format!("{path}.logs[{index}]"), format!("there is no log `{log}`"));
@@ -416,6 +482,8 @@ impl<'a> Validator<'a> {
             self.rule(&format!("{path}.when"), &route.when, 0);
             self.action(&format!("{path}.action"), &route.action);
             self.upgrade(&format!("{path}.upgrade"), route.upgrade.as_deref().unwrap_or_default());
+            self.rate_limits(&path, &route.rate_limits);
+            self.bandwidth(&path, route.bandwidth.as_ref());
             self.edits(&format!("{path}.request_headers"), &route.request_headers);
             self.edits(&format!("{path}.response_headers"), &route.response_headers);
         }

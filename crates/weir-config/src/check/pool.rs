@@ -68,6 +68,11 @@ impl<'a> Checker<'a> {
             ("buffer_request", Some(value)) => {
                 pool.buffer_request = self.value(value, size_or_off).flatten();
             }
+            ("limits", _) => {
+                pool.limits.max_in_flight =
+                    self.setting(line, "max_in_flight", super::limit::bound);
+                pool.limits.max_retries = self.setting(line, "max_retries", super::limit::bound);
+            }
             ("sticky", _) => pool.sticky = self.sticky(line),
             ("tls", _) => pool.tls = Some(self.client_tls(line)),
             _ => {}

@@ -12,6 +12,7 @@ impl<'a> Checker<'a> {
         let timeout = self.setting(line, "timeout", values::wait);
         let mut queue = Queue { timeout, ..Queue::default() };
         self.set(line, "max", &mut queue.max, places);
+        queue.per_client = self.setting(line, "per_client", places);
         queue.per_endpoint = self.setting(line, "per_endpoint", places);
         self.set(line, "status", &mut queue.status, values::error_status);
         queue.retry_after = self.setting(line, "retry_after", |text| {

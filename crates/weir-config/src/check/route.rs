@@ -32,6 +32,8 @@ impl RouteList {
             action,
             upgrade,
             access,
+            rate_limits: Vec::new(),
+            bandwidth: None,
             request_headers,
             response_headers,
         });
@@ -59,15 +61,24 @@ impl<'a> Checker<'a> {
         list.push(when, action);
         let mut lines = Lines::default();
         let mut name = None;
+        let mut limits = Vec::new();
         for line in self.block(arguments.block(), Context::Route) {
-            if line.name() == "name" {
-                name = line.word(0).and_then(|value| self.value(value, values::name));
-            } else {
-                self.line(&line, &mut lines);
+            match line.name() {
+                "name" => name = line.word(0).and_then(|value| self.value(value, values::name)),
+                "limit" => limits.push(line),
+                _ => self.line(&line, &mut lines),
             }
         }
+        let given = list.routes.last().map(|route| route.name.clone()).unwrap_or_default();
+        let owner = name.unwrap_or(given);
+        let (mut rate_limits, mut bandwidth) = (Vec::new(), None);
+        for line in &limits {
+            self.route_limit(line, &owner, (&mut rate_limits, &mut bandwidth));
+        }
         if let Some(route) = list.routes.last_mut() {
-            route.name = name.unwrap_or_else(|| std::mem::take(&mut route.name));
+            route.name = owner;
+            route.rate_limits = rate_limits;
+            route.bandwidth = bandwidth;
             route.upgrade = lines.upgrade;
             route.access = lines.access;
             route.request_headers = lines.request_headers;

@@ -58,6 +58,13 @@ pub(super) const DIRECTIVES: &[Spec] = &[
     directive("buffer_request", POOL, "SIZE | off", "Reads a request's whole body, up to this size, before a server is picked, so that slow clients take no server's time. Larger ones get 413.")
         .default("off")
         .example("buffer_request 1m;"),
+    directive("limits", POOL, "", "Bounds on the pool as a whole, over all workers: a circuit breaker by concurrency. What is beyond is answered with 503 at once (cause `pool_full`), or not retried. They stand beside `max_conn=` of servers (a server's connections in use are its requests in flight), `max=` of `queue` and `budget=` of `retry`.")
+        .words(0, 0)
+        .options(&[
+            option("max_in_flight", "NUMBER", "", "Requests at its servers and in its queue at once."),
+            option("max_retries", "NUMBER", "", "Of them, those that are sent once more."),
+        ])
+        .example("limits max_in_flight=1000 max_retries=10;"),
 ];
 
 const BALANCE: &[OptionSpec] = &[
@@ -207,6 +214,12 @@ const QUEUE: &[OptionSpec] = &[
         "NUMBER",
         "",
         "Most that wait at once for one server because a cookie or a hash leads them there; who comes later takes any. Without it, only `max` counts.",
+    ),
+    option(
+        "per_client",
+        "NUMBER",
+        "",
+        "Most of one client (its address behind `trusted_proxies`, or its /64) that wait at once, so that none fills the queue; more are answered as if there were no room.",
     ),
     option(
         "status",

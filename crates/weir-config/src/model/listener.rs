@@ -7,7 +7,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-use super::{HeaderEdit, Route, Site, TlsServer};
+use super::{Bandwidth, ClientLimit, HeaderEdit, RateLimit, Route, Site, TlsServer};
 use crate::defaults;
 use crate::units::{duration, size};
 
@@ -31,6 +31,15 @@ pub struct Listener {
     /// Bounds on what a client may send.
     #[serde(default)]
     pub limits: MessageLimits,
+    /// Bounds on one client at this listener.
+    #[serde(default)]
+    pub client_limit: Option<ClientLimit>,
+    /// Bounds on requests by key.
+    #[serde(default)]
+    pub rate_limits: Vec<RateLimit>,
+    /// Bound on the speed of bodies, of routes that have none of their own.
+    #[serde(default)]
+    pub bandwidth: Option<Bandwidth>,
     /// Names of the access logs written to.
     #[serde(default)]
     pub logs: Vec<String>,

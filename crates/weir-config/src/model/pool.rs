@@ -52,10 +52,23 @@ pub struct Pool {
     /// Read a request's whole body before an endpoint is picked, up to this many bytes; larger ones get 413.
     #[serde(default, with = "size::option")]
     pub buffer_request: Option<u64>,
+    /// Bounds on the pool as a whole.
+    #[serde(default)]
+    pub limits: PoolLimits,
     /// A mistake to be made on purpose, for tests with real programs. No configuration can say it.
     #[doc(hidden)]
     #[serde(skip)]
     pub fault: Fault,
+}
+
+/// Bounds on a pool as a whole: a circuit breaker by concurrency. What is beyond is refused at once.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PoolLimits {
+    /// Requests at its servers and in its queue.
+    pub max_in_flight: Option<u32>,
+    /// Of them, those that are sent once more.
+    pub max_retries: Option<u32>,
 }
 
 /// One server address in a pool.

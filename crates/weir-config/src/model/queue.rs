@@ -19,6 +19,9 @@ pub struct Queue {
     /// Most that wait at once for one endpoint because affinity or a hash binds them to it; who comes later waits for any. `None`: only
     /// `max` counts.
     pub per_endpoint: Option<u32>,
+    /// Most of one client that wait at once, by its address or /64; who comes later is answered as if there were no room. `None`: only
+    /// `max` counts.
+    pub per_client: Option<u32>,
     /// What is answered when there is no room, or the wait was too long.
     pub status: u16,
     /// When those shall try again, in whole seconds; `None` does not say.

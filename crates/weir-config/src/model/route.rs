@@ -7,7 +7,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use weir_stats::Template;
 
-use super::AccessRule;
+use super::{AccessRule, Bandwidth, RateLimit};
 use crate::defaults;
 use crate::pattern::{HostPattern, PathPattern, TextPattern};
 use crate::words;
@@ -39,6 +39,12 @@ pub struct Route {
     /// Allow and deny of this route, first match wins.
     #[serde(default)]
     pub access: Vec<AccessRule>,
+    /// Bounds on its requests by key, after those of its listener.
+    #[serde(default)]
+    pub rate_limits: Vec<RateLimit>,
+    /// Bound on the speed of its bodies, instead of its listener's.
+    #[serde(default)]
+    pub bandwidth: Option<Bandwidth>,
     /// Headers changed on the way up.
     #[serde(default)]
     pub request_headers: Vec<HeaderEdit>,

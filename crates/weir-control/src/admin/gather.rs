@@ -19,6 +19,7 @@ use weir_proxy::shared::{Listener, Process, Snapshot};
 use weir_proxy::upstream::{UpstreamEndpoint, UpstreamPool};
 use weir_proxy::worker::WorkerLoad;
 use weir_stats::ExchangeRecord;
+use weir_stats::exposition::LimitsReport;
 use weir_stats::numbers::RouteFigures;
 
 use super::context::{Context, Served};
@@ -41,6 +42,7 @@ pub(crate) fn status(context: &Context) -> Status {
         pools: view.pools(),
         workers: view.workers(),
         credits: context.credits().report(),
+        limits: view.limits(),
     }
 }
 
@@ -107,6 +109,11 @@ impl<'a> View<'a> {
             open_files_limit: open_files::limit(),
             memory: memory(process),
         }
+    }
+
+    /// Limits on clients and keys; `None` where there are none.
+    pub(crate) fn limits(&self) -> Option<LimitsReport> {
+        live::limits(self.snapshot(), self.process().limit_clock(self.now))
     }
 
     pub(crate) fn workers(&self) -> Vec<WorkerStatus> {

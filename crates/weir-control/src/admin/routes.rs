@@ -107,6 +107,9 @@ pub(crate) const ROUTES: &[Route] = &[
     look("/v1/listeners", "Every listener", |call| {
         Ok(Reply::json(&json!({"listeners": View::new(&call.context).listeners()})))
     }),
+    look("/v1/limits", "What limits on clients and keys did, and whom they limited most", |call| {
+        Ok(Reply::json(&View::new(&call.context).limits().unwrap_or_default()))
+    }),
     look("/v1/routes", "Every route that had a request", |call| {
         Ok(Reply::json(&json!({"routes": View::new(&call.context).routes()})))
     }),

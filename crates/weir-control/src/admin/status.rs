@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use weir_stats::exposition::CreditsReport;
+use weir_stats::exposition::{CreditsReport, LimitsReport};
 
 pub use weir_stats::exposition::{EndpointState as State, PoolCounters};
 
@@ -24,6 +24,9 @@ pub struct Status {
     /// The machine's processor credits, where books of them are kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credits: Option<CreditsReport>,
+    /// Limits on clients and keys, where there are any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limits: Option<LimitsReport>,
 }
 
 /// The process.

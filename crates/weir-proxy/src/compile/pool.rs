@@ -18,6 +18,7 @@ use super::source::Source;
 use crate::affinity::Affinity;
 use crate::connect_trouble::ConnectTrouble;
 use crate::idle_count::IdleCount;
+use crate::limiting::pool::PoolLimits;
 use crate::net::PeerAddress;
 use crate::pool_key::PoolKey;
 use crate::reply::Page;
@@ -95,6 +96,7 @@ impl Compiler<'_> {
             tls,
             affinity,
             buffer_request: pool.buffer_request,
+            limits: PoolLimits::compile(pool, &self.limiter),
             source: Source::new(pool.clone(), files),
             tls_source,
         });

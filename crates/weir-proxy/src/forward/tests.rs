@@ -291,6 +291,7 @@ impl DownstreamSetting {
     fn write(&self, text: &str) -> String {
         let mut out = Vec::new();
         let input = DownstreamHead {
+            limits: &[],
             why: None,
             head: &response(text, self.method),
             bytes: text.as_bytes(),

@@ -15,6 +15,7 @@ mod health;
 mod interim;
 mod keys;
 mod leaving;
+mod limiting;
 mod memory;
 mod numbers;
 mod origin;

@@ -69,6 +69,10 @@ impl Net for ScriptedNet {
         self.inner.adopt(accepted)
     }
 
+    fn close(&self, accepted: Ticket) {
+        self.inner.close(accepted);
+    }
+
     fn detach(&self, stream: SimStream) -> io::Result<Ticket> {
         self.inner.detach(stream)
     }

@@ -357,6 +357,8 @@ fn listener(site: &Site, random: &mut Rng) -> Listener {
         action: Action::Pool(0),
         upgrade: None,
         access: Vec::new(),
+        rate_limits: Vec::new(),
+        bandwidth: None,
         request_headers: Vec::new(),
         response_headers: Vec::new(),
     };
@@ -373,6 +375,9 @@ fn listener(site: &Site, random: &mut Rng) -> Listener {
             send: Duration::from_secs(10),
         },
         limits: MessageLimits::default(),
+        client_limit: None,
+        rate_limits: Vec::new(),
+        bandwidth: None,
         logs: vec!["sim".into()],
         forwarded: weir_config::model::Forwarded::default(),
         request_id: weir_config::model::RequestId::default(),

@@ -4,6 +4,7 @@
 mod counted;
 mod credits;
 mod family;
+mod limits;
 mod machine;
 mod protobuf;
 mod report;
@@ -12,6 +13,7 @@ mod text;
 pub use counted::lines_by_worker;
 pub use credits::{CreditsReport, CreditsState};
 pub use family::{Exemplar, Exposition, Family, Format, Kind, Labels, Times, Value};
+pub use limits::{LimitReport, LimitedKeyReport, LimitsReport};
 pub use machine::{Cpu, CpuGroup, MachineFigures, Usage};
 pub use report::{
     AdminReport, EndpointReport, EndpointState, IncidentReport, ListenerReport, LogReport,
@@ -25,6 +27,9 @@ pub fn expose(report: &Report, format: Format) -> Vec<u8> {
     machine::write(report, &mut text);
     if let Some(credits) = &report.credits {
         credits::write(credits, &mut text);
+    }
+    if let Some(limits) = &report.limits {
+        limits::write(limits, &mut text);
     }
     counted::write(report, &mut text);
     text.finish()

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::credits::CreditsReport;
 use super::family::{Exposition, Family, Kind, Value};
+use super::limits::LimitsReport;
 use super::machine::{MachineFigures, Usage};
 use crate::ExchangeRecord;
 use crate::numbers::Figures;
@@ -31,6 +32,8 @@ pub struct Report {
     pub usage: Usage,
     /// The machine's processor credits, where books of them are kept.
     pub credits: Option<CreditsReport>,
+    /// Limits on clients and keys, where there are any.
+    pub limits: Option<LimitsReport>,
     /// Everything that was counted.
     pub figures: Arc<Figures>,
     /// The same apart for each worker, by number, where that was asked for: counters and histograms have a label `worker` then.

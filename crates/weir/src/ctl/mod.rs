@@ -92,6 +92,8 @@ enum Asking {
         /// The pool
         pool: Option<String>,
     },
+    /// What limits on clients and keys did, and whom they limited most
+    Limits,
     /// What happened: changes of health, who changed what
     Events {
         /// Only those after this number
@@ -252,6 +254,7 @@ impl Asking {
                 look(format!("/v1/pools/{}/queue", encoded(pool)), show::queue)
             }
             Self::Queue { pool: None } => look("/v1/queues".into(), show::queues),
+            Self::Limits => look("/v1/limits".into(), show::limits),
             Self::Events { after } => look(format!("/v1/events?after={after}"), show::events),
             Self::Slow { route, limit } => {
                 let route = route.as_ref().map(|name| format!("&route={}", encoded(name)));

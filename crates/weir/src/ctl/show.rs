@@ -6,6 +6,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use weir_control::admin::figures::age_ms;
 use weir_control::admin::status::{EndpointStatus, PoolStatus, Status, Traffic};
+use weir_stats::exposition::LimitsReport;
 
 use crate::failure::Failure;
 
@@ -87,6 +88,13 @@ pub(super) fn status(body: &str) -> Result<String, Failure> {
             pressure => writeln!(text, ", short: {}", pressure.replace('_', " ")),
         };
     }
+    let limited = |limits: &LimitsReport| {
+        let all = limits.limits.iter();
+        all.fold((0, 0), |(refused, delayed), own| (refused + own.refused, delayed + own.delayed))
+    };
+    if let Some((refused, delayed)) = status.limits.as_ref().map(limited) {
+        let _ = writeln!(text, "limits refused {refused} and delayed {delayed}: weir ctl limits");
+    }
     if info.overrides > 0 {
         let _ = writeln!(text, "{} things differ from the file: weir ctl diff", info.overrides);
     }
@@ -122,6 +130,38 @@ pub(super) fn status(body: &str) -> Result<String, Failure> {
     text.push_str(&table(&heading, &rows.collect::<Vec<_>>()));
     text.push('\n');
     text.push_str(&servers(&status.pools));
+    Ok(text)
+}
+
+/// What limits did.
+pub(super) fn limits(body: &str) -> Result<String, Failure> {
+    let report: LimitsReport = read(body)?;
+    let mut text = format!(
+        "{} of {} clients and keys tracked, {} evicted, {} untracked\n\n",
+        report.tracked, report.tracked_max, report.evicted, report.untracked
+    );
+    let rows = report.limits.iter().map(|limit| {
+        vec![
+            limit.limit.clone(),
+            limit.bound.clone(),
+            limit.refused.to_string(),
+            limit.delayed.to_string(),
+            limit.dry_run.to_string(),
+        ]
+    });
+    let heading = ["limit", "bound", "refused", "delayed", "dry run"];
+    text.push_str(&table(&heading, &rows.collect::<Vec<_>>()));
+    let keys = report.limits.iter().flat_map(|limit| {
+        limit.top.iter().map(|own| {
+            let ago = age_ms(own.last_s * 1000);
+            vec![limit.limit.clone(), own.key.clone(), own.count.to_string(), ago]
+        })
+    });
+    let keys: Vec<_> = keys.collect();
+    if !keys.is_empty() {
+        text.push('\n');
+        text.push_str(&table(&["limit", "key", "limited", "last"], &keys));
+    }
     Ok(text)
 }
 

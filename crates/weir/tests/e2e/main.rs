@@ -14,6 +14,7 @@ mod health;
 mod http;
 mod incidents;
 mod lifecycle;
+mod limits;
 mod logs;
 mod names;
 mod queue;

@@ -10,6 +10,8 @@ use super::table;
 
 /// Servers that are named at the top of the page when they are out.
 const TROUBLE: usize = 12;
+/// Clients or keys that are named for each limit.
+const MOST_LIMITED: usize = 5;
 
 /// What `<main>` holds.
 pub(super) fn main(sight: &Sight<'_>) -> Html {
@@ -21,6 +23,7 @@ pub(super) fn main(sight: &Sight<'_>) -> Html {
         pool_section(&mut html, sight, (number, pool));
     }
     listeners(&mut html, sight.status);
+    limits(&mut html, sight.status);
     workers(&mut html, sight);
     slowest(&mut html, sight);
     events(&mut html, sight, None);
@@ -298,6 +301,37 @@ fn listeners(html: &mut Html, status: &Status) {
         figure(html, "out", bytes(traffic.bytes_sent));
         percentiles(html, traffic);
         html.markup("</tr>");
+    }
+    html.markup("</tbody></table></div></section>");
+}
+
+/// A table of what was limited, where anything was.
+fn limits(html: &mut Html, status: &Status) {
+    let Some(report) = &status.limits else { return };
+    let acted = report.limits.iter().filter(|one| one.refused + one.delayed + one.dry_run > 0);
+    let acted: Vec<_> = acted.collect();
+    if acted.is_empty() {
+        return;
+    }
+    html.markup("<section data-key=\"limits\"><h2>Limits</h2><div class=\"wide\"><table><thead><tr><th scope=\"col\">limit</th>\
+        <th scope=\"col\">bound</th><th scope=\"col\">refused</th><th scope=\"col\">delayed</th>\
+        <th scope=\"col\">dry run</th><th scope=\"col\">limited most</th></tr></thead><tbody>");
+    for limit in acted {
+        html.markup("<tr class=\"line\" data-find=\"")
+            .text(&limit.limit)
+            .markup("\"><th scope=\"row\">")
+            .text(&limit.limit)
+            .markup("</th><td data-label=\"bound\">")
+            .text(&limit.bound)
+            .markup("</td>");
+        figure(html, "refused", count(limit.refused));
+        figure(html, "delayed", count(limit.delayed));
+        figure(html, "dry run", count(limit.dry_run));
+        let most = limit.top.iter().take(MOST_LIMITED);
+        let most = most.map(|own| format!("{} ({})", own.key, count(own.count)));
+        html.markup("<td data-label=\"limited most\">")
+            .text(most.collect::<Vec<_>>().join(", "))
+            .markup("</td></tr>");
     }
     html.markup("</tbody></table></div></section>");
 }

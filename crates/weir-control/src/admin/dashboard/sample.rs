@@ -179,6 +179,7 @@ pub(super) fn status() -> Status {
             })
             .collect(),
         credits: None,
+        limits: None,
     }
 }
 

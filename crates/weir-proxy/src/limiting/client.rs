@@ -1,0 +1,293 @@
+//! `limit client`: what one client address, or one network, may have open and ask for. Connections are bounded by the peer's address
+//! before a worker sees them, requests by the client's address behind trusted hops.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use ipnet::IpNet;
+use weir_config::model::{self, ClientPrefix, EventRate, LimitAction, contains};
+use weir_stats::Cause;
+
+use super::counts::{LimitCounts, Limited};
+use super::table::{Entered, OpenPlace, Rate, TableKey, Taken};
+use super::{Limiter, Refused, Told, seconds};
+
+/// A `limit client`, ready to be asked.
+#[derive(Debug)]
+pub struct ClientLimit {
+    limiter: Arc<Limiter>,
+    connections: Option<Open>,
+    in_flight: Option<Open>,
+    rate: Option<Events>,
+    new_connections: Option<Events>,
+    handshakes: Option<Events>,
+    except: Vec<IpNet>,
+    prefix: ClientPrefix,
+    status: u16,
+    action: LimitAction,
+    dry_run: bool,
+}
+
+/// A bound on what is open at once.
+#[derive(Debug)]
+struct Open {
+    number: u64,
+    most: u32,
+    counts: Arc<LimitCounts>,
+}
+
+/// A bound on how often something happens.
+#[derive(Debug)]
+struct Events {
+    number: u64,
+    rate: Rate,
+    counts: Arc<LimitCounts>,
+}
+
+/// What of a client is over a bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OverLimit;
+
+/// The network of a client, as the table knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Network([u8; 17]);
+
+impl Network {
+    pub(super) fn of(address: IpAddr, prefix: ClientPrefix) -> Self {
+        let mut bytes = [0; 17];
+        let [family, rest @ ..] = &mut bytes;
+        match address.to_canonical() {
+            IpAddr::V4(address) => {
+                *family = 4;
+                let mask = u32::MAX.checked_shl(32 - u32::from(prefix.ipv4)).unwrap_or(0);
+                let masked = (address.to_bits() & mask).to_be_bytes();
+                rest.iter_mut().zip(masked).for_each(|(to, from)| *to = from);
+            }
+            IpAddr::V6(address) => {
+                *family = 6;
+                let mask = u128::MAX.checked_shl(128 - u32::from(prefix.ipv6)).unwrap_or(0);
+                *rest = (address.to_bits() & mask).to_be_bytes();
+            }
+        }
+        Self(bytes)
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// As it is told.
+    pub(super) fn text(address: IpAddr, prefix: ClientPrefix) -> String {
+        let address = address.to_canonical();
+        let bits = if address.is_ipv4() { prefix.ipv4 } else { prefix.ipv6 };
+        match IpNet::new(address, bits) {
+            Ok(network) if bits < network.max_prefix_len() => network.trunc().to_string(),
+            _ => address.to_string(),
+        }
+    }
+}
+
+impl ClientLimit {
+    /// Prepares a limit of this name.
+    pub(crate) fn compile(limit: &model::ClientLimit, name: &str, limiter: &Arc<Limiter>) -> Self {
+        let counts = |bound| limiter.counts(name, bound);
+        let number = |bound| limiter.table.limit_number(&format!("{name}\0{bound}"));
+        let open = |most: Option<u32>, bound| {
+            let most = most?;
+            Some(Open { number: number(bound), most, counts: counts(bound) })
+        };
+        let events = |rate: Option<EventRate>, burst: Option<u32>, bound| {
+            let rate = rate?;
+            let rate = rate_of(rate, burst);
+            Some(Events { number: number(bound), rate, counts: counts(bound) })
+        };
+        Self {
+            connections: open(limit.connections, "client_connections"),
+            in_flight: open(limit.in_flight, "client_in_flight"),
+            rate: events(limit.rate, limit.burst, "client_rate"),
+            new_connections: events(limit.new_connections, None, "client_new_connections"),
+            handshakes: events(limit.handshakes, None, "client_handshakes"),
+            except: limit.except.clone(),
+            prefix: limit.prefix,
+            status: limit.status,
+            action: limit.action,
+            dry_run: limit.dry_run,
+            limiter: Arc::clone(limiter),
+        }
+    }
+
+    /// A connection of this peer, if it may be opened now: its place is kept in `places`.
+    pub(crate) fn open_connection(
+        &self,
+        peer: IpAddr,
+        now_ns: u64,
+        places: &mut Vec<OpenPlace>,
+    ) -> Result<(), OverLimit> {
+        if self.is_free(peer) {
+            return Ok(());
+        }
+        self.event(self.new_connections.as_ref(), peer, now_ns).map_err(|_| OverLimit)?;
+        self.open(self.connections.as_ref(), peer, (now_ns, places))
+    }
+
+    /// The same of one that is open already, and counted whatever the bound.
+    pub(crate) fn take_over_connection(
+        &self,
+        peer: IpAddr,
+        now_ns: u64,
+        places: &mut Vec<OpenPlace>,
+    ) {
+        let Some(bound) = self.connections.as_ref().filter(|_| !self.is_free(peer)) else { return };
+        let key = self.key(bound.number, peer);
+        if let Entered::Yes(place) = self.limiter.table.enter(key, u32::MAX, now_ns) {
+            places.push(place);
+        }
+    }
+
+    /// Whether this peer may begin a TLS handshake now.
+    pub(crate) fn begin_handshake(&self, peer: IpAddr, now_ns: u64) -> Result<(), OverLimit> {
+        if self.is_free(peer) {
+            return Ok(());
+        }
+        self.event(self.handshakes.as_ref(), peer, now_ns).map_err(|_| OverLimit)
+    }
+
+    /// Whether handshakes are bounded, so that the time is asked for.
+    pub(crate) fn bounds_handshakes(&self) -> bool {
+        self.handshakes.is_some()
+    }
+
+    /// A request of this client, if it may come now. Its place among those in flight is kept in `places`; one that is refused before it
+    /// has a head (`places` is `None`) has none.
+    pub(crate) fn begin_request(
+        &self,
+        client: IpAddr,
+        now_ns: u64,
+        places: Option<&mut Vec<OpenPlace>>,
+    ) -> Result<(), Refused> {
+        if self.is_free(client) {
+            return Ok(());
+        }
+        self.event(self.rate.as_ref(), client, now_ns).map_err(|again_ns| {
+            let rate = self.rate.as_ref().map(|bound| bound.rate);
+            let headers = rate.map_or_else(Vec::new, |rate| told("client", rate, (0, again_ns)));
+            let told = Told { retry_after_seconds: Some(seconds(again_ns)), headers };
+            self.refused(Cause::RateLimited, told)
+        })?;
+        let Some(places) = places else { return Ok(()) };
+        self.open(self.in_flight.as_ref(), client, (now_ns, places)).map_err(|OverLimit| {
+            let told = Told { retry_after_seconds: Some(1), headers: Vec::new() };
+            self.refused(Cause::InFlightLimited, told)
+        })
+    }
+
+    fn refused(&self, cause: Cause, told: Told) -> Refused {
+        Refused { cause, status: self.status, silent: self.action == LimitAction::Close, told }
+    }
+
+    fn is_free(&self, client: IpAddr) -> bool {
+        !self.except.is_empty() && contains(&self.except, client.to_canonical())
+    }
+
+    fn key(&self, number: u64, client: IpAddr) -> TableKey {
+        self.limiter.table.key(number, Network::of(client, self.prefix).bytes())
+    }
+
+    /// Counts an event; over the rate, says when the next may come.
+    fn event(&self, bound: Option<&Events>, client: IpAddr, now_ns: u64) -> Result<(), u64> {
+        let Some(bound) = bound else { return Ok(()) };
+        let key = self.key(bound.number, client);
+        match self.limiter.table.take(key, bound.rate, (1, now_ns)) {
+            Taken::Yes { .. } => Ok(()),
+            Taken::No { again_ns } => {
+                self.note(&bound.counts, client, now_ns);
+                if self.dry_run { Ok(()) } else { Err(again_ns) }
+            }
+        }
+    }
+
+    fn open(
+        &self,
+        bound: Option<&Open>,
+        client: IpAddr,
+        (now_ns, places): (u64, &mut Vec<OpenPlace>),
+    ) -> Result<(), OverLimit> {
+        let Some(bound) = bound else { return Ok(()) };
+        let key = self.key(bound.number, client);
+        match self.limiter.table.enter(key, bound.most, now_ns) {
+            Entered::Yes(place) => places.push(place),
+            Entered::Untracked => {}
+            Entered::Full => {
+                self.note(&bound.counts, client, now_ns);
+                if !self.dry_run {
+                    return Err(OverLimit);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn note(&self, counts: &LimitCounts, client: IpAddr, now_ns: u64) {
+        let what = if self.dry_run { Limited::DryRun } else { Limited::Refused };
+        counts.note(what, Network::text(client, self.prefix).as_bytes(), now_ns);
+    }
+}
+
+/// A configured rate as the table keeps it.
+pub(super) fn rate_of(rate: EventRate, burst: Option<u32>) -> Rate {
+    let per_ns = u64::try_from(rate.per.as_nanos()).unwrap_or(u64::MAX);
+    Rate::new(rate.count, per_ns, burst.unwrap_or_else(|| rate.burst()))
+}
+
+/// `RateLimit-Policy` and `RateLimit` (draft-ietf-httpapi-ratelimit-headers-10) of a limit of this name: how many are left, and in how
+/// many nanoseconds there are more.
+pub(super) fn told(
+    name: &str,
+    rate: Rate,
+    (left, reset_ns): (u64, u64),
+) -> Vec<(&'static str, String)> {
+    // A string of RFC 9651 has no other characters; a name with quotes is no name.
+    let clean = |byte: char| if (' '..='~').contains(&byte) && byte != '\\' { byte } else { '_' };
+    let name: String = name.chars().map(clean).collect();
+    let (quota, window) = (rate.at_once(), seconds(rate.window_ns()));
+    vec![
+        ("RateLimit-Policy", format!("\"{name}\";q={quota};w={window}")),
+        ("RateLimit", format!("\"{name}\";r={left};t={}", seconds(reset_ns))),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_of_one_network_are_one_client() {
+        let check = |one: &str, other: &str, prefix: ClientPrefix, same: bool| {
+            let network = |text: &str| Network::of(text.parse().unwrap(), prefix);
+            assert_eq!(network(one) == network(other), same, "{one} {other}");
+        };
+        let usual = ClientPrefix::default();
+        check("192.0.2.1", "192.0.2.1", usual, true);
+        check("192.0.2.1", "::ffff:192.0.2.1", usual, true);
+        check("192.0.2.1", "192.0.2.2", usual, false);
+        check("2001:db8::1", "2001:db8::ffff:1:2:3", usual, true);
+        check("2001:db8::1", "2001:db8:0:1::1", usual, false);
+        check("192.0.2.1", "192.0.2.200", ClientPrefix { ipv4: 24, ipv6: 48 }, true);
+        check("192.0.2.1", "192.0.3.1", ClientPrefix { ipv4: 24, ipv6: 48 }, false);
+        check("2001:db8:0:1::1", "2001:db8:0:2::1", ClientPrefix { ipv4: 24, ipv6: 48 }, true);
+        check("1.2.3.4", "200.2.3.4", ClientPrefix { ipv4: 1, ipv6: 1 }, false);
+        check("::1", "::2", ClientPrefix { ipv4: 32, ipv6: 128 }, false);
+        assert_eq!(Network::text("2001:db8::5".parse().unwrap(), usual), "2001:db8::/64");
+        assert_eq!(Network::text("192.0.2.5".parse().unwrap(), usual), "192.0.2.5");
+    }
+
+    #[test]
+    fn headers_are_as_the_draft_writes_them() {
+        let rate = Rate::new(10, 1_000_000_000, 99);
+        let expected = [
+            ("RateLimit-Policy", "\"a\";q=100;w=10".to_owned()),
+            ("RateLimit", "\"a\";r=3;t=2".to_owned()),
+        ];
+        assert_eq!(told("a", rate, (3, 1_200_000_000)), expected);
+    }
+}

@@ -1,0 +1,102 @@
+//! `limits` of a pool: a circuit breaker by concurrency; and `per_client=` of its queue. What is beyond is answered at once instead of making a pool in trouble worse.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use weir_config::model::{self, ClientPrefix};
+
+use super::Limiter;
+use super::client::Network;
+use super::counts::{LimitCounts, Limited};
+use super::table::{Entered, OpenPlace, TableKey};
+
+/// The bounds of a pool as a whole.
+pub struct PoolLimits {
+    limiter: Arc<Limiter>,
+    in_flight: Option<Bound>,
+    retries: Option<Bound>,
+    /// By client.
+    waiting: Option<WaitingBound>,
+}
+
+struct WaitingBound {
+    number: u64,
+    most: u32,
+    counts: Arc<LimitCounts>,
+}
+
+struct Bound {
+    key: TableKey,
+    most: u32,
+    counts: Arc<LimitCounts>,
+}
+
+/// What is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BreakerOpen;
+
+impl PoolLimits {
+    /// The bounds of a pool of this name; `None` where it has none.
+    pub(crate) fn compile(pool: &model::Pool, limiter: &Arc<Limiter>) -> Option<Box<Self>> {
+        let model::Pool { name: pool, limits, queue, .. } = pool;
+        let bound = |most: Option<u32>, bound| {
+            let most = most?;
+            let number = limiter.table.limit_number(&format!("{pool}\0{bound}"));
+            let key = limiter.table.key(number, b"");
+            Some(Bound { key, most, counts: limiter.counts(pool, bound) })
+        };
+        let in_flight = bound(limits.max_in_flight, "pool_in_flight");
+        let retries = bound(limits.max_retries, "pool_retries");
+        let per_client = queue.as_ref().and_then(|queue| queue.per_client);
+        let waiting = per_client.map(|most| WaitingBound {
+            number: limiter.table.limit_number(&format!("{pool}\0queue_per_client")),
+            most,
+            counts: limiter.counts(pool, "queue_per_client"),
+        });
+        let limiter = Arc::clone(limiter);
+        (in_flight.is_some() || retries.is_some() || waiting.is_some())
+            .then(|| Box::new(Self { limiter, in_flight, retries, waiting }))
+    }
+
+    /// A place for a request that is led to the pool.
+    pub(crate) fn enter(&self, now_ns: u64) -> Result<Option<OpenPlace>, BreakerOpen> {
+        self.open(self.in_flight.as_ref(), now_ns)
+    }
+
+    /// A place for a request that is sent once more.
+    pub(crate) fn retry(&self, now_ns: u64) -> Result<Option<OpenPlace>, BreakerOpen> {
+        self.open(self.retries.as_ref(), now_ns)
+    }
+
+    /// A place for a request that waits, among those of its client.
+    pub(crate) fn wait(
+        &self,
+        client: Option<IpAddr>,
+        now_ns: u64,
+    ) -> Result<Option<OpenPlace>, BreakerOpen> {
+        let Some((bound, client)) = self.waiting.as_ref().zip(client) else { return Ok(None) };
+        let prefix = ClientPrefix::default();
+        let key = self.limiter.table.key(bound.number, Network::of(client, prefix).bytes());
+        match self.limiter.table.enter(key, bound.most, now_ns) {
+            Entered::Yes(place) => Ok(Some(place)),
+            Entered::Untracked => Ok(None),
+            Entered::Full => {
+                let told = Network::text(client, prefix);
+                bound.counts.note(Limited::Refused, told.as_bytes(), now_ns);
+                Err(BreakerOpen)
+            }
+        }
+    }
+
+    fn open(&self, bound: Option<&Bound>, now_ns: u64) -> Result<Option<OpenPlace>, BreakerOpen> {
+        let Some(bound) = bound else { return Ok(None) };
+        match self.limiter.table.enter(bound.key, bound.most, now_ns) {
+            Entered::Yes(place) => Ok(Some(place)),
+            Entered::Untracked => Ok(None),
+            Entered::Full => {
+                bound.counts.note_quietly(Limited::Refused);
+                Err(BreakerOpen)
+            }
+        }
+    }
+}

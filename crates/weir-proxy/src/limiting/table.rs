@@ -1,0 +1,446 @@
+//! The table of clients and keys that are limited: one for the process, shared by all workers, of fixed size.
+//!
+//! It is set-associative: a hash of limit and key, keyed with a secret of the process so that nobody can aim at a place, leads to a
+//! bucket of eight slots under the mutex of its shard, held for one look at these. A slot has a count of what is open now and the time at
+//! which the allowance is whole again (the *theoretical arrival time* of the generic cell rate algorithm, ITU-T I.371), so that there
+//! is nothing to refill. A slot that counts nothing and whose allowance is whole says nothing and is free. When a bucket is full, the
+//! slot nearest to a whole allowance is taken: whoever is forgotten gets a new allowance, so that a flood of addresses can free others
+//! from their debts, and never limit anybody who did not ask for much. What is open is never forgotten: where all eight slots count
+//! something, the newcomer is let through and counted as untracked.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Slots of a bucket.
+const WAYS: usize = 8;
+/// Mutexes, a power of two.
+const SHARDS: usize = 64;
+
+/// A limit and a key of it, hashed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TableKey(u64);
+
+impl TableKey {
+    /// A short form to tell keys apart by.
+    pub(crate) fn short(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+}
+
+/// A rate as the table keeps it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate {
+    /// What one event costs, ns of the rate.
+    pub interval_ns: u64,
+    /// How far ahead of the rate events may be, ns.
+    pub burst_ns: u64,
+}
+
+impl Rate {
+    /// So many in this time, and `burst` more at once.
+    pub fn new(count: u32, per_ns: u64, burst: u32) -> Self {
+        let interval_ns = (per_ns / u64::from(count.max(1))).max(1);
+        Self { interval_ns, burst_ns: interval_ns.saturating_mul(burst.into()) }
+    }
+
+    /// How many may come at once.
+    pub fn at_once(self) -> u64 {
+        self.burst_ns / self.interval_ns + 1
+    }
+
+    /// The time in which a used-up allowance is whole again.
+    pub fn window_ns(self) -> u64 {
+        self.burst_ns.saturating_add(self.interval_ns)
+    }
+}
+
+/// What the table says of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// It was let through and counted.
+    Yes {
+        /// How far it is ahead of the rate, ns.
+        ahead_ns: u64,
+        /// How many more may come at once now.
+        left: u64,
+    },
+    /// It is over the limit and was not counted.
+    No {
+        /// When one may come again, ns from now.
+        again_ns: u64,
+    },
+}
+
+/// The table.
+#[derive(Debug)]
+pub struct LimitTable {
+    hasher: RandomState,
+    shards: Box<[Shard]>,
+    evicted: AtomicU64,
+    untracked: AtomicU64,
+}
+
+/// On a line of the cache of its own.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Shard(Mutex<Slots>);
+
+#[derive(Debug, Default)]
+struct Slots {
+    /// How many there are to be, once the first is needed.
+    wanted: usize,
+    /// A multiple of [`WAYS`].
+    slots: Vec<Slot>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Slot {
+    /// 0 where nobody was yet.
+    key: u64,
+    /// When the allowance is whole again, ns.
+    whole_at_ns: u64,
+    /// What is open.
+    open: u32,
+}
+
+impl Slot {
+    fn says_nothing(&self, now_ns: u64) -> bool {
+        self.key == 0 || (self.open == 0 && self.whole_at_ns <= now_ns)
+    }
+}
+
+/// Something open that is counted, until this is dropped.
+#[derive(Debug)]
+pub struct OpenPlace {
+    table: Arc<LimitTable>,
+    key: TableKey,
+}
+
+impl Drop for OpenPlace {
+    fn drop(&mut self) {
+        self.table.leave(self.key);
+    }
+}
+
+/// What the table says of something to be opened.
+#[derive(Debug)]
+pub enum Entered {
+    /// It is counted.
+    Yes(OpenPlace),
+    /// There is no place to count it at.
+    Untracked,
+    /// As many are open as may be.
+    Full,
+}
+
+impl LimitTable {
+    /// A table of so many bytes, which are allocated when they are needed.
+    pub fn new(bytes: usize) -> Arc<Self> {
+        let table = Self {
+            hasher: RandomState::new(),
+            shards: (0..SHARDS).map(|_| Shard::default()).collect(),
+            evicted: AtomicU64::new(0),
+            untracked: AtomicU64::new(0),
+        };
+        table.resize(bytes);
+        Arc::new(table)
+    }
+
+    /// Another size from now on. What is known is kept as far as there is room.
+    pub fn resize(&self, bytes: usize) {
+        let wanted = (bytes / SHARDS / size_of::<Slot>() / WAYS).max(1) * WAYS;
+        for shard in &self.shards {
+            let mut slots = shard.0.lock().unwrap_or_else(PoisonError::into_inner);
+            if slots.wanted == wanted {
+                continue;
+            }
+            slots.wanted = wanted;
+            let before = std::mem::take(&mut slots.slots);
+            for slot in before.into_iter().filter(|slot| slot.key != 0) {
+                // Time 0 makes no slot look whole, so that none is lost that another does not need more.
+                if let Some(place) = slots.place(slot.key, 0).0 {
+                    *place = slot;
+                }
+            }
+        }
+    }
+
+    /// The key of what `bytes` names under the limit of this number.
+    pub fn key(&self, limit: u64, bytes: &[u8]) -> TableKey {
+        let mut hasher = self.hasher.build_hasher();
+        hasher.write_u64(limit);
+        hasher.write(bytes);
+        TableKey(hasher.finish().max(1))
+    }
+
+    /// The number of a limit, the same in all configurations.
+    pub fn limit_number(&self, name: &str) -> u64 {
+        self.hasher.hash_one(name)
+    }
+
+    /// Lets an event through if the rate allows it now, and counts it. It costs as many intervals as `cost` says.
+    pub fn take(&self, key: TableKey, rate: Rate, (cost, now_ns): (u64, u64)) -> Taken {
+        let free = Taken::Yes { ahead_ns: 0, left: rate.at_once().saturating_sub(cost) };
+        self.with(key, now_ns, |slot| {
+            let Some(slot) = slot else { return free };
+            let from = slot.whole_at_ns.max(now_ns);
+            let ahead_ns = from - now_ns;
+            if ahead_ns > rate.burst_ns {
+                return Taken::No { again_ns: ahead_ns - rate.burst_ns };
+            }
+            slot.whole_at_ns = from.saturating_add(rate.interval_ns.saturating_mul(cost));
+            let used_ns = slot.whole_at_ns - now_ns;
+            let left = rate.window_ns().saturating_sub(used_ns) / rate.interval_ns;
+            Taken::Yes { ahead_ns, left }
+        })
+    }
+
+    /// Counts what costs this much, whatever the rate; says how far ahead of the rate it begins, ns.
+    pub(crate) fn spend(&self, key: TableKey, cost_ns: u64, now_ns: u64) -> u64 {
+        self.with(key, now_ns, |slot| {
+            let Some(slot) = slot else { return 0 };
+            let from = slot.whole_at_ns.max(now_ns);
+            slot.whole_at_ns = from.saturating_add(cost_ns);
+            from - now_ns
+        })
+    }
+
+    /// Counts something as open if fewer than `most` are.
+    pub fn enter(self: &Arc<Self>, key: TableKey, most: u32, now_ns: u64) -> Entered {
+        self.with(key, now_ns, |slot| {
+            let Some(slot) = slot else { return Entered::Untracked };
+            if slot.open >= most {
+                return Entered::Full;
+            }
+            slot.open += 1;
+            Entered::Yes(OpenPlace { table: Arc::clone(self), key })
+        })
+    }
+
+    /// How much is open under a key.
+    pub fn open(&self, key: TableKey) -> u32 {
+        let Some(slots) = self.slots(key) else { return 0 };
+        let found = slots.slots.get(slots.bucket(key.0)).unwrap_or_default();
+        found.iter().find(|slot| slot.key == key.0).map_or(0, |slot| slot.open)
+    }
+
+    fn leave(&self, key: TableKey) {
+        let Some(mut slots) = self.slots(key) else { return };
+        let bucket = slots.bucket(key.0);
+        let found = slots.slots.get_mut(bucket).unwrap_or_default();
+        if let Some(slot) = found.iter_mut().find(|slot| slot.key == key.0) {
+            slot.open = slot.open.saturating_sub(1);
+        }
+    }
+
+    /// Keys that were forgotten before their allowance was whole, and events that there was no place to count at.
+    pub fn forgotten(&self) -> (u64, u64) {
+        (self.evicted.load(Ordering::Relaxed), self.untracked.load(Ordering::Relaxed))
+    }
+
+    /// Slots in use and slots that there are, and the bytes that they hold. It looks at all of them.
+    pub fn fill(&self, now_ns: u64) -> (usize, usize, usize) {
+        let (mut used, mut all, mut bytes) = (0, 0, 0);
+        for shard in &self.shards {
+            let slots = shard.0.lock().unwrap_or_else(PoisonError::into_inner);
+            used += slots.slots.iter().filter(|slot| !slot.says_nothing(now_ns)).count();
+            all += slots.wanted;
+            bytes += slots.slots.len() * size_of::<Slot>();
+        }
+        (used, all, bytes)
+    }
+
+    fn slots(&self, key: TableKey) -> Option<MutexGuard<'_, Slots>> {
+        let shard = self.shards.get(key.0 as usize & (SHARDS - 1))?;
+        Some(shard.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn with<R>(&self, key: TableKey, now_ns: u64, then: impl FnOnce(Option<&mut Slot>) -> R) -> R {
+        let Some(mut slots) = self.slots(key) else { return then(None) };
+        let (slot, evicted) = slots.place(key.0, now_ns);
+        if evicted {
+            self.evicted.fetch_add(1, Ordering::Relaxed);
+        }
+        if slot.is_none() {
+            self.untracked.fetch_add(1, Ordering::Relaxed);
+        }
+        then(slot)
+    }
+}
+
+impl Slots {
+    /// The bucket of a key.
+    fn bucket(&self, key: u64) -> std::ops::Range<usize> {
+        let buckets = (self.slots.len() / WAYS).max(1) as u64;
+        // The upper bits choose: the lower ones chose the shard.
+        let number = ((u128::from(key) * u128::from(buckets)) >> 64) as usize;
+        number * WAYS..(number + 1) * WAYS
+    }
+
+    /// The key's slot, made if need be, and whether somebody was forgotten for that.
+    fn place(&mut self, key: u64, now_ns: u64) -> (Option<&mut Slot>, bool) {
+        if self.slots.is_empty() {
+            self.slots = vec![Slot::default(); self.wanted];
+        }
+        let bucket = self.bucket(key);
+        let bucket = self.slots.get_mut(bucket).unwrap_or_default();
+        if let Some(at) = bucket.iter().position(|slot| slot.key == key) {
+            return (bucket.get_mut(at), false);
+        }
+        let victim = bucket.iter_mut().filter(|slot| slot.key == 0 || slot.open == 0);
+        // An untouched slot has time 0.
+        let Some(victim) = victim.min_by_key(|slot| slot.whole_at_ns) else { return (None, false) };
+        let evicted = !victim.says_nothing(now_ns);
+        *victim = Slot { key, whole_at_ns: 0, open: 0 };
+        (Some(victim), evicted)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn through(table: &LimitTable, key: TableKey, rate: Rate, now_ns: u64, events: usize) -> usize {
+        let taken = (0..events).map(|_| table.take(key, rate, (1, now_ns)));
+        taken.filter(|taken| matches!(taken, Taken::Yes { .. })).count()
+    }
+
+    #[test]
+    fn an_allowance_refills_at_the_rate_and_never_holds_more_than_the_burst() {
+        let table = LimitTable::new(1 << 20);
+        let key = table.key(1, b"a");
+        let rate = Rate::new(10, SECOND, 4);
+        assert_eq!(through(&table, key, rate, 0, 100), 5);
+        assert_eq!(table.take(key, rate, (1, 0)), Taken::No { again_ns: SECOND / 10 });
+        assert_eq!(through(&table, key, rate, SECOND / 10 - 1, 100), 0);
+        assert_eq!(through(&table, key, rate, SECOND / 10, 100), 1);
+        assert_eq!(through(&table, key, rate, SECOND / 2, 100), 4);
+        assert_eq!(through(&table, key, rate, 100 * SECOND, 100), 5);
+        // In the long run exactly the rate, whatever is asked for.
+        let all: usize = (0..1000)
+            .map(|step| through(&table, key, rate, 200 * SECOND + step * SECOND / 100, 3))
+            .sum();
+        assert_eq!(all, 4 + 100);
+    }
+
+    #[test]
+    fn what_is_left_and_how_far_ahead_it_is_are_told() {
+        let table = LimitTable::new(1 << 20);
+        let key = table.key(1, b"a");
+        let rate = Rate::new(1, SECOND, 2);
+        for (ahead, left) in [(0, 2), (1, 1), (2, 0)] {
+            let ahead_ns = ahead * SECOND;
+            assert_eq!(table.take(key, rate, (1, 7)), Taken::Yes { ahead_ns, left });
+        }
+        assert_eq!(table.take(key, rate, (1, 7)), Taken::No { again_ns: SECOND });
+        // A refused event costs nothing.
+        assert_eq!(table.take(key, rate, (1, SECOND / 2 + 7)), Taken::No { again_ns: SECOND / 2 });
+    }
+
+    #[test]
+    fn keys_and_limits_are_told_apart() {
+        let table = LimitTable::new(1 << 20);
+        let rate = Rate::new(1, SECOND, 0);
+        for key in [table.key(1, b"a"), table.key(1, b"b"), table.key(2, b"a")] {
+            assert_eq!(through(&table, key, rate, 0, 5), 1);
+        }
+    }
+
+    #[test]
+    fn what_is_open_is_counted_exactly_over_threads() {
+        let table = LimitTable::new(1 << 20);
+        let key = table.key(1, b"a");
+        let most_seen = AtomicU64::new(0);
+        let open = AtomicU64::new(0);
+        let look = || {
+            let Entered::Yes(place) = table.enter(key, 3, 0) else { return };
+            let now = open.fetch_add(1, Ordering::SeqCst) + 1;
+            most_seen.fetch_max(now, Ordering::SeqCst);
+            open.fetch_sub(1, Ordering::SeqCst);
+            drop(place);
+        };
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| (0..10_000).for_each(|_| look()));
+            }
+        });
+        assert!(most_seen.load(Ordering::SeqCst) <= 3);
+        assert_eq!(table.open(key), 0);
+    }
+
+    #[test]
+    fn events_are_counted_exactly_over_threads() {
+        let table = LimitTable::new(1 << 20);
+        let (key, rate) = (table.key(1, b"a"), Rate::new(1, 3600 * SECOND, 999));
+        let passed = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    passed.fetch_add(through(&table, key, rate, 1, 5000) as u64, Ordering::SeqCst)
+                });
+            }
+        });
+        assert_eq!(passed.load(Ordering::SeqCst), 1000);
+    }
+
+    #[test]
+    fn a_flood_of_addresses_frees_nobody_who_is_deep_in_debt_and_limits_nobody_else() {
+        // As small as it can be: 512 slots.
+        let table = LimitTable::new(0);
+        let rate = Rate::new(1, SECOND, 100);
+        let greedy = table.key(1, b"greedy");
+        assert_eq!(through(&table, greedy, rate, 0, 1000), 101);
+        for address in 0..100_000_u32 {
+            let key = table.key(1, &address.to_be_bytes());
+            assert_eq!(through(&table, key, rate, 0, 1), 1, "a newcomer is limited");
+        }
+        assert_eq!(through(&table, greedy, rate, 0, 1000), 0, "its debt was forgotten");
+        assert!(table.forgotten().0 > 90_000);
+    }
+
+    #[test]
+    fn what_is_open_is_never_forgotten_and_what_finds_no_place_is_let_through() {
+        let table = LimitTable::new(0);
+        let mut places = Vec::new();
+        let mut untracked = 0_u64;
+        for address in 0..2000_u32 {
+            match table.enter(table.key(1, &address.to_be_bytes()), 1, 0) {
+                Entered::Yes(place) => places.push((address, place)),
+                Entered::Untracked => untracked += 1,
+                Entered::Full => panic!("an address is told apart from no other"),
+            }
+        }
+        assert_eq!((places.len() as u64 + untracked, table.forgotten()), (2000, (0, untracked)));
+        for (address, _) in &places {
+            let again = table.enter(table.key(1, &address.to_be_bytes()), 1, 0);
+            assert!(matches!(again, Entered::Full));
+        }
+        let keys: Vec<u32> = places.iter().map(|(address, _)| *address).collect();
+        drop(places);
+        assert!(keys.iter().all(|address| table.open(table.key(1, &address.to_be_bytes())) == 0));
+    }
+
+    #[test]
+    fn another_size_keeps_what_is_known() {
+        let table = LimitTable::new(1 << 20);
+        let rate = Rate::new(1, SECOND, 9);
+        let keys: Vec<TableKey> =
+            (0..500_u32).map(|number| table.key(1, &number.to_be_bytes())).collect();
+        let places: Vec<Entered> = keys.iter().map(|key| table.enter(*key, 5, 0)).collect();
+        for key in &keys {
+            assert_eq!(through(&table, *key, rate, 0, 99), 10);
+        }
+        for bytes in [8 << 20, 256 << 10, 1 << 20] {
+            table.resize(bytes);
+            for key in &keys {
+                assert_eq!((table.open(*key), through(&table, *key, rate, 0, 99)), (1, 0));
+            }
+        }
+        drop(places);
+        assert!(keys.iter().all(|key| table.open(*key) == 0));
+        assert_eq!(table.fill(20 * SECOND).0, 0, "nothing is left of what is over");
+    }
+}

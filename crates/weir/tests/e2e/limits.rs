@@ -1,0 +1,77 @@
+//! Limits on clients, with curl and wrk over real sockets and two workers: they hold to the request, and are told everywhere.
+
+use std::time::Instant;
+
+use crate::admin::{Managed, asked};
+use crate::support::client::Client;
+use crate::support::process::{command, finish};
+
+/// A figure of wrk's report.
+fn figure(report: &str, name: &str) -> u64 {
+    let line = report.lines().find(|line| line.contains(name));
+    let number = line.and_then(|line| line.split_whitespace().find_map(|word| word.parse().ok()));
+    number.unwrap_or_else(|| panic!("no `{name}` in {report}"))
+}
+
+#[test]
+fn a_rate_holds_under_wrk_and_is_told_to_curl_and_to_the_operator() {
+    let managed = Managed::start("limit client rate=100/s burst=49 except=127.0.0.9;", 0);
+    let url = managed.weir.url(0, "/");
+    let began = Instant::now();
+    let done = finish(command("wrk").args(["-t1", "-c20", "-d2s", &url]), b"");
+    let took = began.elapsed().as_secs_f64();
+    let report = String::from_utf8_lossy(&done.stdout).into_owned();
+    let (all, refused) = (figure(&report, "requests in"), figure(&report, "Non-2xx"));
+    // wrk leaves out what is under way when it ends: one request on each connection.
+    let (passed, most) = (all - refused, 50.0 + 100.0 * took + 1.0);
+    assert!(passed as f64 <= most, "{passed} passed in {took} s: {report}");
+    assert!(passed >= 200, "{passed} passed: {report}");
+    let (mut status, mut text) = (0, String::new());
+    for _ in 0..200 {
+        (status, text) = asked(&["--include", &url]);
+        if status == 429 {
+            break;
+        }
+    }
+    let text = text.to_lowercase();
+    assert_eq!(status, 429, "{text}");
+    for line in [
+        "retry-after: 1\r\n",
+        "ratelimit-policy: \"client\";q=50;w=1\r\n",
+        "ratelimit: \"client\";r=0;t=1\r\n",
+    ] {
+        assert!(text.contains(line), "{text}");
+    }
+    let limits = managed.json("/v1/limits");
+    let limit = &limits["limits"][0];
+    assert_eq!((&limit["limit"], &limit["bound"]), (&"*".into(), &"client_rate".into()));
+    assert!(limit["refused"].as_u64().unwrap() > refused);
+    assert_eq!(limit["top"][0]["key"], "127.0.0.1");
+    let (_, metrics) = managed.ask(&["/metrics"]);
+    let counted = format!(
+        "weir_limited_total{{limit=\"*\",bound=\"client_rate\",result=\"refused\"}} {}",
+        limit["refused"]
+    );
+    assert!(metrics.contains(&counted), "{metrics}");
+    assert!(metrics.contains("weir_requests_total") && metrics.contains("rate_limited"));
+    let (_, page) = managed.ask(&["/"]);
+    assert!(page.contains("<h2>Limits</h2>") && page.contains("client_rate"), "{page}");
+}
+
+#[test]
+fn connections_of_a_client_are_closed_over_its_bound_and_not_before() {
+    let managed = Managed::start("limit client connections=4;", 0);
+    let mut held: Vec<Client> = (0..4).map(|_| Client::connect(managed.weir.address())).collect();
+    for client in &mut held {
+        assert_eq!(client.ask("/").status, 200);
+    }
+    for _ in 0..10 {
+        let (received, _) = Client::connect(managed.weir.address()).rest();
+        assert!(received.is_empty());
+    }
+    for client in &mut held {
+        assert_eq!(client.ask("/").status, 200);
+    }
+    let limits = managed.json("/v1/limits");
+    assert_eq!((&limits["limits"][0]["refused"], &limits["tracked"]), (&10.into(), &1.into()));
+}
