@@ -87,8 +87,10 @@ pub(crate) struct Session<'a> {
 }
 
 impl Sessions {
-    /// Those of a worker whose load is this.
+    /// Those of a worker whose load is this. What a worker before it held there was not given back
+    /// if that one hung.
     pub(crate) fn new(load: Arc<WorkerLoad>) -> Self {
+        load.held.store(0, Ordering::Relaxed);
         Self { table: RefCell::default(), load, leaving: Cell::new(0) }
     }
 
