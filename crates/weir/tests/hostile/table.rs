@@ -1,7 +1,7 @@
 //! The table of `docs/security.md`: the same patterns against Weir, nginx and haproxy.
 
 use std::fmt::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::judge::{Effort, Measured, Pattern, Verdict, measure};
@@ -43,9 +43,9 @@ fn megabytes(bytes: usize) -> f64 {
 }
 
 /// A pattern's figures at one proxy, as three cells.
-fn cells(measured: &Measured) -> String {
+fn cells(measured: &Measured) -> [String; 3] {
     if let Some(died) = &measured.died {
-        return format!("**ended** | – | {died}");
+        return ["**ended**".to_owned(), "–".to_owned(), died.clone()];
     }
     let mut latency = format!("{} → {}", ms(measured.quiet.p99), ms(measured.hostile.p99));
     if measured.failed > 0 {
@@ -59,7 +59,7 @@ fn cells(measured: &Measured) -> String {
         Verdict::Broken => format!("**{}**", measured.outcome.said),
         Verdict::Absent => "–".to_owned(),
     };
-    format!("{latency} | {:.1} | {said}", megabytes(measured.memory))
+    [latency, format!("{:.1}", megabytes(measured.memory)), said]
 }
 
 /// The programs' and the machine's names.
@@ -92,43 +92,54 @@ fn versions() -> String {
 fn former_cells(table: &str, name: &str) -> Vec<String> {
     let start = format!("| `{name}` |");
     let row = table.lines().find(|line| line.starts_with(&start)).unwrap_or_default();
+    let row = row.trim_end_matches(" |");
     let mut cells: Vec<_> = row.split(" | ").skip(2).map(str::to_owned).collect();
-    if let Some(last) = cells.last_mut() {
-        *last = last.trim_end_matches('|').trim_end().to_owned();
-    }
     cells.resize(9, "–".to_owned());
     cells
 }
 
-/// Writes the table into the page. `WEIR_HOSTILE_PROXIES=weir,nginx` measures these and keeps what
-/// the page has of the others.
-#[test]
-#[ignore = "takes ten minutes: make hostile-table"]
-fn the_table_alone_on_the_machine() {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/security.md");
-    let text = std::fs::read_to_string(&page).unwrap();
+/// The page, and the table that is in it.
+fn page() -> (PathBuf, String, String, String) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/security.md");
+    let text = std::fs::read_to_string(&path).unwrap();
     let (before, rest) = text.split_once(BEGIN).unwrap();
-    let (former, after) = rest.split_once(END).unwrap();
-    let chosen = std::env::var("WEIR_HOSTILE_PROXIES");
-    let chosen = chosen.as_deref().unwrap_or("weir,nginx,haproxy");
+    let (table, after) = rest.split_once(END).unwrap();
+    (path, before.to_owned(), table.to_owned(), after.to_owned())
+}
+
+/// Puts a pattern's cells of one proxy into the page.
+fn put(patterns: &[Pattern], name: &str, place: usize, measured: &Measured) {
+    let (path, before, former, after) = page();
     let mut table = format!("{}\n\n", versions());
     table.push_str(
         "| pattern | class | Weir p99 | MB | outcome | nginx p99 | MB | outcome | HAProxy p99 | MB | outcome |\n\
          | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n",
     );
-    for pattern in super::all() {
-        let _ = write!(table, "| `{}` | {} |", pattern.name, pattern.class);
-        let former = former_cells(former, pattern.name);
+    for pattern in patterns {
+        let mut row = former_cells(&former, pattern.name);
+        if pattern.name == name {
+            row[3 * place..3 * place + 3].clone_from_slice(&cells(measured));
+        }
+        let _ = writeln!(table, "| `{}` | {} | {} |", pattern.name, pattern.class, row.join(" | "));
+    }
+    std::fs::write(path, format!("{before}{BEGIN}{table}{END}{after}")).unwrap();
+}
+
+/// Writes the table into the page, row by row. `WEIR_HOSTILE_PROXIES=weir,nginx` measures these and
+/// keeps what the page has of the others.
+#[test]
+#[ignore = "takes ten minutes: make hostile-table"]
+fn the_table_alone_on_the_machine() {
+    let chosen = std::env::var("WEIR_HOSTILE_PROXIES");
+    let chosen = chosen.as_deref().unwrap_or("weir,nginx,haproxy");
+    let patterns = super::all();
+    for pattern in &patterns {
         for (place, kind) in [Kind::Weir, Kind::Nginx, Kind::Haproxy].into_iter().enumerate() {
             if chosen.split(',').any(|name| name.eq_ignore_ascii_case(&format!("{kind:?}"))) {
-                let measured = measure(kind, &pattern, THOROUGH);
-                println!("{kind:?} {}", line(&pattern, &measured));
-                let _ = write!(table, " {} |", cells(&measured));
-            } else {
-                let _ = write!(table, " {} |", former[3 * place..3 * place + 3].join(" | "));
+                let measured = measure(kind, pattern, THOROUGH);
+                println!("{kind:?} {}", line(pattern, &measured));
+                put(&patterns, pattern.name, place, &measured);
             }
         }
-        table.push('\n');
     }
-    std::fs::write(&page, format!("{before}{BEGIN}{table}{END}{after}")).unwrap();
 }
