@@ -83,6 +83,8 @@ pub(crate) const TURN_TIME: Duration = Duration::from_micros(200);
 pub(crate) const TURN_BYTES: usize = 512 * 1024;
 /// What a read counts for at least in that sum, because a system call costs as much as copying a few kilobytes.
 pub(crate) const TURN_STEP_BYTES: usize = 4096;
+/// How many bytes copied a byte of chunk framing counts for in that sum: it is taken apart byte by byte.
+pub(crate) const TURN_FRAMING_COST: u64 = 8;
 /// Time that TLS handshakes of clients take in one round of a worker's loop before the rest of them waits for the next round.
 pub(crate) const HANDSHAKE_TIME: Duration = Duration::from_micros(250);
 /// And how many steps of handshakes, most of which are short.

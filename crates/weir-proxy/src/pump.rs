@@ -12,7 +12,7 @@ use weir_wire::{ChunkedDecoder, Framing, Step, encode};
 
 use crate::buffers::{Buffers, poll_read_into};
 use crate::limiting::bandwidth::Throttle;
-use crate::limits::SMALL_BUFFER;
+use crate::limits::{SMALL_BUFFER, TURN_FRAMING_COST};
 use crate::trailers::TrailerRules;
 use crate::turns::{ByteTurn, end_turn};
 
@@ -97,6 +97,8 @@ pub(crate) struct Pump {
     pub(crate) written: u64,
     /// Bytes read from the source by this pump, framing included.
     read: u64,
+    /// Bytes of chunk framing taken apart so far.
+    framing: u64,
     /// Whether it read from the source at all (and so the bytes cannot be had again).
     pub(crate) has_read: bool,
     /// What a pending poll waits for.
@@ -140,6 +142,7 @@ impl Pump {
             body_bytes: 0,
             written: 0,
             read: 0,
+            framing: 0,
             has_read: false,
             waiting: Waiting::Write,
             finished: false,
@@ -225,6 +228,11 @@ impl Pump {
         self.finished
     }
 
+    /// What was done so far, in bytes copied: taking framing apart costs more for each byte.
+    fn work(&self) -> u64 {
+        self.written + self.read + self.framing * TURN_FRAMING_COST
+    }
+
     /// A number that grows whenever a byte moves.
     pub(crate) fn progress(&self) -> u64 {
         self.written + self.body_bytes
@@ -288,7 +296,7 @@ impl Pump {
         }
         let mut turn = ByteTurn::new();
         loop {
-            let before = self.written + self.read;
+            let before = self.work();
             // Bytes that came with the head travel with it.
             if self.direct.is_empty() && self.tail.is_empty() {
                 self.decode()?;
@@ -312,7 +320,7 @@ impl Pump {
                     return Poll::Pending;
                 }
             }
-            let moved = usize::try_from(self.written + self.read - before).unwrap_or(usize::MAX);
+            let moved = usize::try_from(self.work() - before).unwrap_or(usize::MAX);
             if turn.is_over_after(moved) {
                 self.waiting = Waiting::Turn;
                 end_turn(context);
@@ -436,6 +444,7 @@ impl Pump {
             }
             Decoder::Chunked(decoder) => {
                 (end, self.at, trailers) = decode_chunks(decoder, &mut self.raw, start)?;
+                self.framing += (self.at - end) as u64;
             }
         }
         self.body_bytes += (end - start) as u64;
@@ -578,6 +587,40 @@ mod tests {
 
     use super::*;
     use crate::limits::TURN_BYTES;
+
+    /// Chunks of one byte without end, with an extension each.
+    struct TinyChunks(&'static [u8]);
+
+    impl AsyncRead for TinyChunks {
+        fn poll_read(
+            self: Pin<&mut Self>,
+            _context: &mut Context<'_>,
+            buffer: &mut tokio::io::ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            while buffer.remaining() >= self.0.len() {
+                buffer.put_slice(self.0);
+            }
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[test]
+    fn framing_uses_a_turn_up_sooner_than_data() {
+        let context = &mut Context::from_waker(Waker::noop());
+        for chunk in ["1\r\nx\r\n".as_bytes(), b"1;extension=of-some-length\r\nx\r\n"] {
+            let (mut source, mut sink) = (TinyChunks(chunk), tokio::io::sink());
+            let buffers = Buffers::default();
+            let framing = Framing::Chunked;
+            let mut pump = Pump::new(Vec::new(), framing, Encoder::Chunked, Vec::new(), 0);
+            for turn in 1..=3 {
+                assert!(pump.poll(context, &mut source, &mut sink, &buffers).is_pending());
+                assert_eq!(pump.waiting, Waiting::Turn);
+                // The last read of a turn may go over its end.
+                let most = turn * (TURN_BYTES as u64 / TURN_FRAMING_COST + 2 * SMALL_BUFFER as u64);
+                assert!(pump.read <= most, "{} bytes read in {turn} turns", pump.read);
+            }
+        }
+    }
 
     #[test]
     fn a_body_whose_both_sides_can_always_go_on_ends_its_turn() {

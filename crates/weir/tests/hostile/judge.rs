@@ -83,6 +83,8 @@ impl Outcome {
 struct Round {
     latencies: Vec<Duration>,
     failed: usize,
+    /// Why the first request that failed did.
+    why: Option<String>,
 }
 
 impl Round {
@@ -105,6 +107,8 @@ pub(crate) struct Measured {
     pub(crate) hostile: Latency,
     /// Honest requests that were not answered with 200 in time while the attack went on.
     pub(crate) failed: usize,
+    /// Why the first of them did.
+    pub(crate) why: Option<String>,
     /// Share of a processor that the proxy used while the attack went on.
     pub(crate) processor: f64,
     /// Bytes that the resident memory grew by at most.
@@ -166,8 +170,7 @@ fn wait_until_served(arena: &Arena) {
 }
 
 fn ask_once(arena: &Arena) -> bool {
-    let Some(mut asker) = Asker::connect(arena) else { return false };
-    asker.ask()
+    Asker::connect(arena).is_some_and(|mut asker| asker.ask().is_ok())
 }
 
 /// Descriptors that are open once the attackers have gone: what is seen when they are few enough,
@@ -211,6 +214,7 @@ fn loop_rounds(arena: &Arena, pattern: &Pattern, effort: Effort) -> Measured {
         quiet: median(&quiet),
         hostile: median(&hostile),
         failed: hostile.iter().map(|round| round.failed).sum(),
+        why: hostile.iter().find_map(|round| round.why.clone()),
         processor: worked.as_secs_f64() / passed.as_secs_f64(),
         memory: 0,
         descriptors: (0, 0),
@@ -256,21 +260,25 @@ impl Asker {
         Some(Self(stream))
     }
 
-    /// Asks, and says whether the origin's answer came whole.
-    fn ask(&mut self) -> bool {
+    /// Asks, and reads the origin's answer. What came instead is the error.
+    fn ask(&mut self) -> Result<(), String> {
         let request = b"GET /honest HTTP/1.1\r\nHost: localhost\r\n\r\n";
         let mut answer = Vec::new();
         let mut piece = [0; 4096];
-        if self.0.write_all(request).is_err() {
-            return false;
-        }
+        self.0.write_all(request).map_err(|error| error.to_string())?;
         while !answer.ends_with(b"\r\n\r\nok") {
             match self.0.read(&mut piece) {
                 Ok(count @ 1..) => answer.extend_from_slice(&piece[..count]),
-                _ => return false,
+                Ok(_) => return Err(format!("ended after {}", String::from_utf8_lossy(&answer))),
+                Err(error) => {
+                    return Err(format!("{error} after {}", String::from_utf8_lossy(&answer)));
+                }
             }
         }
-        answer.starts_with(b"HTTP/1.1 200 ")
+        if answer.starts_with(b"HTTP/1.1 200 ") {
+            return Ok(());
+        }
+        Err(String::from_utf8_lossy(&answer).into_owned())
     }
 }
 
@@ -278,25 +286,27 @@ impl Asker {
 /// tenth on a new one.
 fn honest(arena: &Arena, time: Duration) -> Round {
     let began = Instant::now();
-    let mut round = Round { latencies: Vec::new(), failed: 0 };
+    let mut round = Round { latencies: Vec::new(), failed: 0, why: None };
     let mut kept: Option<Asker> = None;
     let mut number = 0;
     while began.elapsed() < time {
         let asked = Instant::now();
         number += 1;
-        let done = if number % FRESH == 0 {
-            Asker::connect(arena).is_some_and(|mut fresh| fresh.ask())
-        } else {
-            if kept.is_none() {
-                kept = Asker::connect(arena);
-            }
-            kept.as_mut().is_some_and(Asker::ask)
-        };
-        round.latencies.push(asked.elapsed());
-        if !done {
-            round.failed += 1;
-            kept = None;
+        let mut fresh = None;
+        let asker = if number % FRESH == 0 { &mut fresh } else { &mut kept };
+        if asker.is_none() {
+            *asker = Asker::connect(arena);
         }
+        let refused = || Err("no connection".to_owned());
+        let done = asker.as_mut().map_or_else(refused, Asker::ask);
+        round.latencies.push(asked.elapsed());
+        let done = done
+            .inspect_err(|why| {
+                round.failed += 1;
+                kept = None;
+                round.why.get_or_insert_with(|| why.clone());
+            })
+            .is_ok();
         // A proxy that is gone refuses at once: that is no reason to ask without pause.
         let early = if done { PACE.saturating_sub(asked.elapsed()) } else { PACE };
         std::thread::sleep(early);
