@@ -32,6 +32,8 @@ pub(crate) struct Arena {
     pub(crate) origin: Origin,
     /// The proxy's descriptors before any attack.
     pub(crate) descriptors: usize,
+    /// And its processes.
+    pub(crate) processes: Vec<u32>,
     running: AtomicBool,
     opened: AtomicUsize,
 }
@@ -39,7 +41,7 @@ pub(crate) struct Arena {
 impl Arena {
     pub(crate) fn new(proxy: Proxy, origin: Origin) -> Self {
         let (running, opened) = (AtomicBool::new(false), AtomicUsize::new(0));
-        Self { proxy, origin, descriptors: 0, running, opened }
+        Self { proxy, origin, descriptors: 0, processes: Vec::new(), running, opened }
     }
 
     pub(crate) fn begin(&self) {

@@ -136,6 +136,7 @@ pub(crate) fn measure(kind: Kind, pattern: &Pattern, effort: Effort) -> Measured
     let mut arena = Arena::new(proxy, origin);
     wait_until_served(&arena);
     arena.descriptors = arena.proxy.descriptors();
+    arena.processes = arena.proxy.processes();
     let before = arena.proxy.resident();
     arena.proxy.forget_peak();
     let mut measured = loop_rounds(&arena, pattern, effort);
@@ -155,11 +156,14 @@ pub(crate) fn measure(kind: Kind, pattern: &Pattern, effort: Effort) -> Measured
     measured
 }
 
+/// Why the process that serves is not the one that did, if so: a supervisor may have started another.
 fn gone(arena: &mut Arena) -> Option<String> {
-    arena.proxy.process.ended().map(|status| {
-        let said = arena.proxy.process.said();
-        format!("{status}: {}", said.lines().last().unwrap_or_default())
-    })
+    let now = arena.proxy.processes();
+    let lost = arena.processes.iter().find(|pid| !now.contains(pid)).copied();
+    let status = arena.proxy.process.ended().map(|status| status.to_string());
+    let why = status.or_else(|| lost.map(|pid| format!("process {pid} is gone")))?;
+    let said = arena.proxy.process.said();
+    Some(format!("{why}: {}", said.lines().last().unwrap_or_default()))
 }
 
 /// Waits until the proxy answers, and asks a few times more so that nothing is met for the first

@@ -202,7 +202,7 @@ impl Proxy {
     }
 
     /// The processes of the proxy.
-    fn processes(&self) -> Vec<u32> {
+    pub(crate) fn processes(&self) -> Vec<u32> {
         let mut found = vec![self.process.id()];
         let mut next = 0;
         while let Some(&pid) = found.get(next) {

@@ -73,16 +73,16 @@ fn versions() -> String {
     let haproxy = haproxy.split(' ').nth(2).unwrap_or_default().to_owned();
     let nginx = said("nginx", "-v").replace("nginx version: nginx/", "");
     let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let processors = cpu.lines().filter(|line| line.starts_with("processor")).count();
     let cpu = cpu
         .lines()
         .find_map(|line| line.strip_prefix("model name")?.split_once(": "))
         .map_or("unknown", |(_, name)| name)
         .to_owned();
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let kernel = said("uname", "-r");
     let built = if weir_program().contains("/debug/") { "debug" } else { "release" };
     format!(
-        "Weir {} ({built} build), nginx {nginx}, HAProxy {haproxy}; {threads} processors ({cpu}), \
+        "Weir {} ({built} build), nginx {nginx}, HAProxy {haproxy}; {processors} processors ({cpu}), \
          Linux {kernel}.",
         env!("CARGO_PKG_VERSION")
     )
