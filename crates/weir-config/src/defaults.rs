@@ -6,8 +6,8 @@ use crate::model::{
     Budget, CauseHeader, Check, ClientTimeouts, Config, Endpoint, EndpointAddress, EndpointCheck,
     ExplainHeader, Forwarded, HttpProbe, Keepalive, LimitAction, LimitHeaders, MemoryLimit,
     MessageLimits, Order, Passive, PassiveCause, PathRules, Policy, Pool, PoolLimits, Probe, Queue,
-    RequestId, Resolver, Retry, RetryOn, Rule, Severity, SrvName, Stall, Statuses, TcpProbe,
-    TlsClient, TlsProtocol, TlsVersion, Treatment, UpstreamTimeouts, Workers,
+    RequestId, Resolver, Retry, RetryOn, Rule, Severity, SrvName, Stall, Statuses, TcpKeepalive,
+    TcpProbe, TlsClient, TlsProtocol, TlsVersion, Treatment, UpstreamTimeouts, Workers,
 };
 
 /// How long a graceful stop waits.
@@ -114,6 +114,18 @@ impl Default for Resolver {
     }
 }
 
+impl Default for TcpKeepalive {
+    fn default() -> Self {
+        Self {
+            on: true,
+            idle: Duration::from_mins(1),
+            interval: Duration::from_secs(15),
+            probes: 4,
+            user_timeout: None,
+        }
+    }
+}
+
 impl Default for ClientTimeouts {
     fn default() -> Self {
         Self {
@@ -122,6 +134,11 @@ impl Default for ClientTimeouts {
             body: Duration::from_secs(30),
             keepalive: Duration::from_secs(75),
             send: Duration::from_mins(1),
+            request: None,
+            age: Some(Duration::from_hours(1)),
+            min_rate: None,
+            slot_min_rate: Some(512),
+            after: Duration::from_secs(30),
         }
     }
 }
@@ -134,6 +151,10 @@ impl Default for UpstreamTimeouts {
             response: Duration::from_mins(1),
             read: Duration::from_mins(1),
             tunnel: Duration::from_hours(1),
+            request: None,
+            attempt: None,
+            min_rate: None,
+            after: Duration::from_secs(30),
         }
     }
 }
@@ -313,6 +334,7 @@ impl Pool {
             queue: queue(),
             retry: Retry::default(),
             timeouts: UpstreamTimeouts::default(),
+            tcp_keepalive: TcpKeepalive::default(),
             tls: None,
             sticky: None,
             buffer_request: None,

@@ -18,6 +18,7 @@ pub mod retry;
 mod route;
 mod secrets;
 pub mod sticky;
+mod tcp_keepalive;
 mod tls;
 
 use std::path::PathBuf;
@@ -54,10 +55,12 @@ pub use queue::Queue;
 pub use resolver::Resolver;
 pub use retry::{Budget, MOST_RETRIES, Retry, RetryOn};
 pub use route::{
-    Action, Files, HeaderEdit, Redirect, Respond, Route, Rule, Site, contains, forbidden_edit,
+    Action, Files, HeaderEdit, Redirect, RequestTimeout, Respond, Route, Rule, Site, contains,
+    forbidden_edit,
 };
 pub(crate) use secrets::HIDDEN;
 pub use sticky::{SameSite, Secret, Secure, Sticky};
+pub use tcp_keepalive::TcpKeepalive;
 pub use tls::{Certificate, SrvName, TlsClient, TlsProtocol, TlsServer, TlsVersion};
 
 /// One checked configuration and its number, immutable once published.

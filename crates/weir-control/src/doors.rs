@@ -1,7 +1,7 @@
 //! The listening sockets of a running server, by address. A reload opens new ones before anything is swapped and closes others after
 //! it; what stays is never closed, so that nobody who connects notices.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -9,12 +9,13 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use weir_config::Config;
-use weir_config::model::ListenAddress;
+use weir_config::model::{ListenAddress, TcpKeepalive};
 use weir_proxy::bind::{BoundSocket, bind, set_mode};
 use weir_proxy::door::Door;
 use weir_proxy::inherited::Inherited;
 use weir_proxy::shared::{BoundAddress, Snapshot};
 use weir_proxy::start::DataPlane;
+use weir_proxy::tcp_keepalive;
 
 use crate::server::{Listening, Purpose};
 
@@ -73,6 +74,13 @@ impl Drop for Made {
     }
 }
 
+/// Connections that are accepted from now on inherit it.
+fn set_tcp_keepalive(address: &BoundAddress, socket: &OwnedFd, probes: &TcpKeepalive) {
+    if matches!(address, BoundAddress::Socket(_)) {
+        tcp_keepalive::set(socket.as_fd(), probes);
+    }
+}
+
 impl Doors {
     /// Opens what a configuration listens on and is not open yet, and was not inherited.
     ///
@@ -112,10 +120,14 @@ impl Doors {
         made.stay();
         for (model, listener) in config.listeners.iter().zip(&snapshot.listeners) {
             let tls = model.tls.is_some();
+            let probes = &model.tcp_keepalive;
             for address in &model.addresses {
                 let kept = before.iter().position(|open| open.asked.is_at(address));
                 if let Some(mut open) = kept.map(|at| before.swap_remove(at)) {
                     open.door.lead_to(&listener.gate);
+                    if let Some(socket) = open.socket.upgrade() {
+                        set_tcp_keepalive(&open.listening.address, &socket, probes);
+                    }
                     lines.extend(change_mode(&open.asked, address));
                     (open.asked, open.listening.tls) = (address.clone(), tls);
                     self.0.push(open);
@@ -126,6 +138,7 @@ impl Doors {
                     continue;
                 };
                 let at = socket.address.clone();
+                set_tcp_keepalive(&at, &socket.socket, probes);
                 let listening = Listening { purpose: Purpose::Traffic, address: at, tls };
                 let kept = Arc::downgrade(&socket.socket);
                 let door = plane.open(socket, &listener.name, &listener.gate);

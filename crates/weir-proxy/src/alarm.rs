@@ -39,6 +39,23 @@ impl Alarm {
     }
 }
 
+/// Ready once `deadline` has passed. At `look`, if that is there, the task is polled again too.
+pub(crate) fn poll_either(
+    alarm: &mut Alarm,
+    context: &mut Context<'_>,
+    (deadline, look): (Instant, Option<Instant>),
+) -> Poll<()> {
+    match look.filter(|look| *look < deadline) {
+        None => alarm.poll(context, deadline),
+        Some(look) => {
+            if alarm.poll(context, look).is_ready() {
+                context.waker().wake_by_ref();
+            }
+            Poll::Pending
+        }
+    }
+}
+
 /// The deadline passed first.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Elapsed;

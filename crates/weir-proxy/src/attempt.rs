@@ -56,10 +56,10 @@ pub(crate) async fn proxy<N: Net>(
         let (pool, number) = (search.pool, search.number);
         write_head(scope, connection, work, facts, (route, framing));
         upload.prepend(std::mem::take(&mut work.request_out));
-        let mut conversation = Conversation::new(upstream, upload, search.now);
-        let heard = conversation.hear(scope, connection, work, pool).await;
-        let heard = heard.and_then(|()| check_switch(work, &mut conversation, route));
+        let mut conversation = Conversation::new(upstream, upload, (facts.slot_since, search.now));
         let place = (number, facts.endpoint.unwrap_or_default());
+        let heard = conversation.hear(scope, connection, work, (pool, place.1)).await;
+        let heard = heard.and_then(|()| check_switch(work, &mut conversation, route));
         let repeatable = conversation.may_repeat(work.request.method, &pool.retry);
         let trouble = match heard {
             Ok(()) => {
@@ -198,7 +198,8 @@ fn give_up<N: Net>(
     let clean = matches!(trouble, Trouble::Status(_)) && conversation.is_over(&work.response);
     let Conversation { upstream, upload, raw, .. } = conversation;
     if clean && let Some(endpoint) = facts.endpoint {
-        scope.worker.idle.keep(pool, endpoint, upstream, Instant::now());
+        let limits = work.response.keep_alive_limits;
+        scope.worker.idle.keep(pool, endpoint, upstream, (limits, Instant::now()));
     }
     scope.worker.buffers.give_back(raw);
     rewind(scope, work, facts, pool, upload)

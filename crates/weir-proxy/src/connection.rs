@@ -8,6 +8,7 @@
 //! ```
 //! A cold connection holds a task, a socket and no buffer; the hot part lives in its own allocation.
 
+use std::cell::Cell;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::rc::Rc;
@@ -33,6 +34,7 @@ use crate::limits::{HOT_LINGER, LINGERING_BYTES, LINGERING_CLOSE, SILENT_GRACE};
 use crate::moving::{self, Begun, Waiting};
 use crate::net::{Net, PeerAddress};
 use crate::overload::Pressure;
+use crate::pace::MinRate;
 use crate::series::ListenerCounts;
 use crate::sessions::SessionKey;
 use crate::shared::Listener;
@@ -54,6 +56,8 @@ pub(crate) struct Connection<N: Net> {
     pub(crate) since: Instant,
     /// When it was accepted, for the first exchange's total; later equal to `since`.
     pub(crate) began: Instant,
+    /// When this worker took it.
+    pub(crate) taken: Instant,
     /// Exchanges begun on it.
     pub(crate) served: u64,
     /// The latest of them, where it is told what it holds.
@@ -75,13 +79,20 @@ pub(crate) struct Scope<'a, N: Net> {
     pub(crate) counts: &'a ListenerCounts,
     /// The listener's number in the generation.
     pub(crate) number: usize,
+    /// When the exchange has to be over.
+    deadline: &'a Cell<Option<Instant>>,
     leaving: Leaving,
     /// Whether another process may go on with the connection.
     may_part: bool,
 }
 
 impl<'a, N: Net> Scope<'a, N> {
-    fn new(worker: &'a Rc<Worker<N>>, seat: &'a Seat, connection: &Connection<N>) -> Option<Self> {
+    fn new(
+        worker: &'a Rc<Worker<N>>,
+        seat: &'a Seat,
+        deadline: &'a Cell<Option<Instant>>,
+        connection: &Connection<N>,
+    ) -> Option<Self> {
         let Seat { generation, listener, number, .. } = seat;
         // The listener may speak TLS only since this connection came, or no more.
         let fits = matches!(connection.client, Transport::Server(_)) == listener.tls.is_some();
@@ -93,6 +104,7 @@ impl<'a, N: Net> Scope<'a, N> {
             listener,
             counts: seat.counts()?,
             number: *number,
+            deadline,
             leaving,
             may_part,
         })
@@ -124,6 +136,25 @@ impl<'a, N: Net> Scope<'a, N> {
     /// Whether the connection is to end with this answer.
     pub(crate) fn is_last(&self) -> bool {
         self.leaving == Leaving::Yes || self.worker.is_stopping() && !self.is_parting()
+    }
+
+    /// When the exchange has to be over, as far as is known.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.deadline.get()
+    }
+
+    /// The exchange has to be over by then, or may go on without end.
+    pub(crate) fn set_deadline(&self, deadline: Option<Instant>) {
+        self.deadline.set(deadline);
+    }
+
+    /// The least rate of a client that sends a body or takes a response; `limited` while its exchange holds a slot of which there are
+    /// only so many.
+    pub(crate) fn client_rate(&self, limited: bool) -> Option<MinRate> {
+        let timeouts = &self.listener.timeouts;
+        let in_slot = timeouts.slot_min_rate.filter(|_| limited);
+        let bytes = timeouts.min_rate.max(in_slot)?;
+        Some(MinRate { bytes, after: timeouts.after })
     }
 
     /// Whether the connection is to go on in another process, as soon as it can.
@@ -266,6 +297,7 @@ async fn open<N: Net>(
         handshake,
         since,
         began,
+        taken: began,
         served: 0,
         session: None,
         agreed,
@@ -339,6 +371,22 @@ impl<N: Net> Connection<N> {
     /// The client's address, before any trusted hop is followed.
     pub(crate) fn peer_ip(&self) -> Option<IpAddr> {
         self.peer.map(|peer| peer.ip())
+    }
+
+    /// Whether it serves another request after one that is answered at `now`, as far as the listener's bounds go.
+    pub(crate) fn may_stay(&self, scope: Scope<'_, N>, now: Instant) -> bool {
+        if self.served >= scope.listener.limits.requests || scope.is_last() {
+            return false;
+        }
+        let too_old = scope
+            .listener
+            .timeouts
+            .age
+            .is_some_and(|age| now.saturating_duration_since(self.taken) >= age);
+        if too_old {
+            scope.counts.listener.aged(scope.worker.number);
+        }
+        !too_old
     }
 
     /// Until when the next request has to begin.
@@ -437,6 +485,7 @@ impl<N: Net> Connection<N> {
         mut first_byte: Instant,
     ) -> Option<Hot> {
         let mut seat = worker.seat(gate)?;
+        let deadline = Cell::new(None);
         let mut share = Share::Left;
         loop {
             if share == Share::UsedUp {
@@ -448,7 +497,7 @@ impl<N: Net> Connection<N> {
             if seat.as_of != worker.generation() {
                 seat = worker.seat(gate)?;
             }
-            let scope = Scope::new(worker, &seat, self)?;
+            let scope = Scope::new(worker, &seat, &deadline, self)?;
             self.served += 1;
             let busy = Busy::new(&scope.worker.load);
             worker.process.memory.look();

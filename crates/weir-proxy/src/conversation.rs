@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use weir_stats::Cause;
 use weir_wire::{Framing, HeadLimits, Method, ResponseHead, Scan, Version};
 
-use crate::alarm::Alarm;
+use crate::alarm::{self, Alarm};
 use crate::buffers::{Buffers, poll_read_into};
 use crate::connection::{Connection, Scope};
 use crate::exchange::{Ended, Input, Workspace};
@@ -17,6 +17,7 @@ use crate::idle::UpstreamConnection;
 use crate::limits::{INTERIM_RESPONSES, RESPONSE_HEAD_BYTES, RESPONSE_HEADERS};
 use crate::local::write_all;
 use crate::net::{Net, Socket};
+use crate::pace::{Pace, TooSlow};
 use crate::pump::{Pump, PumpFailure, Waiting};
 use crate::retry::{RetryPolicy, Trouble};
 use crate::transport::Transport;
@@ -37,10 +38,14 @@ pub(crate) enum Failure {
     Body(PumpFailure),
     /// The client's body did not come in time.
     BodyTimeout,
+    /// It came too slowly.
+    BodyTooSlow,
     /// The endpoint did not take the request in time.
     SendTimeout,
     /// No response head in time.
     ResponseTimeout,
+    /// The attempt as a whole took too long.
+    TryTimeout,
     /// The client left.
     ClientGone,
 }
@@ -51,11 +56,13 @@ impl Failure {
         match self {
             Self::Body(failure) => body_failure(failure),
             Self::BodyTimeout => Cause::BodyTimeout.into(),
+            Self::BodyTooSlow => Cause::BodyTooSlow.into(),
             Self::Silent
             | Self::Cut
             | Self::BadResponse
             | Self::SendTimeout
             | Self::ResponseTimeout
+            | Self::TryTimeout
             | Self::ClientGone => match self.trouble() {
                 Some(trouble) => trouble.cause().into(),
                 None => Ended::Broken(Cause::ClientGone),
@@ -70,7 +77,10 @@ impl Failure {
             Self::BadResponse => Cause::BadResponse,
             Self::SendTimeout => Cause::UpstreamSendTimeout,
             Self::ResponseTimeout => Cause::ResponseTimeout,
-            Self::Body(_) | Self::BodyTimeout | Self::ClientGone => return None,
+            Self::TryTimeout => Cause::TryTimeout,
+            Self::Body(_) | Self::BodyTimeout | Self::BodyTooSlow | Self::ClientGone => {
+                return None;
+            }
         }))
     }
 }
@@ -97,6 +107,10 @@ pub(crate) struct Conversation<S> {
     moved: bool,
     /// When the response head was complete.
     pub(crate) heard: Instant,
+    /// When the attempt began, or went on after the client's body was waited for; `None` while it is.
+    attempt_since: Option<Instant>,
+    /// Of the client's body.
+    pace: Pace,
 }
 
 /// The client's side of a talk.
@@ -107,7 +121,12 @@ pub(crate) struct ClientSide<'a, S> {
 }
 
 impl<S> Conversation<S> {
-    pub(crate) fn new(upstream: Box<UpstreamConnection<S>>, upload: Pump, now: Instant) -> Self {
+    /// One whose attempt `began` when the slot was got; `now` the connection is there.
+    pub(crate) fn new(
+        upstream: Box<UpstreamConnection<S>>,
+        upload: Pump,
+        (began, now): (Instant, Instant),
+    ) -> Self {
         Self {
             is_awaited: upstream.reused,
             upstream,
@@ -121,6 +140,8 @@ impl<S> Conversation<S> {
             progress: 0,
             moved: false,
             heard: now,
+            attempt_since: Some(began),
+            pace: Pace::default(),
         }
     }
 
@@ -159,7 +180,7 @@ impl<S: Socket> Conversation<S> {
         scope: Scope<'_, N>,
         connection: &mut Connection<N>,
         work: &mut Workspace,
-        pool: &UpstreamPool,
+        (pool, endpoint): (&UpstreamPool, usize),
     ) -> Result<(), Failure> {
         loop {
             let session = connection.session;
@@ -179,8 +200,7 @@ impl<S: Socket> Conversation<S> {
                 if std::mem::take(&mut self.moved) {
                     self.progressed = turn.look_at_end();
                 }
-                let body = scope.listener.timeouts.body;
-                let late = self.poll_deadline(context, alarm, (pool, body));
+                let late = self.poll_deadline(scope, context, alarm, (pool, endpoint));
                 if late.is_ready() {
                     turn.goes_on();
                 }
@@ -298,20 +318,52 @@ impl<S: Socket> Conversation<S> {
         }
     }
 
-    fn poll_deadline(
-        &self,
+    fn poll_deadline<N: Net<Stream = S>>(
+        &mut self,
+        scope: Scope<'_, N>,
         context: &mut Context<'_>,
         alarm: &mut Alarm,
-        (pool, body): (&UpstreamPool, Duration),
+        (pool, endpoint): (&UpstreamPool, usize),
     ) -> Poll<Result<(), Failure>> {
-        let (patience, failure) = if self.upload.is_finished() || self.upload_failed {
+        let is_sent = self.upload.is_finished() || self.upload_failed;
+        let is_awaited = !is_sent && self.upload.waiting == Waiting::Read;
+        let (patience, mut failure) = if is_sent {
             (pool.timeouts.response, Failure::ResponseTimeout)
-        } else if self.upload.waiting == Waiting::Read {
-            (body, Failure::BodyTimeout)
+        } else if is_awaited {
+            (scope.listener.timeouts.body, Failure::BodyTimeout)
         } else {
             (pool.timeouts.send, Failure::SendTimeout)
         };
-        alarm.poll(context, self.progressed + patience).map(|()| Err(failure))
+        let mut deadline = self.progressed + patience;
+        if let Some(attempt) =
+            pool.timeouts.attempt.and_then(|wait| self.attempt_ends(is_awaited, wait))
+            && attempt < deadline
+        {
+            (deadline, failure) = (attempt, Failure::TryTimeout);
+        }
+        let mut look = None;
+        if is_awaited || self.pace.is_waiting() {
+            let limited = pool.has_limit(endpoint);
+            let began = scope.worker.turn.began();
+            let from = is_awaited.then(|| self.progressed.max(began));
+            let moved = || self.upload.body_bytes;
+            let looked =
+                scope.client_rate(limited).map(|rate| self.pace.look(rate, (began, from), moved));
+            match looked.transpose() {
+                Ok(at) => look = at.flatten(),
+                Err(TooSlow) => return Poll::Ready(Err(Failure::BodyTooSlow)),
+            }
+        }
+        alarm::poll_either(alarm, context, (deadline, look)).map(|()| Err(failure))
+    }
+
+    /// When the attempt has to be over; not while the client's body is waited for.
+    fn attempt_ends(&mut self, is_awaited: bool, wait: Duration) -> Option<Instant> {
+        if is_awaited {
+            self.attempt_since = None;
+            return None;
+        }
+        Some(*self.attempt_since.get_or_insert(self.progressed) + wait)
     }
 
     /// Hands a 103 or the like on; a 100 we have given ourselves.

@@ -12,11 +12,12 @@ use smallvec::SmallVec;
 use tokio::io::AsyncRead;
 use tokio::time::Instant;
 use weir_balance::{Decision, Slot};
+use weir_config::model::RequestTimeout;
 use weir_stats::{Cause, Delays, Micros, Setback, Times};
 use weir_wire::{HeadLimits, Located, Method, RequestHead, ResponseHead, Scan, Version};
 
 use crate::affinity::Claim;
-use crate::alarm::{Elapsed, before};
+use crate::alarm::{Alarm, Elapsed, before};
 use crate::attempt;
 use crate::buffers::{Buffers, poll_read_into};
 use crate::capture::Malformed;
@@ -448,19 +449,19 @@ pub(crate) async fn run<N: Net>(
     let served = {
         // Pinned where it is made: it is large, and moving it would copy it for every request.
         let mut serving = std::pin::pin!(serve(scope, connection, work, &mut facts, &mut route));
+        let mut total = Alarm::default();
         std::future::poll_fn(|context| {
             if let Some(cause) = scope.ends_now(session.key) {
                 return Poll::Ready(Err(cause));
             }
-            own.poll(&scope.worker.turn, serving.as_mut(), context).map(Ok)
+            if let Poll::Ready(outcome) = own.poll(&scope.worker.turn, serving.as_mut(), context) {
+                return Poll::Ready(Ok(outcome));
+            }
+            poll_deadline(scope, context, &mut total).map(|()| Err(Cause::TotalTimeout))
         })
         .await
     };
-    let outcome = match served {
-        Ok(outcome) => outcome,
-        Err(cause) if facts.status == 0 => Err(cause.into()),
-        Err(cause) => Err(Ended::Broken(cause)),
-    };
+    let outcome = served.unwrap_or_else(|cause| Err(cut_short(cause, &facts)));
     let next = match outcome {
         Ok(next) => next,
         Err(Ended::Refused(refusal)) => {
@@ -496,6 +497,24 @@ pub(crate) async fn run<N: Net>(
     next
 }
 
+/// Ready when the exchange has taken as long as it may in all.
+fn poll_deadline<N: Net>(
+    scope: Scope<'_, N>,
+    context: &mut Context<'_>,
+    alarm: &mut Alarm,
+) -> Poll<()> {
+    scope.deadline().map_or(Poll::Pending, |deadline| alarm.poll(context, deadline))
+}
+
+/// What an exchange that was ended from outside comes to: a client that was sent nothing can still be told.
+fn cut_short(cause: Cause, facts: &Facts) -> Ended {
+    match cause {
+        Cause::TotalTimeout if !facts.has_head => Cause::RequestTimeout.into(),
+        _ if facts.status == 0 => cause.into(),
+        _ => Ended::Broken(cause),
+    }
+}
+
 /// How to close after an exchange that broke off. With bytes of the client's unread, closing at once resets the connection, and
 /// earlier responses still on their way would be lost. The framing tells a client of HTTP/1.1 that this one is short.
 fn after_break(version: Version, cause: Cause) -> Next {
@@ -504,6 +523,7 @@ fn after_break(version: Version, cause: Cause) -> Next {
             _,
             Cause::ClientGone
             | Cause::ClientSendTimeout
+            | Cause::ClientTooSlow
             | Cause::Shutdown
             | Cause::Memory
             | Cause::RateLimited
@@ -521,10 +541,13 @@ async fn serve<'a, N: Net>(
     facts: &mut Facts,
     route: &mut Option<&'a CompiledRoute>,
 ) -> Result<Next, Ended> {
+    let total = scope.listener.timeouts.request;
+    scope.set_deadline(total.map(|wait| facts.first_byte + wait));
     read_head(scope, connection, work, facts).await?;
     normalise_path(scope, connection, work, facts).map_err(Ended::Refused)?;
     let found = find_route(scope, connection, work, facts)?;
     *route = Some(found);
+    bound(scope, facts, found);
     if rate::is_limited(scope, found) {
         // In an allocation of its own: exchanges without limits have no room for it.
         Box::pin(rate::admit(scope, connection, work, facts, found)).await?;
@@ -654,6 +677,22 @@ fn find_route<'a, N: Net>(
         return Err(Cause::Denied.into());
     }
     Ok(route)
+}
+
+/// Sets how long the exchange may take in all: as the route says, else the shorter of the listener's and the pool's.
+fn bound<N: Net>(scope: Scope<'_, N>, facts: &Facts, route: &CompiledRoute) {
+    let wait = match (route.request_timeout, &route.action) {
+        (RequestTimeout::After(wait), _) => Some(wait),
+        (RequestTimeout::Off, _) => None,
+        (RequestTimeout::Inherited, CompiledAction::Pool(pool)) => {
+            let of_pool = scope.generation.pool(*pool).and_then(|pool| pool.timeouts.request);
+            let Some(of_pool) = of_pool else { return };
+            let of_listener = scope.listener.timeouts.request;
+            Some(of_listener.map_or(of_pool, |own| own.min(of_pool)))
+        }
+        (RequestTimeout::Inherited, _) => return,
+    };
+    scope.set_deadline(wait.map(|wait| facts.first_byte + wait));
 }
 
 async fn answer<N: Net>(

@@ -7,11 +7,15 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Waker};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
+use weir_wire::KeepAliveLimits;
 
 use crate::idle_count::OfWorker;
+use crate::limits::{KEEP_ALIVE_MARGIN, PEEK_AFTER};
+use crate::net::Net;
 use crate::transport::Transport;
 use crate::upstream::UpstreamPool;
 
@@ -56,11 +60,11 @@ impl<S> IdleConnections<S> {
 
 impl<S: AsyncRead + AsyncWrite + Unpin> IdleConnections<S> {
     /// The most recently used connection that is still open and within its limits. The task is woken when its next bytes come.
-    pub(crate) fn take(
+    pub(crate) fn take<N: Net<Stream = S>>(
         &self,
+        net: &N,
         context: &mut Context<'_>,
-        pool: &UpstreamPool,
-        endpoint: usize,
+        (pool, endpoint): (&UpstreamPool, usize),
         now: Instant,
     ) -> Option<Box<UpstreamConnection<S>>> {
         let endpoint = pool.endpoints.get(endpoint)?;
@@ -68,7 +72,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> IdleConnections<S> {
         let mut shelf = shelves.get_mut(endpoint.number.index());
         while let Some(mut connection) = shelf.as_mut().and_then(|shelf| shelf.pop()) {
             endpoint.idle.remove(self.worker, 1);
-            if now < connection.idle_until && is_open(context, &mut connection.transport) {
+            if now < connection.idle_until
+                && is_open(context, &mut connection.transport)
+                && is_silent(net, &connection, now)
+            {
                 connection.requests += 1;
                 connection.reused = true;
                 endpoint.reused.fetch_add(1, Ordering::Relaxed);
@@ -87,15 +94,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> IdleConnections<S> {
         pool: &UpstreamPool,
         endpoint: usize,
         mut connection: Box<UpstreamConnection<S>>,
-        now: Instant,
+        (response, now): (KeepAliveLimits, Instant),
     ) {
         let limits = &pool.keepalive;
         let last = connection.opened + limits.max_age;
-        if connection.requests >= limits.max_requests || now >= last {
+        if connection.requests >= limits.max_requests || now >= last || response.max == Some(0) {
             return;
         }
         connection.idle_since = now;
         connection.idle_until = last.min(now + limits.timeout);
+        if let Some(seconds) = response.timeout_s {
+            connection.idle_until = connection.idle_until.min(now + shortened(seconds));
+        }
         let Some(endpoint) = pool.endpoints.get(endpoint) else { return };
         if endpoint.retired.load(Ordering::Acquire) {
             return;
@@ -173,9 +183,25 @@ impl<S: AsyncRead + AsyncWrite + Unpin> IdleConnections<S> {
     }
 }
 
+/// How long a connection is used of which its endpoint says that it closes it after so many seconds: a request that is on its way then would
+/// be lost.
+fn shortened(seconds: u32) -> Duration {
+    let said = Duration::from_secs(seconds.into());
+    said.saturating_sub((said / 2).min(KEEP_ALIVE_MARGIN))
+}
+
 fn within_limits<S>(pool: &UpstreamPool, connection: &UpstreamConnection<S>, now: Instant) -> bool {
-    now - connection.idle_since < pool.keepalive.timeout
+    now < connection.idle_until
+        && now - connection.idle_since < pool.keepalive.timeout
         && now - connection.opened < pool.keepalive.max_age
+}
+
+/// Whether nothing came that the reactor has not reported yet. What came before the request was sent is no response to it, and would be
+/// taken for one, as would each after it for the one before. The system call is made where the last look at the socket is long
+/// ago: a connection that is taken right after it was kept was read to its end a moment before.
+fn is_silent<N: Net>(net: &N, connection: &UpstreamConnection<N::Stream>, now: Instant) -> bool {
+    now.saturating_duration_since(connection.idle_since) < PEEK_AFTER
+        || net.is_silent(connection.transport.socket())
 }
 
 /// Whether an idle connection has neither been closed nor sent anything unasked. Costs no system call while the reactor
@@ -187,4 +213,69 @@ fn is_open<S: AsyncRead + AsyncWrite + Unpin>(
     let mut byte = [0];
     let mut buffer = ReadBuf::new(&mut byte);
     Pin::new(transport).poll_read(context, &mut buffer).is_pending()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::io::Write;
+    use std::net::TcpListener;
+    use std::task::Poll;
+
+    use tokio::net::TcpStream;
+    use weir_stats::log_channel;
+
+    use super::*;
+    use crate::compile::{Surroundings, compile};
+    use crate::os_net::{OsNet, OsStream};
+
+    fn pool() -> Arc<UpstreamPool> {
+        let text = "pool app { server 127.0.0.1:9; } listen 127.0.0.1:0 -> app;";
+        let config = weir_config::parse_str("test", text).unwrap();
+        let (sinks, _receiver) = log_channel(0, 1);
+        let surroundings = Surroundings { read: &|path| std::fs::read(path), sinks, root: None };
+        let snapshot = compile(&config.config, surroundings, None).unwrap().snapshot;
+        Arc::clone(&snapshot.pools[0])
+    }
+
+    /// Whether a connection is used again that was idle for this long, during which `meanwhile` happened at its other end and the reactor
+    /// was not asked.
+    async fn is_used_after(
+        idle_for: Duration,
+        meanwhile: impl FnOnce(std::net::TcpStream),
+    ) -> bool {
+        let pool = pool();
+        let idle = IdleConnections::new(OfWorker { number: 0, of: 1 });
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (peer, _) = listener.accept().unwrap();
+        let now = Instant::now();
+        let transport = Transport::Plain(OsStream::from(stream));
+        let connection = Box::new(UpstreamConnection::fresh(transport, now));
+        idle.keep(&pool, 0, connection, (KeepAliveLimits::default(), now));
+        meanwhile(peer);
+        let taken = |context: &mut Context<'_>| {
+            Poll::Ready(idle.take(&OsNet, context, (&pool, 0), now + idle_for))
+        };
+        poll_fn(taken).await.is_some()
+    }
+
+    #[tokio::test]
+    async fn what_came_unasked_and_was_not_reported_yet_ends_an_idle_connection() {
+        let mut kept = None;
+        assert!(is_used_after(PEEK_AFTER, |peer| kept = Some(peer)).await);
+        let mut kept = None;
+        let speaks = |mut peer: std::net::TcpStream| {
+            peer.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").unwrap();
+            kept = Some(peer);
+        };
+        assert!(!is_used_after(PEEK_AFTER, speaks).await);
+        assert!(!is_used_after(PEEK_AFTER, drop).await, "it was closed");
+    }
+
+    #[test]
+    fn a_connection_is_given_up_before_its_endpoint_closes_it() {
+        let millis = |seconds| shortened(seconds).as_millis();
+        assert_eq!([0, 1, 2, 5, 60].map(millis), [0, 500, 1_000, 4_000, 59_000]);
+    }
 }

@@ -91,3 +91,9 @@ pub(crate) const HANDSHAKE_TIME: Duration = Duration::from_micros(250);
 pub(crate) const HANDSHAKE_STEPS: u32 = 8;
 /// Connections that one socket gives in a row before others get their turn.
 pub(crate) const ACCEPT_TURN: u32 = 16;
+/// An endpoint that says when it closes idle connections is not sent a request in this last part of that time, or half of it.
+pub(crate) const KEEP_ALIVE_MARGIN: Duration = Duration::from_secs(1);
+/// An idle endpoint connection that was looked at this long ago is looked at again, by a system call, before a request is written to it.
+/// Under load, where the call would count, connections are taken again sooner; bytes that come within this time are not told from those
+/// that cross the request on its way.
+pub(crate) const PEEK_AFTER: Duration = Duration::from_micros(200);

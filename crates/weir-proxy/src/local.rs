@@ -219,9 +219,7 @@ fn next_after<N: Net>(
         }
         _ => return Next::Linger,
     }
-    let stays = work.request.keep_alive
-        && connection.served < scope.listener.limits.requests
-        && !scope.is_last();
+    let stays = work.request.keep_alive && connection.may_stay(scope, facts.head_end);
     match (stays, work.request.keep_alive) {
         (true, _) => Next::KeepAlive,
         (false, false) => Next::Close,

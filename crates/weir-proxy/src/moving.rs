@@ -183,6 +183,7 @@ impl<N: Net> Connection<N> {
             handshake: Micros::ZERO,
             since,
             began,
+            taken: began,
             served,
             session: None,
             agreed: None,

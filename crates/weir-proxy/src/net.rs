@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite};
+use weir_config::model::TcpKeepalive;
 use weir_files::Stretch;
 
 /// A connection's socket.
@@ -69,6 +70,19 @@ pub trait Net: Clone + 'static {
 
     /// The address clients reached us at.
     fn local_address(&self, stream: &Self::Stream) -> Option<SocketAddr>;
+
+    /// Whether nothing has come that was not read, neither bytes nor an end: a look at the socket itself.
+    fn is_silent(&self, _stream: &Self::Stream) -> bool {
+        true
+    }
+
+    /// Has the network find out when the other end of a connection of ours is gone without a word.
+    fn keep_alive(&self, _stream: &Self::Stream, _probes: &TcpKeepalive) {}
+
+    /// Bytes written that the other end has not acknowledged: what a reader has not taken yet, as far as the network knows.
+    fn unacknowledged(&self, _stream: &Self::Stream) -> u64 {
+        0
+    }
 
     /// Sends bytes of a file without reading them into this process, and says how many; 0 means that the file ends before them.
     /// `None` when this stretch has to be read and written instead: the network cannot, or it might wait for a disk.

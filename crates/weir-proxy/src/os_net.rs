@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,11 +15,13 @@ use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::task::coop::cooperative;
+use weir_config::model::TcpKeepalive;
 use weir_files::Stretch;
 
 use crate::descriptors::Listed;
 use crate::net::{Net, PeerAddress, Socket};
 use crate::page_cache;
+use crate::tcp_keepalive;
 
 /// The real network.
 #[derive(Clone, Copy, Debug, Default)]
@@ -140,6 +142,30 @@ impl Net for OsNet {
             Kind::Tcp(stream) => stream.local_addr().ok().map(canonical),
             Kind::Unix(_) => None,
         }
+    }
+
+    fn is_silent(&self, stream: &OsStream) -> bool {
+        let mut byte = [0];
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        let peeked = match &stream.socket {
+            Kind::Tcp(stream) => recv(stream, &mut byte, flags),
+            Kind::Unix(stream) => recv(stream, &mut byte, flags),
+        };
+        matches!(peeked, Err(Errno::AGAIN))
+    }
+
+    fn keep_alive(&self, stream: &OsStream, probes: &TcpKeepalive) {
+        if let Kind::Tcp(stream) = &stream.socket {
+            tcp_keepalive::set(stream.as_fd(), probes);
+        }
+    }
+
+    fn unacknowledged(&self, stream: &OsStream) -> u64 {
+        let Kind::Tcp(stream) = &stream.socket else { return 0 };
+        let mut bytes: libc::c_int = 0;
+        // SAFETY: `TIOCOUTQ` writes one `int` to where it is told to, and the descriptor is open as long as the stream is.
+        let outcome = unsafe { libc::ioctl(stream.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+        if outcome == 0 { u64::try_from(bytes).unwrap_or(0) } else { 0 }
     }
 
     fn poll_send_file(

@@ -18,10 +18,11 @@ use crate::upstream::UpstreamPool;
 pub(crate) fn cause_of(failure: Failure) -> Option<PassiveCause> {
     match failure {
         Failure::Silent | Failure::Cut => Some(PassiveCause::Reset),
-        Failure::ResponseTimeout => Some(PassiveCause::Timeout),
+        Failure::ResponseTimeout | Failure::TryTimeout => Some(PassiveCause::Timeout),
         Failure::BadResponse
         | Failure::Body(_)
         | Failure::BodyTimeout
+        | Failure::BodyTooSlow
         | Failure::SendTimeout
         | Failure::ClientGone => None,
     }

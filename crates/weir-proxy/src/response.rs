@@ -10,6 +10,7 @@ use weir_stats::{Cause, Entry, Micros};
 use weir_wire::{Framing, Method, Version};
 
 use crate::affinity::{ResponseCookie, came_over_tls};
+use crate::alarm;
 use crate::connection::{Connection, Scope};
 use crate::conversation::{ClientSide, Conversation};
 use crate::exchange::{Ended, Facts, Next, Workspace};
@@ -17,6 +18,7 @@ use crate::explain;
 use crate::forward::{self, BodyFraming, ConnectionLine, DownstreamHead};
 use crate::limiting::bandwidth::{Toward, throttle};
 use crate::net::{Net, Socket};
+use crate::pace::{MinRate, Pace, TooSlow};
 use crate::pump::{Encoder, Pump, PumpFailure, Waiting};
 use crate::record;
 use crate::route::CompiledRoute;
@@ -67,7 +69,8 @@ pub(crate) fn relay<'a, N: Net>(
         let until = if switching { Until::Sent } else { Until::Read };
         let mut relay = Relay { conversation: &mut conversation, download: &mut download, until };
         let mut blocked = Duration::ZERO;
-        let mut relayed = relay.run(scope, connection, work, (pool, &mut blocked)).await;
+        let endpoint = (pool.as_ref(), facts.endpoint.unwrap_or_default());
+        let mut relayed = relay.run(scope, connection, work, (endpoint, &mut blocked)).await;
         note_blocked(facts, blocked);
         if switching {
             let switched = (pool.as_ref(), conversation, download);
@@ -82,7 +85,8 @@ pub(crate) fn relay<'a, N: Net>(
             // slot goes to the next exchange, in this order, so that this one finds the connection.
             let upstream = conversation.upstream;
             if let Some(endpoint) = facts.endpoint.filter(|_| clean) {
-                scope.worker.idle.keep(pool, endpoint, upstream, now);
+                let limits = work.response.keep_alive_limits;
+                scope.worker.idle.keep(pool, endpoint, upstream, (limits, now));
             } else {
                 drop(upstream);
             }
@@ -167,7 +171,7 @@ fn broken(facts: &mut Facts, cause: Cause, written: u64) -> Ended {
     }
     facts.status = 0;
     match cause {
-        Cause::ClientGone | Cause::ClientSendTimeout => Ended::Broken(cause),
+        Cause::ClientGone | Cause::ClientSendTimeout | Cause::ClientTooSlow => Ended::Broken(cause),
         _ => cause.into(),
     }
 }
@@ -181,8 +185,7 @@ fn plan<N: Net>(
     let modern = work.request.version == Version::Http11;
     let mut keep_alive = work.request.keep_alive
         && conversation.upload.is_finished()
-        && connection.served < scope.listener.limits.requests
-        && !scope.is_last();
+        && connection.may_stay(scope, conversation.heard);
     let (framing, encoder) = match work.response.framing {
         Framing::None if work.request.method == Method::Head || work.response.status == 304 => {
             (BodyFraming::AsReceived, Encoder::Plain)
@@ -285,7 +288,7 @@ impl<S: Socket> Relay<'_, S> {
         scope: Scope<'_, N>,
         connection: &mut Connection<N>,
         work: &mut Workspace,
-        (pool, blocked): (&UpstreamPool, &mut Duration),
+        ((pool, endpoint), blocked): ((&UpstreamPool, usize), &mut Duration),
     ) -> Result<(), Cause> {
         let session = connection.session;
         let Connection { client, alarm, .. } = connection;
@@ -293,6 +296,7 @@ impl<S: Socket> Relay<'_, S> {
         let mut progress = (0, self.conversation.heard);
         // Since when the client takes nothing.
         let mut full: Option<Instant> = None;
+        let mut paces = Paces::default();
         std::future::poll_fn(|context| {
             let turn = &scope.worker.turn;
             if let Some(since) = full.take() {
@@ -320,7 +324,13 @@ impl<S: Socket> Relay<'_, S> {
                     (scope.listener.timeouts.send, Cause::ClientSendTimeout)
                 }
             };
-            let late = alarm.poll(context, progress.1 + patience);
+            let now = full.unwrap_or(progress.1.max(turn.began()));
+            let look =
+                match paces.look(scope, (pool, endpoint), (&*side.stream, self.download), now) {
+                    Ok(look) => look,
+                    Err(cause) => return Poll::Ready(Err(cause)),
+                };
+            let late = alarm::poll_either(alarm, context, (progress.1 + patience, look));
             if late.is_ready() {
                 turn.goes_on();
             }
@@ -366,6 +376,47 @@ impl<S: Socket> Relay<'_, S> {
     }
 }
 
+/// How fast the client takes a response, and the endpoint sends it.
+#[derive(Default)]
+struct Paces {
+    client: Pace,
+    upstream: Pace,
+}
+
+impl Paces {
+    /// Says when to look again, or who is too slow.
+    fn look<N: Net>(
+        &mut self,
+        scope: Scope<'_, N>,
+        (pool, endpoint): (&UpstreamPool, usize),
+        (client, download): (&Transport<N::Stream>, &Pump),
+        now: Instant,
+    ) -> Result<Option<Instant>, Cause> {
+        let began = scope.worker.turn.began();
+        let waits = |side: Waiting| (download.waiting == side).then_some(now);
+        let mut look = None;
+        if (download.waiting == Waiting::Write || self.client.is_waiting())
+            && let Some(rate) = scope.client_rate(pool.has_limit(endpoint))
+        {
+            let taken = || client_took(scope, client, download);
+            let looked = self.client.look(rate, (began, waits(Waiting::Write)), taken);
+            look = looked.map_err(|TooSlow| Cause::ClientTooSlow)?;
+        }
+        if let Some(bytes) = pool.timeouts.min_rate {
+            let rate = MinRate { bytes, after: pool.timeouts.after };
+            let sent = || download.body_bytes;
+            let looked = self.upstream.look(rate, (began, waits(Waiting::Read)), sent);
+            look = looked.map_err(|TooSlow| Cause::UpstreamTooSlow)?.or(look);
+        }
+        Ok(look)
+    }
+}
+
+/// Bytes of a response that its client has taken from the network.
+fn client_took<N: Net>(scope: Scope<'_, N>, client: &Transport<N::Stream>, download: &Pump) -> u64 {
+    download.written.saturating_sub(scope.worker.net.unacknowledged(client.socket()))
+}
+
 fn download_cause(failure: PumpFailure) -> Cause {
     match failure {
         PumpFailure::Write => Cause::ClientGone,
@@ -383,6 +434,7 @@ async fn deliver<N: Net>(
     let patience = scope.listener.timeouts.send;
     let Connection { client, alarm, .. } = connection;
     let mut progress = (download.progress(), Instant::now());
+    let mut pace = Pace::default();
     std::future::poll_fn(|context| {
         let nothing = &mut tokio::io::empty();
         if let Poll::Ready(sent) = download.poll(context, nothing, client, &scope.worker.buffers) {
@@ -391,7 +443,16 @@ async fn deliver<N: Net>(
         if progress.0 != download.progress() {
             progress = (download.progress(), Instant::now());
         }
-        alarm.poll(context, progress.1 + patience).map(|()| Err(Cause::ClientSendTimeout))
+        let began = scope.worker.turn.began();
+        let wait = (began, Some(progress.1.max(began)));
+        let taken = || client_took(scope, client, download);
+        let looked = scope.client_rate(false).map(|rate| pace.look(rate, wait, taken));
+        let Ok(look) = looked.transpose() else {
+            return Poll::Ready(Err(Cause::ClientTooSlow));
+        };
+        let deadline = progress.1 + patience;
+        let late = alarm::poll_either(alarm, context, (deadline, look.flatten()));
+        late.map(|()| Err(Cause::ClientSendTimeout))
     })
     .await
 }

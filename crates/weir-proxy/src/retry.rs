@@ -51,9 +51,12 @@ impl Trouble {
                 Cause::ConnectFailed | Cause::ConnectTimeout | Cause::UpstreamTls
             ),
             RetryOn::Reset => self == Self::Cause(Cause::UpstreamReset),
-            RetryOn::Timeout => {
-                matches!(self, Self::Cause(Cause::ResponseTimeout | Cause::UpstreamSendTimeout))
-            }
+            RetryOn::Timeout => matches!(
+                self,
+                Self::Cause(
+                    Cause::ResponseTimeout | Cause::UpstreamSendTimeout | Cause::TryTimeout
+                )
+            ),
             RetryOn::Invalid => self == Self::Cause(Cause::BadResponse),
             RetryOn::Status(status) => self == Self::Status(status),
         }

@@ -8,7 +8,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use weir_config::model::{AccessRule, Action, Files, Listener, Redirect, Respond, Route};
+use weir_config::model::{
+    AccessRule, Action, Files, Listener, Redirect, RequestTimeout, Respond, Route,
+};
 use weir_config::pattern::HostPattern;
 use weir_stats::{Entry, Escape, Headers, Template};
 use weir_wire::RequestHead;
@@ -50,6 +52,8 @@ pub struct CompiledRoute {
     pub name: Arc<str>,
     /// Where it leads.
     pub action: CompiledAction,
+    /// What it says of the time that a whole exchange may take.
+    pub(crate) request_timeout: RequestTimeout,
     /// Allow and deny, first match wins.
     pub access: Vec<AccessRule>,
     /// Bounds on its requests by key.
@@ -329,6 +333,7 @@ fn compile_route(
         protocols: Protocols::new(route.upgrade.as_ref().unwrap_or(&listener.upgrade)),
         rate_limits: Vec::new(),
         bandwidth: None,
+        request_timeout: route.request_timeout,
         tells_why: told || request_edits.tells_why() || response_edits.tells_why(),
         uses_captures: shown || request_edits.uses_captures() || response_edits.uses_captures(),
         request_edits,

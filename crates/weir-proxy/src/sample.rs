@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use weir_config::model::{
     self, Action, ClientTimeouts, Forwarded, Listener, MessageLimits, PathRules, Route, Rule,
-    Treatment,
+    TcpKeepalive, Treatment,
 };
 use weir_stats::{Cause, Entry, Headers, Times};
 use weir_wire::{HeadLimits, Method, RequestHead, ResponseHead, Scan};
@@ -133,6 +133,7 @@ pub(crate) fn listener() -> Listener {
         tls: None,
         max_connections: None,
         timeouts: ClientTimeouts::default(),
+        tcp_keepalive: TcpKeepalive::default(),
         limits: MessageLimits::default(),
         client_limit: None,
         rate_limits: Vec::new(),
@@ -160,6 +161,7 @@ pub(crate) fn route(name: &str, when: Rule) -> Route {
         when,
         action: Action::Pool(0),
         upgrade: None,
+        request_timeout: model::RequestTimeout::Inherited,
         access: Vec::new(),
         rate_limits: Vec::new(),
         bandwidth: None,

@@ -142,7 +142,8 @@ impl<'a> Search<'a> {
                 facts.reused = true;
                 return Ok(idle);
             }
-            let opened = self.open(scope, connection, (&mut *work, &mut *upload), index).await;
+            let place = (index, facts.slot_since);
+            let opened = self.open(scope, connection, (&mut *work, &mut *upload), place).await;
             self.look_at_clock(scope);
             let trouble = match opened {
                 Ok((transport, tls)) => {
@@ -183,8 +184,10 @@ impl<'a> Search<'a> {
         index: usize,
     ) -> Option<Box<UpstreamConnection<N::Stream>>> {
         let idle = &scope.worker.idle;
-        std::future::poll_fn(|context| Poll::Ready(idle.take(context, self.pool, index, self.now)))
-            .await
+        std::future::poll_fn(|context| {
+            Poll::Ready(idle.take(&scope.worker.net, context, (self.pool, index), self.now))
+        })
+        .await
     }
 
     /// Whether the attempt that met this trouble is given up for another one, which is counted then.
@@ -306,10 +309,14 @@ impl<'a> Search<'a> {
         scope: Scope<'_, N>,
         connection: &mut Connection<N>,
         (work, upload): (&mut Workspace, &mut Pump),
-        index: usize,
+        (index, since): (usize, Instant),
     ) -> Result<Opened<N::Stream>, Unopened> {
         scope.holds(connection, work.held() + upload.held());
-        let deadline = Instant::now() + self.pool.timeouts.connect;
+        let now = Instant::now();
+        let attempt = self.pool.timeouts.attempt;
+        let attempt = attempt.map(|wait| wait.saturating_sub(now.saturating_duration_since(since)));
+        let patience = attempt.unwrap_or(Duration::MAX).min(self.pool.timeouts.connect);
+        let deadline = now + patience;
         let tls = scope.generation.upstream_tls(self.number);
         let mut attempt = std::pin::pin!(self.pool.connect(&scope.worker.net, index, tls));
         let Connection { client: stream, alarm, .. } = connection;
@@ -322,7 +329,7 @@ impl<'a> Search<'a> {
             self.poll_left(context, &mut side, upload).map(|()| Err(Unopened::ClientGone))
         });
         let opened = before(alarm, deadline, opened).await;
-        let late = || Unopened::Failed(ConnectFailure::Timeout(self.pool.timeouts.connect));
+        let late = || Unopened::Failed(ConnectFailure::Timeout(patience));
         opened.unwrap_or_else(|_| Err(late()))
     }
 

@@ -42,6 +42,8 @@ pub(crate) async fn run<N: Net>(
         pump: Pump::new(Vec::new(), Framing::UntilClose, Encoder::Plain, late, 0),
         ended: false,
     };
+    // How long two talk is theirs to say.
+    scope.set_deadline(None);
     let mut upstream = upstream.transport;
     let began = Instant::now();
     let mut progress = (0, began);

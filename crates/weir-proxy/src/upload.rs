@@ -14,6 +14,7 @@ use crate::limits::SMALL_BUFFER;
 use crate::local::write_all;
 use crate::net::Net;
 use crate::overload::Pressure;
+use crate::pace::Pace;
 use crate::pump::{Encoder, Pump, PumpFailure};
 use crate::upstream::UpstreamPool;
 
@@ -105,8 +106,9 @@ async fn begin_body<N: Net>(
     if pool.buffer_request.is_some() {
         return whole_body(scope, connection, work, upload).await;
     }
+    let mut pace = Pace::default();
     while !upload.has_begun() {
-        read_body(scope, connection, upload).await?;
+        read_body(scope, connection, (&mut *upload, 0), &mut pace).await?;
     }
     Ok(())
 }
@@ -120,12 +122,13 @@ async fn whole_body<N: Net>(
 ) -> Result<(), Ended> {
     let mut body = Vec::new();
     upload.take_decoded(&mut body);
+    let mut pace = Pace::default();
     while !upload.is_decoded() {
         scope.holds(connection, work.held() + upload.held() + body.capacity());
         if scope.worker.process.memory.look() >= Pressure::PauseReads {
             pause(scope, connection).await?;
         }
-        read_body(scope, connection, upload).await?;
+        read_body(scope, connection, (&mut *upload, body.len() as u64), &mut pace).await?;
         upload.take_decoded(&mut body);
     }
     work.input.append(upload.surplus());
@@ -162,19 +165,32 @@ pub(crate) fn leave_body(work: &mut Workspace, facts: &mut Facts, upload: &Pump)
     }
 }
 
-/// Reads and decodes once.
+/// Reads and decodes once, of a body of which `at_hand` bytes were read before.
 async fn read_body<N: Net>(
     scope: Scope<'_, N>,
     connection: &mut Connection<N>,
-    upload: &mut Pump,
+    (upload, at_hand): (&mut Pump, u64),
+    pace: &mut Pace,
 ) -> Result<(), Ended> {
-    let deadline = Instant::now() + scope.listener.timeouts.body;
+    let mut now = Instant::now();
+    let deadline = now + scope.listener.timeouts.body;
     let Connection { client, alarm, .. } = connection;
-    let fill =
-        std::future::poll_fn(|context| upload.poll_fill(context, client, &scope.worker.buffers));
-    match before(alarm, deadline, fill).await {
-        Ok(filled) => filled.map_err(body_failure)?,
-        Err(Elapsed) => return Err(Cause::BodyTimeout.into()),
+    loop {
+        let looked =
+            scope.client_rate(false).map(|rate| pace.look(rate, (now, Some(now)), || at_hand));
+        let Ok(look) = looked.transpose() else { return Err(Cause::BodyTooSlow.into()) };
+        let until = look.flatten().map_or(deadline, |look| look.min(deadline));
+        let fill = std::future::poll_fn(|context| {
+            upload.poll_fill(context, client, &scope.worker.buffers)
+        });
+        match before(alarm, until, fill).await {
+            Ok(filled) => {
+                filled.map_err(body_failure)?;
+                break;
+            }
+            Err(Elapsed) if until < deadline => now = Instant::now(),
+            Err(Elapsed) => return Err(Cause::BodyTimeout.into()),
+        }
     }
     upload.decode_ahead().map_err(body_failure)
 }

@@ -40,6 +40,8 @@ pub struct UpstreamPool {
     pub endpoints: Vec<Arc<UpstreamEndpoint>>,
     /// Limits on idle connections.
     pub keepalive: model::Keepalive,
+    /// How the kernel finds out that an endpoint is gone.
+    pub tcp_keepalive: model::TcpKeepalive,
     /// Waits.
     pub timeouts: model::UpstreamTimeouts,
     /// What counts as a failure of an endpoint.
@@ -110,6 +112,11 @@ impl UpstreamPool {
         self.source.reads_files()
     }
 
+    /// Whether an endpoint takes only so many exchanges at once.
+    pub(crate) fn has_limit(&self, endpoint: usize) -> bool {
+        self.endpoints.get(endpoint).is_some_and(|endpoint| endpoint.state.max_conn().is_some())
+    }
+
     /// Tells where an endpoint whose name was looked up is, or that it is nowhere yet.
     pub fn resolved(&self, endpoint: usize, address: Option<SocketAddr>, now_us: u64) {
         let Some(place) = self.endpoints.get(endpoint) else { return };
@@ -132,6 +139,7 @@ impl UpstreamPool {
         let failed = |error| ConnectFailure::socket(error, &address);
         let stream = net.connect(&address).await.map_err(failed)?;
         endpoint.opened.fetch_add(1, Ordering::Relaxed);
+        net.keep_alive(&stream, &self.tcp_keepalive);
         let (Some(config), Some(name)) = (tls, &endpoint.server_name) else {
             return Ok((Transport::Plain(stream), None));
         };

@@ -72,6 +72,16 @@ pub enum Cause {
     UpstreamReadTimeout,
     /// The tunnel ended.
     TunnelClosed,
+    /// The whole exchange took longer than `timeout request=` (504, or the connection ends).
+    TotalTimeout,
+    /// One attempt took longer than the pool's `timeout try=` (504).
+    TryTimeout,
+    /// The client sent its body more slowly than the minimum rate (408).
+    BodyTooSlow,
+    /// The client took the response more slowly than the minimum rate.
+    ClientTooSlow,
+    /// The endpoint sent its response's body more slowly than the minimum rate.
+    UpstreamTooSlow,
     /// The process is stopping and its deadline passed.
     Shutdown,
     /// Memory was short, and this request held the most or waited for too long to be read (503).
@@ -113,6 +123,11 @@ impl Cause {
         Self::UpstreamAborted,
         Self::UpstreamReadTimeout,
         Self::TunnelClosed,
+        Self::TotalTimeout,
+        Self::TryTimeout,
+        Self::BodyTooSlow,
+        Self::ClientTooSlow,
+        Self::UpstreamTooSlow,
         Self::Shutdown,
         Self::Memory,
         Self::Internal,
@@ -157,6 +172,11 @@ impl Cause {
             Self::UpstreamAborted => "upstream_aborted",
             Self::UpstreamReadTimeout => "upstream_read_timeout",
             Self::TunnelClosed => "tunnel_closed",
+            Self::TotalTimeout => "total_timeout",
+            Self::TryTimeout => "try_timeout",
+            Self::BodyTooSlow => "body_too_slow",
+            Self::ClientTooSlow => "client_too_slow",
+            Self::UpstreamTooSlow => "upstream_too_slow",
             Self::Shutdown => "shutdown",
             Self::Memory => "memory",
             Self::Internal => "internal",
@@ -171,7 +191,7 @@ impl Cause {
             Self::Denied => 403,
             Self::RateLimited | Self::InFlightLimited => 429,
             Self::NoRoute => 404,
-            Self::RequestTimeout | Self::BodyTimeout => 408,
+            Self::RequestTimeout | Self::BodyTimeout | Self::BodyTooSlow => 408,
             Self::BodyTooLarge => 413,
             Self::ClientGone => 499,
             Self::Internal => 500,
@@ -185,7 +205,11 @@ impl Cause {
             | Self::NoResources
             | Self::Shutdown
             | Self::Memory => 503,
-            Self::ConnectTimeout | Self::UpstreamSendTimeout | Self::ResponseTimeout => 504,
+            Self::ConnectTimeout
+            | Self::UpstreamSendTimeout
+            | Self::ResponseTimeout
+            | Self::TotalTimeout
+            | Self::TryTimeout => 504,
             Self::LoopDetected => 508,
             Self::Complete
             | Self::Local
@@ -193,6 +217,8 @@ impl Cause {
             | Self::TlsHandshake
             | Self::UpstreamAborted
             | Self::UpstreamReadTimeout
+            | Self::ClientTooSlow
+            | Self::UpstreamTooSlow
             | Self::TunnelClosed => return None,
         })
     }
@@ -220,7 +246,10 @@ impl Cause {
             | Self::LoopDetected
             | Self::TlsHandshake => *b"PR",
             Self::RequestTimeout => *b"cR",
-            Self::BodyTimeout | Self::ClientSendTimeout => *b"cD",
+            Self::BodyTimeout
+            | Self::BodyTooSlow
+            | Self::ClientSendTimeout
+            | Self::ClientTooSlow => *b"cD",
             Self::ClientGone => [b'C', phase()],
             // HAProxy lets such a request wait in its queue, where it expires.
             Self::PoolFull | Self::QueueTimeout => *b"sQ",
@@ -229,10 +258,11 @@ impl Cause {
             Self::NoResources => *b"RC",
             Self::ConnectTimeout => *b"sC",
             Self::UpstreamReset => *b"SH",
-            Self::UpstreamSendTimeout | Self::ResponseTimeout => *b"sH",
+            Self::UpstreamSendTimeout | Self::ResponseTimeout | Self::TryTimeout => *b"sH",
+            Self::TotalTimeout => [b's', phase()],
             Self::BadResponse => *b"PH",
             Self::UpstreamAborted => *b"SD",
-            Self::UpstreamReadTimeout => *b"sD",
+            Self::UpstreamReadTimeout | Self::UpstreamTooSlow => *b"sD",
             Self::Shutdown => [b'K', phase()],
             // HAProxy's letter for a resource of its own that is used up.
             Self::Memory => [b'R', phase()],

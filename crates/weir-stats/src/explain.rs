@@ -383,6 +383,11 @@ impl Cause {
             Self::UpstreamAborted => "The endpoint broke off inside its response.",
             Self::UpstreamReadTimeout => "The endpoint's response stood still for too long.",
             Self::TunnelClosed => "The tunnel was closed.",
+            Self::TotalTimeout => "It took longer than an exchange may in all.",
+            Self::TryTimeout => "One attempt took longer than it may.",
+            Self::BodyTooSlow => "The client sent its body too slowly.",
+            Self::ClientTooSlow => "The client took the response too slowly.",
+            Self::UpstreamTooSlow => "The endpoint sent its response too slowly.",
             Self::Shutdown => "Weir was told to stop, and the time for that was over.",
             Self::Memory => {
                 "Memory was short: this request held the most, or was not read on for too long."

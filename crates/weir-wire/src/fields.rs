@@ -32,6 +32,39 @@ pub(crate) struct Fields {
     pub(crate) close: bool,
     pub(crate) keep_alive: bool,
     pub(crate) upgrade: Upgrade,
+    pub(crate) keep_alive_limits: KeepAliveLimits,
+}
+
+/// What `Keep-Alive` says of a connection (RFC 2068 section 19.7.1.1, and what Apache and Node.js make of it).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeepAliveLimits {
+    /// `timeout=`: seconds after which its sender closes it when it is idle.
+    pub timeout_s: Option<u32>,
+    /// `max=`: messages that may follow on it.
+    pub max: Option<u32>,
+}
+
+impl KeepAliveLimits {
+    /// Notes what a line says. What is no number is not there; of two the smaller one holds.
+    #[cold]
+    fn take(&mut self, text: &[u8]) {
+        for parameter in text.split(|byte| matches!(byte, b',' | b';')).map(trim) {
+            let Some(at) = parameter.iter().position(|byte| *byte == b'=') else { continue };
+            let (name, value) = parameter.split_at(at);
+            let value = decimal(trim(value.get(1..).unwrap_or_default()));
+            let Some(value) = value.map(|value| u32::try_from(value).unwrap_or(u32::MAX)) else {
+                continue;
+            };
+            let own = if trim(name).eq_ignore_ascii_case(b"timeout") {
+                &mut self.timeout_s
+            } else if trim(name).eq_ignore_ascii_case(b"max") {
+                &mut self.max
+            } else {
+                continue;
+            };
+            *own = Some(own.map_or(value, |before| before.min(value)));
+        }
+    }
 }
 
 /// Names that `Connection` lists, other than its own options.
@@ -66,6 +99,10 @@ impl Fields {
             Known::ContentLength => self.take_length(header.value.of(bytes)),
             Known::TransferEncoding => self.take_encoding(header.value.of(bytes)),
             Known::Connection => self.take_connection(bytes, header.value.of(bytes), listed),
+            Known::KeepAlive => {
+                self.keep_alive_limits.take(header.value.of(bytes));
+                Ok(())
+            }
             Known::Upgrade => {
                 self.upgrade.protocol |= !header.value.is_empty();
                 Ok(())

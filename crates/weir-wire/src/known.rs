@@ -8,6 +8,7 @@ pub enum Known {
     ContentLength,
     Expect,
     Host,
+    KeepAlive,
     TransferEncoding,
     Upgrade,
     WeirHops,
@@ -30,7 +31,6 @@ pub enum Known {
     IfNoneMatch,
     IfRange,
     IfUnmodifiedSince,
-    KeepAlive,
     LastModified,
     Location,
     Origin,
@@ -312,6 +312,7 @@ mod tests {
                 Known::ContentLength,
                 Known::Expect,
                 Known::Host,
+                Known::KeepAlive,
                 Known::TransferEncoding,
                 Known::Upgrade,
                 Known::WeirHops

@@ -29,7 +29,7 @@ mod work;
 
 pub use chunked::{ChunkFault, ChunkedDecoder, Step};
 pub use fault::{FieldFault, Located, RequestFault, ResponseFault};
-pub use fields::Framing;
+pub use fields::{Framing, KeepAliveLimits};
 pub use header::Header;
 pub use known::Known;
 pub use limits::HeadLimits;

@@ -3,7 +3,7 @@
 use std::mem::MaybeUninit;
 
 use crate::fault::{FieldFault, Located, ResponseFault};
-use crate::fields::{self, Fields, Framing, Listed};
+use crate::fields::{self, Fields, Framing, KeepAliveLimits, Listed};
 use crate::header::{self, Header};
 use crate::limits::{HeadLimits, STACK_HEADERS};
 use crate::lines::{self, Scan, Tokenised};
@@ -30,6 +30,8 @@ pub struct ResponseHead {
     pub content_length: Option<u64>,
     /// Whether the endpoint will take another request on this connection.
     pub keep_alive: bool,
+    /// What it says of the connection's life until the next request.
+    pub keep_alive_limits: KeepAliveLimits,
     /// Whether the connection is a tunnel after this head: 101, or 2xx to CONNECT.
     pub upgrade: bool,
     /// Length of the head with its blank line.
@@ -182,6 +184,7 @@ impl ResponseHead {
         self.content_length = fields.length;
         self.keep_alive =
             fields.persists(self.version) && self.framing != Framing::UntilClose && !tunnel;
+        self.keep_alive_limits = fields.keep_alive_limits;
         self.upgrade = tunnel;
         Ok(())
     }

@@ -10,8 +10,8 @@ use crate::defaults::UNLIMITED;
 use crate::diagnostic::Diagnostic;
 use crate::model::{
     CauseHeader, Certificate, ClientTimeouts, ErrorPage, ExplainHeader, ExplainWhen, Forwarded,
-    ListenAddress, Listener, MessageLimits, PathRules, RequestId, Rule, Site, TlsProtocol,
-    TlsServer,
+    ListenAddress, Listener, MessageLimits, PathRules, RequestId, Rule, Site, TcpKeepalive,
+    TlsProtocol, TlsServer,
 };
 use crate::pattern::HostPattern;
 use crate::source::Span;
@@ -56,6 +56,7 @@ impl<'a> Checker<'a> {
                 .option("max_connections")
                 .and_then(|value| self.count(value, 1)),
             timeouts: ClientTimeouts::default(),
+            tcp_keepalive: TcpKeepalive::default(),
             limits: MessageLimits::default(),
             client_limit: None,
             rate_limits: Vec::new(),
@@ -168,8 +169,14 @@ impl<'a> Checker<'a> {
                 self.set(line, "body", &mut timeouts.body, values::wait);
                 self.set(line, "keepalive", &mut timeouts.keepalive, values::wait);
                 self.set(line, "send", &mut timeouts.send, values::wait);
+                self.set(line, "request", &mut timeouts.request, values::wait_or_off);
+                self.set(line, "age", &mut timeouts.age, values::wait_or_off);
+                self.set(line, "min_rate", &mut timeouts.min_rate, values::rate_or_off);
+                self.set(line, "slot_min_rate", &mut timeouts.slot_min_rate, values::rate_or_off);
+                self.set(line, "after", &mut timeouts.after, values::wait);
             }
             "path" => self.path_rules(line, &mut listener.path),
+            "tcp_keepalive" => self.tcp_keepalive(line, &mut listener.tcp_keepalive),
             "limits" => self.limits(line, &mut listener.limits),
             "trusted_proxies" => listener.forwarded.trusted = self.networks(&line.words),
             "forwarded" => {
@@ -196,6 +203,20 @@ impl<'a> Checker<'a> {
             "error_page" => listener.error_pages.extend(self.error_page(line)),
             _ => {}
         }
+    }
+
+    pub(super) fn tcp_keepalive(&mut self, line: &Arguments<'a>, probes: &mut TcpKeepalive) {
+        probes.on = !self.is_off(line, line.word(0));
+        let seconds = |text: &str| {
+            let wait = values::wait(text)?;
+            values::probe_seconds(wait).map(|()| wait)
+        };
+        self.set(line, "idle", &mut probes.idle, seconds);
+        self.set(line, "interval", &mut probes.interval, seconds);
+        self.set(line, "probes", &mut probes.probes, |text| {
+            values::whole(text, 1, values::MOST_PROBES).map(|number| number as u32)
+        });
+        self.set(line, "user_timeout", &mut probes.user_timeout, values::wait_or_off);
     }
 
     fn use_logs(&mut self, line: &Arguments<'a>, listener: &mut Listener) {

@@ -9,8 +9,9 @@ use crate::defaults;
 use crate::model::{
     AccessLog, Action, Bandwidth, Budget, CauseHeader, ClientLimit, Config, CpuCredits, Endpoint,
     EndpointAddress, EndpointCheck, ErrorPage, ExplainHeader, Files, HIDDEN, HeaderEdit,
-    ListenAddress, Listener, LogTarget, MOST_RETRIES, Pool, Queue, RateLimit, Redirect, Respond,
-    Retry, Route, Rule, TlsProtocol, Workers,
+    ListenAddress, Listener, LogTarget, MOST_RETRIES, Pool, Queue, RateLimit, Redirect,
+    RequestTimeout, Respond, Retry, Route, Rule, TcpKeepalive, TlsProtocol, UpstreamTimeouts,
+    Workers,
 };
 
 /// Rules within rules; JSON readers stop at 128 levels, of which each takes two.
@@ -198,6 +199,42 @@ impl<'a> Validator<'a> {
         }
     }
 
+    fn tcp_keepalive(&mut self, path: &str, probes: &TcpKeepalive) {
+        self.held(format!("{path}.idle"), values::probe_seconds(probes.idle));
+        self.held(format!("{path}.interval"), values::probe_seconds(probes.interval));
+        self.range(format!("{path}.probes"), probes.probes.into(), 1, values::MOST_PROBES);
+        self.optional_waits(path, &[("user_timeout", probes.user_timeout)]);
+    }
+
+    fn optional_waits(&mut self, path: &str, waits: &[(&str, Option<Duration>)]) {
+        for (name, wait) in waits {
+            self.waits(path, wait.map(|wait| (*name, wait)).as_slice());
+        }
+    }
+
+    fn rates(&mut self, path: &str, rates: &[(&str, Option<u64>)]) {
+        for (name, rate) in rates {
+            self.held(format!("{path}.{name}"), rate.map_or(Ok(()), values::rate));
+        }
+    }
+
+    fn upstream_side(&mut self, path: &str, waits: &UpstreamTimeouts) {
+        self.waits(
+            path,
+            &[
+                ("connect", waits.connect),
+                ("send", waits.send),
+                ("response", waits.response),
+                ("read", waits.read),
+                ("tunnel", waits.tunnel),
+                ("after", waits.after),
+            ],
+        );
+        let optional = [("request", waits.request), ("try", waits.attempt)];
+        self.optional_waits(path, &optional);
+        self.rates(path, &[("min_rate", waits.min_rate)]);
+    }
+
     fn pool(&mut self, path: &str, pool: &'a Pool) {
         if pool.endpoints.is_empty() {
             self.problem(path, "a pool needs an endpoint");
@@ -246,17 +283,8 @@ impl<'a> Validator<'a> {
             self.queue(&format!("{path}.queue"), queue);
         }
         self.retry(&format!("{path}.retry"), &pool.retry);
-        let waits = &pool.timeouts;
-        self.waits(
-            &format!("{path}.timeouts"),
-            &[
-                ("connect", waits.connect),
-                ("send", waits.send),
-                ("response", waits.response),
-                ("read", waits.read),
-                ("tunnel", waits.tunnel),
-            ],
-        );
+        self.upstream_side(&format!("{path}.timeouts"), &pool.timeouts);
+        self.tcp_keepalive(&format!("{path}.tcp_keepalive"), &pool.tcp_keepalive);
         for objection in pool.sticky.iter().flat_map(sticky::objections) {
             self.problem(format!("{path}.sticky{}", objection.path), objection.message);
         }
@@ -423,8 +451,14 @@ impl<'a> Validator<'a> {
                 ("body", waits.body),
                 ("keepalive", waits.keepalive),
                 ("send", waits.send),
+                ("after", waits.after),
             ],
         );
+        let optional = [("request", waits.request), ("age", waits.age)];
+        self.optional_waits(&format!("{path}.timeouts"), &optional);
+        let rates = [("min_rate", waits.min_rate), ("slot_min_rate", waits.slot_min_rate)];
+        self.rates(&format!("{path}.timeouts"), &rates);
+        self.tcp_keepalive(&format!("{path}.tcp_keepalive"), &listener.tcp_keepalive);
         let limits = &listener.limits;
         self.held(format!("{path}.limits.head"), values::head_bytes(limits.head_bytes as u64));
         self.range(format!("{path}.limits.headers"), limits.headers as u64, 1, values::MAX_HEADERS);
@@ -480,6 +514,9 @@ impl<'a> Validator<'a> {
             let path = format!("{path}[{index}]");
             self.held(format!("{path}.name"), values::name(&route.name));
             self.rule(&format!("{path}.when"), &route.when, 0);
+            if let RequestTimeout::After(wait) = route.request_timeout {
+                self.held(format!("{path}.request_timeout"), values::not_zero(wait));
+            }
             self.action(&format!("{path}.action"), &route.action);
             self.upgrade(&format!("{path}.upgrade"), route.upgrade.as_deref().unwrap_or_default());
             self.rate_limits(&path, &route.rate_limits);

@@ -35,6 +35,7 @@ impl<'a> Checker<'a> {
             match line.name() {
                 "server" => self.server(line, &mut pool, &mut servers),
                 "timeout" => self.upstream_timeouts(line, &mut pool),
+                "tcp_keepalive" => self.tcp_keepalive(line, &mut pool.tcp_keepalive),
                 _ => self.pool_line(line, &mut pool),
             }
         }
@@ -179,6 +180,10 @@ impl<'a> Checker<'a> {
         self.set(line, "response", &mut timeouts.response, values::wait);
         self.set(line, "read", &mut timeouts.read, values::wait);
         self.set(line, "tunnel", &mut timeouts.tunnel, values::wait);
+        self.set(line, "request", &mut timeouts.request, values::wait_or_off);
+        self.set(line, "try", &mut timeouts.attempt, values::wait_or_off);
+        self.set(line, "min_rate", &mut timeouts.min_rate, values::rate_or_off);
+        self.set(line, "after", &mut timeouts.after, values::wait);
     }
 
     fn client_tls(&mut self, line: &Arguments<'a>) -> TlsClient {

@@ -3,7 +3,7 @@
 use super::arguments::{Arguments, Value};
 use super::{Checker, values};
 use crate::diagnostic::Diagnostic;
-use crate::model::{AccessRule, HeaderEdit, Route, Rule, Verdict};
+use crate::model::{AccessRule, HeaderEdit, RequestTimeout, Route, Rule, Verdict};
 use crate::source::Span;
 use crate::table::Context;
 
@@ -26,11 +26,13 @@ impl RouteList {
     pub(super) fn push(&mut self, when: Rule, action: crate::model::Action) {
         let name = format!("{}/{}", self.prefix, self.routes.len() + 1);
         let Lines { upgrade, access, request_headers, response_headers } = Lines::default();
+        let request_timeout = RequestTimeout::Inherited;
         self.routes.push(Route {
             name,
             when,
             action,
             upgrade,
+            request_timeout,
             access,
             rate_limits: Vec::new(),
             bandwidth: None,
@@ -62,10 +64,15 @@ impl<'a> Checker<'a> {
         let mut lines = Lines::default();
         let mut name = None;
         let mut limits = Vec::new();
+        let mut timeout = RequestTimeout::Inherited;
         for line in self.block(arguments.block(), Context::Route) {
             match line.name() {
                 "name" => name = line.word(0).and_then(|value| self.value(value, values::name)),
                 "limit" => limits.push(line),
+                "timeout" => self.set(&line, "request", &mut timeout, |text| {
+                    let wait = values::wait_or_off(text)?;
+                    Ok(wait.map_or(RequestTimeout::Off, RequestTimeout::After))
+                }),
                 _ => self.line(&line, &mut lines),
             }
         }
@@ -80,6 +87,7 @@ impl<'a> Checker<'a> {
             route.rate_limits = rate_limits;
             route.bandwidth = bandwidth;
             route.upgrade = lines.upgrade;
+            route.request_timeout = timeout;
             route.access = lines.access;
             route.request_headers = lines.request_headers;
             route.response_headers = lines.response_headers;

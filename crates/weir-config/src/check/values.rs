@@ -62,6 +62,34 @@ pub(super) fn wait_or_off(text: &str) -> Result<Option<Duration>, String> {
     if text == "off" { Ok(None) } else { wait(text).map(Some) }
 }
 
+/// Most probes of TCP keep-alive that the kernel takes.
+pub(super) const MOST_PROBES: u64 = 127;
+
+/// A time of TCP keep-alive as the kernel takes it: whole seconds up to some nine hours.
+pub(super) fn probe_seconds(wait: Duration) -> Result<(), String> {
+    if wait.subsec_nanos() > 0 || !(1..=32_767).contains(&wait.as_secs()) {
+        return Err("the kernel takes whole seconds from `1s` to `32767s`".to_owned());
+    }
+    Ok(())
+}
+
+/// Bytes a second, or none.
+pub(super) fn rate_or_off(text: &str) -> Result<Option<u64>, String> {
+    if text == "off" {
+        return Ok(None);
+    }
+    let bytes = units::size::parse(text)?;
+    rate(bytes).map(|()| Some(bytes))
+}
+
+/// Bytes a second that somebody has to keep up.
+pub(super) fn rate(bytes: u64) -> Result<(), String> {
+    if bytes == 0 {
+        return Err("a rate of 0 is none: write `off`".to_owned());
+    }
+    Ok(())
+}
+
 /// A duration in whole seconds.
 pub(super) fn whole_seconds(duration: Duration) -> Result<(), String> {
     if duration.subsec_nanos() > 0 {

@@ -26,6 +26,10 @@ pub(super) const DIRECTIVES: &[Spec] = &[
         .words(0, 0)
         .options(CLIENT_TIMEOUT)
         .example("timeout head=5s keepalive=30s;"),
+    directive("tcp_keepalive", &[Context::Listen, Context::Pool], "[off]", "Has the kernel ask the other end of a silent TCP connection whether it is still there, so that one that is gone without a word does not hold a connection for ever: of clients in `listen`, of servers in a `pool`.")
+        .words(0, 1)
+        .options(TCP_KEEPALIVE)
+        .example("tcp_keepalive idle=30s interval=10s probes=3;"),
     directive("limits", LISTEN, "", "What a client may send.")
         .words(0, 0)
         .options(LIMITS)
@@ -110,6 +114,48 @@ const CLIENT_TIMEOUT: &[OptionSpec] = &[
     option("body", "TIME", "30s", "Between two reads of a request's body."),
     option("keepalive", "TIME", "75s", "Idle between requests."),
     option("send", "TIME", "1m", "Without progress while a response is written."),
+    option(
+        "request",
+        "TIME | off",
+        "off",
+        "The whole exchange, from a request's first byte to the last of its response: 504 where nothing was sent yet, else the connection ends. A tunnel is not bounded by it. A route or pool may say otherwise.",
+    ),
+    option(
+        "age",
+        "TIME | off",
+        "1h",
+        "A connection this old ends with the response to its next request.",
+    ),
+    option(
+        "min_rate",
+        "SIZE | off",
+        "off",
+        "Bytes a second that a client at least sends of a request's body while it is waited for, and takes of a response that waits for it, on average over `after`.",
+    ),
+    option(
+        "slot_min_rate",
+        "SIZE | off",
+        "512b",
+        "The same while the request holds a place of a server with `max_conn`, so that a body that dribbles gives it up. A stream whose server is silent is not meant, nor is a tunnel.",
+    ),
+    option(
+        "after",
+        "TIME",
+        "30s",
+        "How much time of waiting for the client a rate is measured over.",
+    ),
+];
+
+const TCP_KEEPALIVE: &[OptionSpec] = &[
+    option("idle", "TIME", "1m", "Silence before the first probe, in whole seconds."),
+    option("interval", "TIME", "15s", "From one probe to the next, in whole seconds."),
+    option("probes", "NUMBER", "4", "Probes without an answer that end the connection."),
+    option(
+        "user_timeout",
+        "TIME | off",
+        "off",
+        "How long bytes that were sent may stay unacknowledged before the connection ends (`TCP_USER_TIMEOUT`); it then bounds the probes too. `off` is as long as the kernel tries, about 15 minutes.",
+    ),
 ];
 
 const LIMITS: &[OptionSpec] = &[

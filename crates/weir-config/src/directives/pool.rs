@@ -321,6 +321,30 @@ const UPSTREAM_TIMEOUT: &[OptionSpec] = &[
     option("response", "TIME", "1m", "From the request sent to the head of the response."),
     option("read", "TIME", "1m", "Between two reads of a response's body."),
     option("tunnel", "TIME", "1h", "Without a byte either way in a tunnel."),
+    option(
+        "request",
+        "TIME | off",
+        "off",
+        "The whole exchange, as `timeout request=` of the listener; the shorter of the two holds.",
+    ),
+    option(
+        "try",
+        "TIME | off",
+        "off",
+        "One attempt at a server, from when it was picked to the head of its response, connecting included; time in which the client's body is waited for does not count. `retry on=timeout` may follow.",
+    ),
+    option(
+        "min_rate",
+        "SIZE | off",
+        "off",
+        "Bytes a second that a server at least sends of a response's body while it is waited for, on average over `after`. Not for streams of events, which are silent for long.",
+    ),
+    option(
+        "after",
+        "TIME",
+        "30s",
+        "How much time of waiting for the server the rate is measured over.",
+    ),
 ];
 
 const CLIENT_TLS: &[OptionSpec] = &[

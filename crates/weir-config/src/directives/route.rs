@@ -27,6 +27,10 @@ pub(super) const DIRECTIVES: &[Spec] = &[
         .arrow(Arrow::Required)
         .example("default -> respond 421;"),
     directive("name", &[Context::Route], "NAME", "The route's name in logs, instead of one such as `:80/shop.example.com/2`.").example("name checkout;"),
+    directive("timeout", &[Context::Route], "", "How long an exchange of this route may take, whatever its listener and its pool say.")
+        .words(0, 0)
+        .options(&[option("request", "TIME | off", "", "From a request's first byte to the last of its response.")])
+        .example("timeout request=10m;"),
     directive("path", CONDITION, "PATTERN…", "The path, in its normal form (`path` in `listen`) and decoded, is one of these: `/exact`, `/prefix/*` (all below, and `/prefix` itself; nginx's `/prefix/` and a path of Caddy leave that out), a glob such as `/a/*/b` (between two slashes) or `*.php`, `~regex`, or `~*regex` where case does not count. A regex with `{` has to be quoted.")
         .example("path /static/* *.css"),
     directive("method", CONDITION, "NAME…", "The method is one of these.").example("method GET HEAD"),

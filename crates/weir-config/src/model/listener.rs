@@ -7,7 +7,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-use super::{Bandwidth, ClientLimit, HeaderEdit, RateLimit, Route, Site, TlsServer};
+use super::{Bandwidth, ClientLimit, HeaderEdit, RateLimit, Route, Site, TcpKeepalive, TlsServer};
 use crate::defaults;
 use crate::units::{duration, size};
 
@@ -28,6 +28,9 @@ pub struct Listener {
     /// Waits on the client side.
     #[serde(default)]
     pub timeouts: ClientTimeouts,
+    /// How the kernel finds out that the other end of a TCP connection is gone.
+    #[serde(default)]
+    pub tcp_keepalive: TcpKeepalive,
     /// Bounds on what a client may send.
     #[serde(default)]
     pub limits: MessageLimits,
@@ -126,6 +129,21 @@ pub struct ClientTimeouts {
     /// Without progress while a response is written.
     #[serde(with = "duration")]
     pub send: Duration,
+    /// First byte of a request to the last of its response; `None` is without end. A tunnel is not bounded by it.
+    #[serde(with = "duration::option")]
+    pub request: Option<Duration>,
+    /// Age at which a connection ends with its next response; `None` is never.
+    #[serde(with = "duration::option")]
+    pub age: Option<Duration>,
+    /// Bytes a second that a client at least sends of a body and takes of a response; `None` is any.
+    #[serde(with = "size::option")]
+    pub min_rate: Option<u64>,
+    /// The same while the request holds a slot of an endpoint with `max_conn`, where that is more.
+    #[serde(with = "size::option")]
+    pub slot_min_rate: Option<u64>,
+    /// Over how much time of waiting for the client both are measured.
+    #[serde(with = "duration")]
+    pub after: Duration,
 }
 
 /// Bounds on what a client may send.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use weir_balance::Fault;
 
-use super::{Check, EndpointCheck, Policy, Queue, Retry, Sticky, TlsClient};
+use super::{Check, EndpointCheck, Policy, Queue, Retry, Sticky, TcpKeepalive, TlsClient};
 use crate::defaults;
 use crate::units::{duration, percent, size};
 
@@ -43,6 +43,9 @@ pub struct Pool {
     /// Waits on the upstream side.
     #[serde(default)]
     pub timeouts: UpstreamTimeouts,
+    /// How the kernel finds out that the other end of a TCP connection is gone.
+    #[serde(default)]
+    pub tcp_keepalive: TcpKeepalive,
     /// TLS to the endpoints; `None` is plain.
     #[serde(default)]
     pub tls: Option<TlsClient>,
@@ -222,4 +225,16 @@ pub struct UpstreamTimeouts {
     /// Without a byte either way in a tunnel.
     #[serde(with = "duration")]
     pub tunnel: Duration,
+    /// As the listener's `request`; the shorter one holds.
+    #[serde(with = "duration::option")]
+    pub request: Option<Duration>,
+    /// One attempt, from the slot to the head of the response, without the time in which the client's body is waited for.
+    #[serde(rename = "try", with = "duration::option")]
+    pub attempt: Option<Duration>,
+    /// Bytes a second that an endpoint at least sends of a response's body; `None` is any.
+    #[serde(with = "size::option")]
+    pub min_rate: Option<u64>,
+    /// Over how much time of waiting for the endpoint that is measured.
+    #[serde(with = "duration")]
+    pub after: Duration,
 }

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
@@ -10,6 +11,7 @@ use weir_stats::Template;
 use super::{AccessRule, Bandwidth, RateLimit};
 use crate::defaults;
 use crate::pattern::{HostPattern, PathPattern, TextPattern};
+use crate::units::duration;
 use crate::words;
 
 /// A host block.
@@ -36,6 +38,9 @@ pub struct Route {
     /// Protocols that a connection may switch to; `None` is the listener's.
     #[serde(default)]
     pub upgrade: Option<Vec<String>>,
+    /// First byte of a request to the last of its response, instead of what the listener and the pool say; `off` lifts that.
+    #[serde(default)]
+    pub request_timeout: RequestTimeout,
     /// Allow and deny of this route, first match wins.
     #[serde(default)]
     pub access: Vec<AccessRule>,
@@ -51,6 +56,19 @@ pub struct Route {
     /// Headers changed on the way down.
     #[serde(default)]
     pub response_headers: Vec<HeaderEdit>,
+}
+
+/// What a route says of the time that a whole exchange may take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RequestTimeout {
+    /// Nothing: the listener's and the pool's hold.
+    #[default]
+    Inherited,
+    /// It is without end.
+    Off,
+    /// This one holds.
+    After(#[serde(with = "duration")] Duration),
 }
 
 /// A boolean expression over the request.

@@ -90,6 +90,7 @@ impl Compiler<'_> {
             endpoints,
             keepalive: pool.keepalive.clone(),
             timeouts: pool.timeouts.clone(),
+            tcp_keepalive: pool.tcp_keepalive.clone(),
             passive_on: pool.passive.on.as_slice().into(),
             queue,
             retry: retry.unwrap_or_else(|| Arc::new(RetryPolicy::new(&pool.retry))),

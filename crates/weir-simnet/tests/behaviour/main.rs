@@ -30,6 +30,7 @@ mod retries;
 mod reuse;
 mod routing;
 mod shortage;
+mod slow;
 mod smuggling;
 mod stall;
 mod stopping;

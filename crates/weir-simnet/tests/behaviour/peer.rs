@@ -82,6 +82,11 @@ impl Peer {
         self.stream.write_all(bytes).await
     }
 
+    /// Reads once.
+    pub(crate) async fn try_read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        self.stream.read(into).await
+    }
+
     /// Sends as much as the other side takes, `most` bytes at most, until it has taken nothing for a second.
     pub(crate) async fn send_what_fits(&mut self, most: usize) -> usize {
         let block = [b'x'; 4096];

@@ -318,3 +318,31 @@ fn a_repeated_request_whose_server_has_gone_goes_to_another() {
         );
     });
 }
+
+#[test]
+fn what_an_origin_says_of_a_connections_life_is_heeded() {
+    let cases = [
+        ("timeout=5, max=100", 3_900, 1),
+        ("timeout=5, max=100", 4_100, 2),
+        ("Timeout = 1", 400, 1),
+        ("timeout=1", 600, 2),
+        ("timeout=0", 0, 2),
+        ("max=0", 0, 2),
+        ("max=1; timeout=9999999999", 50_000, 1),
+        ("timeout=soon, , =, max", 50_000, 1),
+    ];
+    for (line, pause_ms, connections) in cases {
+        play(&app(ONE, ""), async |world| {
+            let head =
+                format!("HTTP/1.1 200 OK\r\nKeep-Alive: {line}\r\nContent-Length: 2\r\n\r\nok");
+            let seen = world.origin(1).answers(&head);
+            let mut client = world.client().await;
+            assert_eq!(get(&mut client).await, 200);
+            sleep(Duration::from_millis(pause_ms)).await;
+            client.send(GET).await;
+            let response = client.message().await;
+            assert_eq!(response.header("keep-alive"), None, "it is said of another connection");
+            assert_eq!(seen.borrow().connections, connections, "{line} after {pause_ms} ms");
+        });
+    }
+}

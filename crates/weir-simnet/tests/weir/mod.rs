@@ -19,8 +19,8 @@ use weir_balance::{Balancer, Fault, Member, PolicyKind, QueueSettings, Settings}
 use weir_config::Config;
 use weir_config::model::{
     AccessLog, Action, Budget, ClientTimeouts, Endpoint, EndpointAddress, Keepalive, ListenAddress,
-    Listener, LogFormat, LogTarget, MessageLimits, Passive, Policy, Pool, Queue, Retry, RetryOn,
-    Route, Rule, UpstreamTimeouts,
+    Listener, LogFormat, LogTarget, MessageLimits, Passive, Policy, Pool, Queue, RequestTimeout,
+    Retry, RetryOn, Route, Rule, TcpKeepalive, UpstreamTimeouts,
 };
 use weir_proxy::accept;
 use weir_proxy::compile::{Surroundings, compile};
@@ -293,6 +293,7 @@ pub(crate) fn configuration(site: &Site, random: &mut Rng) -> Config {
         response: Duration::from_secs(10),
         read: Duration::from_secs(10),
         tunnel: Duration::from_mins(1),
+        ..UpstreamTimeouts::default()
     };
     pool.buffer_request = (random.u32(0..4) == 0 && !Plan::is_bulk(site.seed)).then_some(1 << 20);
     limit(&mut pool, random);
@@ -356,6 +357,7 @@ fn listener(site: &Site, random: &mut Rng) -> Listener {
         when: Rule::All(Vec::new()),
         action: Action::Pool(0),
         upgrade: None,
+        request_timeout: RequestTimeout::Inherited,
         access: Vec::new(),
         rate_limits: Vec::new(),
         bandwidth: None,
@@ -373,7 +375,9 @@ fn listener(site: &Site, random: &mut Rng) -> Listener {
             body: Duration::from_secs(10),
             keepalive: Duration::from_secs(30),
             send: Duration::from_secs(10),
+            ..ClientTimeouts::default()
         },
+        tcp_keepalive: TcpKeepalive::default(),
         limits: MessageLimits::default(),
         client_limit: None,
         rate_limits: Vec::new(),

@@ -40,7 +40,7 @@ pub fn lines_by_worker(by_worker: &[Figures]) -> usize {
             .iter()
             .map(|cell| 6 + cell.tally.codes().count() + cell.tally.causes().count())
             .sum();
-        let listeners = figures.listeners.len() * (4 + histogram);
+        let listeners = figures.listeners.len() * (5 + GivenUpIdle::ALL.len() + histogram);
         cells
             + listeners
             + figures.routes.len() * 7 * histogram
@@ -355,6 +355,12 @@ fn write_connections(parts: &[Part<'_>], text: &mut Exposition) {
             let labels = [("listener", &*listener.listener), ("reason", reason)];
             text.sample(&part.labels(&labels), Value::Count(count));
         }
+    });
+    let help = "Client connections that a response ended because of their age.";
+    text.family(Family { name: "weir_connections_aged", kind: Kind::Counter, help });
+    each_listener(parts, |part, listener| {
+        let labels = part.labels(&[("listener", &*listener.listener)]);
+        text.sample(&labels, Value::Count(listener.aged));
     });
     let help = "TLS handshakes with clients: full, resumed, failed.";
     text.family(Family { name: "weir_tls_handshakes", kind: Kind::Counter, help });

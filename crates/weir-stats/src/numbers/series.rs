@@ -295,6 +295,7 @@ pub struct ListenerSeries {
 #[derive(Debug, Default)]
 struct ListenerShard {
     accepted: Counter,
+    aged: Counter,
     handshakes: [Counter; 3],
     handshake: Histogram,
     /// By reason.
@@ -308,6 +309,8 @@ pub struct ListenerFigures {
     pub listener: String,
     /// Connections that a worker took.
     pub accepted: u64,
+    /// Connections that a response ended because of their age.
+    pub aged: u64,
     /// Handshakes that made a new session.
     pub handshakes_full: u64,
     /// Handshakes that resumed one.
@@ -328,6 +331,7 @@ impl ListenerFigures {
         Self {
             listener: self.listener.clone(),
             accepted: less(self.accepted, earlier.accepted),
+            aged: less(self.aged, earlier.aged),
             handshakes_full: less(self.handshakes_full, earlier.handshakes_full),
             handshakes_resumed: less(self.handshakes_resumed, earlier.handshakes_resumed),
             handshakes_failed: less(self.handshakes_failed, earlier.handshakes_failed),
@@ -344,6 +348,7 @@ impl ListenerFigures {
     /// Puts another's counts to these.
     pub(crate) fn add(&mut self, other: &Self) {
         self.accepted += other.accepted;
+        self.aged += other.aged;
         self.handshakes_full += other.handshakes_full;
         self.handshakes_resumed += other.handshakes_resumed;
         self.handshakes_failed += other.handshakes_failed;
@@ -377,6 +382,13 @@ impl ListenerSeries {
         }
     }
 
+    /// Counts a connection that ends because of its age.
+    pub fn aged(&self, worker: usize) {
+        if let Some(shard) = shard(&self.shards, worker) {
+            shard.aged.add(1);
+        }
+    }
+
     /// Counts a handshake and how long it took.
     pub fn handshake(&self, worker: usize, handshake: Handshake, took: Micros) {
         let Some(shard) = shard(&self.shards, worker) else { return };
@@ -402,6 +414,7 @@ impl ListenerSeries {
         for shard in made_by(&self.shards, workers) {
             let [full, resumed, failed] = &shard.handshakes;
             sum.accepted += shard.accepted.read();
+            sum.aged += shard.aged.read();
             sum.handshakes_full += full.read();
             sum.handshakes_resumed += resumed.read();
             sum.handshakes_failed += failed.read();

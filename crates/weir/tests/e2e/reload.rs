@@ -378,3 +378,44 @@ fn a_thousand_reloads_in_a_row_leave_memory_flat() {
         writeln!(out, "{} KiB after 200 reloads, {} KiB after 1,000", before / 1024, after / 1024);
     assert!(after < before + before / 4, "{before} bytes became {after}");
 }
+
+/// Whether the kernel's keep-alive timer runs (`/proc/net/tcp`), of each established connection with this port on the given side of the line:
+/// 1 is the own one, 2 the other end's.
+fn keepalive_timers(side: usize, port: u16) -> Vec<bool> {
+    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let rows = table.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
+    rows.filter(|row| row[side].ends_with(&format!(":{port:04X}")) && row[3] == "01")
+        .map(|row| row[5].starts_with("02:"))
+        .collect()
+}
+
+#[test]
+fn tcp_keepalive_is_as_configured_before_and_after_a_reload() {
+    let origin = Origin::echo();
+    let text = |own: &str| {
+        format!(
+            "pool probed {{ server {0}; }}\npool silent {{ server {0}; tcp_keepalive off; }}\n\
+             listen 127.0.0.1:0 {{ {own} route path /silent -> silent; default -> probed; }}",
+            origin.address
+        )
+    };
+    let changing = Changing::start(&text(""));
+    let expect = |side, port, expected: &[bool]| {
+        eventually("the timers are as they should be", || {
+            let mut timers = keepalive_timers(side, port);
+            timers.sort_unstable();
+            (timers == expected).then_some(())
+        });
+    };
+    let port = changing.weir.address().port();
+    let mut first = Client::connect(changing.weir.address());
+    assert_eq!(first.ask("/").status, 200);
+    expect(1, port, &[true]);
+    expect(2, origin.address.port(), &[true]);
+    assert_eq!(first.ask("/silent").status, 200);
+    expect(2, origin.address.port(), &[false, true]);
+    changing.takes(&text("tcp_keepalive off;"));
+    let mut second = Client::connect(changing.weir.address());
+    assert_eq!(second.ask("/").status, 200);
+    expect(1, port, &[false, true]);
+}
