@@ -549,9 +549,6 @@ impl<N: Net> Connection<N> {
                 Poll::Ready(_) => Poll::Ready(Arrival::Closed),
                 Poll::Pending if scope.worker.is_cut() => Poll::Ready(Arrival::Closed),
                 Poll::Pending if scope.is_parting() => Poll::Ready(Arrival::Parting),
-                Poll::Pending if scope.worker.pressure.get() > Pressure::None => {
-                    Poll::Ready(Arrival::Elapsed)
-                }
                 Poll::Pending => {
                     *share = Share::Left;
                     self.alarm.poll(context, deadline).map(|()| Arrival::Elapsed)
