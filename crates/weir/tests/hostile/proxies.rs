@@ -122,6 +122,8 @@ impl Proxy {
             .replace("CERTIFICATE", &certificate.directive());
         let path = directory.file("weir.conf", config);
         let mut weir = wrapped(setting, &weir_program());
+        // Memory and descriptors are looked up by the process id: that of the one that serves.
+        weir.env("WEIR_SUPERVISOR", "off");
         weir.stdin(Stdio::null()).args(["run", "-c"]).arg(path);
         let Weir { process, addresses } = Weir::run(&mut weir, 4);
         Self {
