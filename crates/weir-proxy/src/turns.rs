@@ -75,14 +75,15 @@ impl HandshakeTurns {
         ended: impl Fn(),
     ) -> F::Output {
         loop {
-            // It is never closed.
-            if let Ok(turn) = self.turn.acquire().await {
-                turn.forget();
-            }
+            // It is never closed. Held by the guard, so that a step that panics passes it on.
+            let turn = self.turn.acquire().await.ok();
             let began = Instant::now();
             let step =
                 |context: &mut Context<'_>| Poll::Ready(Pin::new(&mut handshake).poll(context));
             let polled = poll_fn(step).await;
+            if let Some(turn) = turn {
+                turn.forget();
+            }
             if self.note(began.elapsed()) == Round::Ended {
                 ended();
             }
@@ -174,6 +175,21 @@ mod tests {
             context.waker().wake_by_ref();
             Poll::Pending
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_handshake_that_panics_leaves_its_turn_to_the_next() {
+        let local = LocalSet::new();
+        let turns = Rc::new(HandshakeTurns::default());
+        let own = Rc::clone(&turns);
+        let broken = local.spawn_local(async move {
+            let step = std::future::poll_fn(|_| -> Poll<()> { panic!("a bug in a handshake") });
+            own.run(step, || {}).await;
+        });
+        let next = local.spawn_local(async move { turns.run(std::future::ready(7), || {}).await });
+        local.await;
+        assert!(broken.await.unwrap_err().is_panic());
+        assert_eq!(next.await.unwrap(), 7);
     }
 
     /// Others are those that are ready again and again, as connections with requests are.
