@@ -96,4 +96,4 @@ pub(crate) const KEEP_ALIVE_MARGIN: Duration = Duration::from_secs(1);
 /// An idle endpoint connection that was looked at this long ago is looked at again, by a system call, before a request is written to it.
 /// Under load, where the call would count, connections are taken again sooner; bytes that come within this time are not told from those
 /// that cross the request on its way.
-pub(crate) const PEEK_AFTER: Duration = Duration::from_micros(200);
+pub(crate) const PEEK_AFTER: Duration = Duration::from_millis(5);
