@@ -15,6 +15,7 @@ mod health;
 mod interim;
 mod keys;
 mod leaving;
+mod longest_poll;
 mod limiting;
 mod memory;
 mod numbers;

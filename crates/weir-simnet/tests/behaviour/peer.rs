@@ -82,6 +82,12 @@ impl Peer {
         self.stream.write_all(bytes).await
     }
 
+    /// Sends all of it, unless the other side takes nothing for a second or has had enough.
+    pub(crate) async fn offer(&mut self, bytes: &[u8]) -> bool {
+        let sent = timeout(Duration::from_secs(1), self.stream.write_all(bytes)).await;
+        matches!(sent, Ok(Ok(())))
+    }
+
     /// Reads once.
     pub(crate) async fn try_read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
         self.stream.read(into).await
