@@ -14,11 +14,11 @@ use crate::{Balancer, Decision};
 pub struct Holder {
     /// Its number, from 0.
     pub number: u16,
-    /// How many there are; the same in all calls.
+    /// The number of holders; the same in all calls.
     pub of: u16,
 }
 
-/// What was given back for a holder.
+/// The slots and tickets given back for a holder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Abandoned {
     /// Exchanges that ran at endpoints.

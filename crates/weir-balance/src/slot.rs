@@ -15,7 +15,7 @@ pub struct Slot {
     taken: Taken,
     /// When what stands without an answer was sent, µs.
     sent_us: Option<u64>,
-    /// Who has it.
+    /// The holder that gives it back when its worker is replaced.
     holder: Option<Holder>,
 }
 

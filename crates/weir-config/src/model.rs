@@ -81,7 +81,7 @@ pub struct Config {
     pub workers: Workers,
     /// Client connections open at once over all listeners; `None`: as many as the file limit allows.
     pub max_connections: Option<usize>,
-    /// How much memory may be allocated.
+    /// The budget of memory that may be allocated.
     pub memory: MemoryLimit,
     /// Bounds on one client over all listeners.
     pub client_limit: Option<ClientLimit>,
@@ -96,9 +96,9 @@ pub struct Config {
     /// After how long a worker that does not answer is replaced; `None`: never.
     #[serde(with = "duration::option")]
     pub watchdog: Option<Duration>,
-    /// Whether the process gives up what it does not need of the kernel.
+    /// Drops the rights and system calls that the process does not need.
     pub sandbox: bool,
-    /// Whether another process starts the one that serves again when it dies.
+    /// Runs a parent process that starts the serving one again when it dies.
     pub supervisor: bool,
     /// Where the process is looked at and changed while it runs.
     pub admin: Vec<AdminListener>,

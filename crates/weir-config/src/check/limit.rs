@@ -27,7 +27,7 @@ const BANDWIDTH_OPTIONS: &[&str] = &["down", "up", "after", "name"];
 /// Smallest and largest table.
 const TABLE_BYTES: std::ops::RangeInclusive<u64> = (64 << 10)..=(16 << 30);
 
-/// What stands after `limit`.
+/// The word after `limit`.
 enum LimitKind {
     Client,
     Rate,

@@ -98,7 +98,7 @@ struct Checker<'a> {
     max_connections: Option<(u32, Span)>,
     /// Headers of edits that are marked `secret`, in lower case.
     hidden_headers: BTreeSet<String>,
-    /// Where the names of rate limits are given.
+    /// The places where names of rate limits are given.
     limit_names: HashMap<String, Span>,
 }
 

@@ -109,7 +109,7 @@ struct Breakable {
     _origin: Origin,
 }
 
-/// Whether another process starts it again.
+/// Runs it under a supervisor, or alone.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Supervised {
     Yes,
