@@ -102,9 +102,11 @@ impl Slot {
 
     /// The exchange does not wait for the endpoint any more: nothing was sent to it.
     pub fn not_sent(&mut self) {
-        if self.sent_us.take().is_some()
-            && let Some(state) = self.endpoint()
-        {
+        if self.sent_us.take().is_none() {
+            return;
+        }
+        self.pool.note_sent(self.holder, self.taken.index, Change::Down);
+        if let Some(state) = self.endpoint() {
             state.pulse().gave_up();
         }
     }

@@ -150,7 +150,8 @@ fn lead_to<N: Net>(
 ) -> Result<(), Cause> {
     facts.lead_to(scope, number);
     if let Some(limits) = &pool.limits {
-        let place = limits.enter(scope.worker.process.limit_clock(facts.head_end));
+        let now_ns = scope.worker.process.limit_clock(facts.head_end);
+        let place = limits.enter((scope.worker.number, now_ns));
         facts.pool_place = place.map_err(|BreakerOpen| Cause::PoolFull)?;
     }
     Ok(())

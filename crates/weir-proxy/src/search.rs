@@ -212,7 +212,9 @@ impl<'a> Search<'a> {
             return false;
         }
         if let Some(limits) = self.pool.limits.as_ref().filter(|_| facts.retry_place.is_none()) {
-            let Ok(place) = limits.retry(scope.worker.process.limit_clock(self.now)) else {
+            let worker = scope.worker;
+            let on = (worker.number, worker.process.limit_clock(self.now));
+            let Ok(place) = limits.retry(on) else {
                 return false;
             };
             facts.retry_place = place;
@@ -517,8 +519,8 @@ impl<'a> Search<'a> {
         facts: &Facts,
     ) -> Result<Option<OpenPlace>, Ended> {
         let Some(limits) = &self.pool.limits else { return Ok(None) };
-        let now_ns = scope.worker.process.limit_clock(self.now);
-        let place = limits.wait(facts.client, now_ns);
+        let on = (scope.worker.number, scope.worker.process.limit_clock(self.now));
+        let place = limits.wait(facts.client, on);
         place.map_err(|BreakerOpen| self.refused_by_queue(Cause::QueueFull))
     }
 

@@ -435,13 +435,13 @@ pub fn allowed_cores() -> Vec<usize> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::io::{Read, Write};
     use std::net::{SocketAddr, TcpStream};
     use std::sync::mpsc::Sender;
 
     use tokio::runtime::Builder;
-    use weir_stats::log_channel;
+    use weir_stats::{LogSink, log_channel};
 
     use super::*;
     use crate::bind::bind;
@@ -449,18 +449,36 @@ mod tests {
     use crate::inherited::Inherited;
     use crate::shared::BoundAddress;
 
-    const PATIENCE: Duration = Duration::from_secs(20);
+    pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
     /// A configuration that answers 204, or the one that replaces it.
     fn snapshot(before: Option<&Snapshot>) -> Arc<Snapshot> {
-        let config = weir_config::parse_str("test", "listen 127.0.0.1:0 -> respond 204;").unwrap();
-        let (sinks, _receiver) = log_channel(0, 1);
+        compiled("listen 127.0.0.1:0 -> respond 204;", log_channel(0, 1).0, before)
+    }
+
+    fn compiled(text: &str, sinks: Vec<LogSink>, before: Option<&Snapshot>) -> Arc<Snapshot> {
+        let config = weir_config::parse_str("test", text).unwrap();
         let surroundings = Surroundings { read: &|path| std::fs::read(path), sinks, root: None };
         compile(&config.config, surroundings, before).unwrap().snapshot
     }
 
     fn two_workers() -> Running {
         start(&Process::new(snapshot(None), 2, 100).0).unwrap()
+    }
+
+    /// Two workers that serve the configuration's first listener; one that hangs is replaced soon.
+    pub(crate) fn serving(text: &str, sinks: Vec<LogSink>) -> (Running, Door, SocketAddr) {
+        let running = start(&Process::new(compiled(text, sinks, None), 2, 100).0).unwrap();
+        running.process().incidents.set_patience(Some(Duration::from_millis(500)));
+        let (door, at) = open(&running);
+        (running, door, at)
+    }
+
+    /// Has a worker compute without end, and waits until it was replaced.
+    pub(crate) fn lose_worker(running: &Running, number: usize) {
+        running.plane.inject(number, Fault::Loop);
+        let replaced = &running.process().incidents.replaced;
+        until("it is replaced", || replaced.load(Ordering::Relaxed) == 1);
     }
 
     /// Has a worker do nothing else until the returned sender is used or dropped.
@@ -549,7 +567,7 @@ mod tests {
     }
 
     /// Waits until this is so.
-    fn until(what: &str, is_so: impl Fn() -> bool) {
+    pub(crate) fn until(what: &str, is_so: impl Fn() -> bool) {
         let began = std::time::Instant::now();
         while !is_so() {
             assert!(began.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what}");

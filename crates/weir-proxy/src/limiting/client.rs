@@ -50,10 +50,10 @@ pub(crate) struct OverLimit;
 
 /// The network of a client, as the table knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Network([u8; 17]);
+pub(crate) struct Network([u8; 17]);
 
 impl Network {
-    pub(super) fn of(address: IpAddr, prefix: ClientPrefix) -> Self {
+    pub(crate) fn of(address: IpAddr, prefix: ClientPrefix) -> Self {
         let mut bytes = [0; 17];
         let [family, rest @ ..] = &mut bytes;
         match address.to_canonical() {
@@ -72,7 +72,7 @@ impl Network {
         Self(bytes)
     }
 
-    pub(super) fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         &self.0
     }
 
@@ -127,7 +127,7 @@ impl ClientLimit {
             return Ok(());
         }
         self.event(self.new_connections.as_ref(), peer, now_ns).map_err(|_| OverLimit)?;
-        self.open(self.connections.as_ref(), peer, (now_ns, places))
+        self.open(self.connections.as_ref(), peer, (now_ns, None), places)
     }
 
     /// The same of one that is open already, and counted whatever the bound.
@@ -157,12 +157,12 @@ impl ClientLimit {
         self.handshakes.is_some()
     }
 
-    /// A request of this client, if it may come now. Its place among those in flight is kept in `places`; one that is refused before it
+    /// A request of this client on a worker, if it may come now. Its place among those in flight is kept in `places`; one that is refused before it
     /// has a head (`places` is `None`) has none.
     pub(crate) fn begin_request(
         &self,
         client: IpAddr,
-        now_ns: u64,
+        (worker, now_ns): (usize, u64),
         places: Option<&mut Vec<OpenPlace>>,
     ) -> Result<(), Refused> {
         if self.is_free(client) {
@@ -175,7 +175,8 @@ impl ClientLimit {
             self.refused(Cause::RateLimited, told)
         })?;
         let Some(places) = places else { return Ok(()) };
-        self.open(self.in_flight.as_ref(), client, (now_ns, places)).map_err(|OverLimit| {
+        let on = (now_ns, Some(worker));
+        self.open(self.in_flight.as_ref(), client, on, places).map_err(|OverLimit| {
             let told = Told { retry_after_seconds: Some(1), headers: Vec::new() };
             self.refused(Cause::InFlightLimited, told)
         })
@@ -210,11 +211,17 @@ impl ClientLimit {
         &self,
         bound: Option<&Open>,
         client: IpAddr,
-        (now_ns, places): (u64, &mut Vec<OpenPlace>),
+        (now_ns, worker): (u64, Option<usize>),
+        places: &mut Vec<OpenPlace>,
     ) -> Result<(), OverLimit> {
         let Some(bound) = bound else { return Ok(()) };
         let key = self.key(bound.number, client);
-        match self.limiter.table.enter(key, bound.most, now_ns) {
+        let table = &self.limiter.table;
+        let entered = match worker {
+            Some(worker) => table.enter_on(worker, key, (bound.most, now_ns)),
+            None => table.enter(key, bound.most, now_ns),
+        };
+        match entered {
             Entered::Yes(place) => places.push(place),
             Entered::Untracked => {}
             Entered::Full => {

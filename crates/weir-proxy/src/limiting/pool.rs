@@ -58,26 +58,26 @@ impl PoolLimits {
             .then(|| Box::new(Self { limiter, in_flight, retries, waiting }))
     }
 
-    /// A place for a request that is led to the pool.
-    pub(crate) fn enter(&self, now_ns: u64) -> Result<Option<OpenPlace>, BreakerOpen> {
-        self.open(self.in_flight.as_ref(), now_ns)
+    /// A place for a request of this worker that is led to the pool.
+    pub(crate) fn enter(&self, on: (usize, u64)) -> Result<Option<OpenPlace>, BreakerOpen> {
+        self.open(self.in_flight.as_ref(), on)
     }
 
     /// A place for a request that is sent once more.
-    pub(crate) fn retry(&self, now_ns: u64) -> Result<Option<OpenPlace>, BreakerOpen> {
-        self.open(self.retries.as_ref(), now_ns)
+    pub(crate) fn retry(&self, on: (usize, u64)) -> Result<Option<OpenPlace>, BreakerOpen> {
+        self.open(self.retries.as_ref(), on)
     }
 
     /// A place for a request that waits, among those of its client.
     pub(crate) fn wait(
         &self,
         client: Option<IpAddr>,
-        now_ns: u64,
+        (worker, now_ns): (usize, u64),
     ) -> Result<Option<OpenPlace>, BreakerOpen> {
         let Some((bound, client)) = self.waiting.as_ref().zip(client) else { return Ok(None) };
         let prefix = ClientPrefix::default();
         let key = self.limiter.table.key(bound.number, Network::of(client, prefix).bytes());
-        match self.limiter.table.enter(key, bound.most, now_ns) {
+        match self.limiter.table.enter_on(worker, key, (bound.most, now_ns)) {
             Entered::Yes(place) => Ok(Some(place)),
             Entered::Untracked => Ok(None),
             Entered::Full => {
@@ -88,9 +88,13 @@ impl PoolLimits {
         }
     }
 
-    fn open(&self, bound: Option<&Bound>, now_ns: u64) -> Result<Option<OpenPlace>, BreakerOpen> {
+    fn open(
+        &self,
+        bound: Option<&Bound>,
+        (worker, now_ns): (usize, u64),
+    ) -> Result<Option<OpenPlace>, BreakerOpen> {
         let Some(bound) = bound else { return Ok(None) };
-        match self.limiter.table.enter(bound.key, bound.most, now_ns) {
+        match self.limiter.table.enter_on(worker, bound.key, (bound.most, now_ns)) {
             Entered::Yes(place) => Ok(Some(place)),
             Entered::Untracked => Ok(None),
             Entered::Full => {

@@ -157,7 +157,7 @@ pub(crate) fn admit_client<N: Net>(
     for limit in limits {
         // What is no request is charged as one, and has nothing in flight.
         let places = facts.has_head.then_some(&mut facts.places);
-        if let Err(refused) = limit.begin_request(client, now_ns, places) {
+        if let Err(refused) = limit.begin_request(client, (scope.worker.number, now_ns), places) {
             return Err(refused.ended(facts));
         }
     }

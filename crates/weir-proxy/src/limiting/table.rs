@@ -7,7 +7,12 @@
 //! slot nearest to a whole allowance is taken: whoever is forgotten gets a new allowance, so that a flood of addresses can free others
 //! from their debts, and never limit anybody who did not ask for much. What is open is never forgotten: where all eight slots count
 //! something, the newcomer is let through and counted as untracked.
+//!
+//! What is open for an exchange is also counted by the worker that holds it, under the same mutex, so that another thread can give it
+//! back when that worker is lost.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -92,6 +97,8 @@ struct Slots {
     wanted: usize,
     /// A multiple of [`WAYS`].
     slots: Vec<Slot>,
+    /// What workers hold open, by key and worker.
+    held: HashMap<(u64, u16), u32>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -115,11 +122,13 @@ impl Slot {
 pub struct OpenPlace {
     table: Arc<LimitTable>,
     key: TableKey,
+    /// The worker that it is given back for if that is lost.
+    worker: Option<u16>,
 }
 
 impl Drop for OpenPlace {
     fn drop(&mut self) {
-        self.table.leave(self.key);
+        self.table.leave(self.key, self.worker);
     }
 }
 
@@ -206,16 +215,57 @@ impl LimitTable {
         })
     }
 
-    /// Counts something as open if fewer than `most` are.
+    /// Counts something as open if fewer than `most` are. Only whoever has the place gives it back.
     pub fn enter(self: &Arc<Self>, key: TableKey, most: u32, now_ns: u64) -> Entered {
-        self.with(key, now_ns, |slot| {
-            let Some(slot) = slot else { return Entered::Untracked };
-            if slot.open >= most {
-                return Entered::Full;
+        self.open_one(key, (most, None), now_ns)
+    }
+
+    /// As [`LimitTable::enter`], of an exchange of this worker: [`LimitTable::abandon`] gives it back too.
+    pub fn enter_on(
+        self: &Arc<Self>,
+        worker: usize,
+        key: TableKey,
+        (most, now_ns): (u32, u64),
+    ) -> Entered {
+        self.open_one(key, (most, u16::try_from(worker).ok()), now_ns)
+    }
+
+    fn open_one(
+        self: &Arc<Self>,
+        key: TableKey,
+        (most, worker): (u32, Option<u16>),
+        now_ns: u64,
+    ) -> Entered {
+        let Some(mut slots) = self.slots(key) else { return Entered::Untracked };
+        let entered = match self.place_in(&mut slots, key, now_ns) {
+            None => return Entered::Untracked,
+            Some(slot) if slot.open >= most => return Entered::Full,
+            Some(slot) => {
+                slot.open += 1;
+                Entered::Yes(OpenPlace { table: Arc::clone(self), key, worker })
             }
-            slot.open += 1;
-            Entered::Yes(OpenPlace { table: Arc::clone(self), key })
-        })
+        };
+        if let Some(worker) = worker {
+            *slots.held.entry((key.0, worker)).or_insert(0) += 1;
+        }
+        entered
+    }
+
+    /// Gives back what a worker holds open, and returns how much that was. Its places must never be
+    /// dropped: its thread stands still for good.
+    pub fn abandon(&self, worker: usize) -> u64 {
+        let Ok(worker) = u16::try_from(worker) else { return 0 };
+        let mut given_back = 0;
+        for shard in &self.shards {
+            let mut slots = shard.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let own = slots.held.extract_if(|(_, holder), _| *holder == worker);
+            let own: Vec<((u64, u16), u32)> = own.collect();
+            for ((key, _), count) in own {
+                slots.close(key, count);
+                given_back += u64::from(count);
+            }
+        }
+        given_back
     }
 
     /// How much is open under a key.
@@ -225,12 +275,16 @@ impl LimitTable {
         found.iter().find(|slot| slot.key == key.0).map_or(0, |slot| slot.open)
     }
 
-    fn leave(&self, key: TableKey) {
+    fn leave(&self, key: TableKey, worker: Option<u16>) {
         let Some(mut slots) = self.slots(key) else { return };
-        let bucket = slots.bucket(key.0);
-        let found = slots.slots.get_mut(bucket).unwrap_or_default();
-        if let Some(slot) = found.iter_mut().find(|slot| slot.key == key.0) {
-            slot.open = slot.open.saturating_sub(1);
+        slots.close(key.0, 1);
+        if let Some(worker) = worker
+            && let Entry::Occupied(mut held) = slots.held.entry((key.0, worker))
+        {
+            *held.get_mut() -= 1;
+            if *held.get() == 0 {
+                held.remove();
+            }
         }
     }
 
@@ -258,6 +312,16 @@ impl LimitTable {
 
     fn with<R>(&self, key: TableKey, now_ns: u64, then: impl FnOnce(Option<&mut Slot>) -> R) -> R {
         let Some(mut slots) = self.slots(key) else { return then(None) };
+        then(self.place_in(&mut slots, key, now_ns))
+    }
+
+    /// The key's slot, counted where somebody was forgotten for it or there is none.
+    fn place_in<'a>(
+        &self,
+        slots: &'a mut Slots,
+        key: TableKey,
+        now_ns: u64,
+    ) -> Option<&'a mut Slot> {
         let (slot, evicted) = slots.place(key.0, now_ns);
         if evicted {
             self.evicted.fetch_add(1, Ordering::Relaxed);
@@ -265,11 +329,20 @@ impl LimitTable {
         if slot.is_none() {
             self.untracked.fetch_add(1, Ordering::Relaxed);
         }
-        then(slot)
+        slot
     }
 }
 
 impl Slots {
+    /// So much less is open under a key.
+    fn close(&mut self, key: u64, count: u32) {
+        let bucket = self.bucket(key);
+        let found = self.slots.get_mut(bucket).unwrap_or_default();
+        if let Some(slot) = found.iter_mut().find(|slot| slot.key == key) {
+            slot.open = slot.open.saturating_sub(count);
+        }
+    }
+
     /// The bucket of a key.
     fn bucket(&self, key: u64) -> std::ops::Range<usize> {
         let buckets = (self.slots.len() / WAYS).max(1) as u64;
@@ -369,6 +442,26 @@ mod tests {
         });
         assert!(most_seen.load(Ordering::SeqCst) <= 3);
         assert_eq!(table.open(key), 0);
+    }
+
+    #[test]
+    fn what_a_lost_worker_holds_open_is_given_back_once() {
+        let table = LimitTable::new(1 << 20);
+        let keys = [table.key(1, b"a"), table.key(1, b"b")];
+        let enter = |worker: usize, key| match table.enter_on(worker, key, (9, 0)) {
+            Entered::Yes(place) => place,
+            Entered::Untracked | Entered::Full => panic!("there is room"),
+        };
+        let lost = [enter(0, keys[0]), enter(0, keys[0]), enter(0, keys[1])];
+        let (other, gone) = (enter(1, keys[0]), enter(0, keys[0]));
+        let Entered::Yes(connection) = table.enter(keys[0], 9, 0) else { panic!("there is room") };
+        drop(gone);
+        assert_eq!(table.abandon(0), 3);
+        std::mem::forget(lost);
+        assert_eq!(keys.map(|key| table.open(key)), [2, 0]);
+        assert_eq!(table.abandon(0), 0);
+        drop((other, connection));
+        assert_eq!((table.open(keys[0]), table.abandon(1)), (0, 0));
     }
 
     #[test]

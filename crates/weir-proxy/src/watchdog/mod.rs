@@ -15,6 +15,8 @@
 //! nothing is given back twice.
 
 pub(crate) mod stack;
+#[cfg(test)]
+mod tests;
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -202,6 +204,7 @@ fn give_back(process: &Process, number: usize) -> Lost {
             endpoint.idle.abandon(number);
         }
     }
+    snapshot.limiter.table.abandon(number);
     process.forget_idle_clients_of(number);
     // SAFETY: `stack::stop` said that the thread will never run again.
     unsafe { descriptors::close_all_of(number) };
