@@ -376,6 +376,12 @@ impl Facts {
         self.session.inspect(|session| scope.worker.sessions.is_at(*session, Some(endpoint)));
     }
 
+    /// The client is sent a response of this status.
+    pub(crate) fn respond_with<N: Net>(&mut self, scope: Scope<'_, N>, status: u16) {
+        self.status = status;
+        self.session.inspect(|session| scope.worker.sessions.responds(*session, status));
+    }
+
     /// Gives the slot back: the endpoint has done its part. How long that took goes to the regret meter.
     pub(crate) fn finish_slot(&mut self, now: Instant) {
         (self.pool_place, self.retry_place) = (None, None);
@@ -487,6 +493,8 @@ pub(crate) async fn run<N: Net>(
             return Next::Part;
         }
     };
+    // From here on it is told by this: never twice, whatever happens to the worker.
+    drop(session);
     let now = facts.ended.unwrap_or_else(Instant::now);
     facts.times.own = Micros::from(own.until(now));
     record::write(scope, connection, work, &mut facts, (route, now));
@@ -621,6 +629,10 @@ async fn read_head<N: Net>(
     facts.has_head = true;
     facts.bytes_received = work.request.head_bytes as u64;
     facts.times.request = Micros::from(between(facts.first_byte, facts.head_end));
+    if let Some(session) = facts.session {
+        let line = work.request.request_line.of(work.input.bytes());
+        scope.worker.sessions.asks(session, facts.head_end, line);
+    }
     Ok(())
 }
 
@@ -705,6 +717,9 @@ async fn answer<N: Net>(
     if work.request.method == Method::Connect {
         // A tunnel to wherever the client says is not a gateway's to open, and a 2xx of any action would say that it is open.
         return Err(Ended::Refused(Refusal { cause: Cause::BadRequest, status: 405 }));
+    }
+    if let Some(session) = facts.session {
+        scope.worker.sessions.takes(session, route.number, facts.client);
     }
     match &route.action {
         CompiledAction::Pool(pool) => {

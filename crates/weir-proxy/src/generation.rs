@@ -4,7 +4,7 @@
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{Ordering, compiler_fence};
 
 use rustls::ClientConfig;
 use tokio::time::sleep;
@@ -116,7 +116,10 @@ impl Generation {
     /// Appends a line to log number `log`, to be flushed soon.
     pub(crate) fn log(self: &Rc<Self>, log: usize, write: impl FnOnce(&mut Vec<u8>)) {
         if let Some(batch) = self.logs.borrow_mut().get_mut(log) {
+            // For whoever looks at them if this thread is stopped for good meanwhile.
+            compiler_fence(Ordering::SeqCst);
             batch.push(write);
+            compiler_fence(Ordering::SeqCst);
         }
         if !self.flush_due.replace(true) {
             let generation = Rc::downgrade(self);
@@ -132,8 +135,16 @@ impl Generation {
 
     /// Hands lines over that wait.
     pub(crate) fn flush_logs(&self) {
-        for batch in self.logs.borrow_mut().iter_mut() {
-            batch.flush();
+        let mut logs = self.logs.borrow_mut();
+        compiler_fence(Ordering::SeqCst);
+        logs.iter_mut().for_each(LogBatch::flush);
+        compiler_fence(Ordering::SeqCst);
+    }
+
+    /// The same in place of a worker that is lost, unless it was at them.
+    pub(crate) fn hand_over_lines(&self) {
+        if let Ok(mut logs) = self.logs.try_borrow_mut() {
+            logs.iter_mut().for_each(LogBatch::flush);
         }
     }
 }

@@ -40,6 +40,7 @@ pub mod inherited;
 pub mod limiting;
 mod limits;
 mod local;
+mod lost;
 pub mod moving;
 pub mod net;
 pub mod notice;

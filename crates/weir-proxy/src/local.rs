@@ -134,7 +134,7 @@ pub(crate) async fn send<N: Net>(
     (reply, status, route): (Reply<'_>, u16, Option<&CompiledRoute>),
 ) -> Result<Next, Ended> {
     let next = next_after(scope, connection, work, facts);
-    facts.status = status;
+    facts.respond_with(scope, status);
     let mut out = std::mem::take(&mut work.response_out);
     out.clear();
     let body_bytes = write_reply(scope, connection, work, facts, (reply, route, next), &mut out);

@@ -127,7 +127,7 @@ fn begin<N: Net>(
     facts: &mut Facts,
     (route, conversation): (&CompiledRoute, &Conversation<N::Stream>),
 ) -> Plan {
-    facts.status = work.response.status;
+    facts.respond_with(scope, work.response.status);
     if scope.listener.keeps_response_head {
         let head = conversation.raw.get(..work.response.head_bytes).unwrap_or_default();
         work.response_bytes.clear();

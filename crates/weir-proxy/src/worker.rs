@@ -3,7 +3,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -52,6 +52,8 @@ pub struct WorkerLoad {
     pub(crate) thread: AtomicI32,
     /// The places of its connections within the caps.
     places: Mutex<Places>,
+    /// Its exchanges, while it has any to look at.
+    pub(crate) sessions: AtomicPtr<Sessions>,
 }
 
 impl WorkerLoad {
@@ -197,7 +199,7 @@ pub async fn run<N: Net>(parts: WorkerParts<N>) {
     let worker = Rc::new(Worker {
         number,
         net,
-        sessions: Sessions::new(Arc::clone(&load)),
+        sessions: Sessions::new(Arc::clone(&load), Arc::clone(&process), number),
         pressure: Cell::default(),
         load,
         buffers: Buffers::default(),
@@ -221,6 +223,8 @@ pub async fn run<N: Net>(parts: WorkerParts<N>) {
         workspaces: RefCell::default(),
         process,
     });
+    worker.sessions.run_on(&worker.current());
+    worker.sessions.show();
     tokio::task::spawn_local(sweep(Rc::downgrade(&worker)));
     let process = Arc::clone(&worker.process);
     let attending = idle_clients::attend(Rc::downgrade(&worker), process, number);
@@ -336,6 +340,7 @@ impl<N: Net> Worker<N> {
         for position in 0..before.snapshot.listeners.len() {
             leaving.extend(Seat::leaving(&before, position, &next.snapshot));
         }
+        self.sessions.run_on(&next);
         *self.current.borrow_mut() = next;
         self.idle.close_retired(&before.snapshot.pools);
         before.flush_logs();

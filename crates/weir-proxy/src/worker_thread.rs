@@ -17,6 +17,7 @@ use crate::descriptors;
 use crate::limits::HEARTBEAT;
 use crate::os_net::OsNet;
 use crate::sandbox;
+use crate::sessions::tell_lost;
 use crate::start::{DataPlane, panic_text};
 use crate::watchdog::stack::this_thread;
 use crate::worker::{self, WorkerLoad, WorkerParts};
@@ -86,17 +87,19 @@ fn serve(parts: WorkerParts<OsNet>, ready: Option<Sender<io::Result<()>>>) {
     load.thread.store(this_thread(), Ordering::Relaxed);
     let _batching = weir_memory::batch_here();
     // Before the runtime: what runs on that is counted while it is there.
-    let _ended = Ended { process: parts.process.clone(), load: load.clone() };
+    let _ended =
+        Ended { process: parts.process.clone(), load: load.clone(), number: parts.number };
     runtime.block_on(async {
         tokio::task::spawn_local(beat(Arc::downgrade(&load)));
         worker::run(parts).await;
     });
 }
 
-/// Counts what ends with a worker that panics.
+/// Counts and tells what ends with a worker that panics.
 struct Ended {
     process: Arc<crate::shared::Process>,
     load: Arc<WorkerLoad>,
+    number: usize,
 }
 
 impl Drop for Ended {
@@ -104,7 +107,14 @@ impl Drop for Ended {
         if std::thread::panicking() {
             let load = &self.load;
             let open = load.open.load(Ordering::Relaxed);
-            self.process.incidents.note_lost(open, load.busy.load(Ordering::Relaxed));
+            // A second panic would end the process.
+            let told = catch_unwind(AssertUnwindSafe(|| {
+                // SAFETY: this is the worker's own thread.
+                unsafe { tell_lost(&self.process, self.number) }
+            }));
+            let told = told.ok().flatten();
+            let lost = told.unwrap_or_else(|| load.busy.load(Ordering::Relaxed));
+            self.process.incidents.note_lost(open, lost);
         }
     }
 }

@@ -86,6 +86,8 @@ pub enum Cause {
     Shutdown,
     /// Memory was short, and this request held the most or waited for too long to be read (503).
     Memory,
+    /// Its worker hung or panicked, and it ended with that.
+    WorkerLost,
     /// A bug of ours, counted.
     Internal,
 }
@@ -130,6 +132,7 @@ impl Cause {
         Self::UpstreamTooSlow,
         Self::Shutdown,
         Self::Memory,
+        Self::WorkerLost,
         Self::Internal,
     ];
 
@@ -179,6 +182,7 @@ impl Cause {
             Self::UpstreamTooSlow => "upstream_too_slow",
             Self::Shutdown => "shutdown",
             Self::Memory => "memory",
+            Self::WorkerLost => "worker_lost",
             Self::Internal => "internal",
         }
     }
@@ -219,6 +223,7 @@ impl Cause {
             | Self::UpstreamReadTimeout
             | Self::ClientTooSlow
             | Self::UpstreamTooSlow
+            | Self::WorkerLost
             | Self::TunnelClosed => return None,
         })
     }
@@ -266,7 +271,7 @@ impl Cause {
             Self::Shutdown => [b'K', phase()],
             // HAProxy's letter for a resource of its own that is used up.
             Self::Memory => [b'R', phase()],
-            Self::Internal => [b'I', phase()],
+            Self::WorkerLost | Self::Internal => [b'I', phase()],
         }
     }
 }

@@ -392,6 +392,7 @@ impl Cause {
             Self::Memory => {
                 "Memory was short: this request held the most, or was not read on for too long."
             }
+            Self::WorkerLost => "Weir's worker that served it hung or panicked.",
             Self::Internal => "A bug of Weir.",
         }
     }

@@ -28,6 +28,7 @@ use std::time::Duration;
 use crate::accept::least_loaded;
 use crate::descriptors;
 use crate::limits::{HEARTBEAT, LATE_TICKS, QUEUE_AUDIT, STACK_TICKS};
+use crate::sessions::tell_lost;
 use crate::shared::Process;
 use crate::start::DataPlane;
 use crate::worker::Mail;
@@ -181,8 +182,12 @@ fn replace(plane: &Arc<DataPlane>, number: usize) -> Result<(), String> {
     };
     process.incidents.replaced.fetch_add(1, Ordering::Relaxed);
     process.incidents.note_lost(lost.connections, lost.exchanges);
+    let told = match lost.told {
+        Told::Logged => "",
+        Told::Unknown => ", which are in no access log: it was stopped inside of its list of them",
+    };
     process.incidents.say(&format!(
-        "worker {number} was replaced: {} connections and {} requests ended with it",
+        "worker {number} was replaced: {} connections and {} requests ended with it{told}",
         lost.connections, lost.exchanges
     ));
     plane.start_worker(number).map_err(|error| format!("worker {number} is gone: {error}"))
@@ -192,6 +197,14 @@ fn replace(plane: &Arc<DataPlane>, number: usize) -> Result<(), String> {
 struct Lost {
     connections: usize,
     exchanges: usize,
+    told: Told,
+}
+
+/// Whether lost exchanges were counted with their cause and written to the access logs.
+enum Told {
+    Logged,
+    /// What they are is not known.
+    Unknown,
 }
 
 /// Gives back all that a worker has whose thread stands still for good.
@@ -209,8 +222,11 @@ fn give_back(process: &Process, number: usize) -> Lost {
     // SAFETY: `stack::stop` said that the thread will never run again.
     unsafe { descriptors::close_all_of(number) };
     let Some(load) = process.loads.get(number) else {
-        return Lost { connections: 0, exchanges: 0 };
+        return Lost { connections: 0, exchanges: 0, told: Told::Logged };
     };
-    let exchanges = load.busy.swap(0, Ordering::Relaxed);
-    Lost { connections: load.seize_places(), exchanges }
+    // SAFETY: as above.
+    let told = unsafe { tell_lost(process, number) };
+    let busy = load.busy.swap(0, Ordering::Relaxed);
+    let (exchanges, told) = told.map_or((busy, Told::Unknown), |count| (count, Told::Logged));
+    Lost { connections: load.seize_places(), exchanges, told }
 }

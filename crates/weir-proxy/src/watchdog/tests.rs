@@ -1,15 +1,15 @@
 //! What is left of a worker that was lost: everything it had is given back once, and its exchanges are told.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 
 use socket2::{Domain, Socket, Type};
 use weir_config::model::ClientPrefix;
-use weir_stats::log_channel;
+use weir_stats::{Cause, LogReceiver, Message, log_channel};
 
 use crate::limiting::client::Network;
-use crate::start::Running;
 use crate::start::tests::{lose_worker, serving, until};
+use crate::start::{Fault, Running};
 
 /// A server that takes connections and never answers.
 fn silent_server() -> (TcpListener, SocketAddr) {
@@ -89,4 +89,82 @@ fn what_a_lost_worker_has_open_under_limits_is_given_back_once() {
     until("its part is given back", || all() == [1, 1, 1, 3, 3]);
     drop(clients);
     until("nothing is open", || all() == [0; 5]);
+}
+
+/// Lines that are written until one has this text.
+fn lines_until(receiver: &LogReceiver, text: &str) -> Vec<String> {
+    let mut lines = Vec::new();
+    while !lines.iter().any(|line: &String| line.contains(text)) {
+        if let Message::Lines(batch) = receiver.receive().unwrap() {
+            let batch = String::from_utf8(batch.lines.clone()).unwrap();
+            lines.extend(batch.lines().map(str::to_owned));
+        }
+    }
+    lines
+}
+
+/// A worker ends with a request that waits for its server, after one that was answered: both are told.
+#[track_caller]
+fn loses(end: impl FnOnce(&Running)) {
+    let (_server, at) = silent_server();
+    let text = format!(
+        "log access {{ to /dev/null; format json; }}
+         pool app {{ server {at} name=one; }}
+         listen 127.0.0.1:0 name=front {{
+             log access;
+             route path /here/* -> respond 204;
+             route path /slow -> app;
+         }}"
+    );
+    let (sinks, receiver) = log_channel(1, 100);
+    let (running, _door, at) = serving(&text, sinks);
+    let process = running.process().clone();
+    let mut clients: Vec<TcpStream> = Vec::new();
+    for number in 0..2 {
+        let mut client = request(at, &format!("/here/{number}"));
+        client.read_exact(&mut [0; 12]).unwrap();
+        client.write_all(b"POST /slow?n=1 HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n").unwrap();
+        clients.push(client);
+    }
+    until("the server has both", || {
+        let in_flight = process.snapshot().pools[0].balancer.in_flight();
+        in_flight == 2
+    });
+    end(&running);
+    let lost = || process.numbers.read().tally(|_| true).of_cause(Cause::WorkerLost);
+    until("it is counted", || lost() == 1);
+    let lines = lines_until(&receiver, "worker_lost");
+    let line = lines.iter().find(|line| line.contains("worker_lost")).unwrap();
+    for part in [
+        r#""method":"POST""#,
+        r#""target":"/slow?n=1""#,
+        r#""listener":"front""#,
+        r#""route":"front/default/2""#,
+        r#""pool":"app""#,
+        r#""endpoint":"one""#,
+        r#""client":"127.0.0.1""#,
+        r#""status":null"#,
+        r#""worker":0"#,
+    ] {
+        assert!(line.contains(part), "{part} is not in {line}");
+    }
+    drop(clients);
+    running.stop_now();
+    until("all end", || running.is_finished());
+    assert_eq!(lost(), 1);
+    drop(running);
+    // The answered ones, one of which may have waited for its writing when the worker was lost.
+    let lines = [lines, lines_until(&receiver, "/slow")].concat();
+    let of = |text: &str| lines.iter().filter(|line| line.contains(text)).count();
+    assert_eq!((of("/here/"), of("/slow"), of("worker_lost")), (2, 2, 1), "{lines:#?}");
+}
+
+#[test]
+fn exchanges_that_a_hung_worker_takes_along_are_counted_and_logged() {
+    loses(|running| lose_worker(running, 0));
+}
+
+#[test]
+fn exchanges_that_a_worker_which_panics_takes_along_are_counted_and_logged() {
+    loses(|running| running.plane().inject(0, Fault::Panic));
 }
