@@ -133,9 +133,8 @@ fn batch_of(
     (snapshot, number): (&Arc<Snapshot>, usize),
     log: &AccessLog,
 ) -> usize {
-    let is_its = |one: &(Arc<Snapshot>, usize, LogBatch)| {
-        one.1 == number && Arc::ptr_eq(&one.0, snapshot)
-    };
+    let is_its =
+        |one: &(Arc<Snapshot>, usize, LogBatch)| one.1 == number && Arc::ptr_eq(&one.0, snapshot);
     batches.iter().position(is_its).unwrap_or_else(|| {
         batches.push((Arc::clone(snapshot), number, log.sink.batch()));
         batches.len() - 1

@@ -420,8 +420,7 @@ impl Drop for Sessions {
     fn drop(&mut self) {
         let (own, none) = (std::ptr::from_ref(self).cast_mut(), std::ptr::null_mut());
         // Another worker of this number may have shown its own.
-        let _ =
-            self.load.sessions.compare_exchange(own, none, Ordering::AcqRel, Ordering::Relaxed);
+        let _ = self.load.sessions.compare_exchange(own, none, Ordering::AcqRel, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
     }
 }

@@ -87,8 +87,7 @@ fn serve(parts: WorkerParts<OsNet>, ready: Option<Sender<io::Result<()>>>) {
     load.thread.store(this_thread(), Ordering::Relaxed);
     let _batching = weir_memory::batch_here();
     // Before the runtime: what runs on that is counted while it is there.
-    let _ended =
-        Ended { process: parts.process.clone(), load: load.clone(), number: parts.number };
+    let _ended = Ended { process: parts.process.clone(), load: load.clone(), number: parts.number };
     runtime.block_on(async {
         tokio::task::spawn_local(beat(Arc::downgrade(&load)));
         worker::run(parts).await;

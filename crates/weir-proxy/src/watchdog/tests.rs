@@ -123,7 +123,9 @@ fn loses(end: impl FnOnce(&Running)) {
     for number in 0..2 {
         let mut client = request(at, &format!("/here/{number}"));
         client.read_exact(&mut [0; 12]).unwrap();
-        client.write_all(b"POST /slow?n=1 HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n").unwrap();
+        client
+            .write_all(b"POST /slow?n=1 HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n")
+            .unwrap();
         clients.push(client);
     }
     until("the server has both", || {
