@@ -440,8 +440,7 @@ pub(crate) async fn run<N: Net>(
         generation: scope.generation,
         listener: scope.number,
     });
-    facts.session = Some(session.key);
-    connection.session = Some(session.key);
+    (facts.session, connection.session) = (Some(session.key), Some(session.key));
     facts.times.handshake = connection.handshake;
     facts.times.idle = Micros::from(first_byte.saturating_duration_since(connection.since));
     let mut own = WorkTime::begun(scope.worker.turn.work_begins(first_byte));
@@ -493,7 +492,6 @@ pub(crate) async fn run<N: Net>(
             return Next::Part;
         }
     };
-    // From here on it is told by this: never twice, whatever happens to the worker.
     drop(session);
     let now = facts.ended.unwrap_or_else(Instant::now);
     facts.times.own = Micros::from(own.until(now));

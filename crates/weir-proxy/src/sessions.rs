@@ -141,7 +141,7 @@ pub(crate) struct Begun<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SessionKey(usize);
 
-/// One that runs, until this is dropped.
+/// One that runs, until this is dropped, which is before it is counted: what ends with its worker is never told twice.
 pub(crate) struct Session<'a> {
     of: &'a Sessions,
     pub(crate) key: SessionKey,

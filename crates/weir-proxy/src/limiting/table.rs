@@ -96,7 +96,7 @@ struct Slots {
     /// How many there are to be, once the first is needed.
     wanted: usize,
     /// A multiple of [`WAYS`].
-    slots: Vec<Slot>,
+    all: Vec<Slot>,
     /// What workers hold open, by key and worker.
     held: HashMap<(u64, u16), u32>,
 }
@@ -165,7 +165,7 @@ impl LimitTable {
                 continue;
             }
             slots.wanted = wanted;
-            let before = std::mem::take(&mut slots.slots);
+            let before = std::mem::take(&mut slots.all);
             for slot in before.into_iter().filter(|slot| slot.key != 0) {
                 // Time 0 makes no slot look whole, so that none is lost that another does not need more.
                 if let Some(place) = slots.place(slot.key, 0).0 {
@@ -271,7 +271,7 @@ impl LimitTable {
     /// How much is open under a key.
     pub fn open(&self, key: TableKey) -> u32 {
         let Some(slots) = self.slots(key) else { return 0 };
-        let found = slots.slots.get(slots.bucket(key.0)).unwrap_or_default();
+        let found = slots.all.get(slots.bucket(key.0)).unwrap_or_default();
         found.iter().find(|slot| slot.key == key.0).map_or(0, |slot| slot.open)
     }
 
@@ -298,9 +298,9 @@ impl LimitTable {
         let (mut used, mut all, mut bytes) = (0, 0, 0);
         for shard in &self.shards {
             let slots = shard.0.lock().unwrap_or_else(PoisonError::into_inner);
-            used += slots.slots.iter().filter(|slot| !slot.says_nothing(now_ns)).count();
+            used += slots.all.iter().filter(|slot| !slot.says_nothing(now_ns)).count();
             all += slots.wanted;
-            bytes += slots.slots.len() * size_of::<Slot>();
+            bytes += slots.all.len() * size_of::<Slot>();
         }
         (used, all, bytes)
     }
@@ -337,7 +337,7 @@ impl Slots {
     /// So much less is open under a key.
     fn close(&mut self, key: u64, count: u32) {
         let bucket = self.bucket(key);
-        let found = self.slots.get_mut(bucket).unwrap_or_default();
+        let found = self.all.get_mut(bucket).unwrap_or_default();
         if let Some(slot) = found.iter_mut().find(|slot| slot.key == key) {
             slot.open = slot.open.saturating_sub(count);
         }
@@ -345,7 +345,7 @@ impl Slots {
 
     /// The bucket of a key.
     fn bucket(&self, key: u64) -> std::ops::Range<usize> {
-        let buckets = (self.slots.len() / WAYS).max(1) as u64;
+        let buckets = (self.all.len() / WAYS).max(1) as u64;
         // The upper bits choose: the lower ones chose the shard.
         let number = ((u128::from(key) * u128::from(buckets)) >> 64) as usize;
         number * WAYS..(number + 1) * WAYS
@@ -353,11 +353,11 @@ impl Slots {
 
     /// The key's slot, made if need be, and whether somebody was forgotten for that.
     fn place(&mut self, key: u64, now_ns: u64) -> (Option<&mut Slot>, bool) {
-        if self.slots.is_empty() {
-            self.slots = vec![Slot::default(); self.wanted];
+        if self.all.is_empty() {
+            self.all = vec![Slot::default(); self.wanted];
         }
         let bucket = self.bucket(key);
-        let bucket = self.slots.get_mut(bucket).unwrap_or_default();
+        let bucket = self.all.get_mut(bucket).unwrap_or_default();
         if let Some(at) = bucket.iter().position(|slot| slot.key == key) {
             return (bucket.get_mut(at), false);
         }
