@@ -19,6 +19,7 @@ mod known;
 mod limits;
 mod lines;
 mod method;
+mod quick;
 mod request;
 mod response;
 mod slots;

@@ -75,24 +75,6 @@ impl Scan {
     }
 }
 
-/// What the tokeniser, which takes a bare line feed for a line end, says of the lines of a head.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Tokenised {
-    /// Where it saw the head end.
-    pub(crate) end: usize,
-    /// Whether each header line begins after a CR LF.
-    pub(crate) lines_strict: bool,
-}
-
-impl Tokenised {
-    /// The end, if every line up to it ends in CR LF.
-    #[inline]
-    pub(crate) fn strict_end(self, bytes: &[u8]) -> Option<usize> {
-        let head = bytes.get(..self.end)?;
-        (self.lines_strict && head.ends_with(b"\r\n\r\n")).then_some(self.end)
-    }
-}
-
 /// The rule that the header lines of `head` break, given that they break one, and where.
 pub(crate) fn field_fault(head: &[u8]) -> Located<FieldFault> {
     work::count(head.len());

@@ -7,9 +7,10 @@ use crate::fault::{FieldFault, Located, RequestFault};
 use crate::fields::{self, Fields, Framing, Listed};
 use crate::header::{self, Header, is_token_byte, trim};
 use crate::known::Known;
-use crate::limits::{HeadLimits, STACK_HEADERS};
-use crate::lines::{self, Scan, Tokenised};
+use crate::limits::HeadLimits;
+use crate::lines::{self, Scan};
 use crate::method::{Method, Version};
+use crate::quick;
 use crate::slots::with_slots;
 use crate::span::Span;
 use crate::target::{self, TargetForm};
@@ -110,7 +111,7 @@ impl RequestHead {
         }
         let head = bytes.get(..end).unwrap_or_default();
         match self.tokenise(head, limits) {
-            Ok(Some(found)) if found.end == end => self.interpret(bytes, end)?,
+            Ok(Some(found)) if found == end => self.interpret(bytes, end)?,
             Err(httparse::Error::TooManyHeaders) => {
                 return Err(Located::new(FieldFault::TooManyHeaders.into(), end));
             }
@@ -161,29 +162,39 @@ impl RequestHead {
     /// slower, incremental way, which gives the same result for such a head.
     #[inline]
     fn parse_whole(&mut self, bytes: &[u8], limits: &HeadLimits) -> Option<usize> {
-        let mut slots = [const { MaybeUninit::uninit() }; STACK_HEADERS];
-        let room = slots.get_mut(..limits.headers.min(STACK_HEADERS))?;
-        let found = self.tokenise_into(bytes, room).ok()??;
-        let first = self.method_span.start as usize;
-        let begins_well = first == 0 || (first == 2 && bytes.starts_with(b"\r\n"));
-        found.strict_end(bytes).filter(|_| begins_well)
+        let method = quick::token_bytes(bytes);
+        let target_at = method + 1;
+        let target = quick::graphic_bytes(bytes.get(target_at..)?);
+        let (version, start) = (bytes.get(target_at + target..)?, target_at + target + 11);
+        self.version = match version.first_chunk::<11>()? {
+            b" HTTP/1.1\r\n" => Version::Http11,
+            b" HTTP/1.0\r\n" => Version::Http10,
+            _ => return None,
+        };
+        if method == 0 || target == 0 || bytes.get(method) != Some(&b' ') {
+            return None;
+        }
+        self.method = Method::of(bytes.get(..method)?);
+        self.method_span = Span::new(0, method);
+        self.target = Span::new(target_at, target_at + target);
+        work::count(start);
+        quick::header_lines(bytes, start, limits.headers, &mut self.headers)
     }
 
+    /// Where the tokeniser sees the head end.
     fn tokenise(
         &mut self,
         bytes: &[u8],
         limits: &HeadLimits,
-    ) -> Result<Option<Tokenised>, httparse::Error> {
+    ) -> Result<Option<usize>, httparse::Error> {
         with_slots(bytes, limits.headers, |slots| self.tokenise_into(bytes, slots))
     }
 
-    #[expect(clippy::inline_always, reason = "one of its callers is on every message's way")]
-    #[inline(always)]
     fn tokenise_into<'b>(
         &mut self,
         bytes: &'b [u8],
         slots: &mut [MaybeUninit<httparse::Header<'b>>],
-    ) -> Result<Option<Tokenised>, httparse::Error> {
+    ) -> Result<Option<usize>, httparse::Error> {
         work::count(bytes.len());
         let mut request = httparse::Request::new(&mut []);
         let httparse::Status::Complete(end) = request.parse_with_uninit_headers(bytes, slots)?
@@ -195,8 +206,8 @@ impl RequestHead {
         self.method = Method::of(method.as_bytes());
         self.method_span = Span::within(bytes, method.as_bytes());
         self.target = Span::within(bytes, target.as_bytes());
-        let lines_strict = header::collect(&mut self.headers, bytes, request.headers);
-        Ok(Some(Tokenised { end, lines_strict }))
+        header::collect(&mut self.headers, bytes, request.headers);
+        Ok(Some(end))
     }
 
     /// Gives the tokens their meaning.

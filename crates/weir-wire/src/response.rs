@@ -5,9 +5,10 @@ use std::mem::MaybeUninit;
 use crate::fault::{FieldFault, Located, ResponseFault};
 use crate::fields::{self, Fields, Framing, KeepAliveLimits, Listed};
 use crate::header::{self, Header};
-use crate::limits::{HeadLimits, STACK_HEADERS};
-use crate::lines::{self, Scan, Tokenised};
+use crate::limits::HeadLimits;
+use crate::lines::{self, Scan};
 use crate::method::{Method, Version};
+use crate::quick;
 use crate::slots::with_slots;
 use crate::span::Span;
 use crate::work;
@@ -84,7 +85,7 @@ impl ResponseHead {
         };
         let head = bytes.get(..end).unwrap_or_default();
         match self.tokenise(head, limits) {
-            Ok(Some(found)) if found.end == end => self.interpret(bytes, end, request_method)?,
+            Ok(Some(found)) if found == end => self.interpret(bytes, end, request_method)?,
             Ok(_) => return Err(lines::field_fault(head).widen()),
             Err(error) => return Err(token_fault(head, error)),
         }
@@ -115,29 +116,42 @@ impl ResponseHead {
     /// As for requests: the usual case in one pass.
     #[inline]
     fn parse_whole(&mut self, bytes: &[u8], limits: &HeadLimits) -> Option<usize> {
-        if !bytes.starts_with(START) {
+        let (version, rest) = bytes.split_first_chunk::<9>()?;
+        self.version = match version {
+            b"HTTP/1.1 " => Version::Http11,
+            b"HTTP/1.0 " => Version::Http10,
+            _ => return None,
+        };
+        let (status, text) = rest.split_first_chunk::<4>()?;
+        let [hundreds @ b'0'..=b'9', tens @ b'0'..=b'9', ones @ b'0'..=b'9', b' '] = *status else {
+            return None;
+        };
+        let digit = |byte: u8| u16::from(byte - b'0');
+        let length = quick::graphic_or_space_bytes(text);
+        if length == 0 || !text.get(length..)?.starts_with(b"\r\n") {
             return None;
         }
-        let mut slots = [const { MaybeUninit::uninit() }; STACK_HEADERS];
-        let room = slots.get_mut(..limits.headers.min(STACK_HEADERS))?;
-        self.tokenise_into(bytes, room).ok()??.strict_end(bytes)
+        self.status = digit(hundreds) * 100 + digit(tens) * 10 + digit(ones);
+        self.reason = Span::new(REASON_START, REASON_START + length);
+        let start = REASON_START + length + 2;
+        work::count(start);
+        quick::header_lines(bytes, start, limits.headers, &mut self.headers)
     }
 
+    /// Where the tokeniser sees the head end.
     fn tokenise(
         &mut self,
         bytes: &[u8],
         limits: &HeadLimits,
-    ) -> Result<Option<Tokenised>, httparse::Error> {
+    ) -> Result<Option<usize>, httparse::Error> {
         with_slots(bytes, limits.headers, |slots| self.tokenise_into(bytes, slots))
     }
 
-    #[expect(clippy::inline_always, reason = "one of its callers is on every message's way")]
-    #[inline(always)]
     fn tokenise_into<'b>(
         &mut self,
         bytes: &'b [u8],
         slots: &mut [MaybeUninit<httparse::Header<'b>>],
-    ) -> Result<Option<Tokenised>, httparse::Error> {
+    ) -> Result<Option<usize>, httparse::Error> {
         work::count(bytes.len());
         let mut response = httparse::Response::new(&mut []);
         let config = httparse::ParserConfig::default();
@@ -149,8 +163,8 @@ impl ResponseHead {
             None | Some("") => reason(bytes),
             Some(text) => Span::within(bytes, text.as_bytes()),
         };
-        let lines_strict = header::collect(&mut self.headers, bytes, response.headers);
-        Ok(Some(Tokenised { end, lines_strict }))
+        header::collect(&mut self.headers, bytes, response.headers);
+        Ok(Some(end))
     }
 
     fn interpret(
@@ -191,6 +205,8 @@ impl ResponseHead {
 }
 
 const START: &[u8] = b"HTTP/";
+/// Where the reason phrase begins.
+const REASON_START: usize = "HTTP/1.1 200 ".len();
 
 /// An endpoint that speaks another protocol is found out by its first bytes.
 fn check_start(bytes: &[u8]) -> Result<(), Located<ResponseFault>> {

@@ -1,0 +1,226 @@
+//! The header lines of a head as nearly all are: complete, with strict line ends and without tabs, in one pass. Whatever is unusual
+//! is left to the tokeniser, which says the same of the lines that this takes.
+
+use crate::header::{Header, is_token_byte};
+use crate::known::Known;
+use crate::span::Span;
+use crate::work;
+
+/// Bytes that are looked at together.
+const WORD: usize = 8;
+const LOW_BITS: u64 = u64::MAX / 0xff;
+const HIGH_BITS: u64 = LOW_BITS * 0x80;
+
+static TOKEN: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0;
+    while byte < table.len() {
+        #[expect(clippy::indexing_slicing, reason = "at compile time, and within the table")]
+        {
+            table[byte] = is_token_byte(byte as u8);
+        }
+        byte += 1;
+    }
+    table
+};
+
+/// Reads header lines from `start` to the blank line. Its end, or `None` for a head that is not complete, has more than `most` lines, or
+/// needs a closer look; `headers` is then undefined.
+#[inline]
+pub(crate) fn header_lines(
+    bytes: &[u8],
+    start: usize,
+    most: usize,
+    headers: &mut Vec<Header>,
+) -> Option<usize> {
+    let (mut at, mut count) = (start, 0);
+    let end = loop {
+        let line = bytes.get(at..)?;
+        if line.starts_with(b"\r\n") {
+            break at + 2;
+        }
+        if count == most {
+            return None;
+        }
+        let name = line.get(..bytes_before_colon(line))?;
+        let known = Known::of(name);
+        let mut value_at = name.len() + 1;
+        // A name that is known is a token, as it has no byte that folds into one of a known name.
+        let is_token = known != Known::Other || token_bytes(name) == name.len();
+        if name.is_empty() || !is_token || line.get(name.len()) != Some(&b':') {
+            return None;
+        }
+        while line.get(value_at) == Some(&b' ') {
+            value_at += 1;
+        }
+        let value = line.get(value_at..)?;
+        let length = field_bytes(value);
+        let rest = value.get(length..)?;
+        if !rest.starts_with(b"\r\n") {
+            return None;
+        }
+        let mut value_end = value_at + length;
+        while value_end > value_at && line.get(value_end - 1) == Some(&b' ') {
+            value_end -= 1;
+        }
+        let header = Header {
+            name: Span::new(at, at + name.len()),
+            value: Span::new(at + value_at, at + value_end),
+            known,
+        };
+        // Headers of the head before are written over; mostly there are as many of them.
+        match headers.get_mut(count) {
+            Some(place) => *place = header,
+            None => headers.push(header),
+        }
+        count += 1;
+        at += value_at + length + 2;
+    };
+    work::count(end - start);
+    headers.truncate(count);
+    Some(end)
+}
+
+/// Bytes at the beginning that may stand in a token.
+#[inline]
+pub(crate) fn token_bytes(text: &[u8]) -> usize {
+    let is_token = |byte: &u8| TOKEN.get(usize::from(*byte)) == Some(&true);
+    text.iter().position(|byte| !is_token(byte)).unwrap_or(text.len())
+}
+
+/// Bytes before the first colon, space or control byte.
+#[inline]
+fn bytes_before_colon(text: &[u8]) -> usize {
+    let mut words = text.chunks_exact(WORD);
+    let mut before = 0;
+    for word in &mut words {
+        let word = word.first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
+        let colon = word ^ (LOW_BITS * u64::from(b':'));
+        let is_colon = colon.wrapping_sub(LOW_BITS) & !colon;
+        let below = word.wrapping_sub(LOW_BITS * u64::from(b'!')) & !word;
+        let found = (is_colon | below) & HIGH_BITS;
+        if found != 0 {
+            return before + found.trailing_zeros() as usize / WORD;
+        }
+        before += WORD;
+    }
+    let rest = words.remainder();
+    before + rest.iter().position(|byte| *byte == b':' || *byte <= b' ').unwrap_or(rest.len())
+}
+
+/// Bytes before the first control byte, the tab being one.
+#[inline]
+fn field_bytes(text: &[u8]) -> usize {
+    bytes_from::<b' ', false>(text)
+}
+
+/// Visible ASCII and spaces at the beginning.
+#[inline]
+pub(crate) fn graphic_or_space_bytes(text: &[u8]) -> usize {
+    bytes_from::<b' ', true>(text)
+}
+
+/// Visible ASCII at the beginning.
+#[inline]
+pub(crate) fn graphic_bytes(text: &[u8]) -> usize {
+    bytes_from::<b'!', true>(text)
+}
+
+/// Bytes before the first that is below `LOWEST`, a delete, or, where only `ASCII` is wanted, 0x80 and more.
+#[inline]
+fn bytes_from<const LOWEST: u8, const ASCII: bool>(text: &[u8]) -> usize {
+    let mut words = text.chunks_exact(WORD);
+    let mut before = 0;
+    for word in &mut words {
+        let word = word.first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
+        // The lowest bit that is set is right; those above it may not be, because of what is borrowed.
+        let below = word.wrapping_sub(LOW_BITS * u64::from(LOWEST)) & !word;
+        let delete = word ^ (LOW_BITS * 0x7f);
+        let is_delete = delete.wrapping_sub(LOW_BITS) & !delete;
+        let beyond = if ASCII { word } else { 0 };
+        let found = (below | is_delete | beyond) & HIGH_BITS;
+        if found != 0 {
+            return before + found.trailing_zeros() as usize / WORD;
+        }
+        before += WORD;
+    }
+    let ends = |byte: &u8| *byte < LOWEST || *byte == 0x7f || (ASCII && !byte.is_ascii());
+    let rest = words.remainder();
+    before + rest.iter().position(ends).unwrap_or(rest.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use proptest::sample::select;
+
+    use super::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 20_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn words_are_searched_as_bytes_are(text in vec(select(b"\0\t\r\n\x1f !a:~\x7e\x7f\x80\x9f\xa0\xba\xff".as_slice()), 0..40)) {
+            let first = |ends: fn(u8) -> bool| text.iter().position(|byte| ends(*byte)).unwrap_or(text.len());
+            prop_assert_eq!(bytes_before_colon(&text), first(|byte| byte == b':' || byte <= b' '));
+            prop_assert_eq!(field_bytes(&text), first(|byte| byte < 0x20 || byte == 0x7f));
+            prop_assert_eq!(graphic_or_space_bytes(&text), first(|byte| !(0x20..0x7f).contains(&byte)));
+            prop_assert_eq!(graphic_bytes(&text), first(|byte| !byte.is_ascii_graphic()));
+        }
+
+        /// What is taken is what the tokeniser takes, and nothing that a strict reader would not: parts of heads, put together and spoilt
+        /// at one place.
+        #[test]
+        fn what_is_taken_is_what_the_tokeniser_takes(
+            lines in vec((
+                select(["Host", "a", "ETag", "Content-Length", "Content\rLength", "h\u{54}tp2-settings", "http\u{12}-settings", "x|~", "x(", "", "a b", "Date "].as_slice()),
+                select([":", ": ", ":  ", ":\t", " :", ""].as_slice()),
+                select(["", "v", " v ", "0123456789abcdef", "v\u{e9} w", "a\tb", "  "].as_slice()),
+                select(["\r\n", "\r\n", "\r\n", "\r\n", "\n", "\r", "\r\n "].as_slice()),
+            ), 0..6),
+            spoilt in proptest::option::of((any::<proptest::sample::Index>(), any::<u8>())),
+            rest in select(["", "\r\n", "body"].as_slice()),
+            most in 0..7_usize, left_over in 0..9_usize,
+        ) {
+            let mut text = String::new();
+            for (name, colon, value, end) in &lines {
+                text.extend([*name, colon, value, end]);
+            }
+            let mut bytes = [text.as_bytes(), b"\r\n", rest.as_bytes()].concat();
+            if let Some((place, byte)) = spoilt {
+                let place = place.index(bytes.len());
+                bytes[place] = byte;
+            }
+            let mut headers = vec![Header::default(); left_over];
+            let Some(end) = header_lines(&bytes, 0, most, &mut headers) else { return Ok(()) };
+
+            let mut slots = [httparse::EMPTY_HEADER; 8];
+            let parsed = httparse::parse_headers(&bytes, &mut slots);
+            let Ok(httparse::Status::Complete((length, found))) = parsed else {
+                return Err(TestCaseError::fail("the tokeniser refuses it"));
+            };
+            prop_assert_eq!(end, length);
+            prop_assert!(found.len() <= most);
+            prop_assert_eq!(headers.len(), found.len());
+            prop_assert_eq!(bytes[..end].split(|byte| *byte == b'\n').count(), found.len() + 2);
+            for (header, found) in headers.iter().zip(found) {
+                prop_assert_eq!(header.name.of(&bytes), found.name.as_bytes());
+                prop_assert_eq!(header.value.of(&bytes), found.value);
+                prop_assert_eq!(header.known, Known::of(found.name.as_bytes()));
+            }
+        }
+    }
+
+    #[test]
+    fn a_usual_head_is_taken() {
+        let text = b"GET / HTTP/1.1\r\nHost: a\r\nX-Empty:\r\nX-Wide:  b c \r\n\r\nnext";
+        let mut headers = Vec::new();
+        assert_eq!(header_lines(text, 16, 3, &mut headers), Some(text.len() - 4));
+        let values: Vec<&[u8]> = headers.iter().map(|header| header.value.of(text)).collect();
+        assert_eq!(values, [b"a".as_slice(), b"", b"b c"]);
+        assert_eq!(headers[0].known, Known::Host);
+        assert_eq!(header_lines(text, 16, 2, &mut headers), None);
+        assert_eq!(header_lines(&text[..text.len() - 5], 16, 3, &mut headers), None);
+    }
+}
