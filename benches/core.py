@@ -27,6 +27,7 @@ def arguments():
     names = [case.name for case in load.CASES] + ["idle-plain", "idle-tls"]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--weir", type=pathlib.Path, help="the binary to measure")
+    parser.add_argument("--before", type=pathlib.Path, help="an older binary of Weir, measured beside it")
     parser.add_argument("--build", default="as given with --weir", help="how it was built, for the report")
     parser.add_argument("--candidates", default="weir,nginx,haproxy", help="which programs, by comma")
     parser.add_argument("--only", default=",".join(names), help=f"which cases, by comma, of {','.join(names)}")
@@ -46,9 +47,15 @@ def arguments():
         parser.error(f"unknown: {', '.join(sorted(unknown))}")
     if "weir" in options.candidates and not (options.weir and options.weir.is_file()):
         parser.error("--weir must name the binary (make bench-core builds it)")
+    options.binaries = {"weir": options.weir.resolve()} if options.weir else {}
+    if options.before:
+        if not options.before.is_file():
+            parser.error("--before must name a binary")
+        options.binaries["before"] = options.before.resolve()
+        options.candidates.insert(1, "before")
     if options.quick:
         options.rounds, options.seconds, options.idle = 1, 2, min(options.idle, 1000)
-    elif options.output is None and set(options.only) == set(names) and len(options.candidates) == 3:
+    elif options.output is None and set(options.only) == set(names) and len(options.candidates) >= 3:
         options.output = HERE / "core.md"
     return options
 
@@ -111,7 +118,7 @@ def main():
     began = datetime.datetime.now(datetime.timezone.utc)
     log_options = f" buffer={options.nginx_log_buffer} flush=1s" if options.nginx_log_buffer else ""
     with tempfile.TemporaryDirectory(prefix="weir-bench-", dir=memory_directory()) as directory:
-        bench = candidates.Bench(directory, options.weir.resolve() if options.weir else None, log_options)
+        bench = candidates.Bench(directory, options.binaries, log_options)
         # Every program wants two files for a client; without the right to raise the limit there are fewer clients.
         options.idle = min(options.idle, bench.open_files // 2 - 300)
         try:
@@ -127,6 +134,7 @@ def main():
         *machine.describe(),
         ("weir", machine.version([str(options.weir), "--version"]) if options.weir else "not measured"),
         ("build", f"weir: {options.build}; nginx and haproxy: the packages"),
+        *([("before", f"an older Weir: {options.before.name}")] if options.before else []),
         ("nginx", machine.version(["nginx", "-v"])),
         ("haproxy", machine.version(["haproxy", "-v"])),
         ("load", f"{machine.version(['wrk', '-v'])}; {machine.version(['ab', '-V'])}; {options.connections} connections, {options.seconds} s a point"),

@@ -60,9 +60,9 @@ class Child:
 class Bench:
     """One run's directory, ports and children."""
 
-    def __init__(self, directory, weir, nginx_log_options):
+    def __init__(self, directory, binaries, nginx_log_options):
         self.directory = pathlib.Path(directory)
-        self.weir = weir
+        self.binaries = binaries
         self.proxy_core, self.load_core = machine.cores()
         self.open_files = machine.raise_open_files()
         self.children = []
@@ -106,12 +106,12 @@ class Bench:
         for child in reversed(self.children):
             child.stop()
 
-    def fill(self, template):
-        """Writes the template, filled in, to the run's directory."""
+    def fill(self, template, name=None):
+        """Writes the template, filled in, to the run's directory, under its own or another name."""
         text = (HERE / template).read_text()
-        for name, value in self.values.items():
-            text = text.replace("${" + name + "}", str(value))
-        path = self.directory / template
+        for key, value in self.values.items():
+            text = text.replace("${" + key + "}", str(value))
+        path = self.directory / (name or template)
         path.write_text(text)
         return path
 
@@ -119,12 +119,15 @@ class Bench:
         """Starts a fresh proxy on the proxies' core; it has `plain` and `tls`, its ports."""
         plain, tls = free_ports(2)
         self.values["PLAIN"], self.values["TLS"] = plain, tls
-        config = self.fill(f"{name}.conf")
-        command = {
-            "weir": [str(self.weir), "run", "-c", str(config)],
-            "nginx": ["nginx", "-e", "stderr", "-c", str(config)],
-            "haproxy": ["haproxy", "-db", "-f", str(config)],
-        }[name]
+        if name in self.binaries:
+            config = self.fill("weir.conf", f"{name}.conf")
+            command = [str(self.binaries[name]), "run", "-c", str(config)]
+        else:
+            config = self.fill(f"{name}.conf")
+            command = {
+                "nginx": ["nginx", "-e", "stderr", "-c", str(config)],
+                "haproxy": ["haproxy", "-db", "-f", str(config)],
+            }[name]
         child = self.start(self.proxy_core, command, name)
         child.plain, child.tls = plain, tls
         child.wait_for([plain, tls])

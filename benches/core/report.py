@@ -33,6 +33,12 @@ def ratio(values):
     return values["weir"] / peer if peer and values.get("weir") is not None else None
 
 
+def since(values):
+    """Weir's figure in units of the older binary's, when both count."""
+    weir, before = values.get("weir"), values.get("before")
+    return f"{weir / before:.2f}" if weir is not None and before else "no ratio"
+
+
 def verdict(found, target):
     if found is None:
         return "no ratio"
@@ -51,8 +57,11 @@ def figure(points):
 
 
 def cost_table(points, names):
-    lines = ["| CPU µs per request, median (range) | " + " | ".join(names) + " | ratio to the better peer | target |"]
-    lines.append("| --- |" + " ---: |" * (len(names) + 2))
+    titles = [*names, "ratio to the better peer", "target"]
+    if "before" in names:
+        titles.append("ratio to before")
+    lines = ["| CPU µs per request, median (range) | " + " | ".join(titles) + " |"]
+    lines.append("| --- |" + " ---: |" * len(titles))
     for case in load.CASES:
         if case.name not in points:
             continue
@@ -60,6 +69,8 @@ def cost_table(points, names):
         values = {name: median(found[name]) for name in names}
         cells = [figure(found[name]) for name in names]
         cells += [verdict(ratio(values), case.target), "-" if case.target is None else f"{case.target:.2f}"]
+        if "before" in names:
+            cells.append(since(values))
         lines.append(f"| {load.TITLES[case.name]} | " + " | ".join(cells) + " |")
     return lines
 
@@ -135,6 +146,6 @@ def render(facts, points, memory, options, folder):
     if points:
         lines += ["## Every point", ""] + all_points(points, names) + [""]
     lines += ["## Configurations", ""]
-    for name in ["origin", *names]:
+    for name in ["origin", *(name for name in names if name != "before")]:
         lines += [f"`benches/core/{name}.conf`:", "", "```", (folder / f"{name}.conf").read_text().rstrip(), "```", ""]
     return "\n".join(lines)
