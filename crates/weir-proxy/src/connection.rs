@@ -378,11 +378,7 @@ impl<N: Net> Connection<N> {
         if self.served >= scope.listener.limits.requests || scope.is_last() {
             return false;
         }
-        let too_old = scope
-            .listener
-            .timeouts
-            .age
-            .is_some_and(|age| now.saturating_duration_since(self.taken) >= age);
+        let too_old = scope.listener.timeouts.age.is_some_and(|age| now >= self.taken + age);
         if too_old {
             scope.counts.listener.aged(scope.worker.number);
         }

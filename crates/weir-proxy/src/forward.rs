@@ -115,8 +115,10 @@ pub fn write_request_head(input: &UpstreamHead<'_>, out: &mut Vec<u8>) {
         BodyFraming::Chunked => encode::transfer_chunked(out),
         BodyFraming::None | BodyFraming::Close | BodyFraming::AsReceived => {}
     }
-    if input.counts_hops {
-        write_hops(head.hops, out);
+    match (input.counts_hops, head.hops, input.upgrade) {
+        (true, 0, None) => return out.extend_from_slice(b"Weir-Hops: 1\r\n\r\n"),
+        (true, passed, _) => write_hops(passed, out),
+        (false, ..) => {}
     }
     if let Some(protocols) = input.upgrade {
         protocols.write_offer(head, bytes, out);
@@ -127,10 +129,6 @@ pub fn write_request_head(input: &UpstreamHead<'_>, out: &mut Vec<u8>) {
 /// Appends the count of the Weirs that a request has passed, this one included, by which a loop is found out. A count of our own,
 /// because `Via` changes what servers answer: nginx compresses nothing for requests that have it.
 fn write_hops(passed: u16, out: &mut Vec<u8>) {
-    if passed == 0 {
-        out.extend_from_slice(b"Weir-Hops: 1\r\n");
-        return;
-    }
     out.extend_from_slice(b"Weir-Hops: ");
     encode::decimal(out, u64::from(passed) + 1);
     out.extend_from_slice(b"\r\n");

@@ -200,8 +200,7 @@ fn within_limits<S>(pool: &UpstreamPool, connection: &UpstreamConnection<S>, now
 /// taken for one, as would each after it for the one before. The system call is made where the last look at the socket is long
 /// ago: a connection that is taken right after it was kept was read to its end a moment before.
 fn is_silent<N: Net>(net: &N, connection: &UpstreamConnection<N::Stream>, now: Instant) -> bool {
-    now.saturating_duration_since(connection.idle_since) < PEEK_AFTER
-        || net.is_silent(connection.transport.socket())
+    now < connection.idle_since + PEEK_AFTER || net.is_silent(connection.transport.socket())
 }
 
 /// Whether an idle connection has neither been closed nor sent anything unasked. Costs no system call while the reactor

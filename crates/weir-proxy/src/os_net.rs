@@ -245,6 +245,7 @@ impl OsStream {
     }
 
     /// Reads without asking the reactor. `None` when nothing was there, as the reactor knows already.
+    #[cold]
     fn read_at_once(
         &mut self,
         context: &mut Context<'_>,
@@ -309,6 +310,7 @@ impl Socket for OsStream {
 }
 
 impl AsyncRead for OsStream {
+    #[inline]
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -85,15 +85,37 @@ pub(crate) fn restore(head: &RequestHead, bytes: &mut [u8], original: &[u8]) {
 
 /// Whether a path is surely in its normal form. `/.well-known` is too, and is found out the slow way.
 fn is_plain(path: &[u8]) -> bool {
-    let mut before = 0;
+    let mut after_slash = false;
     for &byte in path {
-        if matches!(byte, b'%' | b'\\' | b';') || (before == b'/' && matches!(byte, b'/' | b'.')) {
-            return false;
+        match SHAPE.get(usize::from(byte)) {
+            Some(Shape::Plain) => after_slash = false,
+            Some(Shape::Slash) if !after_slash => after_slash = true,
+            Some(Shape::Dot) if !after_slash => {}
+            _ => return false,
         }
-        before = byte;
     }
     true
 }
+
+/// What a byte means for [`is_plain`].
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shape {
+    Plain,
+    Slash,
+    Dot,
+    Special,
+}
+
+#[expect(clippy::indexing_slicing, reason = "at compile time, and within the table")]
+static SHAPE: [Shape; 256] = {
+    let mut shape = [Shape::Plain; 256];
+    shape[b'/' as usize] = Shape::Slash;
+    shape[b'.' as usize] = Shape::Dot;
+    shape[b'%' as usize] = Shape::Special;
+    shape[b'\\' as usize] = Shape::Special;
+    shape[b';' as usize] = Shape::Special;
+    shape
+};
 
 /// Appends `path` with its escapes in their one form.
 fn decode(path: &[u8], rules: &PathRules, out: &mut PathBuffer) -> Result<(), PathFault> {

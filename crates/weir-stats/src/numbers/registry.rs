@@ -160,7 +160,8 @@ impl Numbers {
     }
 
     /// Counts an exchange that has ended on this worker. To be called by the worker's own thread.
-    #[inline]
+    #[expect(clippy::inline_always, reason = "one of its callers is on every request's way")]
+    #[inline(always)]
     pub fn record(
         &self,
         worker: usize,
