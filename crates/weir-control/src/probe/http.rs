@@ -53,8 +53,9 @@ impl HttpQuestion {
         };
         heard.failed = Some(reason.clone());
         let body = heard.bytes.len().min(head.head_bytes);
+        let mut end = BodyEnd::new(&head);
         while head.framing != Framing::None && heard.bytes.len() < body + SHOWN_BYTES {
-            if is_whole(&head, &heard.bytes) || heard.read(stream).await.unwrap_or(0) == 0 {
+            if end.is_in(&heard.bytes) || heard.read(stream).await.unwrap_or(0) == 0 {
                 break;
             }
         }
@@ -121,7 +122,8 @@ impl HttpQuestion {
         heard: &mut Heard,
     ) -> Result<(), Failure> {
         let Some(expected) = &self.probe.body else { return Ok(()) };
-        while !is_whole(head, &heard.bytes) {
+        let mut end = BodyEnd::new(head);
+        while !end.is_in(&heard.bytes) {
             match heard.read(stream).await {
                 Ok(0) if head.framing != Framing::UntilClose && heard.bytes.len() < REPLY_BYTES => {
                     return Err(heard.failure("connection closed inside the body"));
@@ -139,24 +141,42 @@ impl HttpQuestion {
     }
 }
 
-/// Whether nothing is to be waited for: the body is there to its end.
-fn is_whole(head: &ResponseHead, bytes: &[u8]) -> bool {
-    let body = bytes.get(head.head_bytes..).unwrap_or_default();
-    match head.framing {
-        Framing::None => true,
-        Framing::Length(length) => body.len() as u64 >= length,
-        Framing::UntilClose => false,
-        Framing::Chunked => {
-            let mut decoder = ChunkedDecoder::new();
-            let mut rest = body;
-            loop {
-                match decoder.step(rest) {
-                    Ok((_, Step::More)) => return false,
-                    Ok((used, Step::Data(_))) => rest = rest.get(used..).unwrap_or_default(),
-                    // What is wrong with it is said when it is taken apart.
-                    Ok((_, Step::End)) | Err(_) => return true,
-                }
+/// The search for the end of a body that is read bit by bit. It goes on where it stopped, so that each byte is looked at once however
+/// many reads the body takes.
+struct BodyEnd<'a> {
+    head: &'a ResponseHead,
+    decoder: ChunkedDecoder,
+    /// Bytes of the reply before which the framing was taken apart.
+    at: usize,
+}
+
+impl<'a> BodyEnd<'a> {
+    fn new(head: &'a ResponseHead) -> Self {
+        Self { head, decoder: ChunkedDecoder::new(), at: head.head_bytes }
+    }
+
+    /// Whether the body is there to its end, in `bytes` of a reply that only grow. Framing that is wrong ends it: what is wrong is said
+    /// when the body is taken apart.
+    fn is_in(&mut self, bytes: &[u8]) -> bool {
+        match self.head.framing {
+            Framing::None => true,
+            Framing::Length(length) => {
+                bytes.len().saturating_sub(self.head.head_bytes) as u64 >= length
             }
+            Framing::UntilClose => false,
+            Framing::Chunked => loop {
+                match self.decoder.step(bytes.get(self.at..).unwrap_or_default()) {
+                    Ok((used, step)) => {
+                        self.at += used;
+                        match step {
+                            Step::Data(_) => {}
+                            Step::More => return false,
+                            Step::End => return true,
+                        }
+                    }
+                    Err(_) => return true,
+                }
+            },
         }
     }
 }
@@ -187,5 +207,39 @@ fn dechunked(raw: &[u8]) -> Result<Vec<u8>, String> {
             Step::Data(_) => rest = rest.get(used..).unwrap_or_default(),
             Step::More | Step::End => return Ok(body),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+
+    fn head() -> ResponseHead {
+        let mut head = ResponseHead::default();
+        head.parse(HEAD, &mut Scan::default(), &LIMITS, Method::Get).unwrap().unwrap();
+        head
+    }
+
+    #[test]
+    fn the_end_of_a_body_that_comes_byte_by_byte_is_found_without_looking_back() {
+        let head = head();
+        let body = b"4\r\nall \r\n4;x=y\r\nfine\r\n0\r\nA: b\r\n\r\n";
+        let mut end = BodyEnd::new(&head);
+        let mut bytes = HEAD.to_vec();
+        for (count, byte) in body.iter().enumerate() {
+            assert!(!end.is_in(&bytes), "after {count} bytes");
+            // Whatever is looked at again has become malformed framing, which would end the body.
+            bytes.fill(0);
+            bytes.push(*byte);
+        }
+        assert!(end.is_in(&bytes));
+    }
+
+    #[test]
+    fn malformed_framing_ends_a_body() {
+        let head = head();
+        assert!(BodyEnd::new(&head).is_in(&[HEAD, b"no size"].concat()));
     }
 }
