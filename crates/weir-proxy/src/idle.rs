@@ -219,6 +219,7 @@ mod tests {
     use std::future::poll_fn;
     use std::io::Write;
     use std::net::TcpListener;
+    use std::os::fd::AsFd;
     use std::task::Poll;
 
     use tokio::net::TcpStream;
@@ -237,10 +238,17 @@ mod tests {
         Arc::clone(&snapshot.pools[0])
     }
 
-    /// Whether a connection is used again that was idle for this long, during which `meanwhile` happened at its other end and the reactor
-    /// was not asked.
+    /// Whether the reactor is asked while a connection is idle.
+    #[derive(Clone, Copy, PartialEq, Eq)]
+    enum Reactor {
+        Asked,
+        NotAsked,
+    }
+
+    /// Whether a connection is used again that was idle for this long, during which `meanwhile` happened at its other end.
     async fn is_used_after(
         idle_for: Duration,
+        reactor: Reactor,
         meanwhile: impl FnOnce(std::net::TcpStream),
     ) -> bool {
         let pool = pool();
@@ -248,11 +256,19 @@ mod tests {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (peer, _) = listener.accept().unwrap();
+        let socket = std::net::TcpStream::from(stream.as_fd().try_clone_to_owned().unwrap());
         let now = Instant::now();
         let transport = Transport::Plain(OsStream::from(stream));
         let connection = Box::new(UpstreamConnection::fresh(transport, now));
         idle.keep(&pool, 0, connection, (KeepAliveLimits::default(), now));
         meanwhile(peer);
+        if reactor == Reactor::Asked {
+            // The socket has it, then the reactor does.
+            while socket.peek(&mut [0]).is_err() {
+                std::thread::yield_now();
+            }
+            tokio::task::yield_now().await;
+        }
         let taken = |context: &mut Context<'_>| {
             Poll::Ready(idle.take(&OsNet, context, (&pool, 0), now + idle_for))
         };
@@ -262,14 +278,19 @@ mod tests {
     #[tokio::test]
     async fn what_came_unasked_and_was_not_reported_yet_ends_an_idle_connection() {
         let mut kept = None;
-        assert!(is_used_after(PEEK_AFTER, |peer| kept = Some(peer)).await);
-        let mut kept = None;
-        let speaks = |mut peer: std::net::TcpStream| {
-            peer.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").unwrap();
-            kept = Some(peer);
-        };
-        assert!(!is_used_after(PEEK_AFTER, speaks).await);
-        assert!(!is_used_after(PEEK_AFTER, drop).await, "it was closed");
+        assert!(is_used_after(PEEK_AFTER, Reactor::NotAsked, |peer| kept = Some(peer)).await);
+        // Sooner after it was kept, the reactor has reported it.
+        for (after, reactor) in
+            [(PEEK_AFTER, Reactor::NotAsked), (Duration::from_millis(1), Reactor::Asked)]
+        {
+            let mut kept = None;
+            let speaks = |mut peer: std::net::TcpStream| {
+                peer.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").unwrap();
+                kept = Some(peer);
+            };
+            assert!(!is_used_after(after, reactor, speaks).await, "{after:?}");
+            assert!(!is_used_after(after, reactor, drop).await, "it was closed");
+        }
     }
 
     #[test]

@@ -346,3 +346,26 @@ fn what_an_origin_says_of_a_connections_life_is_heeded() {
         });
     }
 }
+
+#[test]
+fn a_response_that_was_there_before_a_request_is_not_its_answer_however_soon_it_came() {
+    for after_ms in [0, 1, 4, 5, 50] {
+        play(&app("server 10.0.1.1:80;", ""), async |world| {
+            let origin = world.origin(1);
+            let mut client = world.client().await;
+            client.send(GET).await;
+            let mut upstream = origin.accept().await;
+            upstream.message().await;
+            upstream.send(OK).await;
+            assert_eq!(client.message().await.text(), "ok");
+            upstream.send("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nstray").await;
+            sleep(Duration::from_millis(after_ms)).await;
+            client.send(GET).await;
+            let mut fresh = origin.accept_within(Duration::from_secs(1)).await.expect("a new one");
+            fresh.message().await;
+            fresh.send(OK).await;
+            assert_eq!(client.message().await.text(), "ok", "{after_ms} ms after");
+            upstream.expect_end().await;
+        });
+    }
+}
