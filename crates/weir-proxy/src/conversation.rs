@@ -15,7 +15,7 @@ use crate::exchange::{Ended, Input, Workspace};
 use crate::forward;
 use crate::idle::UpstreamConnection;
 use crate::limits::{INTERIM_RESPONSES, RESPONSE_HEAD_BYTES, RESPONSE_HEADERS};
-use crate::local::write_all;
+use crate::local::{Taking, write_paced};
 use crate::net::{Net, Socket};
 use crate::pace::{Pace, TooSlow};
 use crate::pump::{Pump, PumpFailure, Waiting};
@@ -110,7 +110,7 @@ pub(crate) struct Conversation<S> {
     /// When the attempt began, or went on after the client's body was waited for; `None` while it is.
     attempt_since: Option<Instant>,
     /// Of the client's body.
-    pace: Pace,
+    pub(crate) pace: Pace,
 }
 
 /// The client's side of a talk.
@@ -210,7 +210,8 @@ impl<S: Socket> Conversation<S> {
             if !is_interim(&work.response) {
                 return Ok(());
             }
-            self.pass_interim(scope, connection, work).await?;
+            let mut taking = Taking::new(scope.client_rate(pool.has_limit(endpoint)));
+            self.pass_interim(scope, connection, work, &mut taking).await?;
         }
     }
 
@@ -255,6 +256,11 @@ impl<S: Socket> Conversation<S> {
             return client.stream.poll_closed(context);
         }
         Poll::Pending
+    }
+
+    /// Whether the rest of the request is waited for, and the client is to send it.
+    pub(crate) fn awaits_client(&self) -> bool {
+        !self.upload.is_finished() && !self.upload_failed && self.upload.waiting == Waiting::Read
     }
 
     /// Sends more of the request, if any is left and the endpoint takes it. Fails when the client's body is at fault.
@@ -372,6 +378,7 @@ impl<S: Socket> Conversation<S> {
         scope: Scope<'_, N>,
         connection: &mut Connection<N>,
         work: &mut Workspace,
+        taking: &mut Taking,
     ) -> Result<(), Failure> {
         self.interim += 1;
         if self.interim > INTERIM_RESPONSES {
@@ -381,7 +388,7 @@ impl<S: Socket> Conversation<S> {
         if work.response.status != 100 && work.request.version == Version::Http11 {
             work.response_out.clear();
             forward::write_interim_head(&work.response, &self.raw, &mut work.response_out);
-            let sent = write_all(scope, connection, &work.response_out).await;
+            let sent = write_paced(scope, connection, &work.response_out, taking).await;
             work.response_out.clear();
             sent.map_err(|_| Failure::ClientGone)?;
         }

@@ -470,12 +470,8 @@ pub(crate) async fn run<N: Net>(
     let next = match outcome {
         Ok(next) => next,
         Err(Ended::Refused(refusal)) => {
-            // No endpoint waits for our answer to be read.
-            facts.slot = None;
-            let refusing = local::refuse(scope, connection, work, &mut facts, (refusal, route));
-            let mut refusing = std::pin::pin!(refusing);
-            let turn = &scope.worker.turn;
-            std::future::poll_fn(|context| own.poll(turn, refusing.as_mut(), context)).await
+            let about = (&mut facts, &mut own);
+            refuse_in_time(scope, connection, work, about, (refusal, route)).await
         }
         Err(Ended::Broken(cause)) => {
             facts.cause = cause;
@@ -501,6 +497,30 @@ pub(crate) async fn run<N: Net>(
         work.input.consume(work.request.head_bytes + facts.body_in_input);
     }
     next
+}
+
+/// Sends a refusal within what is left of the exchange's time in all, or the send timeout where that is longer.
+async fn refuse_in_time<N: Net>(
+    scope: Scope<'_, N>,
+    connection: &mut Connection<N>,
+    work: &mut Workspace,
+    (facts, own): (&mut Facts, &mut WorkTime),
+    refusal: (Refusal, Option<&CompiledRoute>),
+) -> Next {
+    // No endpoint waits for our answer to be read.
+    facts.slot = None;
+    let least = scope.listener.timeouts.send;
+    scope.set_deadline(scope.deadline().map(|end| end.max(Instant::now() + least)));
+    let mut refusing = std::pin::pin!(local::refuse(scope, connection, work, facts, refusal));
+    let mut total = Alarm::default();
+    std::future::poll_fn(|context| {
+        let refused = own.poll(&scope.worker.turn, refusing.as_mut(), context);
+        if refused.is_ready() {
+            return refused;
+        }
+        poll_deadline(scope, context, &mut total).map(|()| Next::Close)
+    })
+    .await
 }
 
 /// Ready when the exchange has taken as long as it may in all.

@@ -13,10 +13,11 @@ use weir_stats::numbers::Yield;
 use weir_stats::{Cause, Micros};
 use weir_wire::{Method, RequestHead};
 
+use crate::alarm;
 use crate::connection::{Connection, Scope};
 use crate::exchange::{Ended, Facts, Next, Workspace};
 use crate::limits::{LARGE_BUFFER, SENDFILE_BYTES};
-use crate::local::{send, write_all};
+use crate::local::{Taking, send, write_paced};
 use crate::net::Net;
 use crate::reply::Reply;
 use crate::route::CompiledRoute;
@@ -139,14 +140,16 @@ async fn send_pieces<N: Net>(
     mut pieces: Pieces,
 ) -> Result<(), Cause> {
     let mut turn = ByteTurn::new();
+    let mut taking = Taking::new(scope.client_rate(false));
     loop {
         let before = facts.bytes_sent;
         let progress;
-        if let Some(sent) = send_from_file(scope, connection, &pieces).await? {
+        if let Some(sent) = send_from_file(scope, connection, &pieces, &mut taking).await? {
             count(facts, sent);
             progress = pieces.skip(sent);
         } else {
-            (progress, pieces) = read_and_send(scope, connection, facts, pieces).await?;
+            (progress, pieces) =
+                read_and_send(scope, connection, facts, (pieces, &mut taking)).await?;
         }
         if progress == Progress::Done {
             return Ok(());
@@ -164,7 +167,7 @@ async fn read_and_send<N: Net>(
     scope: Scope<'_, N>,
     connection: &mut Connection<N>,
     facts: &mut Facts,
-    mut pieces: Pieces,
+    (mut pieces, taking): (Pieces, &mut Taking),
 ) -> Result<(Progress, Pieces), Cause> {
     let mut buffer = scope.worker.buffers.large();
     let progress = match pieces.read_cached(&mut buffer, LARGE_BUFFER) {
@@ -180,7 +183,7 @@ async fn read_and_send<N: Net>(
         progress => progress,
     };
     let progress = progress.map_err(|_| Cause::Internal)?;
-    write_all(scope, connection, &buffer).await?;
+    write_paced(scope, connection, &buffer, taking).await?;
     count(facts, buffer.len());
     scope.worker.buffers.give_back(buffer);
     Ok((progress, pieces))
@@ -196,6 +199,7 @@ async fn send_from_file<N: Net>(
     scope: Scope<'_, N>,
     connection: &mut Connection<N>,
     pieces: &Pieces,
+    taking: &mut Taking,
 ) -> Result<Option<usize>, Cause> {
     let Connection { client: Transport::Plain(stream), alarm, .. } = connection else {
         return Ok(None);
@@ -203,16 +207,21 @@ async fn send_from_file<N: Net>(
     let Some(stretch) = pieces.next_stretch(SENDFILE_BYTES) else { return Ok(None) };
     let deadline = Instant::now() + scope.listener.timeouts.send;
     std::future::poll_fn(|context| {
+        taking.look(scope, &*stream, None)?;
         let Some(step) = scope.worker.net.poll_send_file(stream, context, stretch) else {
             return Poll::Ready(Ok(None));
         };
         Poll::Ready(match step {
             // The file has become shorter than what its head promised.
             Poll::Ready(Ok(0)) => Err(Cause::Internal),
-            Poll::Ready(Ok(sent)) => Ok(Some(sent)),
+            Poll::Ready(Ok(sent)) => {
+                taking.wrote(sent);
+                Ok(Some(sent))
+            }
             Poll::Ready(Err(_)) => Err(Cause::ClientGone),
             Poll::Pending => {
-                ready!(alarm.poll(context, deadline));
+                let look = taking.look(scope, &*stream, Some(Instant::now()))?;
+                ready!(alarm::poll_either(alarm, context, (deadline, look)));
                 Err(Cause::ClientSendTimeout)
             }
         })

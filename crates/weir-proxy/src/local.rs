@@ -10,28 +10,76 @@ use weir_config::model::CauseHeader;
 use weir_stats::Cause;
 use weir_wire::{Framing, Method, Version};
 
+use crate::alarm;
 use crate::client_address::PeerTrust;
 use crate::connection::{Connection, Scope};
 use crate::exchange::{Ended, Facts, Next, Refusal, Workspace};
 use crate::explain;
 use crate::forward::ConnectionLine;
 use crate::net::Net;
+use crate::pace::{MinRate, Pace, TooSlow};
 use crate::record;
 use crate::reply::{BodyWanted, Reply, ReplySurroundings};
 use crate::route::{CompiledRedirect, CompiledRespond, CompiledRoute};
 use crate::shared::Listener;
 
-/// Writes all of `bytes` to the client, as long as it takes some within every send timeout.
+/// The pace at which a client takes an answer of Weir's own or a file, over all writes of it.
+pub(crate) struct Taking {
+    rate: Option<MinRate>,
+    pace: Pace,
+    /// Bytes that were handed to the socket.
+    written: u64,
+}
+
+impl Taking {
+    /// An answer that begins; `rate` is the least one.
+    pub(crate) fn new(rate: Option<MinRate>) -> Self {
+        Self { rate, pace: Pace::default(), written: 0 }
+    }
+
+    /// Notes that the socket took so many bytes.
+    pub(crate) fn wrote(&mut self, bytes: usize) {
+        self.written += bytes as u64;
+    }
+
+    /// Ends the wait for the client that goes on, if one does. Where `waits_from` is there, another begins then. Returns when to look
+    /// again.
+    pub(crate) fn look<N: Net>(
+        &mut self,
+        scope: Scope<'_, N>,
+        socket: &N::Stream,
+        waits_from: Option<Instant>,
+    ) -> Result<Option<Instant>, Cause> {
+        let is_asked = waits_from.is_some() || self.pace.is_waiting();
+        let Some(rate) = self.rate.filter(|_| is_asked) else { return Ok(None) };
+        let taken = || self.written.saturating_sub(scope.worker.net.unacknowledged(socket));
+        let wait = (scope.worker.turn.began(), waits_from);
+        self.pace.look(rate, wait, taken).map_err(|TooSlow| Cause::ClientTooSlow)
+    }
+}
+
+/// Writes all of `bytes` to the client, as long as it takes some within every send timeout and keeps to the listener's least rate.
 pub(crate) async fn write_all<N: Net>(
     scope: Scope<'_, N>,
     connection: &mut Connection<N>,
     bytes: &[u8],
+) -> Result<(), Cause> {
+    write_paced(scope, connection, bytes, &mut Taking::new(scope.client_rate(false))).await
+}
+
+/// Writes `bytes` as a part of an answer that the client takes at this pace.
+pub(crate) async fn write_paced<N: Net>(
+    scope: Scope<'_, N>,
+    connection: &mut Connection<N>,
+    bytes: &[u8],
+    taking: &mut Taking,
 ) -> Result<(), Cause> {
     let patience = scope.listener.timeouts.send;
     let Connection { client, alarm, .. } = connection;
     let mut sent = 0;
     let mut deadline = Instant::now() + patience;
     std::future::poll_fn(|context| {
+        taking.look(scope, client.socket(), None)?;
         loop {
             let rest = bytes.get(sent..).unwrap_or_default();
             let step = if rest.is_empty() {
@@ -44,10 +92,12 @@ pub(crate) async fn write_all<N: Net>(
                 Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Err(Cause::ClientGone)),
                 Poll::Ready(Ok(count)) => {
                     sent += count;
+                    taking.wrote(count);
                     deadline = Instant::now() + patience;
                 }
                 Poll::Pending => {
-                    ready!(alarm.poll(context, deadline));
+                    let look = taking.look(scope, client.socket(), Some(Instant::now()))?;
+                    ready!(alarm::poll_either(alarm, context, (deadline, look)));
                     return Poll::Ready(Err(Cause::ClientSendTimeout));
                 }
             }

@@ -325,11 +325,10 @@ impl<S: Socket> Relay<'_, S> {
                 }
             };
             let now = full.unwrap_or(progress.1.max(turn.began()));
-            let look =
-                match paces.look(scope, (pool, endpoint), (&*side.stream, self.download), now) {
-                    Ok(look) => look,
-                    Err(cause) => return Poll::Ready(Err(cause)),
-                };
+            let look = match paces.look(scope, (pool, endpoint), (&*side.stream, &mut *self), now) {
+                Ok(look) => look,
+                Err(cause) => return Poll::Ready(Err(cause)),
+            };
             let late = alarm::poll_either(alarm, context, (progress.1 + patience, look));
             if late.is_ready() {
                 turn.goes_on();
@@ -376,7 +375,8 @@ impl<S: Socket> Relay<'_, S> {
     }
 }
 
-/// How fast the client takes a response, and the endpoint sends it.
+/// How fast the client takes a response, and the endpoint sends it. How fast the client sends what is left of its request goes on being
+/// measured in the conversation.
 #[derive(Default)]
 struct Paces {
     client: Pace,
@@ -389,23 +389,33 @@ impl Paces {
         &mut self,
         scope: Scope<'_, N>,
         (pool, endpoint): (&UpstreamPool, usize),
-        (client, download): (&Transport<N::Stream>, &Pump),
+        (client, relay): (&Transport<N::Stream>, &mut Relay<'_, N::Stream>),
         now: Instant,
     ) -> Result<Option<Instant>, Cause> {
         let began = scope.worker.turn.began();
-        let waits = |side: Waiting| (download.waiting == side).then_some(now);
+        let Relay { conversation, download, .. } = relay;
+        let download = &**download;
+        let waits = |is_waited_for: bool| is_waited_for.then_some(now);
+        let takes = download.waiting == Waiting::Write;
+        // While both are silent the endpoint may be waiting for the rest of the request.
+        let sends = download.waiting == Waiting::Read && conversation.awaits_client();
         let mut look = None;
-        if (download.waiting == Waiting::Write || self.client.is_waiting())
+        if (takes || sends || self.client.is_waiting() || conversation.pace.is_waiting())
             && let Some(rate) = scope.client_rate(pool.has_limit(endpoint))
         {
             let taken = || client_took(scope, client, download);
-            let looked = self.client.look(rate, (began, waits(Waiting::Write)), taken);
+            let looked = self.client.look(rate, (began, waits(takes)), taken);
             look = looked.map_err(|TooSlow| Cause::ClientTooSlow)?;
+            // An endpoint that goes on with its response meanwhile is not kept waiting.
+            let moved = conversation.upload.body_bytes + download.body_bytes;
+            let looked = conversation.pace.look(rate, (began, waits(sends)), || moved);
+            look = looked.map_err(|TooSlow| Cause::BodyTooSlow)?.or(look);
         }
         if let Some(bytes) = pool.timeouts.min_rate {
             let rate = MinRate { bytes, after: pool.timeouts.after };
+            let silent = download.waiting == Waiting::Read && !sends;
             let sent = || download.body_bytes;
-            let looked = self.upstream.look(rate, (began, waits(Waiting::Read)), sent);
+            let looked = self.upstream.look(rate, (began, waits(silent)), sent);
             look = looked.map_err(|TooSlow| Cause::UpstreamTooSlow)?.or(look);
         }
         Ok(look)

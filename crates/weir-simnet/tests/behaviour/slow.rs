@@ -290,6 +290,158 @@ fn a_minimum_rate_of_the_listener_holds_everywhere() {
     });
 }
 
+/// Bytes that this client gets of the answer to a GET, of which it reads so many at this interval, until it is cut or `most` has passed.
+async fn taken(world: &World, piece: usize, interval: Duration, most: Duration) -> usize {
+    let start = Instant::now();
+    let mut client = world.client().await;
+    client.send(GET).await;
+    let mut read = 0;
+    while start.elapsed() < most {
+        sleep(interval).await;
+        let until = read + piece;
+        while read < until {
+            match client.try_read(&mut vec![0; until - read]).await {
+                Ok(count) if count > 0 => read += count,
+                _ => return read,
+            }
+        }
+    }
+    read
+}
+
+/// A directory with a large index page.
+fn directory() -> String {
+    let own = format!("{}/slow-{}", env!("CARGO_TARGET_TMPDIR"), std::process::id());
+    std::fs::create_dir_all(&own).unwrap();
+    std::fs::write(format!("{own}/index.html"), vec![b'x'; LARGE]).unwrap();
+    own
+}
+
+const LARGE: usize = 1_000_000;
+
+/// Listeners that answer themselves, with more than the network holds: a fixed response, a file, a refusal.
+fn own_answers(timeout: &str) -> [String; 3] {
+    let text = "x".repeat(LARGE);
+    let directory = directory();
+    let answers = [
+        format!("default -> respond 200 \"{text}\";"),
+        format!("default -> files {directory};"),
+        "error_page 403 /sorry; deny all; default -> respond 200;".to_owned(),
+    ];
+    answers.map(|answer| format!("listen 10.0.0.1:80 {{ timeout {timeout}; {answer} }}"))
+}
+
+/// Plays a scene on a configuration whose pages are large.
+fn play_own(text: &str, scene: impl AsyncFnOnce(&World)) {
+    play("listen 10.0.0.1:80 -> respond 204;", async |world| {
+        world.write_file("/sorry", &"x".repeat(LARGE));
+        world.reload(text).await;
+        scene(world).await;
+    });
+}
+
+#[test]
+fn a_client_that_dribbles_an_answer_of_weirs_own_is_left() {
+    for text in own_answers("min_rate=1k after=10s") {
+        play_own(&text, async |world| {
+            let read = taken(world, 2_000, seconds(5), seconds(60 * 60)).await;
+            assert!(read < LARGE, "{read} {text:.60}");
+            let line = world.log_line().await;
+            let expected =
+                if line.number("status") == Some(403) { "denied" } else { "client_too_slow" };
+            assert_eq!(line.text("cause"), expected);
+        });
+        play_own(&text, async |world| {
+            let read = taken(world, 20_000, seconds(5), seconds(60 * 60)).await;
+            assert!(read > LARGE, "{read} {text:.60}");
+        });
+    }
+}
+
+#[test]
+fn an_answer_of_weirs_own_is_over_when_its_exchange_has_to_be() {
+    for text in own_answers("request=20s send=30s") {
+        play_own(&text, async |world| {
+            let start = Instant::now();
+            taken(world, 20_000, seconds(5), seconds(60 * 60)).await;
+            assert!(start.elapsed() < seconds(60), "{:?} {text:.60}", start.elapsed());
+        });
+    }
+}
+
+#[test]
+fn a_client_that_dribbles_interim_responses_gives_a_limited_place_up() {
+    play(&app(ONE_SLOT, ""), async |world| {
+        let origin = world.origin(1);
+        let mut client = world.client().await;
+        client.send(GET).await;
+        let mut upstream = origin.accept().await;
+        upstream.message().await;
+        let line = format!("Link: {}\r\n", "x".repeat(50_000));
+        let hints = format!("HTTP/1.1 103 Early Hints\r\n{line}\r\n");
+        spawn_local(async move {
+            let _ = upstream.try_send(hints.repeat(8).as_bytes()).await;
+            upstream.rest().await;
+        });
+        let start = Instant::now();
+        while world.in_flight() > 0 {
+            sleep(seconds(5)).await;
+            let _ = client.try_read(&mut [0; 100]).await;
+            assert!(start.elapsed() < seconds(300), "the place is held");
+        }
+    });
+}
+
+#[test]
+fn an_upload_that_dribbles_after_the_head_of_the_response_gives_a_limited_place_up() {
+    play(&app(ONE_SLOT, ""), async |world| {
+        let origin = world.origin(1);
+        let mut client = world.client().await;
+        client.send(UPLOAD).await;
+        let mut upstream = origin.accept().await;
+        upstream.head().await;
+        upstream.send("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n").await;
+        assert_eq!(client.head().await.status(), 200);
+        let start = Instant::now();
+        while world.in_flight() > 0 {
+            sleep(seconds(5)).await;
+            let _ = client.try_send(&[b'x'; 100]).await;
+            assert!(start.elapsed() < seconds(60), "the place is held");
+        }
+        world.expect_logged("body_too_slow", Some(200)).await;
+    });
+}
+
+#[test]
+fn an_upload_is_not_too_slow_while_its_response_goes_on_nor_is_the_server_while_the_upload_does() {
+    let pool = "server 10.0.1.1:80 max_conn=1; timeout min_rate=1k after=10s;";
+    play(&app(pool, ""), async |world| {
+        let origin = world.origin(1);
+        let mut client = world.client().await;
+        client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 600001\r\n\r\n").await;
+        let mut upstream = origin.accept().await;
+        upstream.head().await;
+        upstream.send("HTTP/1.1 200 OK\r\nContent-Length: 600001\r\n\r\n").await;
+        client.head().await;
+        // The server listens.
+        for _ in 0..60 {
+            sleep(seconds(5)).await;
+            client.send(vec![b'x'; 10_000]).await;
+            upstream.discard(10_000).await;
+        }
+        // The server speaks.
+        for _ in 0..60 {
+            sleep(seconds(5)).await;
+            upstream.send(vec![b'x'; 10_000]).await;
+            client.discard(10_000).await;
+        }
+        client.send("x").await;
+        upstream.send("x").await;
+        client.expect("x").await;
+        world.expect_logged("complete", Some(200)).await;
+    });
+}
+
 #[test]
 fn a_stream_of_events_is_never_too_slow_for_its_client() {
     play(&app(ONE_SLOT, "timeout min_rate=1k after=10s;"), async |world| {
