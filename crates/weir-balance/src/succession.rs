@@ -166,6 +166,15 @@ impl Balancer {
         Ok(Floor::new(self, books))
     }
 
+    /// Takes the pool's lock and never gives it back: for tests of a thread that hangs with it.
+    #[doc(hidden)]
+    pub fn hang_with_lock(&self) -> ! {
+        let _books = self.common.lock();
+        loop {
+            std::hint::spin_loop();
+        }
+    }
+
     /// Acts under the lock as the current balancer.
     pub(crate) fn at_floor<R>(&self, act: impl FnOnce(&mut Floor<'_>) -> R) -> R {
         match self.floor() {

@@ -1,5 +1,5 @@
 //! Faults on purpose, for tests: a worker that hangs or panics, a process that dies. There are none
-//! unless `WEIR_FAULTS` names a pipe at the start, which is read for orders: `hang 0`, `panic 1`, `task 0`,
+//! unless `WEIR_FAULTS` names a pipe at the start, which is read for orders: `hang 0`, `lock 0`, `panic 1`, `task 0`,
 //! `segv`.
 
 use std::fs::File;
@@ -25,6 +25,7 @@ pub(crate) fn listen(plane: &Arc<DataPlane>) {
             let worker = worker.parse().unwrap_or(0);
             match what {
                 "hang" => plane.inject(worker, Fault::Loop),
+                "lock" => plane.inject(worker, Fault::LockedLoop),
                 "panic" => plane.inject(worker, Fault::Panic),
                 "task" => plane.inject(worker, Fault::TaskPanic),
                 // The first one is taken by the standard library, which looks whether a stack is too small.

@@ -48,6 +48,19 @@ fn say_at(places: &[Place], severity: Severity, sentence: &str) {
     }
 }
 
+/// The same before this process ends itself. Returns when it is written everywhere, or after a bounded wait.
+pub(crate) fn say_last(severity: Severity, sentence: &str) {
+    say(severity, sentence);
+    let places = PLACES.read().unwrap_or_else(PoisonError::into_inner).clone();
+    let until = Instant::now() + FLUSH;
+    for place in places.as_deref().unwrap_or_default() {
+        let (sender, written) = sync_channel(1);
+        place.send(Order::Tell(sender));
+        let left = until.saturating_duration_since(Instant::now());
+        let _ = written.recv_timeout(left);
+    }
+}
+
 /// Writes a JSON object to every audit log.
 pub(crate) fn audit(object: &str) {
     let places = PLACES.read().unwrap_or_else(PoisonError::into_inner).clone();
@@ -190,6 +203,8 @@ impl Place {
 enum Order {
     Write(Line),
     Reopen,
+    /// Says when everything before it is written.
+    Tell(SyncSender<()>),
 }
 
 #[derive(Clone)]
@@ -304,6 +319,9 @@ impl Writer {
                     self.write(&Line { severity: Severity::Warning, time: line.time, text });
                 }
                 self.write(line);
+            }
+            Order::Tell(written) => {
+                let _ = written.try_send(());
             }
             Order::Reopen => {
                 if let Err(error) = self.target.reopen() {

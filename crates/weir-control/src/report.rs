@@ -114,6 +114,7 @@ fn incidents(incidents: &Incidents) -> IncidentReport {
     let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
     IncidentReport {
         restarts: supervisor::restarts(),
+        restart_us: supervisor::restart_us(),
         hangs: read(&incidents.hangs),
         replaced: read(&incidents.replaced),
         panics: read(&incidents.panics),

@@ -157,6 +157,7 @@ impl Server {
             sandbox::confine_process().lacking.iter().for_each(|sentence| tell(sentence));
         }
         process.incidents.set_speaker(|line| program_log::say(Severity::Error, line));
+        process.incidents.set_last_speaker(|line| program_log::say_last(Severity::Crit, line));
         process.incidents.set_patience(config.watchdog);
         process.memory.set_max(memory_limit::budget(&config));
         let running =

@@ -68,6 +68,8 @@ pub(crate) struct Way {
     alive: RawFd,
     process: u32,
     restarts: u64,
+    #[serde(default)]
+    restart_us: u64,
 }
 
 impl Way {
@@ -97,6 +99,10 @@ static SUPERVISOR: Mutex<Option<Arc<Supervisor>>> = Mutex::new(None);
 /// Sockets of a process that died, or of systemd, for the one that serves now.
 static HELD: Mutex<Vec<Held>> = Mutex::new(Vec::new());
 static RESTARTS: AtomicU64 = AtomicU64::new(0);
+/// How long the latest of them took, from the death to when the next one served; 0 without one.
+static RESTART_US: AtomicU64 = AtomicU64::new(0);
+/// What the supervisor answers before that time.
+const HELD_ANSWER: &str = "held ";
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -109,6 +115,11 @@ fn supervisor() -> Option<Arc<Supervisor>> {
 /// Times that the process that serves was started again.
 pub(crate) fn restarts() -> u64 {
     RESTARTS.load(Ordering::Relaxed)
+}
+
+/// How long the latest restart took, from the death of one process to when the next one served, µs.
+pub(crate) fn restart_us() -> Option<u64> {
+    Some(RESTART_US.load(Ordering::Relaxed)).filter(|time| *time > 0)
 }
 
 /// The process that signals are sent to and that systemd knows: the supervisor, if there is one.
@@ -167,8 +178,13 @@ pub(crate) fn way() -> Option<(Way, [OwnedFd; 2])> {
     let supervisor = supervisor()?;
     let channel = supervisor.channel.try_clone().ok()?;
     let alive = supervisor.alive.try_clone().ok()?;
-    let (process, restarts) = (supervisor.process, restarts());
-    let way = Way { channel: channel.as_raw_fd(), alive: alive.as_raw_fd(), process, restarts };
+    let way = Way {
+        channel: channel.as_raw_fd(),
+        alive: alive.as_raw_fd(),
+        process: supervisor.process,
+        restarts: restarts(),
+        restart_us: RESTART_US.load(Ordering::Relaxed),
+    };
     Some((way, [channel, alive]))
 }
 
@@ -182,6 +198,7 @@ pub(crate) fn follow(
         fcntl_setfd(one, FdFlags::CLOEXEC)?;
     }
     RESTARTS.store(way.restarts, Ordering::Relaxed);
+    RESTART_US.store(way.restart_us, Ordering::Relaxed);
     let process = way.process;
     *locked(&SUPERVISOR) = Some(Arc::new(Supervisor { channel, alive, process }));
     Ok(())
@@ -197,7 +214,11 @@ impl Supervisor {
         let wait = Timespec::try_from(ACKNOWLEDGED).ok();
         let mut ends = [PollFd::new(&self.channel, PollFlags::IN)];
         if poll(&mut ends, wait.as_ref()).is_ok_and(|ready| ready > 0) {
-            let _ = packets::receive_now(&self.channel);
+            let Ok(Received::Packet(answer)) = packets::receive_now(&self.channel) else { return };
+            let text = String::from_utf8_lossy(&answer.bytes);
+            if let Some(Ok(time)) = text.strip_prefix(HELD_ANSWER).map(str::parse) {
+                RESTART_US.store(time, Ordering::Relaxed);
+            }
         }
     }
 }
@@ -210,6 +231,9 @@ impl Supervisor {
 pub fn supervise<T>(kept: T) -> Result<Role<T>, String> {
     let failed = |error: io::Error| format!("cannot start the process that serves: {error}");
     let mut watch = Watch::begin(inheritance::of_systemd()?).map_err(failed)?;
+    // The library's test of its source of entropy is half of what a start costs. Processes that are forked
+    // have it behind them, and seed anew.
+    let _ = aws_lc_rs::rand::fill(&mut [0]);
     let mut kept = Some(kept);
     loop {
         if watch.fork().map_err(failed)? == Forked::Child {
@@ -264,6 +288,8 @@ struct Watch {
     since: Option<Instant>,
     stopping: bool,
     deaths_in_a_row: u32,
+    /// When the process died that another one is started for; `None` once that serves.
+    died: Option<Instant>,
     notifier: crate::notify::Notifier,
 }
 
@@ -317,6 +343,7 @@ impl Watch {
             since: None,
             stopping: false,
             deaths_in_a_row: 0,
+            died: None,
             notifier: crate::notify::Notifier::from_environment(),
         })
     }
@@ -412,6 +439,8 @@ impl Watch {
             Death::Signal(_) if !self.ever_served => return Some(Next::End(KILLED)),
             Death::Exit(_) | Death::Signal(_) => {}
         }
+        // One that dies before it serves prolongs the same restart.
+        self.died.get_or_insert_with(Instant::now);
         let settled = self.since.is_some_and(|since| since.elapsed() >= SETTLED);
         self.deaths_in_a_row = if settled { 1 } else { self.deaths_in_a_row + 1 };
         let pause = pause_before(self.deaths_in_a_row);
@@ -496,12 +525,25 @@ impl Watch {
                 }
                 self.serving = process as libc::pid_t;
                 self.ever_served = true;
+                self.tell_restart();
                 if let Some(channel) = &self.channel {
-                    let _ = packets::send_now(channel, b"held", &[]);
+                    let answer = format!("{HELD_ANSWER}{}", RESTART_US.load(Ordering::Relaxed));
+                    let _ = packets::send_now(channel, answer.as_bytes(), &[]);
                 }
             }
             Err(_) => {}
         }
+    }
+
+    /// Says how long a restart took, when its process serves.
+    fn tell_restart(&mut self) {
+        let Some(died) = self.died.take() else { return };
+        let took = died.elapsed();
+        RESTART_US.store((took.as_micros() as u64).max(1), Ordering::Relaxed);
+        let millis = took.as_millis();
+        let sentence =
+            format!("process {} serves {millis} ms after the one before it died", self.serving);
+        program_log::say(Severity::Notice, &sentence);
     }
 
     /// Waits for all that have ended; how the one that serves did, if it has.

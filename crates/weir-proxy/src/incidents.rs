@@ -21,6 +21,7 @@ pub struct Incidents {
     /// Exchanges that ended with a worker.
     pub lost_exchanges: AtomicU64,
     speaker: OnceLock<fn(&str)>,
+    last_speaker: OnceLock<fn(&str)>,
 }
 
 impl Default for Incidents {
@@ -33,6 +34,7 @@ impl Default for Incidents {
             lost_connections: AtomicU64::new(0),
             lost_exchanges: AtomicU64::new(0),
             speaker: OnceLock::new(),
+            last_speaker: OnceLock::new(),
         }
     }
 }
@@ -58,6 +60,20 @@ impl Incidents {
         if let Some(say) = self.speaker.get() {
             say(sentence);
         }
+    }
+
+    /// Where the sentence goes before the process ends itself; this returns when it is written, or
+    /// after a bounded wait. The first call counts.
+    pub fn set_last_speaker(&self, say: fn(&str)) {
+        let _ = self.last_speaker.set(say);
+    }
+
+    pub(crate) fn say_and_abort(&self, sentence: &str) -> ! {
+        match self.last_speaker.get() {
+            Some(say) => say(sentence),
+            None => self.say(sentence),
+        }
+        std::process::abort()
     }
 
     pub(crate) fn note_lost(&self, connections: usize, exchanges: usize) {

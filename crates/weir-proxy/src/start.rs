@@ -187,6 +187,14 @@ impl DataPlane {
                     std::hint::spin_loop();
                 }
             }),
+            Fault::LockedLoop => {
+                let process = self.process.clone();
+                Box::new(move || {
+                    if let Some(pool) = process.snapshot().pools.first() {
+                        pool.balancer.hang_with_lock();
+                    }
+                })
+            }
             Fault::Panic => Box::new(|| std::panic::resume_unwind(Box::new("told to"))),
             Fault::TaskPanic => Box::new(|| {
                 tokio::task::spawn_local(async { std::panic::resume_unwind(Box::new("told to")) });
@@ -324,6 +332,8 @@ impl DataPlane {
 pub enum Fault {
     /// It does not come back from what it is at.
     Loop,
+    /// The same with the lock of the first pool.
+    LockedLoop,
     /// It panics outside of a task.
     Panic,
     /// It panics within one.

@@ -77,8 +77,8 @@ fn watch(plane: &Weak<DataPlane>) {
             look_at(&plane, number, seen);
         }
         if !seen.is_empty() && seen.iter().all(|seen| seen.stuck) {
-            plane.process().incidents.say("no worker answers, and none can be replaced: ending");
-            std::process::abort();
+            let sentence = "no worker answers, and none can be replaced: ending";
+            plane.process().incidents.say_and_abort(sentence);
         }
         drop(plane);
         sleep(HEARTBEAT);
@@ -174,10 +174,10 @@ fn replace(plane: &Arc<DataPlane>, number: usize) -> Result<(), String> {
     let lost = match lost.recv_timeout(GIVE_BACK_PATIENCE) {
         Ok(lost) => lost,
         Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
-            process.incidents.say(&format!(
+            let sentence = format!(
                 "worker {number} hung with a lock that others need: ending, to be started again"
-            ));
-            std::process::abort();
+            );
+            process.incidents.say_and_abort(&sentence);
         }
     };
     process.incidents.replaced.fetch_add(1, Ordering::Relaxed);

@@ -86,6 +86,9 @@ pub struct AdminReport {
 pub struct IncidentReport {
     /// Times that the process that serves was started again after it had died.
     pub restarts: u64,
+    /// How long the latest of these took, from the death to when the next process served, µs.
+    #[serde(default)]
+    pub restart_us: Option<u64>,
     /// Times that a worker did not answer for a second.
     pub hangs: u64,
     /// Workers that were replaced because they hung.
@@ -368,6 +371,10 @@ fn write_incidents(incidents: &IncidentReport, text: &mut Exposition) {
     for (name, help, count) in counters {
         text.family(Family { name, kind: Kind::Counter, help });
         text.sample(&[], Value::Count(count));
+    }
+    if let Some(time) = incidents.restart_us {
+        let help = "From the death of the process before this one to when this one served.";
+        text.gauge("weir_restart_seconds", help, Value::Seconds(time));
     }
 }
 

@@ -234,6 +234,23 @@ fn a_panic_within_a_task_costs_nobody_else_anything() {
     breakable.has_lost_nothing_for_good();
 }
 
+#[test]
+fn a_worker_that_hangs_with_a_lock_ends_the_process_which_is_started_again() {
+    let breakable = Breakable::start(Supervised::Yes);
+    let load = Load::start(breakable.weir.address(), 8);
+    load.go_on(200);
+    let first = serving(&breakable.weir).unwrap();
+    breakable.order("lock 0");
+    breakable.said("hung with a lock that others need: ending, to be started again");
+    breakable.said(&format!("process {first} was killed by signal 6 (SIGABRT): started again"));
+    load.go_on(500);
+    let (_, lost, refused) = load.end();
+    assert!(lost <= 8, "{lost}");
+    assert_eq!(refused, 0);
+    assert_eq!(breakable.figure("weir_restarts_total"), Some(1.0));
+    breakable.has_lost_nothing_for_good();
+}
+
 /// The process that serves, of a supervisor.
 fn serving(weir: &Weir) -> Option<u32> {
     let children = format!("/proc/{0}/task/{0}/children", weir.process.id());
@@ -252,8 +269,13 @@ fn a_process_that_is_killed_under_load_is_started_again_with_its_sockets() {
     load.go_on(500);
     let first = serving(&breakable.weir).unwrap();
     kill(first, Signal::KILL);
-    breakable.said(&format!("process {first} was killed by signal 9 (SIGKILL): started again"));
+    // The first time without a pause.
+    breakable.said(&format!(
+        "process {first} was killed by signal 9 (SIGKILL): started again (restart 1)\n"
+    ));
+    breakable.said(" ms after the one before it died\n");
     load.go_on(500);
+    assert!(breakable.figure("weir_restart_seconds").is_some_and(|time| time > 0.0));
     breakable.order("segv");
     breakable.said("was killed by signal 11 (SIGSEGV): started again");
     load.go_on(500);
