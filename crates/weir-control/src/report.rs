@@ -51,6 +51,8 @@ impl Reporter {
                 connections: process.open_connections() as u64,
                 max_connections: process.connections.cap() as u64,
                 shortages: process.shortages.load(Ordering::Relaxed),
+                refused_at_cap: process.refused_at_cap.load(Ordering::Relaxed),
+                given_up_at_cap: process.given_up_at_cap.load(Ordering::Relaxed),
                 incidents: incidents(&process.incidents),
                 memory: memory(process),
             },

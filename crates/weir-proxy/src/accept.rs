@@ -10,8 +10,9 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep};
 
+use crate::client_shares::ClientBucket;
 use crate::gate::{Gate, RoomPlace};
-use crate::idle_clients::Cap;
+use crate::idle_clients::{Cap, TooMany};
 use crate::limiting::client::OverLimit;
 use crate::limiting::table::OpenPlace;
 use crate::limits::{ACCEPT_PAUSE, ACCEPT_TURN};
@@ -36,7 +37,9 @@ pub(crate) struct Place {
     /// In the process and at the listener.
     _places: (RoomPlace, RoomPlace),
     /// Among those of its client, where these are bounded.
-    client: Vec<OpenPlace>,
+    of_client: Vec<OpenPlace>,
+    /// Where its client is counted under the caps; `None` for one that speaks for others.
+    pub(crate) client: Option<ClientBucket>,
 }
 
 impl Place {
@@ -47,7 +50,7 @@ impl Place {
             gate.most_open.fetch_max(open, Ordering::Relaxed);
         }
         let (load, gate) = (Arc::clone(load), Arc::clone(gate));
-        Self { load, gate, _places: places, client: Vec::new() }
+        Self { load, gate, _places: places, of_client: Vec::new(), client: None }
     }
 
     /// Counts a connection that others accepted among those of its client, whatever the bound.
@@ -56,18 +59,19 @@ impl Place {
         let snapshot = &current.snapshot;
         let listener = snapshot.position_of(&self.gate).and_then(|at| snapshot.listeners.get(at));
         let Some((listener, peer)) = listener.zip(peer) else { return };
-        if listener.client_limits.is_empty() || !self.client.is_empty() || listener.trusts(peer) {
+        if listener.client_limits.is_empty() || !self.of_client.is_empty() || listener.trusts(peer)
+        {
             return;
         }
         let now_ns = worker.process.limit_clock(Instant::now());
         for limit in &listener.client_limits {
-            limit.take_over_connection(peer, now_ns, &mut self.client);
+            limit.take_over_connection(peer, now_ns, &mut self.of_client);
         }
     }
 
     /// A place for a connection that others accepted, if there is room now, and the worker that it is for.
     pub(crate) fn enter_now(process: &Process, gate: &Arc<Gate>) -> Option<(usize, Self)> {
-        let places = (process.connections.enter_now()?, gate.room.enter_now()?);
+        let places = (process.connections.enter_now(None)?, gate.room.enter_now(None)?);
         let number = least_loaded(&process.loads, process.open_connections());
         Some((number, Self::new(process.loads.get(number)?, gate, places)))
     }
@@ -163,27 +167,30 @@ impl Drop for Place {
     }
 }
 
-/// The places of a new connection among those of its client, if it may be opened.
-fn client_places(
-    process: &Process,
-    gate: &Arc<Gate>,
-    peer: &PeerAddress,
-) -> Result<Vec<OpenPlace>, OverLimit> {
+/// A new connection's client, where it is counted.
+#[derive(Default)]
+struct Client {
+    /// Among those of its client, where these are bounded.
+    places: Vec<OpenPlace>,
+    bucket: Option<ClientBucket>,
+}
+
+/// The client of a new connection, if it may be opened.
+fn client_of(process: &Process, gate: &Arc<Gate>, peer: &PeerAddress) -> Result<Client, OverLimit> {
     let snapshot = process.snapshot();
     let listener = snapshot.position_of(gate).and_then(|number| snapshot.listeners.get(number));
-    let mut places = Vec::new();
-    let Some(listener) = listener.filter(|one| !one.client_limits.is_empty()) else {
-        return Ok(places);
+    let PeerAddress::Socket(peer) = peer else { return Ok(Client::default()) };
+    let Some(listener) = listener.filter(|listener| !listener.trusts(peer.ip())) else {
+        return Ok(Client::default());
     };
-    let PeerAddress::Socket(peer) = peer else { return Ok(places) };
-    if listener.trusts(peer.ip()) {
-        return Ok(places);
+    let mut places = Vec::new();
+    if !listener.client_limits.is_empty() {
+        let now_ns = process.limit_clock(Instant::now());
+        for limit in &listener.client_limits {
+            limit.open_connection(peer.ip(), now_ns, &mut places)?;
+        }
     }
-    let now_ns = process.limit_clock(Instant::now());
-    for limit in &listener.client_limits {
-        limit.open_connection(peer.ip(), now_ns, &mut places)?;
-    }
-    Ok(places)
+    Ok(Client { places, bucket: Some(process.client_hasher.bucket(peer.ip())) })
 }
 
 /// The gate that a socket's connections come through from now on; `None` closes the socket. Without a sender it stays as it is.
@@ -223,15 +230,20 @@ pub async fn accept<N: Net>(
             continue;
         }
         // Before room is made for it.
-        let Ok(client) = client_places(&process, gate, &peer) else {
+        let Ok(client) = client_of(&process, gate, &peer) else {
             net.close(accepted);
             continue;
         };
         let places = tokio::select! {
             // A connection that was accepted before a stop is served if there is room.
             biased;
-            places = enter(gate, &process) => places,
+            places = enter(gate, &process, client.bucket) => places,
             _ = stage.wait_for(|stage| !matches!(stage, Stage::Running)) => return,
+        };
+        let Ok(places) = places else {
+            process.refused_at_cap.fetch_add(1, Ordering::Relaxed);
+            net.close(accepted);
+            continue;
         };
         let number = least_loaded(&process.loads, next);
         next = number + 1;
@@ -239,7 +251,7 @@ pub async fn accept<N: Net>(
             return;
         };
         let mut place = Place::new(load, gate, places);
-        place.client = client;
+        (place.of_client, place.client) = (client.places, client.bucket);
         // A worker that is gone is stopping; dropping the connection closes it.
         let _ = mailbox.send(Mail::Connection(Handoff { accepted, peer, place, moved: None }));
     }
@@ -294,9 +306,13 @@ async fn accept_one<N: Net>(
     }
 }
 
-async fn enter(gate: &Gate, process: &Process) -> (RoomPlace, RoomPlace) {
-    let place = process.make_room(Cap::Process).await;
-    (place, process.make_room(Cap::Listener(gate)).await)
+async fn enter(
+    gate: &Gate,
+    process: &Process,
+    client: Option<ClientBucket>,
+) -> Result<(RoomPlace, RoomPlace), TooMany> {
+    let place = process.make_room(Cap::Process, client).await?;
+    Ok((place, process.make_room(Cap::Listener(gate), client).await?))
 }
 
 /// The worker with the fewest connections, then the fewest running exchanges; equal ones take turns from `first`. One that

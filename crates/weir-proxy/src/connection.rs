@@ -29,12 +29,13 @@ use crate::buffers::poll_read_into;
 use crate::exchange::{self, Input, Next, Workspace};
 use crate::gate::Gate;
 use crate::generation::{Generation, Leaving, Seat};
-use crate::idle_clients::IdlePlace;
+use crate::idle_clients::{Idle, IdlePlace};
 use crate::limits::{HOT_LINGER, LINGERING_BYTES, LINGERING_CLOSE, SILENT_GRACE};
 use crate::moving::{self, Begun, Waiting};
 use crate::net::{Net, PeerAddress};
 use crate::overload::Pressure;
 use crate::pace::MinRate;
+use crate::residents::ResidentKey;
 use crate::series::ListenerCounts;
 use crate::sessions::SessionKey;
 use crate::shared::Listener;
@@ -62,6 +63,8 @@ pub(crate) struct Connection<N: Net> {
     pub(crate) served: u64,
     /// The latest of them, where it is told what it holds.
     pub(crate) session: Option<SessionKey>,
+    /// Its place among the worker's, where its client is counted.
+    pub(crate) resident: Option<ResidentKey>,
     /// What the handshake agreed on, looked up once; `None` without TLS.
     pub(crate) agreed: Option<TlsFacts<'static>>,
     /// How the request stands in the queue that waited for in another process, or is to.
@@ -130,7 +133,7 @@ impl<'a, N: Net> Scope<'a, N> {
         if self.worker.is_cut() {
             return Some(Cause::Shutdown);
         }
-        self.worker.sessions.is_given_up(session).then_some(Cause::Memory)
+        self.worker.sessions.given_up(session)
     }
 
     /// Whether the connection is to end with this answer.
@@ -184,8 +187,18 @@ async fn serve<N: Net>(worker: Rc<Worker<N>>, handoff: Handoff<N>) {
     // Polled once before each call, so that this wakes the task, which then looks at the flags behind it.
     let mut call = std::pin::pin!(worker.next_call());
     let mut called = None;
-    let mut life = std::pin::pin!(live(&worker, handoff));
+    let client = handoff.place.client;
+    let resident = client.map(|client| worker.residents.enter(client, &handoff.place.gate));
+    let resident = resident.as_ref().map(|place| place.key);
+    let mut life = std::pin::pin!(live(&worker, handoff, resident));
     std::future::poll_fn(|context| {
+        if let Some(resident) = resident {
+            if called.is_none() {
+                worker.residents.set_waker(resident, context.waker());
+            } else if worker.residents.is_given_up(resident) {
+                return Poll::Ready(());
+            }
+        }
         if called != Some(worker.called()) {
             called = Some(worker.called());
             call.set(worker.next_call());
@@ -197,7 +210,7 @@ async fn serve<N: Net>(worker: Rc<Worker<N>>, handoff: Handoff<N>) {
     .await;
 }
 
-async fn live<N: Net>(worker: &Rc<Worker<N>>, handoff: Handoff<N>) {
+async fn live<N: Net>(worker: &Rc<Worker<N>>, handoff: Handoff<N>, resident: Option<ResidentKey>) {
     let Handoff { accepted, peer, mut place, moved } = handoff;
     if let (Some(_), PeerAddress::Socket(address)) = (&moved, &peer) {
         place.count_client(worker, Some(address.ip()));
@@ -206,11 +219,12 @@ async fn live<N: Net>(worker: &Rc<Worker<N>>, handoff: Handoff<N>) {
     let Ok(stream) = worker.net.adopt(accepted) else { return };
     let (mut connection, begun) = match moved {
         Some(moved) => Connection::of_moved(stream, *moved),
-        None => match open(worker, &place.gate, stream, peer).await {
+        None => match open(worker, &place.gate, stream, (peer, resident)).await {
             Some(connection) => (connection, None),
             None => return,
         },
     };
+    connection.resident = resident;
     let mut hot = match begun {
         Some(begun) => Box::pin(connection.go_on(worker, &place.gate, *begun)).await,
         None => Hot::Idle,
@@ -248,9 +262,12 @@ async fn open<N: Net>(
     worker: &Rc<Worker<N>>,
     gate: &Arc<Gate>,
     stream: N::Stream,
-    peer: PeerAddress,
+    (peer, resident): (PeerAddress, Option<ResidentKey>),
 ) -> Option<Connection<N>> {
     let began = Instant::now();
+    let between = |since| {
+        resident.inspect(|resident| worker.residents.set_between(*resident, since));
+    };
     let peer = match peer {
         PeerAddress::Socket(address) => Some(address),
         PeerAddress::Unix(_) => None,
@@ -267,6 +284,7 @@ async fn open<N: Net>(
             if !may_shake_hands(worker, &listener, peer.map(|peer| peer.ip()), began) {
                 return None;
             }
+            between(Some(began));
             let handshake = Box::pin(TlsAcceptor::from(config.clone()).accept(stream));
             let handshake =
                 worker.handshakes.run(handshake, || worker.note_yield(Yield::Handshake));
@@ -275,6 +293,7 @@ async fn open<N: Net>(
                 counts.handshake(worker.number, Handshake::Failed, Micros::NEVER);
                 return None;
             };
+            between(None);
             stream.get_mut().1.set_buffer_limit(Some(crate::limits::LARGE_BUFFER));
             Transport::Server(Box::new(stream))
         }
@@ -300,6 +319,7 @@ async fn open<N: Net>(
         taken: began,
         served: 0,
         session: None,
+        resident,
         agreed,
         waiting,
         stays,
@@ -401,8 +421,11 @@ impl<N: Net> Connection<N> {
         deadline: Option<Instant>,
     ) -> Cold {
         let Some(deadline) = deadline else { return Cold::Ended };
-        let about = (worker.balance_clock(self.since), self.served);
-        let mut grace = (self.served == 0).then(|| deadline.min(self.since + SILENT_GRACE));
+        let excess = worker.excess(gate, self.resident);
+        let about =
+            Idle { since_us: worker.balance_clock(self.since), served: self.served, excess };
+        let has_grace = self.served == 0 && excess == 0;
+        let mut grace = has_grace.then(|| deadline.min(self.since + SILENT_GRACE));
         let mut idle = None;
         std::future::poll_fn(|context| {
             let mut buffer = worker.buffers.small();
@@ -524,7 +547,7 @@ impl<N: Net> Connection<N> {
                 continue;
             }
             let deadline = self.since + HOT_LINGER.min(scope.listener.timeouts.keepalive);
-            match self.read_more(scope, (&mut work.input, &mut share), deadline).await {
+            match self.read_more((scope, gate), (&mut work.input, &mut share), deadline).await {
                 Arrival::Bytes => first_byte = Instant::now(),
                 Arrival::Closed => return Some(Hot::Ended),
                 Arrival::Elapsed => return Some(Hot::Idle),
@@ -535,7 +558,7 @@ impl<N: Net> Connection<N> {
 
     async fn read_more(
         &mut self,
-        scope: Scope<'_, N>,
+        (scope, gate): (Scope<'_, N>, &Arc<Gate>),
         (input, share): (&mut Input, &mut Share),
         deadline: Instant,
     ) -> Arrival {
@@ -545,6 +568,9 @@ impl<N: Net> Connection<N> {
                 Poll::Ready(_) => Poll::Ready(Arrival::Closed),
                 Poll::Pending if scope.worker.is_cut() => Poll::Ready(Arrival::Closed),
                 Poll::Pending if scope.is_parting() => Poll::Ready(Arrival::Parting),
+                Poll::Pending if scope.worker.is_crowded_by(gate, self.resident) => {
+                    Poll::Ready(Arrival::Elapsed)
+                }
                 Poll::Pending => {
                     *share = Share::Left;
                     self.alarm.poll(context, deadline).map(|()| Arrival::Elapsed)
@@ -557,7 +583,11 @@ impl<N: Net> Connection<N> {
     /// Closes our side, then throws away what the client still sends, for a bounded time: a close with unread bytes would
     /// reset the connection and could take our answer with it.
     async fn linger(&mut self, scope: Scope<'_, N>, work: &mut Workspace) {
-        let deadline = Instant::now() + LINGERING_CLOSE;
+        let now = Instant::now();
+        let deadline = now + LINGERING_CLOSE;
+        if let Some(resident) = self.resident {
+            scope.worker.residents.set_between(resident, Some(now));
+        }
         let mut thrown_away = 0;
         let mut shut = false;
         work.input.clear();

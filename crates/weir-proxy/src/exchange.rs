@@ -436,6 +436,7 @@ pub(crate) async fn run<N: Net>(
     let session = scope.worker.sessions.begin(&Begun {
         at: first_byte,
         peer: connection.peer,
+        resident: connection.resident,
         exchanges: connection.served,
         generation: scope.generation,
         listener: scope.number,
@@ -511,12 +512,17 @@ async fn refuse_in_time<N: Net>(
     facts.slot = None;
     let least = scope.listener.timeouts.send;
     scope.set_deadline(scope.deadline().map(|end| end.max(Instant::now() + least)));
+    let scarce = matches!(refusal.0.cause, Cause::Memory | Cause::ConnectionCap);
     let mut refusing = std::pin::pin!(local::refuse(scope, connection, work, facts, refusal));
     let mut total = Alarm::default();
     std::future::poll_fn(|context| {
         let refused = own.poll(&scope.worker.turn, refusing.as_mut(), context);
         if refused.is_ready() {
             return refused;
+        }
+        if scarce {
+            // What it holds is wanted by others: the client is told if it takes that at once.
+            return Poll::Ready(Next::Close);
         }
         poll_deadline(scope, context, &mut total).map(|()| Next::Close)
     })
@@ -552,6 +558,7 @@ fn after_break(version: Version, cause: Cause) -> Next {
             | Cause::ClientTooSlow
             | Cause::Shutdown
             | Cause::Memory
+            | Cause::ConnectionCap
             | Cause::RateLimited
             | Cause::InFlightLimited,
         )

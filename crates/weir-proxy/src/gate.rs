@@ -2,10 +2,11 @@
 //! when the configuration changes.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use tokio::sync::Semaphore;
 
+use crate::client_shares::{ClientBucket, ClientShares};
 use crate::idle_clients::IdleBoard;
 use crate::limits::{ROOM_RESERVE, ROOM_RESERVE_SHARE};
 
@@ -18,6 +19,8 @@ pub struct Room {
     caps: Mutex<Caps>,
     /// Places taken beyond a cap that was lowered: so many are not free when they are given back.
     surplus: AtomicUsize,
+    /// The places of each client, once there is a cap.
+    shares: OnceLock<ClientShares>,
 }
 
 /// What bounds a [`Room`].
@@ -38,7 +41,24 @@ impl Room {
             cap: AtomicUsize::new(cap),
             caps: Mutex::new(Caps { configured: cap, squeezed: Semaphore::MAX_PERMITS }),
             surplus: AtomicUsize::new(0),
+            shares: OnceLock::new(),
         }
+    }
+
+    /// The places of each client; `None` without a cap.
+    pub(crate) fn shares(&self) -> Option<&ClientShares> {
+        let is_capped = self.cap() < Semaphore::MAX_PERMITS;
+        is_capped.then(|| self.shares.get_or_init(ClientShares::default))
+    }
+
+    /// How far a client is beyond an ordinary one's share, in doublings.
+    pub(crate) fn excess(&self, client: ClientBucket) -> u32 {
+        self.shares().map_or(0, |shares| shares.excess(client, self.cap()))
+    }
+
+    /// Whether places are so few that idle connections are given up.
+    pub(crate) fn is_short(&self) -> bool {
+        self.free() <= self.reserve()
     }
 
     /// How many may be open at once.
@@ -100,34 +120,51 @@ impl Room {
     }
 
     /// Waits for a place and takes it. Those who wait are served in order.
-    pub(crate) async fn enter(self: &Arc<Self>) -> RoomPlace {
+    pub(crate) async fn enter(self: &Arc<Self>, client: Option<ClientBucket>) -> RoomPlace {
         if let Ok(permit) = self.places.acquire().await {
             permit.forget();
         }
-        RoomPlace(Arc::clone(self))
+        RoomPlace::new(self, client)
     }
 
     /// Takes a place if there is one now.
-    pub(crate) fn enter_now(self: &Arc<Self>) -> Option<RoomPlace> {
+    pub(crate) fn enter_now(self: &Arc<Self>, client: Option<ClientBucket>) -> Option<RoomPlace> {
         self.places.try_acquire().ok()?.forget();
-        Some(RoomPlace(Arc::clone(self)))
+        Some(RoomPlace::new(self, client))
     }
 }
 
 /// A place in a [`Room`]; dropping it makes room.
 #[derive(Debug)]
-pub(crate) struct RoomPlace(Arc<Room>);
+pub(crate) struct RoomPlace {
+    room: Arc<Room>,
+    /// The client among whose places it is counted.
+    client: Option<ClientBucket>,
+}
+
+impl RoomPlace {
+    fn new(room: &Arc<Room>, client: Option<ClientBucket>) -> Self {
+        let counted = client.zip(room.shares()).map(|(client, shares)| {
+            shares.add(client);
+            client
+        });
+        Self { room: Arc::clone(room), client: counted }
+    }
+}
 
 impl Drop for RoomPlace {
     fn drop(&mut self) {
-        let surplus = &self.0.surplus;
+        if let Some((client, shares)) = self.client.zip(self.room.shares.get()) {
+            shares.remove(client);
+        }
+        let surplus = &self.room.surplus;
         let less = |surplus: usize| surplus.checked_sub(1);
         if surplus.load(Ordering::Acquire) > 0
             && surplus.fetch_update(Ordering::AcqRel, Ordering::Acquire, less).is_ok()
         {
             return;
         }
-        self.0.places.add_permits(1);
+        self.room.places.add_permits(1);
     }
 }
 
@@ -171,7 +208,7 @@ mod tests {
         let room = Arc::new(Room::new(3));
         let mut places = Vec::new();
         for _ in 0..3 {
-            places.push(room.enter().await);
+            places.push(room.enter(None).await);
         }
         room.resize(1);
         for left in [2, 1] {
@@ -187,7 +224,7 @@ mod tests {
         let room = Arc::new(Room::new(4));
         let mut places = Vec::new();
         for _ in 0..4 {
-            places.push(room.enter().await);
+            places.push(room.enter(None).await);
         }
         for cap in [1, 3, 2, 6] {
             room.resize(cap);
@@ -202,7 +239,7 @@ mod tests {
     #[tokio::test]
     async fn the_lower_of_two_caps_holds_in_whatever_order_they_change() {
         let room = Arc::new(Room::new(10));
-        let place = room.enter().await;
+        let place = room.enter(None).await;
         let check = |change: &dyn Fn(&Room), cap: usize| {
             change(&room);
             assert_eq!((room.cap(), room.free()), (cap, cap - 1));

@@ -16,8 +16,10 @@ use std::task::Waker;
 
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
+use tokio::time::Instant;
 use weir_stats::numbers::GivenUpIdle;
 
+use crate::client_shares::{ClientBucket, Settlement};
 use crate::gate::{Gate, Room, RoomPlace};
 use crate::net::Net;
 use crate::shared::Process;
@@ -25,12 +27,42 @@ use crate::worker::Worker;
 
 /// The rank of the first in a worker that lists no idle connection.
 const NONE: u64 = u64::MAX;
+/// Bits of a rank that hold the time.
+const TIME_BITS: u32 = 58;
 /// Set in the rank of a connection that carried a request already. Those that never did are given up first.
-const SERVED: u64 = 1 << 63;
+const SERVED: u64 = 1 << TIME_BITS;
+/// The largest excess that ranks tell apart.
+const MOST_EXCESS: u32 = 31;
 
-/// The order in which connections are given up: the lowest rank first.
-fn rank(since_us: u64, served: u64) -> u64 {
-    (since_us & !SERVED) | if served > 0 { SERVED } else { 0 }
+/// Whether a rank is that of a client with more than an ordinary one's share of connections.
+fn is_excessive(rank: u64) -> bool {
+    rank >> (TIME_BITS + 1) < u64::from(MOST_EXCESS)
+}
+
+/// What is known of a connection that is idle.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Idle {
+    /// Since when, on the balancers' clock.
+    pub(crate) since_us: u64,
+    /// Requests that it carried.
+    pub(crate) served: u64,
+    /// How far its client is beyond an ordinary client's share of connections, in doublings.
+    pub(crate) excess: u32,
+}
+
+impl Idle {
+    /// Its place in the order in which connections are given up, the lowest first: those of the clients with the most
+    /// connections, then those that never carried a request, then the oldest.
+    fn rank(self) -> u64 {
+        let frugality = u64::from(MOST_EXCESS - self.excess.min(MOST_EXCESS)) << (TIME_BITS + 1);
+        let served = if self.served > 0 { SERVED } else { 0 };
+        frugality | served | (self.since_us & (SERVED - 1))
+    }
+}
+
+/// The part of a rank that does not tell the time.
+fn kind(rank: u64) -> u64 {
+    rank >> TIME_BITS
 }
 
 /// What threads tell each other of idle connections under one cap: that of the process or that of a listener.
@@ -42,8 +74,12 @@ pub struct IdleBoard {
     waiting: AtomicUsize,
     /// Connections to be given up.
     wanted: AtomicUsize,
+    /// The same of clients with more than their share.
+    wanted_excessive: AtomicUsize,
     /// Tells acceptors that wait without a connection in hand that there is one to be given up now.
     appeared: Notify,
+    /// What is to be given up where nothing is idle: a [`CrowdOrder`] in one number, or 0.
+    crowd: AtomicU64,
 }
 
 impl IdleBoard {
@@ -71,17 +107,67 @@ impl IdleBoard {
         all.filter(|(rank, _)| *rank != NONE).min().map(|(_, number)| number)
     }
 
-    /// Takes one of the orders, unless the shortage is over.
-    fn take_order(&self, room: &Room) -> bool {
-        if self.wanted.load(Ordering::SeqCst) == 0 {
+    /// Takes the order to give up what a client has, unless the shortage is over.
+    fn take_crowd_order(&self, room: &Room) -> Option<CrowdOrder> {
+        if self.crowd.load(Ordering::SeqCst) == 0 {
+            return None;
+        }
+        let order = CrowdOrder::unpack(self.crowd.swap(0, Ordering::SeqCst))?;
+        (self.waiting.load(Ordering::SeqCst) > 0 || room.is_short()).then_some(order)
+    }
+
+    fn order_of_client(&self, order: CrowdOrder) {
+        self.crowd.store(order.pack(), Ordering::SeqCst);
+    }
+
+    /// Whether the connection that is the first to go is of a client with more than its share.
+    fn has_excessive(&self) -> bool {
+        let all = self.lowest.get().map_or(&[][..], |lowest| lowest);
+        all.iter().any(|rank| is_excessive(rank.load(Ordering::SeqCst)))
+    }
+
+    /// Takes one of the orders, unless the shortage is over; `lowest` is the rank of the worker's first to go.
+    fn take_order(&self, room: &Room, lowest: u64) -> bool {
+        let all = [&self.wanted_excessive, &self.wanted];
+        if all.iter().all(|wanted| wanted.load(Ordering::SeqCst) == 0) {
             return false;
         }
         if self.waiting.load(Ordering::SeqCst) == 0 && room.free() >= room.reserve() {
-            self.wanted.store(0, Ordering::SeqCst);
+            for wanted in all {
+                wanted.store(0, Ordering::SeqCst);
+            }
             return false;
         }
         let less = |wanted: usize| wanted.checked_sub(1);
-        self.wanted.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less).is_ok()
+        let take = |wanted: &AtomicUsize| {
+            wanted.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less).is_ok()
+        };
+        is_excessive(lowest) && take(&self.wanted_excessive) || take(&self.wanted)
+    }
+
+    /// Whether a connection of this rank is wanted.
+    fn wants(&self, rank: u64) -> bool {
+        self.wanted.load(Ordering::SeqCst) > 0
+            || is_excessive(rank) && self.wanted_excessive.load(Ordering::SeqCst) > 0
+    }
+}
+
+/// An order to give up so many requests and handshakes of a client.
+#[derive(Clone, Copy, Debug)]
+struct CrowdOrder {
+    client: ClientBucket,
+    count: u32,
+}
+
+impl CrowdOrder {
+    fn pack(self) -> u64 {
+        u64::from(self.count) << 16 | u64::from(self.client.number())
+    }
+
+    /// `None`: nothing.
+    fn unpack(order: u64) -> Option<Self> {
+        let count = (order >> 16) as u32;
+        (count > 0).then_some(Self { client: ClientBucket::of_number(order as u16), count })
     }
 }
 
@@ -100,7 +186,9 @@ impl Drop for WaitingAcceptor<'_> {
         let left = self.0.waiting.fetch_sub(1, Ordering::SeqCst) - 1;
         // An order that another departure made needless is taken back.
         let clamp = |wanted: usize| (wanted > left).then_some(left);
-        let _ = self.0.wanted.fetch_update(Ordering::SeqCst, Ordering::SeqCst, clamp);
+        for wanted in [&self.0.wanted, &self.0.wanted_excessive] {
+            let _ = wanted.fetch_update(Ordering::SeqCst, Ordering::SeqCst, clamp);
+        }
     }
 }
 
@@ -141,6 +229,13 @@ impl IdleSignals {
         }
     }
 
+    /// Has so much of what a client has given up: requests and handshakes now, or a connection as soon as it is idle.
+    fn order_of_client(&self, board: &IdleBoard, client: ClientBucket, count: usize) {
+        board.order_of_client(CrowdOrder { client, count: count as u32 });
+        board.wanted_excessive.fetch_add(1, Ordering::SeqCst);
+        self.calls.iter().for_each(Notify::notify_one);
+    }
+
     fn order(&self, board: &IdleBoard, count: usize) {
         board.wanted.fetch_add(count, Ordering::SeqCst);
         self.call(board);
@@ -153,6 +248,10 @@ pub(crate) enum Cap<'a> {
     Process,
     Listener(&'a Gate),
 }
+
+/// A client has a large part of a cap, and is to have no more connections now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TooMany;
 
 impl Process {
     /// A worker is lost: none of its connections is idle any more.
@@ -170,10 +269,14 @@ impl Process {
         }
     }
 
-    /// Waits until there is room under a cap, or an idle connection to be given up for it. It takes none.
+    /// Waits until there is room under a cap, or something to be given up for it: an idle connection, or what a client with a large
+    /// part of the cap has. It takes none.
     pub(crate) async fn room_in_sight(&self, cap: Cap<'_>) {
         let (board, room) = self.board(cap);
         if room.free() > 0 || board.worker().is_some() {
+            return;
+        }
+        if room.shares().is_some_and(|shares| shares.heaviest(room.cap()).is_some()) {
             return;
         }
         let _waiting = WaitingAcceptor::new(board);
@@ -191,19 +294,46 @@ impl Process {
         }
     }
 
-    /// Takes a place under a cap for a connection in hand. When there is none, the oldest idle connection is given up for it; when
-    /// there are few, one is given up for the next.
-    pub(crate) async fn make_room(&self, cap: Cap<'_>) -> RoomPlace {
+    /// Takes a place under a cap for a connection in hand. When there is none, the first idle connection is given up for it; when
+    /// there are few, one is given up for the next. A client with a large part of the cap gives way to others: idle connections of
+    /// its own are given up first, then its requests, and only then what others have.
+    ///
+    /// # Errors
+    /// The connection is of such a client, and is to be closed.
+    pub(crate) async fn make_room(
+        &self,
+        cap: Cap<'_>,
+        client: Option<ClientBucket>,
+    ) -> Result<RoomPlace, TooMany> {
         let (board, room) = self.board(cap);
-        if let Some(place) = room.enter_now() {
-            if room.free() < room.reserve() && board.worker().is_some() {
-                self.idle_clients.order(board, 1);
+        let now_us = self.balance_clock(Instant::now());
+        if let Some(shares) = room.shares() {
+            shares.note_newcomer(client, room.cap(), now_us);
+        }
+        // Idle connections of such clients come first, those of others last.
+        let crowd = room.shares().filter(|_| room.is_short() && !board.has_excessive());
+        let settlement = crowd.map(|crowd| crowd.settle(client, room.cap(), now_us));
+        if settlement == Some(Settlement::Refuse) {
+            return Err(TooMany);
+        }
+        if let Some(place) = room.enter_now(client) {
+            match settlement {
+                _ if room.free() >= room.reserve() => {}
+                Some(Settlement::Displace(heaviest)) => {
+                    self.idle_clients.order_of_client(board, heaviest, 1);
+                }
+                _ if board.worker().is_some() => self.idle_clients.order(board, 1),
+                _ => {}
             }
-            return place;
+            return Ok(place);
         }
         let _waiting = WaitingAcceptor::new(board);
-        self.idle_clients.order(board, 1 + room.surplus());
-        room.enter().await
+        if let Some(Settlement::Displace(heaviest)) = settlement {
+            self.idle_clients.order_of_client(board, heaviest, 1 + room.reserve());
+        } else {
+            self.idle_clients.order(board, 1 + room.surplus());
+        }
+        Ok(room.enter(client).await)
     }
 }
 
@@ -211,7 +341,8 @@ impl Process {
 #[derive(Default)]
 pub(crate) struct IdleClients(RefCell<Lines>);
 
-/// Two lines for each listener, oldest first, all in one slab: connections without a request so far, and the others.
+/// A few lines for each listener, oldest first, all in one slab: by how many connections the client has, and whether this one
+/// carried a request.
 #[derive(Default)]
 struct Lines {
     entries: Vec<Entry>,
@@ -221,7 +352,7 @@ struct Lines {
 
 struct Line {
     gate: Arc<Gate>,
-    /// [`SERVED`], or 0.
+    /// The part of its ranks that does not tell the time.
     kind: u64,
     /// Entries of its connections, those given up included.
     entries: usize,
@@ -253,15 +384,14 @@ pub(crate) struct IdlePlace<'a, N: Net> {
 }
 
 impl<N: Net> Worker<N> {
-    /// Lists a connection that came through this gate as idle since `since_us`, on the balancers' clock, after so many requests. It is
-    /// given up soon if somebody waits for that.
+    /// Lists a connection that came through this gate as idle. It is given up soon if an acceptor waits for that.
     pub(crate) fn list_idle(
         &self,
         gate: &Arc<Gate>,
-        (since_us, served): (u64, u64),
+        idle: Idle,
         waker: &Waker,
     ) -> IdlePlace<'_, N> {
-        let key = self.idle_clients.0.borrow_mut().enter(gate, rank(since_us, served), waker);
+        let key = self.idle_clients.0.borrow_mut().enter(gate, idle.rank(), waker);
         let place = IdlePlace { worker: self, key };
         self.note_idle(gate);
         let signals = &self.process.idle_clients;
@@ -269,7 +399,7 @@ impl<N: Net> Worker<N> {
             if board.waiting.load(Ordering::SeqCst) > 0 {
                 board.appeared.notify_waiters();
             }
-            if board.wanted.load(Ordering::SeqCst) > 0 {
+            if board.wants(idle.rank()) {
                 signals.call(board);
             }
         }
@@ -280,16 +410,21 @@ impl<N: Net> Worker<N> {
     fn answer_call(&self) {
         let process = &self.process;
         let signals = &process.idle_clients;
-        while signals.all.take_order(&process.connections) {
+        while signals.all.take_order(&process.connections, self.lowest_rank(None)) {
             if !self.give_up_idle(None, GivenUpIdle::MaxConnections) {
                 signals.order(&signals.all, 1);
                 break;
             }
         }
+        self.give_up_crowd(&signals.all, &process.connections, None);
+        for listener in &self.current().snapshot.listeners {
+            let gate = &listener.gate;
+            self.give_up_crowd(&gate.idle_clients, &gate.room, Some(gate));
+        }
         let mut number = 0;
         while let Some(gate) = self.gate_of_line(number) {
             number += 1;
-            while gate.idle_clients.take_order(&gate.room) {
+            while gate.idle_clients.take_order(&gate.room, self.lowest_rank(Some(&gate))) {
                 if !self.give_up_idle(Some(&gate), GivenUpIdle::ListenerMaxConnections) {
                     signals.order(&gate.idle_clients, 1);
                     break;
@@ -308,6 +443,15 @@ impl<N: Net> Worker<N> {
         }
     }
 
+    /// Gives up what was ordered of a client. What is left of the order is another worker's.
+    fn give_up_crowd(&self, board: &IdleBoard, room: &Room, gate: Option<&Arc<Gate>>) {
+        let Some(CrowdOrder { client, count }) = board.take_crowd_order(room) else { return };
+        let given_up = self.give_up_of_client(client, gate, count as usize);
+        self.process.given_up_at_cap.fetch_add(given_up as u64, Ordering::Relaxed);
+        let count = count.saturating_sub(given_up as u32);
+        board.order_of_client(CrowdOrder { client, count });
+    }
+
     fn gate_of_line(&self, number: usize) -> Option<Arc<Gate>> {
         self.idle_clients.0.borrow().all.get(number).map(|line| Arc::clone(&line.gate))
     }
@@ -321,13 +465,16 @@ impl<N: Net> Worker<N> {
         true
     }
 
+    /// The rank of the idle connection that is the first to go, of one listener or of all.
+    fn lowest_rank(&self, gate: Option<&Arc<Gate>>) -> u64 {
+        self.idle_clients.0.borrow().first(gate).map_or(NONE, |(_, rank)| rank)
+    }
+
     /// Tells others how old the oldest are.
     fn note_idle(&self, gate: &Arc<Gate>) {
-        let lines = self.idle_clients.0.borrow();
         let who = (self.number, self.process.loads.len());
-        gate.idle_clients.note_lowest(who, lines.first(Some(gate)).map_or(NONE, |(_, rank)| rank));
-        let all = &self.process.idle_clients.all;
-        all.note_lowest(who, lines.first(None).map_or(NONE, |(_, rank)| rank));
+        gate.idle_clients.note_lowest(who, self.lowest_rank(Some(gate)));
+        self.process.idle_clients.all.note_lowest(who, self.lowest_rank(None));
     }
 }
 
@@ -379,7 +526,7 @@ impl<N: Net> Drop for IdlePlace<'_, N> {
 
 impl Lines {
     fn enter(&mut self, gate: &Arc<Gate>, rank: u64, waker: &Waker) -> usize {
-        let line = self.line_of(gate, rank & SERVED);
+        let line = self.line_of(gate, kind(rank));
         let before = self.all.get(line).and_then(|line| line.last);
         let (waker, state) = (waker.clone(), State::Listed);
         let entry = Entry { rank, line, before, after: None, waker, state };

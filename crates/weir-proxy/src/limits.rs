@@ -15,8 +15,18 @@ pub(crate) const POOLED_BUFFERS: usize = 64;
 pub(crate) const POOLED_WORKSPACES: usize = 64;
 /// A connection that waits longer than this for its next request gives its memory back.
 pub(crate) const HOT_LINGER: Duration = Duration::from_millis(100);
-/// A client that was accepted and has sent nothing may be given up for another after this time.
-pub(crate) const SILENT_GRACE: Duration = Duration::from_secs(1);
+/// A client that was accepted and has sent nothing may be given up for another after this time; one of a client with
+/// more than its share of connections at once.
+pub(crate) const SILENT_GRACE: Duration = Duration::from_millis(250);
+/// An ordinary client has at most this part of a cap on connections. Idle connections of those with more go first.
+pub(crate) const ORDINARY_SHARE: usize = 16;
+/// So many connections are never more than a client's share.
+pub(crate) const FEW_CONNECTIONS: usize = 8;
+/// A client with more than this part of a cap is refused further connections, and loses requests, for the sake of others
+/// when no place is free and no connection idle.
+pub(crate) const HEAVY_SHARE: usize = 4;
+/// How long it is remembered, in microseconds, that there are others.
+pub(crate) const OTHERS_REMEMBERED_US: u64 = 600_000_000;
 /// Of a cap on connections, one place in so many is kept free by giving up idle connections.
 pub(crate) const ROOM_RESERVE_SHARE: usize = 32;
 /// And so many places at most.

@@ -257,6 +257,9 @@ fn next_after<N: Net>(
     work: &Workspace,
     facts: &mut Facts,
 ) -> Next {
+    if facts.cause == Cause::ConnectionCap {
+        return Next::Close;
+    }
     if !facts.has_head {
         return Next::Linger;
     }

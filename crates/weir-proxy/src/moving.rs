@@ -186,6 +186,7 @@ impl<N: Net> Connection<N> {
             taken: began,
             served,
             session: None,
+            resident: None,
             agreed: None,
             waiting: None,
             stays,

@@ -18,6 +18,7 @@ use weir_stats::Cause;
 use crate::generation::Generation;
 use crate::limits::{SESSIONS_TOLD, SMALL_BUFFER};
 use crate::lost::Teller;
+use crate::residents::ResidentKey;
 use crate::route::CompiledRoute;
 use crate::shared::{Process, Snapshot};
 use crate::worker::WorkerLoad;
@@ -71,6 +72,7 @@ struct Table {
 struct Running {
     began: Instant,
     peer: Option<SocketAddr>,
+    resident: Option<ResidentKey>,
     exchanges: u64,
     generation: Rc<Generation>,
     listener: usize,
@@ -78,7 +80,8 @@ struct Running {
     pool: Option<usize>,
     endpoint: Option<usize>,
     held: usize,
-    given_up: bool,
+    /// Why it is to end, if it was given up.
+    given_up: Option<Cause>,
     /// End of the head.
     head_end: Option<Instant>,
     client: Option<IpAddr>,
@@ -131,6 +134,8 @@ impl LostExchange<'_> {
 pub(crate) struct Begun<'a> {
     pub(crate) at: Instant,
     pub(crate) peer: Option<SocketAddr>,
+    /// Its connection among those of the worker, where clients are counted.
+    pub(crate) resident: Option<ResidentKey>,
     pub(crate) exchanges: u64,
     pub(crate) generation: &'a Rc<Generation>,
     /// The listener's number there.
@@ -176,19 +181,20 @@ impl Sessions {
 
     /// An exchange begins.
     pub(crate) fn begin(&self, begun: &Begun<'_>) -> Session<'_> {
-        let Begun { at: began, peer, exchanges, generation, listener } = *begun;
+        let Begun { at: began, peer, resident, exchanges, generation, listener } = *begun;
         let generation = Rc::clone(generation);
         let (pool, endpoint) = (None, None);
         let running = Running {
             began,
             peer,
+            resident,
             exchanges,
             generation,
             listener,
             pool,
             endpoint,
             held: 0,
-            given_up: false,
+            given_up: None,
             head_end: None,
             client: None,
             route: None,
@@ -275,11 +281,32 @@ impl Sessions {
         count
     }
 
-    /// Whether it was given up for the sake of memory.
+    /// Those that run on connections whose clients are counted, and since when.
+    pub(crate) fn running(&self) -> impl Iterator<Item = (Instant, ResidentKey, SessionKey)> {
+        let table = self.table.borrow();
+        let running = table.running.iter().enumerate().filter_map(|(place, one)| {
+            let one = one.as_ref().filter(|one| one.given_up.is_none())?;
+            Some((one.began, one.resident?, SessionKey(place)))
+        });
+        running.collect::<Vec<_>>().into_iter()
+    }
+
+    /// Gives one up. Its task has to be woken.
+    pub(crate) fn give_up(&self, key: SessionKey, cause: Cause) {
+        self.note(key, |running| {
+            if running.given_up.replace(cause).is_none() {
+                self.leaving.set(self.leaving.get() + 1);
+            }
+        });
+    }
+
+    /// Why it is to end, if it was given up for the sake of others.
     #[inline]
-    pub(crate) fn is_given_up(&self, SessionKey(place): SessionKey) -> bool {
-        self.leaving.get() > 0
-            && matches!(self.table.borrow().running.get(place), Some(Some(one)) if one.given_up)
+    pub(crate) fn given_up(&self, SessionKey(place): SessionKey) -> Option<Cause> {
+        if self.leaving.get() == 0 {
+            return None;
+        }
+        self.table.borrow().running.get(place)?.as_ref()?.given_up
     }
 
     fn note(&self, SessionKey(place): SessionKey, what: impl FnOnce(&mut Running)) {
@@ -307,7 +334,7 @@ impl Table {
     fn give_up_largest(&mut self, bytes: usize) -> usize {
         let all = self.running.iter_mut().flatten();
         let mut largest: Vec<&mut Running> =
-            all.filter(|one| !one.given_up && one.held > SMALL_BUFFER).collect();
+            all.filter(|one| one.given_up.is_none() && one.held > SMALL_BUFFER).collect();
         largest.sort_unstable_by_key(|one| std::cmp::Reverse(one.held));
         let (mut freed, mut count) = (0, 0);
         for one in largest.into_iter().take_while(|one| {
@@ -315,7 +342,7 @@ impl Table {
             freed += one.held;
             more
         }) {
-            one.given_up = true;
+            one.given_up = Some(Cause::Memory);
             count += 1;
         }
         count
@@ -396,7 +423,7 @@ impl Drop for Session<'_> {
         let Some(ended) = ended else { return };
         self.of.change_held(ended.held, 0);
         let leaving = &self.of.leaving;
-        leaving.set(leaving.get() - usize::from(ended.given_up));
+        leaving.set(leaving.get() - usize::from(ended.given_up.is_some()));
         if std::thread::panicking() && !ended.told {
             self.of.tell_of_bug(place, &ended);
         }
@@ -441,7 +468,8 @@ mod tests {
         let sessions = Sessions::new(Arc::clone(&process.loads[0]), Arc::clone(&process), 0);
         let generation = Rc::new(Generation::new(process.snapshot(), &process.numbers, None));
         let (at, peer) = (Instant::now(), None);
-        let begun = Begun { at, peer, exchanges: 1, generation: &generation, listener: 0 };
+        let begun =
+            Begun { at, peer, resident: None, exchanges: 1, generation: &generation, listener: 0 };
         let panics = AssertUnwindSafe(|| {
             let session = sessions.begin(&begun);
             sessions.asks(session.key, at, b"GET /bad HTTP/1.1");

@@ -16,6 +16,7 @@ use weir_stats::numbers::Numbers;
 use weir_stats::{Line, LogSink};
 
 use crate::capture::Captures;
+use crate::client_shares::ClientHasher;
 use crate::compile::ListenerModel;
 use crate::compile::source::Source;
 use crate::endpoint_number::EndpointNumbers;
@@ -69,6 +70,12 @@ pub struct Process {
     pub connections: Arc<Room>,
     /// What workers tell each other of idle client connections.
     pub idle_clients: IdleSignals,
+    /// Where the connections of a client are counted.
+    pub(crate) client_hasher: ClientHasher,
+    /// Connections that were closed when they came, because their clients had a large part of the cap already.
+    pub refused_at_cap: AtomicU64,
+    /// Requests and handshakes of such clients that were given up for others.
+    pub given_up_at_cap: AtomicU64,
     /// The budget of memory.
     pub memory: MemoryBudget,
     /// What workers tell the operator of pools and endpoints.
@@ -108,6 +115,9 @@ impl Process {
             loads: (0..workers).map(|_| Arc::<WorkerLoad>::default()).collect(),
             connections: Arc::new(Room::new(connection_cap)),
             idle_clients: IdleSignals::new(workers),
+            client_hasher: ClientHasher::default(),
+            refused_at_cap: AtomicU64::new(0),
+            given_up_at_cap: AtomicU64::new(0),
             memory: MemoryBudget::default(),
             notices,
             captures: Captures::default(),

@@ -29,6 +29,7 @@ use crate::net::Net;
 use crate::overload::{self, Pressure};
 use crate::reply::HttpDate;
 use crate::request_id::RequestIdSource;
+use crate::residents::Residents;
 use crate::sessions::{RunningExchange, Sessions};
 use crate::shared::{Process, Snapshot, Stage};
 use crate::turns::HandshakeTurns;
@@ -143,6 +144,8 @@ pub(crate) struct Worker<N: Net> {
     pub(crate) idle: IdleConnections<N::Stream>,
     /// Its client connections that wait for a request.
     pub(crate) idle_clients: IdleClients,
+    /// All of its client connections whose clients are counted.
+    pub(crate) residents: Residents,
     /// What exchanges that begin now run on.
     current: RefCell<Rc<Generation>>,
     /// Its number.
@@ -204,6 +207,7 @@ pub async fn run<N: Net>(parts: WorkerParts<N>) {
         load,
         buffers: Buffers::default(),
         idle_clients: IdleClients::default(),
+        residents: Residents::default(),
         idle: IdleConnections::new(OfWorker { number, of: process.loads.len() }),
         generation: Cell::new(snapshot.generation),
         leaving: RefCell::default(),

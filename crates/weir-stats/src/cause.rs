@@ -88,6 +88,8 @@ pub enum Cause {
     Memory,
     /// Its worker hung or panicked, and it ended with that.
     WorkerLost,
+    /// No connection was free, and the request's client had the most of them (503).
+    ConnectionCap,
     /// A bug of ours, counted.
     Internal,
 }
@@ -133,6 +135,7 @@ impl Cause {
         Self::Shutdown,
         Self::Memory,
         Self::WorkerLost,
+        Self::ConnectionCap,
         Self::Internal,
     ];
 
@@ -183,6 +186,7 @@ impl Cause {
             Self::Shutdown => "shutdown",
             Self::Memory => "memory",
             Self::WorkerLost => "worker_lost",
+            Self::ConnectionCap => "connection_cap",
             Self::Internal => "internal",
         }
     }
@@ -208,7 +212,8 @@ impl Cause {
             | Self::QueueTimeout
             | Self::NoResources
             | Self::Shutdown
-            | Self::Memory => 503,
+            | Self::Memory
+            | Self::ConnectionCap => 503,
             Self::ConnectTimeout
             | Self::UpstreamSendTimeout
             | Self::ResponseTimeout
@@ -270,7 +275,7 @@ impl Cause {
             Self::UpstreamReadTimeout | Self::UpstreamTooSlow => *b"sD",
             Self::Shutdown => [b'K', phase()],
             // HAProxy's letter for a resource of its own that is used up.
-            Self::Memory => [b'R', phase()],
+            Self::Memory | Self::ConnectionCap => [b'R', phase()],
             Self::WorkerLost | Self::Internal => [b'I', phase()],
         }
     }

@@ -393,6 +393,9 @@ impl Cause {
                 "Memory was short: this request held the most, or was not read on for too long."
             }
             Self::WorkerLost => "Weir's worker that served it hung or panicked.",
+            Self::ConnectionCap => {
+                "No connection was free for other clients, and this request's client had the most."
+            }
             Self::Internal => "A bug of Weir.",
         }
     }

@@ -81,6 +81,8 @@ fn report() -> Report {
             connections: 12,
             max_connections: 1_000,
             shortages: 0,
+            refused_at_cap: 0,
+            given_up_at_cap: 0,
             incidents: IncidentReport::default(),
             memory: MemoryReport { used: 5 << 20, max: Some(64 << 20), ..MemoryReport::default() },
         },

@@ -103,7 +103,7 @@ const LISTEN_OPTIONS: &[OptionSpec] = &[
         "max_connections",
         "NUMBER",
         "",
-        "Client connections open at once here; near the limit, idle ones make room, and where none is idle the surplus waits in the kernel's backlog.",
+        "Client connections open at once here; near the limit, idle ones make room, then clients with most of them, as with the `max_connections` of the process; else the surplus waits in the kernel's backlog.",
     ),
     option("mode", "OCTAL", "", "File mode of Unix sockets, such as `0660`."),
 ];

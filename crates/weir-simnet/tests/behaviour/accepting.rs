@@ -248,3 +248,108 @@ fn six_hundred_dribbled_heads_do_not_delay_an_honest_client() {
         }
     });
 }
+
+/// A cap of which one client may have a quarter before it gives way; `/never` is not answered.
+fn capped() -> String {
+    "workers 2; max_connections 40;
+     pool app { server 10.0.1.1:80; }
+     pool silent { server 10.0.1.2:80; }
+     listen 10.0.0.1:80 { route path /never -> silent; route -> app; }"
+        .to_owned()
+}
+
+const NEVER: &str = "GET /never HTTP/1.1\r\nHost: a\r\n\r\n";
+const LISTENER: &str = "10.0.0.1:80";
+
+/// Another client that asks and is answered at once.
+async fn honest(world: &World, last: usize) -> Peer {
+    let mut client = world.client_from(&format!("198.51.100.{last}"), LISTENER).await;
+    client.send(GET).await;
+    let began = tokio::time::Instant::now();
+    assert_eq!(client.message().await.status(), 200);
+    assert!(began.elapsed() < Duration::from_millis(5), "it waited for {:?}", began.elapsed());
+    client
+}
+
+#[test]
+fn a_client_that_holds_most_places_gives_way_to_others() {
+    play(&capped(), async |world| {
+        world.origin(1).answers(OK);
+        let _silent = world.origin(2);
+        let mut kept = honest(world, 1).await;
+        let mut hostile = Vec::new();
+        for _ in 0..100 {
+            let mut client = world.client_from("192.0.2.66", LISTENER).await;
+            client.send(NEVER).await;
+            hostile.push(client);
+            pass(1).await;
+        }
+        pass(10).await;
+        let mut others = Vec::new();
+        for last in 2..20 {
+            others.push(honest(world, last).await);
+            kept.send(GET).await;
+            assert_eq!(kept.message().await.status(), 200);
+            pass(5).await;
+        }
+        let read =
+            |count: &std::sync::atomic::AtomicU64| count.load(std::sync::atomic::Ordering::Relaxed);
+        let (refused, given_up) =
+            (read(&world.process.refused_at_cap), read(&world.process.given_up_at_cap));
+        assert!(refused >= 40, "{refused} refused");
+        assert!((10..30).contains(&given_up), "{given_up} given up");
+        let lines = world.log().await;
+        let lost = lines.iter().filter(|line| line.text("cause") == "connection_cap");
+        let lost = lost.filter(|line| line.number("status") == Some(503)).count();
+        assert_eq!(lost as u64, given_up);
+    });
+}
+
+#[test]
+fn where_no_other_client_comes_the_surplus_waits() {
+    play(&capped(), async |world| {
+        let silent = world.origin(2);
+        let mut clients = Vec::new();
+        for _ in 0..60 {
+            let mut client = world.client().await;
+            client.send(NEVER).await;
+            clients.push(client);
+        }
+        let mut upstreams = Vec::new();
+        for _ in 0..40 {
+            upstreams.push(silent.accept().await);
+        }
+        silent.expect_nobody().await;
+        for upstream in &mut upstreams {
+            upstream.message().await;
+            upstream.send(OK).await;
+        }
+        drop(upstreams);
+        silent.answers(OK);
+        for mut client in clients {
+            assert_eq!(client.message().await.status(), 200);
+        }
+    });
+}
+
+#[test]
+fn silent_connections_of_one_client_close_no_idle_ones_of_others() {
+    play(&capped(), async |world| {
+        world.origin(1).answers(OK);
+        let mut idle = Vec::new();
+        for last in 1..=10 {
+            idle.push(honest(world, last).await);
+        }
+        pass(1000).await;
+        let mut silent = Vec::new();
+        for _ in 0..200 {
+            silent.push(world.client_from("192.0.2.66", LISTENER).await);
+        }
+        pass(10).await;
+        for client in &mut idle {
+            client.send(GET).await;
+            assert_eq!(client.message().await.status(), 200);
+        }
+        assert_ne!(closed(world), [0, 0, 0]);
+    });
+}

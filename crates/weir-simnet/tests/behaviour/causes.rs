@@ -134,7 +134,7 @@ const LOOPED: &str = "GET /app HTTP/1.1\r\nHost: a\r\nWeir-Hops: 11\r\n\r\n";
 /// Causes without a case here: a client that is gone gets no answer; a bug of ours nobody can order. What a server does not take needs
 /// a longer scene: `timeouts.rs` has it, `slow.rs` what takes too long in all or comes too slowly, `memory.rs` that memory is short,
 /// `limiting.rs` limits.
-const ELSEWHERE: [Cause; 9] = [
+const ELSEWHERE: [Cause; 10] = [
     Cause::ClientGone,
     Cause::Internal,
     Cause::UpstreamSendTimeout,
@@ -142,6 +142,7 @@ const ELSEWHERE: [Cause; 9] = [
     Cause::TryTimeout,
     Cause::BodyTooSlow,
     Cause::Memory,
+    Cause::ConnectionCap,
     Cause::RateLimited,
     Cause::InFlightLimited,
 ];

@@ -62,6 +62,12 @@ pub struct ProcessReport {
     /// Connects to endpoints that failed for want of descriptors, ports or memory.
     #[serde(default)]
     pub shortages: u64,
+    /// Connections closed when they came, because their clients had a large part of the cap.
+    #[serde(default)]
+    pub refused_at_cap: u64,
+    /// Requests and handshakes of such clients that were given up for others.
+    #[serde(default)]
+    pub given_up_at_cap: u64,
     /// What happened to its workers and to the processes before it.
     #[serde(default)]
     pub incidents: IncidentReport,
@@ -310,6 +316,10 @@ fn write_process(report: &Report, text: &mut Exposition) {
     let help = "Connects to endpoints that Weir had no descriptor, port or memory for.";
     text.family(Family { name: "weir_connect_shortages", kind: Kind::Counter, help });
     text.sample(&[], Value::Count(process.shortages));
+    let help = "What clients with a large part of a cap on connections lost to others: connections refused, requests and handshakes given up.";
+    text.family(Family { name: "weir_connection_cap_losses", kind: Kind::Counter, help });
+    text.sample(&[("what", "refused")], Value::Count(process.refused_at_cap));
+    text.sample(&[("what", "given_up")], Value::Count(process.given_up_at_cap));
     let help = "Admin connections that did not stay: closed for others, late, or told that there is no room.";
     text.family(Family { name: "weir_admin_connections_ended", kind: Kind::Counter, help });
     let AdminReport { closed, late, refused } = report.admin;

@@ -24,10 +24,6 @@ use proxies::Kind;
 const QUICK: Effort =
     Effort { rounds: 3, quiet: Duration::from_millis(250), hostile: Duration::from_millis(450) };
 
-/// Known weaknesses, with their rows of issue 12: run and printed, not judged yet.
-const AWAITED: &[(&str, &str)] =
-    &[("descriptor_exhaustion", "A6, B2"), ("descriptor_exhaustion_by_requests", "A6, B2")];
-
 /// One pattern at a time: the machine has few processors, and latencies are compared.
 static ALONE: Mutex<()> = Mutex::new(());
 
@@ -40,10 +36,6 @@ fn withstands(pattern: &Pattern) {
         println!("{}: the first request that failed: {why:?}", pattern.name);
     }
     let name = pattern.name;
-    if let Some((_, row)) = AWAITED.iter().find(|(own, _)| *own == name) {
-        println!("{name}: not judged yet, a known weakness ({row} of issue 12 in docs/status.md)");
-        return;
-    }
     assert!(measured.died.is_none(), "{name}: weir ended: {:?}", measured.died);
     assert_eq!(measured.failed, 0, "{name}: honest requests failed: {:?}", measured.why);
     assert!(
@@ -91,7 +83,7 @@ patterns! {
     }
     connections {
         connection_flood reset_flood reset_under_response half_closes descriptor_exhaustion
-        descriptor_exhaustion_by_requests
+        descriptor_exhaustion_by_requests descriptor_exhaustion_by_handshakes
     }
     floods {
         pipelined_gets pipelined_empty_chunked pipelined_refusals malformed_heads tiny_headers

@@ -74,3 +74,16 @@ pub(crate) fn descriptor_exhaustion_by_requests() -> Pattern {
         Outcome::of(held, format!("afterwards {}", tally(answers)))
     })
 }
+
+/// TLS handshakes that never go on, over more connections than there are descriptors.
+pub(crate) fn descriptor_exhaustion_by_handshakes() -> Pattern {
+    pattern("descriptor_exhaustion_by_handshakes", "descriptor exhaustion, handshakes", |arena| {
+        arena.hold(400, b"", || arena.open(arena.proxy.tls, None));
+    })
+    .few_descriptors()
+    .outcome(|arena| {
+        let answers: Vec<_> = (0..10).map(|_| statuses(&ask(arena, GET).0)).collect();
+        let held = answers.iter().all(|answer| *answer == [200]);
+        Outcome::of(held, format!("afterwards {}", tally(answers)))
+    })
+}

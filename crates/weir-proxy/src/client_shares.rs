@@ -1,0 +1,229 @@
+//! Connections per client under a cap, in a table of fixed size without locks: enough to find the client that
+//! holds the most of them when places run out. A client is an address, or a network of 64 bits of IPv6. Clients
+//! whose hashes fall together count as one, so a count is never too low; the hash is keyed, so that no client can
+//! choose to fall together with another. It decides nothing: `idle_clients.rs` and `accept.rs` do.
+
+use std::hash::{BuildHasher, RandomState};
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use crate::limits::{FEW_CONNECTIONS, HEAVY_SHARE, ORDINARY_SHARE, OTHERS_REMEMBERED_US};
+
+/// Counts in a table: small enough to be looked through when a connection meets the cap (a microsecond).
+const BUCKETS: usize = 4096;
+
+/// The place of a client's count. It is the same in all tables of the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ClientBucket(u16);
+
+impl ClientBucket {
+    pub(crate) fn number(self) -> u16 {
+        self.0
+    }
+
+    pub(crate) fn of_number(number: u16) -> Self {
+        Self(number)
+    }
+}
+
+/// Assigns clients to buckets.
+#[derive(Debug, Default)]
+pub(crate) struct ClientHasher(RandomState);
+
+impl ClientHasher {
+    /// The bucket of a client.
+    pub(crate) fn bucket(&self, client: IpAddr) -> ClientBucket {
+        let network = match client.to_canonical() {
+            IpAddr::V4(address) => (4, u64::from(address.to_bits())),
+            IpAddr::V6(address) => (6, (address.to_bits() >> 64) as u64),
+        };
+        ClientBucket((self.0.hash_one(network) % BUCKETS as u64) as u16)
+    }
+}
+
+/// The connections of each client under one cap.
+#[derive(Debug)]
+pub(crate) struct ClientShares {
+    counts: Box<[AtomicU32]>,
+    /// The two clients that came last and were not heavy, as [`Seen`] in one number; 0: none came yet.
+    seen: [AtomicU64; 2],
+}
+
+/// A client that came, and when, in microseconds of the balancers' clock.
+#[derive(Clone, Copy)]
+struct Seen {
+    /// [`BUCKETS`] for clients that are not counted.
+    bucket: u16,
+    at_us: u64,
+}
+
+impl Seen {
+    fn pack(self) -> u64 {
+        (self.at_us + 1) << 16 | u64::from(self.bucket)
+    }
+
+    fn unpack(seen: u64) -> Option<Self> {
+        Some(Self { bucket: seen as u16, at_us: (seen >> 16).checked_sub(1)? })
+    }
+}
+
+impl Default for ClientShares {
+    fn default() -> Self {
+        let counts = (0..BUCKETS).map(|_| AtomicU32::new(0)).collect();
+        Self { counts, seen: Default::default() }
+    }
+}
+
+impl ClientShares {
+    fn count(&self, client: ClientBucket) -> usize {
+        let count = self.counts.get(usize::from(client.0));
+        count.map_or(0, |count| count.load(Ordering::Relaxed) as usize)
+    }
+
+    pub(crate) fn add(&self, client: ClientBucket) {
+        if let Some(count) = self.counts.get(usize::from(client.0)) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn remove(&self, client: ClientBucket) {
+        if let Some(count) = self.counts.get(usize::from(client.0)) {
+            count.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// How far beyond an ordinary client's share of `cap` a client is: 0 is within, each step is twice as much.
+    pub(crate) fn excess(&self, client: ClientBucket, cap: usize) -> u32 {
+        let ordinary = (cap / ORDINARY_SHARE).max(FEW_CONNECTIONS);
+        (self.count(client).saturating_sub(1) / ordinary).checked_ilog2().map_or(0, |log| log + 1)
+    }
+
+    /// Whether a client has so large a part of the cap that others have to be kept from harm.
+    fn is_heavy(&self, client: ClientBucket, cap: usize) -> bool {
+        let count = self.count(client);
+        count > FEW_CONNECTIONS && count > cap / HEAVY_SHARE
+    }
+
+    /// The client with the most connections, if these are a large part of the cap.
+    pub(crate) fn heaviest(&self, cap: usize) -> Option<ClientBucket> {
+        let counts = self.counts.iter().map(|count| count.load(Ordering::Relaxed));
+        let (_, place) = counts.zip(0..).max_by_key(|(count, _)| *count)?;
+        Some(ClientBucket(place)).filter(|client| self.is_heavy(*client, cap))
+    }
+
+    /// What is done for a newcomer for whom there is no place, at this time of the balancers' clock. A newcomer
+    /// without a bucket speaks for many clients, and is none of the heavy ones.
+    pub(crate) fn settle(
+        &self,
+        newcomer: Option<ClientBucket>,
+        cap: usize,
+        now_us: u64,
+    ) -> Settlement {
+        if let Some(heavy) = newcomer.filter(|client| self.is_heavy(*client, cap)) {
+            let others = self.seen.iter().any(|seen| {
+                let seen = Seen::unpack(seen.load(Ordering::Relaxed));
+                seen.is_some_and(|seen| {
+                    seen.bucket != heavy.0 && now_us < seen.at_us + OTHERS_REMEMBERED_US
+                })
+            });
+            return if others { Settlement::Refuse } else { Settlement::Wait };
+        }
+        let own = newcomer.map_or(0, |client| self.count(client));
+        let heaviest = self.heaviest(cap).filter(|heaviest| own < self.count(*heaviest) / 2);
+        heaviest.map_or(Settlement::Wait, Settlement::Displace)
+    }
+
+    /// Remembers a newcomer that is not heavy. What two threads note at once may be one of both.
+    pub(crate) fn note_newcomer(&self, newcomer: Option<ClientBucket>, cap: usize, now_us: u64) {
+        if newcomer.is_some_and(|client| self.is_heavy(client, cap)) {
+            return;
+        }
+        let bucket = newcomer.map_or(BUCKETS as u16, |client| client.0);
+        let [latest, before] = &self.seen;
+        let other = latest.load(Ordering::Relaxed);
+        if Seen::unpack(other).is_some_and(|seen| seen.bucket != bucket) {
+            before.store(other, Ordering::Relaxed);
+        }
+        latest.store(Seen { bucket, at_us: now_us }.pack(), Ordering::Relaxed);
+    }
+}
+
+/// What is done for a newcomer for whom there is no place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Settlement {
+    /// It waits for a place.
+    Wait,
+    /// It is closed, so that those behind it do not wait for it.
+    Refuse,
+    /// The requests of this client that have run the longest are given up for it and those behind it.
+    Displace(ClientBucket),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEAVY: ClientBucket = ClientBucket(7);
+    const LIGHT: ClientBucket = ClientBucket(9);
+
+    fn shares(counts: &[(ClientBucket, usize)]) -> ClientShares {
+        let shares = ClientShares::default();
+        for &(client, count) in counts {
+            (0..count).for_each(|_| shares.add(client));
+        }
+        shares
+    }
+
+    #[test]
+    fn a_light_newcomer_displaces_the_client_with_a_large_part_of_the_cap() {
+        let check = |counts: &[_], newcomer, expected| {
+            assert_eq!(shares(counts).settle(newcomer, 100, 0), expected, "{counts:?}");
+        };
+        check(&[(HEAVY, 90)], Some(LIGHT), Settlement::Displace(HEAVY));
+        check(&[(HEAVY, 90)], None, Settlement::Displace(HEAVY));
+        check(&[(HEAVY, 90)], Some(HEAVY), Settlement::Wait);
+        check(&[(HEAVY, 25)], Some(LIGHT), Settlement::Wait);
+        check(&[(HEAVY, 50), (LIGHT, 30)], Some(LIGHT), Settlement::Wait);
+        check(&[(HEAVY, 50), (LIGHT, 10)], Some(LIGHT), Settlement::Displace(HEAVY));
+    }
+
+    #[test]
+    fn a_heavy_newcomer_is_refused_only_where_others_come_too() {
+        let shares = shares(&[(HEAVY, 90)]);
+        shares.note_newcomer(Some(HEAVY), 100, 5);
+        // It was light with its first ones.
+        shares.note_newcomer(Some(HEAVY), 1000, 5);
+        assert_eq!(shares.settle(Some(HEAVY), 100, 6), Settlement::Wait);
+        shares.note_newcomer(Some(LIGHT), 100, 5);
+        shares.note_newcomer(Some(HEAVY), 1000, 5);
+        shares.note_newcomer(Some(HEAVY), 1000, 5);
+        assert_eq!(shares.settle(Some(HEAVY), 100, 6), Settlement::Refuse);
+        let later = 5 + OTHERS_REMEMBERED_US;
+        assert_eq!(shares.settle(Some(HEAVY), 100, later), Settlement::Wait);
+    }
+
+    #[test]
+    fn the_excess_doubles_with_each_step() {
+        let check = |count, cap, expected| {
+            assert_eq!(shares(&[(HEAVY, count)]).excess(HEAVY, cap), expected, "{count} of {cap}");
+        };
+        check(0, 1600, 0);
+        check(100, 1600, 0);
+        check(101, 1600, 1);
+        check(200, 1600, 1);
+        check(201, 1600, 2);
+        check(1600, 1600, 4);
+        check(8, 10, 0);
+        check(9, 10, 1);
+    }
+
+    #[test]
+    fn a_client_is_an_address_or_a_network_of_ipv6() {
+        let hasher = ClientHasher::default();
+        let bucket = |text: &str| hasher.bucket(text.parse().unwrap());
+        assert_eq!(bucket("192.0.2.1"), bucket("::ffff:192.0.2.1"));
+        assert_eq!(bucket("2001:db8::1"), bucket("2001:db8::ffff:1"));
+        let addresses: Vec<_> = (0..64).map(|last| bucket(&format!("192.0.2.{last}"))).collect();
+        assert!(addresses.iter().any(|one| *one != addresses[0]));
+    }
+}

@@ -1,0 +1,188 @@
+//! The client connections of a worker by client, so that those of a client that holds too many can be ended for the
+//! sake of others: its requests, the longest running first, and what is neither a request nor idle (a TLS handshake,
+//! a lingering close). Idle connections are `idle_clients.rs`'s. A connection is entered once, not for each request.
+
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+use std::task::Waker;
+
+use tokio::time::Instant;
+use weir_stats::Cause;
+
+use crate::client_shares::ClientBucket;
+use crate::gate::Gate;
+use crate::net::Net;
+use crate::sessions::SessionKey;
+use crate::worker::Worker;
+
+/// The connections of a worker whose clients are counted.
+#[derive(Default)]
+pub(crate) struct Residents {
+    table: RefCell<Table>,
+    /// How many were given up between requests and have not ended.
+    leaving: Cell<usize>,
+}
+
+#[derive(Default)]
+struct Table {
+    all: Vec<Option<Resident>>,
+    vacant: Vec<usize>,
+}
+
+struct Resident {
+    client: ClientBucket,
+    gate: Arc<Gate>,
+    /// Of the connection's task; `None` before its first turn.
+    waker: Option<Waker>,
+    /// Since when it has neither a request nor waits for one.
+    between: Option<Instant>,
+    given_up: bool,
+}
+
+/// A connection's place in the table.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ResidentKey(usize);
+
+/// A connection in the table, until this is dropped.
+pub(crate) struct ResidentPlace<'a> {
+    of: &'a Residents,
+    pub(crate) key: ResidentKey,
+}
+
+/// Something that can be ended, and since when it has been there.
+type Candidate = (Instant, ResidentKey, Option<SessionKey>);
+
+impl Residents {
+    /// Enters a connection of this client that came through this gate.
+    pub(crate) fn enter(&self, client: ClientBucket, gate: &Arc<Gate>) -> ResidentPlace<'_> {
+        let gate = Arc::clone(gate);
+        let resident = Resident { client, gate, waker: None, between: None, given_up: false };
+        let Table { all, vacant } = &mut *self.table.borrow_mut();
+        let key = vacant.pop().unwrap_or_else(|| {
+            all.push(None);
+            all.len() - 1
+        });
+        if let Some(own) = all.get_mut(key) {
+            *own = Some(resident);
+        }
+        ResidentPlace { of: self, key: ResidentKey(key) }
+    }
+
+    fn change(&self, ResidentKey(key): ResidentKey, change: impl FnOnce(&mut Resident)) {
+        if let Some(Some(resident)) = self.table.borrow_mut().all.get_mut(key) {
+            change(resident);
+        }
+    }
+
+    /// Wakes this task when the connection is to end.
+    pub(crate) fn set_waker(&self, key: ResidentKey, waker: &Waker) {
+        self.change(key, |resident| resident.waker = Some(waker.clone()));
+    }
+
+    /// The connection has neither a request nor waits for one since then; `None`: it has or does.
+    pub(crate) fn set_between(&self, key: ResidentKey, since: Option<Instant>) {
+        self.change(key, |resident| resident.between = since);
+    }
+
+    /// Whether the connection is to end at once, although no request of it was given up.
+    pub(crate) fn is_given_up(&self, ResidentKey(key): ResidentKey) -> bool {
+        self.leaving.get() > 0
+            && matches!(self.table.borrow().all.get(key), Some(Some(own)) if own.given_up)
+    }
+
+    fn client(&self, ResidentKey(key): ResidentKey) -> Option<ClientBucket> {
+        Some(self.table.borrow().all.get(key)?.as_ref()?.client)
+    }
+
+    /// Whether it is of this client, and of this listener if it has to be.
+    fn belongs(
+        &self,
+        ResidentKey(key): ResidentKey,
+        client: ClientBucket,
+        gate: Option<&Arc<Gate>>,
+    ) -> bool {
+        let table = self.table.borrow();
+        let Some(Some(resident)) = table.all.get(key) else { return false };
+        resident.client == client && gate.is_none_or(|gate| Arc::ptr_eq(&resident.gate, gate))
+    }
+
+    /// Those that have neither a request nor wait for one.
+    fn between(&self) -> Vec<Candidate> {
+        let table = self.table.borrow();
+        let all = table.all.iter().enumerate();
+        all.filter_map(|(key, resident)| {
+            let resident = resident.as_ref().filter(|resident| !resident.given_up)?;
+            Some((resident.between?, ResidentKey(key), None))
+        })
+        .collect()
+    }
+
+    fn give_up(&self, key: ResidentKey) {
+        self.change(key, |resident| resident.given_up = true);
+        self.leaving.set(self.leaving.get() + 1);
+    }
+
+    fn wake(&self, ResidentKey(key): ResidentKey) {
+        let table = self.table.borrow();
+        let waker = table.all.get(key).and_then(|own| own.as_ref()?.waker.clone());
+        drop(table);
+        waker.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl Drop for ResidentPlace<'_> {
+    fn drop(&mut self) {
+        let ResidentKey(key) = self.key;
+        let mut table = self.of.table.borrow_mut();
+        let Some(resident) = table.all.get_mut(key).and_then(Option::take) else { return };
+        table.vacant.push(key);
+        if table.vacant.len() == table.all.len() {
+            // A burst of connections leaves no memory behind.
+            *table = Table::default();
+        }
+        drop(table);
+        self.of.leaving.set(self.of.leaving.get() - usize::from(resident.given_up));
+    }
+}
+
+impl<N: Net> Worker<N> {
+    /// How far the client of a connection that came through this gate is beyond an ordinary client's share of
+    /// connections, in doublings.
+    pub(crate) fn excess(&self, gate: &Gate, resident: Option<ResidentKey>) -> u32 {
+        let client = resident.and_then(|key| self.residents.client(key));
+        let of_both =
+            |client| self.process.connections.excess(client).max(gate.room.excess(client));
+        client.map_or(0, of_both)
+    }
+
+    /// Whether places are short and the client of a connection has more than its share of them.
+    pub(crate) fn is_crowded_by(&self, gate: &Gate, resident: Option<ResidentKey>) -> bool {
+        let is_short = self.process.connections.is_short() || gate.room.is_short();
+        is_short && self.excess(gate, resident) > 0
+    }
+
+    /// Ends up to `count` requests, handshakes and lingering closes of a client, the longest running first, at one
+    /// listener or at all; returns how many.
+    pub(crate) fn give_up_of_client(
+        &self,
+        client: ClientBucket,
+        gate: Option<&Arc<Gate>>,
+        count: usize,
+    ) -> usize {
+        let mut all: Vec<Candidate> = self.residents.between();
+        all.extend(self.sessions.running().map(|(at, key, session)| (at, key, Some(session))));
+        all.retain(|(_, key, _)| self.residents.belongs(*key, client, gate));
+        if all.len() > count {
+            all.select_nth_unstable_by_key(count, |(since, ..)| *since);
+            all.truncate(count);
+        }
+        for &(_, key, session) in &all {
+            match session {
+                Some(session) => self.sessions.give_up(session, Cause::ConnectionCap),
+                None => self.residents.give_up(key),
+            }
+            self.residents.wake(key);
+        }
+        all.len()
+    }
+}
