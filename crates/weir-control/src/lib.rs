@@ -46,5 +46,5 @@ pub use control::{Control, ReloadReport, Source};
 pub use inheritance::{is_successor, tell_failed};
 pub use rehearse::rehearse;
 pub use server::{Listening, Purpose, Server};
-pub use supervisor::{Role, supervise};
+pub use supervisor::{Role, SupervisorRights, supervise};
 pub use upgrade::{NotUpgraded, UPGRADE_PATIENCE};

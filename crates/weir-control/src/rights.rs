@@ -264,6 +264,36 @@ impl Identity {
     }
 }
 
+/// What a start of the process that serves may take: to read keys and write logs of any owner, to give
+/// files their owner, to become the user in its directory, more open files, low ports, and a signal
+/// to that user.
+const START_NEEDS: CapabilitySet = CapabilitySet::CHOWN
+    .union(CapabilitySet::DAC_OVERRIDE)
+    .union(CapabilitySet::DAC_READ_SEARCH)
+    .union(CapabilitySet::FOWNER)
+    .union(CapabilitySet::KILL)
+    .union(CapabilitySet::SETGID)
+    .union(CapabilitySet::SETUID)
+    .union(CapabilitySet::NET_BIND_SERVICE)
+    .union(CapabilitySet::SYS_CHROOT)
+    .union(CapabilitySet::SYS_RESOURCE);
+
+/// Gives up, for good, what no start of the process that serves needs. The supervisor calls it before the first one, so
+/// that a start that would fail for it fails then and not after a death.
+///
+/// # Errors
+/// The call that failed, and how.
+pub(crate) fn keep_what_a_start_needs() -> Result<(), (&'static str, io::Error)> {
+    set_no_new_privs(true).map_err(|error| ("PR_SET_NO_NEW_PRIVS", error.into()))?;
+    let own = capabilities(None).map_err(|error| ("capget", error.into()))?;
+    let sets = CapabilitySets {
+        effective: own.effective & START_NEEDS,
+        permitted: own.permitted & START_NEEDS,
+        inheritable: own.inheritable & START_NEEDS,
+    };
+    set_capabilities(None, sets).map_err(|error| ("capset", error.into()))
+}
+
 /// Nobody needs more rights again, whatever program is started; and nobody else of this user shall read keys out of memory.
 fn keep_to_ourselves() -> Result<(), (&'static str, io::Error)> {
     set_no_new_privs(true).map_err(|error| ("PR_SET_NO_NEW_PRIVS", error.into()))?;

@@ -26,6 +26,7 @@ use weir_config::model::{ListenAddress, Severity};
 use crate::inheritance;
 use crate::passing::packets::{self, Packet, Received};
 use crate::program_log;
+use crate::rights;
 
 /// Sockets that one message carries.
 const SOCKETS: usize = 32;
@@ -40,6 +41,15 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 const SUCCESSION: Duration = Duration::from_secs(2);
 /// Exit code of a process that was killed before it ever served.
 const KILLED: u8 = 1;
+
+/// The rights that the supervisor keeps (`sandbox`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SupervisorRights {
+    /// Only those that a start needs.
+    Needed,
+    /// All that it was started with.
+    All,
+}
 
 /// What this process is.
 #[derive(Debug)]
@@ -228,9 +238,15 @@ impl Supervisor {
 ///
 /// # Errors
 /// One sentence: no process can be started.
-pub fn supervise<T>(kept: T) -> Result<Role<T>, String> {
+pub fn supervise<T>(kept: T, rights: SupervisorRights) -> Result<Role<T>, String> {
     let failed = |error: io::Error| format!("cannot start the process that serves: {error}");
     let mut watch = Watch::begin(inheritance::of_systemd()?).map_err(failed)?;
+    if rights == SupervisorRights::Needed
+        && let Err((call, error)) = rights::keep_what_a_start_needs()
+    {
+        let sentence = format!("the supervisor keeps all of its rights: {call}: {error}");
+        program_log::say(Severity::Warning, &sentence);
+    }
     // The library's test of its source of entropy is half of what a start costs. Processes that are forked
     // have it behind them, and seed anew.
     let _ = aws_lc_rs::rand::fill(&mut [0]);

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use weir_config::Config;
 use weir_config::model::Workers;
-use weir_control::{Role, Server, Source};
+use weir_control::{Role, Server, Source, SupervisorRights};
 
 use crate::check;
 use crate::cli::CONFIGURATION_FILE;
@@ -45,7 +45,8 @@ impl WorkerCount {
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let config = check::load(&arguments.config)?;
     let mut config = if is_supervised(arguments, &config) {
-        match weir_control::supervise(config).map_err(Failure::RunTime)? {
+        let rights = if config.sandbox { SupervisorRights::Needed } else { SupervisorRights::All };
+        match weir_control::supervise(config, rights).map_err(Failure::RunTime)? {
             Role::Ended(0) => return Ok(()),
             Role::Ended(code) => return Err(Failure::Exit(code)),
             Role::Serves(Some(config)) => config,

@@ -5,7 +5,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::support::client::Client;
 use crate::support::origin::Origin;
@@ -227,6 +227,54 @@ fn root_becomes_the_user_before_it_serves() {
 }
 
 /// A service manager may give the two capabilities to a user of its own.
+/// The rights of root that a start may take: chown, dac_override, dac_read_search, fowner, kill, setgid, setuid, net_bind_service,
+/// sys_chroot, sys_resource.
+const START_NEEDS: u64 = 1 << 0
+    | 1 << 1
+    | 1 << 2
+    | 1 << 3
+    | 1 << 5
+    | 1 << 6
+    | 1 << 7
+    | NET_BIND_SERVICE
+    | 1 << 18
+    | 1 << 24;
+
+#[test]
+fn a_supervisor_keeps_of_root_what_a_start_needs() {
+    if !is_root() {
+        return;
+    }
+    let (place, low) = (place(), low_port());
+    let config = format!("{RIGHTS} listen {low} -> respond 204;");
+    let path = Started::configure(&place, &config);
+    let mut command = Command::new(place.path().join("weir"));
+    command.env("NO_COLOR", "1").env_remove("WEIR_SUPERVISOR");
+    let weir = Weir::run(command.stdin(Stdio::null()).args(["run", "-c"]).arg(path), 1);
+    let supervisor = weir.process.id();
+    let serving = || {
+        let children = format!("/proc/{supervisor}/task/{supervisor}/children");
+        let children = std::fs::read_to_string(children).ok()?;
+        children.split_whitespace().next()?.parse::<u32>().ok()
+    };
+    let rights = |process| threads(process).into_iter().find(|thread| thread.is_main).unwrap();
+    let own = rights(std::process::id()).capabilities;
+    assert_eq!(rights(supervisor).capabilities, own & START_NEEDS);
+    let status = std::fs::read_to_string(format!("/proc/{supervisor}/status")).unwrap();
+    assert!(status.contains("NoNewPrivs:\t1"), "{status}");
+    // They are enough for another start: the port, the log and the user are had again.
+    let first = serving().unwrap();
+    assert_is_nobody(first);
+    kill_process(Pid::from_raw(first as i32).unwrap(), Signal::KILL).unwrap();
+    let second = eventually("it is started again", || serving().filter(|next| *next != first));
+    assert_eq!(Client::connect(low).ask("/again").status, 204);
+    assert_is_nobody(second);
+    eventually("it is logged", || {
+        let log = std::fs::read_to_string(place.path().join("run/access.log")).ok()?;
+        log.contains("/again").then_some(())
+    });
+}
+
 #[test]
 fn who_may_change_users_without_being_root_keeps_none_of_that_in_any_thread() {
     if !is_root() {
