@@ -112,7 +112,8 @@ impl Reporter {
     }
 }
 
-fn incidents(incidents: &Incidents) -> IncidentReport {
+/// What happened to workers and to the processes before this one.
+pub(crate) fn incidents(incidents: &Incidents) -> IncidentReport {
     let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
     IncidentReport {
         restarts: supervisor::restarts(),

@@ -30,7 +30,7 @@ use super::status::{
 use super::traffic::{Counted, Of, per_second, phase_times};
 use crate::health_log::{EndpointName, HealthEvent, HealthState};
 use crate::past::{Look, Marked};
-use crate::{live, open_files};
+use crate::{live, open_files, report};
 
 /// Everything at this moment.
 pub(crate) fn status(context: &Context) -> Status {
@@ -108,6 +108,7 @@ impl<'a> View<'a> {
             overrides: self.overrides.differences(&self.served.file).len(),
             open_files_limit: open_files::limit(),
             memory: memory(process),
+            incidents: report::incidents(&process.incidents),
         }
     }
 

@@ -79,7 +79,9 @@ pub(crate) const ROUTES: &[Route] = &[
     look("/v1/status", "Everything below in one answer, of one moment", |call| {
         Ok(Reply::json(&status(&call.context)))
     }),
-    look("/v1/info", "The process", |call| Ok(Reply::json(&View::new(&call.context).info()))),
+    look("/v1/info", "The process, with what happened to its workers (`incidents`)", |call| {
+        Ok(Reply::json(&View::new(&call.context).info()))
+    }),
     look("/v1/pools", "Every pool with its endpoints", |call| {
         Ok(Reply::json(&json!({"pools": View::new(&call.context).pools()})))
     }),

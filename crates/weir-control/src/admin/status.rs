@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use weir_stats::exposition::{CreditsReport, LimitsReport};
+use weir_stats::exposition::{CreditsReport, IncidentReport, LimitsReport};
 
 pub use weir_stats::exposition::{EndpointState as State, PoolCounters};
 
@@ -67,6 +67,9 @@ pub struct Info {
     /// The budget of memory.
     #[serde(default)]
     pub memory: MemoryStatus,
+    /// What happened to its workers and to the processes before it.
+    #[serde(default)]
+    pub incidents: IncidentReport,
 }
 
 /// The budget of memory.

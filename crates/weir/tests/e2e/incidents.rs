@@ -158,6 +158,16 @@ impl Breakable {
         line.rsplit(' ').next()?.parse().ok()
     }
 
+    /// What the admin interface says happened.
+    fn incident(&self, name: &str) -> u64 {
+        let socket = self.directory.text("admin.sock");
+        let mut curl = curl_command();
+        curl.args(["-s", "--max-time", "5", "--unix-socket", &socket, "http://weir/v1/status"]);
+        let status: serde_json::Value =
+            serde_json::from_slice(&finish(&mut curl, b"").stdout).unwrap();
+        status["info"]["incidents"][name].as_u64().unwrap()
+    }
+
     fn said(&self, text: &str) {
         eventually(text, || self.weir.process.said().contains(text).then_some(()));
     }
@@ -195,6 +205,8 @@ fn a_worker_that_hangs_under_load_is_replaced_and_only_its_requests_are_lost() {
     assert!(lost as f64 <= lost_connections && lost > 0, "{lost} of {lost_connections}");
     assert_eq!(refused, 0);
     assert_eq!(breakable.figure("weir_workers_replaced_total"), Some(1.0));
+    assert_eq!((breakable.incident("hangs"), breakable.incident("replaced")), (1, 1));
+    assert!(breakable.incident("lost_requests") > 0);
     assert!(
         breakable.weir.process.said().contains("(start.rs:"),
         "{}",

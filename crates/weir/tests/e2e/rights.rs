@@ -246,7 +246,7 @@ fn a_supervisor_keeps_of_root_what_a_start_needs() {
         return;
     }
     let (place, low) = (place(), low_port());
-    let config = format!("{RIGHTS} listen {low} -> respond 204;");
+    let config = format!("{RIGHTS} listen {low} {{ log access; default -> respond 204; }}");
     let path = Started::configure(&place, &config);
     let mut command = Command::new(place.path().join("weir"));
     command.env("NO_COLOR", "1").env_remove("WEIR_SUPERVISOR");

@@ -1,6 +1,8 @@
 //! The page of everything: what is wrong, pools, listeners, workers, who was slow, what happened.
 
 use super::super::figures::{age_ms, bytes, count, credits, rate, span_us};
+use weir_stats::exposition::IncidentReport;
+
 use super::super::status::{EndpointStatus, MemoryStatus, PoolStatus, Status, WaitingStatus};
 use super::history::{POOLS, parts};
 use super::html::Html;
@@ -69,11 +71,37 @@ fn summary(html: &mut Html, status: &Status) {
         count(failed),
         format!("of {}", count(listeners().map(|own| own.requests).sum())),
     );
+    if let Some((number, what)) = incidents(&info.incidents) {
+        fact(html, "incidents", number, what);
+    }
     if let Some(own) = &status.credits {
         let (left, what) = credits(own);
         fact(html, "cpu credits", left, what);
     }
     html.markup("</dl>");
+}
+
+/// How often a part of Weir failed, and which; `None` where none did.
+fn incidents(own: &IncidentReport) -> Option<(String, String)> {
+    let parts = [
+        (own.restarts, "started again", "started again"),
+        (own.replaced, "worker replaced", "workers replaced"),
+        // A worker that hangs counts as one before it is replaced.
+        (own.hangs.saturating_sub(own.replaced), "worker hung", "workers hung"),
+        (own.panics, "worker panicked", "workers panicked"),
+    ];
+    let number: u64 = parts.iter().map(|(count, ..)| count).sum();
+    if number == 0 {
+        return None;
+    }
+    let parts = parts.iter().filter(|(count, ..)| *count > 0);
+    let mut parts: Vec<String> = parts
+        .map(|(number, one, more)| format!("{} {}", number, if *number == 1 { one } else { more }))
+        .collect();
+    if own.lost_requests > 0 {
+        parts.push(format!("{} requests lost", count(own.lost_requests)));
+    }
+    Some((count(number), parts.join(", ")))
 }
 
 /// Memory that is allocated, and of how much.
@@ -469,6 +497,7 @@ mod tests {
             "health</span> app/app2 up -&gt; down",
             "2 went on to another server",
             "data-label=\"in flight\" title=\"most so far: 7\"",
+            "1 started again, 2 workers replaced, 1 worker hung, 9 requests lost",
             "data-label=\"connections\" title=\"most so far: 40\"",
         ] {
             assert!(html.contains(expected), "no {expected} in {html}");

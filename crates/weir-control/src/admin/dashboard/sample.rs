@@ -132,6 +132,14 @@ pub(super) fn status() -> Status {
                 pressure: "none".to_owned(),
                 ..Default::default()
             },
+            incidents: weir_stats::exposition::IncidentReport {
+                restarts: 1,
+                restart_us: Some(41_500),
+                replaced: 2,
+                hangs: 3,
+                lost_requests: 9,
+                ..Default::default()
+            },
             requests_running: 5,
             configuration: None,
             state_file: None,
