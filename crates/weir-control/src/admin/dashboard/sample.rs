@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use weir_stats::exposition::IncidentReport;
 use weir_stats::{ExchangeRecord, Micros, Times};
 
 use super::super::caller::Right;
@@ -110,6 +111,17 @@ fn endpoint_down() -> EndpointStatus {
     }
 }
 
+fn incidents() -> IncidentReport {
+    IncidentReport {
+        restarts: 1,
+        restart_us: Some(41_500),
+        replaced: 2,
+        hangs: 3,
+        lost_requests: 9,
+        ..IncidentReport::default()
+    }
+}
+
 /// Two endpoints, one of them down.
 pub(super) fn status() -> Status {
     Status {
@@ -132,14 +144,7 @@ pub(super) fn status() -> Status {
                 pressure: "none".to_owned(),
                 ..Default::default()
             },
-            incidents: weir_stats::exposition::IncidentReport {
-                restarts: 1,
-                restart_us: Some(41_500),
-                replaced: 2,
-                hangs: 3,
-                lost_requests: 9,
-                ..Default::default()
-            },
+            incidents: incidents(),
             requests_running: 5,
             configuration: None,
             state_file: None,
