@@ -8,7 +8,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
 .PHONY: help run release test test-long schedules lint fmt doc-config deny bench-core bench-balance bench-numbers bench-lab fuzz hostile-table
 
 # Real programs that the tests use, and what makes those of them fail that pass without theirs when cargo is called by hand.
-TEST_PROGRAMS := cc nginx haproxy curl wrk openssl script taskset socat hatop prometheus-haproxy-exporter chromium prometheus prometheus_client
+TEST_PROGRAMS := cc nginx haproxy curl wrk openssl script taskset socat hatop prometheus-haproxy-exporter chromium prometheus prometheus_client valgrind
 ALL_THERE := WEIR_CHROMIUM=required WEIR_PROMETHEUS=required
 
 help: ## this list
@@ -32,6 +32,7 @@ test-long: ## the same tests with more seeds, more cases and the ignored ones; m
 	$(ALL_THERE) WEIR_SEEDS=$${WEIR_SEEDS:-10000} PROPTEST_CASES=$${PROPTEST_CASES:-20000} WEIR_SCHEDULES=$${WEIR_SCHEDULES:-1000000} \
 		cargo test --release --workspace --no-fail-fast -- --include-ignored --skip alone_on_the_machine
 	cargo test --release -p weir --test e2e -- --ignored --nocapture alone_on_the_machine
+	cargo test --release -p weir-simnet --test longest_poll -- --ignored --nocapture no_poll_takes_long
 	@WEIR_SCHEDULES=$${WEIR_SCHEDULES:-1000000} $(MAKE) --no-print-directory schedules RELEASE=--release
 
 hostile-table: ## the hostile patterns against Weir, nginx and haproxy; ten minutes; writes the table in docs/security.md

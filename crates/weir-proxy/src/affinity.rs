@@ -121,7 +121,7 @@ impl Affinity {
     /// endpoint.
     pub(crate) fn claim(&self, head: &RequestHead, bytes: &[u8]) -> Claim {
         let mut claim = Claim::New;
-        for (_, value) in cookie::pairs(head, bytes).filter(|(name, _)| **name == *self.name) {
+        for value in cookie::values(head, bytes, &self.name) {
             match self.endpoint(cookie::bare(value)) {
                 Some(endpoint) => return Claim::Bound(endpoint),
                 None => claim = Claim::Unknown,

@@ -8,6 +8,7 @@ use ipnet::IpNet;
 use weir_config::model::{AccessRule, Verdict, contains};
 use weir_wire::Known;
 
+use crate::limits::FORWARDED_HOPS;
 use crate::route::RequestView;
 
 /// Whether what the peer says of others is believed.
@@ -32,7 +33,7 @@ impl PeerTrust {
 }
 
 /// The client: from the peer back through `X-Forwarded-For`, right to left, as long as the one who says so is trusted. The walk ends
-/// at the first address that is not trusted, at the list's first, or before what is no address.
+/// at the first address that is not trusted, at the list's first, before what is no address, or after [`FORWARDED_HOPS`] entries.
 pub fn client_address(
     peer: Option<IpAddr>,
     trusted: &[IpNet],
@@ -45,7 +46,7 @@ pub fn client_address(
         view.head.headers.iter().rev().filter(|header| header.known == Known::XForwardedFor);
     let hops = lines.flat_map(|header| header.value.of(view.bytes).rsplit(|&byte| byte == b','));
     let mut client = peer;
-    for hop in hops {
+    for hop in hops.take(FORWARDED_HOPS) {
         let hop = hop.trim_ascii();
         if hop.is_empty() {
             continue;
@@ -83,6 +84,13 @@ pub fn allowed(rules: &[AccessRule], client: Option<IpAddr>) -> bool {
 mod tests {
     use super::*;
     use crate::sample::{Request, networks};
+
+    #[test]
+    fn so_many_hops_are_looked_at() {
+        let hops = |count| format!("X-Forwarded-For: 1.1.1.1{}\r\n", ", 10.0.0.1".repeat(count));
+        check("10.0.0.2", "10.0.0.0/8", &hops(FORWARDED_HOPS - 1), "1.1.1.1");
+        check("10.0.0.2", "10.0.0.0/8", &hops(FORWARDED_HOPS), "10.0.0.1");
+    }
 
     fn check(peer: &str, trusted: &str, lines: &str, expected: &str) {
         let request = Request::new(&format!("GET / HTTP/1.1\r\nHost: a\r\n{lines}\r\n"));

@@ -151,12 +151,15 @@ fn has_header(view: &RequestView<'_>, name: &[u8], value: Option<&TextPattern>) 
 
 /// Whether a cookie of that name has such a value, as sent or without its quotes (RFC 6265 section 4.1.1).
 fn has_cookie(view: &RequestView<'_>, name: &[u8], value: Option<&TextPattern>) -> bool {
-    cookie::pairs(view.head, view.bytes)
-        .any(|(key, text)| key == name && (fits(value, text) || fits(value, cookie::bare(text))))
+    cookie::values(view.head, view.bytes, name)
+        .any(|text| fits(value, text) || fits(value, cookie::bare(text)))
 }
 
 /// Whether a parameter of that name has such a value, as sent or decoded.
 fn has_parameter(query: &[u8], name: &[u8], value: Option<&TextPattern>) -> bool {
+    if memchr::memchr2(b'%', b'+', query).is_none() && memchr::memmem::find(query, name).is_none() {
+        return false;
+    }
     query.split(|&byte| byte == b'&').filter(|pair| !pair.is_empty()).any(|pair| {
         let (key, text) = split_pair(pair);
         let (mut key_buffer, mut text_buffer) = (PathBuffer::new(), PathBuffer::new());

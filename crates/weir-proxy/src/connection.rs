@@ -205,9 +205,16 @@ async fn serve<N: Net>(worker: Rc<Worker<N>>, handoff: Handoff<N>) {
             let _ = call.as_mut().poll(context);
         }
         worker.turn.begin_task();
-        life.as_mut().poll(context)
+        take_turn(life.as_mut(), context)
     })
     .await;
+}
+
+/// Polls a connection's future once. A function by itself, so that its instructions can be counted by its name
+/// (`longest_poll.rs` of the simulation's tests).
+#[inline(never)]
+fn take_turn<F: Future>(life: Pin<&mut F>, context: &mut Context<'_>) -> Poll<F::Output> {
+    life.poll(context)
 }
 
 async fn live<N: Net>(worker: &Rc<Worker<N>>, handoff: Handoff<N>, resident: Option<ResidentKey>) {

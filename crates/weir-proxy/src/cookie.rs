@@ -1,16 +1,30 @@
 //! Cookies of a request and of a response: their pairs as RFC 6265 has them, and a `Cookie` line without one of them. What a cookie
 //! means is others' business.
 
-use memchr::memchr;
+use memchr::{memchr, memmem};
 use weir_wire::{Known, RequestHead};
 
 /// Names and values of every cookie of a request, in order, values as sent.
-pub(crate) fn pairs<'a>(
+#[cfg(test)]
+fn pairs<'a>(head: &'a RequestHead, bytes: &'a [u8]) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
+    lines(head, bytes).flat_map(pieces).map(split_pair)
+}
+
+/// The values, as sent, of the cookies of that name, in order.
+pub(crate) fn values<'a>(
     head: &'a RequestHead,
     bytes: &'a [u8],
-) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
+    name: &'a [u8],
+) -> impl Iterator<Item = &'a [u8]> {
+    // Lines that do not have the name anywhere are not taken apart.
+    let lines = lines(head, bytes).filter(move |line| memmem::find(line, name).is_some());
+    let named = lines.flat_map(pieces).map(split_pair).filter(move |(key, _)| *key == name);
+    named.map(|(_, value)| value)
+}
+
+fn lines<'a>(head: &'a RequestHead, bytes: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
     let lines = head.headers.iter().filter(|header| header.known == Known::Cookie);
-    lines.flat_map(|header| pieces(header.value.of(bytes))).map(split_pair)
+    lines.map(|header| header.value.of(bytes))
 }
 
 /// A value without its quotes, if it has any (RFC 6265 section 4.1.1).
@@ -26,7 +40,7 @@ pub(crate) fn set_name(value: &[u8]) -> &[u8] {
 
 /// Whether a `Cookie` line has a cookie of that name.
 pub(crate) fn has(line: &[u8], name: &[u8]) -> bool {
-    pieces(line).any(|piece| split_pair(piece).0 == name)
+    memmem::find(line, name).is_some() && pieces(line).any(|piece| split_pair(piece).0 == name)
 }
 
 /// Appends a `Cookie` line without the cookies of that name; nothing when no other is left.

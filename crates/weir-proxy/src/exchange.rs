@@ -10,6 +10,7 @@ use std::time::SystemTime;
 use memchr::memmem;
 use smallvec::SmallVec;
 use tokio::io::AsyncRead;
+use tokio::task::yield_now;
 use tokio::time::Instant;
 use weir_balance::{Decision, Slot};
 use weir_config::model::RequestTimeout;
@@ -28,7 +29,7 @@ use crate::files;
 use crate::limiting::Told;
 use crate::limiting::rate;
 use crate::limiting::table::OpenPlace;
-use crate::limits::SMALL_BUFFER;
+use crate::limits::{LONG_HEAD, SMALL_BUFFER};
 use crate::local;
 use crate::moving::Waiting;
 use crate::net::Net;
@@ -577,9 +578,19 @@ async fn serve<'a, N: Net>(
     let total = scope.listener.timeouts.request;
     scope.set_deadline(total.map(|wait| facts.first_byte + wait));
     read_head(scope, connection, work, facts).await?;
+    let is_long = work.request.head_bytes > LONG_HEAD;
+    if is_long {
+        yield_now().await;
+    }
     normalise_path(scope, connection, work, facts).map_err(Ended::Refused)?;
+    if is_long {
+        yield_now().await;
+    }
     let found = find_route(scope, connection, work, facts)?;
     *route = Some(found);
+    if is_long {
+        yield_now().await;
+    }
     bound(scope, facts, found);
     if rate::is_limited(scope, found) {
         // In an allocation of its own: exchanges without limits have no room for it.

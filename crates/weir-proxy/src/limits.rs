@@ -93,8 +93,14 @@ pub(crate) const TURN_TIME: Duration = Duration::from_micros(200);
 pub(crate) const TURN_BYTES: usize = 512 * 1024;
 /// What a read counts for at least in that sum, because a system call costs as much as copying a few kilobytes.
 pub(crate) const TURN_STEP_BYTES: usize = 4096;
-/// How many bytes copied a byte of chunk framing counts for in that sum: it is taken apart byte by byte.
-pub(crate) const TURN_FRAMING_COST: u64 = 8;
+/// How many bytes copied a byte of chunk framing counts for in that sum: a chunk of one byte costs what it costs to copy a hundred.
+pub(crate) const TURN_FRAMING_COST: u64 = 32;
+/// Bytes of chunk framing after which what was taken apart is sent before more is.
+pub(crate) const DECODE_FRAMING: usize = 4096;
+/// A request head of more bytes lets others have their turn between the looks that are taken through it.
+pub(crate) const LONG_HEAD: usize = 8 * 1024;
+/// Addresses in `X-Forwarded-For` of trusted proxies that are looked at.
+pub(crate) const FORWARDED_HOPS: usize = 64;
 /// Time that TLS handshakes of clients take in one round of a worker's loop before the rest of them waits for the next round.
 pub(crate) const HANDSHAKE_TIME: Duration = Duration::from_micros(250);
 /// And how many steps of handshakes, most of which are short.

@@ -119,32 +119,32 @@ static SHAPE: [Shape; 256] = {
 
 /// Appends `path` with its escapes in their one form.
 fn decode(path: &[u8], rules: &PathRules, out: &mut PathBuffer) -> Result<(), PathFault> {
+    out.reserve(path.len());
     let mut rest = path;
-    while let Some((&byte, tail)) = rest.split_first() {
-        rest = tail;
-        match byte {
-            b'%' => {
-                let [high, low, after @ ..] = tail else { return Err(PathFault::Escape) };
-                let (Some(upper), Some(lower)) = (digit(*high), digit(*low)) else {
-                    return Err(PathFault::Escape);
-                };
-                rest = after;
-                let value = upper << 4 | lower;
-                check(value, true, rules)?;
-                if value.is_ascii_alphanumeric() || matches!(value, b'-' | b'.' | b'_' | b'~') {
-                    out.push(value);
-                } else {
-                    let (high, low) = (high.to_ascii_uppercase(), low.to_ascii_uppercase());
-                    out.extend_from_slice(&[b'%', high, low]);
-                }
-            }
-            byte => {
-                check(byte, false, rules)?;
-                out.push(byte);
+    loop {
+        while let [b'%', tail @ ..] = rest {
+            let [high, low, after @ ..] = tail else { return Err(PathFault::Escape) };
+            let (Some(upper), Some(lower)) = (digit(*high), digit(*low)) else {
+                return Err(PathFault::Escape);
+            };
+            rest = after;
+            let value = upper << 4 | lower;
+            check(value, true, rules)?;
+            if value.is_ascii_alphanumeric() || matches!(value, b'-' | b'.' | b'_' | b'~') {
+                out.push(value);
+            } else {
+                let (high, low) = (high.to_ascii_uppercase(), low.to_ascii_uppercase());
+                out.extend_from_slice(&[b'%', high, low]);
             }
         }
+        let Some((first, _)) = rest.split_first() else { return Ok(()) };
+        check(*first, false, rules)?;
+        // The first byte is no `%`, so that each round takes one at least.
+        let end = memchr::memchr3(b'%', b'\\', b';', rest.get(1..).unwrap_or_default());
+        let (plain, after) = rest.split_at(end.map_or(rest.len(), |end| end + 1));
+        out.extend_from_slice(plain);
+        rest = after;
     }
-    Ok(())
 }
 
 /// Refuses a byte that the configuration does not let pass, as it stands or escaped.
@@ -162,31 +162,36 @@ fn check(byte: u8, escaped: bool, rules: &PathRules) -> Result<(), PathFault> {
 /// Appends a decoded path without dot segments (RFC 3986 section 5.2.4), and without empty ones where slashes are merged. What climbs
 /// above the root stays there.
 fn resolve(path: &[u8], rules: &PathRules, out: &mut PathBuffer) -> Result<(), PathFault> {
-    let mut segments = path.get(1..).unwrap_or_default().split(|&byte| byte == b'/').peekable();
-    while let Some(segment) = segments.next() {
-        let is_last = segments.peek().is_none();
-        // A dot segment with a parameter is one to programs that cut parameters off, and to nobody else.
-        if segment.starts_with(b".;") || segment.starts_with(b"..;") {
-            return Err(PathFault::Parameters);
+    out.reserve(path.len());
+    let mut rest = path.get(1..).unwrap_or_default();
+    loop {
+        while rules.merge_slashes
+            && let [b'/', after @ ..] = rest
+        {
+            rest = after;
         }
+        let end = rest.iter().position(|byte| *byte == b'/');
+        let segment = rest.get(..end.unwrap_or(rest.len())).unwrap_or_default();
         match segment {
-            b"." | b".." => {
-                if segment == b".." {
+            // A dot segment with a parameter is one to programs that cut parameters off, and to nobody else.
+            [b'.', b';', ..] | [b'.', b'.', b';', ..] => return Err(PathFault::Parameters),
+            [b'.'] | [b'.', b'.'] => {
+                if segment.len() == 2 {
                     let parent = out.iter().rposition(|&byte| byte == b'/').unwrap_or(0);
                     out.truncate(parent);
                 }
-                if is_last {
+                if end.is_none() {
                     out.push(b'/');
                 }
             }
-            b"" if !is_last && rules.merge_slashes => {}
             segment => {
                 out.push(b'/');
                 out.extend_from_slice(segment);
             }
         }
+        let Some(end) = end else { return Ok(()) };
+        rest = rest.get(end + 1..).unwrap_or_default();
     }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use weir_wire::{ChunkedDecoder, Framing, Step, encode};
 
 use crate::buffers::{Buffers, poll_read_into};
 use crate::limiting::bandwidth::Throttle;
-use crate::limits::{SMALL_BUFFER, TURN_FRAMING_COST};
+use crate::limits::{DECODE_FRAMING, SMALL_BUFFER, TURN_FRAMING_COST};
 use crate::trailers::TrailerRules;
 use crate::turns::{ByteTurn, end_turn};
 
@@ -308,16 +308,15 @@ impl Pump {
                 self.finished = true;
                 return Poll::Ready(Ok(()));
             }
-            if self.at < self.raw.len() {
-                continue;
-            }
-            self.waiting = Waiting::Read;
-            match self.poll_fill(context, source, buffers) {
-                Poll::Ready(outcome) => outcome?,
-                Poll::Pending => {
-                    let _ =
-                        Pin::new(&mut *sink).poll_flush(context).map_err(|_| PumpFailure::Write)?;
-                    return Poll::Pending;
+            if !self.has_undecoded() {
+                self.waiting = Waiting::Read;
+                match self.poll_fill(context, source, buffers) {
+                    Poll::Ready(outcome) => outcome?,
+                    Poll::Pending => {
+                        let flushed = Pin::new(&mut *sink).poll_flush(context);
+                        let _ = flushed.map_err(|_| PumpFailure::Write)?;
+                        return Poll::Pending;
+                    }
                 }
             }
             let moved = usize::try_from(self.work() - before).unwrap_or(usize::MAX);
@@ -336,6 +335,11 @@ impl Pump {
             return Ok(());
         }
         self.decode()
+    }
+
+    /// Whether bytes at hand are to be taken apart before more are read.
+    pub(crate) fn has_undecoded(&self) -> bool {
+        self.at < self.raw.len()
     }
 
     /// Whether decoded bytes wait to be sent.
@@ -554,8 +558,8 @@ fn end_chunks(trailers: Option<(&TrailerRules, &[u8])>, tail: &mut SmallVec<[u8;
     tail.extend_from_slice(b"\r\n");
 }
 
-/// Decodes every chunk at hand, moving the data together at `start`. Returns where the data ends, where decoding stopped,
-/// and the trailers if the body ended.
+/// Decodes the chunks at hand, up to a bound on their framing, moving the data together at `start`. Returns where the data ends, where
+/// decoding stopped, and the trailers if the body ended.
 type Decoded = (usize, usize, Option<Vec<u8>>);
 
 fn decode_chunks(
@@ -574,6 +578,9 @@ fn decode_chunks(
                 raw.copy_within(read_at + range.start..read_at + range.end, data_end);
                 data_end += length;
                 read_at += used;
+                if read_at - data_end > DECODE_FRAMING {
+                    return Ok((data_end, read_at, None));
+                }
             }
             Step::More => return Ok((data_end, read_at + used, None)),
             Step::End => return Ok((data_end, read_at + used, Some(decoder.trailers().to_vec()))),

@@ -3,6 +3,7 @@
 
 use std::task::Poll;
 
+use tokio::task::yield_now;
 use tokio::time::Instant;
 use weir_stats::Cause;
 use weir_wire::{ChunkedDecoder, Framing, Step, Version};
@@ -128,7 +129,12 @@ async fn whole_body<N: Net>(
         if scope.worker.process.memory.look() >= Pressure::PauseReads {
             pause(scope, connection).await?;
         }
-        read_body(scope, connection, (&mut *upload, body.len() as u64), &mut pace).await?;
+        if upload.has_undecoded() {
+            yield_now().await;
+            upload.decode_ahead().map_err(body_failure)?;
+        } else {
+            read_body(scope, connection, (&mut *upload, body.len() as u64), &mut pace).await?;
+        }
         upload.take_decoded(&mut body);
     }
     work.input.append(upload.surplus());

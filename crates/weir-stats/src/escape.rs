@@ -60,8 +60,7 @@ fn is_plain(eight: u64) -> bool {
 }
 
 fn append_json(value: &[u8], out: &mut Vec<u8>) {
-    let plain = |byte: &u8| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\');
-    if value.iter().all(plain) {
+    if first_special(value).is_none() {
         out.extend_from_slice(value);
         return;
     }

@@ -9,7 +9,11 @@ use crate::header::{is_token_byte, is_value_byte};
 use crate::known::Known;
 use crate::limits::{
     MAX_CHUNK_EXTENSION_BYTES, MAX_CHUNK_SIZE_DIGITS, MAX_LENGTH, MAX_TRAILER_BYTES,
+    MAX_TRAILER_LINES,
 };
+
+/// Digits of a chunk's size that are surely within [`MAX_LENGTH`].
+const USUAL_SIZE_DIGITS: usize = 15;
 
 /// Decodes one chunked body.
 ///
@@ -32,6 +36,7 @@ pub struct ChunkedDecoder {
     digits: u8,
     extension_bytes: u32,
     trailer_bytes: usize,
+    trailer_lines: usize,
     /// Finished trailer lines, then the one being read from `line_start` on.
     trailers: Vec<u8>,
     line_start: usize,
@@ -117,6 +122,7 @@ impl ChunkedDecoder {
             digits: 0,
             extension_bytes: 0,
             trailer_bytes: 0,
+            trailer_lines: 0,
             trailers: Vec::new(),
             line_start: 0,
         }
@@ -136,7 +142,13 @@ impl ChunkedDecoder {
                 State::Data => return Ok(self.take_data(input.len(), used)),
                 _ => {}
             }
-            let Some(&byte) = input.get(used) else { return Ok((used, Step::More)) };
+            let rest = input.get(used..).unwrap_or_default();
+            let run = self.take_run(rest);
+            if run > 0 {
+                used += run;
+                continue;
+            }
+            let Some(&byte) = rest.first() else { return Ok((used, Step::More)) };
             used += 1;
             self.state = self.advance(byte).unwrap_or_else(State::Failed);
         }
@@ -163,6 +175,53 @@ impl ChunkedDecoder {
             self.state = State::DataReturn;
         }
         (used + take, Step::Data(used..used + take))
+    }
+
+    /// Takes what the state needs no look at byte by byte: the usual forms of line ends and sizes, and the inside of lines. Returns how
+    /// many bytes that were; what it leaves is left to [`ChunkedDecoder::advance`], faults among it.
+    fn take_run(&mut self, rest: &[u8]) -> usize {
+        match self.state {
+            State::DataReturn if rest.starts_with(b"\r\n") => {
+                self.state = State::SizeFirst;
+                2
+            }
+            State::SizeFirst => self.take_size_line(rest),
+            State::Extension => {
+                let room = MAX_CHUNK_EXTENSION_BYTES.saturating_sub(self.extension_bytes) as usize;
+                let rest = rest.get(..room).unwrap_or(rest);
+                let run = rest.iter().position(|byte| !is_value_byte(*byte)).unwrap_or(rest.len());
+                self.extension_bytes += run as u32;
+                run
+            }
+            State::Trailer => {
+                let room = MAX_TRAILER_BYTES.saturating_sub(self.trailer_bytes);
+                let rest = rest.get(..room).unwrap_or(rest);
+                let end = memchr::memchr2(b'\r', b'\n', rest).unwrap_or(rest.len());
+                self.trailers.extend_from_slice(rest.get(..end).unwrap_or_default());
+                self.trailer_bytes += end;
+                end
+            }
+            _ => 0,
+        }
+    }
+
+    /// Takes a line that is a size and nothing else, if all of it is there.
+    fn take_size_line(&mut self, rest: &[u8]) -> usize {
+        let mut size = 0;
+        let mut digits = 0;
+        // What has more digits may be out of range.
+        while digits < USUAL_SIZE_DIGITS
+            && let Some(digit) = rest.get(digits).and_then(|byte| char::from(*byte).to_digit(16))
+        {
+            size = size << 4 | u64::from(digit);
+            digits += 1;
+        }
+        if digits == 0 || !rest.get(digits..).is_some_and(|after| after.starts_with(b"\r\n")) {
+            return 0;
+        }
+        (self.size, self.extension_bytes) = (size, 0);
+        self.state = if size == 0 { State::TrailerFirst } else { State::Data };
+        digits + 2
     }
 
     /// The state after one byte of framing.
@@ -231,6 +290,10 @@ impl ChunkedDecoder {
     fn trailer_end(&mut self) -> Result<State, ChunkFault> {
         // Line ends count, so that many empty-looking lines are bounded as well.
         self.trailer_bytes += 2;
+        self.trailer_lines += 1;
+        if self.trailer_lines > MAX_TRAILER_LINES {
+            return Err(ChunkFault::TrailersTooLong);
+        }
         let line = self.trailers.get(self.line_start..).unwrap_or_default();
         let colon = memchr::memchr(b':', line).ok_or(ChunkFault::BadTrailer)?;
         let (name, value) = line.split_at_checked(colon).ok_or(ChunkFault::BadTrailer)?;
@@ -290,5 +353,20 @@ fn may_trail(name: &[u8]) -> bool {
                 && !FAMILIES.iter().any(|family| name.starts_with(family))
         }
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trailer_section_has_so_many_lines_at_most() {
+        let after = |lines: usize| {
+            let body = ["0\r\n", &"a:\r\n".repeat(lines), "\r\n"].concat();
+            ChunkedDecoder::new().step(body.as_bytes()).map(|(_, step)| step)
+        };
+        assert_eq!(after(MAX_TRAILER_LINES), Ok(Step::End));
+        assert_eq!(after(MAX_TRAILER_LINES + 1), Err(ChunkFault::TrailersTooLong));
     }
 }

@@ -36,3 +36,5 @@ pub(crate) const MAX_CHUNK_SIZE_DIGITS: u8 = 16;
 pub(crate) const MAX_CHUNK_EXTENSION_BYTES: u32 = 1024;
 /// Bytes of a whole trailer section, dropped lines included.
 pub(crate) const MAX_TRAILER_BYTES: usize = 8 * 1024;
+/// Lines of a trailer section, dropped ones included.
+pub(crate) const MAX_TRAILER_LINES: usize = 128;

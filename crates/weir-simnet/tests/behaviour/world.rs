@@ -31,7 +31,7 @@ use crate::origin::Origin;
 use crate::peer::Peer;
 
 /// Where Weir listens in most scenarios.
-const FRONT: &str = "10.0.0.1:80";
+pub(crate) const FRONT: &str = "10.0.0.1:80";
 
 /// A configuration with one pool and one listener that leads to it.
 pub(crate) fn app(pool: &str, listener: &str) -> String {
