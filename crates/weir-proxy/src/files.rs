@@ -16,6 +16,7 @@ use weir_wire::{Method, RequestHead};
 use crate::alarm;
 use crate::connection::{Connection, Scope};
 use crate::exchange::{Ended, Facts, Next, Workspace};
+use crate::limiting::bandwidth::{Throttle, Toward, throttle};
 use crate::limits::{LARGE_BUFFER, SENDFILE_BYTES};
 use crate::local::{Taking, send, write_paced};
 use crate::net::Net;
@@ -111,25 +112,60 @@ async fn send_file<N: Net>(
     headers.extend(file.last_modified.map(|date| ("Last-Modified", date)));
     headers.extend(file.content_range.map(|range| ("Content-Range", range)));
     let reply = Reply::of(file.status).with_headers(&headers);
-    let (reply, pieces) = match &file.body {
-        FileBody::Whole(body) if body.len() as u64 == file.content_length => {
-            (reply.with_body(&file.content_type, body), None)
+    let throttle = throttle(scope, connection, work, (&*facts, route), Toward::Client);
+    let reply = match &file.body {
+        FileBody::Whole(body) if throttle.is_none() && body.len() as u64 == file.content_length => {
+            reply.with_body(&file.content_type, body)
         }
-        // HEAD: the length without the body.
-        FileBody::Whole(_) => {
-            (reply.with_streamed_body(&file.content_type, file.content_length), None)
-        }
-        FileBody::Pieces(_) => {
-            (reply.with_streamed_body(&file.content_type, file.content_length), Some(()))
-        }
+        // Another one follows the head; none that of HEAD.
+        _ => reply.with_streamed_body(&file.content_type, file.content_length),
     };
     let next = send(scope, connection, work, facts, (reply, file.status, Some(route))).await?;
-    if let (Some(()), FileBody::Pieces(pieces)) = (pieces, file.body) {
-        let outcome = send_pieces(scope, connection, facts, pieces).await;
-        facts.times.data = Micros::from(facts.head_end.elapsed());
-        outcome.map_err(Ended::Broken)?;
-    }
+    let outcome = match (file.body, throttle) {
+        (FileBody::Pieces(pieces), throttle) => {
+            send_pieces(scope, connection, facts, (pieces, throttle)).await
+        }
+        (FileBody::Whole(body), Some(throttle)) => {
+            send_throttled(scope, connection, facts, (&body, throttle)).await
+        }
+        (FileBody::Whole(_), None) => return Ok(next),
+    };
+    facts.times.data = Micros::from(facts.head_end.elapsed());
+    outcome.map_err(Ended::Broken)?;
     Ok(next)
+}
+
+/// How many of so many bytes may be sent now; waits until some may.
+async fn allowance(throttle: &mut Option<Box<Throttle>>, wanted: usize) -> usize {
+    match throttle {
+        None => wanted,
+        Some(throttle) => std::future::poll_fn(|context| throttle.poll(context, wanted)).await,
+    }
+}
+
+/// Sends a body that is at hand, at its rate.
+async fn send_throttled<N: Net>(
+    scope: Scope<'_, N>,
+    connection: &mut Connection<N>,
+    facts: &mut Facts,
+    (mut body, throttle): (&[u8], Box<Throttle>),
+) -> Result<(), Cause> {
+    let mut taking = Taking::new(scope.client_rate(false));
+    let mut throttle = Some(throttle);
+    while !body.is_empty() {
+        let (now, later) = body.split_at(allowance(&mut throttle, body.len()).await);
+        write_paced(scope, connection, now, &mut taking).await?;
+        note_sent(&mut throttle, now.len());
+        count(facts, now.len());
+        body = later;
+    }
+    Ok(())
+}
+
+fn note_sent(throttle: &mut Option<Box<Throttle>>, bytes: usize) {
+    if let Some(throttle) = throttle {
+        throttle.sent(bytes);
+    }
 }
 
 /// Sends a body piece by piece. A file that cannot be read to the promised end breaks the connection.
@@ -137,24 +173,27 @@ async fn send_pieces<N: Net>(
     scope: Scope<'_, N>,
     connection: &mut Connection<N>,
     facts: &mut Facts,
-    mut pieces: Pieces,
+    (mut pieces, mut throttle): (Pieces, Option<Box<Throttle>>),
 ) -> Result<(), Cause> {
     let mut turn = ByteTurn::new();
     let mut taking = Taking::new(scope.client_rate(false));
     loop {
         let before = facts.bytes_sent;
+        let most = allowance(&mut throttle, SENDFILE_BYTES).await;
         let progress;
-        if let Some(sent) = send_from_file(scope, connection, &pieces, &mut taking).await? {
+        let stretch = (&pieces, most);
+        if let Some(sent) = send_from_file(scope, connection, stretch, &mut taking).await? {
             count(facts, sent);
             progress = pieces.skip(sent);
         } else {
             (progress, pieces) =
-                read_and_send(scope, connection, facts, (pieces, &mut taking)).await?;
+                read_and_send(scope, connection, facts, (pieces, most, &mut taking)).await?;
         }
         if progress == Progress::Done {
             return Ok(());
         }
         let sent = usize::try_from(facts.bytes_sent - before).unwrap_or(usize::MAX);
+        note_sent(&mut throttle, sent);
         if turn.is_over_after(sent) {
             scope.worker.note_yield(Yield::Body);
             yield_now().await;
@@ -167,13 +206,14 @@ async fn read_and_send<N: Net>(
     scope: Scope<'_, N>,
     connection: &mut Connection<N>,
     facts: &mut Facts,
-    (mut pieces, taking): (Pieces, &mut Taking),
+    (mut pieces, most, taking): (Pieces, usize, &mut Taking),
 ) -> Result<(Progress, Pieces), Cause> {
+    let most = most.min(LARGE_BUFFER);
     let mut buffer = scope.worker.buffers.large();
-    let progress = match pieces.read_cached(&mut buffer, LARGE_BUFFER) {
+    let progress = match pieces.read_cached(&mut buffer, most) {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
             let read = tokio::task::spawn_blocking(move || {
-                let progress = pieces.read(&mut buffer, LARGE_BUFFER);
+                let progress = pieces.read(&mut buffer, most);
                 (progress, pieces, buffer)
             });
             let progress;
@@ -198,13 +238,13 @@ fn count(facts: &mut Facts, bytes: usize) {
 async fn send_from_file<N: Net>(
     scope: Scope<'_, N>,
     connection: &mut Connection<N>,
-    pieces: &Pieces,
+    (pieces, most): (&Pieces, usize),
     taking: &mut Taking,
 ) -> Result<Option<usize>, Cause> {
     let Connection { client: Transport::Plain(stream), alarm, .. } = connection else {
         return Ok(None);
     };
-    let Some(stretch) = pieces.next_stretch(SENDFILE_BYTES) else { return Ok(None) };
+    let Some(stretch) = pieces.next_stretch(most) else { return Ok(None) };
     let deadline = Instant::now() + scope.listener.timeouts.send;
     std::future::poll_fn(|context| {
         taking.look(scope, &*stream, None)?;

@@ -105,6 +105,8 @@ pub(crate) const FORWARDED_HOPS: usize = 64;
 pub(crate) const HANDSHAKE_TIME: Duration = Duration::from_micros(250);
 /// And how many steps of handshakes, most of which are short.
 pub(crate) const HANDSHAKE_STEPS: u32 = 8;
+/// How often a tunnel looks whether a side that sends nothing more was reset.
+pub(crate) const TUNNEL_LOOK: Duration = Duration::from_secs(1);
 /// Connections that one socket gives in a row before others get their turn.
 pub(crate) const ACCEPT_TURN: u32 = 16;
 /// An endpoint that says when it closes idle connections is not sent a request in this last part of that time, or half of it.

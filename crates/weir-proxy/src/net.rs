@@ -16,6 +16,9 @@ pub trait Socket: AsyncRead + AsyncWrite + Unpin + 'static {
     /// Ready once the peer has ended its side of the connection (FIN) or reset it, even while bytes that it sent before lie unread.
     /// Unlike a read it takes none of them. The task is woken by then; bytes that come meanwhile may wake it, too.
     fn poll_closed(&mut self, context: &mut Context<'_>) -> Poll<()>;
+
+    /// Whether the connection was reset or has failed, as far as that was reported.
+    fn is_reset(&self) -> bool;
 }
 
 /// Where an attempt connects to, resolved.

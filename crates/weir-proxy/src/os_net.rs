@@ -307,6 +307,20 @@ impl Socket for OsStream {
             let _ = each!(self, stream => stream.try_io(Interest::READABLE, unread));
         }
     }
+
+    fn is_reset(&self) -> bool {
+        let reported = match &self.socket {
+            Kind::Tcp(stream) => poll_once(stream.ready(Interest::ERROR)),
+            Kind::Unix(stream) => poll_once(stream.ready(Interest::ERROR)),
+        };
+        matches!(reported, Poll::Ready(Err(_)))
+            || matches!(reported, Poll::Ready(Ok(ready)) if ready.is_error())
+    }
+}
+
+/// What a future has come to by now.
+fn poll_once<F: Future>(future: F) -> Poll<F::Output> {
+    std::pin::pin!(future).poll(&mut Context::from_waker(Waker::noop()))
 }
 
 impl AsyncRead for OsStream {

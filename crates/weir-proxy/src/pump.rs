@@ -198,6 +198,11 @@ impl Pump {
         self.throttle = throttle;
     }
 
+    /// Takes what keeps it at a rate, for a pump that goes on in its place.
+    pub(crate) fn take_throttle(&mut self) -> Option<Box<Throttle>> {
+        self.throttle.take()
+    }
+
     /// Refuses a body of more than `limit` bytes.
     pub(crate) fn set_limit(&mut self, limit: u64) {
         self.limit = limit;

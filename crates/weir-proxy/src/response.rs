@@ -114,9 +114,11 @@ async fn switch<N: Net>(
     (pool, conversation, download): (&UpstreamPool, Conversation<N::Stream>, Pump),
     relayed: Result<(), Cause>,
 ) -> Result<Next, Ended> {
-    let Conversation { upstream, upload, heard, .. } = conversation;
+    let Conversation { upstream, mut upload, heard, .. } = conversation;
     note_relayed(work, facts, (&upload, &download), (heard, Instant::now()), relayed)?;
-    Ok(tunnel::run(scope, connection, work, facts, (pool, upstream, download)).await)
+    let throttle = upload.take_throttle();
+    let switched = (pool, upstream, download, throttle);
+    Ok(tunnel::run(scope, connection, work, facts, switched).await)
 }
 
 /// Notes and writes the head.

@@ -1,18 +1,22 @@
 //! After `101 Switching Protocols`: bytes both ways, as they are, until both sides have ended or nothing moves for too long.
 
 use std::pin::Pin;
-use std::task::Poll;
+use std::task::{Context, Poll};
 
 use tokio::io::AsyncWrite;
 use tokio::time::Instant;
 use weir_stats::{Cause, Micros};
 use weir_wire::Framing;
 
+use crate::alarm::poll_either;
 use crate::connection::{Connection, Scope};
 use crate::exchange::{Facts, Next, Workspace};
 use crate::idle::UpstreamConnection;
-use crate::net::Net;
-use crate::pump::{Encoder, Pump};
+use crate::limiting::bandwidth::Throttle;
+use crate::limits::TUNNEL_LOOK;
+use crate::net::{Net, Socket};
+use crate::pump::{Encoder, Pump, Waiting};
+use crate::transport::Transport;
 use crate::upstream::UpstreamPool;
 
 /// One direction: a body that ends when its source does, then an end told to the sink.
@@ -21,13 +25,47 @@ struct Direction {
     ended: bool,
 }
 
+/// What is known of the side that a direction reads from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Source {
+    /// A reset of it wakes the task.
+    Watched,
+    /// It has said that it sends nothing more: a reset is seen at the next look.
+    Unwatched,
+    /// It is gone in both directions.
+    Reset,
+}
+
+impl Direction {
+    /// Looks whether the source was reset where no read would tell: because it has ended, or because the sink takes nothing. That it
+    /// has ended is no reason to end the other direction.
+    fn poll_source<S: Socket>(
+        &self,
+        context: &mut Context<'_>,
+        source: &mut Transport<S>,
+    ) -> Source {
+        if !self.ended && self.pump.waiting != Waiting::Write {
+            return Source::Watched;
+        }
+        match source.poll_closed(context) {
+            Poll::Pending => Source::Watched,
+            Poll::Ready(()) if source.socket().is_reset() => Source::Reset,
+            Poll::Ready(()) => Source::Unwatched,
+        }
+    }
+}
+
+/// The pool, its endpoint's connection, what sent the head of the 101, and what keeps the client's bytes at a rate.
+type Switched<'a, N> =
+    (&'a UpstreamPool, Box<UpstreamConnection<<N as Net>::Stream>>, Pump, Option<Box<Throttle>>);
+
 /// Moves bytes both ways; the exchange ends with the tunnel.
 pub(crate) async fn run<N: Net>(
     scope: Scope<'_, N>,
     connection: &mut Connection<N>,
     work: &mut Workspace,
     facts: &mut Facts,
-    (pool, upstream, switched): (&UpstreamPool, Box<UpstreamConnection<N::Stream>>, Pump),
+    (pool, upstream, mut switched, throttle): Switched<'_, N>,
 ) -> Next {
     // Bytes that came behind the two heads already, and behind the request's body if it had one, belong to the tunnel.
     let behind = work.request.head_bytes + facts.body_in_input;
@@ -42,6 +80,8 @@ pub(crate) async fn run<N: Net>(
         pump: Pump::new(Vec::new(), Framing::UntilClose, Encoder::Plain, late, 0),
         ended: false,
     };
+    up.pump.set_throttle(throttle);
+    down.pump.set_throttle(switched.take_throttle());
     // How long two talk is theirs to say.
     scope.set_deadline(None);
     let mut upstream = upstream.transport;
@@ -72,12 +112,18 @@ pub(crate) async fn run<N: Net>(
         if up.ended && down.ended {
             return Poll::Ready(Cause::TunnelClosed);
         }
+        let looks = [up.poll_source(context, client), down.poll_source(context, &mut upstream)];
+        if looks.contains(&Source::Reset) {
+            return Poll::Ready(Cause::TunnelClosed);
+        }
         scope.holds_for(session, held + up.pump.held() + down.pump.held());
         let moved = up.pump.progress() + down.pump.progress();
         if progress.0 != moved {
             progress = (moved, Instant::now());
         }
-        alarm.poll(context, progress.1 + pool.timeouts.tunnel).map(|()| Cause::TunnelClosed)
+        let look = looks.contains(&Source::Unwatched).then(|| Instant::now() + TUNNEL_LOOK);
+        let deadline = progress.1 + pool.timeouts.tunnel;
+        poll_either(alarm, context, (deadline, look)).map(|()| Cause::TunnelClosed)
     })
     .await;
     facts.bytes_received += up.pump.body_bytes;

@@ -276,6 +276,12 @@ impl Link {
         Poll::Pending
     }
 
+    /// Whether `end` was told of a reset.
+    pub(crate) fn is_reset(&self, end: End) -> bool {
+        let reset_at = self.pipes[end.other().index()].reader_reset_at;
+        reset_at.is_some_and(|at| at <= Instant::now())
+    }
+
     /// When a task that waits for the other end's close should look again.
     pub(crate) fn next_close_at(&self, end: End) -> Wait {
         let pipe = &self.pipes[end.other().index()];

@@ -118,6 +118,10 @@ impl Socket for SimStream {
             }
         }
     }
+
+    fn is_reset(&self) -> bool {
+        self.link.borrow().is_reset(self.end)
+    }
 }
 
 impl AsyncRead for SimStream {

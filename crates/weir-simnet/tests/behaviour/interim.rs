@@ -131,7 +131,7 @@ const SWITCHING: &str =
     "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
 
 /// Both ends of a tunnel, whose client said `early` with its request and whose origin said `late` with its answer.
-async fn tunnel(world: &World, early: &str, late: &str) -> (Peer, Peer) {
+pub(crate) async fn tunnel(world: &World, early: &str, late: &str) -> (Peer, Peer) {
     let origin = world.origin(1);
     let mut client = world.client().await;
     client.send(format!("{UPGRADE}{early}")).await;

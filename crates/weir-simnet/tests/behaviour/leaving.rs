@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
+use crate::interim::tunnel;
 use crate::world::{Connects, app, play};
 use crate::{GET, OK};
 
@@ -263,5 +264,41 @@ fn what_a_client_pipelined_is_answered_in_order_after_it_was_left_unread() {
             upstream.send(OK).await;
             assert_eq!(client.message().await.status(), 200);
         }
+    });
+}
+
+#[test]
+fn a_side_of_a_tunnel_that_resets_ends_it_though_nobody_reads() {
+    for client_leaves in [true, false] {
+        play(&app(ONE, ""), async |world| {
+            let (client, upstream) = tunnel(world, "", "").await;
+            // With bytes unread, a close is a reset.
+            let (mut leaver, mut deaf) =
+                if client_leaves { (client, upstream) } else { (upstream, client) };
+            deaf.send("unread").await;
+            leaver.send_what_fits(10_000_000).await;
+            sleep(Duration::from_millis(10)).await;
+            assert_eq!(world.in_flight(), 1);
+            drop(leaver);
+            sleep(Duration::from_millis(10)).await;
+            assert_eq!(world.in_flight(), 0);
+            world.expect_logged("tunnel_closed", Some(101)).await;
+        });
+    }
+}
+
+#[test]
+fn a_side_of_a_tunnel_that_resets_after_its_end_ends_it_soon() {
+    play(&app(ONE, ""), async |world| {
+        let (mut client, mut upstream) = tunnel(world, "", "").await;
+        client.finish().await;
+        upstream.expect_end().await;
+        sleep(Duration::from_secs(5)).await;
+        assert_eq!(world.in_flight(), 1, "an end of one side is none of the other");
+        upstream.send("unread").await;
+        sleep(Duration::from_millis(10)).await;
+        drop(client);
+        sleep(Duration::from_millis(1_500)).await;
+        assert_eq!(world.in_flight(), 0);
     });
 }

@@ -409,6 +409,50 @@ fn a_request_s_body_moves_at_its_rate() {
 }
 
 #[test]
+fn a_tunnel_moves_at_its_rate_both_ways() {
+    play(&limited("", "", "limit bandwidth down=10k up=20k;"), async |world| {
+        let origin = world.origin(1);
+        let mut client = world.client().await;
+        let upgrade = "Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
+        client.send(format!("GET /app HTTP/1.1\r\nHost: a\r\n{upgrade}")).await;
+        let mut upstream = origin.accept().await;
+        upstream.head().await;
+        upstream.send(format!("HTTP/1.1 101 Switching Protocols\r\n{upgrade}")).await;
+        assert_eq!(client.head().await.status(), 101);
+        let text = "x".repeat(30 * 1024);
+        let start = tokio::time::Instant::now();
+        upstream.send(&text).await;
+        client.send(&text).await;
+        upstream.exactly(text.len()).await;
+        let up = start.elapsed().as_millis();
+        assert!((1350..=1550).contains(&up), "{up} ms");
+        client.exactly(text.len()).await;
+        let down = start.elapsed().as_millis();
+        assert!((2850..=3050).contains(&down), "{down} ms");
+    });
+}
+
+#[test]
+fn a_file_moves_at_its_rate() {
+    let own = format!("{}/bandwidth-{}", env!("CARGO_TARGET_TMPDIR"), std::process::id());
+    std::fs::create_dir_all(&own).unwrap();
+    for (name, bytes) in [("small", 20 * 1024), ("large", 300 * 1024)] {
+        std::fs::write(format!("{own}/{name}"), vec![b'x'; bytes]).unwrap();
+        let text =
+            format!("listen 10.0.0.1:80 {{ limit bandwidth down=100k; default -> files {own}; }}");
+        play(&text, async |world| {
+            let mut client = world.client().await;
+            client.send(format!("GET /{name} HTTP/1.1\r\nHost: a\r\n\r\n")).await;
+            let (read, took) = time_of(&mut client).await;
+            assert_eq!(read, bytes);
+            let whole = bytes as u128 * 1000 / (100 * 1024);
+            assert!((whole - 110..=whole + 50).contains(&took), "{name}: {took} ms");
+        });
+    }
+    std::fs::remove_dir_all(&own).unwrap();
+}
+
+#[test]
 fn a_pool_takes_no_more_at_once_than_its_limit_whatever_its_servers_take() {
     let text = "pool app { server 10.0.1.1:80 max_conn=1; limits max_in_flight=3; }
         listen 10.0.0.1:80 -> app;";
