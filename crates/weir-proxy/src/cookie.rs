@@ -18,8 +18,8 @@ pub(crate) fn values<'a>(
 ) -> impl Iterator<Item = &'a [u8]> {
     // Lines that do not have the name anywhere are not taken apart.
     let lines = lines(head, bytes).filter(move |line| memmem::find(line, name).is_some());
-    let named = lines.flat_map(pieces).map(split_pair).filter(move |(key, _)| *key == name);
-    named.map(|(_, value)| value)
+    let named = lines.flat_map(pieces).filter(move |piece| is_named(piece, name));
+    named.map(|piece| split_pair(piece).1)
 }
 
 fn lines<'a>(head: &'a RequestHead, bytes: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
@@ -40,7 +40,7 @@ pub(crate) fn set_name(value: &[u8]) -> &[u8] {
 
 /// Whether a `Cookie` line has a cookie of that name.
 pub(crate) fn has(line: &[u8], name: &[u8]) -> bool {
-    memmem::find(line, name).is_some() && pieces(line).any(|piece| split_pair(piece).0 == name)
+    memmem::find(line, name).is_some() && pieces(line).any(|piece| is_named(piece, name))
 }
 
 /// Appends a `Cookie` line without the cookies of that name; nothing when no other is left.
@@ -48,7 +48,7 @@ pub(crate) fn write_without(line: &[u8], name: &[u8], out: &mut Vec<u8>) {
     let start = out.len();
     out.extend_from_slice(b"Cookie: ");
     let empty = out.len();
-    let kept = pieces(line).filter(|piece| !piece.is_empty() && split_pair(piece).0 != name);
+    let kept = pieces(line).filter(|piece| !piece.is_empty() && !is_named(piece, name));
     for piece in kept {
         if out.len() > empty {
             out.extend_from_slice(b"; ");
@@ -60,6 +60,12 @@ pub(crate) fn write_without(line: &[u8], name: &[u8], out: &mut Vec<u8>) {
     } else {
         out.extend_from_slice(b"\r\n");
     }
+}
+
+/// Whether a piece is a cookie of that name, which has no `=` and no space in it.
+fn is_named(piece: &[u8], name: &[u8]) -> bool {
+    let rest = piece.strip_prefix(name).map(<[u8]>::trim_ascii_start);
+    matches!(rest, Some([] | [b'=', ..]))
 }
 
 fn pieces(line: &[u8]) -> impl Iterator<Item = &[u8]> {

@@ -94,9 +94,9 @@ pub(crate) const TURN_BYTES: usize = 512 * 1024;
 /// What a read counts for at least in that sum, because a system call costs as much as copying a few kilobytes.
 pub(crate) const TURN_STEP_BYTES: usize = 4096;
 /// How many bytes copied a byte of chunk framing counts for in that sum: a chunk of one byte costs what it costs to copy a hundred.
-pub(crate) const TURN_FRAMING_COST: u64 = 32;
+pub(crate) const TURN_FRAMING_COST: u64 = 128;
 /// Bytes of chunk framing after which what was taken apart is sent before more is.
-pub(crate) const DECODE_FRAMING: usize = 4096;
+pub(crate) const DECODE_FRAMING: usize = 2048;
 /// A request head of more bytes lets others have their turn between the looks that are taken through it.
 pub(crate) const LONG_HEAD: usize = 8 * 1024;
 /// Addresses in `X-Forwarded-For` of trusted proxies that are looked at.

@@ -308,19 +308,24 @@ fn is_graphic(text: &[u8]) -> bool {
     text.chunks(64).all(|piece| piece.iter().fold(true, sound))
 }
 
+/// The text before the first space, and what follows it if there is one.
+fn before_space(text: &[u8]) -> (&[u8], Option<&[u8]>) {
+    let Some(at) = memchr::memchr(b' ', text) else { return (text, None) };
+    (text.get(..at).unwrap_or_default(), text.get(at + 1..))
+}
+
 /// Says which rule a request line breaks. It is looked at as soon as it is whole, so that one without a version, a request of
 /// HTTP/0.9, is not waited on for header lines that never come.
 fn check_line(line: &[u8]) -> Result<(), RequestFault> {
-    let mut parts = line.splitn(3, |byte| *byte == b' ');
-    let method = parts.next().unwrap_or_default();
-    let target = parts.next();
+    let (method, rest) = before_space(line);
+    let (target, version) = rest.map(before_space).unzip();
     if method.is_empty() || !method.iter().copied().all(is_token_byte) {
         return Err(RequestFault::BadMethod);
     }
     if !target.is_some_and(|target| !target.is_empty() && is_graphic(target)) {
         return Err(RequestFault::BadTarget);
     }
-    match parts.next() {
+    match version.flatten() {
         Some(b"HTTP/1.0" | b"HTTP/1.1") => Ok(()),
         Some(version) if lines::is_version(version) => Err(RequestFault::UnsupportedVersion),
         _ => Err(RequestFault::BadVersion),
