@@ -50,6 +50,23 @@ pub fn allocated() -> usize {
     usize::try_from(TOTAL.0.load(Ordering::Relaxed)).unwrap_or(0)
 }
 
+/// Blocks of so many bytes and more go back to the system when they are freed.
+#[cfg(target_env = "gnu")]
+const LARGE: libc::c_int = 256 * 1024;
+/// The free end of a heap may have so many bytes.
+#[cfg(target_env = "gnu")]
+const SPARE: libc::c_int = 1024 * 1024;
+
+/// Has the system's allocator give large blocks back as soon as they are freed, so that what the process has of the machine is hardly more
+/// than what it allocated. Left alone, glibc keeps ever larger ones for reuse, in pieces that fit nothing.
+pub fn return_large_blocks() {
+    #[cfg(target_env = "gnu")]
+    for (parameter, value) in [(libc::M_MMAP_THRESHOLD, LARGE), (libc::M_TRIM_THRESHOLD, SPARE)] {
+        // SAFETY: it takes two numbers, and keeps things as they are if it refuses them.
+        unsafe { libc::mallopt(parameter, value) };
+    }
+}
+
 /// The most that was allocated at once since the start or [`reset_peak`].
 pub fn peak() -> usize {
     PEAK.0.load(Ordering::Relaxed).max(allocated())

@@ -31,6 +31,7 @@ use crate::failure::Failure;
 static ALLOCATOR: weir_memory::Counting = weir_memory::Counting;
 
 fn main() -> ExitCode {
+    weir_memory::return_large_blocks();
     // Wrong usage ends in here, with exit code 2.
     match command(Cli::parse_from(cli::arguments(std::env::args_os()))) {
         Ok(()) => ExitCode::SUCCESS,

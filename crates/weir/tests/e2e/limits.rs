@@ -1,10 +1,13 @@
 //! Limits on clients, with curl and wrk over real sockets and two workers: they hold to the request, and are told everywhere.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::admin::{Managed, asked};
+use crate::support::Directory;
 use crate::support::client::Client;
 use crate::support::process::{command, finish};
+use crate::support::programs::curl;
+use crate::support::weir::Weir;
 
 /// A figure of wrk's report.
 fn figure(report: &str, name: &str) -> u64 {
@@ -69,4 +72,21 @@ fn connections_of_a_client_are_closed_over_its_bound_and_not_before() {
     }
     let limits = managed.json("/v1/limits");
     assert_eq!((&limits["limits"][0]["refused"], &limits["tracked"]), (&10.into(), &1.into()));
+}
+
+#[test]
+fn files_move_at_their_bandwidth_whether_the_kernel_sends_them_or_not() {
+    let directory = Directory::new();
+    directory.file("www/large", vec![b'x'; 300 * 1024]);
+    let config = format!(
+        "listen 127.0.0.1:0 {{ limit bandwidth down=200k; default -> files {}/www; }}",
+        directory.path().display()
+    );
+    let weir = Weir::start(&directory, &config);
+    let began = Instant::now();
+    let body = curl([weir.url(0, "/large").as_str()]);
+    assert_eq!(body.len(), 300 * 1024);
+    let took = began.elapsed();
+    // A body may be a little ahead of its rate; how late it is, is the machine's.
+    assert!(took >= Duration::from_millis(1300), "{took:?}");
 }

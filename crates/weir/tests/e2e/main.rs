@@ -16,6 +16,7 @@ mod incidents;
 mod lifecycle;
 mod limits;
 mod logs;
+mod memory;
 mod names;
 mod queue;
 mod reload;

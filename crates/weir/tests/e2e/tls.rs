@@ -142,3 +142,13 @@ fn plain_http_to_a_tls_port_harms_nobody() {
     assert!(!answer.starts_with(b"HTTP/1.1 200"), "{answer:?}");
     secure.serves("", "CN = localhost");
 }
+
+#[test]
+fn handshakes_of_a_client_are_bounded_and_its_open_connections_are_not() {
+    let directory = Directory::new();
+    let certificate = Certificate::localhost(&directory).directive();
+    let secure = Secure::new(&directory, &format!("{certificate} limit client handshakes=3/h;"));
+    let served = (0..10).filter(|_| secure.connect("").contains("HTTP/1.1 200")).count();
+    assert!((1..=4).contains(&served), "{served} of 10 handshakes");
+    secure.refuses("");
+}
