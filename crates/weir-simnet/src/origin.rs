@@ -338,15 +338,17 @@ async fn respond(world: &World, order: &Order, writer: &mut Writer) -> io::Resul
     let next = send_body(world, order, writer, old).await;
     writer.pace = Pace::FULL;
     let next = next?;
-    if behaviour.misdeed == Some(Misdeed::Babbles) {
-        world.ledger.with(order.id, |record| {
-            record.arrivals[order.attempt as usize].link.poison();
-        });
+    let babbles = behaviour.misdeed == Some(Misdeed::Babbles);
+    world.ledger.with(order.id, |record| {
+        let arrival = &mut record.arrivals[order.attempt as usize];
+        arrival.response_whole = true;
+        if babbles {
+            arrival.link.poison();
+        }
+    });
+    if babbles {
         writer.send(b"X-Sim-Garbage: nobody asked\r\n\r\n").await?;
     }
-    world
-        .ledger
-        .with(order.id, |record| record.arrivals[order.attempt as usize].response_whole = true);
     Ok(next)
 }
 
