@@ -35,46 +35,38 @@ pub(crate) fn header_lines(
 ) -> Option<usize> {
     let (mut at, mut count) = (start, 0);
     let end = loop {
-        let line = bytes.get(at..)?;
-        if line.starts_with(b"\r\n") {
-            break at + 2;
+        let colon = colon_after(bytes, at);
+        if bytes.get(colon) != Some(&b':') {
+            let is_blank = colon == at && bytes.get(at..at + 2) == Some(b"\r\n");
+            break is_blank.then_some(at + 2)?;
         }
-        if count == most {
-            return None;
-        }
-        let name = line.get(..bytes_before_colon(line))?;
+        let name = bytes.get(at..colon)?;
         let known = Known::of(name);
-        let mut value_at = name.len() + 1;
         // A name that is known is a token, as it has no byte that folds into one of a known name.
-        let is_token = known != Known::Other || token_bytes(name) == name.len();
-        if name.is_empty() || !is_token || line.get(name.len()) != Some(&b':') {
+        if known == Known::Other && (name.is_empty() || token_bytes(name) < name.len()) {
             return None;
         }
-        while line.get(value_at) == Some(&b' ') {
+        let mut value_at = colon + 1;
+        while bytes.get(value_at) == Some(&b' ') {
             value_at += 1;
         }
-        let value = line.get(value_at..)?;
-        let length = field_bytes(value);
-        let rest = value.get(length..)?;
-        if !rest.starts_with(b"\r\n") {
+        let line_end = control_after(bytes, value_at);
+        if count == most || bytes.get(line_end..line_end + 2) != Some(b"\r\n") {
             return None;
         }
-        let mut value_end = value_at + length;
-        while value_end > value_at && line.get(value_end - 1) == Some(&b' ') {
+        let mut value_end = line_end;
+        while value_end > value_at && bytes.get(value_end - 1) == Some(&b' ') {
             value_end -= 1;
         }
-        let header = Header {
-            name: Span::new(at, at + name.len()),
-            value: Span::new(at + value_at, at + value_end),
-            known,
-        };
+        let (name, value) = (Span::new(at, colon), Span::new(value_at, value_end));
+        let header = Header { name, value, known };
         // Headers of the head before are written over; mostly there are as many of them.
         match headers.get_mut(count) {
             Some(place) => *place = header,
             None => headers.push(header),
         }
         count += 1;
-        at += value_at + length + 2;
+        at = line_end + 2;
     };
     work::count(end - start);
     headers.truncate(count);
@@ -88,65 +80,70 @@ pub(crate) fn token_bytes(text: &[u8]) -> usize {
     text.iter().position(|byte| !is_token(byte)).unwrap_or(text.len())
 }
 
-/// Bytes before the first colon, space or control byte.
+/// Where the first colon, space or control byte from `at` on is, or the end.
 #[inline]
-fn bytes_before_colon(text: &[u8]) -> usize {
-    let mut words = text.chunks_exact(WORD);
-    let mut before = 0;
-    for word in &mut words {
-        let word = word.first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
-        let colon = word ^ (LOW_BITS * u64::from(b':'));
-        let is_colon = colon.wrapping_sub(LOW_BITS) & !colon;
-        let below = word.wrapping_sub(LOW_BITS * u64::from(b'!')) & !word;
-        let found = (is_colon | below) & HIGH_BITS;
-        if found != 0 {
-            return before + found.trailing_zeros() as usize / WORD;
-        }
-        before += WORD;
-    }
-    let rest = words.remainder();
-    before + rest.iter().position(|byte| *byte == b':' || *byte <= b' ').unwrap_or(rest.len())
+fn colon_after(bytes: &[u8], at: usize) -> usize {
+    let ends = |byte: u8| byte == b':' || byte <= b' ';
+    find(bytes, at, |word| is_byte::<b':'>(word) | is_below::<b'!'>(word), ends)
 }
 
-/// Bytes before the first control byte, the tab being one.
+/// Where the first control byte from `at` on is, the tab being one, or the end.
 #[inline]
-fn field_bytes(text: &[u8]) -> usize {
-    bytes_from::<b' ', false>(text)
+fn control_after(bytes: &[u8], at: usize) -> usize {
+    find(
+        bytes,
+        at,
+        |word| is_below::<b' '>(word) | is_byte::<0x7f>(word),
+        |byte: u8| byte.is_ascii_control(),
+    )
 }
 
 /// Visible ASCII and spaces at the beginning.
 #[inline]
 pub(crate) fn graphic_or_space_bytes(text: &[u8]) -> usize {
-    bytes_from::<b' ', true>(text)
+    let ends = |byte: u8| !(b' '..0x7f).contains(&byte);
+    find(text, 0, |word| is_below::<b' '>(word) | is_byte::<0x7f>(word) | word, ends)
 }
 
 /// Visible ASCII at the beginning.
 #[inline]
 pub(crate) fn graphic_bytes(text: &[u8]) -> usize {
-    bytes_from::<b'!', true>(text)
+    let ends = |byte: u8| !byte.is_ascii_graphic();
+    find(text, 0, |word| is_below::<b'!'>(word) | is_byte::<0x7f>(word) | word, ends)
 }
 
-/// Bytes before the first that is below `LOWEST`, a delete, or, where only `ASCII` is wanted, 0x80 and more.
+/// Where the first byte from `at` on is that ends something, or the end. `marks` sets the high bit of each such byte of a word; above the
+/// lowest it may set others.
 #[inline]
-fn bytes_from<const LOWEST: u8, const ASCII: bool>(text: &[u8]) -> usize {
-    let mut words = text.chunks_exact(WORD);
-    let mut before = 0;
-    for word in &mut words {
-        let word = word.first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
-        // The lowest bit that is set is right; those above it may not be, because of what is borrowed.
-        let below = word.wrapping_sub(LOW_BITS * u64::from(LOWEST)) & !word;
-        let delete = word ^ (LOW_BITS * 0x7f);
-        let is_delete = delete.wrapping_sub(LOW_BITS) & !delete;
-        let beyond = if ASCII { word } else { 0 };
-        let found = (below | is_delete | beyond) & HIGH_BITS;
+fn find(
+    bytes: &[u8],
+    mut at: usize,
+    marks: impl Fn(u64) -> u64,
+    ends: impl Fn(u8) -> bool,
+) -> usize {
+    while let Some(word) = bytes.get(at..).and_then(<[u8]>::first_chunk::<WORD>) {
+        let found = marks(u64::from_le_bytes(*word)) & HIGH_BITS;
         if found != 0 {
-            return before + found.trailing_zeros() as usize / WORD;
+            return at + found.trailing_zeros() as usize / WORD;
         }
-        before += WORD;
+        at += WORD;
     }
-    let ends = |byte: &u8| *byte < LOWEST || *byte == 0x7f || (ASCII && !byte.is_ascii());
-    let rest = words.remainder();
-    before + rest.iter().position(ends).unwrap_or(rest.len())
+    while bytes.get(at).is_some_and(|byte| !ends(*byte)) {
+        at += 1;
+    }
+    at
+}
+
+/// Marks bytes below a bound of at most 0x80; above the lowest, what is borrowed may mark others.
+#[inline]
+fn is_below<const BOUND: u8>(word: u64) -> u64 {
+    word.wrapping_sub(LOW_BITS * u64::from(BOUND)) & !word
+}
+
+/// Marks bytes of one value, in the same way.
+#[inline]
+fn is_byte<const BYTE: u8>(word: u64) -> u64 {
+    is_below::<1>(word ^ (LOW_BITS * u64::from(BYTE)))
 }
 
 #[cfg(test)]
@@ -163,8 +160,8 @@ mod tests {
         #[test]
         fn words_are_searched_as_bytes_are(text in vec(select(b"\0\t\r\n\x1f !a:~\x7e\x7f\x80\x9f\xa0\xba\xff".as_slice()), 0..40)) {
             let first = |ends: fn(u8) -> bool| text.iter().position(|byte| ends(*byte)).unwrap_or(text.len());
-            prop_assert_eq!(bytes_before_colon(&text), first(|byte| byte == b':' || byte <= b' '));
-            prop_assert_eq!(field_bytes(&text), first(|byte| byte < 0x20 || byte == 0x7f));
+            prop_assert_eq!(colon_after(&text, 0), first(|byte| byte == b':' || byte <= b' '));
+            prop_assert_eq!(control_after(&text, 0), first(|byte| byte < 0x20 || byte == 0x7f));
             prop_assert_eq!(graphic_or_space_bytes(&text), first(|byte| !(0x20..0x7f).contains(&byte)));
             prop_assert_eq!(graphic_bytes(&text), first(|byte| !byte.is_ascii_graphic()));
         }
