@@ -92,10 +92,25 @@ impl ClientShares {
         }
     }
 
-    /// How far beyond an ordinary client's share of `cap` a client is: 0 is within, each step is twice as much.
-    pub(crate) fn excess(&self, client: ClientBucket, cap: usize) -> u32 {
+    /// How far beyond an ordinary client's share of `cap` a client is: 0 is within, each step is twice as much. A client that has no
+    /// others beside it takes nothing from them, and is within.
+    pub(crate) fn excess(&self, client: ClientBucket, cap: usize, now_us: u64) -> u32 {
         let ordinary = (cap / ORDINARY_SHARE).max(FEW_CONNECTIONS);
-        (self.count(client).saturating_sub(1) / ordinary).checked_ilog2().map_or(0, |log| log + 1)
+        let times = self.count(client).saturating_sub(1) / ordinary;
+        match times.checked_ilog2() {
+            Some(log) if self.has_others(client, now_us) => log + 1,
+            _ => 0,
+        }
+    }
+
+    /// Whether other clients came lately.
+    fn has_others(&self, client: ClientBucket, now_us: u64) -> bool {
+        self.seen.iter().any(|seen| {
+            let seen = Seen::unpack(seen.load(Ordering::Relaxed));
+            seen.is_some_and(|seen| {
+                seen.bucket != client.0 && now_us < seen.at_us + OTHERS_REMEMBERED_US
+            })
+        })
     }
 
     /// Whether a client has so large a part of the cap that others have to be kept from harm.
@@ -120,12 +135,7 @@ impl ClientShares {
         now_us: u64,
     ) -> Settlement {
         if let Some(heavy) = newcomer.filter(|client| self.is_heavy(*client, cap)) {
-            let others = self.seen.iter().any(|seen| {
-                let seen = Seen::unpack(seen.load(Ordering::Relaxed));
-                seen.is_some_and(|seen| {
-                    seen.bucket != heavy.0 && now_us < seen.at_us + OTHERS_REMEMBERED_US
-                })
-            });
+            let others = self.has_others(heavy, now_us);
             return if others { Settlement::Refuse } else { Settlement::Wait };
         }
         let own = newcomer.map_or(0, |client| self.count(client));
@@ -205,7 +215,11 @@ mod tests {
     #[test]
     fn the_excess_doubles_with_each_step() {
         let check = |count, cap, expected| {
-            assert_eq!(shares(&[(HEAVY, count)]).excess(HEAVY, cap), expected, "{count} of {cap}");
+            let shares = shares(&[(HEAVY, count)]);
+            assert_eq!(shares.excess(HEAVY, cap, 0), 0, "alone: {count} of {cap}");
+            shares.note_newcomer(Some(LIGHT), cap, 0);
+            assert_eq!(shares.excess(HEAVY, cap, 0), expected, "{count} of {cap}");
+            assert_eq!(shares.excess(HEAVY, cap, OTHERS_REMEMBERED_US), 0, "later");
         };
         check(0, 1600, 0);
         check(100, 1600, 0);

@@ -428,9 +428,9 @@ impl<N: Net> Connection<N> {
         deadline: Option<Instant>,
     ) -> Cold {
         let Some(deadline) = deadline else { return Cold::Ended };
-        let excess = worker.excess(gate, self.resident);
-        let about =
-            Idle { since_us: worker.balance_clock(self.since), served: self.served, excess };
+        let since_us = worker.balance_clock(self.since);
+        let excess = worker.excess(gate, self.resident, since_us);
+        let about = Idle { since_us, served: self.served, excess };
         let has_grace = self.served == 0 && excess == 0;
         let mut grace = has_grace.then(|| deadline.min(self.since + SILENT_GRACE));
         let mut idle = None;

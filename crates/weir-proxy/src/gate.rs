@@ -52,8 +52,8 @@ impl Room {
     }
 
     /// How far a client is beyond an ordinary one's share, in doublings.
-    pub(crate) fn excess(&self, client: ClientBucket) -> u32 {
-        self.shares().map_or(0, |shares| shares.excess(client, self.cap()))
+    pub(crate) fn excess(&self, client: ClientBucket, now_us: u64) -> u32 {
+        self.shares().map_or(0, |shares| shares.excess(client, self.cap(), now_us))
     }
 
     /// Whether places are so few that idle connections are given up.

@@ -17,7 +17,7 @@ pub(crate) const POOLED_WORKSPACES: usize = 64;
 pub(crate) const HOT_LINGER: Duration = Duration::from_millis(100);
 /// A client that was accepted and has sent nothing may be given up for another after this time; one of a client with
 /// more than its share of connections at once.
-pub(crate) const SILENT_GRACE: Duration = Duration::from_millis(250);
+pub(crate) const SILENT_GRACE: Duration = Duration::from_secs(1);
 /// An ordinary client has at most this part of a cap on connections. Idle connections of those with more go first.
 pub(crate) const ORDINARY_SHARE: usize = 16;
 /// So many connections are never more than a client's share.

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use weir_stats::Cause;
 
 use crate::client_shares::ClientBucket;
-use crate::gate::Gate;
+use crate::gate::{Gate, Room};
 use crate::net::Net;
 use crate::sessions::SessionKey;
 use crate::worker::Worker;
@@ -148,17 +148,16 @@ impl Drop for ResidentPlace<'_> {
 impl<N: Net> Worker<N> {
     /// How far the client of a connection that came through this gate is beyond an ordinary client's share of
     /// connections, in doublings.
-    pub(crate) fn excess(&self, gate: &Gate, resident: Option<ResidentKey>) -> u32 {
+    pub(crate) fn excess(&self, gate: &Gate, resident: Option<ResidentKey>, now_us: u64) -> u32 {
         let client = resident.and_then(|key| self.residents.client(key));
-        let of_both =
-            |client| self.process.connections.excess(client).max(gate.room.excess(client));
-        client.map_or(0, of_both)
+        let of = |room: &Room, client| room.excess(client, now_us);
+        client.map_or(0, |client| of(&self.process.connections, client).max(of(&gate.room, client)))
     }
 
     /// Whether places are short and the client of a connection has more than its share of them.
     pub(crate) fn is_crowded_by(&self, gate: &Gate, resident: Option<ResidentKey>) -> bool {
         let is_short = self.process.connections.is_short() || gate.room.is_short();
-        is_short && self.excess(gate, resident) > 0
+        is_short && self.excess(gate, resident, self.balance_clock(Instant::now())) > 0
     }
 
     /// Ends up to `count` requests, handshakes and lingering closes of a client, the longest running first, at one

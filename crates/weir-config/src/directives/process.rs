@@ -13,7 +13,7 @@ pub(super) const DIRECTIVES: &[Spec] = &[
         TOP,
         "NUMBER",
         "Client connections open at once over all listeners. Near the limit, idle connections are closed for new ones: first those \
-         of clients (addresses, or networks of 64 bits) with more than a sixteenth of the limit, then those that sent nothing for 250 ms, then \
+         of clients (addresses, or networks of 64 bits) with more than a sixteenth of the limit, then those that sent nothing for a second, then \
          the one that is idle for longest. Where none is idle, a client with more than a quarter of the limit gives way to others: it gets no \
          more connections, and for each newcomer with less than half as many its longest running request ends with 503, cause `connection_cap`; \
          `weir_connection_cap_losses` counts both. Peers in `trusted_proxies` are never such clients, and where no other client came within ten minutes, \

@@ -341,14 +341,16 @@ fn limits(html: &mut Html, status: &Status) {
     if acted.is_empty() {
         return;
     }
-    html.markup("<section data-key=\"limits\"><h2>Limits</h2><div class=\"wide\"><table><thead><tr><th scope=\"col\">limit</th>\
+    html.markup("<section data-key=\"limits\"><h2>Limits</h2><div class=\"wide\"><table class=\"limits\"><thead><tr><th scope=\"col\">limit</th>\
         <th scope=\"col\">bound</th><th scope=\"col\">refused</th><th scope=\"col\">delayed</th>\
         <th scope=\"col\">dry run</th><th scope=\"col\">limited most</th></tr></thead><tbody>");
     for limit in acted {
+        // The one at the top of the configuration has no name of its own.
+        let name = if limit.limit == "*" { "all listeners" } else { limit.limit.as_str() };
         html.markup("<tr class=\"line\" data-find=\"")
-            .text(&limit.limit)
+            .text(name)
             .markup("\"><th scope=\"row\">")
-            .text(&limit.limit)
+            .text(name)
             .markup("</th><td data-label=\"bound\">")
             .text(&limit.bound)
             .markup("</td>");
