@@ -112,7 +112,7 @@ impl Reporter {
     }
 }
 
-/// What happened to workers and to the processes before this one.
+/// Incidents of workers and of the processes before this one.
 pub(crate) fn incidents(incidents: &Incidents) -> IncidentReport {
     let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
     IncidentReport {

@@ -109,9 +109,9 @@ static SUPERVISOR: Mutex<Option<Arc<Supervisor>>> = Mutex::new(None);
 /// Sockets of a process that died, or of systemd, for the one that serves now.
 static HELD: Mutex<Vec<Held>> = Mutex::new(Vec::new());
 static RESTARTS: AtomicU64 = AtomicU64::new(0);
-/// How long the latest of them took, from the death to when the next one served; 0 without one.
+/// Time that the latest of them took, from the death to when the next one served; 0 without one.
 static RESTART_US: AtomicU64 = AtomicU64::new(0);
-/// What the supervisor answers before that time.
+/// Answer of the supervisor before that time.
 const HELD_ANSWER: &str = "held ";
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -127,7 +127,7 @@ pub(crate) fn restarts() -> u64 {
     RESTARTS.load(Ordering::Relaxed)
 }
 
-/// How long the latest restart took, from the death of one process to when the next one served, µs.
+/// Time that the latest restart took, from the death of one process to when the next one served, µs.
 pub(crate) fn restart_us() -> Option<u64> {
     Some(RESTART_US.load(Ordering::Relaxed)).filter(|time| *time > 0)
 }
@@ -304,7 +304,7 @@ struct Watch {
     since: Option<Instant>,
     stopping: bool,
     deaths_in_a_row: u32,
-    /// When the process died that another one is started for; `None` once that serves.
+    /// Time of the death of the process that another one is started for; `None` once that serves.
     died: Option<Instant>,
     notifier: crate::notify::Notifier,
 }

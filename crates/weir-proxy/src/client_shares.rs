@@ -92,7 +92,7 @@ impl ClientShares {
         }
     }
 
-    /// How far beyond an ordinary client's share of `cap` a client is: 0 is within, each step is twice as much. A client that has no
+    /// Excess of a client beyond an ordinary one's share of `cap`: 0 is within, each step is twice as much. A client that has no
     /// others beside it takes nothing from them, and is within.
     pub(crate) fn excess(&self, client: ClientBucket, cap: usize, now_us: u64) -> u32 {
         let ordinary = (cap / ORDINARY_SHARE).max(FEW_CONNECTIONS);
@@ -103,7 +103,7 @@ impl ClientShares {
         }
     }
 
-    /// Whether other clients came lately.
+    /// Tells whether other clients came lately.
     fn has_others(&self, client: ClientBucket, now_us: u64) -> bool {
         self.seen.iter().any(|seen| {
             let seen = Seen::unpack(seen.load(Ordering::Relaxed));
@@ -113,7 +113,7 @@ impl ClientShares {
         })
     }
 
-    /// Whether a client has so large a part of the cap that others have to be kept from harm.
+    /// Tells whether a client has so large a part of the cap that others have to be kept from harm.
     fn is_heavy(&self, client: ClientBucket, cap: usize) -> bool {
         let count = self.count(client);
         count > FEW_CONNECTIONS && count > cap / HEAVY_SHARE
@@ -126,7 +126,7 @@ impl ClientShares {
         Some(ClientBucket(place)).filter(|client| self.is_heavy(*client, cap))
     }
 
-    /// What is done for a newcomer for whom there is no place, at this time of the balancers' clock. A newcomer
+    /// Settles the case of a newcomer for which there is no place, at this time of the balancers' clock. A newcomer
     /// without a bucket speaks for many clients, and is none of the heavy ones.
     pub(crate) fn settle(
         &self,
@@ -158,7 +158,7 @@ impl ClientShares {
     }
 }
 
-/// What is done for a newcomer for whom there is no place.
+/// Treatment of a newcomer for which there is no place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Settlement {
     /// It waits for a place.

@@ -258,7 +258,7 @@ impl<S: Socket> Conversation<S> {
         Poll::Pending
     }
 
-    /// Whether the rest of the request is waited for, and the client is to send it.
+    /// Set while the rest of the request is waited for, and the client is to send it.
     pub(crate) fn awaits_client(&self) -> bool {
         !self.upload.is_finished() && !self.upload_failed && self.upload.waiting == Waiting::Read
     }

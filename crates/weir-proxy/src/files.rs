@@ -135,7 +135,7 @@ async fn send_file<N: Net>(
     Ok(next)
 }
 
-/// How many of so many bytes may be sent now; waits until some may.
+/// Waits until some of so many bytes may be sent, and tells how many.
 async fn allowance(throttle: &mut Option<Box<Throttle>>, wanted: usize) -> usize {
     match throttle {
         None => wanted,

@@ -51,12 +51,12 @@ impl Room {
         is_capped.then(|| self.shares.get_or_init(ClientShares::default))
     }
 
-    /// How far a client is beyond an ordinary one's share, in doublings.
+    /// Excess of a client beyond an ordinary one's share, in doublings.
     pub(crate) fn excess(&self, client: ClientBucket, now_us: u64) -> u32 {
         self.shares().map_or(0, |shares| shares.excess(client, self.cap(), now_us))
     }
 
-    /// Whether places are so few that idle connections are given up.
+    /// Tells whether places are so few that idle connections are given up.
     pub(crate) fn is_short(&self) -> bool {
         self.free() <= self.reserve()
     }

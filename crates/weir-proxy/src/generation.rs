@@ -116,7 +116,7 @@ impl Generation {
     /// Appends a line to log number `log`, to be flushed soon.
     pub(crate) fn log(self: &Rc<Self>, log: usize, write: impl FnOnce(&mut Vec<u8>)) {
         if let Some(batch) = self.logs.borrow_mut().get_mut(log) {
-            // For whoever looks at them if this thread is stopped for good meanwhile.
+            // For the thread that looks at them if this one is stopped for good meanwhile.
             compiler_fence(Ordering::SeqCst);
             batch.push(write);
             compiler_fence(Ordering::SeqCst);

@@ -238,7 +238,7 @@ mod tests {
         Arc::clone(&snapshot.pools[0])
     }
 
-    /// Whether the reactor is asked while a connection is idle.
+    /// State of the reactor while a connection is idle.
     #[derive(Clone, Copy, PartialEq, Eq)]
     enum Reactor {
         Asked,

@@ -34,19 +34,19 @@ const SERVED: u64 = 1 << TIME_BITS;
 /// The largest excess that ranks tell apart.
 const MOST_EXCESS: u32 = 31;
 
-/// Whether a rank is that of a client with more than an ordinary one's share of connections.
+/// Tells whether a rank is that of a client with more than an ordinary one's share of connections.
 fn is_excessive(rank: u64) -> bool {
     rank >> (TIME_BITS + 1) < u64::from(MOST_EXCESS)
 }
 
-/// What is known of a connection that is idle.
+/// An idle connection, as far as the order of giving up looks at it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Idle {
     /// Since when, on the balancers' clock.
     pub(crate) since_us: u64,
     /// Requests that it carried.
     pub(crate) served: u64,
-    /// How far its client is beyond an ordinary client's share of connections, in doublings.
+    /// Excess of its client beyond an ordinary client's share of connections, in doublings.
     pub(crate) excess: u32,
 }
 
@@ -78,7 +78,7 @@ pub struct IdleBoard {
     wanted_excessive: AtomicUsize,
     /// Tells acceptors that wait without a connection in hand that there is one to be given up now.
     appeared: Notify,
-    /// What is to be given up where nothing is idle: a [`CrowdOrder`] in one number, or 0.
+    /// The order to give up requests where nothing is idle: a [`CrowdOrder`] in one number, or 0.
     crowd: AtomicU64,
 }
 
@@ -120,7 +120,7 @@ impl IdleBoard {
         self.crowd.store(order.pack(), Ordering::SeqCst);
     }
 
-    /// Whether the connection that is the first to go is of a client with more than its share.
+    /// Tells whether the connection that is the first to go is of a client with more than its share.
     fn has_excessive(&self) -> bool {
         let all = self.lowest.get().map_or(&[][..], |lowest| lowest);
         all.iter().any(|rank| is_excessive(rank.load(Ordering::SeqCst)))
@@ -145,7 +145,7 @@ impl IdleBoard {
         is_excessive(lowest) && take(&self.wanted_excessive) || take(&self.wanted)
     }
 
-    /// Whether a connection of this rank is wanted.
+    /// Tells whether a connection of this rank is wanted.
     fn wants(&self, rank: u64) -> bool {
         self.wanted.load(Ordering::SeqCst) > 0
             || is_excessive(rank) && self.wanted_excessive.load(Ordering::SeqCst) > 0

@@ -62,7 +62,7 @@ impl Incidents {
         }
     }
 
-    /// Where the sentence goes before the process ends itself; this returns when it is written, or
+    /// Sink of the sentence before the process ends itself; this returns when it is written, or
     /// after a bounded wait. The first call counts.
     pub fn set_last_speaker(&self, say: fn(&str)) {
         let _ = self.last_speaker.set(say);

@@ -25,7 +25,7 @@ pub(crate) const FEW_CONNECTIONS: usize = 8;
 /// A client with more than this part of a cap is refused further connections, and loses requests, for the sake of others
 /// when no place is free and no connection idle.
 pub(crate) const HEAVY_SHARE: usize = 4;
-/// How long it is remembered, in microseconds, that there are others.
+/// Time, in microseconds, for which other clients are remembered.
 pub(crate) const OTHERS_REMEMBERED_US: u64 = 600_000_000;
 /// Of a cap on connections, one place in so many is kept free by giving up idle connections.
 pub(crate) const ROOM_RESERVE_SHARE: usize = 32;
@@ -105,7 +105,7 @@ pub(crate) const FORWARDED_HOPS: usize = 64;
 pub(crate) const HANDSHAKE_TIME: Duration = Duration::from_micros(250);
 /// And how many steps of handshakes, most of which are short.
 pub(crate) const HANDSHAKE_STEPS: u32 = 8;
-/// How often a tunnel looks whether a side that sends nothing more was reset.
+/// Interval at which a tunnel looks whether a side that sends nothing more was reset.
 pub(crate) const TUNNEL_LOOK: Duration = Duration::from_secs(1);
 /// Connections that one socket gives in a row before others get their turn.
 pub(crate) const ACCEPT_TURN: u32 = 16;

@@ -17,7 +17,7 @@ pub trait Socket: AsyncRead + AsyncWrite + Unpin + 'static {
     /// Unlike a read it takes none of them. The task is woken by then; bytes that come meanwhile may wake it, too.
     fn poll_closed(&mut self, context: &mut Context<'_>) -> Poll<()>;
 
-    /// Whether the connection was reset or has failed, as far as that was reported.
+    /// Tells whether the connection was reset or has failed, as far as that was reported.
     fn is_reset(&self) -> bool;
 }
 

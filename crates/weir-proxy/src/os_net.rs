@@ -318,7 +318,7 @@ impl Socket for OsStream {
     }
 }
 
-/// What a future has come to by now.
+/// State of a future.
 fn poll_once<F: Future>(future: F) -> Poll<F::Output> {
     std::pin::pin!(future).poll(&mut Context::from_waker(Waker::noop()))
 }

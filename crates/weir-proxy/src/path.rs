@@ -97,7 +97,7 @@ fn is_plain(path: &[u8]) -> bool {
     true
 }
 
-/// What a byte means for [`is_plain`].
+/// Classes of bytes for [`is_plain`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Shape {
     Plain,
@@ -173,7 +173,7 @@ fn resolve(path: &[u8], rules: &PathRules, out: &mut PathBuffer) -> Result<(), P
         let end = rest.iter().position(|byte| *byte == b'/');
         let segment = rest.get(..end.unwrap_or(rest.len())).unwrap_or_default();
         match segment {
-            // A dot segment with a parameter is one to programs that cut parameters off, and to nobody else.
+            // A dot segment with a parameter is one only to programs that cut parameters off.
             [b'.', b';', ..] | [b'.', b'.', b';', ..] => return Err(PathFault::Parameters),
             [b'.'] | [b'.', b'.'] => {
                 if segment.len() == 2 {

@@ -342,7 +342,7 @@ impl Pump {
         self.decode()
     }
 
-    /// Whether bytes at hand are to be taken apart before more are read.
+    /// Set when bytes at hand are to be taken apart before more are read.
     pub(crate) fn has_undecoded(&self) -> bool {
         self.at < self.raw.len()
     }

@@ -19,7 +19,7 @@ use crate::worker::Worker;
 #[derive(Default)]
 pub(crate) struct Residents {
     table: RefCell<Table>,
-    /// How many were given up between requests and have not ended.
+    /// Number of those given up between requests that have not ended.
     leaving: Cell<usize>,
 }
 
@@ -84,7 +84,7 @@ impl Residents {
         self.change(key, |resident| resident.between = since);
     }
 
-    /// Whether the connection is to end at once, although no request of it was given up.
+    /// Tells whether the connection is to end at once, although no request of it was given up.
     pub(crate) fn is_given_up(&self, ResidentKey(key): ResidentKey) -> bool {
         self.leaving.get() > 0
             && matches!(self.table.borrow().all.get(key), Some(Some(own)) if own.given_up)
@@ -94,7 +94,7 @@ impl Residents {
         Some(self.table.borrow().all.get(key)?.as_ref()?.client)
     }
 
-    /// Whether it is of this client, and of this listener if it has to be.
+    /// Tells whether it is of this client, and of this listener if it has to be.
     fn belongs(
         &self,
         ResidentKey(key): ResidentKey,
@@ -146,7 +146,7 @@ impl Drop for ResidentPlace<'_> {
 }
 
 impl<N: Net> Worker<N> {
-    /// How far the client of a connection that came through this gate is beyond an ordinary client's share of
+    /// Excess of the client of a connection that came through this gate beyond an ordinary client's share of
     /// connections, in doublings.
     pub(crate) fn excess(&self, gate: &Gate, resident: Option<ResidentKey>, now_us: u64) -> u32 {
         let client = resident.and_then(|key| self.residents.client(key));
@@ -154,7 +154,7 @@ impl<N: Net> Worker<N> {
         client.map_or(0, |client| of(&self.process.connections, client).max(of(&gate.room, client)))
     }
 
-    /// Whether places are short and the client of a connection has more than its share of them.
+    /// Tells whether places are short and the client of a connection has more than its share of them.
     pub(crate) fn is_crowded_by(&self, gate: &Gate, resident: Option<ResidentKey>) -> bool {
         let is_short = self.process.connections.is_short() || gate.room.is_short();
         is_short && self.excess(gate, resident, self.balance_clock(Instant::now())) > 0

@@ -61,9 +61,9 @@ pub(crate) struct Sessions {
 #[derive(Default)]
 struct Table {
     running: Vec<Option<Running>>,
-    /// What each place's exchange asks for.
+    /// The request line of each place's exchange.
     lines: Vec<RequestLine>,
-    /// What exchanges that begin now run on.
+    /// The generation that exchanges which begin now run on.
     current: Option<Rc<Generation>>,
     /// Places in it that are free.
     free: Vec<usize>,
@@ -80,7 +80,7 @@ struct Running {
     pool: Option<usize>,
     endpoint: Option<usize>,
     held: usize,
-    /// Why it is to end, if it was given up.
+    /// The cause it is to end with, if it was given up.
     given_up: Option<Cause>,
     /// End of the head.
     head_end: Option<Instant>,
@@ -88,7 +88,7 @@ struct Running {
     route: Option<usize>,
     /// Status of the response that is sent; 0 before.
     status: u16,
-    /// Whether it was told as lost.
+    /// Set once it was told as lost.
     told: bool,
 }
 
@@ -101,7 +101,7 @@ struct RequestLine {
     length: usize,
 }
 
-/// What is known of an exchange that ended with its worker.
+/// An exchange that ended with its worker, as far as it is known.
 pub(crate) struct LostExchange<'a> {
     pub(crate) began: Instant,
     pub(crate) head_end: Option<Instant>,
@@ -165,7 +165,7 @@ impl Sessions {
         self.load.sessions.store(std::ptr::from_ref(self).cast_mut(), Ordering::Release);
     }
 
-    /// What exchanges that begin now run on.
+    /// The generation that exchanges which begin now run on.
     pub(crate) fn run_on(&self, generation: &Rc<Generation>) {
         let before = self.change(|table| table.current.replace(Rc::clone(generation)));
         drop(before);
@@ -300,7 +300,7 @@ impl Sessions {
         });
     }
 
-    /// Why it is to end, if it was given up for the sake of others.
+    /// The cause it is to end with, if it was given up for the sake of others.
     #[inline]
     pub(crate) fn given_up(&self, SessionKey(place): SessionKey) -> Option<Cause> {
         if self.leaving.get() == 0 {

@@ -70,7 +70,7 @@ pub struct Process {
     pub connections: Arc<Room>,
     /// What workers tell each other of idle client connections.
     pub idle_clients: IdleSignals,
-    /// Where the connections of a client are counted.
+    /// Assigns clients to the places of their counts.
     pub(crate) client_hasher: ClientHasher,
     /// Connections that were closed when they came, because their clients had a large part of the cap already.
     pub refused_at_cap: AtomicU64,

@@ -25,7 +25,7 @@ struct Direction {
     ended: bool,
 }
 
-/// What is known of the side that a direction reads from.
+/// State of the side that a direction reads from.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Source {
     /// A reset of it wakes the task.

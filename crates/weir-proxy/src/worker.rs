@@ -146,7 +146,7 @@ pub(crate) struct Worker<N: Net> {
     pub(crate) idle_clients: IdleClients,
     /// All of its client connections whose clients are counted.
     pub(crate) residents: Residents,
-    /// What exchanges that begin now run on.
+    /// The generation that exchanges which begin now run on.
     current: RefCell<Rc<Generation>>,
     /// Its number.
     generation: Cell<u64>,
@@ -355,7 +355,7 @@ impl<N: Net> Worker<N> {
         self.process.numbers.note_yield(self.number, what);
     }
 
-    /// What exchanges that begin now run on.
+    /// The generation that exchanges which begin now run on.
     pub(crate) fn current(&self) -> Rc<Generation> {
         Rc::clone(&self.current.borrow())
     }

@@ -276,7 +276,7 @@ impl Link {
         Poll::Pending
     }
 
-    /// Whether `end` was told of a reset.
+    /// Set once `end` was told of a reset.
     pub(crate) fn is_reset(&self, end: End) -> bool {
         let reset_at = self.pipes[end.other().index()].reader_reset_at;
         reset_at.is_some_and(|at| at <= Instant::now())

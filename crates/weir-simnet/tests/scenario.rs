@@ -75,7 +75,7 @@ struct Beset;
 
 /// What the device may hold for each client connection: heads, and the buffers of both directions.
 const BYTES_A_CONNECTION: isize = 256 << 10;
-/// What a worker has of its own. Buffers that it keeps for reuse were a connection's before, and there are few connections.
+/// Bytes that a worker has of its own. Buffers that it keeps for reuse were a connection's before, and there are few connections.
 const BYTES_A_WORKER: isize = 256 << 10;
 /// Everything that is no connection's: generations of the configuration, series, the log.
 const BYTES_ANYHOW: isize = 2 << 20;

@@ -80,14 +80,14 @@ pub(crate) fn token_bytes(text: &[u8]) -> usize {
     text.iter().position(|byte| !is_token(byte)).unwrap_or(text.len())
 }
 
-/// Where the first colon, space or control byte from `at` on is, or the end.
+/// Position of the first colon, space or control byte from `at` on, or the end.
 #[inline]
 fn colon_after(bytes: &[u8], at: usize) -> usize {
     let ends = |byte: u8| byte == b':' || byte <= b' ';
     find(bytes, at, |word| is_byte::<b':'>(word) | is_below::<b'!'>(word), ends)
 }
 
-/// Where the first control byte from `at` on is, the tab being one, or the end.
+/// Position of the first control byte from `at` on, the tab being one, or the end.
 #[inline]
 fn control_after(bytes: &[u8], at: usize) -> usize {
     find(
@@ -112,7 +112,7 @@ pub(crate) fn graphic_bytes(text: &[u8]) -> usize {
     find(text, 0, |word| is_below::<b'!'>(word) | is_byte::<0x7f>(word) | word, ends)
 }
 
-/// Where the first byte from `at` on is that ends something, or the end. `marks` sets the high bit of each such byte of a word; above the
+/// Position of the first byte from `at` on that ends something, or the end. `marks` sets the high bit of each such byte of a word; above the
 /// lowest it may set others.
 #[inline]
 fn find(

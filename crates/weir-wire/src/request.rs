@@ -181,7 +181,7 @@ impl RequestHead {
         quick::header_lines(bytes, start, limits.headers, &mut self.headers)
     }
 
-    /// Where the tokeniser sees the head end.
+    /// Runs the tokeniser; the end of the head as it sees it.
     fn tokenise(
         &mut self,
         bytes: &[u8],
@@ -302,7 +302,7 @@ fn start(bytes: &[u8]) -> Result<usize, Located<RequestFault>> {
     }
 }
 
-/// Whether no byte is white space, a control byte or beyond ASCII. Without a way out of the inner loop, which so takes many bytes at once.
+/// Tells whether no byte is white space, a control byte or beyond ASCII. Without a way out of the inner loop, which so takes many bytes at once.
 fn is_graphic(text: &[u8]) -> bool {
     let sound = |sound: bool, byte: &u8| sound & byte.is_ascii_graphic();
     text.chunks(64).all(|piece| piece.iter().fold(true, sound))

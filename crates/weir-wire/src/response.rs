@@ -138,7 +138,7 @@ impl ResponseHead {
         quick::header_lines(bytes, start, limits.headers, &mut self.headers)
     }
 
-    /// Where the tokeniser sees the head end.
+    /// Runs the tokeniser; the end of the head as it sees it.
     fn tokenise(
         &mut self,
         bytes: &[u8],
@@ -205,7 +205,7 @@ impl ResponseHead {
 }
 
 const START: &[u8] = b"HTTP/";
-/// Where the reason phrase begins.
+/// Position of the reason phrase.
 const REASON_START: usize = "HTTP/1.1 200 ".len();
 
 /// An endpoint that speaks another protocol is found out by its first bytes.

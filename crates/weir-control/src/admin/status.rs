@@ -67,7 +67,7 @@ pub struct Info {
     /// The budget of memory.
     #[serde(default)]
     pub memory: MemoryStatus,
-    /// What happened to its workers and to the processes before it.
+    /// Incidents of its workers and of the processes before it.
     #[serde(default)]
     pub incidents: IncidentReport,
 }

@@ -97,7 +97,7 @@ struct Slots {
     wanted: usize,
     /// A multiple of [`WAYS`].
     all: Vec<Slot>,
-    /// What workers hold open, by key and worker.
+    /// Places that workers hold open, by key and worker.
     held: HashMap<(u64, u16), u32>,
 }
 
@@ -215,7 +215,7 @@ impl LimitTable {
         })
     }
 
-    /// Counts something as open if fewer than `most` are. Only whoever has the place gives it back.
+    /// Counts something as open if fewer than `most` are. Only the holder of the place gives it back.
     pub fn enter(self: &Arc<Self>, key: TableKey, most: u32, now_ns: u64) -> Entered {
         self.open_one(key, (most, None), now_ns)
     }
@@ -315,7 +315,7 @@ impl LimitTable {
         then(self.place_in(&mut slots, key, now_ns))
     }
 
-    /// The key's slot, counted where somebody was forgotten for it or there is none.
+    /// The key's slot, counted where another was forgotten for it or there is none.
     fn place_in<'a>(
         &self,
         slots: &'a mut Slots,

@@ -200,10 +200,10 @@ struct Lost {
     told: Told,
 }
 
-/// Whether lost exchanges were counted with their cause and written to the access logs.
+/// Outcome of telling lost exchanges: counted with their cause and written to the access logs, or not.
 enum Told {
     Logged,
-    /// What they are is not known.
+    /// They are not known.
     Unknown,
 }
 

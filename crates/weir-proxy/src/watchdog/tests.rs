@@ -1,4 +1,4 @@
-//! What is left of a worker that was lost: everything it had is given back once, and its exchanges are told.
+//! Remains of a worker that was lost: everything it had is given back once, and its exchanges are told.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -33,7 +33,7 @@ fn request(at: SocketAddr, path: &str) -> TcpStream {
     stream
 }
 
-/// How much is open under a limit of this name.
+/// Count of what is open under a limit of this name.
 fn open(running: &Running, limit: &str, of_client: bool) -> u32 {
     let snapshot = running.process().snapshot();
     let table = &snapshot.limiter.table;

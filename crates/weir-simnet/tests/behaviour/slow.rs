@@ -234,21 +234,7 @@ async fn read_slowly(world: &World, piece: usize, interval: Duration, most: Dura
         let _ = upstream.try_send(&[head.as_bytes(), &vec![b'x'; BODY]].concat()).await;
         upstream.rest().await;
     });
-    let start = Instant::now();
-    let mut client = world.client().await;
-    client.send(GET).await;
-    let mut read = 0;
-    while start.elapsed() < most {
-        sleep(interval).await;
-        let until = read + piece;
-        while read < until {
-            match client.try_read(&mut vec![0; until - read]).await {
-                Ok(count) if count > 0 => read += count,
-                _ => return read,
-            }
-        }
-    }
-    read
+    taken(world, piece, interval, most).await
 }
 
 #[test]

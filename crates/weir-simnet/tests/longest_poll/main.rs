@@ -56,7 +56,7 @@ const MOST_HELLO: u64 = 20_000_000;
 /// What glibc copies and clears with one instruction of the processor is one, not one for each byte.
 const TUNABLES: &str = "glibc.cpu.x86_rep_movsb_threshold=1000000000:\
                         glibc.cpu.x86_rep_stosb_threshold=1000000000";
-/// Where the dumps go; without it the scenes are not played.
+/// Variable with the folder for dumps; without it the scenes are not played.
 const FOLDER: &str = "WEIR_LONGEST_POLL";
 /// Patterns whose name has this text alone are played, to look into one.
 const ONLY: &str = "WEIR_LONGEST_POLL_ONLY";
@@ -69,7 +69,7 @@ const WHOLE: usize = usize::MAX;
 /// The pattern that has to be found out, with its work that grows as the square of the bytes.
 const CANARY: &str = "work in vain";
 
-/// What a peer sends, of a size.
+/// Bytes that a peer sends, of a size.
 type Bytes = Box<dyn Fn(usize) -> Vec<u8>>;
 
 /// A hostile peer.
@@ -77,7 +77,7 @@ struct Pattern {
     name: &'static str,
     config: String,
     client: Bytes,
-    /// What the origin sends when it is asked, if it sends anything but a plain response.
+    /// Response of the origin, if it is anything but a plain one.
     origin: Option<Bytes>,
     /// Bytes that come together.
     piece: usize,
@@ -86,7 +86,7 @@ struct Pattern {
     most: u64,
 }
 
-/// What happens to the bytes.
+/// Treatment of the bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Scene {
     /// The client sends its request, the origin its response.

@@ -68,7 +68,7 @@ pub struct ProcessReport {
     /// Requests and handshakes of such clients that were given up for others.
     #[serde(default)]
     pub given_up_at_cap: u64,
-    /// What happened to its workers and to the processes before it.
+    /// Incidents of its workers and of the processes before it.
     #[serde(default)]
     pub incidents: IncidentReport,
     /// The budget of memory.
@@ -92,7 +92,7 @@ pub struct AdminReport {
 pub struct IncidentReport {
     /// Times that the process that serves was started again after it had died.
     pub restarts: u64,
-    /// How long the latest of these took, from the death to when the next process served, µs.
+    /// Time that the latest of these took, from the death to when the next process served, µs.
     #[serde(default)]
     pub restart_us: Option<u64>,
     /// Times that a worker did not answer for a second.

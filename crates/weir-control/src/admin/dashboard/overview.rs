@@ -81,7 +81,7 @@ fn summary(html: &mut Html, status: &Status) {
     html.markup("</dl>");
 }
 
-/// How often a part of Weir failed, and which; `None` where none did.
+/// The parts of Weir that failed, and how often; `None` where none did.
 fn incidents(own: &IncidentReport) -> Option<(String, String)> {
     let parts = [
         (own.restarts, "started again", "started again"),
