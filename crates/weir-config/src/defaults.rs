@@ -163,6 +163,7 @@ impl Default for MessageLimits {
     fn default() -> Self {
         Self {
             head_bytes: 32 * 1024,
+            request_line_bytes: 8 * 1024,
             headers: 100,
             body_bytes: None,
             requests: UNLIMITED,

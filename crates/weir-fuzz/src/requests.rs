@@ -8,8 +8,9 @@ use weir_wire::{Framing, HeadLimits, Method, RequestHead, Scan, Span, TargetForm
 use crate::pieces::splits;
 
 /// Bounds that a short input can meet.
-const TIGHT: HeadLimits = HeadLimits { head_bytes: 120, headers: 4 };
-const ROOMY: HeadLimits = HeadLimits { head_bytes: 64 * 1024, headers: 400 };
+const TIGHT: HeadLimits = HeadLimits { head_bytes: 120, request_line_bytes: 50, headers: 4 };
+const ROOMY: HeadLimits =
+    HeadLimits { head_bytes: 64 * 1024, request_line_bytes: 64 * 1024, headers: 400 };
 
 /// Bytes that turn most unfinished heads into finished ones.
 const TAIL: &[u8] = b"\r\n\r\nGET / HTTP/1.1\r\nHost: tail\r\n\r\n";

@@ -6,7 +6,7 @@ use weir_wire::{Framing, HeadLimits, Known, Method, ResponseHead, Scan, Span};
 use crate::pieces::splits;
 
 /// Bounds that a short input can meet.
-const TIGHT: HeadLimits = HeadLimits { head_bytes: 100, headers: 3 };
+const TIGHT: HeadLimits = HeadLimits { head_bytes: 100, request_line_bytes: 100, headers: 3 };
 
 const TAIL: &[u8] = b"\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
 

@@ -14,6 +14,7 @@ use weir_wire::{Known, RequestHead};
 
 use crate::client_address::PeerTrust;
 use crate::cookie;
+use crate::limits::STICKY_COOKIES;
 
 /// 128 bits in base64url without padding.
 const VALUE_BYTES: usize = 22;
@@ -118,10 +119,10 @@ impl Affinity {
     }
 
     /// What the request's cookies say; of several of the name, browsers' for other paths among them, the first that means an
-    /// endpoint.
+    /// endpoint, if it is among the first [`STICKY_COOKIES`].
     pub(crate) fn claim(&self, head: &RequestHead, bytes: &[u8]) -> Claim {
         let mut claim = Claim::New;
-        for value in cookie::values(head, bytes, &self.name) {
+        for value in cookie::values(head, bytes, &self.name).take(STICKY_COOKIES) {
             match self.endpoint(cookie::bare(value)) {
                 Some(endpoint) => return Claim::Bound(endpoint),
                 None => claim = Claim::Unknown,
@@ -257,6 +258,12 @@ mod tests {
         ] {
             assert_eq!(claim(&affinity, &cookies), Claim::Bound(2), "{cookies}");
         }
+        let behind = |others: usize| {
+            let cookies = format!("Cookie: {}SRV={value}\r\n", "SRV=gone;".repeat(others));
+            claim(&affinity, &cookies)
+        };
+        assert_eq!(behind(STICKY_COOKIES - 1), Claim::Bound(2));
+        assert_eq!(behind(STICKY_COOKIES), Claim::Unknown);
     }
 
     #[test]

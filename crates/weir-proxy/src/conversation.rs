@@ -295,7 +295,11 @@ impl<S: Socket> Conversation<S> {
         buffers: &Buffers,
         (response, method): (&mut ResponseHead, Method),
     ) -> Poll<Result<(), Failure>> {
-        let limits = HeadLimits { head_bytes: RESPONSE_HEAD_BYTES, headers: RESPONSE_HEADERS };
+        let limits = HeadLimits {
+            head_bytes: RESPONSE_HEAD_BYTES,
+            headers: RESPONSE_HEADERS,
+            ..HeadLimits::default()
+        };
         loop {
             if !self.raw.is_empty() {
                 match response.parse(&self.raw, &mut self.scan, &limits, method) {

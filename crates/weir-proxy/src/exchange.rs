@@ -608,6 +608,7 @@ async fn read_head<N: Net>(
 ) -> Result<(), Ended> {
     let limits = HeadLimits {
         head_bytes: scope.listener.limits.head_bytes,
+        request_line_bytes: scope.listener.limits.request_line_bytes,
         headers: scope.listener.limits.headers,
     };
     let deadline = facts.first_byte + scope.listener.timeouts.head;

@@ -98,7 +98,9 @@ pub(crate) const TURN_FRAMING_COST: u64 = 128;
 /// Bytes of chunk framing after which what was taken apart is sent before more is.
 pub(crate) const DECODE_FRAMING: usize = 2048;
 /// A request head of more bytes lets others have their turn between the looks that are taken through it.
-pub(crate) const LONG_HEAD: usize = 8 * 1024;
+pub(crate) const LONG_HEAD: usize = 4 * 1024;
+/// Sticky cookies of one name that are looked at in one request.
+pub(crate) const STICKY_COOKIES: usize = 16;
 /// Addresses in `X-Forwarded-For` of trusted proxies that are looked at.
 pub(crate) const FORWARDED_HOPS: usize = 64;
 /// Time that TLS handshakes of clients take in one round of a worker's loop before the rest of them waits for the next round.

@@ -134,7 +134,9 @@ fn decode(path: &[u8], rules: &PathRules, out: &mut PathBuffer) -> Result<(), Pa
                 out.push(value);
             } else {
                 let (high, low) = (high.to_ascii_uppercase(), low.to_ascii_uppercase());
-                out.extend_from_slice(&[b'%', high, low]);
+                for byte in [b'%', high, low] {
+                    out.push(byte);
+                }
             }
         }
         let Some((first, _)) = rest.split_first() else { return Ok(()) };

@@ -128,12 +128,38 @@ pub(crate) fn decode_query(text: &[u8], out: &mut PathBuffer) {
 /// Appends bytes of a decoded path as a URL carries them, so that they stay what they are in a `Location`, a header or a page.
 pub(crate) fn encode(text: &[u8], out: &mut PathBuffer) {
     for &byte in text {
-        if byte.is_ascii_alphanumeric() || b"-._~!$&()*+,;=:@/".contains(&byte) {
+        if stays(byte) {
             out.push(byte);
         } else {
-            out.extend_from_slice(&[b'%', hex(byte >> 4), hex(byte & 15)]);
+            out.push(b'%');
+            out.push(hex(byte >> 4));
+            out.push(hex(byte & 15));
         }
     }
+}
+
+/// Tells whether [`encode`] leaves a byte as it is.
+fn stays(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric()
+        || matches!(
+            byte,
+            b'-' | b'.'
+                | b'_'
+                | b'~'
+                | b'!'
+                | b'$'
+                | b'&'
+                | b'('
+                | b')'
+                | b'*'
+                | b'+'
+                | b','
+                | b';'
+                | b'='
+                | b':'
+                | b'@'
+                | b'/'
+        )
 }
 
 pub(crate) fn digit(byte: u8) -> Option<u8> {

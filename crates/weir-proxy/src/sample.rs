@@ -23,7 +23,8 @@ pub(crate) const KEEP: PathRules = PathRules {
     nul: Treatment::Keep,
 };
 
-pub(crate) const LIMITS: HeadLimits = HeadLimits { head_bytes: 32 * 1024, headers: 100 };
+pub(crate) const LIMITS: HeadLimits =
+    HeadLimits { head_bytes: 32 * 1024, request_line_bytes: 8 * 1024, headers: 100 };
 
 /// A parsed request with its bytes.
 pub(crate) struct Request {

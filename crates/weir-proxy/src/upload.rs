@@ -11,7 +11,7 @@ use weir_wire::{ChunkedDecoder, Framing, Step, Version};
 use crate::alarm::{Elapsed, before};
 use crate::connection::{Connection, Scope};
 use crate::exchange::{Ended, Facts, Workspace};
-use crate::limits::SMALL_BUFFER;
+use crate::limits::{LONG_HEAD, SMALL_BUFFER};
 use crate::local::write_all;
 use crate::net::Net;
 use crate::overload::Pressure;
@@ -98,6 +98,10 @@ async fn begin_body<N: Net>(
         && length > upload.limit()
     {
         return Err(Cause::BodyTooLarge.into());
+    }
+    if work.request.framing == Framing::Chunked && upload.held() > LONG_HEAD {
+        // Its end was looked for just now.
+        yield_now().await;
     }
     upload.decode_ahead().map_err(body_failure)?;
     if work.request.expect_continue && work.request.version == Version::Http11 && !upload.has_data()

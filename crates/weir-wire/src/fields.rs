@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use crate::fault::{FieldFault, Located};
 use crate::header::{Header, trim};
 use crate::known::Known;
-use crate::limits::{MAX_CONNECTION_NAMES, MAX_LENGTH};
+use crate::limits::{MAX_CONNECTION_NAMES, MAX_CONNECTION_OPTIONS, MAX_LENGTH};
 use crate::method::Version;
 use crate::span::Span;
 
@@ -33,6 +33,8 @@ pub(crate) struct Fields {
     pub(crate) keep_alive: bool,
     pub(crate) upgrade: Upgrade,
     pub(crate) keep_alive_limits: KeepAliveLimits,
+    /// Elements of all `Connection` lines so far, empty ones too.
+    options: u8,
 }
 
 /// What `Keep-Alive` says of a connection (RFC 2068 section 19.7.1.1, and what Apache and Node.js make of it).
@@ -166,6 +168,10 @@ impl Fields {
         listed: &mut Listed,
     ) -> Result<(), FieldFault> {
         for option in text.split(|byte| *byte == b',').map(trim) {
+            if self.options == MAX_CONNECTION_OPTIONS {
+                return Err(FieldFault::TooManyConnectionNames);
+            }
+            self.options += 1;
             if option.eq_ignore_ascii_case(b"keep-alive") {
                 self.keep_alive = true;
             } else if option.eq_ignore_ascii_case(b"close") {

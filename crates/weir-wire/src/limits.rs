@@ -5,13 +5,15 @@
 pub struct HeadLimits {
     /// Bytes of the head, the blank line included.
     pub head_bytes: usize,
+    /// Bytes of a request line without its line end; not looked at in responses.
+    pub request_line_bytes: usize,
     /// Number of header lines.
     pub headers: usize,
 }
 
 impl Default for HeadLimits {
     fn default() -> Self {
-        Self { head_bytes: 32 * 1024, headers: 100 }
+        Self { head_bytes: 32 * 1024, request_line_bytes: 8 * 1024, headers: 100 }
     }
 }
 
@@ -28,6 +30,8 @@ pub(crate) const MAX_HEAD_BYTES: usize = 16 * 1024 * 1024;
 pub(crate) const STACK_HEADERS: usize = 128;
 /// Names that `Connection` may list beside `close`, `keep-alive` and `upgrade`. Each is compared with each header name.
 pub(crate) const MAX_CONNECTION_NAMES: usize = 16;
+/// Elements that `Connection` may have in all its lines, those three and empty ones included.
+pub(crate) const MAX_CONNECTION_OPTIONS: u8 = 64;
 /// Largest body length: peers often keep it in a signed 64-bit integer.
 pub(crate) const MAX_LENGTH: u64 = i64::MAX as u64;
 /// Hexadecimal digits of a chunk size, leading zeros included.

@@ -96,6 +96,9 @@ impl RequestHead {
         limits: &HeadLimits,
     ) -> Result<Option<usize>, Located<RequestFault>> {
         let start = start(bytes)?;
+        if !scan.has_line() && line_is_too_long(bytes, start, limits) {
+            return Err(Located::new(RequestFault::RequestLineTooLong, start));
+        }
         let Some(end) = scan.head_end(bytes, limits.headers, check_line)? else {
             if bytes.len() < limits.window() {
                 return Ok(None);
@@ -171,7 +174,12 @@ impl RequestHead {
             b" HTTP/1.0\r\n" => Version::Http10,
             _ => return None,
         };
-        if method == 0 || target == 0 || bytes.get(method) != Some(&b' ') {
+        let line = start - 2;
+        if method == 0
+            || target == 0
+            || bytes.get(method) != Some(&b' ')
+            || line > limits.request_line_bytes
+        {
             return None;
         }
         self.method = Method::of(bytes.get(..method)?);
@@ -300,6 +308,12 @@ fn start(bytes: &[u8]) -> Result<usize, Located<RequestFault>> {
         Some(byte) if is_token_byte(*byte) => Ok(start),
         Some(_) => Err(Located::new(RequestFault::BadMethod, start)),
     }
+}
+
+/// Tells whether the request line at `start` is known to be longer than allowed, ended or not.
+fn line_is_too_long(bytes: &[u8], start: usize, limits: &HeadLimits) -> bool {
+    let window = bytes.get(start..).and_then(|rest| rest.get(..=limits.request_line_bytes));
+    window.is_some_and(|window| memchr::memchr2(b'\r', b'\n', window).is_none())
 }
 
 /// Tells whether no byte is white space, a control byte or beyond ASCII. Without a way out of the inner loop, which so takes many bytes at once.

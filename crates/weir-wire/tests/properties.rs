@@ -95,7 +95,9 @@ fn lengths(cuts: &[Index], total: usize) -> Vec<usize> {
 fn limits() -> impl Strategy<Value = HeadLimits> {
     prop_oneof![
         3 => Just(HeadLimits::default()),
-        1 => (0_usize..120, 0_usize..6).prop_map(|(head_bytes, headers)| HeadLimits { head_bytes, headers }),
+        1 => (0_usize..120, 0_usize..60, 0_usize..6).prop_map(|(head_bytes, request_line_bytes, headers)| {
+            HeadLimits { head_bytes, request_line_bytes, headers }
+        }),
     ]
 }
 
@@ -205,7 +207,8 @@ fn write_framing(out: &mut Vec<u8>, framing: Framing) {
     }
 }
 
-const ROOMY: HeadLimits = HeadLimits { head_bytes: 64 * 1024, headers: 200 };
+const ROOMY: HeadLimits =
+    HeadLimits { head_bytes: 64 * 1024, request_line_bytes: 64 * 1024, headers: 200 };
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
@@ -407,7 +410,7 @@ fn more_headers_than_fit_the_stack_are_still_bounded() {
     for (headers, count, fits) in
         [(128, 128, true), (128, 129, false), (300, 300, true), (300, 301, false)]
     {
-        let limits = HeadLimits { head_bytes: 32 * 1024, headers };
+        let limits = HeadLimits { headers, ..HeadLimits::default() };
         let bytes = head(count);
         let mut parsed = RequestHead::default();
         match parsed.parse(&bytes, &mut Scan::default(), &limits) {

@@ -31,7 +31,11 @@ impl Case {
         let number = |key: &str, default: usize| {
             self.option(key).map_or(default, |text| text.parse().unwrap())
         };
-        HeadLimits { head_bytes: number("head", 32 * 1024), headers: number("headers", 100) }
+        HeadLimits {
+            head_bytes: number("head", 32 * 1024),
+            request_line_bytes: number("line", 8 * 1024),
+            headers: number("headers", 100),
+        }
     }
 
     fn option(&self, key: &str) -> Option<&str> {

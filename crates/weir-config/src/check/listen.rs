@@ -236,6 +236,10 @@ impl<'a> Checker<'a> {
             let bytes = size::parse(text)?;
             values::head_bytes(bytes).map(|()| bytes as usize)
         });
+        self.set(line, "request_line", &mut limits.request_line_bytes, |text| {
+            let bytes = size::parse(text)?;
+            values::request_line_bytes(bytes).map(|()| bytes as usize)
+        });
         self.set(line, "headers", &mut limits.headers, |text| {
             values::whole(text, 1, values::MAX_HEADERS).map(|number| number as usize)
         });

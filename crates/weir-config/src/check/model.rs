@@ -461,6 +461,8 @@ impl<'a> Validator<'a> {
         self.tcp_keepalive(&format!("{path}.tcp_keepalive"), &listener.tcp_keepalive);
         let limits = &listener.limits;
         self.held(format!("{path}.limits.head"), values::head_bytes(limits.head_bytes as u64));
+        let line = values::request_line_bytes(limits.request_line_bytes as u64);
+        self.held(format!("{path}.limits.request_line"), line);
         self.range(format!("{path}.limits.headers"), limits.headers as u64, 1, values::MAX_HEADERS);
         self.range(format!("{path}.limits.requests"), limits.requests, 1, u64::MAX);
         if let Some(hops) = limits.hops {

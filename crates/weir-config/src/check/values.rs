@@ -517,3 +517,12 @@ pub(super) fn head_bytes(bytes: u64) -> Result<(), String> {
         Err("a head's limit is from `256b` to `16m`".into())
     }
 }
+
+/// A request line is a part of a head.
+pub(super) fn request_line_bytes(bytes: u64) -> Result<(), String> {
+    if (64..=16 << 20).contains(&bytes) {
+        Ok(())
+    } else {
+        Err("a request line's limit is from `64b` to `16m`".into())
+    }
+}

@@ -160,6 +160,12 @@ const TCP_KEEPALIVE: &[OptionSpec] = &[
 
 const LIMITS: &[OptionSpec] = &[
     option("head", "SIZE", "32k", "Request line and header lines together; more gets 431."),
+    option(
+        "request_line",
+        "SIZE",
+        "8k",
+        "Method, target and version; more gets 414. It counts for `head` too.",
+    ),
     option("headers", "NUMBER", "100", "Header lines; more gets 431."),
     option("body", "SIZE | off", "off", "Body; more gets 413."),
     option("requests", "NUMBER | off", "off", "Requests on one connection."),

@@ -153,6 +153,9 @@ pub struct MessageLimits {
     /// Request line and header lines together, bytes; more gets 431.
     #[serde(rename = "head", with = "size")]
     pub head_bytes: usize,
+    /// Request line, bytes; more gets 414. A head has no longer one either.
+    #[serde(rename = "request_line", with = "size")]
+    pub request_line_bytes: usize,
     /// Header lines; more gets 431.
     pub headers: usize,
     /// Body bytes; more gets 413. `None` is without limit.

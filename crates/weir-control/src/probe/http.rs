@@ -8,7 +8,8 @@ use weir_wire::{ChunkedDecoder, Framing, HeadLimits, Method, ResponseHead, Scan,
 use super::connect::Stream;
 use super::reply::{Failure, Heard, Phase};
 
-const LIMITS: HeadLimits = HeadLimits { head_bytes: 32 * 1024, headers: 200 };
+const LIMITS: HeadLimits =
+    HeadLimits { head_bytes: 32 * 1024, request_line_bytes: 0, headers: 200 };
 /// Bytes of a body that are read to be shown when the probe has failed already.
 const SHOWN_BYTES: usize = 1024;
 

@@ -43,7 +43,8 @@ pub(crate) fn read(data: &[u8]) -> Option<Request<'_>> {
     let length = data[start..].windows(4).position(|window| window == b"\r\n\r\n")?;
     let text = &data[start..start + length];
     let mut lines = split(text, b"\r\n").into_iter();
-    let mut words = lines.next()?.split(|byte| *byte == b' ');
+    let first = lines.next().filter(|line| line.len() <= limits.request_line_bytes)?;
+    let mut words = first.split(|byte| *byte == b' ');
     let (method, target, version) = (words.next()?, words.next()?, words.next()?);
     let lines: Vec<(&[u8], &[u8])> = lines.map(line).collect::<Option<_>>()?;
     let sound = words.next().is_none()
@@ -63,7 +64,8 @@ pub(crate) fn read(data: &[u8]) -> Option<Request<'_>> {
     if !old && !values(&lines, b"expect").iter().all(|value| expected(value)) {
         return None;
     }
-    if names_in_connection(&lines) > 16 {
+    let options = options_in_connection(&lines);
+    if options.len() > 64 || options.iter().filter(|name| !is_own(name)).count() > 16 {
         return None;
     }
     let hosts = values(&lines, b"host");
@@ -176,15 +178,16 @@ fn framing(lines: &[(&[u8], &[u8])], old: bool) -> Option<Framing> {
     }
 }
 
-/// Names that `Connection` lists, other than its own options.
-fn names_in_connection(lines: &[(&[u8], &[u8])]) -> usize {
-    let own = |name: &[u8]| {
-        let own: [&[u8]; 4] = [b"", b"close", b"keep-alive", b"upgrade"];
-        own.iter().any(|own| own.eq_ignore_ascii_case(name))
-    };
+/// Elements of all `Connection` lines.
+fn options_in_connection<'a>(lines: &[(&'a [u8], &'a [u8])]) -> Vec<&'a [u8]> {
     let listed = values(lines, b"connection");
-    let names = listed.iter().flat_map(|value| value.split(|byte| *byte == b',')).map(trim);
-    names.filter(|name| !own(name)).count()
+    listed.iter().flat_map(|value| value.split(|byte| *byte == b',')).map(trim).collect()
+}
+
+/// Tells whether an element of `Connection` names no header.
+fn is_own(name: &[u8]) -> bool {
+    let own: [&[u8]; 4] = [b"", b"close", b"keep-alive", b"upgrade"];
+    own.iter().any(|own| own.eq_ignore_ascii_case(name))
 }
 
 /// The values of every line of that name, which is given in lower case.

@@ -196,6 +196,7 @@ fn a_client_that_leaves_the_queue_is_seen_behind_its_body() {
             let mut client = world.client().await;
             client.send(format!("POST / HTTP/1.1\r\nHost: a\r\n{framing}")).await;
             client.send_what_fits(80_000).await;
+            sleep(Duration::from_millis(1)).await;
             assert_eq!(world.waiting(), 1);
             drop(client);
             sleep(Duration::from_millis(1)).await;

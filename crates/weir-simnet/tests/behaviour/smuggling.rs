@@ -189,9 +189,11 @@ fn heads_beyond_their_limits_get_431_or_414() {
         (format!("GET / HTTP/1.1\r\nHost: a\r\nX: {}", "y".repeat(5_000)), 431),
         (format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", line.repeat(20)), 431),
         (format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "x".repeat(5_000)), 414),
+        (format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "x".repeat(1_100)), 414),
+        (format!("GET /{}", "x".repeat(1_100)), 414),
     ];
     for (request, status) in refused {
-        play(&app(ONE, "limits head=4k headers=20;"), async |world| {
+        play(&app(ONE, "limits head=4k request_line=1k headers=20;"), async |world| {
             let origin = world.origin(1);
             let mut client = world.client().await;
             client.send(&request).await;

@@ -65,7 +65,9 @@ fn a_socket_that_the_configuration_does_not_name_is_closed_with_a_warning() {
     assert!(said.contains("closed a socket that was handed over"), "{said}");
     assert!(said.contains(&other.to_string()), "{said}");
     // Processes that other tests start at this moment have a copy of it until they execute their program.
-    eventually("nobody listens there", || std::net::TcpStream::connect(other).is_err().then_some(()));
+    eventually("nobody listens there", || {
+        std::net::TcpStream::connect(other).is_err().then_some(())
+    });
 }
 
 /// What `systemd-analyze` says of the units, with this program in them, if it is installed.
