@@ -148,6 +148,7 @@ fn reference(bytes: &[u8]) -> Option<Reference<'_>> {
         let name = &line[..line.iter().position(|byte| *byte == b':')?];
         let token = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
         if trailer_bytes > 8192
+            || trailers.len() == 128
             || name.is_empty()
             || !name.iter().all(token)
             || !line.iter().copied().all(is_text)
