@@ -19,7 +19,6 @@ use std::task::{Context, Poll, Waker, ready};
 use tokio::io::AsyncWrite;
 use tokio::task::yield_now;
 use tokio::time::Instant;
-use tokio_rustls::TlsAcceptor;
 use weir_stats::numbers::{GivenUpIdle, Handshake, Yield};
 use weir_stats::{Cause, Micros};
 
@@ -292,7 +291,7 @@ async fn open<N: Net>(
                 return None;
             }
             between(Some(began));
-            let handshake = Box::pin(TlsAcceptor::from(config.clone()).accept(stream));
+            let handshake = Box::pin(tls::accept(config, stream));
             let handshake =
                 worker.handshakes.run(handshake, || worker.note_yield(Yield::Handshake));
             let done = before(&mut alarm, began + listener.timeouts.handshake, handshake).await;

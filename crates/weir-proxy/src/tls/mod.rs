@@ -1,16 +1,19 @@
 //! TLS on both sides, on rustls with aws-lc-rs: turns certificates, keys and names of suites into one
 //! `rustls::ServerConfig` per listener and one `rustls::ClientConfig` per pool and worker, and reads the
-//! facts of a handshake back. It opens no file and no socket, and moves no record.
+//! facts of a handshake back. It opens no file and no socket. The only records that it moves are those
+//! of a client's handshake, whose cost it bounds.
 //!
 //! *Invariant:* nothing on the handshake path takes a lock that workers share (T-18). Tickets are stateless,
 //! their keys are swapped with `arc-swap`, and each worker keeps its own cache of upstream sessions.
 
 mod certificates;
 mod client;
+mod client_hello;
 mod error;
 mod facts;
 mod material;
 mod server;
+mod server_handshake;
 mod suites;
 mod tickets;
 mod x509;
@@ -23,6 +26,7 @@ pub use self::error::TlsError;
 pub use self::facts::{TlsFacts, facts};
 pub use self::material::{CertificateMaterial, PemFile};
 pub use self::server::{ClientCertificates, Demand, ServerTls};
+pub(crate) use self::server_handshake::accept;
 pub use self::suites::{ProtocolSettings, TlsVersion, check as check_protocol};
 pub use self::tickets::Tickets;
 pub use self::x509::certificate_names;

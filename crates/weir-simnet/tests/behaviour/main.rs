@@ -37,6 +37,7 @@ mod stopping;
 mod streaming;
 mod time_split;
 mod timeouts;
+mod tls;
 mod turns;
 mod why;
 mod world;

@@ -48,8 +48,9 @@ const MOST_LIST: u64 = 1_000_000;
 /// The same of sixteen requests with heads of 2 KB, the most that one turn serves. The clock, which stands still here, ends a turn
 /// after 200 µs.
 const MOST_TURN: u64 = 1_000_000;
-/// The same of one `ClientHello` of 64 KB, which rustls takes apart in one piece.
-const MOST_HELLO: u64 = 20_000_000;
+/// The same of a usual `ClientHello`: the key exchange (X25519) and the signature (ECDSA with P-256)
+/// of the server, in one piece.
+const MOST_HANDSHAKE: u64 = 1_500_000;
 /// What glibc copies and clears with one instruction of the processor is one, not one for each byte.
 const TUNABLES: &str = "glibc.cpu.x86_rep_movsb_threshold=1000000000:\
                         glibc.cpu.x86_rep_stosb_threshold=1000000000";
@@ -373,12 +374,72 @@ fn extension(kind: u16, content: &[u8]) -> Vec<u8> {
 /// Bytes of a record.
 const RECORD: usize = 16 * 1024;
 
+/// Bytes behind their length.
+fn block(bytes: &[u8]) -> Vec<u8> {
+    [&u16::try_from(bytes.len()).unwrap().to_be_bytes()[..], bytes].concat()
+}
+
+/// Suites and extensions of a `ClientHello` of TLS 1.3, each list with as many items as it may have.
+/// What the server has in common is last, and no key share is there, so that it asks for another one.
+fn lists() -> (Vec<u8>, Vec<u8>) {
+    let suites = [[0x12, 0x34].repeat(255), vec![0x13, 0x02]].concat();
+    let codes = |last: [u8; 2]| block(&[[0x7a, 0x7a].repeat(127), last.to_vec()].concat());
+    let names = |item: &[u8], last: &[u8]| block(&[item.repeat(63), last.to_vec()].concat());
+    let empty = (0x1000..).take(120).flat_map(|kind| extension(kind, &[]));
+    let extensions = [
+        empty.collect(),
+        extension(43, &[2, 3, 4]),
+        extension(10, &codes([0, 29])),
+        extension(13, &codes([4, 3])),
+        extension(16, &names(&[1, b'a'], b"\x08http/1.1")),
+        extension(47, &names(&[0, 1, 9], &[0, 1, 9])),
+        extension(5, &[vec![1], names(&[0, 1, 9], &[0, 1, 9]), block(&[])].concat()),
+        extension(51, &block(&[])),
+    ];
+    (suites, extensions.concat())
+}
+
+fn within_bounds() -> Vec<u8> {
+    let (suites, extensions) = lists();
+    hello(&suites, &extensions, RECORD)
+}
+
+/// One that is answered with the server's whole flight.
+fn usual() -> Vec<u8> {
+    let extensions = [
+        extension(0, &block(&[vec![0], block(b"a")].concat())),
+        extension(43, &[2, 3, 4]),
+        extension(10, &block(&[0, 29])),
+        extension(13, &block(&[4, 3])),
+        extension(16, &block(b"\x08http/1.1")),
+        extension(51, &block(&[&[0, 29][..], &block(&[9; 32])].concat())),
+    ];
+    hello(&[0x13, 0x02], &extensions.concat(), RECORD)
+}
+
+/// The same of TLS 1.2, where the client's next message is in plain text.
+fn usual_12() -> Vec<u8> {
+    let extensions =
+        [extension(10, &block(&[0, 29])), extension(13, &block(&[4, 3])), extension(23, &[])];
+    hello(&[0xc0, 0x2c], &extensions.concat(), RECORD)
+}
+
+/// A small `ClientHello` that is answered with a `HelloRetryRequest`.
+fn retried() -> Vec<u8> {
+    let extensions = [
+        extension(43, &[2, 3, 4]),
+        extension(10, &block(&[0, 29])),
+        extension(13, &block(&[4, 3])),
+        extension(51, &block(&[])),
+    ];
+    hello(&[0x13, 0x02], &extensions.concat(), RECORD)
+}
+
 fn handshakes() -> Vec<Pattern> {
     let tls = format!(
         "listen {FRONT} tls {{ certificate /cert.pem key=/key.pem; default -> respond 204; }}"
     );
-    let new =
-        |name, client: fn(usize) -> Vec<u8>| Pattern::new(name, &tls, client).up_to(MOST_HELLO);
+    let new = |name, client: fn(usize) -> Vec<u8>| Pattern::new(name, &tls, client);
     vec![
         new("no TLS", |size| vec![0x80; size]),
         new("a hello in records of one byte", |size| {
@@ -393,10 +454,8 @@ fn handshakes() -> Vec<Pattern> {
         .in_pieces(),
         new("a hello with a long server name", |size| {
             let name = vec![b'a'; size - 120];
-            let entry =
-                [&[0][..], &u16::try_from(name.len()).unwrap().to_be_bytes(), &name].concat();
-            let list = [&u16::try_from(entry.len()).unwrap().to_be_bytes()[..], &entry].concat();
-            hello(&[0x13, 0x01], &extension(0, &list), RECORD)
+            let entry = [vec![0], block(&name)].concat();
+            hello(&[0x13, 0x01], &extension(0, &block(&entry)), RECORD)
         }),
         new("a hello with many extensions", |size| {
             let many = (0x1000..).take(size / 4 - 40).flat_map(|kind| extension(kind, &[]));
@@ -409,9 +468,33 @@ fn handshakes() -> Vec<Pattern> {
         }),
         new("a hello with many protocols", |size| {
             let names: Vec<u8> = [1, b'a'].repeat(size / 2 - 60);
-            let list = [&u16::try_from(names.len()).unwrap().to_be_bytes()[..], &names].concat();
-            hello(&[0x13, 0x01], &extension(16, &list), RECORD)
+            hello(&[0x13, 0x01], &extension(16, &block(&names)), RECORD)
         }),
+        new("a usual hello", |_| usual()).up_to(MOST_HANDSHAKE),
+        new("a hello at its bounds", |_| within_bounds()),
+        new("a long hello at its bounds", |_| {
+            let padding = extension(0xfafa, &vec![0; 12 * 1024 - 10 - within_bounds().len()]);
+            let (suites, extensions) = lists();
+            hello(&suites, &[padding, extensions].concat(), RECORD)
+        }),
+        new("a second hello of many protocols", |size| {
+            let names = [1, b'a'].repeat(size / 2 - 5000);
+            let long = extension(16, &block(&names));
+            [retried(), hello(&[0x13, 0x01], &long, RECORD)].concat()
+        }),
+        new("a second hello of many protocols in pieces", |size| {
+            let names = [1, b'a'].repeat(size / 2 - 5000);
+            let long = extension(16, &block(&names));
+            [retried(), hello(&[0x13, 0x01], &long, RECORD)].concat()
+        })
+        .in_pieces(),
+        new("a hello of many protocols behind a hello of TLS 1.2", |size| {
+            let names = [1, b'a'].repeat(size / 2 - 5000);
+            let long = extension(16, &block(&names));
+            [usual_12(), hello(&[0xc0, 0x2c], &long, RECORD)].concat()
+        })
+        .in_pieces()
+        .up_to(MOST_HANDSHAKE),
         new("empty records", |size| [22, 3, 1, 0, 0].repeat(size / 5)),
         new("changes of the cipher", |size| [20, 3, 3, 0, 1, 1].repeat(size / 6)),
         new("alerts", |size| [21, 3, 3, 0, 2, 1, 90].repeat(size / 7)),

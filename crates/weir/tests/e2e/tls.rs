@@ -144,6 +144,19 @@ fn plain_http_to_a_tls_port_harms_nobody() {
 }
 
 #[test]
+fn a_hello_in_several_records_is_served_and_one_over_a_bound_is_refused() {
+    let directory = Directory::new();
+    let secure = Secure::new(&directory, &Certificate::localhost(&directory).directive());
+    let protocols = |count: usize| format!("-alpn {}http/1.1", "some-protocol,".repeat(count - 1));
+    // Most of what OpenSSL has to offer, in records of 512 bytes.
+    let all = "-max_send_frag 512 -cipher ALL:COMPLEMENTOFALL:@SECLEVEL=0";
+    secure.serves(&format!("{all} {}", protocols(64)), "ALPN protocol: http/1.1");
+    secure.refuses(&protocols(65));
+    let printed = secure.connect(&protocols(65));
+    assert!(printed.contains("alert illegal parameter"), "{printed}");
+}
+
+#[test]
 fn handshakes_of_a_client_are_bounded_and_its_open_connections_are_not() {
     let directory = Directory::new();
     let certificate = Certificate::localhost(&directory).directive();

@@ -1,8 +1,11 @@
 //! Handshakes in memory between what this module builds and rustls peers, with certificates made for the test.
 
+mod client_hello;
+mod hello;
 mod material;
 mod openssl;
 mod server;
+mod server_handshake;
 mod upstream;
 
 use std::sync::{Arc, LazyLock};

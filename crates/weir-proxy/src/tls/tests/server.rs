@@ -7,13 +7,13 @@ use rustls::{ClientConfig, SupportedProtocolVersion};
 
 use super::*;
 
-const ONLY_12: ProtocolSettings<'static> =
+pub(super) const ONLY_12: ProtocolSettings<'static> =
     ProtocolSettings { min: TlsVersion::Tls12, max: TlsVersion::Tls12, ciphers: &[], curves: &[] };
-const ONLY_13: ProtocolSettings<'static> =
+pub(super) const ONLY_13: ProtocolSettings<'static> =
     ProtocolSettings { min: TlsVersion::Tls13, max: TlsVersion::Tls13, ciphers: &[], curves: &[] };
 
 /// A client with its own versions and a changed provider.
-fn client_with(
+pub(super) fn client_with(
     authority: &Authority,
     versions: &[&'static SupportedProtocolVersion],
     change: impl FnOnce(&mut rustls::crypto::CryptoProvider),
@@ -31,7 +31,10 @@ fn client_with(
     )
 }
 
-fn only(authority: &Authority, version: &'static SupportedProtocolVersion) -> Arc<ClientConfig> {
+pub(super) fn only(
+    authority: &Authority,
+    version: &'static SupportedProtocolVersion,
+) -> Arc<ClientConfig> {
     client_with(authority, &[version], |_| ())
 }
 

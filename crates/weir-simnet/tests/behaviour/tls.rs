@@ -1,0 +1,87 @@
+//! TLS handshakes with clients whose first message is no usual one. Handshakes that succeed are tested
+//! in `weir-proxy/src/tls` and in e2e `tls.rs`.
+
+use std::time::Duration;
+
+use crate::peer::End;
+use crate::world::{FRONT, World, play};
+
+/// A listener with TLS and a certificate.
+async fn listen(world: &World, directives: &str) {
+    let made = rcgen::generate_simple_self_signed(vec!["a".to_owned()]).unwrap();
+    world.write_file("/cert.pem", &made.cert.pem());
+    world.write_file("/key.pem", &made.signing_key.serialize_pem());
+    let text = format!(
+        "listen {FRONT} tls {{ certificate /cert.pem key=/key.pem; {directives} default -> respond 204; }}"
+    );
+    world.reload(&text).await;
+}
+
+fn play_tls(directives: &str, scene: impl AsyncFnOnce(&World)) {
+    play(&format!("listen {FRONT} {{ default -> respond 204; }}"), async |world| {
+        listen(world, directives).await;
+        scene(world).await;
+    });
+}
+
+/// A `ClientHello` that lists so many application protocols, in records of `piece` bytes.
+fn hello(protocols: usize, piece: usize) -> Vec<u8> {
+    let block =
+        |bytes: &[u8]| [&u16::try_from(bytes.len()).unwrap().to_be_bytes()[..], bytes].concat();
+    let list = block(&[1, b'a'].repeat(protocols));
+    let extensions = block(&[&[0, 16], &block(&list)[..]].concat());
+    let body = [&[3, 3][..], &[7; 32], &[0, 0, 2, 0x13, 1, 1, 0], &extensions].concat();
+    let message = [&[1], &u32::try_from(body.len()).unwrap().to_be_bytes()[1..], &body].concat();
+    message.chunks(piece).flat_map(|part| [&[22, 3, 1], &block(part)[..]].concat()).collect()
+}
+
+fn failed(world: &World) -> u64 {
+    world.process.numbers.read().listeners[0].handshakes_failed
+}
+
+/// The description of a fatal alert, all that a client gets.
+fn alert(bytes: &[u8]) -> u8 {
+    let [21, 3, _, 0, 2, 2, description] = *bytes else { panic!("{bytes:?} is no fatal alert") };
+    description
+}
+
+#[test]
+fn a_hello_over_a_bound_gets_an_alert_and_is_counted() {
+    play_tls("", async |world| {
+        // The last one is longer than what is read of it.
+        for (number, wire) in (1..).zip([hello(65, 10_000), hello(65, 3), hello(10_000, 10_000)]) {
+            let mut client = world.client().await;
+            let _ = client.try_send(&wire).await;
+            let (answer, _) = client.rest().await;
+            assert_eq!((alert(&answer), failed(world)), (47, number));
+        }
+    });
+}
+
+#[test]
+fn what_is_wrong_with_a_hello_within_the_bounds_is_said_by_rustls() {
+    play_tls("", async |world| {
+        for (number, wire) in (1..).zip([hello(64, 10_000), hello(64, 3)]) {
+            let mut client = world.client().await;
+            client.send(&wire).await;
+            // It names no groups and no signature schemes.
+            let (answer, end) = client.rest().await;
+            assert_eq!((end, failed(world)), (End::Closed, number));
+            assert_ne!(alert(&answer), 47);
+        }
+    });
+}
+
+#[test]
+fn a_hello_that_never_ends_is_closed_at_its_timeout_and_counted() {
+    play_tls("timeout handshake=5s;", async |world| {
+        let wire = hello(1, 10_000);
+        let mut client = world.client().await;
+        for byte in &wire[..wire.len() - 1] {
+            client.send([*byte]).await;
+        }
+        client.expect_silence(Duration::from_millis(4900)).await;
+        client.expect_end().await;
+        assert_eq!(failed(world), 1);
+    });
+}
