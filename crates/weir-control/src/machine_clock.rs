@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
-use tokio::time::Instant;
+use weir_proxy::instant::Instant;
 
 /// Now, in microseconds since the machine started.
 pub(crate) fn now_us() -> u64 {

@@ -122,7 +122,7 @@ pub(crate) async fn end_ejection(
     process: Arc<Process>,
     log: Arc<HealthLog>,
 ) {
-    sleep_until(process.instant(until_us)).await;
+    sleep_until(process.instant(until_us).into()).await;
     if let Some((pool, _)) = process.snapshot().endpoint(&of.pool, &of.endpoint) {
         pool.balancer.tick(process.balance_clock(Instant::now()));
     }
@@ -136,7 +136,7 @@ async fn wait_for_return(
     process: Arc<Process>,
     log: Arc<HealthLog>,
 ) {
-    sleep_until(process.epoch + Duration::from_micros(until_us)).await;
+    sleep_until(process.instant(until_us).into()).await;
     let now_us = process.balance_clock(Instant::now());
     let snapshot = process.snapshot();
     let Some((pool, endpoint)) = snapshot.endpoint(&of.pool, &of.endpoint) else { return };

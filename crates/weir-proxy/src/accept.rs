@@ -8,11 +8,12 @@ use std::sync::atomic::Ordering;
 
 use tokio::sync::{mpsc, watch};
 use tokio::task::yield_now;
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 use crate::client_shares::ClientBucket;
 use crate::gate::{Gate, RoomPlace};
 use crate::idle_clients::{Cap, TooMany};
+use crate::instant::Instant;
 use crate::limiting::client::OverLimit;
 use crate::limiting::table::OpenPlace;
 use crate::limits::{ACCEPT_PAUSE, ACCEPT_TURN};

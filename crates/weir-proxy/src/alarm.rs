@@ -5,36 +5,54 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::{Sleep, sleep_until};
+
+use crate::instant::Instant;
 
 /// A lazily re-armed timer, polled by one task only.
 #[derive(Default)]
 pub(crate) struct Alarm {
-    sleep: Option<Pin<Box<Sleep>>>,
+    timer: Option<Timer>,
     waiting: bool,
+}
+
+struct Timer {
+    sleep: Pin<Box<Sleep>>,
+    deadline: Instant,
+}
+
+impl Timer {
+    fn new(deadline: Instant) -> Self {
+        Self { sleep: Box::pin(sleep_until(deadline.into())), deadline }
+    }
+
+    fn reset(&mut self, deadline: Instant) {
+        self.sleep.as_mut().reset(deadline.into());
+        self.deadline = deadline;
+    }
 }
 
 impl Alarm {
     /// Ready once `deadline` has passed; otherwise the task is woken by then at the latest.
     pub(crate) fn poll(&mut self, context: &mut Context<'_>, deadline: Instant) -> Poll<()> {
-        let sleep = self.sleep.get_or_insert_with(|| Box::pin(sleep_until(deadline)));
-        if sleep.deadline() > deadline {
-            sleep.as_mut().reset(deadline);
+        let timer = self.timer.get_or_insert_with(|| Timer::new(deadline));
+        if timer.deadline > deadline {
+            timer.reset(deadline);
             self.waiting = false;
         }
-        if self.waiting && !sleep.is_elapsed() {
+        if self.waiting && !timer.sleep.is_elapsed() {
             return Poll::Pending;
         }
         loop {
-            if sleep.as_mut().poll(context).is_pending() {
+            if timer.sleep.as_mut().poll(context).is_pending() {
                 self.waiting = true;
                 return Poll::Pending;
             }
             self.waiting = false;
-            if sleep.deadline() >= deadline || Instant::now() >= deadline {
+            if timer.deadline >= deadline || Instant::now() >= deadline {
                 return Poll::Ready(());
             }
-            sleep.as_mut().reset(deadline);
+            timer.reset(deadline);
         }
     }
 }

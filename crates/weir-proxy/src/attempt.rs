@@ -1,8 +1,7 @@
 //! Has a pool answer a request: body prepared, endpoint found, request sent, response head read; another attempt where the pool's
 //! `retry` says so, another connection after a stale one. What the client gets is `response.rs`.
 
-use tokio::time::Instant;
-use weir_stats::{Cause, Entry, Micros};
+use weir_stats::{Cause, Entry};
 use weir_wire::Framing;
 
 use crate::affinity::{Affinity, Claim};
@@ -11,6 +10,7 @@ use crate::connection::{Connection, Scope};
 use crate::conversation::{Conversation, Failure};
 use crate::exchange::{Ended, Facts, Next, Workspace};
 use crate::forward::{self, BodyFraming, UpstreamHead};
+use crate::instant::Instant;
 use crate::limiting::bandwidth::{Toward, throttle};
 use crate::limiting::pool::BreakerOpen;
 use crate::net::Net;
@@ -94,7 +94,7 @@ pub(crate) async fn proxy<N: Net>(
                 gone_on.inspect_err(|_| leave_body(work, facts, &upload))?;
             }
             (None, Ok(())) => {
-                facts.times.response = Micros::from(conversation.response_time());
+                facts.times.response = conversation.response_time();
                 // Pinned where it is made, because it is large.
                 let relay = response::relay(scope, connection, work, facts, route, conversation);
                 return std::pin::pin!(relay).await;

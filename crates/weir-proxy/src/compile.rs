@@ -10,7 +10,6 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, Weak};
 
-use tokio::time::Instant;
 use weir_config::Config;
 use weir_config::model;
 use weir_files::Root;
@@ -21,6 +20,7 @@ use self::source::{Reader, Source};
 use crate::edits::uses_captures;
 use crate::endpoint_number::EndpointNumbers;
 use crate::gate::Gate;
+use crate::instant::Instant;
 use crate::limiting::Limiter;
 use crate::limiting::bandwidth::Bandwidth;
 use crate::limiting::client::ClientLimit;

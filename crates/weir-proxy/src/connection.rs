@@ -18,7 +18,6 @@ use std::task::{Context, Poll, Waker, ready};
 
 use tokio::io::AsyncWrite;
 use tokio::task::yield_now;
-use tokio::time::Instant;
 use weir_stats::numbers::{GivenUpIdle, Handshake, Yield};
 use weir_stats::{Cause, Micros};
 
@@ -29,6 +28,7 @@ use crate::exchange::{self, Input, Next, Workspace};
 use crate::gate::Gate;
 use crate::generation::{Generation, Leaving, Seat};
 use crate::idle_clients::{Idle, IdlePlace};
+use crate::instant::Instant;
 use crate::limits::{HOT_LINGER, LINGERING_BYTES, LINGERING_CLOSE, SILENT_GRACE};
 use crate::moving::{self, Begun, Waiting};
 use crate::net::{Net, PeerAddress};

@@ -4,8 +4,7 @@
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::time::Instant;
-use weir_stats::Cause;
+use weir_stats::{Cause, Micros};
 use weir_wire::{Framing, HeadLimits, Method, ResponseHead, Scan, Version};
 
 use crate::alarm::{self, Alarm};
@@ -14,6 +13,7 @@ use crate::connection::{Connection, Scope};
 use crate::exchange::{Ended, Input, Workspace};
 use crate::forward;
 use crate::idle::UpstreamConnection;
+use crate::instant::Instant;
 use crate::limits::{INTERIM_RESPONSES, RESPONSE_HEAD_BYTES, RESPONSE_HEADERS};
 use crate::local::{Taking, write_paced};
 use crate::net::{Net, Socket};
@@ -151,8 +151,8 @@ impl<S> Conversation<S> {
     }
 
     /// Request sent to response head.
-    pub(crate) fn response_time(&self) -> Duration {
-        self.heard.saturating_duration_since(self.progressed)
+    pub(crate) fn response_time(&self) -> Micros {
+        self.heard.span_since(self.progressed)
     }
 
     /// Law 7: whether the same request may be sent again. All of it has to be at hand still, and what went upstream of one that

@@ -11,10 +11,9 @@ use memchr::memmem;
 use smallvec::SmallVec;
 use tokio::io::AsyncRead;
 use tokio::task::yield_now;
-use tokio::time::Instant;
 use weir_balance::{Decision, Slot};
 use weir_config::model::RequestTimeout;
-use weir_stats::{Cause, Delays, Micros, Setback, Times};
+use weir_stats::{Cause, Delays, Setback, Times};
 use weir_wire::{HeadLimits, Located, Method, RequestHead, ResponseHead, Scan, Version};
 
 use crate::affinity::Claim;
@@ -26,6 +25,7 @@ use crate::client_address::{PeerTrust, allowed, client_address};
 use crate::connection::{Connection, Scope};
 use crate::explain::Wait;
 use crate::files;
+use crate::instant::Instant;
 use crate::limiting::Told;
 use crate::limiting::rate;
 use crate::limiting::table::OpenPlace;
@@ -39,7 +39,7 @@ use crate::request_id::RequestId;
 use crate::route::{CompiledAction, CompiledRoute, RequestView};
 use crate::sessions::{Begun, SessionKey};
 use crate::trailers::TrailerRules;
-use crate::work_time::{WorkTime, between};
+use crate::work_time::WorkTime;
 
 /// What becomes of the connection after an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -387,7 +387,7 @@ impl Facts {
     pub(crate) fn finish_slot(&mut self, now: Instant) {
         (self.pool_place, self.retry_place) = (None, None);
         if let Some(slot) = self.slot.take() {
-            slot.finish(now.saturating_duration_since(self.slot_since).as_micros() as u64);
+            slot.finish(now.micros_since(self.slot_since));
         }
     }
 }
@@ -444,7 +444,7 @@ pub(crate) async fn run<N: Net>(
     });
     (facts.session, connection.session) = (Some(session.key), Some(session.key));
     facts.times.handshake = connection.handshake;
-    facts.times.idle = Micros::from(first_byte.saturating_duration_since(connection.since));
+    facts.times.idle = first_byte.span_since(connection.since);
     let mut own = WorkTime::begun(scope.worker.turn.work_begins(first_byte));
     if let Some(waiting) = connection.waiting.take() {
         // What another process did at it is not our work.
@@ -492,7 +492,7 @@ pub(crate) async fn run<N: Net>(
     };
     drop(session);
     let now = facts.ended.unwrap_or_else(Instant::now);
-    facts.times.own = Micros::from(own.until(now));
+    facts.times.own = own.until(now);
     record::write(scope, connection, work, &mut facts, (route, now));
     connection.since = now;
     if facts.has_head {
@@ -665,7 +665,7 @@ async fn read_head<N: Net>(
     }
     facts.has_head = true;
     facts.bytes_received = work.request.head_bytes as u64;
-    facts.times.request = Micros::from(between(facts.first_byte, facts.head_end));
+    facts.times.request = facts.head_end.span_since(facts.first_byte);
     if let Some(session) = facts.session {
         let line = work.request.request_line.of(work.input.bytes());
         scope.worker.sessions.asks(session, facts.head_end, line);

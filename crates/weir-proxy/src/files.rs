@@ -7,15 +7,15 @@ use std::sync::Arc;
 use std::task::{Poll, ready};
 
 use tokio::task::yield_now;
-use tokio::time::Instant;
 use weir_files::{Answer, FileAnswer, FileBody, FileRequest, Pieces, Progress, Root};
+use weir_stats::Cause;
 use weir_stats::numbers::Yield;
-use weir_stats::{Cause, Micros};
 use weir_wire::{Method, RequestHead};
 
 use crate::alarm;
 use crate::connection::{Connection, Scope};
 use crate::exchange::{Ended, Facts, Next, Workspace};
+use crate::instant::Instant;
 use crate::limiting::bandwidth::{Throttle, Toward, throttle};
 use crate::limits::{LARGE_BUFFER, SENDFILE_BYTES};
 use crate::local::{Taking, send, write_paced};
@@ -130,7 +130,7 @@ async fn send_file<N: Net>(
         }
         (FileBody::Whole(_), None) => return Ok(next),
     };
-    facts.times.data = Micros::from(facts.head_end.elapsed());
+    facts.times.data = Instant::now().span_since(facts.head_end);
     outcome.map_err(Ended::Broken)?;
     Ok(next)
 }

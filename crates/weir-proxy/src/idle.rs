@@ -10,10 +10,10 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::Instant;
 use weir_wire::KeepAliveLimits;
 
 use crate::idle_count::OfWorker;
+use crate::instant::Instant;
 use crate::limits::{KEEP_ALIVE_MARGIN, PEEK_AFTER};
 use crate::net::Net;
 use crate::transport::Transport;

@@ -16,11 +16,11 @@ use std::task::Waker;
 
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
-use tokio::time::Instant;
 use weir_stats::numbers::GivenUpIdle;
 
 use crate::client_shares::{ClientBucket, Settlement};
 use crate::gate::{Gate, Room, RoomPlace};
+use crate::instant::Instant;
 use crate::net::Net;
 use crate::shared::Process;
 use crate::worker::Worker;

@@ -38,6 +38,7 @@ pub mod idle_clients;
 pub mod idle_count;
 pub mod incidents;
 pub mod inherited;
+pub mod instant;
 pub mod limiting;
 mod limits;
 mod local;

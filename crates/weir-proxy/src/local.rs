@@ -5,7 +5,6 @@ use std::pin::Pin;
 use std::task::{Poll, ready};
 
 use tokio::io::AsyncWrite;
-use tokio::time::Instant;
 use weir_config::model::CauseHeader;
 use weir_stats::Cause;
 use weir_wire::{Framing, Method, Version};
@@ -16,6 +15,7 @@ use crate::connection::{Connection, Scope};
 use crate::exchange::{Ended, Facts, Next, Refusal, Workspace};
 use crate::explain;
 use crate::forward::ConnectionLine;
+use crate::instant::Instant;
 use crate::net::Net;
 use crate::pace::{MinRate, Pace, TooSlow};
 use crate::record;

@@ -4,12 +4,12 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use tokio::time::Instant;
 use weir_stats::numbers::{Asked, Done, Outcome};
 use weir_stats::{
     Affinity, Cause, Clock, Concurrency, Entry, FailedAttempt, LogBatch, Micros, Times,
 };
 
+use crate::instant::Instant;
 use crate::sessions::LostExchange;
 use crate::shared::{AccessLog, Listener, Process, Snapshot};
 

@@ -13,7 +13,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::Instant;
 use weir_stats::Micros;
 use weir_wire::Framing;
 
@@ -21,6 +20,7 @@ use crate::accept::{Handoff, Place};
 use crate::alarm::Alarm;
 use crate::connection::Connection;
 use crate::exchange::{Facts, Workspace};
+use crate::instant::Instant;
 use crate::limits::{MOVED_BYTES, SMALL_BUFFER};
 use crate::net::{Net, PeerAddress};
 use crate::pump::Pump;
@@ -126,8 +126,8 @@ impl Seniority {
 
     /// As the balancers of this process count: below 0, and in order.
     pub(crate) fn rank(self, epoch: Instant) -> i64 {
-        let after = self.arrived.saturating_duration_since(epoch).as_micros() as i64;
-        let before = epoch.saturating_duration_since(self.arrived).as_micros() as i64;
+        let after = self.arrived.micros_since(epoch) as i64;
+        let before = epoch.micros_since(self.arrived) as i64;
         i64::MIN / 2 + ((after - before) << TIE_BITS) + i64::from(self.tie)
     }
 }

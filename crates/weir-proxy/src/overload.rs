@@ -17,9 +17,10 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 use crate::exchange::Input;
+use crate::instant::Instant;
 use crate::limits::{
     LARGE_BUFFER, MEMORY_PATIENCE, MEMORY_RELIEF, RESPONSE_HEAD_BYTES, SMALL_BUFFER,
 };

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use tokio::time::Instant;
+use crate::instant::Instant;
 
 /// Bytes a second, on average over this much time of waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,13 +3,13 @@
 
 use std::sync::Arc;
 
-use tokio::time::Instant;
 use weir_balance::{AfterFailure, Slot};
 use weir_config::model::PassiveCause;
 
 use crate::connect_trouble::{Announce, ConnectFailure};
 use crate::connection::Scope;
 use crate::conversation::Failure;
+use crate::instant::Instant;
 use crate::net::Net;
 use crate::notice::{Notice, Noticed, Told};
 use crate::upstream::UpstreamPool;

@@ -3,14 +3,14 @@
 use std::sync::atomic::Ordering;
 
 use smallvec::SmallVec;
-use tokio::time::Instant;
 use weir_stats::numbers::{Asked, Done, Keep, Onward, Outcome};
-use weir_stats::{Concurrency, Entry, ExchangeRecord, FailedAttempt, Headers, Micros, TlsFacts};
+use weir_stats::{Concurrency, Entry, ExchangeRecord, FailedAttempt, Headers, TlsFacts};
 use weir_wire::{ResponseHead, Span, Version};
 
 use crate::connection::{Connection, Scope};
 use crate::exchange::{Facts, Workspace};
 use crate::explain::{Depth, with_reasons};
+use crate::instant::Instant;
 use crate::net::Net;
 use crate::route::{Captures, CompiledRoute, RequestView, bare_host};
 use crate::shared::LogReasons;
@@ -129,7 +129,7 @@ pub(crate) fn write<N: Net>(
     facts: &mut Facts,
     (route, now): (Option<&CompiledRoute>, Instant),
 ) {
-    facts.times.total = Micros::from(now.saturating_duration_since(connection.began));
+    facts.times.total = now.span_since(connection.began);
     if facts.pool.is_none() {
         facts.cause = facts.cause.of_our_own();
     }

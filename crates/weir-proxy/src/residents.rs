@@ -6,11 +6,11 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::task::Waker;
 
-use tokio::time::Instant;
 use weir_stats::Cause;
 
 use crate::client_shares::ClientBucket;
 use crate::gate::{Gate, Room};
+use crate::instant::Instant;
 use crate::net::Net;
 use crate::sessions::SessionKey;
 use crate::worker::Worker;

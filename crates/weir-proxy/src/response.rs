@@ -4,7 +4,6 @@
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::time::Instant;
 use weir_stats::numbers::Yield;
 use weir_stats::{Cause, Entry, Micros};
 use weir_wire::{Framing, Method, Version};
@@ -16,6 +15,7 @@ use crate::conversation::{ClientSide, Conversation};
 use crate::exchange::{Ended, Facts, Next, Workspace};
 use crate::explain;
 use crate::forward::{self, BodyFraming, ConnectionLine, DownstreamHead};
+use crate::instant::Instant;
 use crate::limiting::bandwidth::{Toward, throttle};
 use crate::net::{Net, Socket};
 use crate::pace::{MinRate, Pace, TooSlow};
@@ -155,7 +155,7 @@ fn note_relayed(
     (heard, now): (Instant, Instant),
     relayed: Result<(), Cause>,
 ) -> Result<(), Ended> {
-    facts.times.data = Micros::from(now.saturating_duration_since(heard));
+    facts.times.data = now.span_since(heard);
     facts.bytes_sent += download.written;
     facts.body_bytes_sent = download.body_bytes;
     if let Err(cause) = relayed {

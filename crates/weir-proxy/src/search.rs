@@ -8,7 +8,6 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::time::Instant;
 use weir_balance::{Arrival, Permit, Rejection, Request, Slot, Ticket, Tried};
 use weir_config::model::PassiveCause;
 use weir_stats::{Cause, Micros};
@@ -21,6 +20,7 @@ use crate::conversation::{ClientSide, poll_client_left, poll_sender_left};
 use crate::exchange::{Ended, Facts, Refusal, Workspace};
 use crate::explain::{Wait, about, octets};
 use crate::idle::UpstreamConnection;
+use crate::instant::Instant;
 use crate::limiting::pool::BreakerOpen;
 use crate::limiting::table::OpenPlace;
 use crate::limits::{CARRY_OVERS, SHORTAGE_DOUBLINGS, SHORTAGE_PAUSE};
@@ -29,7 +29,6 @@ use crate::net::{Net, Socket};
 use crate::pump::Pump;
 use crate::retry::Trouble;
 use crate::upstream::{Opened, UpstreamPool};
-use crate::work_time::between;
 
 /// A search, over all attempts of an exchange.
 pub(crate) struct Search<'a> {
@@ -91,7 +90,7 @@ impl<'a> Search<'a> {
             began,
             now,
             now_us,
-            waited: between(began, now),
+            waited: now.saturating_duration_since(began),
             retries: 0,
             backoffs: 0,
             last: None,
@@ -488,7 +487,7 @@ impl<'a> Search<'a> {
         let number = ticket.seq();
         let slot = ticket.withdraw();
         if slot.is_none() {
-            let since = self.now.checked_sub(self.waited).unwrap_or(self.now);
+            let since = self.now - self.waited;
             let (id, times) = (facts.request_id.clone(), (facts.head_end, since));
             let mut waiting = moving::Waiting::new(id, times, facts.queue_position, seniority);
             waiting.number = Some(number);
@@ -532,7 +531,7 @@ impl<'a> Search<'a> {
 
     /// From the first slot to the connection of the last attempt: what attempts that failed took is in it, waiting in the queue is not.
     fn connect_time(&self, now: Instant) -> Micros {
-        Micros::from(between(self.began, now).saturating_sub(self.waited))
+        (now - self.waited).span_since(self.began)
     }
 }
 

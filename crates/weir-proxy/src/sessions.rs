@@ -12,10 +12,10 @@ use std::sync::Arc;
 use std::sync::atomic::{Ordering, compiler_fence};
 use std::time::Duration;
 
-use tokio::time::Instant;
 use weir_stats::Cause;
 
 use crate::generation::Generation;
+use crate::instant::Instant;
 use crate::limits::{SESSIONS_TOLD, SMALL_BUFFER};
 use crate::lost::Teller;
 use crate::residents::ResidentKey;

@@ -9,7 +9,6 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use rustls::ServerConfig;
 use tokio::sync::mpsc;
-use tokio::time::Instant;
 use weir_config::model;
 use weir_files::Root;
 use weir_stats::numbers::Numbers;
@@ -23,6 +22,7 @@ use crate::endpoint_number::EndpointNumbers;
 use crate::gate::{Gate, Room};
 use crate::idle_clients::IdleSignals;
 use crate::incidents::Incidents;
+use crate::instant::Instant;
 use crate::limiting::Limiter;
 use crate::limiting::bandwidth::Bandwidth;
 use crate::limiting::client::ClientLimit;
@@ -160,18 +160,18 @@ impl Process {
     }
 
     /// An instant on the clock of the balancers, in microseconds since the process started.
-    pub fn balance_clock(&self, now: Instant) -> u64 {
-        now.saturating_duration_since(self.epoch).as_micros() as u64
+    pub fn balance_clock(&self, now: impl Into<Instant>) -> u64 {
+        now.into().micros_since(self.epoch)
     }
 
     /// An instant on the clock of limits, in nanoseconds since the process started.
-    pub fn limit_clock(&self, now: Instant) -> u64 {
-        now.saturating_duration_since(self.epoch).as_nanos() as u64
+    pub fn limit_clock(&self, now: impl Into<Instant>) -> u64 {
+        now.into().nanos_since(self.epoch)
     }
 
     /// A time of that clock as an instant.
     pub fn instant(&self, at_us: u64) -> Instant {
-        self.epoch.checked_add(Duration::from_micros(at_us)).unwrap_or(self.epoch)
+        self.epoch + Duration::from_micros(at_us)
     }
 }
 

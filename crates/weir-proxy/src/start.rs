@@ -11,12 +11,13 @@ use std::time::Duration;
 
 use rustix::thread::CpuSet;
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{timeout, timeout_at};
 
 use crate::accept::Place;
 use crate::bind::BoundSocket;
 use crate::door::{AcceptJob, Door, Site};
 use crate::gate::Gate;
+use crate::instant::Instant;
 use crate::limits::{ANSWER_PATIENCE, TURN_PATIENCE};
 use crate::moving::{Departures, Moved, Parting, handoff};
 use crate::os_net::{OsAccepted, OsNet};
@@ -241,7 +242,7 @@ impl DataPlane {
         for (number, receiver) in receivers.into_iter().enumerate() {
             let is_late = self.process.loads.get(number).is_some_and(|load| load.is_late());
             let until = if is_late { Instant::now() } else { deadline };
-            match timeout_at(until, receiver).await {
+            match timeout_at(until.into(), receiver).await {
                 Ok(Ok(answer)) => asked.answers.push(answer),
                 // A worker that has ended has nothing to say.
                 Ok(Err(_)) => {}

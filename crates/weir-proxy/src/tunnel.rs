@@ -4,14 +4,14 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use tokio::io::AsyncWrite;
-use tokio::time::Instant;
-use weir_stats::{Cause, Micros};
+use weir_stats::Cause;
 use weir_wire::Framing;
 
 use crate::alarm::poll_either;
 use crate::connection::{Connection, Scope};
 use crate::exchange::{Facts, Next, Workspace};
 use crate::idle::UpstreamConnection;
+use crate::instant::Instant;
 use crate::limiting::bandwidth::Throttle;
 use crate::limits::TUNNEL_LOOK;
 use crate::net::{Net, Socket};
@@ -129,6 +129,6 @@ pub(crate) async fn run<N: Net>(
     facts.bytes_received += up.pump.body_bytes;
     facts.bytes_sent += down.pump.written;
     facts.body_bytes_sent = down.pump.body_bytes;
-    facts.times.data = Micros::from(Instant::now().saturating_duration_since(began));
+    facts.times.data = Instant::now().span_since(began);
     Next::Close
 }

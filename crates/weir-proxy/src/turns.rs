@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use tokio::sync::Semaphore;
 use tokio::task::{spawn_local, yield_now};
-use tokio::time::Instant;
 
+use crate::instant::Instant;
 use crate::limits::{HANDSHAKE_STEPS, HANDSHAKE_TIME, TURN_BYTES, TURN_STEP_BYTES};
 
 /// Has the current task polled again after the reactor was asked for events and the tasks that are ready by then have run. To be

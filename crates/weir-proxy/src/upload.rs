@@ -4,13 +4,13 @@
 use std::task::Poll;
 
 use tokio::task::yield_now;
-use tokio::time::Instant;
 use weir_stats::Cause;
 use weir_wire::{ChunkedDecoder, Framing, Step, Version};
 
 use crate::alarm::{Elapsed, before};
 use crate::connection::{Connection, Scope};
 use crate::exchange::{Ended, Facts, Workspace};
+use crate::instant::Instant;
 use crate::limits::{LONG_HEAD, SMALL_BUFFER};
 use crate::local::write_all;
 use crate::net::Net;

@@ -3,17 +3,10 @@
 use std::cell::Cell;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use weir_stats::Micros;
 
-use tokio::time::Instant;
-
+use crate::instant::Instant;
 use crate::limits::{TURN_EXCHANGES, TURN_TIME};
-
-/// From one look at the clock to a later one. Mostly they are one and the same, and that costs no arithmetic.
-#[inline]
-pub(crate) fn between(earlier: Instant, later: Instant) -> Duration {
-    if earlier == later { Duration::ZERO } else { later.saturating_duration_since(earlier) }
-}
 
 /// The turn that a worker's thread gives to one exchange: from when its future is polled to when it waits again. Who looks at the clock
 /// within it saves others a look.
@@ -58,7 +51,6 @@ impl Turn {
         let exchanges = self.exchanges.get() + 1;
         self.exchanges.set(exchanges);
         let began = self.task_began.get().unwrap_or(now);
-        // Adding costs less than taking the difference.
         if exchanges >= TURN_EXCHANGES || now >= began + TURN_TIME {
             Share::UsedUp
         } else {
@@ -95,13 +87,13 @@ pub(crate) enum Share {
 pub(crate) struct WorkTime {
     /// Since when it works; `None` while it waits.
     since: Option<Instant>,
-    before: Duration,
+    before_ns: u64,
 }
 
 impl WorkTime {
     /// Work that began at `since`.
     pub(crate) fn begun(since: Instant) -> Self {
-        Self { since: Some(since), before: Duration::ZERO }
+        Self { since: Some(since), before_ns: 0 }
     }
 
     /// Polls one future of the exchange.
@@ -120,23 +112,26 @@ impl WorkTime {
         let polled = future.poll(context);
         if polled.is_pending() {
             let end = turn.ends.get().unwrap_or_else(Instant::now);
-            self.before += end.saturating_duration_since(since);
+            self.before_ns += end.nanos_since(since);
             self.since = None;
         }
         polled
     }
 
     /// All of it until `now`.
-    pub(crate) fn until(&self, now: Instant) -> Duration {
-        let last = self.since.map(|since| now.saturating_duration_since(since));
-        self.before + last.unwrap_or_default()
+    pub(crate) fn until(&self, now: Instant) -> Micros {
+        let last_ns = self.since.map_or(0, |since| now.nanos_since(since));
+        Micros(((self.before_ns + last_ns) / 1_000) as i64)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::time::Duration;
+
     use tokio::time::{advance, sleep};
+
+    use super::*;
 
     #[tokio::test(start_paused = true)]
     async fn a_task_has_so_many_exchanges_and_so_much_time_in_a_turn() {
@@ -172,13 +167,9 @@ mod tests {
         });
         let turn = Turn::new(began);
         std::future::poll_fn(|context| work.poll(&turn, future.as_mut(), context)).await;
-        assert_eq!(work.until(Instant::now()), Duration::from_micros(30));
+        assert_eq!(work.until(Instant::now()), Micros(30));
         advance(Duration::from_micros(5)).await;
-        assert_eq!(work.until(Instant::now()), Duration::from_micros(35));
-        assert_eq!(
-            work.until(began),
-            Duration::from_micros(30),
-            "a look at the past takes nothing away"
-        );
+        assert_eq!(work.until(Instant::now()), Micros(35));
+        assert_eq!(work.until(began), Micros(30), "a look at the past takes nothing away");
     }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{sleep, sleep_until};
 use weir_balance::{Balancer, Holder};
 use weir_stats::Clock;
 use weir_stats::numbers::Yield;
@@ -23,6 +23,7 @@ use crate::generation::{Generation, Seat};
 use crate::idle::IdleConnections;
 use crate::idle_clients::{self, IdleClients};
 use crate::idle_count::OfWorker;
+use crate::instant::Instant;
 use crate::limits::{CUT_PATIENCE, IDLE_SWEEP, POOLED_WORKSPACES};
 use crate::moving::{Departures, Parting};
 use crate::net::Net;
@@ -278,7 +279,7 @@ async fn drain<N: Net>(
             biased;
             _ = stage.wait_for(|stage| matches!(stage, Stage::Stopped)) => return,
             Some(mail) = mailbox.recv() => worker.take(mail),
-            () = sleep_until((now + Duration::from_millis(10)).min(deadline)) => {}
+            () = sleep_until((now + Duration::from_millis(10)).min(deadline).into()) => {}
         }
     }
 }
@@ -300,7 +301,7 @@ async fn sweep<N: Net>(worker: std::rc::Weak<Worker<N>>) {
     let mut seen = 0;
     loop {
         let due = Instant::now() + IDLE_SWEEP;
-        sleep_until(due).await;
+        sleep_until(due.into()).await;
         let now = Instant::now();
         let Some(worker) = worker.upgrade() else { return };
         let lag = now.saturating_duration_since(due);

@@ -193,7 +193,7 @@ pub(crate) fn room_for(names_bytes: usize, moved: &Moved) -> usize {
 mod tests {
     use std::time::Duration;
 
-    use tokio::time::Instant;
+    use weir_proxy::instant::Instant;
 
     use super::*;
 

@@ -263,7 +263,7 @@ async fn watch(target: Target, turn: (u64, u64), process: Arc<Process>, log: Arc
     }
     let mut due_us = history.first_probe_us(clock(), turn, fastrand::u64(..));
     loop {
-        sleep_until(process.epoch + Duration::from_micros(due_us)).await;
+        sleep_until(process.instant(due_us).into()).await;
         let began_us = clock();
         // An endpoint without an address is out for that already, and there is nobody to ask.
         if let Some(address) = target.address(&process) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::{Sleep, sleep_until};
 use weir_config::model;
 
 use super::Limiter;
@@ -14,6 +14,7 @@ use super::counts::{LimitCounts, Limited};
 use super::table::TableKey;
 use crate::connection::{Connection, Scope};
 use crate::exchange::{Facts, Workspace};
+use crate::instant::Instant;
 use crate::net::Net;
 use crate::pool_key::{self, PoolKey};
 use crate::route::CompiledRoute;
@@ -170,7 +171,7 @@ impl Throttle {
         let piece = wanted.min(usize::try_from(piece).unwrap_or(usize::MAX)).max(1);
         let cost_ns = (piece as u128 * u128::from(SECOND_NS) / u128::from(rate)) as u64;
         let now = Instant::now();
-        let now_ns = now.saturating_duration_since(self.epoch).as_nanos() as u64;
+        let now_ns = now.nanos_since(self.epoch);
         let ahead_ns = match &mut self.bucket {
             Bucket::Own(until_ns) => {
                 let from = (*until_ns).max(now_ns);
@@ -185,6 +186,6 @@ impl Throttle {
         };
         self.way.counts.note_quietly(Limited::Delayed);
         self.granted = piece;
-        self.sleep = Some(Box::pin(sleep_until(now + Duration::from_nanos(wait_ns))));
+        self.sleep = Some(Box::pin(sleep_until((now + Duration::from_nanos(wait_ns)).into())));
     }
 }

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use tokio::time::Instant;
 use weir_config::model::{self, LimitAction, LimitHeaders};
 use weir_stats::{Cause, Variable};
 
@@ -17,6 +16,7 @@ use super::{Limiter, Refused, Told, seconds};
 use crate::connection::{Connection, Scope};
 use crate::conversation::{ClientSide, poll_client_left};
 use crate::exchange::{Ended, Facts, Refusal, Workspace};
+use crate::instant::Instant;
 use crate::net::Net;
 use crate::pool_key::{self, PoolKey};
 use crate::route::CompiledRoute;

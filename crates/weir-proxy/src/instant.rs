@@ -1,0 +1,171 @@
+//! Points in time as the data plane counts them: nanoseconds in one integer, so that a difference, a sum and a comparison are an
+//! instruction or two, of which every request needs a dozen. The clock is tokio's, which a simulation sets.
+
+use std::ops::{Add, AddAssign, Sub};
+use std::sync::LazyLock;
+use std::time::{Duration, Instant as StdInstant};
+
+use tokio::time::Instant as TokioInstant;
+use weir_stats::Micros;
+
+/// A point in time on tokio's clock.
+///
+/// It has the operations of [`tokio::time::Instant`] and converts to and from it. Sums beyond its range, more than a century
+/// from the start of the process, saturate, and so do differences below zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Instant(u64);
+
+/// The point that [`ORIGIN_NS`] stands for: when a time was asked for first.
+static ORIGIN: LazyLock<StdInstant> = LazyLock::new(StdInstant::now);
+
+/// Half-way through a signed number: points before the origin have a number too.
+const ORIGIN_NS: u64 = 1 << 62;
+
+impl Instant {
+    /// The time now. Costs a look at the clock.
+    #[inline]
+    pub fn now() -> Self {
+        TokioInstant::now().into()
+    }
+
+    /// Time since `earlier`; zero if that is later.
+    #[inline]
+    pub fn saturating_duration_since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.nanos_since(earlier))
+    }
+
+    /// Time since `earlier`; `None` if that is later.
+    #[inline]
+    pub fn checked_duration_since(self, earlier: Self) -> Option<Duration> {
+        self.0.checked_sub(earlier.0).map(Duration::from_nanos)
+    }
+
+    /// Nanoseconds since `earlier`; zero if that is later.
+    #[inline]
+    pub fn nanos_since(self, earlier: Self) -> u64 {
+        self.0.saturating_sub(earlier.0)
+    }
+
+    /// Whole microseconds since `earlier`; zero if that is later.
+    #[inline]
+    pub fn micros_since(self, earlier: Self) -> u64 {
+        self.nanos_since(earlier) / 1_000
+    }
+
+    /// The same for the time split of an exchange.
+    #[inline]
+    pub(crate) fn span_since(self, earlier: Self) -> Micros {
+        Micros(self.micros_since(earlier) as i64)
+    }
+
+    /// That much later; `None` beyond its range.
+    pub fn checked_add(self, duration: Duration) -> Option<Self> {
+        self.0.checked_add(nanos(duration)).map(Self)
+    }
+
+    /// That much earlier; `None` beyond its range.
+    pub fn checked_sub(self, duration: Duration) -> Option<Self> {
+        self.0.checked_sub(nanos(duration)).map(Self)
+    }
+
+    /// Time that has passed since then.
+    pub fn elapsed(self) -> Duration {
+        Self::now().saturating_duration_since(self)
+    }
+}
+
+/// Nanoseconds of a duration, or as many as fit.
+#[inline]
+fn nanos(duration: Duration) -> u64 {
+    let seconds = duration.as_secs().saturating_mul(1_000_000_000);
+    seconds.saturating_add(u64::from(duration.subsec_nanos()))
+}
+
+impl From<TokioInstant> for Instant {
+    #[inline]
+    fn from(at: TokioInstant) -> Self {
+        let (at, origin) = (at.into_std(), *ORIGIN);
+        Self(match at.checked_duration_since(origin) {
+            Some(after) => ORIGIN_NS.saturating_add(nanos(after)),
+            None => ORIGIN_NS.saturating_sub(nanos(origin.saturating_duration_since(at))),
+        })
+    }
+}
+
+impl From<Instant> for TokioInstant {
+    fn from(Instant(at): Instant) -> Self {
+        let origin = *ORIGIN;
+        let after = Duration::from_nanos(at.saturating_sub(ORIGIN_NS));
+        let before = Duration::from_nanos(ORIGIN_NS.saturating_sub(at));
+        let at = origin.checked_add(after).and_then(|at| at.checked_sub(before));
+        Self::from_std(at.unwrap_or(origin))
+    }
+}
+
+impl Add<Duration> for Instant {
+    type Output = Self;
+
+    #[inline]
+    fn add(self, duration: Duration) -> Self {
+        Self(self.0.saturating_add(nanos(duration)))
+    }
+}
+
+impl AddAssign<Duration> for Instant {
+    #[inline]
+    fn add_assign(&mut self, duration: Duration) {
+        *self = *self + duration;
+    }
+}
+
+impl Sub<Duration> for Instant {
+    type Output = Self;
+
+    #[inline]
+    fn sub(self, duration: Duration) -> Self {
+        Self(self.0.saturating_sub(nanos(duration)))
+    }
+}
+
+impl Sub for Instant {
+    type Output = Duration;
+
+    #[inline]
+    fn sub(self, earlier: Self) -> Duration {
+        self.saturating_duration_since(earlier)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::{advance, sleep_until};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn it_is_the_time_of_tokios_clock_to_the_nanosecond() {
+        let (theirs, own) = (TokioInstant::now(), Instant::now());
+        assert_eq!(Instant::from(theirs), own);
+        assert_eq!(TokioInstant::from(own), theirs);
+        advance(Duration::from_nanos(5_000_000_007)).await;
+        assert_eq!(own.elapsed(), Duration::from_nanos(5_000_000_007));
+        assert_eq!(Instant::now().micros_since(own), 5_000_000);
+        assert_eq!(own - Instant::now(), Duration::ZERO);
+        assert_eq!(own.checked_duration_since(Instant::now()), None);
+        sleep_until((own + Duration::from_secs(9)).into()).await;
+        let late = own.elapsed().saturating_sub(Duration::from_secs(9));
+        assert!(late <= Duration::from_millis(1), "{late:?}");
+    }
+
+    #[test]
+    fn there_are_points_before_the_origin_and_far_from_it() {
+        let origin = Instant::from(TokioInstant::from_std(*ORIGIN));
+        let hour = Duration::from_hours(1);
+        let before = origin - hour;
+        assert_eq!(Instant::from(TokioInstant::from(before)), before);
+        assert_eq!(before + hour, origin);
+        let never = origin + Duration::MAX;
+        assert!(never > origin + hour * 24 * 36_500);
+        assert!(TokioInstant::from(never) > TokioInstant::from(origin + hour));
+    }
+}
