@@ -416,29 +416,34 @@ impl Running {
 impl Drop for Session<'_> {
     fn drop(&mut self) {
         let SessionKey(place) = self.key;
+        if std::thread::panicking() {
+            self.of.tell_of_bug(place);
+        }
         let ended = self.of.change(|table| {
             table.free.push(place);
             table.running.get_mut(place)?.take()
         });
-        let Some(ended) = ended else { return };
-        self.of.change_held(ended.held, 0);
+        let Some(Running { held, given_up, generation, .. }) = ended else { return };
+        self.of.change_held(held, 0);
         let leaving = &self.of.leaving;
-        leaving.set(leaving.get() - usize::from(ended.given_up.is_some()));
-        if std::thread::panicking() && !ended.told {
-            self.of.tell_of_bug(place, &ended);
-        }
+        leaving.set(leaving.get() - usize::from(given_up.is_some()));
+        drop(generation);
     }
 }
 
 impl Sessions {
     /// Tells of an exchange whose task panicked.
     #[cold]
-    fn tell_of_bug(&self, place: usize, ended: &Running) {
+    fn tell_of_bug(&self, place: usize) {
         // A second panic would end the process.
         let _ = catch_unwind(AssertUnwindSafe(|| {
-            let table = self.table.borrow();
-            let Some(line) = table.lines.get(place) else { return };
-            Teller::new(&self.process, self.worker).tell(&ended.lost(line), Cause::Internal);
+            let Table { running, lines, .. } = &mut *self.table.borrow_mut();
+            let (Some(Some(ended)), Some(line)) = (running.get_mut(place), lines.get(place)) else {
+                return;
+            };
+            if !std::mem::replace(&mut ended.told, true) {
+                Teller::new(&self.process, self.worker).tell(&ended.lost(line), Cause::Internal);
+            }
         }));
     }
 }
