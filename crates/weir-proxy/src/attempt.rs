@@ -39,25 +39,24 @@ pub(crate) async fn proxy<N: Net>(
     let claim = |affinity: &Affinity| affinity.claim(&work.request, work.input.bytes());
     facts.claim = pool.affinity.as_ref().map_or(Claim::None, claim);
     facts.trailers = trailers::of_request(&route.trailers.0, &work.request, work.input.bytes());
-    let mut upload = first_upload(scope, connection, work, facts, (pool, route));
+    // The body's beginning, held to its bandwidth.
+    let throttle = throttle(scope, connection, work, (&*facts, route), Toward::Endpoint);
+    let mut upload = initial_body(scope, work, facts, (pool, throttle));
     prepare_body(scope, connection, work, facts, (pool, &mut upload)).await?;
-    let framing = match (work.request.framing, pool.buffer_request) {
-        (Framing::None, _) => Framing::None,
-        (_, Some(_)) => Framing::Length(upload.body_bytes),
-        (framing, None) => framing,
-    };
+    let framing = framing_upstream(work, pool, &upload);
     let key = pool_key::of(scope, connection, work, (facts, route), pool);
     facts.key = key;
-    let mut search = Search::new(scope, work, facts, (pool, number), &upload).with_key(key);
+    let mut search = Search::new(scope, work, facts, (pool, number, key), &upload);
     loop {
         let found = search.connection(scope, connection, (&mut *work, &mut upload), facts).await;
         let upstream = found.inspect_err(|ended| ended.leave_body(work, facts, &upload))?;
         // A reload may have led the search to another pool.
-        let (pool, number) = (search.pool, search.number);
-        write_head(scope, connection, work, facts, (route, framing));
+        let pool = search.pool;
+        write_head(scope, connection, work, facts, (route, pool, framing));
         upload.prepend(std::mem::take(&mut work.request_out));
-        let mut conversation = Conversation::new(upstream, upload, (facts.slot_since, search.now));
-        let place = (number, facts.endpoint.unwrap_or_default());
+        let times = (facts.slot_since, search.now);
+        let mut conversation = Conversation::new(upstream, &mut upload, times);
+        let place = (pool, facts.endpoint.unwrap_or_default());
         let heard = conversation.hear(scope, connection, work, (pool, place.1)).await;
         let heard = heard.and_then(|()| check_switch(work, &mut conversation, route));
         let repeatable = conversation.may_repeat(work.request.method, &pool.retry);
@@ -71,7 +70,7 @@ pub(crate) async fn proxy<N: Net>(
             // The endpoint closed an idle connection while our request was on its way to it (row C-07).
             Err(Failure::Silent) if repeatable && conversation.upstream.reused => {
                 search.pass_over_idle(scope);
-                upload = rewind(scope, work, facts, pool, conversation.upload);
+                rewind(scope, work, facts, (pool, conversation.upload));
                 continue;
             }
             Err(failure) => {
@@ -88,7 +87,7 @@ pub(crate) async fn proxy<N: Net>(
             trouble.filter(|trouble| repeatable && search.may_go_on(scope, facts, *trouble));
         match (trouble, heard) {
             (Some(trouble), _) => {
-                upload = give_up(scope, work, facts, (pool, conversation), trouble);
+                give_up(scope, work, facts, (pool, conversation), trouble);
                 let body = (&mut *work, &mut upload);
                 let gone_on = search.go_on(scope, connection, body, facts, trouble).await;
                 gone_on.inspect_err(|_| leave_body(work, facts, &upload))?;
@@ -96,21 +95,31 @@ pub(crate) async fn proxy<N: Net>(
             (None, Ok(())) => {
                 facts.times.response = conversation.response_time();
                 // Pinned where it is made, because it is large.
-                let relay = response::relay(scope, connection, work, facts, route, conversation);
+                let relay =
+                    response::relay(scope, connection, work, facts, (route, pool), conversation);
                 return std::pin::pin!(relay).await;
             }
             (None, Err(failure)) => {
-                leave_body(work, facts, &conversation.upload);
+                leave_body(work, facts, conversation.upload);
                 return Err(failure.ended());
             }
         }
     }
 }
 
+/// How the endpoint is told where the body ends: one that was read whole has a length.
+fn framing_upstream(work: &Workspace, pool: &UpstreamPool, upload: &Pump) -> Framing {
+    match (work.request.framing, pool.buffer_request) {
+        (Framing::None, _) => Framing::None,
+        (_, Some(_)) => Framing::Length(upload.body_bytes),
+        (framing, None) => framing,
+    }
+}
+
 /// Refuses a 101 that nobody asked for, that switches to what was not offered, or that comes before the request's end.
 fn check_switch<S>(
     work: &Workspace,
-    conversation: &mut Conversation<S>,
+    conversation: &mut Conversation<'_, S>,
     route: &CompiledRoute,
 ) -> Result<(), Failure> {
     if work.response.status != 101 {
@@ -127,19 +136,6 @@ fn check_switch<S>(
     };
     conversation.wrong = Some((reason, 0));
     Err(Failure::BadResponse)
-}
-
-/// The body's beginning, held to its bandwidth.
-fn first_upload<N: Net>(
-    scope: Scope<'_, N>,
-    connection: &Connection<N>,
-    work: &mut Workspace,
-    facts: &mut Facts,
-    (pool, route): (&UpstreamPool, &CompiledRoute),
-) -> Pump {
-    let mut upload = initial_body(scope, work, facts, pool);
-    upload.set_throttle(throttle(scope, connection, work, (&*facts, route), Toward::Endpoint));
-    upload
 }
 
 /// Leads the exchange to a pool, if that has room for it.
@@ -162,7 +158,7 @@ fn capture<N: Net>(
     scope: Scope<'_, N>,
     connection: &Connection<N>,
     (pool, facts): (&UpstreamPool, &Facts),
-    conversation: &Conversation<N::Stream>,
+    conversation: &Conversation<'_, N::Stream>,
 ) {
     let Some((reason, position)) = conversation.wrong else { return };
     let endpoint = facts.endpoint.and_then(|index| pool.endpoints.get(index));
@@ -192,9 +188,9 @@ fn give_up<N: Net>(
     scope: Scope<'_, N>,
     work: &mut Workspace,
     facts: &mut Facts,
-    (pool, conversation): (&UpstreamPool, Conversation<N::Stream>),
+    (pool, conversation): (&UpstreamPool, Conversation<'_, N::Stream>),
     trouble: Trouble,
-) -> Pump {
+) {
     // Without a response of this attempt, `work.response` is of an earlier one.
     let clean = matches!(trouble, Trouble::Status(_)) && conversation.is_over(&work.response);
     let Conversation { upstream, upload, raw, .. } = conversation;
@@ -203,7 +199,7 @@ fn give_up<N: Net>(
         scope.worker.idle.keep(pool, endpoint, upstream, (limits, Instant::now()));
     }
     scope.worker.buffers.give_back(raw);
-    rewind(scope, work, facts, pool, upload)
+    rewind(scope, work, facts, (pool, upload));
 }
 
 fn write_head<N: Net>(
@@ -211,13 +207,12 @@ fn write_head<N: Net>(
     connection: &Connection<N>,
     work: &mut Workspace,
     facts: &Facts,
-    (route, framing): (&CompiledRoute, Framing),
+    (route, pool, framing): (&CompiledRoute, &UpstreamPool, Framing),
 ) {
     let mut out = std::mem::take(&mut work.request_out);
     out.clear();
-    let pool = facts.pool.and_then(|number| scope.generation.pool(number));
-    let affinity = pool.and_then(|pool| pool.affinity.as_ref());
-    let endpoint = pool.zip(facts.endpoint).and_then(|(pool, index)| pool.endpoints.get(index));
+    let affinity = pool.affinity.as_ref();
+    let endpoint = facts.endpoint.and_then(|index| pool.endpoints.get(index));
     let mut write = |entry: Option<&Entry<'_>>| {
         let head = UpstreamHead {
             head: &work.request,

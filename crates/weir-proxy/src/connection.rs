@@ -10,6 +10,7 @@
 
 use std::cell::Cell;
 use std::net::{IpAddr, SocketAddr};
+use std::ops::Deref;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -72,8 +73,12 @@ pub(crate) struct Connection<N: Net> {
     pub(crate) stays: bool,
 }
 
-/// What a worker knows, the configuration says and the listener asks, for the functions of one exchange.
-pub(crate) struct Scope<'a, N: Net> {
+/// What a worker knows, the configuration says and the listener asks, for the functions of one exchange: its parts by one
+/// reference, because nearly all of them hand it on.
+pub(crate) struct Scope<'a, N: Net>(&'a ScopeParts<'a, N>);
+
+/// The parts of a scope.
+pub(crate) struct ScopeParts<'a, N: Net> {
     pub(crate) worker: &'a Rc<Worker<N>>,
     pub(crate) generation: &'a Rc<Generation>,
     pub(crate) listener: &'a Listener,
@@ -88,7 +93,15 @@ pub(crate) struct Scope<'a, N: Net> {
     may_part: bool,
 }
 
-impl<'a, N: Net> Scope<'a, N> {
+impl<'a, N: Net> Deref for Scope<'a, N> {
+    type Target = ScopeParts<'a, N>;
+
+    fn deref(&self) -> &Self::Target {
+        self.0
+    }
+}
+
+impl<'a, N: Net> ScopeParts<'a, N> {
     fn new(
         worker: &'a Rc<Worker<N>>,
         seat: &'a Seat,
@@ -111,16 +124,18 @@ impl<'a, N: Net> Scope<'a, N> {
             may_part,
         })
     }
+}
 
+impl<N: Net> Scope<'_, N> {
     /// Notes that the exchange which runs on this connection holds so many bytes in buffers.
     #[inline]
-    pub(crate) fn holds(&self, connection: &Connection<N>, bytes: usize) {
+    pub(crate) fn holds(self, connection: &Connection<N>, bytes: usize) {
         self.holds_for(connection.session, bytes);
     }
 
     /// The same of this exchange.
     #[inline]
-    pub(crate) fn holds_for(&self, session: Option<SessionKey>, bytes: usize) {
+    pub(crate) fn holds_for(self, session: Option<SessionKey>, bytes: usize) {
         if let Some(session) = session {
             self.worker.sessions.holds(session, bytes);
         }
@@ -128,7 +143,7 @@ impl<'a, N: Net> Scope<'a, N> {
 
     /// Why the running exchange is to end at once, if it is.
     #[inline]
-    pub(crate) fn ends_now(&self, session: SessionKey) -> Option<Cause> {
+    pub(crate) fn ends_now(self, session: SessionKey) -> Option<Cause> {
         if self.worker.is_cut() {
             return Some(Cause::Shutdown);
         }
@@ -136,23 +151,23 @@ impl<'a, N: Net> Scope<'a, N> {
     }
 
     /// Whether the connection is to end with this answer.
-    pub(crate) fn is_last(&self) -> bool {
+    pub(crate) fn is_last(self) -> bool {
         self.leaving == Leaving::Yes || self.worker.is_stopping() && !self.is_parting()
     }
 
     /// When the exchange has to be over, as far as is known.
-    pub(crate) fn deadline(&self) -> Option<Instant> {
+    pub(crate) fn deadline(self) -> Option<Instant> {
         self.deadline.get()
     }
 
     /// The exchange has to be over by then, or may go on without end.
-    pub(crate) fn set_deadline(&self, deadline: Option<Instant>) {
+    pub(crate) fn set_deadline(self, deadline: Option<Instant>) {
         self.deadline.set(deadline);
     }
 
     /// The least rate of a client that sends a body or takes a response; `limited` while its exchange holds a slot of which there are
     /// only so many.
-    pub(crate) fn client_rate(&self, limited: bool) -> Option<MinRate> {
+    pub(crate) fn client_rate(self, limited: bool) -> Option<MinRate> {
         let timeouts = &self.listener.timeouts;
         let in_slot = timeouts.slot_min_rate.filter(|_| limited);
         let bytes = timeouts.min_rate.max(in_slot)?;
@@ -160,7 +175,7 @@ impl<'a, N: Net> Scope<'a, N> {
     }
 
     /// Whether the connection is to go on in another process, as soon as it can.
-    pub(crate) fn is_parting(&self) -> bool {
+    pub(crate) fn is_parting(self) -> bool {
         self.worker.is_parting() && self.may_part
     }
 }
@@ -522,7 +537,8 @@ impl<N: Net> Connection<N> {
             if seat.as_of != worker.generation() {
                 seat = worker.seat(gate)?;
             }
-            let scope = Scope::new(worker, &seat, &deadline, self)?;
+            let parts = ScopeParts::new(worker, &seat, &deadline, self)?;
+            let scope = Scope(&parts);
             self.served += 1;
             let busy = Busy::new(&scope.worker.load);
             worker.process.memory.look();

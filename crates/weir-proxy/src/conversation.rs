@@ -86,10 +86,10 @@ impl Failure {
 }
 
 /// A running talk.
-pub(crate) struct Conversation<S> {
+pub(crate) struct Conversation<'a, S> {
     pub(crate) upstream: Box<UpstreamConnection<S>>,
     /// The request on its way up.
-    pub(crate) upload: Pump,
+    pub(crate) upload: &'a mut Pump,
     /// The endpoint stopped taking the request; it may have answered all the same.
     pub(crate) upload_failed: bool,
     /// Whether the endpoint was just found silent, in this same turn, and its bytes wake the task: nothing is gained by trying to read.
@@ -120,11 +120,11 @@ pub(crate) struct ClientSide<'a, S> {
     pub(crate) buffers: &'a Buffers,
 }
 
-impl<S> Conversation<S> {
+impl<'a, S> Conversation<'a, S> {
     /// One whose attempt `began` when the slot was got; `now` the connection is there.
     pub(crate) fn new(
         upstream: Box<UpstreamConnection<S>>,
-        upload: Pump,
+        upload: &'a mut Pump,
         (began, now): (Instant, Instant),
     ) -> Self {
         Self {
@@ -173,7 +173,7 @@ impl<S> Conversation<S> {
     }
 }
 
-impl<S: Socket> Conversation<S> {
+impl<S: Socket> Conversation<'_, S> {
     /// Sends the request and waits for the final response head, which `work.response` then holds.
     pub(crate) async fn hear<N: Net<Stream = S>>(
         &mut self,

@@ -120,7 +120,7 @@ impl Input {
     }
 
     /// Appends what a body pump read beyond its body: at most [`SMALL_BUFFER`] bytes, which a pump keeps to
-    /// ([`crate::pump::Pump::limit_surplus`]).
+    /// ([`crate::pump::Bounds::surplus`]).
     pub(crate) fn append(&mut self, surplus: &[u8]) {
         if surplus.is_empty() {
             return;

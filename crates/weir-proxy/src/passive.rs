@@ -14,6 +14,9 @@ use crate::net::Net;
 use crate::notice::{Notice, Noticed, Told};
 use crate::upstream::UpstreamPool;
 
+/// An endpoint: its pool, and its number there.
+type PlaceOf<'a> = (&'a Arc<UpstreamPool>, usize);
+
 /// What a talk that brought no response says of the endpoint; `None` when it was not at fault, or may not have been.
 pub(crate) fn cause_of(failure: Failure) -> Option<PassiveCause> {
     match failure {
@@ -29,9 +32,8 @@ pub(crate) fn cause_of(failure: Failure) -> Option<PassiveCause> {
 }
 
 impl<N: Net> Scope<'_, N> {
-    /// An endpoint failed; `(pool, endpoint)`.
-    pub(crate) fn endpoint_failed(&self, (number, endpoint): (usize, usize), cause: PassiveCause) {
-        let Some(pool) = self.generation.pool(number) else { return };
+    /// An endpoint failed.
+    pub(crate) fn endpoint_failed(self, (pool, endpoint): PlaceOf<'_>, cause: PassiveCause) {
         if !pool.passive_on.contains(&cause) {
             return;
         }
@@ -46,8 +48,7 @@ impl<N: Net> Scope<'_, N> {
     }
 
     /// Tells of endpoints of a pool that a pick has found stalled.
-    pub(crate) fn tell_stalls(&self, number: usize, now_us: u64) {
-        let Some(pool) = self.generation.pool(number) else { return };
+    pub(crate) fn tell_stalls(self, pool: &Arc<UpstreamPool>, now_us: u64) {
         for stall in pool.balancer.take_stalls() {
             let what = Noticed::Stalled {
                 endpoint: stall.index,
@@ -60,26 +61,19 @@ impl<N: Net> Scope<'_, N> {
 
     /// The endpoint that a slot is for has answered; when it was stalled, that is told.
     pub(crate) fn slot_answered(
-        &self,
+        self,
         slot: Option<&mut Slot>,
-        (number, endpoint): (usize, usize),
+        (pool, endpoint): PlaceOf<'_>,
         heard: Instant,
     ) {
         let heard_us = self.worker.balance_clock(heard);
-        if slot.is_some_and(|slot| slot.answered(heard_us).is_some())
-            && let Some(pool) = self.generation.pool(number)
-        {
+        if slot.is_some_and(|slot| slot.answered(heard_us).is_some()) {
             self.tell(pool, Noticed::Answers { endpoint });
         }
     }
 
-    /// A connect failed; `(pool, endpoint)`.
-    pub(crate) fn connect_failed(
-        &self,
-        (number, endpoint): (usize, usize),
-        failure: ConnectFailure,
-    ) {
-        let Some(pool) = self.generation.pool(number) else { return };
+    /// A connect failed.
+    pub(crate) fn connect_failed(self, (pool, endpoint): PlaceOf<'_>, failure: ConnectFailure) {
         let Some(one) = pool.endpoints.get(endpoint) else { return };
         if one.trouble.note(failure) == Announce::Yes
             && self.tell(pool, Noticed::ConnectFailed { endpoint }) == Told::No
@@ -88,18 +82,17 @@ impl<N: Net> Scope<'_, N> {
         }
     }
 
-    fn tell(&self, pool: &Arc<UpstreamPool>, what: Noticed) -> Told {
+    fn tell(self, pool: &Arc<UpstreamPool>, what: Noticed) -> Told {
         self.worker.process.notices.tell(Notice { pool: Arc::clone(pool), what })
     }
 
     /// The head of a response came.
-    pub(crate) fn endpoint_answered(&self, (number, endpoint): (usize, usize), status: u16) {
-        let Some(pool) = self.generation.pool(number) else { return };
+    pub(crate) fn endpoint_answered(self, (pool, endpoint): PlaceOf<'_>, status: u16) {
         if matches!(*pool.passive_on, [PassiveCause::Connect]) {
             return;
         }
         if matches!(status, 502..=504) && pool.passive_on.contains(&PassiveCause::Status) {
-            self.endpoint_failed((number, endpoint), PassiveCause::Status);
+            self.endpoint_failed((pool, endpoint), PassiveCause::Status);
         } else {
             pool.balancer.connect_succeeded(endpoint);
         }

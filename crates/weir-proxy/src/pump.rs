@@ -106,14 +106,31 @@ pub(crate) struct Pump {
     finished: bool,
 }
 
+/// Bounds on a body, and what holds for its trailers.
+pub(crate) struct Bounds {
+    /// Most body bytes that may come.
+    pub(crate) bytes: u64,
+    /// Most bytes that are read beyond the body.
+    pub(crate) surplus: usize,
+    /// What keeps it at a rate.
+    pub(crate) throttle: Option<Box<Throttle>>,
+    /// The rules of trailers that pass; `None` drops them.
+    pub(crate) trailers: Option<Arc<TrailerRules>>,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self { bytes: u64::MAX, surplus: usize::MAX, throttle: None, trailers: None }
+    }
+}
+
 impl Pump {
     /// A pump that sends `head`, then the body that `framing` describes, of which `raw[at..]` was already read.
     pub(crate) fn new(
         head: Vec<u8>,
-        framing: Framing,
-        encoder: Encoder,
-        raw: Vec<u8>,
-        at: usize,
+        (framing, encoder): (Framing, Encoder),
+        (raw, at): (Vec<u8>, usize),
+        bounds: Bounds,
     ) -> Self {
         let decoder = match framing {
             Framing::None | Framing::Length(0) => Decoder::Done,
@@ -135,10 +152,10 @@ impl Pump {
             direct: 0..0,
             tail,
             tail_at: 0,
-            trailers: None,
-            limit: u64::MAX,
-            throttle: None,
-            surplus_limit: usize::MAX,
+            trailers: bounds.trailers,
+            limit: bounds.bytes,
+            throttle: bounds.throttle,
+            surplus_limit: bounds.surplus,
             body_bytes: 0,
             written: 0,
             read: 0,
@@ -152,7 +169,8 @@ impl Pump {
     /// A pump for a body that is already here, and taken apart.
     pub(crate) fn whole(body: Vec<u8>) -> Self {
         let length = body.len();
-        let pump = Self::new(Vec::new(), Framing::None, Encoder::Plain, body, length);
+        let framing = (Framing::None, Encoder::Plain);
+        let pump = Self::new(Vec::new(), framing, (body, length), Bounds::default());
         Self { direct: 0..length, body_bytes: length as u64, ..pump }
     }
 
@@ -188,29 +206,9 @@ impl Pump {
         self.out = head;
     }
 
-    /// Lets trailers pass that these rules let pass; of a pump that decoded nothing yet.
-    pub(crate) fn set_trailers(&mut self, rules: Option<Arc<TrailerRules>>) {
-        self.trailers = rules;
-    }
-
-    /// Keeps it at a rate.
-    pub(crate) fn set_throttle(&mut self, throttle: Option<Box<Throttle>>) {
-        self.throttle = throttle;
-    }
-
     /// Takes what keeps it at a rate, for a pump that goes on in its place.
     pub(crate) fn take_throttle(&mut self) -> Option<Box<Throttle>> {
         self.throttle.take()
-    }
-
-    /// Refuses a body of more than `limit` bytes.
-    pub(crate) fn set_limit(&mut self, limit: u64) {
-        self.limit = limit;
-    }
-
-    /// Reads at most so many bytes beyond the body.
-    pub(crate) fn limit_surplus(&mut self, limit: usize) {
-        self.surplus_limit = limit;
     }
 
     /// Bytes of memory that it has.
@@ -622,8 +620,8 @@ mod tests {
         for chunk in ["1\r\nx\r\n".as_bytes(), b"1;extension=of-some-length\r\nx\r\n"] {
             let (mut source, mut sink) = (TinyChunks(chunk), tokio::io::sink());
             let buffers = Buffers::default();
-            let framing = Framing::Chunked;
-            let mut pump = Pump::new(Vec::new(), framing, Encoder::Chunked, Vec::new(), 0);
+            let framing = (Framing::Chunked, Encoder::Chunked);
+            let mut pump = Pump::new(Vec::new(), framing, (Vec::new(), 0), Bounds::default());
             for turn in 1..=3 {
                 assert!(pump.poll(context, &mut source, &mut sink, &buffers).is_pending());
                 assert_eq!(pump.waiting, Waiting::Turn);
@@ -640,7 +638,8 @@ mod tests {
         for encoder in [Encoder::Plain, Encoder::Chunked] {
             let (mut source, mut sink) = (tokio::io::repeat(b'x'), tokio::io::sink());
             let buffers = Buffers::default();
-            let mut pump = Pump::new(Vec::new(), Framing::UntilClose, encoder, Vec::new(), 0);
+            let framing = (Framing::UntilClose, encoder);
+            let mut pump = Pump::new(Vec::new(), framing, (Vec::new(), 0), Bounds::default());
             for turn in 1..=3 {
                 assert!(pump.poll(context, &mut source, &mut sink, &buffers).is_pending());
                 assert_eq!(pump.waiting, Waiting::Turn);

@@ -1,6 +1,7 @@
 //! Sends an endpoint's response to the client while what is left of the request still goes up, and decides what becomes of both
 //! connections. A broken body breaks the client's connection: a client is never told that half a body was all.
 
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ use crate::instant::Instant;
 use crate::limiting::bandwidth::{Toward, throttle};
 use crate::net::{Net, Socket};
 use crate::pace::{MinRate, Pace, TooSlow};
-use crate::pump::{Encoder, Pump, PumpFailure, Waiting};
+use crate::pump::{Bounds, Encoder, Pump, PumpFailure, Waiting};
 use crate::record;
 use crate::route::CompiledRoute;
 use crate::trailers;
@@ -45,14 +46,11 @@ pub(crate) fn relay<'a, N: Net>(
     connection: &'a mut Connection<N>,
     work: &'a mut Workspace,
     facts: &'a mut Facts,
-    route: &'a CompiledRoute,
-    mut conversation: Conversation<N::Stream>,
+    (route, pool): (&'a CompiledRoute, &'a Arc<UpstreamPool>),
+    mut conversation: Conversation<'a, N::Stream>,
 ) -> impl Future<Output = Result<Next, Ended>> + use<'a, N> {
     async move {
         let switching = work.response.status == 101;
-        let Some(pool) = facts.pool.and_then(|number| scope.generation.pool(number)) else {
-            return Err(Cause::Internal.into());
-        };
         let plan = begin(scope, connection, work, facts, (route, &conversation));
         let raw = std::mem::take(&mut conversation.raw);
         let head = std::mem::take(&mut work.response_out);
@@ -62,10 +60,10 @@ pub(crate) fn relay<'a, N: Net>(
             (&work.request, work.input.bytes()),
             (&work.response, &raw),
         );
-        let mut download = Pump::new(head, framing, plan.encoder, raw, work.response.head_bytes);
-        download.set_trailers(trailers);
-        let toward = Toward::Client;
-        download.set_throttle(throttle(scope, connection, work, (&*facts, route), toward));
+        let throttle = throttle(scope, connection, work, (&*facts, route), Toward::Client);
+        let bounds = Bounds { throttle, trailers, ..Bounds::default() };
+        let at = work.response.head_bytes;
+        let mut download = Pump::new(head, (framing, plan.encoder), (raw, at), bounds);
         let until = if switching { Until::Sent } else { Until::Read };
         let mut relay = Relay { conversation: &mut conversation, download: &mut download, until };
         let mut blocked = Duration::ZERO;
@@ -98,8 +96,8 @@ pub(crate) fn relay<'a, N: Net>(
                 now = Instant::now();
             }
         }
-        let upload = &mut conversation.upload;
-        note_relayed(work, facts, (upload, &download), (conversation.heard, now), relayed)?;
+        let upload = conversation.upload;
+        note_relayed(work, facts, (&*upload, &download), (conversation.heard, now), relayed)?;
         facts.ended = Some(now);
         Ok(finish(scope, work, (upload, &mut download), plan.keep_alive))
     }
@@ -111,11 +109,11 @@ async fn switch<N: Net>(
     connection: &mut Connection<N>,
     work: &mut Workspace,
     facts: &mut Facts,
-    (pool, conversation, download): (&UpstreamPool, Conversation<N::Stream>, Pump),
+    (pool, conversation, download): (&UpstreamPool, Conversation<'_, N::Stream>, Pump),
     relayed: Result<(), Cause>,
 ) -> Result<Next, Ended> {
-    let Conversation { upstream, mut upload, heard, .. } = conversation;
-    note_relayed(work, facts, (&upload, &download), (heard, Instant::now()), relayed)?;
+    let Conversation { upstream, upload, heard, .. } = conversation;
+    note_relayed(work, facts, (&*upload, &download), (heard, Instant::now()), relayed)?;
     let throttle = upload.take_throttle();
     let switched = (pool, upstream, download, throttle);
     Ok(tunnel::run(scope, connection, work, facts, switched).await)
@@ -127,7 +125,7 @@ fn begin<N: Net>(
     connection: &Connection<N>,
     work: &mut Workspace,
     facts: &mut Facts,
-    (route, conversation): (&CompiledRoute, &Conversation<N::Stream>),
+    (route, conversation): (&CompiledRoute, &Conversation<'_, N::Stream>),
 ) -> Plan {
     facts.respond_with(scope, work.response.status);
     if scope.listener.keeps_response_head {
@@ -182,7 +180,7 @@ fn plan<N: Net>(
     scope: Scope<'_, N>,
     connection: &Connection<N>,
     work: &Workspace,
-    conversation: &Conversation<N::Stream>,
+    conversation: &Conversation<'_, N::Stream>,
 ) -> Plan {
     let modern = work.request.version == Version::Http11;
     let mut keep_alive = work.request.keep_alive
@@ -278,13 +276,13 @@ enum Until {
 }
 
 /// Both bodies on their way.
-struct Relay<'a, S> {
-    conversation: &'a mut Conversation<S>,
+struct Relay<'a, 'c, S> {
+    conversation: &'a mut Conversation<'c, S>,
     download: &'a mut Pump,
     until: Until,
 }
 
-impl<S: Socket> Relay<'_, S> {
+impl<S: Socket> Relay<'_, '_, S> {
     async fn run<N: Net<Stream = S>>(
         &mut self,
         scope: Scope<'_, N>,
@@ -391,7 +389,7 @@ impl Paces {
         &mut self,
         scope: Scope<'_, N>,
         (pool, endpoint): (&UpstreamPool, usize),
-        (client, relay): (&Transport<N::Stream>, &mut Relay<'_, N::Stream>),
+        (client, relay): (&Transport<N::Stream>, &mut Relay<'_, '_, N::Stream>),
         now: Instant,
     ) -> Result<Option<Instant>, Cause> {
         let began = scope.worker.turn.began();

@@ -67,7 +67,7 @@ impl<'a> Search<'a> {
         scope: Scope<'_, N>,
         work: &Workspace,
         facts: &Facts,
-        (pool, number): (&'a Arc<UpstreamPool>, usize),
+        (pool, number, key): (&'a Arc<UpstreamPool>, usize, u64),
         upload: &Pump,
     ) -> Self {
         let now = match (work.request.framing, &facts.waiting) {
@@ -81,7 +81,7 @@ impl<'a> Search<'a> {
         Self {
             pool,
             number,
-            key: 0,
+            key,
             tried: Tried::default(),
             fresh: false,
             at_hand: pool.buffer_request.is_some()
@@ -97,11 +97,6 @@ impl<'a> Search<'a> {
             shortages: 0,
             short_since: None,
         }
-    }
-
-    /// The same with the key that the pool's policy hashes.
-    pub(crate) fn with_key(self, key: u64) -> Self {
-        Self { key, ..self }
     }
 
     /// The next connection is to be a new one.
@@ -157,18 +152,18 @@ impl<'a> Search<'a> {
                     if failure.is_mended_by_closing() {
                         scope.worker.close_idle_upstream();
                     }
-                    scope.connect_failed((self.number, index), failure);
+                    scope.connect_failed((self.pool, index), failure);
                     let body = (&mut *work, &mut *upload);
                     self.outlast_shortage(scope, connection, body, facts).await?;
                     continue;
                 }
                 Err(Unopened::Failed(failure)) => {
                     let trouble = failure.trouble();
-                    scope.connect_failed((self.number, index), failure);
+                    scope.connect_failed((self.pool, index), failure);
                     trouble
                 }
             };
-            scope.endpoint_failed((self.number, index), PassiveCause::Connect);
+            scope.endpoint_failed((self.pool, index), PassiveCause::Connect);
             if !self.may_go_on(scope, facts, trouble) {
                 return Err(trouble.cause().into());
             }
@@ -353,7 +348,7 @@ impl<'a> Search<'a> {
         if let Some(slot) = facts.slot.as_mut().filter(|_| self.at_hand) {
             slot.sent(self.now_us);
         }
-        scope.tell_stalls(self.number, self.now_us);
+        scope.tell_stalls(self.pool, self.now_us);
     }
 
     /// A slot, at once or after a wait in the queue. One who comes here for another attempt arrives anew: those who wait have waited

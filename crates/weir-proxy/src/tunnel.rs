@@ -15,7 +15,7 @@ use crate::instant::Instant;
 use crate::limiting::bandwidth::Throttle;
 use crate::limits::TUNNEL_LOOK;
 use crate::net::{Net, Socket};
-use crate::pump::{Encoder, Pump, Waiting};
+use crate::pump::{Bounds, Encoder, Pump, Waiting};
 use crate::transport::Transport;
 use crate::upstream::UpstreamPool;
 
@@ -37,6 +37,13 @@ enum Source {
 }
 
 impl Direction {
+    /// A direction that begins with these bytes.
+    fn new(bytes: Vec<u8>, throttle: Option<Box<Throttle>>) -> Self {
+        let framing = (Framing::UntilClose, Encoder::Plain);
+        let bounds = Bounds { throttle, ..Bounds::default() };
+        Self { pump: Pump::new(Vec::new(), framing, (bytes, 0), bounds), ended: false }
+    }
+
     /// Looks whether the source was reset where no read would tell: because it has ended, or because the sink takes nothing. That it
     /// has ended is no reason to end the other direction.
     fn poll_source<S: Socket>(
@@ -71,17 +78,8 @@ pub(crate) async fn run<N: Net>(
     let behind = work.request.head_bytes + facts.body_in_input;
     let early = work.input.bytes().get(behind..).unwrap_or_default().to_vec();
     facts.body_in_input += early.len();
-    let mut up = Direction {
-        pump: Pump::new(Vec::new(), Framing::UntilClose, Encoder::Plain, early, 0),
-        ended: false,
-    };
-    let late = switched.surplus().to_vec();
-    let mut down = Direction {
-        pump: Pump::new(Vec::new(), Framing::UntilClose, Encoder::Plain, late, 0),
-        ended: false,
-    };
-    up.pump.set_throttle(throttle);
-    down.pump.set_throttle(switched.take_throttle());
+    let mut up = Direction::new(early, throttle);
+    let mut down = Direction::new(switched.surplus().to_vec(), switched.take_throttle());
     // How long two talk is theirs to say.
     scope.set_deadline(None);
     let mut upstream = upstream.transport;

@@ -11,12 +11,13 @@ use crate::alarm::{Elapsed, before};
 use crate::connection::{Connection, Scope};
 use crate::exchange::{Ended, Facts, Workspace};
 use crate::instant::Instant;
+use crate::limiting::bandwidth::Throttle;
 use crate::limits::{LONG_HEAD, SMALL_BUFFER};
 use crate::local::write_all;
 use crate::net::Net;
 use crate::overload::Pressure;
 use crate::pace::Pace;
-use crate::pump::{Encoder, Pump, PumpFailure};
+use crate::pump::{Bounds, Encoder, Pump, PumpFailure};
 use crate::upstream::UpstreamPool;
 
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
@@ -41,7 +42,7 @@ pub(crate) fn initial_body<N: Net>(
     scope: Scope<'_, N>,
     work: &mut Workspace,
     facts: &mut Facts,
-    pool: &UpstreamPool,
+    (pool, throttle): (&UpstreamPool, Option<Box<Throttle>>),
 ) -> Pump {
     let framing = work.request.framing;
     let available = work.input.bytes().get(work.request.head_bytes..).unwrap_or_default();
@@ -65,12 +66,13 @@ pub(crate) fn initial_body<N: Net>(
     }
     work.input.set_own(work.request.head_bytes + take);
     let own = pool.buffer_request.unwrap_or(u64::MAX);
-    let limit = scope.listener.limits.body_bytes.unwrap_or(u64::MAX).min(own);
-    let mut pump = Pump::new(Vec::new(), framing, encoder, raw, 0);
-    pump.set_limit(limit);
-    pump.set_trailers(facts.trailers.clone());
-    pump.limit_surplus(SMALL_BUFFER);
-    pump
+    let bounds = Bounds {
+        bytes: scope.listener.limits.body_bytes.unwrap_or(u64::MAX).min(own),
+        surplus: SMALL_BUFFER,
+        throttle,
+        trailers: facts.trailers.clone(),
+    };
+    Pump::new(Vec::new(), (framing, encoder), (raw, 0), bounds)
 }
 
 /// Makes sure that the body may come, and that the part of it at hand is sound, before an endpoint is troubled.
@@ -221,11 +223,10 @@ pub(crate) fn rewind<N: Net>(
     scope: Scope<'_, N>,
     work: &mut Workspace,
     facts: &mut Facts,
-    pool: &UpstreamPool,
-    mut upload: Pump,
-) -> Pump {
-    if pool.buffer_request.is_some() {
-        return Pump::whole(upload.take_buffers().1);
-    }
-    initial_body(scope, work, facts, pool)
+    (pool, upload): (&UpstreamPool, &mut Pump),
+) {
+    *upload = match pool.buffer_request {
+        Some(_) => Pump::whole(upload.take_buffers().1),
+        None => initial_body(scope, work, facts, (pool, None)),
+    };
 }
