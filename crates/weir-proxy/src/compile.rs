@@ -26,7 +26,7 @@ use crate::limiting::bandwidth::Bandwidth;
 use crate::limiting::client::ClientLimit;
 use crate::limiting::rate;
 use crate::route::Router;
-use crate::shared::{AccessLog, Listener, LogReasons, Process, Snapshot};
+use crate::shared::{AccessLog, Listener, LogCounts, LogReasons, Process, Snapshot};
 use crate::tls::{CertificateMaterial, PemFile, ProtocolSettings, ServerTls, Tickets, TlsVersion};
 use crate::upstream::{UpstreamEndpoint, UpstreamPool};
 
@@ -291,9 +291,8 @@ impl Compiler<'_> {
             access: listener.access.clone(),
             shows_local_address: keys_of_local_addresses(config)
                 || limited_by_local_address(listener)
-                || shows(|format| {
-                    matches!(format, model::LogFormat::Text(_) | model::LogFormat::Json)
-                }),
+                || shows(may_show_local_address),
+            concurrency: LogCounts::of(shows(shows_concurrency)),
             reasons: if shows(tells_why) { LogReasons::Told } else { LogReasons::Untold },
             logs_captures: shows(|format| match format {
                 model::LogFormat::Text(template) => uses_captures(template),
@@ -361,6 +360,14 @@ fn limited_by_local_address(listener: &model::Listener) -> bool {
     let limits = routes.flat_map(|route| &route.rate_limits).chain(&listener.rate_limits);
     let keys = limits.map(|limit| &limit.key).chain(bandwidths);
     keys.flat_map(Template::variables).any(Variable::is_local_address)
+}
+
+fn may_show_local_address(format: &model::LogFormat) -> bool {
+    matches!(format, model::LogFormat::Text(_) | model::LogFormat::Json)
+}
+
+fn shows_concurrency(format: &model::LogFormat) -> bool {
+    matches!(format, model::LogFormat::Haproxy | model::LogFormat::Json)
 }
 
 fn tells_why(format: &model::LogFormat) -> bool {

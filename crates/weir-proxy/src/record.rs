@@ -13,7 +13,7 @@ use crate::explain::{Depth, with_reasons};
 use crate::instant::Instant;
 use crate::net::Net;
 use crate::route::{Captures, CompiledRoute, RequestView, bare_host};
-use crate::shared::LogReasons;
+use crate::shared::{LogCounts, LogReasons};
 use crate::transport::Transport;
 
 /// Response header lines for `$sent_http_…`: those the endpoint sent.
@@ -140,7 +140,9 @@ pub(crate) fn write<N: Net>(
         return;
     }
     let captures = captures(work, facts, route.filter(|_| scope.listener.logs_captures));
-    let extra = (captures.as_ref(), concurrency(scope, facts));
+    let counted = keep == Keep::Whole || scope.listener.concurrency == LogCounts::Shown;
+    let concurrency = if counted { concurrency(scope, facts) } else { Concurrency::default() };
+    let extra = (captures.as_ref(), concurrency);
     with_captures(scope, connection, work, (facts, route), extra, |entry| {
         let depth = match keep {
             Keep::Whole => Depth::LookedUp,
@@ -213,6 +215,7 @@ fn count<N: Net>(
     worker.process.numbers.record(worker.number, at, &done)
 }
 
+/// The numbers of exchanges beside this one; those of a pool are summed up over its endpoints.
 fn concurrency<N: Net>(scope: Scope<'_, N>, facts: &Facts) -> Concurrency {
     let balancer =
         facts.pool.and_then(|number| scope.generation.pool(number)).map(|pool| &pool.balancer);

@@ -257,6 +257,19 @@ pub struct AccessLog {
     pub sink: LogSink,
 }
 
+/// Whether a log of a listener shows how many exchanges run beside one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LogCounts {
+    Shown,
+    Unshown,
+}
+
+impl LogCounts {
+    pub(crate) fn of(shown: bool) -> Self {
+        if shown { Self::Shown } else { Self::Unshown }
+    }
+}
+
 /// What logs tell of why requests went their way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LogReasons {
@@ -310,6 +323,8 @@ pub struct Listener {
     pub logs_captures: bool,
     /// Whether a log or the key of a pool shows our own address.
     pub shows_local_address: bool,
+    /// Whether a log shows how much runs beside an exchange.
+    pub(crate) concurrency: LogCounts,
     /// Its connections.
     pub gate: Arc<Gate>,
     /// How many of them may be open at once.
