@@ -500,6 +500,12 @@ impl Pump {
         }
         while !self.is_sent() {
             let out = self.out.get(self.out_at..).unwrap_or_default();
+            if self.direct.is_empty() && self.tail_at == self.tail.len() {
+                let sent = some(ready!(Pin::new(&mut *sink).poll_write(context, out))?)?;
+                self.written += sent as u64;
+                self.out_at = (self.out_at + sent).min(self.out.len());
+                continue;
+            }
             if let Some(throttle) = self.throttle.as_mut().filter(|_| !self.direct.is_empty()) {
                 most = ready!(throttle.poll(context, self.direct.len()));
             }
@@ -509,13 +515,11 @@ impl Pump {
                 (direct, tail) = (now, if now.len() < direct.len() { &[] } else { tail });
             }
             let mut sink = Pin::new(&mut *sink);
-            let sent = match (out.is_empty(), direct.is_empty(), tail.is_empty()) {
-                (false, true, true) => ready!(sink.as_mut().poll_write(context, out))?,
-                (true, false, true) => ready!(sink.as_mut().poll_write(context, direct))?,
-                _ => {
-                    let slices = [IoSlice::new(out), IoSlice::new(direct), IoSlice::new(tail)];
-                    ready!(sink.as_mut().poll_write_vectored(context, &slices))?
-                }
+            let sent = if out.is_empty() && tail.is_empty() {
+                ready!(sink.as_mut().poll_write(context, direct))?
+            } else {
+                let slices = [IoSlice::new(out), IoSlice::new(direct), IoSlice::new(tail)];
+                ready!(sink.as_mut().poll_write_vectored(context, &slices))?
             };
             self.sent(some(sent)?);
         }

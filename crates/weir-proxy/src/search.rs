@@ -121,7 +121,7 @@ impl<'a> Search<'a> {
         loop {
             if facts.slot.is_none() {
                 let body = (&mut *work, &mut *upload);
-                facts.slot = Some(self.slot(scope, connection, body, facts).await?);
+                self.take_slot(scope, connection, body, facts).await?;
                 self.wait_for_endpoint(scope, facts);
             } else if self.short_since.is_some() {
                 self.wait_for_endpoint(scope, facts);
@@ -351,15 +351,15 @@ impl<'a> Search<'a> {
         scope.tell_stalls(self.pool, self.now_us);
     }
 
-    /// A slot, at once or after a wait in the queue. One who comes here for another attempt arrives anew: those who wait have waited
-    /// for their first.
-    async fn slot<N: Net>(
+    /// Takes a slot, at once or after a wait in the queue, and leaves it in `facts.slot`. One who comes here for another attempt arrives
+    /// anew: those who wait have waited for their first.
+    async fn take_slot<N: Net>(
         &mut self,
         scope: Scope<'a, N>,
         connection: &mut Connection<N>,
         (work, upload): (&mut Workspace, &mut Pump),
         facts: &mut Facts,
-    ) -> Result<Slot, Ended> {
+    ) -> Result<(), Ended> {
         for _ in 0..CARRY_OVERS {
             let random = scope.worker.random.borrow_mut().u64(..);
             let client = octets(facts.client.filter(|_| self.pool.queue.is_some()));
@@ -402,7 +402,8 @@ impl<'a> Search<'a> {
                 if self.retries > 0 {
                     facts.delays.retry = self.connect_time(self.now);
                 }
-                return Ok(slot);
+                facts.slot = Some(slot);
+                return Ok(());
             }
         }
         Err(Cause::NoEndpoint.into())

@@ -183,24 +183,6 @@ impl Sessions {
     pub(crate) fn begin(&self, begun: &Begun<'_>) -> Session<'_> {
         let Begun { at: began, peer, resident, exchanges, generation, listener } = *begun;
         let generation = Rc::clone(generation);
-        let (pool, endpoint) = (None, None);
-        let running = Running {
-            began,
-            peer,
-            resident,
-            exchanges,
-            generation,
-            listener,
-            pool,
-            endpoint,
-            held: 0,
-            given_up: None,
-            head_end: None,
-            client: None,
-            route: None,
-            status: 0,
-            told: false,
-        };
         let place = self.change(|table| {
             let place = table.free.pop().filter(|place| *place < table.running.len());
             let place = place.unwrap_or_else(|| {
@@ -209,7 +191,23 @@ impl Sessions {
                 table.running.len() - 1
             });
             if let Some(own) = table.running.get_mut(place) {
-                *own = Some(running);
+                *own = Some(Running {
+                    began,
+                    peer,
+                    resident,
+                    exchanges,
+                    generation,
+                    listener,
+                    pool: None,
+                    endpoint: None,
+                    held: 0,
+                    given_up: None,
+                    head_end: None,
+                    client: None,
+                    route: None,
+                    status: 0,
+                    told: false,
+                });
             }
             if let Some(line) = table.lines.get_mut(place) {
                 line.length = 0;
