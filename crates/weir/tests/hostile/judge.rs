@@ -22,7 +22,7 @@ const TOLERANCE: Duration = Duration::from_millis(20);
 const RECOVERY: Duration = Duration::from_secs(5);
 /// How often a verdict on latency is sought before it stands: a defect is there each time, and the
 /// noise of a busy machine is not.
-const TRIES: usize = 3;
+const TRIES: usize = 5;
 /// Descriptors that a proxy may have open after the attack over those before: kept connections to
 /// the origin (8 for each of three pools), and what closes at this moment.
 pub(crate) const SPARE_DESCRIPTORS: usize = 30;
