@@ -152,7 +152,9 @@ impl Fields {
         listed: &mut Listed,
     ) -> Result<(), FieldFault> {
         // What most programs say, as they write it. A `match` would compare byte by byte.
-        if text == b"keep-alive" || text == b"Keep-Alive" {
+        let is_usual = text == b"keep-alive" || text == b"Keep-Alive";
+        if is_usual && self.options < MAX_CONNECTION_OPTIONS {
+            self.options += 1;
             self.keep_alive = true;
             return Ok(());
         }
