@@ -166,11 +166,16 @@ impl Pump {
         }
     }
 
-    /// A pump for a body that is already here, and taken apart.
-    pub(crate) fn whole(body: Vec<u8>) -> Self {
+    /// A pump for a body that is already here, and taken apart, at the rate of the one that read it.
+    pub(crate) fn whole(body: Vec<u8>, throttle: Option<Box<Throttle>>) -> Self {
         let length = body.len();
         let framing = (Framing::None, Encoder::Plain);
-        let pump = Self::new(Vec::new(), framing, (body, length), Bounds::default());
+        let pump = Self::new(
+            Vec::new(),
+            framing,
+            (body, length),
+            Bounds { throttle, ..Bounds::default() },
+        );
         Self { direct: 0..length, body_bytes: length as u64, ..pump }
     }
 

@@ -144,7 +144,7 @@ async fn whole_body<N: Net>(
         upload.take_decoded(&mut body);
     }
     work.input.append(upload.surplus());
-    *upload = Pump::whole(body);
+    *upload = Pump::whole(body, upload.take_throttle());
     Ok(())
 }
 
@@ -225,8 +225,9 @@ pub(crate) fn rewind<N: Net>(
     facts: &mut Facts,
     (pool, upload): (&UpstreamPool, &mut Pump),
 ) {
+    let throttle = upload.take_throttle();
     *upload = match pool.buffer_request {
-        Some(_) => Pump::whole(upload.take_buffers().1),
-        None => initial_body(scope, work, facts, (pool, None)),
+        Some(_) => Pump::whole(upload.take_buffers().1, throttle),
+        None => initial_body(scope, work, facts, (pool, throttle)),
     };
 }

@@ -409,6 +409,42 @@ fn a_request_s_body_moves_at_its_rate() {
 }
 
 #[test]
+fn a_body_that_was_held_moves_at_its_rate_and_so_does_one_that_is_sent_again() {
+    let front = "listen 10.0.0.1:80 name=front { route -> app { limit bandwidth up=10k; } }";
+    let servers = "server 10.0.1.1:80; server 10.0.1.2:80";
+    let held =
+        format!("pool app {{ {servers}; buffer_request 1m; retry 1 on=refused,503; }} {front}");
+    let passed_on = format!("pool app {{ {servers}; retry 1 on=refused,503; }} {front}");
+    for (config, refuses) in [(&held, false), (&held, true), (&passed_on, true)] {
+        play(config, async |world| {
+            let origins = [world.origin(1), world.origin(2)];
+            let mut client = world.client().await;
+            let body = "x".repeat(5 * 1024);
+            client.send("PUT /app HTTP/1.1\r\nHost: a\r\nContent-Length: 5120\r\n\r\n").await;
+            client.send(&body).await;
+            let mut upstream = tokio::select! {
+                upstream = origins[0].accept() => upstream,
+                upstream = origins[1].accept() => upstream,
+            };
+            if refuses {
+                upstream.head().await;
+                upstream.send("HTTP/1.1 503 Full\r\nContent-Length: 0\r\n\r\n").await;
+                upstream = tokio::select! {
+                    upstream = origins[0].accept() => upstream,
+                    upstream = origins[1].accept() => upstream,
+                };
+            }
+            let start = tokio::time::Instant::now();
+            assert_eq!(upstream.message().await.body.len(), body.len());
+            let took = start.elapsed().as_millis();
+            assert!((350..=550).contains(&took), "{refuses} {took} ms");
+            upstream.send(OK).await;
+            assert_eq!(client.message().await.status(), 200);
+        });
+    }
+}
+
+#[test]
 fn a_tunnel_moves_at_its_rate_both_ways() {
     play(&limited("", "", "limit bandwidth down=10k up=20k;"), async |world| {
         let origin = world.origin(1);
