@@ -204,7 +204,8 @@ async fn serve<N: Net>(worker: Rc<Worker<N>>, handoff: Handoff<N>) {
     let client = handoff.place.client;
     let resident = client.map(|client| worker.residents.enter(client, &handoff.place.gate));
     let resident = resident.as_ref().map(|place| place.key);
-    let mut life = std::pin::pin!(live(&worker, handoff, resident));
+    let begin = Box::pin(begin(&worker, handoff, resident));
+    let mut life = std::pin::pin!(live(&worker, begin));
     std::future::poll_fn(|context| {
         if let Some(resident) = resident {
             if called.is_none() {
@@ -231,25 +232,13 @@ fn take_turn<F: Future>(life: Pin<&mut F>, context: &mut Context<'_>) -> Poll<F:
     life.poll(context)
 }
 
-async fn live<N: Net>(worker: &Rc<Worker<N>>, handoff: Handoff<N>, resident: Option<ResidentKey>) {
-    let Handoff { accepted, peer, mut place, moved } = handoff;
-    if let (Some(_), PeerAddress::Socket(address)) = (&moved, &peer) {
-        place.count_client(worker, Some(address.ip()));
-    }
-    let place = Kept::new(place);
-    let Ok(stream) = worker.net.adopt(accepted) else { return };
-    let (mut connection, begun) = match moved {
-        Some(moved) => Connection::of_moved(stream, *moved),
-        None => match open(worker, &place.gate, stream, (peer, resident)).await {
-            Some(connection) => (connection, None),
-            None => return,
-        },
-    };
-    connection.resident = resident;
-    let mut hot = match begun {
-        Some(begun) => Box::pin(connection.go_on(worker, &place.gate, *begun)).await,
-        None => Hot::Idle,
-    };
+/// Serves a connection from its beginning to its end. What it does not need all the time is in allocations of its own, because there
+/// are many idle connections, and each keeps this.
+async fn live<N: Net>(
+    worker: &Rc<Worker<N>>,
+    begin: Pin<Box<impl Future<Output = Option<(Connection<N>, Kept, Hot)>>>>,
+) {
+    let Some((mut connection, place, mut hot)) = begin.await else { return };
     while let Hot::Idle = hot {
         let deadline = connection.deadline(worker, &place.gate);
         hot = match connection.wait_cold(worker, &place.gate, deadline).await {
@@ -276,6 +265,30 @@ async fn live<N: Net>(worker: &Rc<Worker<N>>, handoff: Handoff<N>, resident: Opt
         }
         Hot::Idle | Hot::Ended => connection.say_goodbye(),
     }
+}
+
+/// Opens a connection, or goes on with the exchange that another process began on it.
+async fn begin<N: Net>(
+    worker: &Rc<Worker<N>>,
+    handoff: Handoff<N>,
+    resident: Option<ResidentKey>,
+) -> Option<(Connection<N>, Kept, Hot)> {
+    let Handoff { accepted, peer, mut place, moved } = handoff;
+    if let (Some(_), PeerAddress::Socket(address)) = (&moved, &peer) {
+        place.count_client(worker, Some(address.ip()));
+    }
+    let place = Kept::new(place);
+    let stream = worker.net.adopt(accepted).ok()?;
+    let (mut connection, begun) = match moved {
+        Some(moved) => Connection::of_moved(stream, *moved),
+        None => (open(worker, &place.gate, stream, (peer, resident)).await?, None),
+    };
+    connection.resident = resident;
+    let hot = match begun {
+        Some(begun) => Box::pin(connection.go_on(worker, &place.gate, *begun)).await,
+        None => Hot::Idle,
+    };
+    Some((connection, place, hot))
 }
 
 /// Completes the TLS handshake if the listener speaks TLS.
@@ -642,5 +655,25 @@ impl<N: Net> Connection<N> {
             let mut context = Context::from_waker(Waker::noop());
             let _ = Pin::new(&mut self.client).poll_shutdown(&mut context);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::os_net::OsNet;
+
+    /// Bytes of what an asynchronous function returns.
+    fn future_bytes<A, B, F>(_function: impl Fn(A, B) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    #[test]
+    fn an_idle_connection_keeps_about_a_kilobyte() {
+        let bytes = future_bytes(serve::<OsNet>);
+        assert!(
+            bytes <= 1_100,
+            "{bytes} bytes: is something in it that only a beginning or a request needs?"
+        );
     }
 }
