@@ -1,13 +1,13 @@
 //! Far more connections than there are places for, and connections that never pause.
 
 use std::io::{Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, ipproto, socket_with};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, ipproto, socket_with};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::support::Directory;
@@ -42,11 +42,14 @@ fn twenty_thousand_connections_against_a_lower_cap_harm_nobody_who_is_served() {
         assert_eq!(client.ask("/").text(), "ok");
     }
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    // Another client: idle connections of one that takes all places itself make room for its others.
+    let flooder = SocketAddr::from(([127, 0, 0, 2], 0));
     let flood: Vec<OwnedFd> = (0..room())
         .map(|_| {
             let socket =
                 socket_with(AddressFamily::INET, SocketType::STREAM, flags, Some(ipproto::TCP))
                     .unwrap();
+            bind(&socket, &flooder).unwrap();
             let begun = connect(&socket, &weir.address());
             assert!(matches!(begun, Ok(()) | Err(Errno::INPROGRESS)), "{begun:?}");
             socket
