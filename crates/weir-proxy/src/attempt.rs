@@ -107,7 +107,7 @@ pub(crate) async fn proxy<N: Net>(
     }
 }
 
-/// How the endpoint is told where the body ends: one that was read whole has a length.
+/// Framing of the request's body upstream: one that was read whole has a length.
 fn framing_upstream(work: &Workspace, pool: &UpstreamPool, upload: &Pump) -> Framing {
     match (work.request.framing, pool.buffer_request) {
         (Framing::None, _) => Framing::None,

@@ -73,8 +73,8 @@ pub(crate) struct Connection<N: Net> {
     pub(crate) stays: bool,
 }
 
-/// What a worker knows, the configuration says and the listener asks, for the functions of one exchange: its parts by one
-/// reference, because nearly all of them hand it on.
+/// The worker, the configuration and the listener of one exchange: its parts by one reference, because nearly all functions of an
+/// exchange hand it on.
 pub(crate) struct Scope<'a, N: Net>(&'a ScopeParts<'a, N>);
 
 /// The parts of a scope.

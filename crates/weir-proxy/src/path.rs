@@ -8,7 +8,7 @@
 use weir_config::model::{PathRules, Treatment};
 use weir_wire::{RequestHead, Span, TargetForm};
 
-use crate::percent::{PathBuffer, digit};
+use crate::percent::{PathBuffer, digit, push_escape};
 
 /// Why a path is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,10 +133,7 @@ fn decode(path: &[u8], rules: &PathRules, out: &mut PathBuffer) -> Result<(), Pa
             if value.is_ascii_alphanumeric() || matches!(value, b'-' | b'.' | b'_' | b'~') {
                 out.push(value);
             } else {
-                let (high, low) = (high.to_ascii_uppercase(), low.to_ascii_uppercase());
-                for byte in [b'%', high, low] {
-                    out.push(byte);
-                }
+                push_escape(value, out);
             }
         }
         let Some((first, _)) = rest.split_first() else { return Ok(()) };

@@ -131,11 +131,14 @@ pub(crate) fn encode(text: &[u8], out: &mut PathBuffer) {
         if stays(byte) {
             out.push(byte);
         } else {
-            out.push(b'%');
-            out.push(hex(byte >> 4));
-            out.push(hex(byte & 15));
+            push_escape(byte, out);
         }
     }
+}
+
+/// Appends a byte as its escape in the form of RFC 3986 section 2.1, with capitals.
+pub(crate) fn push_escape(byte: u8, out: &mut PathBuffer) {
+    out.extend_from_slice(&[b'%', hex(byte >> 4), hex(byte & 15)]);
 }
 
 /// Tells whether [`encode`] leaves a byte as it is.
@@ -143,22 +146,7 @@ fn stays(byte: u8) -> bool {
     byte.is_ascii_alphanumeric()
         || matches!(
             byte,
-            b'-' | b'.'
-                | b'_'
-                | b'~'
-                | b'!'
-                | b'$'
-                | b'&'
-                | b'('
-                | b')'
-                | b'*'
-                | b'+'
-                | b','
-                | b';'
-                | b'='
-                | b':'
-                | b'@'
-                | b'/'
+            b'!' | b'$' | b'&' | b'('..=b'/' | b':' | b';' | b'=' | b'@' | b'_' | b'~'
         )
 }
 

@@ -112,7 +112,7 @@ pub(crate) struct Bounds {
     pub(crate) bytes: u64,
     /// Most bytes that are read beyond the body.
     pub(crate) surplus: usize,
-    /// What keeps it at a rate.
+    /// The throttle that keeps it at a rate, if it has one.
     pub(crate) throttle: Option<Box<Throttle>>,
     /// The rules of trailers that pass; `None` drops them.
     pub(crate) trailers: Option<Arc<TrailerRules>>,
@@ -345,7 +345,7 @@ impl Pump {
         self.decode()
     }
 
-    /// Set when bytes at hand are to be taken apart before more are read.
+    /// Tells whether bytes at hand are to be taken apart before more are read.
     pub(crate) fn has_undecoded(&self) -> bool {
         self.at < self.raw.len()
     }

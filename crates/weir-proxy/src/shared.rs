@@ -257,7 +257,7 @@ pub struct AccessLog {
     pub sink: LogSink,
 }
 
-/// Whether a log of a listener shows how many exchanges run beside one.
+/// Use that the logs of a listener make of the number of exchanges beside one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LogCounts {
     Shown,
@@ -323,7 +323,7 @@ pub struct Listener {
     pub logs_captures: bool,
     /// Whether a log or the key of a pool shows our own address.
     pub shows_local_address: bool,
-    /// Whether a log shows how much runs beside an exchange.
+    /// Use that its logs make of the number of exchanges beside one.
     pub(crate) concurrency: LogCounts,
     /// Its connections.
     pub gate: Arc<Gate>,

@@ -11,10 +11,9 @@ use std::time::Duration;
 
 use aws_lc_rs::digest::{self, Context as Digester, Digest};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::net::{TcpListener, UnixListener, UnixStream};
 use tokio::sync::{mpsc, watch};
 use tokio::time::sleep;
-use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::{ServerConfig, ServerConnection};
 use weir_config::model::{AdminAccess, AdminListener, AdminTls, ListenAddress, RoleGrant};
 use weir_proxy::bind::{BoundSocket, bind_with, set_mode};
@@ -246,8 +245,7 @@ impl AdminSocket {
                 }
                 Some(tls) => {
                     let entered = async move {
-                        let stream = TlsAcceptor::from(tls.config).accept(stream).await;
-                        let stream: tokio_rustls::server::TlsStream<TcpStream> = stream.ok()?;
+                        let stream = weir_proxy::tls::accept(&tls.config, stream).await.ok()?;
                         let names = client_names(stream.get_ref().1);
                         Some((stream, door.remote(&peer, names.as_deref())))
                     };

@@ -37,7 +37,7 @@ pub(super) struct ClientHello {
     joined: usize,
     /// Start of the first record that is not joined.
     next: usize,
-    /// Whether a change of the cipher may precede it.
+    /// Set where a change of the cipher may precede it.
     may_change_cipher: bool,
 }
 

@@ -28,7 +28,7 @@ const ILLEGAL_PARAMETER: [u8; 7] = [21, 3, 3, 0, 2, 2, 47];
 /// # Errors
 /// Those of the stream and of rustls; `InvalidData` for a message over its bounds. A fatal alert was
 /// written then, if the stream took it at once.
-pub(crate) async fn accept<S: AsyncRead + AsyncWrite + Unpin>(
+pub async fn accept<S: AsyncRead + AsyncWrite + Unpin>(
     config: &Arc<ServerConfig>,
     mut stream: S,
 ) -> io::Result<TlsStream<S>> {

@@ -380,7 +380,7 @@ fn block(bytes: &[u8]) -> Vec<u8> {
 }
 
 /// Suites and extensions of a `ClientHello` of TLS 1.3, each list with as many items as it may have.
-/// What the server has in common is last, and no key share is there, so that it asks for another one.
+/// The items that the server has too stand last, and there is no key share, so that it asks for another one.
 fn lists() -> (Vec<u8>, Vec<u8>) {
     let suites = [[0x12, 0x34].repeat(255), vec![0x13, 0x02]].concat();
     let codes = |last: [u8; 2]| block(&[[0x7a, 0x7a].repeat(127), last.to_vec()].concat());

@@ -129,8 +129,7 @@ fn the_books_are_told_wherever_somebody_looks() {
     assert_eq!((status, weight.ends_with("%\n")), (200, true), "{weight}");
     assert!(percent(agent) < 100);
 
-    let said = managed.weir.process.said();
-    assert!(said.contains("credits: cpu credits are exhausted in"), "{said}");
+    managed.weir.process.says("credits: cpu credits are exhausted in");
     let events = managed.json("/v1/events");
     let mut events = events["events"].as_array().unwrap().iter();
     assert!(events.any(|event| event["kind"] == "credits"), "{events:?}");

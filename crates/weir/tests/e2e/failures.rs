@@ -86,13 +86,10 @@ fn a_shortage_of_descriptors_is_a_wait_ejects_no_server_and_is_no_failed_probe()
         assert_eq!(client.ask("/").status, 503);
     }
     logged(&directory, "503 no_resources 1");
-    let said = weir.process.said();
-    assert!(said.contains("Weir itself is short of something: Too many open files"), "{said}");
+    weir.process.says("Weir itself is short of something: Too many open files");
     limit_descriptors(process, 1024);
     assert_eq!(client.ask("/").status, 200);
-    eventually("probes are made again", || {
-        weir.process.said().contains("is probed again").then_some(())
-    });
+    weir.process.says("is probed again");
     let said = weir.process.said();
     assert!(!said.contains("up -> "), "{said}");
 }
@@ -118,8 +115,7 @@ fn every_client_that_is_let_in_finds_a_descriptor_for_its_server() {
     ]);
     limited.args([env!("CARGO_BIN_EXE_weir"), "run", "-c"]).arg(path);
     let weir = Weir::run(limited.stdin(Stdio::null()), 1);
-    let said = weir.process.said();
-    assert!(said.contains("200 open files are enough for"), "{said}");
+    weir.process.says("200 open files are enough for");
     let mut clients: Vec<Client> = (0..150).map(|_| Client::connect(weir.address())).collect();
     for client in &mut clients {
         client.get("/");
@@ -360,7 +356,7 @@ fn a_name_that_does_not_resolve_is_said_and_survived() {
         assert_eq!(client.ask("/").text(), "ok");
     }
     assert_eq!(client.ask("/lost").status, 503);
-    eventually("weir says which name", || weir.process.said().contains(name).then_some(()));
+    weir.process.says(name);
 }
 
 /// How many failures a line about connects stands for.
@@ -385,7 +381,7 @@ fn connects_that_fail_are_said_once_a_second_with_their_reason_and_their_number(
     let line = format!(
         "weir: cannot connect to app/{address} at {address}: Connection refused (os error 111)"
     );
-    eventually("the first line", || weir.process.said().contains(&line).then_some(()));
+    weir.process.says(&line);
     weir.process.signal(Signal::TERM);
     assert!(weir.process.wait().success());
     let most = began.elapsed().as_secs() as usize + 2;

@@ -168,10 +168,6 @@ impl Breakable {
         status["info"]["incidents"][name].as_u64().unwrap()
     }
 
-    fn said(&self, text: &str) {
-        eventually(text, || self.weir.process.said().contains(text).then_some(()));
-    }
-
     /// Nothing is held by what is gone, and every place of the server can be had.
     fn has_lost_nothing_for_good(&self) {
         eventually("nothing is in flight", || {
@@ -192,10 +188,10 @@ fn a_worker_that_hangs_under_load_is_replaced_and_only_its_requests_are_lost() {
     let load = Load::start(breakable.weir.address(), 16);
     load.go_on(500);
     breakable.order("hang 0");
-    breakable.said("worker 0 has not answered for a second");
+    breakable.weir.process.says("worker 0 has not answered for a second");
     // Others are served meanwhile, and whoever comes anew.
     load.go_on(200);
-    breakable.said("worker 0 was replaced");
+    breakable.weir.process.says("worker 0 was replaced");
     load.go_on(500);
     let lost_connections = breakable.figure("weir_worker_lost_connections_total").unwrap();
     let (answered, lost, refused) = load.end();
@@ -207,11 +203,7 @@ fn a_worker_that_hangs_under_load_is_replaced_and_only_its_requests_are_lost() {
     assert_eq!(breakable.figure("weir_workers_replaced_total"), Some(1.0));
     assert_eq!((breakable.incident("hangs"), breakable.incident("replaced")), (1, 1));
     assert!(breakable.incident("lost_requests") > 0);
-    assert!(
-        breakable.weir.process.said().contains("(start.rs:"),
-        "{}",
-        breakable.weir.process.said()
-    );
+    breakable.weir.process.says("(start.rs:");
     breakable.has_lost_nothing_for_good();
 }
 
@@ -221,7 +213,7 @@ fn a_worker_that_panics_under_load_starts_again_and_only_its_requests_are_lost()
     let load = Load::start(breakable.weir.address(), 16);
     load.go_on(500);
     breakable.order("panic 1");
-    breakable.said("weir-worker-1 ended by a bug: told to; it starts again");
+    breakable.weir.process.says("weir-worker-1 ended by a bug: told to; it starts again");
     load.go_on(500);
     let lost_connections = breakable.figure("weir_worker_lost_connections_total").unwrap();
     let (answered, lost, refused) = load.end();
@@ -253,8 +245,11 @@ fn a_worker_that_hangs_with_a_lock_ends_the_process_which_is_started_again() {
     load.go_on(200);
     let first = serving(&breakable.weir).unwrap();
     breakable.order("lock 0");
-    breakable.said("hung with a lock that others need: ending, to be started again");
-    breakable.said(&format!("process {first} was killed by signal 6 (SIGABRT): started again"));
+    breakable.weir.process.says("hung with a lock that others need: ending, to be started again");
+    breakable
+        .weir
+        .process
+        .says(&format!("process {first} was killed by signal 6 (SIGABRT): started again"));
     load.go_on(500);
     let (_, lost, refused) = load.end();
     assert!(lost <= 8, "{lost}");
@@ -282,14 +277,14 @@ fn a_process_that_is_killed_under_load_is_started_again_with_its_sockets() {
     let first = serving(&breakable.weir).unwrap();
     kill(first, Signal::KILL);
     // The first time without a pause.
-    breakable.said(&format!(
+    breakable.weir.process.says(&format!(
         "process {first} was killed by signal 9 (SIGKILL): started again (restart 1)\n"
     ));
-    breakable.said(" ms after the one before it died\n");
+    breakable.weir.process.says(" ms after the one before it died\n");
     load.go_on(500);
     assert!(breakable.figure("weir_restart_seconds").is_some_and(|time| time > 0.0));
     breakable.order("segv");
-    breakable.said("was killed by signal 11 (SIGSEGV): started again");
+    breakable.weir.process.says("was killed by signal 11 (SIGSEGV): started again");
     load.go_on(500);
     let (answered, lost, refused) = load.end();
     eprintln!("killed twice: {answered} answered, {lost} lost, {refused} refused");
@@ -327,7 +322,7 @@ fn a_socket_that_a_reload_gives_up_is_not_held_by_the_supervisor() {
     let weir = Weir::run(run.env_remove("WEIR_SUPERVISOR").args(["run", "-c"]).arg(&path), 2);
     directory.file("weir.conf", config(""));
     kill(weir.process.id(), Signal::HUP);
-    eventually("it is reloaded", || weir.process.said().contains("reloaded").then_some(()));
+    weir.process.says("reloaded");
     TcpStream::connect(weir.addresses[1]).unwrap_err();
     assert_eq!(Client::connect(weir.addresses[0]).ask("/").status, 200);
 }
@@ -346,7 +341,7 @@ fn an_upgrade_leaves_the_supervisor_where_it_is() {
         serving(&breakable.weir).filter(|process| *process != before)
     });
     kill(successor, Signal::KILL);
-    breakable.said(&format!("process {successor} was killed by signal 9"));
+    breakable.weir.process.says(&format!("process {successor} was killed by signal 9"));
     load.go_on(200);
     let (_, lost, refused) = load.end();
     assert!(lost <= 8, "{lost}");

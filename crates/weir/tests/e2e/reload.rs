@@ -277,9 +277,7 @@ fn a_server_that_is_down_stays_down_and_is_probed_on() {
         )
     };
     let weir = Changing::start(&config(1));
-    eventually("the probe finds it down", || {
-        weir.weir.process.said().contains("app/down up -> down").then_some(())
-    });
+    weir.weir.process.says("app/down up -> down");
     for weight in 2..6 {
         weir.takes(&config(weight));
         for _ in 0..5 {
@@ -291,9 +289,7 @@ fn a_server_that_is_down_stays_down_and_is_probed_on() {
     assert!(!said.contains("cannot connect"), "a request went to a server that is down: {said}");
     // It is probed still: it comes up when somebody listens.
     let _listener = TcpListener::bind(down).unwrap();
-    eventually("the probe finds it up", || {
-        weir.weir.process.said().contains("app/down down -> up").then_some(())
-    });
+    weir.weir.process.says("app/down down -> up");
 }
 
 #[test]

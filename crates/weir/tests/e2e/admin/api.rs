@@ -60,8 +60,7 @@ fn an_order_holds_for_every_worker_from_its_answer_on() {
     assert_eq!(last["kind"], "change");
     assert_eq!(last["what"], "app/one max_conn 50 -> none");
     assert!(last["who"].as_str().unwrap().starts_with("uid "), "{last}");
-    let said = managed.weir.process.said();
-    assert!(said.contains("change: app/one order ready -> draining, by uid "), "{said}");
+    managed.weir.process.says("change: app/one order ready -> draining, by uid ");
 }
 
 #[test]
@@ -160,8 +159,7 @@ fn changes_are_kept_over_a_restart_and_shown_as_such() {
     assert_eq!((&differences[1]["file"], &differences[1]["now"]), (&"50".into(), &"5".into()));
     let line = overrides["lines"][0]["write"].as_str().unwrap();
     assert!(line.ends_with(" name=one max_conn=5 down;"), "{line}");
-    let said = managed.weir.process.said();
-    assert!(said.contains("as changed at run time: app/one order is maintenance"), "{said}");
+    managed.weir.process.says("as changed at run time: app/one order is maintenance");
 }
 
 #[test]
@@ -173,9 +171,8 @@ fn a_state_file_that_makes_no_sense_stops_no_start() {
     directory.file("state.json", "{\"version\"");
     let config = std::fs::read_to_string(directory.path().join("weir.conf")).unwrap();
     let weir = Weir::start(&directory, &config);
-    let said = weir.process.said();
-    assert!(said.contains("state.json makes no sense"), "{said}");
-    assert!(said.contains("the state file is now"), "{said}");
+    weir.process.says("state.json makes no sense");
+    weir.process.says("the state file is now");
     assert!(directory.path().join("state.json.broken").exists());
 }
 

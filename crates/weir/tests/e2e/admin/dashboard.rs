@@ -184,8 +184,7 @@ fn a_browser_shows_it_live_and_drains_a_server_by_its_button() {
     browser.until("document.querySelector('#app tr.line.draining th a')?.textContent === 'one'");
     browser.until("document.getElementById('said').textContent.includes('app/one: draining. it survives reloads')");
     assert_eq!(managed.json(ONE)["order"], "draining");
-    let said = managed.weir.process.said();
-    assert!(said.contains("order ready -> draining, by the token from 127.0.0.1:"), "{said}");
+    managed.weir.process.says("order ready -> draining, by the token from 127.0.0.1:");
     // The filter leaves what was looked for.
     browser.value("filter.value = 'two', filter.dispatchEvent(new Event('input'))");
     let shown = "[...document.querySelectorAll('section.pool tr.line[data-find]')].filter(line => line.offsetParent).length";

@@ -80,8 +80,7 @@ fn a_stop_by_signal_is_told_while_requests_still_run() {
     assert_eq!(stopping["what"], "told to stop; requests still running: 1");
     managed.weir.process.signal(Signal::INT);
     managed.weir.process.wait();
-    let said = managed.weir.process.said();
-    assert!(said.contains("process: told to stop at once, by signal INT"), "{said}");
+    managed.weir.process.says("process: told to stop at once, by signal INT");
 }
 
 #[test]
@@ -92,8 +91,7 @@ fn an_upgrade_by_signal_is_told_on_both_sides() {
     let mut kill = crate::support::process::command("kill");
     assert!(finish(kill.args(["-s", "RTMIN+1", &old.to_string()]), b"").status.success());
     managed.weir.process.wait();
-    let said = managed.weir.process.said();
-    assert!(said.contains(" serves, by signal RTMIN+1"), "{said}");
+    managed.weir.process.says(" serves, by signal RTMIN+1");
     let started = managed.events().remove(0);
     assert_eq!(started["who"], "upgrade", "{started}");
     let place = format!("started in place of process {old}, which finishes what runs: process ");

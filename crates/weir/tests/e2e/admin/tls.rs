@@ -1,5 +1,6 @@
 //! TLS at an admin address: certificates of both sides, roles by certificate, `weir ctl` over it, and a certificate that is renewed.
 
+use std::io::{Read, Write};
 use std::path::PathBuf;
 
 use super::asked;
@@ -76,7 +77,7 @@ fn a_token_goes_over_tls_and_weir_ctl_speaks_it() {
         2,
     );
     let port = admin_port(&weir);
-    assert!(weir.process.said().contains("(admin, https)"), "{}", weir.process.said());
+    weir.process.says("(admin, https)");
     let url = format!("https://localhost:{port}/v1/info");
     let ca = server.chain.display().to_string();
     let bearer = "Authorization: Bearer correct-horse-battery-staple";
@@ -92,13 +93,30 @@ fn a_token_goes_over_tls_and_weir_ctl_speaks_it() {
         |more: &[&str]| finish(weir_command().args(["ctl", "--admin", &place]).args(more), b"");
     let done = ctl(&["--ca", &ca, "--token-file", &token, "maintenance", "app/one"]);
     assert!(done.status.success(), "{done:?}");
-    assert!(weir.process.said().contains("by the token from 127.0.0.1:"));
+    weir.process.says("by the token from 127.0.0.1:");
     let done = ctl(&["--token-file", &token, "status"]);
     assert_eq!(done.status.code(), Some(5), "an authority that nobody trusts: {done:?}");
     let mut top = weir_command();
     top.args(["top", "--once", "--admin", &place, "--ca", &ca, "--token-file", &token]);
     let done = finish(&mut top, b"");
     assert!(done.status.success(), "{done:?}");
+}
+
+/// A `ClientHello` has the bounds that it has at a listener: rustls alone takes 64 KB.
+#[test]
+fn a_client_hello_over_its_bounds_is_refused_by_its_length() {
+    let directory = Directory::new();
+    let server = Certificate::localhost(&directory);
+    let token = directory.file("token", "correct-horse-battery-staple\n").display().to_string();
+    let config = config(&directory, &server, &format!("token_file={token};"));
+    let weir = Weir::start_with_addresses(&directory, &config, 2);
+    let mut client = std::net::TcpStream::connect(("127.0.0.1", admin_port(&weir))).unwrap();
+    client.set_read_timeout(Some(crate::support::PATIENCE)).unwrap();
+    // A record with the head of a message of 16,380 bytes, of which no more comes.
+    client.write_all(&[22, 3, 1, 0, 4, 1, 0, 0x3f, 0xfc]).unwrap();
+    let mut answer = Vec::new();
+    client.read_to_end(&mut answer).unwrap();
+    assert_eq!(answer, [21, 3, 3, 0, 2, 2, 47], "illegal_parameter");
 }
 
 #[test]
@@ -137,8 +155,7 @@ fn a_client_certificate_lets_its_holder_in_with_its_role() {
     // One that another authority issued.
     let foreign = Certificate::self_signed(&directory, "foreign", P256, &["ops.example.com"]);
     assert_eq!(ask(Some((&foreign.chain, &foreign.key)), &[]), "000");
-    let said = weir.process.said();
-    assert!(said.contains("by the certificate ops.example.com from 127.0.0.1:"), "{said}");
+    weir.process.says("by the certificate ops.example.com from 127.0.0.1:");
 
     let mut ctl = weir_command();
     ctl.args(["ctl", "--admin", &format!("https://localhost:{port}"), "--ca", &ca, "--cert"]);

@@ -247,8 +247,7 @@ fn the_watchdog_finds_and_serves_those_whom_a_buggy_queue_forgot() {
     let experiment = Experiment::new(&setup);
     let outcome = experiment.outcome(30, 6);
     assert_eq!((outcome.answered(), outcome.overlapping()), (30, 0));
-    let said = experiment.weir.process.said();
-    assert!(said.contains("bug: the queue of pool app had"), "{said}");
+    experiment.weir.process.says("bug: the queue of pool app had");
     assert!(outcome.wall > Duration::from_millis(100), "nobody was forgotten: {:?}", outcome.wall);
 }
 

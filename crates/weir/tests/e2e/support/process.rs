@@ -70,6 +70,16 @@ impl Process {
         String::from_utf8_lossy(&self.said.lock().unwrap()).into_owned()
     }
 
+    /// Waits until it has written this to standard error: another process, or an answer, may be faster
+    /// than the pipe.
+    pub(crate) fn says(&self, text: &str) {
+        let deadline = Instant::now() + PATIENCE;
+        while !self.said().contains(text) {
+            assert!(Instant::now() < deadline, "no {text:?} in {}", self.said());
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+    }
+
     /// Sends a signal to it and to all that descend from it.
     pub(crate) fn signal(&self, signal: Signal) {
         for pid in descendants(Pid::from_child(&self.child)) {

@@ -147,8 +147,7 @@ fn idle_connections_stay_open_over_ten_upgrades() {
         client.get("/");
         stays(client);
     }
-    let said = line.weir.process.said();
-    assert!(said.contains("goes on with 5 connections"), "{said}");
+    line.weir.process.says("goes on with 5 connections");
 }
 
 #[test]
@@ -291,9 +290,7 @@ fn comes_back(name: &str, then: &str, act: impl FnOnce(u32) + Send) -> String {
         let done = line.upgrade(&[&program]);
         assert!(done.status.success(), "{done:?}");
     });
-    eventually("the old process has them again", || {
-        line.weir.process.said().contains("with this process").then_some(())
-    });
+    line.weir.process.says("with this process");
     slow.release(100);
     let answer = running.response();
     assert_eq!((answer.status, answer.text().as_str()), (200, "/0"));
@@ -437,23 +434,16 @@ fn a_server_that_is_down_is_down_for_the_new_process_too() {
     ));
     let mut client = Client::connect(line.address());
     // Without traffic that would eject it.
-    eventually("its probe has failed", || {
-        line.weir.process.said().contains("app/dead up -> down").then_some(())
-    });
+    line.weir.process.says("app/dead up -> down");
     eventually("it is ejected", || {
         client.ask("/other");
         line.weir.process.said().contains("other/bad up -> ejected").then_some(())
     });
     let before = line.weir.process.said().len();
     line.upgraded();
-    // What the new process says goes to the same place.
-    let said = line.weir.process.said().split_off(before);
-    for expected in [
-        "app/dead up -> down: as the process before this one found it",
-        "other/bad up -> ejected: by the process before this one",
-    ] {
-        assert!(said.contains(expected), "{said}");
-    }
+    // The new process writes to the same place.
+    line.weir.process.says("app/dead up -> down: as the process before this one found it");
+    line.weir.process.says("other/bad up -> ejected: by the process before this one");
     for _ in 0..6 {
         assert_eq!(client.ask("/").status, 200);
         assert_eq!(client.ask("/other").status, 200);
