@@ -13,7 +13,7 @@ use crate::forward::{self, BodyFraming, UpstreamHead};
 use crate::instant::Instant;
 use crate::limiting::bandwidth::{Toward, throttle};
 use crate::limiting::pool::BreakerOpen;
-use crate::net::Net;
+use crate::net::{Net, Socket};
 use crate::passive;
 use crate::pool_key;
 use crate::pump::Pump;
@@ -117,7 +117,7 @@ fn framing_upstream(work: &Workspace, pool: &UpstreamPool, upload: &Pump) -> Fra
 }
 
 /// Refuses a 101 that nobody asked for, that switches to what was not offered, or that comes before the request's end.
-fn check_switch<S>(
+fn check_switch<S: Socket>(
     work: &Workspace,
     conversation: &mut Conversation<'_, S>,
     route: &CompiledRoute,

@@ -86,7 +86,7 @@ impl Failure {
 }
 
 /// A running talk.
-pub(crate) struct Conversation<'a, S> {
+pub(crate) struct Conversation<'a, S: Socket> {
     pub(crate) upstream: Box<UpstreamConnection<S>>,
     /// The request on its way up.
     pub(crate) upload: &'a mut Pump,
@@ -120,7 +120,7 @@ pub(crate) struct ClientSide<'a, S> {
     pub(crate) buffers: &'a Buffers,
 }
 
-impl<'a, S> Conversation<'a, S> {
+impl<'a, S: Socket> Conversation<'a, S> {
     /// One whose attempt `began` when the slot was got; `now` the connection is there.
     pub(crate) fn new(
         upstream: Box<UpstreamConnection<S>>,
@@ -286,6 +286,7 @@ impl<S: Socket> Conversation<'_, S> {
             }
             Poll::Pending => {}
         }
+        self.upstream.sends = !self.upload.is_finished();
         Ok(())
     }
 

@@ -15,12 +15,12 @@ use weir_wire::KeepAliveLimits;
 use crate::idle_count::OfWorker;
 use crate::instant::Instant;
 use crate::limits::{KEEP_ALIVE_MARGIN, PEEK_AFTER};
-use crate::net::Net;
+use crate::net::{Net, Socket};
 use crate::transport::Transport;
 use crate::upstream::UpstreamPool;
 
 /// A connection to an endpoint with its history.
-pub(crate) struct UpstreamConnection<S> {
+pub(crate) struct UpstreamConnection<S: Socket> {
     pub(crate) transport: Transport<S>,
     opened: Instant,
     idle_since: Instant,
@@ -30,9 +30,11 @@ pub(crate) struct UpstreamConnection<S> {
     requests: u64,
     /// Whether the running exchange found it idle.
     pub(crate) reused: bool,
+    /// Whether a part of the running exchange's request is not written yet.
+    pub(crate) sends: bool,
 }
 
-impl<S> UpstreamConnection<S> {
+impl<S: Socket> UpstreamConnection<S> {
     /// A connection just opened, for its first exchange.
     pub(crate) fn fresh(transport: Transport<S>, now: Instant) -> Self {
         Self {
@@ -42,23 +44,34 @@ impl<S> UpstreamConnection<S> {
             idle_until: now,
             requests: 1,
             reused: false,
+            sends: false,
+        }
+    }
+}
+
+impl<S: Socket> Drop for UpstreamConnection<S> {
+    /// Of a request that is given up half-way, the endpoint gets no more: behind a FIN the kernel would keep the unsent bytes for
+    /// minutes for an endpoint that does not read.
+    fn drop(&mut self) {
+        if self.sends {
+            self.transport.socket().reset_on_close();
         }
     }
 }
 
 /// Idle connections by the endpoint's number, the latest used on top.
-pub(crate) struct IdleConnections<S> {
+pub(crate) struct IdleConnections<S: Socket> {
     shelves: RefCell<Vec<Vec<Box<UpstreamConnection<S>>>>>,
     worker: OfWorker,
 }
 
-impl<S> IdleConnections<S> {
+impl<S: Socket> IdleConnections<S> {
     pub(crate) fn new(worker: OfWorker) -> Self {
         Self { shelves: RefCell::default(), worker }
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> IdleConnections<S> {
+impl<S: Socket> IdleConnections<S> {
     /// The most recently used connection that is still open and within its limits. The task is woken when its next bytes come.
     pub(crate) fn take<N: Net<Stream = S>>(
         &self,
@@ -190,7 +203,11 @@ fn shortened(seconds: u32) -> Duration {
     said.saturating_sub((said / 2).min(KEEP_ALIVE_MARGIN))
 }
 
-fn within_limits<S>(pool: &UpstreamPool, connection: &UpstreamConnection<S>, now: Instant) -> bool {
+fn within_limits<S: Socket>(
+    pool: &UpstreamPool,
+    connection: &UpstreamConnection<S>,
+    now: Instant,
+) -> bool {
     now < connection.idle_until
         && now - connection.idle_since < pool.keepalive.timeout
         && now - connection.opened < pool.keepalive.max_age

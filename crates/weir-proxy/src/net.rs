@@ -19,6 +19,10 @@ pub trait Socket: AsyncRead + AsyncWrite + Unpin + 'static {
 
     /// Tells whether the connection was reset or has failed, as far as that was reported.
     fn is_reset(&self) -> bool;
+
+    /// Has the close discard bytes that were written and not sent yet, and reset the connection. A Unix socket has no such
+    /// close: its peer reads what was written, and then the end.
+    fn reset_on_close(&self);
 }
 
 /// Where an attempt connects to, resolved.

@@ -316,6 +316,14 @@ impl Socket for OsStream {
         matches!(reported, Poll::Ready(Err(_)))
             || matches!(reported, Poll::Ready(Ok(ready)) if ready.is_error())
     }
+
+    fn reset_on_close(&self) {
+        if let Kind::Tcp(stream) = &self.socket {
+            // It fails of a connection that has ended, where nothing is left to discard.
+            let _ =
+                rustix::net::sockopt::set_socket_linger(stream, Some(std::time::Duration::ZERO));
+        }
+    }
 }
 
 /// State of a future.

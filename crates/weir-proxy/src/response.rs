@@ -276,7 +276,7 @@ enum Until {
 }
 
 /// Both bodies on their way.
-struct Relay<'a, 'c, S> {
+struct Relay<'a, 'c, S: Socket> {
     conversation: &'a mut Conversation<'c, S>,
     download: &'a mut Pump,
     until: Until,

@@ -72,7 +72,7 @@ pub(crate) async fn run<N: Net>(
     connection: &mut Connection<N>,
     work: &mut Workspace,
     facts: &mut Facts,
-    (pool, upstream, mut switched, throttle): Switched<'_, N>,
+    (pool, mut upstream, mut switched, throttle): Switched<'_, N>,
 ) -> Next {
     // Bytes that came behind the two heads already, and behind the request's body if it had one, belong to the tunnel.
     let behind = work.request.head_bytes + facts.body_in_input;
@@ -82,7 +82,6 @@ pub(crate) async fn run<N: Net>(
     let mut down = Direction::new(switched.surplus().to_vec(), switched.take_throttle());
     // How long two talk is theirs to say.
     scope.set_deadline(None);
-    let mut upstream = upstream.transport;
     let began = Instant::now();
     let mut progress = (0, began);
     let session = connection.session;
@@ -105,12 +104,13 @@ pub(crate) async fn run<N: Net>(
                 }
             };
         }
-        advance!(up, &mut *client, &mut upstream);
-        advance!(down, &mut upstream, &mut *client);
+        advance!(up, &mut *client, &mut upstream.transport);
+        advance!(down, &mut upstream.transport, &mut *client);
         if up.ended && down.ended {
             return Poll::Ready(Cause::TunnelClosed);
         }
-        let looks = [up.poll_source(context, client), down.poll_source(context, &mut upstream)];
+        let looks =
+            [up.poll_source(context, client), down.poll_source(context, &mut upstream.transport)];
         if looks.contains(&Source::Reset) {
             return Poll::Ready(Cause::TunnelClosed);
         }

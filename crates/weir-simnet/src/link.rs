@@ -101,6 +101,8 @@ pub(crate) struct Link {
     pub(crate) accepted: bool,
     pipes: [Pipe; 2],
     open: [bool; 2],
+    /// By end: whether its close discards what has not arrived.
+    discards: [bool; 2],
     latency: Duration,
     faults: LinkFaults,
     random: Rng,
@@ -128,6 +130,7 @@ impl Link {
             accepted: false,
             pipes,
             open: [true, true],
+            discards: [false, false],
             latency,
             faults: faults.clone(),
             random,
@@ -331,7 +334,9 @@ impl Link {
         incoming.segments.clear();
         incoming.on_the_way = 0;
         incoming.wake();
-        if unread {
+        if self.discards[end.index()] {
+            self.reset_end(end.other(), now + latency);
+        } else if unread {
             // What is already on the wire may still arrive before the reset, or be thrown away by it.
             let at = if loses {
                 now + latency
@@ -349,6 +354,11 @@ impl Link {
     }
 
     /// `end` is told of a reset at `at`: its reads (after what was delivered by then) and its writes fail.
+    /// Has the close of this end discard what has not arrived.
+    pub(crate) fn reset_on_close(&mut self, end: End) {
+        self.discards[end.index()] = true;
+    }
+
     fn reset_end(&mut self, end: End, at: Instant) {
         self.note(Event::ResetSent { link: self.id, to: end });
         let incoming = &mut self.pipes[end.other().index()];

@@ -122,6 +122,10 @@ impl Socket for SimStream {
     fn is_reset(&self) -> bool {
         self.link.borrow().is_reset(self.end)
     }
+
+    fn reset_on_close(&self) {
+        self.link.borrow_mut().reset_on_close(self.end);
+    }
 }
 
 impl AsyncRead for SimStream {

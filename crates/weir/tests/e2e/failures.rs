@@ -311,6 +311,25 @@ fn a_client_that_leaves_takes_its_request_with_it() {
     logged(&directory, "499 client_gone 1");
 }
 
+/// Behind a FIN the kernel keeps what was not sent yet, for minutes where the endpoint does not read.
+#[test]
+fn an_upload_that_is_given_up_is_reset_at_its_endpoint() {
+    let directory = Directory::new();
+    let (closed, noticed) = std::sync::mpsc::channel();
+    let origin = Origin::start(move |connection| {
+        if connection.head().is_some() {
+            let _ = closed.send(connection.ends_with_a_reset());
+        }
+    });
+    let weir = weir_with(&directory, &[origin.address], "");
+    let mut client = Client::connect(weir.address());
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\nhalf");
+    eventually("the request is at the origin", || (!origin.received().is_empty()).then_some(()));
+    drop(client);
+    assert!(noticed.recv_timeout(crate::support::PATIENCE).unwrap());
+    logged(&directory, "499 client_gone 1");
+}
+
 #[test]
 fn an_endpoint_whose_certificate_does_not_verify_is_not_used() {
     let directory = Directory::new();

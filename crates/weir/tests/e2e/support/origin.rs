@@ -147,6 +147,18 @@ impl Accepted {
         Some(std::mem::take(&mut self.buffer))
     }
 
+    /// Reads to the end, and tells whether that was a reset.
+    pub(crate) fn ends_with_a_reset(&mut self) -> bool {
+        let mut piece = [0; 16384];
+        loop {
+            match self.stream.read(&mut piece) {
+                Ok(0) => return false,
+                Ok(_) => {}
+                Err(error) => return error.kind() == std::io::ErrorKind::ConnectionReset,
+            }
+        }
+    }
+
     /// Waits for the other side to close.
     pub(crate) fn until_closed(&mut self) {
         while self.more().is_some() {
