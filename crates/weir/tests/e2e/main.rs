@@ -7,6 +7,7 @@ mod bench;
 mod clients;
 mod clock;
 mod credits;
+mod examples;
 mod failures;
 mod files;
 mod flood;
