@@ -1,41 +1,43 @@
-//! What the caller says of an exchange, kept while it waits, for whoever asks who waits and for those behind it in line. Nothing is decided
-//! by it, and nothing of it is understood here.
+//! The caller's description of an exchange, kept while the exchange waits. It is shown in listings
+//! of the queue and to the exchanges that queue behind it. No decision depends on it, and nothing
+//! here interprets it.
 
 use smallvec::SmallVec;
 
-/// How an exchange is called: 36 bytes, the length of a UUID, need no memory of their own.
+/// An exchange's name. 36 bytes, the length of a UUID, fit without an allocation.
 pub type Name = SmallVec<[u8; 36]>;
 
-/// Bytes of what is asked for that are kept.
+/// The most bytes kept of an exchange's method and target.
 pub const WISH_BYTES: usize = 128;
-/// Names kept of those ahead.
+/// The most names kept of the exchanges ahead in the queue.
 pub const AHEAD: usize = 4;
-/// The names of the first of those ahead.
+/// The names of the first [`AHEAD`] exchanges ahead in the queue.
 pub type Ahead = SmallVec<[Name; AHEAD]>;
 
-/// What the caller says of an exchange, from where it already is: it is copied only if the exchange has to wait.
+/// The caller's description of an exchange, borrowed: it is copied only if the exchange has to
+/// wait.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct About<'a> {
-    /// Its name.
+    /// The exchange's name.
     pub name: &'a [u8],
-    /// Who asks.
+    /// The client.
     pub client: &'a [u8],
-    /// How.
+    /// The request method.
     pub method: &'a [u8],
-    /// For what.
+    /// The request target.
     pub target: &'a [u8],
 }
 
-/// The same, kept.
+/// An owned copy of an [`About`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Described {
-    /// Its name.
+    /// The exchange's name.
     pub name: Name,
-    /// Who asks.
+    /// The client.
     pub client: SmallVec<[u8; 16]>,
-    /// Method, a space and the target, of which at most [`WISH_BYTES`].
+    /// Method, a space and the target, together at most [`WISH_BYTES`] bytes.
     pub wish: SmallVec<[u8; WISH_BYTES]>,
-    /// Whether there is more of it.
+    /// Set if `wish` was truncated.
     pub cut: bool,
 }
 

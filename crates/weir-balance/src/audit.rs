@@ -1,31 +1,34 @@
-//! The watchdog: looks whether the laws hold, counts where they do not, and puts that right. And the list of those who wait.
+//! The watchdog: checks the invariants of the pool, counts violations and repairs them. Also the
+//! list of waiting exchanges.
 
 use crate::balancer::Fault;
 use crate::queue::Waiter;
 use crate::{Balancer, Described};
 
-/// An end of an ejection that nobody announced by `tick` for so long is a violation; timers are not exact.
+/// The time by which the end of an ejection may precede the `tick` that applies it before it counts
+/// as a violation; timers are not exact.
 const GRACE_US: u64 = 100_000;
 
-/// One who waits.
+/// A waiting exchange.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waiting {
-    /// His number in the order of arrival; below 0 for one who waited in another process before.
+    /// The number in the order of arrival; below 0 for an exchange that waited in another process
+    /// before.
     pub seq: i64,
     /// The caller's number of the exchange.
     pub tag: u64,
-    /// When he came, µs.
+    /// The time at which the exchange arrived, µs.
     pub since_us: u64,
-    /// The endpoint he waits for, if no other will do.
+    /// The endpoint that the exchange waits for, if no other will do.
     pub bound: Option<usize>,
-    /// What he is, as he said when he came.
+    /// The description that the exchange arrived with.
     pub about: Described,
-    /// How many are before him, over all lines.
+    /// The number of exchanges before this one, over all lines.
     pub position: u32,
 }
 
 impl Balancer {
-    /// Everybody who waits, the oldest first.
+    /// The waiting exchanges, the oldest first.
     pub fn waiting(&self) -> Vec<Waiting> {
         let one = |waiter: &Waiter| Waiting {
             seq: waiter.seq,
@@ -35,7 +38,8 @@ impl Balancer {
             about: waiter.wish.about.clone(),
             position: 0,
         };
-        // Copied under the lock, put in order after it: the list may be long, and somebody looks at it while others queue up.
+        // Copied under the lock, sorted after it: the list may be long, and exchanges queue up
+        // meanwhile.
         let mut list: Vec<Waiting> = self.common.lock().queue.all().map(one).collect();
         list.sort_unstable_by_key(|waiting| waiting.seq);
         for (position, waiting) in (0..).zip(&mut list) {
@@ -44,9 +48,10 @@ impl Balancer {
         list
     }
 
-    /// Counts where laws 2 (a free place and somebody who waits for it), 3 (more in flight than the limit) and 5 (the books
-    /// of slots and waiters disagree) do not hold now, adds that to [`crate::Counters::violations`], and dispatches whoever was
-    /// forgotten. To be called now and then; the answer has to be 0.
+    /// Checks the pool's invariants and returns the number of violations: a free slot while an
+    /// exchange waits for it, more in flight than the limit, or books of slots and waiters that
+    /// disagree. Adds the number to [`crate::Counters::violations`] and dispatches exchanges that
+    /// were forgotten. To be called periodically; the result must be 0.
     pub fn audit(&self, now_us: u64) -> u64 {
         if self.fault == Fault::ForgetsPoolQueueUnwatched {
             return 0;

@@ -1,5 +1,6 @@
-//! A pool: its endpoints, its policy and its queue behind one type, and what may happen to it. `choose.rs` says who is
-//! picked, `floor.rs` who is next; nothing here does I/O or reads a clock.
+//! A pool: its endpoints, its policy and its queue behind one type, with the operations on it.
+//! `choose.rs` picks endpoints, `floor.rs` decides which waiting exchange is next. Nothing here
+//! does I/O or reads a clock.
 
 use std::sync::Arc;
 
@@ -21,40 +22,43 @@ use crate::{
 /// An endpoint as the configuration gives it, with its live state.
 #[derive(Clone, Debug)]
 pub struct Member {
-    /// Who it is to policies that hash: the hash of its name ([`crate::hash_key`]), so that neither its place in the file nor
-    /// its address counts.
+    /// The endpoint's identity for policies that hash: the hash of its name ([`crate::hash_key`]),
+    /// so that neither its place in the file nor its address counts.
     pub identity: u64,
-    /// Its share, from 1.
+    /// The endpoint's weight, from 1.
     pub weight: u32,
-    /// Most exchanges in flight at once, over all workers. 0 takes none.
+    /// The most exchanges in flight at once, over all workers. 0 admits none.
     pub max_conn: Option<u32>,
-    /// Its priority: endpoints of a higher number take part only when none of a lower one may be had.
+    /// The endpoint's priority: endpoints with a higher number take part only if no endpoint with a
+    /// lower one may be picked.
     pub tier: u8,
-    /// What is live about it; kept over reloads.
+    /// The endpoint's live state; kept over reloads.
     pub state: Arc<EndpointState>,
 }
 
-/// What a pool is made with.
+/// The settings of a pool.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// How it picks.
+    /// The policy that picks endpoints.
     pub policy: PolicyKind,
-    /// When failed connects eject.
+    /// The rules by which failed connects eject an endpoint.
     pub passive: PassiveSettings,
-    /// How many may wait; `None`: nobody, and full is an answer.
+    /// The bounds of the queue. With `None` no exchange waits: if all endpoints are full, the
+    /// exchange is rejected.
     pub queue: Option<QueueSettings>,
-    /// When an endpoint that does not answer gets nothing more; `None`: never.
+    /// The rules for endpoints that stop answering; `None` disables stall detection.
     pub stall: Option<StallSettings>,
-    /// Below this share of endpoints of the first tier that are healthy by their probes, percent of those that the operator lets
-    /// take requests, probes are ignored, unless one of a later tier is healthy; 0 never.
+    /// The share of healthy endpoints below which probes are ignored, in percent of the first
+    /// tier's endpoints that the operator left ready. Probes still count while an endpoint of a
+    /// later tier is healthy. 0 disables it.
     pub panic_percent: u8,
-    /// A mistake to be made on purpose.
+    /// A fault to inject, for tests.
     #[doc(hidden)]
     pub fault: Fault,
 }
 
 impl Settings {
-    /// A pool that picks by `policy`, never ejects, has no queue and never panics.
+    /// Settings of a pool that picks by `policy`, never ejects, has no queue and never panics.
     pub fn new(policy: PolicyKind) -> Self {
         let passive =
             PassiveSettings { errors: 0, window_us: 0, eject_us: 0, max_ejected_percent: 100 };
@@ -62,61 +66,62 @@ impl Settings {
     }
 }
 
-/// How many may wait.
+/// The bounds of a pool's queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueSettings {
-    /// Over the whole pool.
+    /// The most exchanges that wait in the whole pool.
     pub max: u32,
-    /// For one endpoint, of those bound to it; who comes later waits for any endpoint. `None`: only `max` counts.
+    /// The most exchanges that wait for one endpoint, bound to it; later ones wait for any
+    /// endpoint. `None`: only `max` counts.
     pub max_per_endpoint: Option<u32>,
 }
 
-/// A canary: a mistake that the checkers must find, and that `weir sim` shows the cost of.
+/// An injected fault (canary) that the checkers must find, and whose cost `weir sim` shows.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fault {
-    /// None.
+    /// No fault.
     #[default]
     None,
-    /// The bug of 2008 (HAProxy before 1.3.15.2): a slot that is given back does not wake the pool's queue.
+    /// The bug of HAProxy before 1.3.15.2 (2008): a released slot does not wake the pool's queue.
     ForgetsPoolQueue,
-    /// The same, and no watchdog that finds those who were forgotten: there was none in 2008.
+    /// The same bug without a watchdog that finds the forgotten exchanges, as in 2008.
     ForgetsPoolQueueUnwatched,
 }
 
 impl Fault {
-    /// Whether a slot that is given back wakes the pool's queue.
+    /// Returns true if a released slot fails to wake the pool's queue.
     pub(crate) fn forgets_pool_queue(self) -> bool {
         matches!(self, Self::ForgetsPoolQueue | Self::ForgetsPoolQueueUnwatched)
     }
 }
 
-/// Endpoints that this exchange was at already.
+/// The endpoints that an exchange was already sent to.
 #[derive(Clone, Debug, Default)]
 pub struct Tried(SmallVec<[usize; 4]>);
 
 impl Tried {
-    /// Nothing tried yet.
+    /// Creates an empty set.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Notes an endpoint; the next picks leave it out.
+    /// Adds an endpoint; later picks skip it.
     pub fn insert(&mut self, index: usize) {
         self.0.push(index);
     }
 
-    /// Forgets them.
+    /// Removes all endpoints.
     pub fn clear(&mut self) {
         self.0.clear();
     }
 
-    /// Whether it was noted.
+    /// Returns true if the endpoint was already tried.
     pub fn contains(&self, index: usize) -> bool {
         self.0.contains(&index)
     }
 
-    /// Whether nothing was tried.
+    /// Returns true if no endpoint was tried.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -125,46 +130,50 @@ impl Tried {
         self.0.iter().copied()
     }
 
-    /// The latest.
+    /// The endpoint that was tried last.
     pub(crate) fn last(&self) -> Option<usize> {
         self.0.last().copied()
     }
 }
 
-/// What one exchange asks with.
+/// The parameters of one exchange's request for a slot.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
-    /// Now, on the clock of all calls, µs.
+    /// The current time on the caller's clock, the same for all calls, µs.
     pub now_us: u64,
     /// 64 random bits.
     pub random: u64,
-    /// The hashed key, for policies that take one; else 0.
+    /// The hashed key, for policies that hash one; else 0.
     pub key: u64,
-    /// The endpoint that affinity names: it is taken if it may be had, draining included. If it may not, any is.
+    /// The endpoint that affinity names. It is taken if it may be picked, draining included; if it
+    /// may not, any endpoint is.
     pub bound: Option<usize>,
-    /// Where the exchange was already.
+    /// The endpoints that the exchange was already sent to.
     pub tried: &'a Tried,
     /// The caller's number of the exchange, for [`Balancer::waiting`].
     pub tag: u64,
-    /// What it is, for the same and for those behind it.
+    /// The description of the exchange, for [`Balancer::waiting`] and for the exchanges behind it.
     pub about: About<'a>,
-    /// Its place in the order of arrival, if it has waited before and was away: it waits on even if as many wait as may.
+    /// The exchange's former place in the order of arrival, if it waited before. It is queued again
+    /// even if the queue is full.
     pub seniority: Option<Seniority>,
-    /// The worker that has what comes of it, so that it can be given back for that one.
+    /// The worker that will hold the slot or ticket. Both can be given back for that worker if it
+    /// is lost.
     pub holder: Option<Holder>,
 }
 
 /// A place in the order of arrival that was given before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seniority {
-    /// The number: the one that the ticket had; or, from another process, one below 0, so that it stands before all who came here.
+    /// The exchange's number in the order of arrival: that of its ticket, or, if it comes from
+    /// another process, a number below 0, so that it stands before all exchanges that arrived here.
     pub number: i64,
-    /// When it came, µs.
+    /// The time at which the exchange arrived, µs.
     pub since_us: u64,
 }
 
 impl<'a> Request<'a> {
-    /// A request without affinity, key and tag that comes now.
+    /// Creates a request that arrives at `now_us`, without affinity, key and tag.
     pub fn new(now_us: u64, random: u64, tried: &'a Tried) -> Self {
         let about = About::default();
         let (key, bound, tag, seniority, holder) = (0, None, 0, None, None);
@@ -172,26 +181,27 @@ impl<'a> Request<'a> {
     }
 }
 
-/// What becomes of an exchange that arrives.
+/// The outcome of an exchange's arrival.
 #[derive(Debug)]
 #[must_use = "dropping it gives up the slot or the place in the queue"]
 pub enum Arrival {
-    /// It goes on at once.
+    /// The exchange has a slot.
     Dispatched(Slot),
-    /// It waits.
+    /// The exchange waits.
     Queued(Ticket),
-    /// It is turned away.
+    /// The exchange is rejected.
     Rejected(Rejection),
 }
 
-/// Why an exchange gets no slot.
+/// The reason why an exchange gets no slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rejection {
-    /// All endpoints are unavailable, unhealthy, ejected, taken out or tried.
+    /// All endpoints are unavailable, unhealthy, ejected, out of service by the operator's order,
+    /// or tried.
     Unavailable,
-    /// As many wait as may.
+    /// The queue has reached its maximum.
     QueueFull,
-    /// Those that could be had are at their limit, and there is no queue.
+    /// All endpoints that may be picked are at their limit, and there is no queue.
     Full,
 }
 
@@ -202,33 +212,33 @@ pub struct Balancer {
     pub(crate) members: Box<[Member]>,
     pub(crate) tiers: Box<[Tier]>,
     pub(crate) queue: Option<QueueSettings>,
-    /// Slots by holder.
+    /// Counts of slots by holder.
     pub(crate) held: Held,
     pub(crate) fault: Fault,
-    /// What it has in common with the balancers before and after it.
+    /// State shared with the balancers before and after this one.
     pub(crate) common: Arc<Common>,
-    /// Who came after it.
+    /// The balancer that follows this one, if any.
     pub(crate) succession: Succession,
     pub(crate) stall: Option<StallSettings>,
-    /// Endpoints that count as stalled.
+    /// Number of endpoints that count as stalled.
     pub(crate) stalled: AtomicU32,
-    /// Whether a stall was found that nobody was told of.
+    /// Set if a stall was found and not reported yet.
     pub(crate) stall_news: AtomicBool,
-    /// Whether something about stalls changed after which those who wait may stand in the wrong line.
+    /// Set if stalls changed in a way that may leave waiting exchanges in the wrong line.
     pub(crate) stall_unsettled: AtomicBool,
     pub(crate) windows: Box<[Arc<Window>]>,
     pub(crate) passive: PassiveSettings,
     panic_percent: u8,
-    /// Whether anybody may ever have to wait: there is a queue, and a limit was set. Never cleared again. While it is
-    /// not set, nobody takes the lock to be dispatched or to leave.
+    /// Set if an exchange may ever have to wait: there is a queue, and a limit was set. Never
+    /// cleared again. While it is clear, dispatch and release take no lock.
     pub(crate) gated: AtomicBool,
-    /// Whether so few endpoints are healthy that probes are ignored.
+    /// Set while so few endpoints are healthy that probes are ignored.
     panicking: AtomicBool,
 }
 
 impl Balancer {
-    /// A pool; endpoints are known by their position in `members` from then on. Their limits hold from now on for
-    /// everybody who has the same states.
+    /// Creates a pool. Its endpoints are known by their position in `members` from then on. Their
+    /// limits apply at once, also to other balancers that share the same states.
     pub fn new(settings: Settings, members: Vec<Member>) -> Arc<Self> {
         let pool = Arc::new(Self::made(settings, members, None));
         pool.set_limits();
@@ -236,7 +246,8 @@ impl Balancer {
         pool
     }
 
-    /// A pool that nothing is told of yet: limits are not set. With `before`, it has the books of that one.
+    /// Creates a pool without setting the limits of its endpoints. With `before`, it shares that
+    /// balancer's books.
     pub(crate) fn made(settings: Settings, members: Vec<Member>, before: Option<&Self>) -> Self {
         let limit = |member: &Member| limit_of(settings.policy, member.weight, member.max_conn);
         let limited = members.iter().any(|member| limit(member).is_some());
@@ -277,27 +288,27 @@ impl Balancer {
         }
     }
 
-    /// The policy.
+    /// The pool's policy.
     pub fn policy(&self) -> PolicyKind {
         self.policy
     }
 
-    /// Endpoints, usable or not.
+    /// The number of endpoints, usable or not.
     pub fn len(&self) -> usize {
         self.members.len()
     }
 
-    /// Whether there are no endpoints.
+    /// Returns true if the pool has no endpoints.
     pub fn is_empty(&self) -> bool {
         self.members.is_empty()
     }
 
-    /// The live state of an endpoint; `None` when there is none of that number.
+    /// The live state of an endpoint; `None` if the pool has none of that number.
     pub fn endpoint(&self, index: usize) -> Option<&EndpointState> {
         self.members.get(index).map(|member| &*member.state)
     }
 
-    /// Whether an endpoint that was not tried may be had, free or full.
+    /// Returns true if an untried endpoint may be picked, limits aside.
     pub fn has_untried(&self, now_us: u64, tried: &Tried) -> bool {
         if let Some(latest) = self.successor() {
             return latest.has_untried(now_us, &latest.tried_from(self, tried));
@@ -308,7 +319,7 @@ impl Balancer {
             .any(|(index, member)| member.state.is_usable(now_us, panic) && !tried.contains(index))
     }
 
-    /// The share of an endpoint.
+    /// The weight of an endpoint.
     pub fn weight(&self, index: usize) -> Option<u32> {
         self.members.get(index).map(|member| member.weight)
     }
@@ -318,12 +329,12 @@ impl Balancer {
         self.members.iter().map(|member| u64::from(member.state.in_flight())).sum()
     }
 
-    /// Whether probes are ignored because too few endpoints are healthy.
+    /// Returns true if probes are ignored because too few endpoints are healthy.
     pub fn is_panicking(&self) -> bool {
         self.panicking.load(Ordering::Relaxed)
     }
 
-    /// What was counted, by those before it as well.
+    /// The pool's counters, including what the balancers before this one counted.
     pub fn counters(&self) -> Counters {
         let Common { figures, regret, .. } = &*self.common;
         Counters {
@@ -343,9 +354,10 @@ impl Balancer {
         }
     }
 
-    /// An exchange wants an endpoint. It is dispatched by the policy if one may be had and nobody waits who might
-    /// have had that one; it waits if there is a queue with room; else it is turned away. Where this pool has a successor, that one
-    /// answers: the slot is of the successor then.
+    /// Takes in an exchange that wants an endpoint. It is dispatched by the policy if an endpoint
+    /// may be picked and no exchange waits that could have that one. It is queued if there is a
+    /// queue with room, else rejected. If this pool has a successor, the successor decides, and the
+    /// slot belongs to the successor.
     pub fn arrive(self: &Arc<Self>, request: &Request<'_>) -> Arrival {
         self.note_arrival(request.tried);
         if !self.is_gated() {
@@ -353,7 +365,7 @@ impl Balancer {
                 Ok(taken) => {
                     return Arrival::Dispatched(Slot::new(self, taken, request.holder));
                 }
-                // A limit or a successor came while we looked.
+                // A limit or a successor was set in the meantime.
                 Err(Rejection::Full) if self.is_gated() || self.queue.is_some() => {}
                 Err(rejection) => return self.rejected(rejection),
             }
@@ -374,29 +386,30 @@ impl Balancer {
         }
     }
 
-    /// The address of an endpoint is known, or not.
+    /// Sets if the address of an endpoint is known.
     pub fn set_availability(&self, index: usize, availability: Availability, now_us: u64) {
         self.change(index, now_us, |state| state.set_availability(availability));
     }
 
-    /// What the probes of an endpoint say.
+    /// Sets the verdict of an endpoint's probes.
     pub fn set_health(&self, index: usize, health: Health, now_us: u64) {
         self.change(index, now_us, |state| state.set_health(health));
     }
 
-    /// What the operator ordered of an endpoint.
+    /// Sets the operator's order for an endpoint.
     pub fn set_order(&self, index: usize, order: Order, now_us: u64) {
         self.change(index, now_us, |state| state.set_order(order));
     }
 
-    /// Most exchanges in flight at an endpoint from now on. Those above a lower limit finish. Where this pool has a successor,
-    /// the limit is that one's to set.
+    /// Sets an endpoint's limit of exchanges in flight. Exchanges above a lower limit finish. If
+    /// this pool has a successor, nothing happens: the limit is the successor's to set.
     pub fn set_max_conn(&self, index: usize, max_conn: Option<u32>, now_us: u64) {
         let Some(member) = self.members.get(index) else { return };
         let Ok(mut floor) = self.floor() else { return };
         floor.advance(now_us);
         if max_conn.is_some() && self.queue.is_some() {
-            // Before the limit: whoever leaves and finds the limit set has to see that somebody may wait.
+            // Set before the limit: a release that finds the limit set must also see that an
+            // exchange may wait.
             self.gated.store(true, Ordering::SeqCst);
         }
         member.state.set_max_conn(limit_of(self.policy, member.weight, max_conn));
@@ -404,9 +417,9 @@ impl Balancer {
         floor.settle();
     }
 
-    /// Notes that a connect failed at `now_us`. Failures of exchanges that were under way when the endpoint was
-    /// ejected do not prolong that. After an ejection the first failure ejects again. `random`: 64 bits that say how
-    /// long ([`PassiveSettings::ejection_us`]).
+    /// Notes that a connect failed at `now_us`. Failures of exchanges that were in flight when the
+    /// endpoint was ejected do not prolong the ejection. After an ejection the first failure ejects
+    /// again. `random` is 64 bits that determine the duration ([`PassiveSettings::ejection_us`]).
     pub fn connect_failed(&self, index: usize, now_us: u64, random: u64) -> AfterFailure {
         let (Some(member), Some(window)) = (self.members.get(index), self.windows.get(index))
         else {
@@ -420,7 +433,7 @@ impl Balancer {
         if !full && !member.state.is_on_probation() {
             return AfterFailure::Counted;
         }
-        // Under the lock, so that two ejections never pass the cap together.
+        // Under the lock, so that two concurrent ejections cannot exceed the cap.
         self.at_floor(|floor| {
             floor.advance(now_us);
             let outcome = floor.pool.eject(member, now_us, random);
@@ -431,7 +444,7 @@ impl Balancer {
         })
     }
 
-    /// An ejection that began elsewhere lasts until then.
+    /// Ejects an endpoint until `until_us`, to continue an ejection that began elsewhere.
     pub fn eject_until(&self, index: usize, until_us: u64, now_us: u64) {
         let Some(member) = self.members.get(index).filter(|_| until_us > now_us) else { return };
         self.at_floor(|floor| {
@@ -441,7 +454,8 @@ impl Balancer {
         });
     }
 
-    /// Notes that a connect succeeded: an endpoint back from an ejection has its full number of errors again.
+    /// Notes that a connect succeeded: an endpoint back from an ejection again gets its full number
+    /// of errors.
     pub fn connect_succeeded(&self, index: usize) {
         let (Some(member), Some(window)) = (self.members.get(index), self.windows.get(index))
         else {
@@ -453,19 +467,20 @@ impl Balancer {
         }
     }
 
-    /// Failed connects at an endpoint within the window, and how many eject.
+    /// The number of failed connects at an endpoint within the window, and the number that ejects.
     pub(crate) fn recent_failures(&self, index: usize, now_us: u64) -> (u32, u32) {
         let window = self.windows.get(index);
         let recent = window.map_or(0, |window| window.recent(now_us, self.passive.window_us));
         (recent, self.passive.errors)
     }
 
-    /// Something that was to last until now may have ended: an ejection.
+    /// Applies changes that were due by `now_us`, such as the end of an ejection.
     pub fn tick(&self, now_us: u64) {
         self.at_floor(|floor| floor.advance(now_us));
     }
 
-    /// When [`Balancer::tick`] is to be called next, µs: the end of the first ejection after `now_us`.
+    /// The time at which [`Balancer::tick`] is to be called next, µs: the end of the first ejection
+    /// after `now_us`.
     pub fn next_change_us(&self, now_us: u64) -> Option<u64> {
         let ends = self.members.iter().map(|member| member.state.ejected_until());
         ends.filter(|end| *end > now_us).min()
@@ -475,17 +490,19 @@ impl Balancer {
         self.gated.load(Ordering::SeqCst)
     }
 
-    /// A slot was dropped.
+    /// Releases a slot that was dropped.
     pub(crate) fn release(&self, taken: Taken) {
         let Some(member) = self.members.get(taken.index) else { return };
-        // Whoever waited may have been served by a successor without limits: his place is in the books all the same.
+        // A waiting exchange may have been served by a successor without limits: its slot is in the
+        // books all the same.
         if self.is_gated() || taken.booked {
             self.at_floor(|floor| {
                 let index = floor.pool.index_from(self, taken.index);
                 let booked = taken.booked && std::ptr::eq(floor.pool, self);
                 floor.release(&member.state, (index, booked));
                 if member.state.is_stalled() && member.state.in_flight() == 0 {
-                    // It may be tried by one: whose key leads there may wait for it again.
+                    // One exchange may try the endpoint now: exchanges whose key leads to it may
+                    // wait for it again.
                     floor.pool.stall_unsettled.store(true, Ordering::Release);
                 }
                 floor.settle_stalls();
@@ -493,8 +510,9 @@ impl Balancer {
             return;
         }
         member.state.leave();
-        // Whoever set the first limit, or took over, in the meantime may have made somebody wait for this place: `leave` and the
-        // limit are changes of one word, so either that one saw us gone, or we see the gate.
+        // Another thread that set the first limit, or a successor that took over, in the meantime
+        // may have queued an exchange for this slot. `leave` and setting the limit change the same
+        // word, so either the other thread saw the release, or this one sees the gate.
         if self.is_gated() {
             self.at_floor(|floor| {
                 if let Some(index) = floor.pool.index_from(self, taken.index) {
@@ -504,8 +522,9 @@ impl Balancer {
         }
     }
 
-    /// Whether probes are ignored, from what they and the operator say now: too few of the first tier are healthy, and none of
-    /// a later one is, which is what that one is there for.
+    /// Decides anew if probes are ignored, from the current health and orders. They are if too few
+    /// endpoints of the first tier are healthy and none of a later tier is: a healthy endpoint of a
+    /// later tier stands in for the first.
     pub(crate) fn refresh_panic(&self) {
         let first = self.members.iter().map(|member| member.tier).min();
         let ready = self.members.iter().filter(|member| member.state.order() == Order::Ready);
@@ -544,7 +563,8 @@ impl Balancer {
             panic: self.is_panicking(),
             stalls: Stalls::Tried,
         };
-        // Without a queue a bound exchange whose endpoint is full goes elsewhere rather than nowhere.
+        // Without a queue a bound exchange whose endpoint is full goes to another endpoint rather
+        // than none.
         let bound = query.bound.filter(|index| self.is_usable_if_bound(*index, query));
         let taken = bound.and_then(|index| self.take_bound(index));
         let mut taken = taken.map_or_else(|| self.pick_in_any_tier(query), Ok);
@@ -581,7 +601,8 @@ impl Balancer {
     }
 }
 
-/// The limit that holds for an endpoint: with `fair` in the weight mode `peak` its weight is one too.
+/// The limit that applies to an endpoint. With `fair` in weight mode `peak` the weight is a limit
+/// too.
 fn limit_of(policy: PolicyKind, weight: u32, max_conn: Option<u32>) -> Option<u32> {
     match policy {
         PolicyKind::Fair(FairSettings { weight_mode: WeightMode::Peak, .. }) => {

@@ -1,36 +1,40 @@
-//! Bounded loads for the hashing policies: nobody gets more than `balance_factor` times its fair share, what is over goes to the
-//! key's next choice (Mirrokni, Thorup and Zadimoghaddam, "Consistent Hashing with Bounded Loads").
+//! Bounded loads for the hashing policies: no endpoint gets more than `balance_factor` times its
+//! fair share; the excess goes to the key's next choice (Mirrokni, Thorup and Zadimoghaddam,
+//! "Consistent Hashing with Bounded Loads").
 
-/// What an endpoint may have in flight at most, as a multiple of its fair share.
+/// The most that an endpoint may have in flight, as a multiple of its fair share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BalanceFactor(u32);
 
 impl BalanceFactor {
-    /// So many percent; below 100 not even the fair share of everybody would hold what there is.
+    /// Creates a factor from percent. Returns `None` below 100, where not even the fair shares of
+    /// all endpoints together would hold the load.
     pub fn from_percent(percent: u32) -> Option<Self> {
         (percent >= 100).then_some(Self(percent))
     }
 
-    /// In percent, from 100.
+    /// The factor in percent, from 100.
     pub fn percent(self) -> u32 {
         self.0
     }
 }
 
-/// The bound for one pick: each of the endpoints that are looked at may hold ⌈factor × (in flight over all of them + 1) × its share of
-/// their weights⌉. Were all of them at theirs, they would hold more than there is: somebody always has room.
+/// The bound for one pick: each endpoint may hold ⌈factor × (in flight over all endpoints + 1) ×
+/// its share of their weights⌉. The bounds add up to more than the load, so at least one endpoint
+/// always has room.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bound {
-    /// Percent × exchanges, this one counted in.
+    /// Percent × exchanges, including this one.
     room: u128,
     /// Percent × weights.
     weights: u128,
 }
 
 impl Bound {
-    /// Over all endpoints of the tier that may be picked or are full: their load and their weight.
+    /// Computes the bound from the load and weight of all endpoints of the tier that may be picked
+    /// or are full.
     pub(crate) fn new(factor: BalanceFactor, endpoints: impl Iterator<Item = (u64, u64)>) -> Self {
-        // A load has 33 bits, a weight 16: no pool is large enough for more than 64 in a sum.
+        // A load has 33 bits and a weight 16; the sums of no real pool exceed 64 bits.
         let (mut in_flight, mut weights) = (0_u64, 0_u64);
         for (load, weight) in endpoints {
             in_flight = in_flight.saturating_add(load);
@@ -42,9 +46,9 @@ impl Bound {
         }
     }
 
-    /// Whether one of that load and weight has room for one more.
+    /// Returns true if an endpoint of that load and weight has room for one more exchange.
     pub(crate) fn admits(&self, load: u64, weight: u64) -> bool {
-        // load + 1 ≤ ⌈room × weight ÷ weights⌉, without dividing.
+        // load + 1 ≤ ⌈room × weight ÷ weights⌉, without a division.
         u128::from(load) * self.weights < self.room * u128::from(weight)
     }
 }
@@ -63,13 +67,13 @@ mod tests {
 
     #[test]
     fn the_bound_is_rounded_up() {
-        // 1.25 × 4 ÷ 3 = 1.67, so two each.
+        // 1.25 × 4 ÷ 3 = 1.67, so the bound is two each.
         assert_eq!(admitted(125, &[(2, 1), (1, 1), (0, 1)]), [false, true, true]);
-        // 1.25 × 1 ÷ 3 = 0.42: the first of all may go anywhere.
+        // 1.25 × 1 ÷ 3 = 0.42: the first exchange may go to any endpoint.
         assert_eq!(admitted(125, &[(0, 1), (0, 1), (0, 1)]), [true; 3]);
         // 1.5 × 8 × ¾ = 9, 1.5 × 8 × ¼ = 3.
         assert_eq!(admitted(150, &[(4, 3), (3, 1)]), [true, false]);
-        // Alone, it takes everything.
+        // A single endpoint takes everything.
         assert_eq!(admitted(100, &[(1_000_000, 7)]), [true]);
     }
 

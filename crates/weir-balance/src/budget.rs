@@ -1,26 +1,28 @@
-//! A pool's retry budget (row X-06): retries are a share of the requests of the last seconds, and a few more, so that
-//! endpoints that fail are not asked several times for every request. Time is an argument; there is no lock.
+//! A pool's retry budget: retries are limited to a share of the requests of the last seconds plus a
+//! small constant, so that failing endpoints are not asked several times for every request. Time is
+//! an argument; there is no lock.
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// The window's seconds, one cell each.
+/// The length of the window in seconds; each second has one cell.
 const SECONDS: usize = 10;
-/// Retries that a pool may make each second however few its requests are.
+/// The number of retries per second that a pool may make however few its requests are.
 const LEAST_PER_SECOND: u64 = 3;
-/// Bits of a cell that count; the rest is the second that they count in.
+/// The bits of a cell that hold its count; the upper bits hold the second that it counts.
 const COUNT_BITS: u32 = 36;
 
-/// Whether a retry may be made.
+/// The budget's decision about a retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a retry that was not granted is not made"]
 pub enum Permit {
-    /// It may, and is counted.
+    /// The retry may be made; it is counted.
     Granted,
     /// The budget is spent.
     Refused,
 }
 
-/// Retries of the last ten seconds ≤ the share of those seconds' requests + three for each second.
+/// A budget that holds: retries of the last ten seconds ≤ the share of those seconds' requests +
+/// three for each second.
 #[derive(Debug)]
 pub struct RetryBudget {
     percent: u64,
@@ -30,7 +32,7 @@ pub struct RetryBudget {
 }
 
 impl RetryBudget {
-    /// A budget of `percent` of the requests.
+    /// Creates a budget of `percent` of the requests.
     pub fn new(percent: u8) -> Self {
         Self {
             percent: u64::from(percent),
@@ -40,7 +42,7 @@ impl RetryBudget {
         }
     }
 
-    /// A request came: its first attempt, on the clock of all calls.
+    /// Counts a request, at its first attempt. All calls use the same clock.
     pub fn note_request(&self, now_us: u64) {
         self.requests.add(second(now_us));
     }
@@ -48,7 +50,8 @@ impl RetryBudget {
     /// Asks for one retry.
     pub fn ask(&self, now_us: u64) -> Permit {
         let now = second(now_us);
-        // Counted first and looked at then: of several who ask at once, each sees those who were granted before it.
+        // Counted before the check: of several concurrent calls, each sees those that were granted
+        // before it.
         let counted_in = self.retries.add(now);
         if self.retries.sum(now) <= self.allowed(now) {
             return Permit::Granted;
@@ -58,7 +61,7 @@ impl RetryBudget {
         Permit::Refused
     }
 
-    /// Retries that were not granted so far.
+    /// The number of retries refused so far.
     pub fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
@@ -68,7 +71,7 @@ impl RetryBudget {
     }
 }
 
-/// Seconds from 1, so that a fresh cell belongs to none.
+/// The second of a time, counted from 1, so that a fresh cell belongs to none.
 fn second(now_us: u64) -> u64 {
     now_us / 1_000_000 + 1
 }
@@ -84,7 +87,8 @@ impl Default for Tally {
 }
 
 impl Tally {
-    /// Counts one, and says in which second: a worker whose clock is behind counts in the second that has begun.
+    /// Counts one, and returns the second in which it was counted: a worker whose clock is behind
+    /// counts in the second that another worker already began.
     fn add(&self, now: u64) -> u64 {
         let Some(cell) = self.cell(now) else { return now };
         let mut counted_in = now;
@@ -96,7 +100,7 @@ impl Tally {
         counted_in
     }
 
-    /// Uncounts one, unless its second has left the window.
+    /// Takes one count back, unless its second has left the window.
     fn take_back(&self, counted_in: u64) {
         let Some(cell) = self.cell(counted_in) else { return };
         let _ = cell.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |word| {
@@ -105,7 +109,7 @@ impl Tally {
         });
     }
 
-    /// All that was counted within the window that ends now.
+    /// The sum of the counts within the window that ends now.
     fn sum(&self, now: u64) -> u64 {
         let counted = |cell: &AtomicU64| {
             let (second, count) = unpack(cell.load(Ordering::SeqCst));

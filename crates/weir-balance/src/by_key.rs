@@ -1,4 +1,5 @@
-//! Picks of the policies that hash: the tables of a tier, and whom a key leads to.
+//! Picks of the policies that hash: the lookup tables of a tier, and the endpoints that keys lead
+//! to.
 
 use std::cell::LazyCell;
 
@@ -10,7 +11,7 @@ use crate::rendezvous::Rendezvous;
 use crate::ring::Ring;
 use crate::{BalanceFactor, HashSettings, PolicyKind, Tried};
 
-/// What a tier looks keys up in.
+/// The lookup table of a tier.
 #[derive(Debug)]
 pub(crate) enum KeyTable {
     Rendezvous(Rendezvous),
@@ -19,7 +20,7 @@ pub(crate) enum KeyTable {
 }
 
 impl KeyTable {
-    /// The table that the policy wants, of identities with their weights.
+    /// The table for the policy, over identities with their weights.
     pub(crate) fn new(policy: PolicyKind, seats: &[(u64, u32)]) -> Option<Self> {
         match policy {
             PolicyKind::Hash(_) => Some(Self::Rendezvous(Rendezvous::new(seats))),
@@ -40,8 +41,9 @@ impl KeyTable {
 }
 
 impl Balancer {
-    /// Whom `key` would lead to if endpoint `index` were not there: a hashing policy's second choice, of those that may be had at `now_us`.
-    /// `None` where the policy hashes nothing, or nobody else is left.
+    /// The endpoint that `key` would lead to without endpoint `index`: the hashing policy's second
+    /// choice among those usable at `now_us`. `None` if the policy hashes nothing or no other
+    /// endpoint is left.
     pub fn second_choice(&self, index: usize, key: u64, now_us: u64) -> Option<usize> {
         self.policy.hashes()?;
         let mut tried = Tried::new();
@@ -62,8 +64,9 @@ impl Balancer {
         tier.index(tier.keys()?.find(key, usable)?)
     }
 
-    /// Whom the key of an exchange belongs to, be he full or not: there it waits. `None` where the policy hashes nothing, and where loads
-    /// are bounded, so that an exchange goes on to the next rather than wait.
+    /// The endpoint that the exchange's key leads to, full or not: the exchange waits there. `None`
+    /// if the policy hashes nothing, or if loads are bounded, because the exchange then goes on to
+    /// the next endpoint rather than wait.
     pub(crate) fn home_of_key(&self, query: Query<'_>) -> Option<usize> {
         if self.policy.hashes()?.balance_factor.is_some() {
             return None;
@@ -74,8 +77,9 @@ impl Balancer {
         tier.index(tier.keys()?.find(query.key, usable)?)
     }
 
-    /// The first for the key that is free and, where loads are bounded, below his bound; the first that is free when all of them are at theirs,
-    /// which is so when those below it are full.
+    /// The first free endpoint for the key that is below its bound, if loads are bounded; else, or
+    /// if all free endpoints are at their bounds because those below it are full, the first free
+    /// one.
     pub(crate) fn choice_of_key(
         &self,
         tier: &Tier,
@@ -86,7 +90,7 @@ impl Balancer {
         let candidate =
             |position| tier.index(position).and_then(|index| self.candidate(index, query));
         let within = settings.balance_factor.and_then(|factor| {
-            // Every bound is above 0, so that an idle one is taken before anything is summed up.
+            // Every bound is above 0, so an idle endpoint is taken before the loads are summed up.
             let bound = LazyCell::new(|| self.bound(tier, query, factor));
             let admitted = |candidate: Candidate| {
                 candidate.load == 0 || bound.admits(candidate.load, candidate.weight)

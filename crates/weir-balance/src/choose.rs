@@ -1,4 +1,5 @@
-//! The policies: which of the endpoints that may be had is taken. Here is no queue: `floor.rs` asks when it is somebody's turn.
+//! The policies: the choice among the endpoints that may be picked. The queue is not handled here:
+//! `floor.rs` asks when it is an exchange's turn.
 
 use crate::balancer::{Balancer, Tried};
 use crate::by_key::KeyTable;
@@ -9,28 +10,30 @@ use crate::slot::{Choice, Taken};
 use crate::sync::Ordering;
 use crate::{Basis, Decision, Member, PolicyKind, Rejection};
 
-/// Rounds of choosing before a pick takes any free endpoint: a chosen one may fill up under our hands.
+/// Rounds of choosing before a pick takes any free endpoint: a chosen one may fill up between the
+/// choice and the count.
 const ROUNDS: usize = 4;
 
-/// Draws among all endpoints of a tier before those that may be picked are looked for.
+/// Draws among all endpoints of a tier before the draw is limited to those that may be picked.
 const DRAWS: usize = 4;
 
-/// Endpoints of a tier that the regret meter looks at to find an idle one: a pool of thousands is sampled.
+/// The number of endpoints of a tier that the regret meter checks to find an idle one: a pool of
+/// thousands is sampled.
 const REGRET_SAMPLE: usize = 64;
 
-/// Endpoints of one priority.
+/// The endpoints of one priority.
 #[derive(Debug)]
 pub(crate) struct Tier {
-    /// Its number in the configuration; lower goes first.
+    /// The tier's number in the configuration; lower goes first.
     rank: u8,
-    /// Numbers in the pool, in file order. An index in it is a position.
+    /// The endpoints' numbers in the pool, in file order. An index into this list is a position.
     indexes: Box<[usize]>,
     cycle: Cycle,
     /// Sums of the weights up to each position, for draws.
     sums: Box<[u64]>,
-    /// For policies that hash.
+    /// The table of policies that hash.
     keys: Option<KeyTable>,
-    /// For the policy `fair`.
+    /// The state of the policy `fair`.
     fair: Option<Fair>,
 }
 
@@ -62,7 +65,7 @@ impl Tier {
         }
     }
 
-    /// Where an endpoint stands in this tier.
+    /// The position of an endpoint in this tier.
     fn position(&self, index: usize) -> Option<usize> {
         self.indexes.binary_search(&index).ok()
     }
@@ -79,15 +82,16 @@ impl Tier {
         &self.indexes
     }
 
-    /// An endpoint drawn by weight, whether it may be picked or not.
+    /// An endpoint drawn by weight, regardless of whether it may be picked.
     fn drawn(&self, random: u64) -> Option<usize> {
         let sum = *self.sums.last()?;
         let at = ((u128::from(random) * u128::from(sum)) >> 64) as u64;
         self.index(self.sums.partition_point(|sum| *sum <= at))
     }
 
-    /// Entries of the cycle that a pick may pass over before it draws instead: the usual handful of ineligible
-    /// endpoints keeps the smooth order, and one that is down with a share of a thousand does not cost a thousand steps.
+    /// The number of cycle entries that a pick may skip before it draws instead. A few ineligible
+    /// endpoints keep the smooth order, and one that is down with a share of a thousand does not
+    /// cost a thousand steps.
     fn max_skips(&self) -> usize {
         self.indexes.len() * 4 + 16
     }
@@ -101,11 +105,11 @@ fn sums(weights: &[u32]) -> Box<[u64]> {
     weights.iter().scan(0, add).collect()
 }
 
-/// An endpoint that may be picked, with its load when it was looked at.
+/// An endpoint that may be picked, with its load at the time of the look.
 #[derive(Clone, Copy)]
 pub(crate) struct Candidate {
     pub(crate) index: usize,
-    /// In flight and waiting for it.
+    /// Exchanges in flight at the endpoint and waiting for it.
     pub(crate) load: u64,
     pub(crate) weight: u64,
 }
@@ -123,61 +127,63 @@ impl Candidate {
         }
     }
 
-    /// Load for its weight, compared without dividing.
+    /// Compares load relative to weight, without a division.
     fn is_less_loaded_than(&self, other: &Self) -> bool {
         self.load * other.weight < other.load * self.weight
     }
 }
 
-/// Whom a policy chose.
+/// A policy's choice.
 #[derive(Clone, Copy)]
 struct Chosen {
     index: usize,
-    /// How it came to be the one, and who came second.
+    /// The reason for the choice, and the runner-up.
     decision: Decision,
-    /// Whether the policy has seen that nobody was idle, so that the regret meter need not look again.
+    /// Set if the policy has seen that no endpoint is idle, so that the regret meter need not look
+    /// again.
     none_idle: bool,
 }
 
 impl Chosen {
-    /// By a policy that did not look at all of them.
+    /// The choice of a policy that did not look at all endpoints.
     fn unseen(index: usize, decision: Decision) -> Self {
         Self { index, decision, none_idle: false }
     }
 }
 
-/// What a pick is asked with.
+/// The parameters of a pick.
 #[derive(Clone, Copy)]
 pub(crate) struct Query<'a> {
     pub(crate) now_us: u64,
     pub(crate) random: u64,
-    /// For policies that hash.
+    /// The hashed key, for policies that hash.
     pub(crate) key: u64,
     /// The endpoint that affinity names.
     pub(crate) bound: Option<usize>,
-    /// Whether it waits for any endpoint although a line of its own would be there: that line was full.
+    /// Set if the exchange waits for any endpoint because the line of its own endpoint was full.
     pub(crate) overflowed: bool,
     pub(crate) tried: &'a Tried,
-    /// Whether verdicts of probes are ignored.
+    /// Set if the verdicts of probes are ignored.
     pub(crate) panic: bool,
-    /// What is made of stalled endpoints.
+    /// The treatment of stalled endpoints.
     pub(crate) stalls: Stalls,
 }
 
-/// What a query makes of stalled endpoints. One that has nothing in flight may always be tried by one exchange.
+/// The treatment of stalled endpoints in a query. A stalled endpoint with nothing in flight may
+/// always be tried by one exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stalls {
-    /// They get nothing.
+    /// Stalled endpoints get nothing.
     Heeded,
-    /// They get nothing until a trial is due.
+    /// Stalled endpoints get nothing until a trial is due.
     Tried,
-    /// They are like others: nobody else is left.
+    /// Stalled endpoints are treated like others, because no other is left.
     Ignored,
 }
 
 impl Balancer {
-    /// The one endpoint for which this exchange would wait, if there is one: the bound one if it may be had, or
-    /// the one that a hashing policy chooses whether it is full or not. `None`: any will do.
+    /// The one endpoint for which this exchange would wait: the bound one if it may be picked, or
+    /// the one that a hashing policy chooses, full or not. `None`: any endpoint will do.
     pub(crate) fn home(&self, query: Query<'_>) -> Option<usize> {
         if query.overflowed {
             return None;
@@ -186,7 +192,7 @@ impl Balancer {
         bound.or_else(|| self.home_of_key(query))
     }
 
-    /// A place at its [`Balancer::home`].
+    /// Takes a slot at the exchange's [`Balancer::home`].
     pub(crate) fn take_home(&self, index: usize, query: Query<'_>) -> Option<Taken> {
         if query.bound == Some(index) {
             self.take_bound(index)
@@ -195,13 +201,13 @@ impl Balancer {
         }
     }
 
-    /// A place at a free endpoint of the tier whose turn it is: the first that has a usable, untried endpoint,
-    /// be it full or not.
+    /// Takes a slot at a free endpoint of the active tier: the first tier that has a usable,
+    /// untried endpoint, full or not.
     pub(crate) fn pick_in_active_tier(&self, query: Query<'_>) -> Option<Taken> {
         self.pick_in(self.active_tier(query)?, query).ok()
     }
 
-    /// A place at a free endpoint of any tier: who is full overflows to the next tier.
+    /// Takes a slot at a free endpoint of any tier: a full tier overflows to the next one.
     pub(crate) fn pick_in_any_tier(&self, query: Query<'_>) -> Result<Taken, Rejection> {
         let mut reason = Rejection::Unavailable;
         for tier in &self.tiers {
@@ -214,14 +220,15 @@ impl Balancer {
         Err(reason)
     }
 
-    /// The tier whose turn it is; `None` when nobody may serve this exchange.
+    /// The active tier; `None` if no endpoint may serve this exchange.
     pub(crate) fn active_tier(&self, query: Query<'_>) -> Option<&Tier> {
         self.tiers
             .iter()
             .find(|tier| tier.indexes.iter().any(|index| self.is_usable(*index, query)))
     }
 
-    /// Whether an exchange that any endpoint may serve would be sent to this one if it were free.
+    /// Returns true if an exchange that any endpoint may serve would be sent to this one if it had
+    /// a free slot.
     pub(crate) fn is_eligible(&self, index: usize, query: Query<'_>) -> bool {
         let Some(member) = self.members.get(index) else { return false };
         self.is_usable(index, query)
@@ -244,7 +251,7 @@ impl Balancer {
         usable && !query.tried.contains(index)
     }
 
-    /// A place at this endpoint, for an exchange that takes no other.
+    /// Takes a slot at this endpoint, for an exchange that takes no other.
     pub(crate) fn take_bound(&self, index: usize) -> Option<Taken> {
         let before = self.members.get(index)?.state.enter()?;
         let choice = if before == 0 { Choice::Idle } else { Choice::Busy };
@@ -252,7 +259,7 @@ impl Balancer {
         Some(Taken { index, choice, booked: false, decision })
     }
 
-    /// A place at this endpoint, chosen among those of its tier.
+    /// Takes a slot at this endpoint, chosen among those of its tier.
     pub(crate) fn take_chosen(
         &self,
         index: usize,
@@ -354,14 +361,16 @@ impl Balancer {
         })
     }
 
-    /// Tells those who count that an exchange came; its further attempts are no new ones.
+    /// Notes an arrival for policies that count them; further attempts of the same exchange do not
+    /// count.
     pub(crate) fn note_arrival(&self, tried: &Tried) {
         if tried.is_empty() && matches!(self.policy, PolicyKind::Fair(_)) {
             self.tiers.iter().filter_map(|tier| tier.fair.as_ref()).for_each(Fair::arrive);
         }
     }
 
-    /// The first free one, or why there is none: the last word, after choosing found nothing or lost its races.
+    /// Takes the first free endpoint, or returns why there is none. The last resort, after choosing
+    /// found nothing or lost its races.
     fn take_any(&self, tier: &Tier, query: Query<'_>) -> Result<Taken, Rejection> {
         let mut reason = Rejection::Unavailable;
         for &index in &tier.indexes {
@@ -391,7 +400,7 @@ impl Balancer {
         tier.indexes.iter().filter_map(move |&index| self.candidate(index, query))
     }
 
-    /// The next of the smooth cycle that may be picked and that `accept` takes.
+    /// The next endpoint of the smooth cycle that may be picked and that `accept` takes.
     fn in_turn(
         &self,
         tier: &Tier,
@@ -402,11 +411,11 @@ impl Balancer {
             let (position, next) = tier.cycle.next_two()?;
             let index = *tier.indexes.get(position)?;
             if self.candidate(index, query).is_some_and(|candidate| accept(&candidate)) {
-                // Whether that one may be had nobody has looked.
+                // The runner-up is not checked for eligibility.
                 let next = tier.index(next).filter(|next| *next != index);
                 return Some(Chosen::unseen(index, Decision::new(Basis::Turn).before(next)));
             }
-            // A full pool is found out at once, not by walking the cycle.
+            // Finds out at once that a pool is full, without walking the cycle.
             if skips == 0 && !self.candidates(tier, query).any(|candidate| accept(&candidate)) {
                 return None;
             }
@@ -415,7 +424,8 @@ impl Balancer {
         Some(Chosen::unseen(drawn.index, Decision::new(Basis::Drawn)))
     }
 
-    /// Fewest in flight for its weight; several that tie go in turn, as often as their weights say.
+    /// The endpoint with the fewest in flight relative to its weight; ties go in turn, as often as
+    /// their weights say.
     fn least_loaded(&self, tier: &Tier, query: Query<'_>) -> Option<Chosen> {
         let mut candidates = self.candidates(tier, query);
         let mut best = candidates.next()?;
@@ -429,7 +439,7 @@ impl Balancer {
                 second = Some(candidate);
                 tied = true;
                 if best.load == 0 {
-                    // Nobody has less than nothing.
+                    // No load is lower than 0.
                     break;
                 }
             } else if second.is_none_or(|second| candidate.is_less_loaded_than(&second)) {
@@ -445,7 +455,8 @@ impl Balancer {
         Some(Chosen { index, decision, none_idle: best.load > 0 })
     }
 
-    /// Two different ones drawn by weight, the less loaded of them; a tie goes to the first drawn.
+    /// Two different endpoints drawn by weight, the less loaded of them; a tie goes to the first
+    /// drawn.
     fn better_of_two(&self, tier: &Tier, query: Query<'_>) -> Option<Chosen> {
         let first = self.draw(tier, query, |_| true)?;
         let query = Query { random: mix(query.random), ..query };
@@ -459,8 +470,9 @@ impl Balancer {
         Some(Chosen::unseen(best.index, decision))
     }
 
-    /// One drawn by weight among those that may be picked and that `accept` takes: drawn among all until it is one of them, which shares
-    /// as their weights do, and after some draws in vain among them alone.
+    /// An endpoint drawn by weight among those that may be picked and that `accept` takes. It draws
+    /// among all until one qualifies, which keeps the shares of the weights; after [`DRAWS`] draws
+    /// in vain it draws among those that qualify.
     fn draw(
         &self,
         tier: &Tier,
@@ -478,7 +490,8 @@ impl Balancer {
         self.draw_among_few(tier, Query { random, ..query }, accept)
     }
 
-    /// One drawn by weight among those that may be picked and that `accept` takes, each of which is looked at.
+    /// An endpoint drawn by weight among those that may be picked and that `accept` takes, each of
+    /// which is checked.
     fn draw_among_few(
         &self,
         tier: &Tier,
@@ -496,7 +509,7 @@ impl Balancer {
             left -= candidate.weight;
             last = Some(candidate);
         }
-        // Somebody became ineligible between the two passes.
+        // A candidate became ineligible between the two passes.
         last
     }
 }

@@ -1,39 +1,42 @@
-//! The order of smooth weighted round robin, worked out once, and a cursor that all workers advance.
+//! The order of smooth weighted round robin, computed once, and a cursor that all workers advance.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Longest cycle. Weights are first divided by their greatest common divisor; if their sum is still above this,
-/// they are scaled down to it (each at least 1), so that shares are right to about one in four thousand. A pool
-/// with more endpoints than this has a cycle of about its size.
+/// The length limit of the cycle. Weights are first divided by their greatest common divisor; if
+/// their sum is still above this, they are scaled down to it (each at least 1), so that shares are
+/// right to about one in four thousand. A pool with more endpoints than this has a cycle of about
+/// its size.
 const MAX_LEN: u64 = 4096;
 
-/// nginx's smooth sequence (5, 1, 1 gives `a a b a c a a`) as a list, walked by an atomic cursor instead of
-/// under a lock. A caller that may not use an entry takes the next: what is left is the same sequence without
-/// the ineligible, so that nobody inherits a neighbour's share.
+/// nginx's smooth sequence (5, 1, 1 gives `a a b a c a a`) as a list, walked by an atomic cursor
+/// instead of under a lock. A caller that may not use an entry takes the next one: the rest is the
+/// same sequence without the ineligible endpoints, so that no endpoint inherits a neighbour's
+/// share.
 #[derive(Debug)]
 pub(crate) struct Cycle {
     order: Box<[u32]>,
     cursor: Cursor,
 }
 
-/// Every pick writes it, so it has a cache line to itself: what stands beside it is only read.
+/// Every pick writes the cursor, so it has a cache line to itself; the fields beside it are only
+/// read.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Cursor(AtomicU64);
 
 impl Cycle {
-    /// The cycle of `weights`; an index in it is an index into them.
+    /// The cycle of `weights`. Its entries are indices into `weights`.
     pub(crate) fn new(weights: &[u32]) -> Self {
         Self { order: smooth(&reduce(weights)), cursor: Cursor::default() }
     }
 
-    /// The next in turn; `None` when there are no weights.
+    /// The next entry in turn; `None` if there are no weights.
     #[cfg(test)]
     pub(crate) fn next(&self) -> Option<usize> {
         self.next_two().map(|(own, _)| own)
     }
 
-    /// The next in turn, and whose turn it is after that one's.
+    /// The next entry in turn, and the one after it.
     pub(crate) fn next_two(&self) -> Option<(usize, usize)> {
         let len = self.order.len();
         let turn = self.cursor.0.fetch_add(1, Ordering::Relaxed);
@@ -61,11 +64,12 @@ fn greatest_common_divisor(left: u32, right: u32) -> u32 {
     if right == 0 { left } else { greatest_common_divisor(right, left % right) }
 }
 
-/// nginx's algorithm: each gains its weight, the one with most goes and pays the sum; a tie goes to the first.
+/// nginx's algorithm: each credit gains its weight; the highest is picked and pays the sum; a tie
+/// goes to the first.
 fn smooth(weights: &[u64]) -> Box<[u32]> {
     let sum: u64 = weights.iter().sum();
     if sum == weights.len() as u64 {
-        // All alike: the order as written, without the quadratic walk.
+        // Equal weights give the order as written, without the quadratic walk.
         return (0..weights.len() as u32).collect();
     }
     let mut credits = vec![0_i64; weights.len()];

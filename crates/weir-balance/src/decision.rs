@@ -1,49 +1,52 @@
-//! Why an exchange got its endpoint: what was looked at when it was picked, as far as that costs nothing to remember (row NEW-03). It is
-//! kept in the slot and never looked at here again.
+//! The reason why an exchange got its endpoint: the part of the pick's input that costs nothing to
+//! remember. It is kept in the slot for display; no decision depends on it.
 
-/// How an endpoint came to be the one.
+/// The reason for the choice of an endpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Basis {
-    /// It was the last that was left, or the first that had room after the policy's choices had filled up.
+    /// The endpoint was the last one left, or the first with room after the policy's choices had
+    /// filled up.
     #[default]
     Left,
-    /// Affinity names it.
+    /// Affinity names the endpoint.
     Bound,
-    /// The exchange had waited, and it was the endpoint that had a free place next.
+    /// The exchange had waited, and this endpoint was the next with a free slot.
     Freed,
-    /// The policy found it better than the others.
+    /// The policy found the endpoint better than the others.
     Better,
-    /// The policy found none better, and it was its turn.
+    /// The policy found none better, and it was the endpoint's turn.
     Turn,
-    /// The policy drew it by weight.
+    /// The policy drew the endpoint by weight.
     Drawn,
-    /// The key leads to it.
+    /// The key leads to the endpoint.
     Key,
-    /// It was the first in the configuration's order that had a place.
+    /// The endpoint was the first with a free slot in the configuration's order.
     First,
 }
 
-/// The one that came second.
+/// The second-best endpoint of a pick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunnerUp {
-    /// Its number in the pool.
+    /// The endpoint's number in the pool.
     pub index: u32,
-    /// What it had in flight, and waiting for it alone; `None`: nobody looked.
+    /// The exchanges in flight at the endpoint and waiting for it alone; `None` if the load was not
+    /// looked at.
     pub load: Option<u32>,
 }
 
-/// What a pick rests on.
+/// The explanation of a pick.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Decision {
-    /// How it came to be.
+    /// The reason for the choice.
     pub basis: Basis,
-    /// In flight at the endpoint, this exchange not counted.
+    /// Exchanges in flight at the endpoint, not counting this one.
     pub load: u32,
     rival: u32,
     rival_load: u32,
 }
 
-/// Nobody, and not looked at. A rival of endpoint 0 is written as 1, so that nothing at all is nobody.
+/// The load of a runner-up that was not looked at. `rival` is an endpoint's number plus 1, so that
+/// 0 means no runner-up.
 const UNSEEN: u32 = u32::MAX;
 
 impl Decision {
@@ -51,32 +54,32 @@ impl Decision {
         Self { basis, load: 0, rival: 0, rival_load: UNSEEN }
     }
 
-    /// With what was in flight there when the place was taken.
+    /// Sets the number in flight at the endpoint when the slot was taken.
     #[must_use]
     pub(crate) fn at_load(self, load: u32) -> Self {
         Self { load, ..self }
     }
 
-    /// The other one that was looked at, with its load.
+    /// Sets the runner-up and its load.
     #[must_use]
     pub(crate) fn over(self, rival: Option<(usize, u64)>) -> Self {
         let Some((index, load)) = rival else { return self };
         Self { rival: index as u32 + 1, rival_load: load.min(u64::from(UNSEEN) - 1) as u32, ..self }
     }
 
-    /// The one whose turn is next; its load was not looked at.
+    /// Sets the runner-up to the next endpoint in turn, whose load was not looked at.
     #[must_use]
     pub(crate) fn before(self, next: Option<usize>) -> Self {
         Self { rival: next.map_or(0, |index| index as u32 + 1), rival_load: UNSEEN, ..self }
     }
 
-    /// Who came second, where the policy knew it.
+    /// The runner-up, if the policy knew one.
     pub fn runner_up(&self) -> Option<RunnerUp> {
         let index = self.rival.checked_sub(1)?;
         Some(RunnerUp { index, load: (self.rival_load != UNSEEN).then_some(self.rival_load) })
     }
 
-    /// The same where endpoints have other numbers.
+    /// The same decision with the endpoint numbers of another balancer.
     #[must_use]
     pub(crate) fn renumbered(self, index: impl FnOnce(usize) -> Option<usize>) -> Self {
         let rival = self.rival.checked_sub(1).and_then(|rival| index(rival as usize));

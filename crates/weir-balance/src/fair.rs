@@ -1,39 +1,43 @@
-//! `balance fair`: the two phases of nginx-upstream-fair (Grzegorz Nosek, 2007), over shared atomics instead of shared memory under a lock.
+//! `balance fair`: the two phases of nginx-upstream-fair (Grzegorz Nosek, 2007), over shared
+//! atomics instead of shared memory under a lock.
 //!
-//! First phase: the first endpoint in turn that is idle. Second phase, when none is: the lowest score, which is the number of exchanges in
-//! flight, and among equal numbers the endpoint that was chosen the longest time ago, counted in requests of the pool.
+//! First phase: the first idle endpoint in turn. Second phase, if none is idle: the lowest score,
+//! which is the number of exchanges in flight, and among equal numbers the endpoint that was chosen
+//! the longest time ago, counted in requests of the pool.
 //!
-//! What is not the module's: an exchange is counted out by its slot and cannot leak (the module's "goes idle while requests pile up"),
-//! failures are those of the last window and so run out by themselves (its "recovered server never used again"), and a pool of one
-//! endpoint keeps the limit of `weight_mode=peak`, where the module looks at nothing.
+//! Differences from the module: an exchange is counted out by its slot and cannot leak (the
+//! module's "goes idle while requests pile up"); failures are those of the last window and so
+//! expire by themselves (its "recovered server never used again"); a pool of one endpoint keeps the
+//! limit of `weight_mode=peak`, where the module checks nothing.
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// Bits of a score that say how long ago an endpoint was chosen; those above are the exchanges in flight.
+/// The bits of a score that hold the age of an endpoint's last choice; the bits above hold the
+/// exchanges in flight.
 const AGE_BITS: u32 = 20;
 const MAX_AGE: u64 = (1 << AGE_BITS) - 1;
 const MAX_IN_FLIGHT: u64 = u64::MAX >> AGE_BITS;
 
-/// The words after `balance fair`.
+/// The options of `balance fair`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct FairSettings {
-    /// Looks for an idle endpoint from the first on every time, not from the one after the last chosen: the ones at the end of the file get
-    /// something only when the others are busy.
+    /// Starts the search for an idle endpoint at the first endpoint every time, not after the last
+    /// chosen one: endpoints at the end of the file get exchanges only while the others are busy.
     pub no_rr: bool,
-    /// What weights mean.
+    /// The meaning of weights.
     pub weight_mode: WeightMode,
 }
 
-/// What the weights of `fair` mean.
+/// The meaning of weights for `fair`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum WeightMode {
-    /// Shares: the score is divided by what is left of the endpoint's turns, which start at its weight.
+    /// Shares: the score is divided by the endpoint's remaining turns, which start at its weight.
     #[default]
     Default,
-    /// An endpoint counts as idle until it has as many exchanges as its weight says. With `no_rr`, one that has some is taken before one
-    /// that has none.
+    /// An endpoint counts as idle until it has as many exchanges as its weight. With `no_rr`, an
+    /// endpoint with some exchanges is taken before one with none.
     Idle,
-    /// An endpoint takes no more exchanges than its weight says.
+    /// An endpoint takes no more exchanges than its weight.
     Peak,
 }
 
@@ -43,7 +47,7 @@ impl WeightMode {
         &[Self::Default, Self::Idle, Self::Peak]
     }
 
-    /// The word that a configuration uses.
+    /// The mode's name in a configuration.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Default => "default",
@@ -53,26 +57,26 @@ impl WeightMode {
     }
 }
 
-/// What one endpoint looks like when a choice is made.
+/// The state of one endpoint at the time of a choice.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Look {
     /// Exchanges in flight.
     pub(crate) in_flight: u64,
     /// Failures in the last window.
     pub(crate) fails: u32,
-    /// Failures that eject; 0 when none do.
+    /// The number of failures that ejects; 0 if none do.
     pub(crate) max_fails: u32,
 }
 
-/// A choice.
+/// A choice of the policy.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fairest {
     pub(crate) position: usize,
-    /// Whether it is known that nobody was idle.
+    /// Set if it is known that no endpoint was idle.
     pub(crate) none_idle: bool,
-    /// Whether it was chosen by its score, in the second phase.
+    /// Set if the endpoint was chosen by its score, in the second phase.
     pub(crate) scored: bool,
-    /// Of that phase, the one with the next lowest score, and what it had in flight.
+    /// The endpoint with the second-lowest score in that phase, and its exchanges in flight.
     pub(crate) runner_up: Option<(usize, u64)>,
 }
 
@@ -89,7 +93,7 @@ struct Scored {
     in_flight: u64,
 }
 
-/// What one tier remembers from choice to choice.
+/// The state of the policy for one tier.
 #[derive(Debug)]
 pub(crate) struct Fair {
     settings: FairSettings,
@@ -97,22 +101,22 @@ pub(crate) struct Fair {
     shared: Shared,
 }
 
-/// Every choice writes these, so they have a cache line to themselves.
+/// Every choice writes these fields, so they have a cache line to themselves.
 #[derive(Debug)]
 #[repr(align(64))]
 struct Shared {
-    /// The position chosen last; looking for an idle one starts behind it.
+    /// The position chosen last; the search for an idle endpoint starts after it.
     current: AtomicU64,
-    /// Exchanges that came, further attempts not counted.
+    /// Exchanges that arrived, further attempts not counted.
     requests: AtomicU64,
 }
 
 #[derive(Debug)]
 struct Peer {
     weight: u64,
-    /// What `requests` was when it was chosen last.
+    /// The value of `requests` at the peer's last choice.
     last_request: AtomicU64,
-    /// Turns left: counts down from the weight to 0, then starts again.
+    /// The peer's remaining turns: counts down from the weight to 0, then restarts.
     turns: AtomicU64,
 }
 
@@ -128,12 +132,13 @@ impl Fair {
         Self { settings, peers: weights.iter().map(peer).collect(), shared }
     }
 
-    /// Counts an exchange that came. Its further attempts do not count.
+    /// Counts an arriving exchange. Its further attempts do not count.
     pub(crate) fn arrive(&self) {
         self.shared.requests.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The choice among the positions for which `look` returns something; after a failed attempt, `after` is where that was.
+    /// The choice among the positions for which `look` returns a value. After a failed attempt,
+    /// `after` is the position of that attempt.
     pub(crate) fn choose(
         &self,
         after: Option<usize>,
@@ -159,8 +164,9 @@ impl Fair {
         }
     }
 
-    /// Both phases in one pass. First phase: the first that is idle; or, where some are to be filled before others are woken, the one with
-    /// fewest of those that have some, unless one that has none came first. Second phase: the lowest score, the last of several.
+    /// Runs both phases in one pass. First phase: the first idle endpoint; or, with weight mode
+    /// `idle` and `no_rr`, the one with the fewest exchanges among those that have some, unless one
+    /// with none came first. Second phase: the lowest score, the last of several equal ones.
     fn scan<'a>(
         &self,
         ring: impl Iterator<Item = (usize, &'a Peer)>,

@@ -1,4 +1,4 @@
-//! What a pool counts besides what its endpoints count.
+//! The counters of a pool, in addition to those of its endpoints.
 
 use crate::sync::{AtomicU64, Ordering};
 
@@ -28,7 +28,7 @@ impl Figure {
     }
 }
 
-/// The counters of a pool. None is touched when an exchange is dispatched at once.
+/// The counters of a pool. An exchange that is dispatched at once touches none of them.
 #[derive(Debug)]
 pub(crate) struct Figures {
     pub(crate) queued: Figure,
@@ -58,7 +58,7 @@ impl Figures {
     }
 }
 
-/// What a pool counted since it was made.
+/// A snapshot of a pool's counters since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Slots given, over the life of the endpoints.
@@ -67,24 +67,27 @@ pub struct Counters {
     pub waiting: u64,
     /// Exchanges that had to wait.
     pub queued: u64,
-    /// Most that ever waited at once.
+    /// The highest number that ever waited at once.
     pub longest_queue: u64,
-    /// Rejected because the queue was full.
+    /// Exchanges rejected because the queue was full.
     pub queue_full: u64,
-    /// Rejected because all were at their limit and there is no queue.
+    /// Exchanges rejected because all endpoints were at their limit and there is no queue.
     pub full: u64,
-    /// Rejected because no endpoint could be had.
+    /// Exchanges rejected because no endpoint may be picked.
     pub unavailable: u64,
-    /// Rejected for that reason after they had waited.
+    /// Exchanges rejected for that reason after they had waited.
     pub gave_up: u64,
-    /// Left the queue of their own accord, those with a slot just handed over included.
+    /// Exchanges that left the queue of their own accord, including those with a slot just handed
+    /// over.
     pub cancelled: u64,
-    /// Left the queue because their deadline came.
+    /// Exchanges that left the queue because their deadline passed.
     pub timed_out: u64,
-    /// Sent to a busy endpoint while an idle one could be had.
+    /// Exchanges sent to a busy endpoint while an idle one could be picked.
     pub inversions: u64,
-    /// Time that those lost, µs: what they took beyond the running mean of exchanges at idle endpoints.
+    /// The time that those exchanges lost, µs: their duration beyond the running mean of exchanges
+    /// at idle endpoints.
     pub regret_us: u64,
-    /// Violations of laws 2, 3 and 5 that audits found; must stay 0.
+    /// Violations of the pool's invariants that audits found ([`crate::Balancer::audit`]); must
+    /// stay 0.
     pub violations: u64,
 }

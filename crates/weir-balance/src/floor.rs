@@ -1,5 +1,6 @@
-//! The queue's state machine, under the pool's lock: who arrives, who is next, who may not wait any longer. After each
-//! step law 2 holds: nobody waits who might have a free place.
+//! The queue's state machine, under the pool's lock: arrivals, releases, and exchanges that may no
+//! longer wait. After each step the queue is work-conserving: no exchange waits while an endpoint
+//! that it may use has a free slot.
 
 use core::task::Waker;
 
@@ -12,17 +13,18 @@ use crate::slot::Taken;
 use crate::sync::{MutexGuard, Ordering};
 use crate::{Ahead, Basis, Described, EndpointState, Member, Rejection, WaitsFor};
 
-/// What the lock guards.
+/// The data that the lock guards.
 #[derive(Debug)]
 pub(crate) struct Books {
     pub(crate) queue: Queue,
-    /// The latest time that anybody told, µs. It never goes back.
+    /// The latest time that any caller gave, µs. It never goes back.
     pub(crate) clock_us: u64,
-    /// When something timed ends next, µs.
+    /// The time of the next timed change, µs.
     due_us: u64,
     /// Slots taken under the lock and not given back.
     pub(crate) slots: u64,
-    /// How many were in flight at each endpoint when its limit was changed last: more than the limit is sound until then.
+    /// The number in flight at each endpoint when its limit was last changed. A number above the
+    /// limit is no violation up to this one.
     pub(crate) ceilings: Box<[u32]>,
 }
 
@@ -32,7 +34,8 @@ impl Books {
         Self { queue, clock_us: 0, due_us: u64::MAX, slots: 0, ceilings: ceilings(members) }
     }
 
-    /// The books for other endpoints. Slots of the former ones are counted in no longer when they come back.
+    /// Resets the books for other endpoints. Slots of the former endpoints are not counted out when
+    /// they come back.
     pub(crate) fn begin_anew(&mut self, members: &[Member]) {
         self.slots = 0;
         self.ceilings = ceilings(members);
@@ -43,7 +46,8 @@ fn ceilings(members: &[Member]) -> Box<[u32]> {
     members.iter().map(|member| member.state.in_flight()).collect()
 }
 
-/// The pool's lock while it is held. Whoever was served is woken when it is given up, and not before.
+/// The pool's lock while it is held. The tasks of served exchanges are woken when it is released,
+/// not before.
 pub(crate) struct Floor<'a> {
     pub(crate) pool: &'a Balancer,
     // Fields are dropped in this order: first the lock, then the wakers.
@@ -51,7 +55,7 @@ pub(crate) struct Floor<'a> {
     woken: Woken,
 }
 
-/// Wakes when dropped.
+/// Wakers that are woken on drop.
 #[derive(Default)]
 struct Woken(SmallVec<[Waker; 4]>);
 
@@ -68,14 +72,14 @@ impl Drop for Woken {
 pub(crate) struct Place {
     pub(crate) id: Id,
     pub(crate) seq: i64,
-    /// When it came, µs.
+    /// The time at which the exchange was queued, µs.
     pub(crate) since_us: u64,
-    /// How many are before it.
+    /// The number of exchanges before it.
     pub(crate) position: u32,
     pub(crate) waits_for: WaitsFor,
 }
 
-/// What becomes of an arrival.
+/// The outcome of an arrival.
 pub(crate) enum Answer {
     Dispatched(Taken),
     Queued(Place),
@@ -87,7 +91,7 @@ impl<'a> Floor<'a> {
         Self { pool, books, woken: Woken::default() }
     }
 
-    /// Time passes: what was due has happened.
+    /// Advances the clock of the books and applies what became due.
     pub(crate) fn advance(&mut self, now_us: u64) {
         self.books.clock_us = self.books.clock_us.max(now_us);
         if self.books.due_us <= self.books.clock_us {
@@ -95,12 +99,13 @@ impl<'a> Floor<'a> {
         }
     }
 
-    /// Somebody arrives, at the time that he says.
+    /// Takes in an arriving exchange, at the time in its request.
     pub(crate) fn receive(&mut self, request: &Request<'_>) -> Answer {
         self.advance(request.now_us);
         let answer = match self.pool.queue {
             Some(queue) => self.arrive(request, queue),
-            // Nobody may wait here any more; those who do came before the queue was taken away.
+            // Without a queue nothing is enqueued. The exchanges that still wait came before the
+            // queue was removed.
             None => match self.pool.arrive_freely(request) {
                 Ok(taken) => Answer::Dispatched(self.book(taken)),
                 Err(rejection) => Answer::Rejected(rejection),
@@ -110,7 +115,7 @@ impl<'a> Floor<'a> {
         answer
     }
 
-    /// Somebody arrives.
+    /// Dispatches, queues or rejects an arriving exchange.
     fn arrive(&mut self, request: &Request<'_>, settings: QueueSettings) -> Answer {
         let pool = self.pool;
         let mut query = Query {
@@ -133,14 +138,14 @@ impl<'a> Floor<'a> {
             query.overflowed = true;
             home = None;
         }
-        // Nobody is passed over: who waits could have none of the places that are free (law 2).
+        // This passes over no waiting exchange: those that wait could use none of the free slots.
         let taken =
             taken.or_else(|| if home.is_none() { pool.pick_in_active_tier(query) } else { None });
         if let Some(taken) = taken {
             return Answer::Dispatched(self.book(taken));
         }
         if home.is_none() && pool.active_tier(query).is_none() {
-            // Where he might have waited, the line was full.
+            // The exchange could only wait in its endpoint's line, and that was full.
             let overflowed = query.overflowed;
             return Answer::Rejected(if overflowed {
                 Rejection::QueueFull
@@ -148,14 +153,14 @@ impl<'a> Floor<'a> {
                 Rejection::Unavailable
             });
         }
-        // One who was away was let in before.
+        // An exchange with seniority was let into the queue before.
         if self.books.queue.waiting() >= settings.max && request.seniority.is_none() {
             return Answer::Rejected(Rejection::QueueFull);
         }
         self.enqueue(request, home, query.overflowed)
     }
 
-    /// A slot comes back; `index` is `None` when the endpoint is not of this pool any more.
+    /// Releases a slot; `index` is `None` if the endpoint no longer belongs to this pool.
     pub(crate) fn release(
         &mut self,
         state: &EndpointState,
@@ -170,7 +175,7 @@ impl<'a> Floor<'a> {
         }
     }
 
-    /// Hands what is free at an endpoint to those next in line for it.
+    /// Hands the free slots of an endpoint to the next exchanges in line for it.
     pub(crate) fn hand_on(&mut self, index: usize) {
         while self.books.queue.waiting() > 0
             && self.pool.members.get(index).is_some_and(|member| member.state.is_free())
@@ -191,8 +196,9 @@ impl<'a> Floor<'a> {
         }
     }
 
-    /// After anything that changes who may be had: everybody stands in the line where he belongs, who may be served by
-    /// nobody is told so, and what is free goes to the oldest.
+    /// Restores the invariants after any change of endpoints' state: moves every waiting exchange
+    /// into the line where it belongs, rejects exchanges that no endpoint may serve, and gives free
+    /// slots to the oldest.
     pub(crate) fn settle(&mut self) {
         let pool = self.pool;
         pool.refresh_panic();
@@ -218,8 +224,8 @@ impl<'a> Floor<'a> {
         }
     }
 
-    /// A stall that was found on the way, or a trial that began or may begin, makes others wait elsewhere: whose key leads to that
-    /// endpoint.
+    /// Settles if a stall was found, or if a trial began or may begin: exchanges whose key leads to
+    /// that endpoint then wait elsewhere.
     pub(crate) fn settle_stalls(&mut self) {
         let unsettled = &self.pool.stall_unsettled;
         if unsettled.load(Ordering::Relaxed) && unsettled.swap(false, Ordering::AcqRel) {
@@ -227,7 +233,7 @@ impl<'a> Floor<'a> {
         }
     }
 
-    /// Takes somebody out of his line; `None` when he stood in none.
+    /// Takes an exchange out of its line; returns `None` if it was in none.
     pub(crate) fn leave_line(&mut self, id: Id, standing: Standing) -> Option<Left> {
         let left = self.books.queue.leave(id, standing)?;
         if let Some(member) = left.home.and_then(|index| self.pool.members.get(index)) {
@@ -236,7 +242,7 @@ impl<'a> Floor<'a> {
         Some(left)
     }
 
-    /// Remembers how many are in flight at an endpoint whose limit was just changed.
+    /// Records the number in flight at an endpoint whose limit was just changed.
     pub(crate) fn note_ceiling(&mut self, index: usize) {
         let in_flight = self.pool.members.get(index).map(|member| member.state.in_flight());
         if let (Some(in_flight), Some(ceiling)) = (in_flight, self.books.ceilings.get_mut(index)) {
@@ -244,25 +250,28 @@ impl<'a> Floor<'a> {
         }
     }
 
-    /// Endpoints with more in flight than their limit, those aside that had as many when the limit was lowered.
+    /// Counts endpoints with more in flight than their limit, except those that still drain to a
+    /// lowered limit.
     pub(crate) fn excesses(&mut self) -> u64 {
         let mut found = 0;
         for (member, ceiling) in self.pool.members.iter().zip(&mut self.books.ceilings) {
             let in_flight = member.state.in_flight();
             let limit = member.state.max_conn().unwrap_or(u32::MAX);
             found += u64::from(in_flight > limit.max(*ceiling));
-            // Above the limit it can only fall.
+            // Above the limit the number can only fall.
             *ceiling = (*ceiling).min(in_flight);
         }
         found
     }
 
-    /// Whether somebody waits who might have a place at this endpoint, at the time of the books.
+    /// Returns true if an exchange waits that may have a slot at this endpoint, at the time of the
+    /// books.
     pub(crate) fn is_awaited(&self, index: usize) -> bool {
         self.own_next(index).or_else(|| self.pool_next(index)).is_some()
     }
 
-    /// The older of those next in line for an endpoint (law 4), and whether he stands in the endpoint's own line.
+    /// The next exchange in line for an endpoint, and true if it is in the endpoint's own line. The
+    /// older of the first in the endpoint's line and the first in the pool's line goes first.
     fn next_for(&self, index: usize) -> Option<(Id, bool)> {
         let own = self.own_next(index);
         if self.pool.fault.forgets_pool_queue() {
@@ -275,14 +284,14 @@ impl<'a> Floor<'a> {
         }
     }
 
-    /// The oldest bound to an endpoint, with his number.
+    /// The oldest exchange bound to an endpoint, with its number.
     fn own_next(&self, index: usize) -> Option<(Id, i64)> {
         let (id, waiter) = self.books.queue.line(Some(index)).next()?;
         let query = query(self.pool, waiter, self.books.clock_us);
         (self.pool.home(query) == Some(index)).then_some((id, waiter.seq))
     }
 
-    /// The oldest of the pool's line that may have a place at an endpoint, with his number.
+    /// The oldest exchange of the pool's line that may have a slot at an endpoint, with its number.
     fn pool_next(&self, index: usize) -> Option<(Id, i64)> {
         let member = self.pool.members.get(index)?;
         if !member.state.is_usable(self.books.clock_us, self.pool.is_panicking()) {
@@ -329,7 +338,7 @@ impl<'a> Floor<'a> {
         Answer::Queued(Place { id, seq, since_us, position, waits_for })
     }
 
-    /// Everybody into the line where he belongs now.
+    /// Moves every waiting exchange into the line where it belongs now.
     fn form_lines(&mut self) {
         let pool = self.pool;
         let clock_us = self.books.clock_us;
@@ -378,7 +387,7 @@ impl<'a> Floor<'a> {
     }
 }
 
-/// What a waiter asks, now.
+/// The query of a waiting exchange at `now_us`.
 fn query<'a>(pool: &Balancer, waiter: &'a Waiter, now_us: u64) -> Query<'a> {
     let Wish { random, key, bound, overflowed, ref tried, .. } = waiter.wish;
     let panic = pool.is_panicking();

@@ -1,5 +1,6 @@
-//! One 64-bit hash of bytes for keys and names: XXH64 with seed 0. It is the same on every machine and in every version, so that a
-//! client stays at its endpoint over restarts, upgrades and several Weirs side by side.
+//! A 64-bit hash of bytes for keys and names: XXH64 with seed 0. It is the same on every machine
+//! and in every version, so that a client stays at its endpoint over restarts, upgrades and several
+//! instances of Weir side by side.
 
 const PRIME_1: u64 = 0x9e37_79b1_85eb_ca87;
 const PRIME_2: u64 = 0xc2b2_ae3d_27d4_eb4f;
@@ -7,8 +8,8 @@ const PRIME_3: u64 = 0x1656_67b1_9e37_79f9;
 const PRIME_4: u64 = 0x85eb_ca77_c2b2_ae63;
 const PRIME_5: u64 = 0x27d4_eb2f_1656_67c5;
 
-/// The hash of a key or a name (XXH64 with seed 0, as its specification defines it). Not for secrets: whoever chooses the bytes can choose
-/// the hash.
+/// The hash of a key or a name (XXH64 with seed 0, as its specification defines it). Not
+/// collision-resistant: a client that chooses the bytes can choose the hash.
 pub fn hash_key(bytes: &[u8]) -> u64 {
     let (stripes, rest) = bytes.as_chunks::<32>();
     let mut hash = match stripes {
@@ -56,7 +57,7 @@ fn round(lane: u64, word: u64) -> u64 {
     lane.wrapping_add(word.wrapping_mul(PRIME_2)).rotate_left(31).wrapping_mul(PRIME_1)
 }
 
-/// Other random bits from random bits, one to one (the finaliser of SplitMix64).
+/// Maps random bits to other random bits, one to one (the finaliser of SplitMix64).
 pub(crate) fn mix(bits: u64) -> u64 {
     let bits = bits.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -68,8 +69,8 @@ pub(crate) fn mix(bits: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// The published vectors, and texts around the borders of 4, 8 and 32 bytes from an implementation in another language
-    /// (`tests/xxh64.py`).
+    /// The published vectors, and texts around the borders of 4, 8 and 32 bytes from an
+    /// implementation in another language (`tests/xxh64.py`).
     const VECTORS: &str = include_str!("../tests/xxh64.txt");
 
     #[test]

@@ -1,6 +1,6 @@
-//! What each holder has of a balancer: a worker of the caller, whose slots and places in the queue are
-//! given back by somebody else when its thread is lost. Counted by the holder alone, so that an
-//! exchange costs a few plain stores and no other processor is kept from them.
+//! Counts of the slots that each holder has. A holder is a worker of the caller; if its thread is
+//! lost, another thread gives back its slots and its places in the queue. Only the holder writes
+//! its counts, so that an exchange costs a few plain stores and no cache line moves between cores.
 
 use std::sync::{Arc, OnceLock};
 
@@ -12,13 +12,13 @@ use crate::{Balancer, Decision};
 /// A worker of the caller, whose slots and tickets can be given back for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Holder {
-    /// Its number, from 0.
+    /// The worker's number, from 0.
     pub number: u16,
     /// The number of holders; the same in all calls.
     pub of: u16,
 }
 
-/// The slots and tickets given back for a holder.
+/// The numbers of slots and tickets that were given back for a holder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Abandoned {
     /// Exchanges that ran at endpoints.
@@ -27,12 +27,12 @@ pub struct Abandoned {
     pub waiting: u64,
 }
 
-/// Slots at one endpoint of one holder, which alone changes the counts.
+/// Slots at one endpoint of one holder. Only the holder changes the counts.
 #[derive(Debug, Default)]
 struct Counts {
     booked: AtomicU32,
     unbooked: AtomicU32,
-    /// Of both, those that wait for an answer.
+    /// The slots of both kinds whose exchanges wait for an answer.
     sent: AtomicU32,
 }
 
@@ -68,7 +68,7 @@ impl Balancer {
         all.get(usize::from(holder.number) * members + index)
     }
 
-    /// A holder has one slot more, or one less.
+    /// Counts one slot more or one less of a holder.
     pub(crate) fn note_held(&self, holder: Option<Holder>, taken: &Taken, change: Change) {
         let Some(counts) = holder.and_then(|holder| self.counts(holder, taken.index)) else {
             return;
@@ -76,7 +76,7 @@ impl Balancer {
         change.make(if taken.booked { &counts.booked } else { &counts.unbooked });
     }
 
-    /// One slot more of a holder waits for an answer, or one less.
+    /// Counts one more or one less of a holder's slots that wait for an answer.
     pub(crate) fn note_sent(&self, holder: Option<Holder>, index: usize, change: Change) {
         if let Some(counts) = holder.and_then(|holder| self.counts(holder, index)) {
             change.make(&counts.sent);
@@ -100,7 +100,7 @@ impl Balancer {
         let mut line: Vec<Arc<Self>> = self.former_alive();
         line.push(Arc::clone(self));
         for Ended { standing, made_by, .. } in ended {
-            // A place that was handed over and that no slot was made of.
+            // A slot that was handed over and that no [`Slot`](crate::Slot) was made of.
             let maker = line.iter().find(|one| one.identity() == made_by);
             if let (Standing::Handed(taken), Some(maker)) = (standing, maker) {
                 maker.release(taken);
@@ -134,7 +134,7 @@ impl Balancer {
         given_back
     }
 
-    /// Tells balancers of one pool apart while they live.
+    /// A number that distinguishes the balancers of one pool while they live.
     pub(crate) fn identity(&self) -> usize {
         std::ptr::from_ref(self).addr()
     }
@@ -180,8 +180,8 @@ mod tests {
         }
     }
 
-    /// Worker 0 is lost with a slot, a place that was handed over to it, and a place in the line:
-    /// the others get all of it, in their order, and the books are right.
+    /// Worker 0 is lost with a slot, a slot that was handed over to it, and a place in the line:
+    /// the other workers get all of them, in their order, and the books are right.
     #[test]
     fn what_a_lost_holder_has_goes_to_those_who_wait() {
         let state = Arc::default();

@@ -1,25 +1,26 @@
-//! The names of the policies: what `balance …;` in a configuration may say.
+//! The names of the policies: the values of `balance …;` in a configuration.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::{BalanceFactor, FairSettings, WeightMode};
 
-/// How a pool picks an endpoint.
+/// The policy by which a pool picks an endpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum PolicyKind {
-    /// In turn, each as often as its weight says, interleaved smoothly (nginx's default).
+    /// Smooth weighted round robin (nginx's default).
     #[default]
     RoundRobin,
-    /// Fewest exchanges in flight and waiting for it, for its weight; ties in turn (HAProxy's `leastconn`).
+    /// The endpoint with the fewest exchanges in flight and waiting for it, relative to its weight;
+    /// ties go in turn (HAProxy's `leastconn`).
     LeastConn,
-    /// An idle one in turn, else the lowest score (nginx-upstream-fair).
+    /// An idle endpoint in turn, else the one with the lowest score (nginx-upstream-fair).
     Fair(FairSettings),
-    /// One drawn by weight (nginx's `random`).
+    /// One endpoint drawn by weight (nginx's `random`).
     Random,
-    /// Two drawn by weight, the one with fewer in flight (HAProxy's `random(2)`).
+    /// Two endpoints drawn by weight; the one with fewer in flight wins (HAProxy's `random(2)`).
     Random2,
-    /// The first in file order that is below its `max_conn` (HAProxy's `first`).
+    /// The first endpoint in file order that is below its `max_conn` (HAProxy's `first`).
     First,
     /// Rendezvous hashing of the exchange's key.
     Hash(HashSettings),
@@ -29,10 +30,11 @@ pub enum PolicyKind {
     Maglev(HashSettings),
 }
 
-/// What the policies that hash a key have in common.
+/// The settings common to the policies that hash a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct HashSettings {
-    /// Bounds what an endpoint gets; `None`: however busy it is, its keys go there.
+    /// The bound on an endpoint's load. With `None` a key goes to its endpoint however busy that
+    /// is.
     pub balance_factor: Option<BalanceFactor>,
 }
 
@@ -40,7 +42,7 @@ const FAIR: FairSettings = FairSettings { no_rr: false, weight_mode: WeightMode:
 const UNBOUNDED: HashSettings = HashSettings { balance_factor: None };
 
 impl PolicyKind {
-    /// Every policy with the settings that hold when none are said, in the order in which the reference lists them.
+    /// Every policy with its default settings, in the order of the reference.
     pub fn all() -> &'static [Self] {
         &[
             Self::RoundRobin,
@@ -55,7 +57,7 @@ impl PolicyKind {
         ]
     }
 
-    /// The word that a configuration uses.
+    /// The policy's name in a configuration.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::RoundRobin => "round_robin",
@@ -70,7 +72,7 @@ impl PolicyKind {
         }
     }
 
-    /// Its settings, when it goes by a key of the exchange.
+    /// The hash settings, if the policy hashes a key of the exchange.
     pub fn hashes(self) -> Option<HashSettings> {
         match self {
             Self::Hash(settings) | Self::RingHash(settings) | Self::Maglev(settings) => {
@@ -87,7 +89,7 @@ impl fmt::Display for PolicyKind {
     }
 }
 
-/// The word is no policy's name; [`PolicyKind::all`] has those there are.
+/// Error: the word names no policy; [`PolicyKind::all`] lists the known ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownPolicy;
 

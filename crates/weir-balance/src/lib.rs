@@ -1,5 +1,5 @@
-//! Who takes the next exchange, and who waits for it: policies, slots, the queue and passive ejection over truly shared
-//! state. No I/O and no clocks: time and randomness are arguments.
+//! Load balancing over state that all workers share: policies, slots, the queue and passive
+//! ejection. No I/O and no clocks: time and randomness are arguments.
 
 #![forbid(unsafe_code)]
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]

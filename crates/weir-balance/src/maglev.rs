@@ -1,19 +1,20 @@
-//! Maglev hashing (`balance maglev`): a table of 65,537 entries filled by the endpoints in turn, each by an order of its own, so that a
-//! lookup is one step and shares are right to a fraction of a percent (Eisenbud and others, "Maglev: A Fast and Reliable Software
-//! Network Load Balancer", section 3.4; weights as Envoy's `maglev` does them).
+//! Maglev hashing (`balance maglev`): a table of 65,537 entries that the endpoints fill in turn,
+//! each in its own order, so that a lookup is one step and shares are right to a fraction of a
+//! percent (Eisenbud and others, "Maglev: A Fast and Reliable Software Network Load Balancer",
+//! section 3.4; weights as in Envoy's `maglev`).
 
 use crate::hash::mix;
 use crate::rendezvous::Rendezvous;
 
-/// A prime. Shares are exact to one in 65,537 ÷ endpoints.
+/// The table's size, a prime. Shares are exact to endpoints ÷ 65,537.
 const TABLE: u64 = 65_537;
 
 /// The endpoints of one tier in their table.
 #[derive(Debug)]
 pub(crate) struct Maglev {
-    /// Whose each entry is.
+    /// The owner of each entry.
     table: Box<[u16]>,
-    /// Where the walk ends that finds nobody for long.
+    /// The fallback of a lookup that finds no acceptable entry within `max_steps`.
     spare: Rendezvous,
     max_steps: usize,
 }
@@ -22,16 +23,17 @@ pub(crate) struct Maglev {
 struct Seat {
     position: u16,
     weight: u64,
-    /// The next entry of its own order, and how far it is to the one after.
+    /// The next entry of its own order, and the distance to the one after.
     next: u64,
     skip: u64,
-    /// What it has, in units of the largest weight: it takes no more than its share of the turns so far.
+    /// The entries taken so far, in units of the largest weight. The seat takes no more than its
+    /// share of the turns so far.
     taken: u64,
 }
 
 impl Maglev {
-    /// The table of identities with their weights; a position is one in this list. Of more than 65,536 the rest is found only when no
-    /// other is.
+    /// The table of identities with their weights; positions are indices into `members`. Members
+    /// beyond 65,536 are found only if no other member is accepted.
     pub(crate) fn new(members: &[(u64, u32)]) -> Self {
         Self {
             table: fill(members),
@@ -40,9 +42,10 @@ impl Maglev {
         }
     }
 
-    /// The owner of `key`'s entry; if `accept` does not take it, that of another entry drawn from the key, and so on. (Neighbours in the
-    /// table follow each other too regularly to share what one leaves.) After some draws in vain the taker with the best rendezvous has
-    /// the key.
+    /// The owner of `key`'s entry; if `accept` does not take it, the owner of another entry drawn
+    /// from the key, and so on. (Adjacent entries follow each other too regularly to share the keys
+    /// of a missing endpoint evenly.) After `max_steps` draws the accepted endpoint with the best
+    /// rendezvous hash has the key.
     pub(crate) fn find(&self, key: u64, accept: impl Fn(usize) -> bool) -> Option<usize> {
         let mut drawn = key;
         for _ in 0..self.max_steps {
@@ -65,7 +68,7 @@ fn fill(members: &[(u64, u32)]) -> Box<[u16]> {
     let mut left = TABLE;
     for turn in 1.. {
         for seat in &mut seats {
-            // One entry each in the first turn, however light.
+            // In the first turn every seat takes one entry, however light it is.
             if turn * seat.weight < seat.taken {
                 continue;
             }
@@ -80,7 +83,8 @@ fn fill(members: &[(u64, u32)]) -> Box<[u16]> {
     Box::default()
 }
 
-/// The endpoints in the order of their identities: who is asked first must not depend on the file.
+/// The endpoints in the order of their identities, so that the order of filling does not depend on
+/// the file.
 fn seats(members: &[(u64, u32)]) -> Vec<Seat> {
     let mut order: Vec<(u64, u16, u32)> = members
         .iter()
@@ -98,7 +102,8 @@ fn seats(members: &[(u64, u32)]) -> Vec<Seat> {
     order.into_iter().map(seat).collect()
 }
 
-/// Gives the seat the first free entry of its order. There is one: the order goes through all entries, the table's size being a prime.
+/// Gives the seat the first free entry of its order. A free entry is always found: the order visits
+/// all entries, because the table's size is a prime.
 fn take_next(table: &mut [Option<u16>], seat: &mut Seat) {
     for _ in 0..TABLE {
         let entry = table.get_mut(seat.next as usize);
@@ -167,7 +172,7 @@ mod tests {
             });
             moved.push(others.count() as f64 / TABLE as f64);
         }
-        // The paper's figure 12 is about as much.
+        // Figure 12 of the paper shows about as much.
         assert!(moved.iter().all(|share| *share < 0.03), "{moved:?}");
     }
 
@@ -190,7 +195,7 @@ mod tests {
                 assert_eq!(had, has);
             }
         }
-        // A quarter of the keys, by weight over the others.
+        // A quarter of the keys moves, shared by weight among the others.
         for (heir, share) in heirs.iter().zip([2_500, 2_500, 2_500, 2_500, 5_000, 0]) {
             assert!(heir.abs_diff(share) < 400, "{heirs:?}");
         }

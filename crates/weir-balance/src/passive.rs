@@ -1,54 +1,57 @@
-//! When failures seen in traffic eject an endpoint.
+//! Passive health checks: the rules by which failures seen in traffic eject an endpoint.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Failures kept at most; a larger `errors` counts as this.
+/// The maximum number of failures kept; a larger `errors` counts as this.
 const MAX_ERRORS: u32 = 4096;
 
-/// When an endpoint is ejected for failed connects, and for how long.
+/// The rules and the duration of ejections for failed connects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PassiveSettings {
-    /// Failed connects within `window_us` that eject; 0 never ejects.
+    /// The number of failed connects within `window_us` that ejects; 0 never ejects.
     pub errors: u32,
-    /// The window they are counted in, µs.
+    /// The window in which they are counted, µs.
     pub window_us: u64,
-    /// How long an ejected endpoint stays out at least, µs.
+    /// The minimum duration of an ejection, µs.
     pub eject_us: u64,
-    /// Share of the pool's endpoints that may be out at once, percent, rounded down: of one endpoint none at 50.
+    /// The share of the pool's endpoints that may be ejected at once, percent, rounded down: at 50,
+    /// a pool of one endpoint never ejects it.
     pub max_ejected_percent: u8,
 }
 
-/// An ejection lasts longer by up to one part in so many.
+/// An ejection lasts longer by up to 1/`SPREAD`.
 const SPREAD: u128 = 5;
 
 impl PassiveSettings {
-    /// How long an ejection lasts, µs: `eject_us`, or up to a fifth longer, as 64 random bits say. An endpoint that fails at regular
-    /// intervals would else come back in the same phase for ever, and several balancers would come back to it at once.
+    /// The duration of an ejection, µs: `eject_us` to a fifth longer, determined by 64 random bits.
+    /// Otherwise an endpoint that fails at regular intervals would return in the same phase every
+    /// time, and several balancers would return to it at once.
     pub fn ejection_us(&self, random: u64) -> u64 {
         let longer = (u128::from(self.eject_us) * u128::from(random)) >> 64;
         self.eject_us.saturating_add((longer / SPREAD) as u64)
     }
 }
 
-/// What a failed connect led to.
+/// The outcome of a failed connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AfterFailure {
-    /// It was counted.
+    /// The failure was counted.
     Counted,
-    /// The endpoint is out from now on.
+    /// The endpoint is ejected from now on.
     Ejected {
-        /// When it may be picked again, µs. The caller sees to it that `Balancer::tick` is called then.
+        /// The end of the ejection, µs. The caller must call `Balancer::tick` then.
         until_us: u64,
     },
-    /// It would be out, but too many others are.
+    /// The endpoint would be ejected, but too many others are.
     Refused,
 }
 
-/// The times of the last `errors` failures of one endpoint, as a ring: when the oldest is within the window,
-/// there were that many. A sliding window without a lock; two failures at the same instant may count late by one.
+/// The times of the last `errors` failures of one endpoint, as a ring: if the oldest is within the
+/// window, the window holds that many failures. A sliding window without a lock; two failures at
+/// the same instant may count late by one.
 #[derive(Debug)]
 pub(crate) struct Window {
-    /// Times plus one, so that 0 is "no failure".
+    /// Times plus one, so that 0 means no failure.
     times: Box<[AtomicU64]>,
     count: AtomicU64,
 }
@@ -59,7 +62,7 @@ impl Window {
         Self { times, count: AtomicU64::new(0) }
     }
 
-    /// Notes a failure; true when the window is full.
+    /// Notes a failure; returns true if the window is full.
     pub(crate) fn note(&self, now_us: u64, window_us: u64) -> bool {
         let len = self.times.len() as u64;
         let count = self.count.fetch_add(1, Ordering::Relaxed);
@@ -70,7 +73,8 @@ impl Window {
         oldest != 0 && now_us.saturating_add(1).saturating_sub(oldest) <= window_us
     }
 
-    /// Failures noted within the window before `now_us`; those that the ring forgot do not count.
+    /// The number of failures within the window before `now_us`; failures that the ring has dropped
+    /// do not count.
     pub(crate) fn recent(&self, now_us: u64, window_us: u64) -> u32 {
         if self.count.load(Ordering::Relaxed) == 0 {
             return 0;
@@ -80,7 +84,7 @@ impl Window {
         times.filter(|time| *time != 0 && now.saturating_sub(*time) <= window_us).count() as u32
     }
 
-    /// Forgets what was noted.
+    /// Clears all failures.
     pub(crate) fn clear(&self) {
         for time in &self.times {
             time.store(0, Ordering::Relaxed);

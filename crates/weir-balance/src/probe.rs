@@ -1,57 +1,60 @@
-//! What probes find out about an endpoint: from results to verdicts, and when the next probe is due. It probes nothing and reads
-//! no clock: results, times and randomness are arguments. What traffic finds out is in `passive.rs` and `stall.rs`.
+//! Active health checks of an endpoint: verdicts from probe results, and the times of the next
+//! probes. It probes nothing and reads no clock: results, times and randomness are arguments.
+//! Failures seen in traffic are handled in `passive.rs` and `stall.rs`.
 
 use crate::Health;
 
-/// When probes of an endpoint go out, and how many results turn the verdict.
+/// The intervals of an endpoint's probes, and the number of results that change the verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProbeSettings {
-    /// Passed probes in a row that bring an endpoint back, from 1.
+    /// The number of passed probes in a row that brings an endpoint back, from 1.
     pub rise: u32,
-    /// Failed probes in a row that take an endpoint out, from 1.
+    /// The number of failed probes in a row that takes an endpoint out, from 1.
     pub fall: u32,
-    /// From the start of one probe to the start of the next, µs.
+    /// The interval from the start of one probe to the start of the next, µs.
     pub interval_us: u64,
-    /// The same while the latest results contradict the verdict.
+    /// The interval while the latest results contradict the verdict, µs.
     pub fast_us: u64,
-    /// The same while the endpoint is down and nothing says otherwise.
+    /// The interval while the endpoint is down and no result contradicts that, µs.
     pub down_us: u64,
-    /// By how much of the interval each wait is drawn shorter or longer, percent, at most 50.
+    /// The maximum random deviation of each interval, in either direction, percent, at most 50.
     pub spread_percent: u8,
 }
 
-/// What one probe found.
+/// The result of one probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProbeOutcome {
     /// The endpoint answered as expected.
     Passed,
-    /// It did not.
+    /// The endpoint did not answer as expected.
     Failed,
 }
 
-/// What a result led to.
+/// The effect of a result on the verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProbeVerdict {
-    /// It confirms what is held.
+    /// The result confirms the verdict.
     Confirmed,
-    /// It contradicts what is held: `seen` of the `needed` results that would turn it.
+    /// The result contradicts the verdict: it is number `seen` of the `needed` results that would
+    /// change it.
     Wavering {
-        /// Such results in a row, from 1.
+        /// The number of such results in a row, from 1.
         seen: u32,
-        /// How many turn the verdict.
+        /// The number of results that change the verdict.
         needed: u32,
     },
-    /// The verdict turned to `to`, having been the other for `lasted_us`.
+    /// The verdict changed to `to`, having been the other for `lasted_us`.
     Turned {
-        /// What holds from now on.
+        /// The new verdict.
         to: Health,
-        /// How long the opposite held, µs.
+        /// The duration of the previous verdict, µs.
         lasted_us: u64,
     },
 }
 
-/// What the probes of one endpoint found so far, read as HAProxy reads it: up until proven otherwise, and at the start one failed probe is proof enough,
-/// because nothing is known yet that speaks for the endpoint.
+/// The probe results of one endpoint, interpreted as HAProxy does: the endpoint is up until proven
+/// otherwise. At the start one failed probe is proof enough, because no result speaks for the
+/// endpoint yet.
 ///
 /// ```text
 ///          first result: failed
@@ -65,31 +68,31 @@ pub enum ProbeVerdict {
 pub struct ProbeHistory {
     settings: ProbeSettings,
     health: Health,
-    /// Results in a row that contradict `health`.
+    /// The number of results in a row that contradict `health`.
     contrary: u32,
-    /// Whether a result came in yet.
+    /// Set once a result came in.
     known: bool,
     since_us: u64,
 }
 
 impl ProbeHistory {
-    /// Up, as of `now_us`.
+    /// Creates a history with the verdict up, as of `now_us`.
     pub fn new(settings: ProbeSettings, now_us: u64) -> Self {
         Self { settings, health: Health::Healthy, contrary: 0, known: false, since_us: now_us }
     }
 
-    /// The same for an endpoint that an earlier history found down.
+    /// Changes the initial verdict to down, for an endpoint that an earlier history found down.
     #[must_use]
     pub fn down(self) -> Self {
         Self { health: Health::Unhealthy, known: true, ..self }
     }
 
-    /// What holds.
+    /// The current verdict.
     pub fn health(&self) -> Health {
         self.health
     }
 
-    /// Takes a result in.
+    /// Takes in a result.
     pub fn take(&mut self, outcome: ProbeOutcome, now_us: u64) -> ProbeVerdict {
         let (confirming, needed) = match self.health {
             Health::Healthy => {
@@ -116,8 +119,9 @@ impl ProbeHistory {
         ProbeVerdict::Turned { to: self.health, lasted_us }
     }
 
-    /// When the first probe of endpoint number `position` of the `count` that are probed is due: they are spread evenly over the interval in
-    /// their order, each somewhat later by chance, none past the next one's turn. `random` has 64 random bits.
+    /// The time of the first probe of endpoint number `position` of the `count` probed ones, µs.
+    /// First probes are spread evenly over the interval in the endpoints' order, each delayed at
+    /// random, but never past the time of the next one. `random` holds 64 random bits.
     pub fn first_probe_us(&self, now_us: u64, (position, count): (u64, u64), random: u64) -> u64 {
         let interval = u128::from(self.settings.interval_us);
         let count = u128::from(count.max(1));
@@ -127,8 +131,10 @@ impl ProbeHistory {
         now_us.saturating_add(u64::try_from(later).unwrap_or(u64::MAX))
     }
 
-    /// When the probe after the one begun at `began_us` is due, seen from `now_us`: one wait after the beginning, drawn by `random` (64 random
-    /// bits) around the interval that holds now, but never in the past. However far the clock jumped, it is at most one wait from now.
+    /// The time of the probe after the one that began at `began_us`, as of `now_us`: one interval
+    /// after that beginning, but never in the past. The interval is the current one, with a
+    /// deviation determined by `random` (64 random bits). However far the clock jumped, the next
+    /// probe is at most one interval away.
     pub fn next_probe_us(&self, began_us: u64, now_us: u64, random: u64) -> u64 {
         let interval = self.interval_us();
         let room = u128::from(interval) * u128::from(self.spread()) / 100;
@@ -150,7 +156,7 @@ impl ProbeHistory {
     }
 }
 
-/// A number of 0 to `room`, as `random` says.
+/// A number from 0 to `room`, determined by `random`.
 fn drawn(room: u128, random: u64) -> u128 {
     (room * u128::from(random)) >> 64
 }

@@ -1,5 +1,6 @@
-//! Those who wait, in the order in which they came: one line for the pool and one for each endpoint, in a slab that keeps its
-//! memory. It knows nothing of limits and endpoints' states; `floor.rs` says who stands in which line.
+//! The waiting exchanges in order of arrival: one line for the pool and one for each endpoint, in a
+//! slab that keeps its memory. Limits and endpoints' states are unknown here; `floor.rs` decides
+//! which exchange stands in which line.
 
 use core::task::Waker;
 use std::sync::Arc;
@@ -10,34 +11,35 @@ use crate::held::Holder;
 use crate::slot::Taken;
 use crate::{AHEAD, Ahead, Balancer, Described, Rejection, Tried};
 
-/// A waiter's place in the slab, his until his ticket is gone.
+/// A waiter's place in the slab, reserved until its ticket is dropped.
 pub(crate) type Id = u32;
 
-/// No waiter.
+/// The absence of a waiter.
 const NOBODY: Id = Id::MAX;
 
-/// One who waits, or who waited and was not told yet.
+/// An exchange that waits, or one that waited and has not been told the outcome yet.
 #[derive(Debug)]
 pub(crate) struct Waiter {
-    /// His number in the order of arrival: from 0 on, or below 0 when he waited in another process before.
+    /// The number in the order of arrival: from 0, or below 0 if the exchange waited in another
+    /// process before.
     pub(crate) seq: i64,
-    /// What he asks with.
+    /// The request parameters.
     pub(crate) wish: Wish,
-    /// How he stands.
+    /// The waiter's state.
     pub(crate) standing: Standing,
-    /// Whom to wake when that changes.
+    /// The waker of the task that waits for a change of `standing`.
     pub(crate) waker: Option<Waker>,
-    /// Who serves him, if that is not the balancer at which he arrived but its successor.
+    /// The balancer that serves the waiter, if it is a successor of the one at which it arrived.
     pub(crate) server: Option<Arc<Balancer>>,
-    /// The balancer that handed a place over, by [`Balancer::identity`].
+    /// The balancer that handed over a slot, by [`Balancer::identity`].
     pub(crate) made_by: usize,
-    /// Which line that is.
+    /// The line in which the waiter stands.
     pub(crate) home: Option<usize>,
     previous: Id,
     next: Id,
 }
 
-/// What a waiter asks with: a request that outlives its call.
+/// The parameters of a waiting exchange: a request that outlives its call.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Wish {
     pub(crate) tag: u64,
@@ -46,37 +48,38 @@ pub(crate) struct Wish {
     pub(crate) random: u64,
     pub(crate) key: u64,
     pub(crate) bound: Option<usize>,
-    /// His endpoint's line was full when he came: he waits for any endpoint from then on.
+    /// Set if the endpoint's line was full on arrival: the exchange waits for any endpoint from
+    /// then on.
     pub(crate) overflowed: bool,
     pub(crate) tried: Tried,
     pub(crate) about: Described,
-    /// Those ahead of him when he came.
+    /// The names of the exchanges ahead on arrival.
     pub(crate) ahead: Ahead,
 }
 
-/// How a waiter stands.
+/// The state of a waiter.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Standing {
-    /// In a line.
+    /// The waiter is in a line.
     Waiting,
-    /// A place was counted in for him; his ticket makes the slot of it.
+    /// A slot was counted in for the waiter; its ticket turns it into a [`Slot`](crate::Slot).
     Handed(Taken),
-    /// Nobody may serve him any more.
+    /// No endpoint may serve the waiter any more.
     Rejected(Rejection),
-    /// Nobody has this place of the slab.
+    /// The place in the slab is free.
     Vacant,
 }
 
-/// Who left a line.
+/// A waiter that left its line.
 #[derive(Debug)]
 pub(crate) struct Left {
-    /// Whom to wake, if anybody asked.
+    /// The waker to wake, if a task registered one.
     pub(crate) waker: Option<Waker>,
-    /// The line.
+    /// The line that the waiter left.
     pub(crate) home: Option<usize>,
 }
 
-/// How somebody stood whose place in the slab is free again.
+/// The final state of a waiter whose place in the slab was freed.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) standing: Standing,
@@ -111,12 +114,12 @@ impl Queue {
         Self { waiters: Vec::new(), vacant: Vec::new(), lines, waiting: 0, next_seq: 0 }
     }
 
-    /// How many are in lines.
+    /// The number of waiters in all lines.
     pub(crate) fn waiting(&self) -> u32 {
         self.waiting
     }
 
-    /// How many are in one line.
+    /// The number of waiters in one line.
     pub(crate) fn len(&self, home: Option<usize>) -> u32 {
         self.lines.get(line(home)).map_or(0, |line| line.len)
     }
@@ -129,20 +132,21 @@ impl Queue {
         self.waiters.get_mut(id as usize)
     }
 
-    /// Somebody, if he stands in a line.
+    /// The waiter with this id, if it is in a line.
     pub(crate) fn waiter(&self, id: Id) -> Option<&Waiter> {
         self.get(id).filter(|waiter| matches!(waiter.standing, Standing::Waiting))
     }
 
-    /// Those of a line, the oldest first.
+    /// The waiters of a line, the oldest first.
     pub(crate) fn line(&self, home: Option<usize>) -> impl Iterator<Item = (Id, &Waiter)> {
         let first = self.lines.get(line(home)).map_or(NOBODY, |line| line.first);
         let at = |id: Id| self.get(id).map(|waiter| (id, waiter));
         std::iter::successors(at(first), move |(_, waiter)| at(waiter.next))
     }
 
-    /// The names of the first of those who are before somebody who comes to this line now, or who has this number: of his own line and
-    /// the pool's, or of all, if he stands in the pool's.
+    /// The names of the first waiters before one that joins this line now, or that has this number.
+    /// An endpoint's line counts the waiters of that line and of the pool's line; the pool's line
+    /// counts all.
     pub(crate) fn ahead(&self, home: Option<usize>, number: Option<i64>) -> Ahead {
         let mut first: SmallVec<[(i64, Id); 2 * AHEAD]> = SmallVec::new();
         let mut add = |home| {
@@ -164,7 +168,8 @@ impl Queue {
         waiters.map(|waiter| waiter.wish.about.name.clone()).collect()
     }
 
-    /// Puts somebody at the end of a line, with the next number; or, where he has one already, at his place in the order.
+    /// Adds a waiter at the end of a line with the next number, or, if it already has a number, at
+    /// its place in the order.
     pub(crate) fn push(&mut self, wish: Wish, home: Option<usize>, number: Option<i64>) -> Id {
         let waiter = Waiter {
             seq: number.unwrap_or(self.next_seq),
@@ -189,8 +194,8 @@ impl Queue {
         id
     }
 
-    /// Takes somebody out of his line; he keeps his place in the slab, with his new standing. `None` when he stood in
-    /// none.
+    /// Takes a waiter out of its line. It keeps its place in the slab, with its new state. Returns
+    /// `None` if it was in no line.
     pub(crate) fn leave(&mut self, id: Id, standing: Standing) -> Option<Left> {
         let home = self.waiter(id)?.home;
         self.unlink(id);
@@ -200,7 +205,7 @@ impl Queue {
         Some(Left { waker: waiter.waker.take(), home })
     }
 
-    /// Frees a place in the slab; whoever has it must be in no line.
+    /// Frees a place in the slab; its waiter must be in no line.
     pub(crate) fn vacate(&mut self, id: Id) -> Option<Ended> {
         debug_assert!(self.waiter(id).is_none(), "somebody was thrown out while he waited");
         let waiter = self.get_mut(id)?;
@@ -212,7 +217,7 @@ impl Queue {
         Some(Ended { standing, server, made_by })
     }
 
-    /// The places of the slab that a holder has, whether they stand in a line or were told.
+    /// The places of the slab that belong to a holder, in a line or with an outcome not yet told.
     pub(crate) fn held_by(&self, number: u16) -> Vec<Id> {
         let is_held = |waiter: &Waiter| {
             let holder = waiter.wish.holder;
@@ -223,7 +228,7 @@ impl Queue {
         waiters.filter(|(_, waiter)| is_held(waiter)).map(|(id, _)| id).collect()
     }
 
-    /// All in lines, line by line.
+    /// The waiters in all lines, line by line.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Waiter> {
         self.all_with_ids().map(|(_, waiter)| waiter)
     }
@@ -232,7 +237,7 @@ impl Queue {
         (0..self.lines.len()).flat_map(|number| self.line(number.checked_sub(1)))
     }
 
-    /// All in lines, the oldest first.
+    /// The waiters in all lines, the oldest first.
     pub(crate) fn order(&self) -> Vec<Id> {
         let mut ids: Vec<(i64, Id)> =
             self.all_with_ids().map(|(id, waiter)| (waiter.seq, id)).collect();
@@ -240,7 +245,8 @@ impl Queue {
         ids.into_iter().map(|(_, id)| id).collect()
     }
 
-    /// Forms all lines anew, the oldest first; `home` says where each stands. It sees the lines as they grow.
+    /// Forms all lines anew, the oldest waiter first. `home` chooses the line of each, given the
+    /// lengths of the lines so far.
     pub(crate) fn form(&mut self, mut home: impl FnMut(&mut Waiter, &[u32]) -> Option<usize>) {
         let order = self.order();
         self.lines.fill(EMPTY);
@@ -256,8 +262,8 @@ impl Queue {
         }
     }
 
-    /// The lines of a pool of `endpoints` other endpoints; all stand in the pool's line until [`Queue::form`]. `change` sees everybody
-    /// in a line.
+    /// Replaces the lines by those of a pool with `endpoints` other endpoints. All waiters stand in
+    /// the pool's line until [`Queue::form`]. `change` is called for each of them.
     pub(crate) fn begin_anew(&mut self, endpoints: usize, mut change: impl FnMut(&mut Waiter)) {
         let order = self.order();
         self.lines = vec![EMPTY; endpoints + 1].into();
@@ -269,7 +275,8 @@ impl Queue {
         }
     }
 
-    /// Whether lines, lengths and the count of those who wait agree, and each line is in order of arrival.
+    /// Returns true if lines, lengths and the count of waiters agree, and each line is in order of
+    /// arrival.
     pub(crate) fn is_sound(&self) -> bool {
         let mut total = 0;
         let sound = (0..self.lines.len()).all(|number| {
@@ -282,7 +289,8 @@ impl Queue {
         sound && total == self.waiting as usize
     }
 
-    /// Puts somebody into a line behind all who came before him. From the end: that is where nearly everybody belongs.
+    /// Inserts a waiter into a line behind all earlier ones. The search starts at the end, where
+    /// nearly every waiter belongs.
     fn insert(&mut self, id: Id, home: Option<usize>) {
         let seq = self.get(id).map_or(0, |waiter| waiter.seq);
         let mut behind = NOBODY;
@@ -298,7 +306,8 @@ impl Queue {
         self.link(id, home, (last, NOBODY));
     }
 
-    /// Puts somebody into a line between two who stand side by side there; nobody is ahead of the first or behind the last.
+    /// Links a waiter into a line between two neighbours; `NOBODY` stands for the neighbour ahead
+    /// of the first and behind the last.
     fn link(&mut self, id: Id, home: Option<usize>, (ahead, behind): (Id, Id)) {
         let Some(line) = self.lines.get_mut(line(home)) else { return };
         line.len += 1;
@@ -354,7 +363,7 @@ mod tests {
     #[derive(Clone, Debug)]
     enum Step {
         Push(Option<usize>),
-        /// With a number of his own.
+        /// A waiter with a number of its own.
         Elder(Option<usize>, i64),
         Leave(usize),
         Form(Vec<Option<usize>>),

@@ -1,17 +1,19 @@
-//! The regret meter (row NEW-17): how often the policy sent an exchange to a busy endpoint while an idle one could
-//! be had, and what that cost.
+//! The regret meter: counts how often the policy sent an exchange to a busy endpoint while an idle
+//! one could be picked, and measures the time that this cost.
 
 use crate::slot::Choice;
 use crate::sync::{AtomicU64, Ordering};
 
-/// The mean is kept in these parts of a microsecond, and each new sample weighs as one of so many.
+/// The mean is kept in this fraction of a microsecond, and each new sample has this fraction of the
+/// weight.
 const PARTS: u64 = 64;
 
-/// Its counters have a cache line of their own: what stands beside them is only read.
+/// The counters have a cache line of their own; the fields beside them are only read.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct Regret {
-    /// Running mean of what exchanges at idle endpoints took, in `PARTS` of a µs; 0 before the first.
+    /// The running mean of the durations of exchanges at idle endpoints, in 1/`PARTS` µs; 0 before
+    /// the first.
     mean: AtomicU64,
     inversions: AtomicU64,
     lost_us: AtomicU64,
@@ -22,12 +24,12 @@ impl Regret {
         Self { mean: AtomicU64::new(0), inversions: AtomicU64::new(0), lost_us: AtomicU64::new(0) }
     }
 
-    /// Exchanges that were sent to a busy endpoint while an idle one could be had.
+    /// The number of exchanges that were sent to a busy endpoint while an idle one could be picked.
     pub(crate) fn inversions(&self) -> u64 {
         self.inversions.load(Ordering::Relaxed)
     }
 
-    /// Time that those took beyond the mean of exchanges at idle endpoints, µs.
+    /// The time that those exchanges took beyond the mean of exchanges at idle endpoints, µs.
     pub(crate) fn lost_us(&self) -> u64 {
         self.lost_us.load(Ordering::Relaxed)
     }
@@ -38,7 +40,7 @@ impl Regret {
         }
     }
 
-    /// Notes how long an exchange had its slot.
+    /// Notes how long an exchange held its slot.
     pub(crate) fn note(&self, choice: Choice, held_us: u64) {
         let mean = self.mean.load(Ordering::Relaxed);
         match choice {
@@ -46,8 +48,8 @@ impl Regret {
             Choice::Idle => {
                 let sample = held_us.saturating_mul(PARTS).max(1);
                 let next = if mean == 0 { sample } else { mean - mean / PARTS + held_us };
-                // Two workers at once may lose a sample: it is a mean, and a plain store keeps them from waiting
-                // for each other.
+                // Two workers at once may lose a sample, which a mean tolerates; a plain store
+                // avoids contention between them.
                 self.mean.store(next, Ordering::Relaxed);
             }
             Choice::Inversion => {

@@ -1,30 +1,34 @@
-//! Weighted rendezvous hashing (`balance hash`): each endpoint draws a number from the key and its own identity, and the best draw has the
-//! key. Whoever leaves takes only its own keys away, and whoever comes takes only those that it will have; order does not count.
+//! Weighted rendezvous hashing (`balance hash`): each endpoint draws a number from the key and its
+//! own identity, and the best draw has the key. An endpoint that leaves moves only its own keys,
+//! and a new one takes only the keys that it will have; the order of endpoints does not count.
 //!
-//! The draw `u` of an endpoint of weight `w` counts as `-ln(u) / w`, the smallest wins: exponential races, in which each wins as often
-//! as its weight says (Schindelhauer and Schomaker, "Weighted Distributed Hash Tables"). The logarithm is worked out in integers: a
+//! The draw `u` of an endpoint of weight `w` counts as `-ln(u) / w`, and the smallest wins:
+//! exponential races, in which each endpoint wins as often as its weight says (Schindelhauer and
+//! Schomaker, "Weighted Distributed Hash Tables"). The logarithm is computed in integers: a
 //! floating-point one may differ from machine to machine.
 
 use std::num::NonZeroU64;
 
 use crate::hash::mix;
 
-/// Bits behind the point of a logarithm. A distance is at most 64, a weight below 2¹⁶: their product fits 64 bits.
+/// The fraction bits of a logarithm. A distance is at most 64 and a weight below 2¹⁶: their product
+/// fits 64 bits.
 const FRACTION_BITS: u32 = 40;
 
-/// Steps of the table of logarithms; between two of them a straight line is off by less than 2⁻²².
+/// The number of steps in the table of logarithms, as a power of two. Linear interpolation between
+/// two steps is off by less than 2⁻²².
 const STEPS_LOG2: u32 = 10;
 
 static LOGARITHMS: [u64; (1 << STEPS_LOG2) + 1] = logarithms();
 
-/// Choices that may be refused before each endpoint is asked whether it may be had.
+/// The number of best choices to try before each endpoint is asked in turn if it is acceptable.
 const REFUSALS: usize = 4;
 
 /// The endpoints of one tier by identity.
 #[derive(Debug)]
 pub(crate) struct Rendezvous {
     seats: Box<[Seat]>,
-    /// Whether all weights are the same, so that the draws alone decide.
+    /// Set if all weights are the same, so that the draws alone decide.
     even: bool,
 }
 
@@ -40,28 +44,28 @@ impl Seat {
         Self { identity, inverse: (1 << 48) / u64::from(weight.clamp(1, u32::from(u16::MAX))) }
     }
 
-    /// How good its draw is for `key`; the lowest wins.
+    /// The rank of the seat's draw for `key`; the lowest wins.
     fn rank(&self, key: u64) -> u64 {
         let distance = distance(mix(key ^ self.identity));
-        // A distance has 47 bits at most, an inverse 49.
+        // A distance has at most 47 bits, an inverse 49.
         ((u128::from(distance) * u128::from(self.inverse)) >> 32) as u64
     }
 
-    /// The same order where all weights are the same: the scores rise as the bits fall.
+    /// A rank of the same order for equal weights: the scores rise as the bits fall.
     fn even_rank(&self, key: u64) -> u64 {
         !mix(key ^ self.identity)
     }
 }
 
 impl Rendezvous {
-    /// Seats of identities with their weights (1 to 65,535); a position is one in this list.
+    /// Seats of identities with their weights (1 to 65,535); positions are indices into `members`.
     pub(crate) fn new(members: &[(u64, u32)]) -> Self {
         let even =
             members.windows(2).all(|pair| matches!(pair, [(_, one), (_, other)] if one == other));
         Self { seats: members.iter().map(Seat::new).collect(), even }
     }
 
-    /// The best for `key` among the positions that `accept` takes.
+    /// The best position for `key` among those that `accept` takes.
     pub(crate) fn find(&self, key: u64, accept: impl Fn(usize) -> bool) -> Option<usize> {
         if self.even {
             lowest(&self.seats, |seat| seat.even_rank(key), accept)
@@ -71,13 +75,15 @@ impl Rendezvous {
     }
 }
 
-/// The position of the lowest rank that `accept` takes. Of two that are the same, which happens to one key in 2⁴⁰, the first has it.
+/// The position of the lowest rank that `accept` takes. Of two equal ranks, which occur for one key
+/// in 2⁴⁰, the first wins.
 fn lowest(
     seats: &[Seat],
     rank: impl Fn(&Seat) -> u64,
     accept: impl Fn(usize) -> bool,
 ) -> Option<usize> {
-    // Mostly the best of all may be had: who that is shows without asking, and without a branch that nobody could foretell.
+    // Usually the best of all is acceptable: it is found without calling `accept`, and without a
+    // branch that the processor could not predict.
     let mut best = (u64::MAX, usize::MAX);
     for (position, seat) in seats.iter().enumerate() {
         let rank = rank(seat);
@@ -104,11 +110,12 @@ fn lowest(
     best.map(|(_, position)| position)
 }
 
-/// `-log2((bits + 1) / 2⁶⁴)` in units of 2⁻⁴⁰: never rises as `bits` does, and is 0 for the largest.
+/// `-log2((bits + 1) / 2⁶⁴)` in units of 2⁻⁴⁰: never rises as `bits` does, and is 0 for the
+/// largest.
 fn distance(bits: u64) -> u64 {
     let Some(whole) = NonZeroU64::new(bits.wrapping_add(1)) else { return 0 };
     let zeros = whole.leading_zeros();
-    // What follows the leading one.
+    // The bits after the leading one.
     let fraction = (whole.get() << zeros) << 1;
     let step = (fraction >> (64 - STEPS_LOG2)) as usize;
     let within = (fraction << STEPS_LOG2) >> 32;
@@ -117,7 +124,8 @@ fn distance(bits: u64) -> u64 {
     (u64::from(zeros + 1) << FRACTION_BITS) - logarithm
 }
 
-/// `log2(1 + i / 1024)` in units of 2⁻⁴⁰ for `i` from 0 to 1024, by squaring: each squaring yields one binary digit.
+/// `log2(1 + i / 1024)` in units of 2⁻⁴⁰ for `i` from 0 to 1024, by squaring: each squaring yields
+/// one binary digit.
 #[expect(
     clippy::indexing_slicing,
     reason = "worked out by the compiler, which would refuse a wrong index"
@@ -126,7 +134,7 @@ const fn logarithms() -> [u64; (1 << STEPS_LOG2) + 1] {
     let mut table = [0; (1 << STEPS_LOG2) + 1];
     let mut step = 0;
     while step <= 1 << STEPS_LOG2 {
-        // Between 1 and 2, with 62 bits behind the point.
+        // Between 1 and 2, with 62 fraction bits.
         let mut value: u128 = (1 << 62) + ((step as u128) << (62 - STEPS_LOG2));
         let mut digits = 0;
         let mut logarithm = 0;
@@ -207,7 +215,7 @@ mod tests {
                 -draw.ln() / f64::from(weight)
             };
             let best = (0..members.len()).map(score).fold(f64::MAX, f64::min);
-            // Where two are this close the formula in floating point cannot tell either.
+            // For scores this close the formula in floating point cannot decide either.
             prop_assert!(score(found) <= best * (1.0 + 1e-5) + 1e-10);
         }
 
@@ -219,7 +227,7 @@ mod tests {
         ) {
             let all = members(&weights);
             let gone = gone.index(all.len());
-            // Removed from the file, and in another order too.
+            // The endpoint is removed from the list, and the list is reordered too.
             let mut rest = all.clone();
             rest.remove(gone);
             rest.reverse();
@@ -230,7 +238,7 @@ mod tests {
                 if had != gone {
                     prop_assert_eq!(all[had], rest[has]);
                 }
-                // Out for a while is as good as removed.
+                // An endpoint that is not accepted moves the same keys as one that is removed.
                 prop_assert_eq!(all[before.find(key, |position| position != gone).unwrap()], rest[has]);
             }
         }

@@ -1,39 +1,42 @@
-//! Consistent hashing on a ring (`balance ring_hash`), as ketama does it: each endpoint owns points on a circle of 2⁶⁴, and a key belongs to
-//! the first point at or after it whose endpoint may be picked.
+//! Consistent hashing on a ring (`balance ring_hash`), as in ketama: each endpoint owns points on a
+//! circle of 2⁶⁴, and a key belongs to the first point at or after it whose endpoint may be picked.
 
 use crate::hash::mix;
 use crate::rendezvous::Rendezvous;
 
-/// Points of an endpoint of weight 1.
+/// The points of an endpoint of weight 1.
 const POINTS: u64 = 160;
 
-/// Points of one tier at most, per endpoint on average. Were there more by the weights, everybody has half as many, and so on: which of its
-/// points an endpoint has does not depend on the others unless one of these steps is passed.
+/// The maximum average number of points per endpoint in one tier. If the weights ask for more, the
+/// points of every endpoint are halved, and halved again until they fit. The points of an endpoint
+/// therefore do not depend on the other endpoints, unless the number of halvings changes.
 const MAX_AVERAGE: u64 = 2 * POINTS;
 
 /// The endpoints of one tier on their circle.
 #[derive(Debug)]
 pub(crate) struct Ring {
-    /// Sorted.
+    /// The points, sorted.
     points: Box<[u64]>,
-    /// Whose each point is.
+    /// The owner of each point.
     owners: Box<[u32]>,
-    /// Where the points begin whose highest bits are those of the index, and after the last where they all end: a search among one or
-    /// two points instead of all.
+    /// An index of `points` by their highest bits: entry `i` is the position of the first point
+    /// whose highest bits are at least `i`; the last entry is the number of points. It narrows a
+    /// search to one or two points.
     starts: Box<[u32]>,
-    /// By how much a key is shifted to be such an index.
+    /// The right shift that turns a key into an index of `starts`.
     shift: u32,
-    /// Where the walk ends that finds nobody for long.
+    /// The fallback of a walk that finds no acceptable point within `max_steps`.
     spare: Rendezvous,
     max_steps: usize,
 }
 
 impl Ring {
-    /// The ring of identities with their weights; a position is one in this list.
+    /// The ring of identities with their weights; positions are indices into `members`.
     pub(crate) fn new(members: &[(u64, u32)]) -> Self {
         let mut points: Vec<(u64, u64, u32)> = Vec::new();
         for ((position, &(identity, _)), count) in members.iter().enumerate().zip(counts(members)) {
-            // The stream of SplitMix64 from the identity on: fewer points are the first of more.
+            // A SplitMix64-like stream that starts at the identity: a smaller number of points is a
+            // prefix of a larger one.
             let point = |number: u64| mix(identity.wrapping_add(number.wrapping_mul(STRIDE)));
             points.extend((0..count).map(|number| (point(number), identity, position as u32)));
         }
@@ -53,8 +56,9 @@ impl Ring {
         }
     }
 
-    /// The first from `key` on that `accept` takes. After some steps in vain the taker with the best draw has the key instead, so
-    /// that a pool of which most is out is not walked round and round; that is as stable.
+    /// The owner of the first point from `key` on that `accept` takes. After `max_steps` steps the
+    /// accepted endpoint with the best rendezvous draw has the key instead, so that a pool in which
+    /// most endpoints are out is not walked in full; that choice is as stable.
     pub(crate) fn find(&self, key: u64, accept: impl Fn(usize) -> bool) -> Option<usize> {
         let start = self.first_point(key)?;
         let (before, from) = self.owners.split_at_checked(start)?;
@@ -74,10 +78,10 @@ impl Ring {
     }
 }
 
-/// An odd constant far from the increment of [`mix`], so that two streams do not run into each other.
+/// An odd constant far from the increment of [`mix`], so that two streams do not overlap.
 const STRIDE: u64 = 0xd1b5_4a32_d192_ed03;
 
-/// Points of each: in proportion to the weights, at least one.
+/// The number of points of each member: in proportion to the weights, at least one.
 fn counts(members: &[(u64, u32)]) -> impl Iterator<Item = u64> {
     let points = |(_, weight): &(u64, u32)| u64::from((*weight).max(1)) * POINTS;
     let sum: u64 = members.iter().map(points).sum();
@@ -119,7 +123,7 @@ mod tests {
 
     #[test]
     fn keys_are_shared_by_weight_about() {
-        // With 160 points a share scatters by a twelfth or so of itself.
+        // With 160 points a share deviates by about a twelfth of itself.
         for (share, expected) in shares(&[1; 10], 100_000).iter().zip([0.1; 10]) {
             assert!((share / expected - 1.0).abs() < 0.3, "{share}");
         }

@@ -1,5 +1,6 @@
-//! Permission to have one exchange in flight at an endpoint. It cannot leak: it is counted in when it is made and
-//! counted out when it is dropped, and the next in line gets its place in the same moment.
+//! Permission to have one exchange in flight at an endpoint. It cannot leak: it is counted in when
+//! it is made and counted out when it is dropped, and the next exchange in line gets it at that
+//! moment.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,39 +8,41 @@ use std::sync::Arc;
 use crate::held::{Change, Holder};
 use crate::{Balancer, Decision, EndpointState};
 
-/// Permission to have one exchange in flight at an endpoint; dropping it gives the place to the next in line.
+/// Permission to have one exchange in flight at an endpoint; dropping it hands the slot to the next
+/// exchange in line.
 #[must_use = "dropping a slot gives it back at once"]
 pub struct Slot {
-    /// The one count it holds: a second one, of the endpoint, would cost as much as the place itself.
+    /// The only reference count that the slot holds: a second one, of the endpoint, would cost as
+    /// much as counting the slot itself.
     pool: Arc<Balancer>,
     taken: Taken,
-    /// When what stands without an answer was sent, µs.
+    /// The time at which the request that has no answer yet was sent, µs.
     sent_us: Option<u64>,
-    /// The holder that gives it back when its worker is replaced.
+    /// The worker for which the slot can be given back if it is lost.
     holder: Option<Holder>,
 }
 
-/// A place that was counted in.
+/// A slot that was counted in at an endpoint.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Taken {
-    /// The endpoint.
+    /// The endpoint's number in the pool.
     pub(crate) index: usize,
-    /// How good the choice was.
+    /// The regret meter's class of the choice.
     pub(crate) choice: Choice,
-    /// Whether it was taken under the pool's lock, and so is in its books.
+    /// Set if the slot was taken under the pool's lock, and so is counted in its books.
     pub(crate) booked: bool,
-    /// Why it is this one.
+    /// The reason for the choice of this endpoint.
     pub(crate) decision: Decision,
 }
 
-/// What the regret meter says of a choice.
+/// The regret meter's class of a choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Choice {
     /// The endpoint was idle.
     Idle,
-    /// It was busy, as all others were that could be had.
+    /// The endpoint was busy, and so were all others that could be picked.
     Busy,
-    /// It was busy, and another was idle.
+    /// The endpoint was busy, and another one was idle.
     Inversion,
 }
 
@@ -49,19 +52,21 @@ impl Slot {
         Self { pool: Arc::clone(pool), taken, sent_us: None, holder }
     }
 
-    /// Whether it is one of this pool's: where an exchange arrived at a pool that has a successor, its slot is of that one.
+    /// Returns true if the slot belongs to this pool. An exchange that arrives at a pool with a
+    /// successor gets a slot of the successor.
     pub fn is_of(&self, pool: &Arc<Balancer>) -> bool {
         Arc::ptr_eq(&self.pool, pool)
     }
 
-    /// The same place as a slot of another balancer that has the endpoint.
+    /// Moves the slot to another balancer that has the same endpoint.
     ///
     /// # Errors
-    /// The slot as it was, when that one has no such endpoint.
+    /// Returns the slot unchanged if the other balancer has no such endpoint.
     pub fn moved_to(mut self, pool: &Arc<Balancer>) -> Result<Self, Self> {
         let Some(index) = pool.index_from(&self.pool, self.taken.index) else { return Err(self) };
         if !self.is_of(pool) {
-            // What the books of one say is not counted out of the other's.
+            // A slot that is counted in the books of one balancer is not counted out of those of
+            // the other.
             let decision = self.taken.decision;
             let decision = decision.renumbered(|rival| pool.index_from(&self.pool, rival));
             self.pool.note_held(self.holder, &self.taken, Change::Down);
@@ -77,7 +82,7 @@ impl Slot {
         self.taken.index
     }
 
-    /// Why it is this endpoint.
+    /// The reason for the choice of this endpoint.
     pub fn decision(&self) -> Decision {
         self.taken.decision
     }
@@ -87,8 +92,8 @@ impl Slot {
         self.pool.endpoint(self.taken.index)
     }
 
-    /// The exchange waits for an answer from now on. To be called when nothing but the endpoint can hold the answer up; calls
-    /// that follow change nothing.
+    /// Notes that the exchange waits for an answer from now on. Call it when only the endpoint can
+    /// delay the answer; repeated calls change nothing.
     pub fn sent(&mut self, now_us: u64) {
         if self.pool.stall.is_none() || self.sent_us.is_some() {
             return;
@@ -100,7 +105,7 @@ impl Slot {
         }
     }
 
-    /// The exchange does not wait for the endpoint any more: nothing was sent to it.
+    /// Notes that the exchange no longer waits for the endpoint, because nothing was sent to it.
     pub fn not_sent(&mut self) {
         if self.sent_us.take().is_none() {
             return;
@@ -111,7 +116,8 @@ impl Slot {
         }
     }
 
-    /// The endpoint answered. When it was stalled until now, returns for how long, µs.
+    /// Notes that the endpoint answered. If it was stalled until now, returns the duration of the
+    /// stall, µs.
     pub fn answered(&mut self, now_us: u64) -> Option<u64> {
         self.pool.stall?;
         let sent_us = self.sent_us.take();
@@ -123,8 +129,9 @@ impl Slot {
         if state.is_stalled() { self.pool.end_stall(state, now_us) } else { None }
     }
 
-    /// Gives the place back and tells the regret meter how long the exchange had it, µs. Plain dropping tells it nothing,
-    /// which is right when the endpoint was not what ended the exchange.
+    /// Gives the slot back and tells the regret meter how long the exchange held it, µs. Plain
+    /// dropping tells the meter nothing, which is right if something else than the endpoint ended
+    /// the exchange.
     pub fn finish(self, held_us: u64) {
         self.pool.common.regret.note(self.taken.choice, held_us);
     }
@@ -144,8 +151,8 @@ impl Drop for Slot {
 }
 
 impl Balancer {
-    /// Counts in an exchange that runs at an endpoint without having asked here, whatever the limit is. `None` when there is no such
-    /// endpoint any more.
+    /// Counts in an exchange that runs at an endpoint without having been dispatched by this pool,
+    /// regardless of the limit. Returns `None` if the endpoint no longer exists.
     pub fn occupy(self: &Arc<Self>, index: usize) -> Option<Slot> {
         let mut floor = match self.floor() {
             Ok(floor) => floor,
@@ -153,7 +160,7 @@ impl Balancer {
         };
         self.members.get(index)?.state.enter_beyond_limit();
         floor.books.slots += 1;
-        // More than the limit is sound here.
+        // From here on the endpoint may be above its limit without a violation.
         floor.note_ceiling(index);
         drop(floor);
         Some(Slot::new(

@@ -1,62 +1,70 @@
-//! Endpoints that take exchanges and do not answer, while others do: they get no more of them until they answer. What is observed is a
-//! handful of atomics per endpoint; nothing here waits, and no timer is needed, because only picks care.
+//! Stall detection: endpoints that take exchanges and do not answer, while others do, get no more
+//! exchanges until they answer. The observed state is a handful of atomics per endpoint; nothing
+//! here waits, and no timer is needed, because only picks use the result.
 //!
-//! An endpoint is *silent* while at least two attempts that began after its last answer are without one, counted from the second of them.
-//! Two, because a single slow request is no sign of anything; after the last answer, because an endpoint that goes on answering
-//! others is not stuck. Silence beyond its usual times makes it a *suspect*, who is passed over as long as another that answers has far fewer
-//! exchanges in flight: or clients that ask again and again would all be caught there within milliseconds. It is *stalled* once that lasts far beyond its own history of answers, and another endpoint has answered meanwhile.
+//! An endpoint is *silent* while at least two attempts that began after its last answer have no
+//! answer, counted from the second of them. Two, because a single slow request is no evidence;
+//! after the last answer, because an endpoint that goes on answering others is not stuck. Silence
+//! beyond its usual answer times makes the endpoint a *suspect*: it is passed over while another
+//! endpoint that answers has far fewer exchanges in flight. Otherwise clients that send request
+//! after request would all be caught there within milliseconds. The endpoint is *stalled* once the
+//! silence lasts far beyond its own history of answers and another endpoint has answered meanwhile.
 
 use crate::balancer::Balancer;
 use crate::choose::{Query, Stalls};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::{EndpointState, Member};
 
-/// Answers until an endpoint's history is known.
+/// The number of answers from which on an endpoint's history is known.
 const KNOWN: u32 = 10;
-/// What its silence has to exceed until then, µs.
+/// The minimum silence that counts as a stall before the history is known, µs.
 const UNKNOWN_FLOOR_US: u64 = 1_000_000;
-/// How long a stalled endpoint that still has attempts in flight gets nothing at all before one more attempt tries it, µs.
-/// Long answers that were taken for a stall so do not keep it out for as long as they last.
+/// The time for which a stalled endpoint with attempts in flight gets nothing before one more
+/// attempt tries it, µs. Long answers that were mistaken for a stall thus do not keep the endpoint
+/// out for as long as they last.
 pub(crate) const TRIAL_US: u64 = 10_000_000;
 
-/// What the silence of a suspect has to exceed, with what 99 of 100 of its answers took, µs.
+/// The minimum silence of a suspect, µs; the 99th percentile of its answer times is the other
+/// bound.
 const SUSPECT_FLOOR_US: u64 = 1000;
-/// How many more in flight than twice those of another a suspect has to have.
+/// The number of exchanges in flight by which a suspect must exceed twice those of another
+/// endpoint.
 const SUSPECT_SURPLUS: u64 = 4;
 
-/// When an endpoint's silence is a stall.
+/// The rules by which an endpoint's silence is a stall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StallSettings {
-    /// How many times longer than what 99 of 100 of its answers took.
+    /// The required silence, as a multiple of the 99th percentile of the endpoint's answer times.
     pub factor: u32,
-    /// At least this long, µs.
+    /// The minimum silence, µs.
     pub floor_us: u64,
 }
 
 /// A stall that a pick has found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stall {
-    /// The endpoint.
+    /// The endpoint's number in the pool.
     pub index: usize,
-    /// Since when it has been silent, µs.
+    /// The start of the silence, µs.
     pub silent_since_us: u64,
-    /// Attempts that it has not answered since its last answer.
+    /// The number of attempts without an answer since the last answer.
     pub unanswered: u32,
 }
 
-/// What attempts at one endpoint have seen; half a cache line, beside the count of exchanges that they change as well.
+/// The observations of attempts at one endpoint. Half a cache line, next to the count of exchanges,
+/// which attempts change as well.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Pulse {
     /// Attempts sent since the last answer that have none.
     unanswered: AtomicU32,
-    /// Answers, up to [`KNOWN`].
+    /// The number of answers, up to [`KNOWN`].
     known: AtomicU32,
-    /// When the second of the unanswered was sent, µs.
+    /// The time at which the second of the unanswered attempts was sent, µs.
     second_sent_us: AtomicU64,
-    /// When it last answered, µs.
+    /// The time of the last answer, µs.
     last_answer_us: AtomicU64,
-    /// What 99 of 100 answers took at most, estimated, µs.
+    /// The estimated 99th percentile of answer times, µs.
     tail_us: AtomicU64,
 }
 
@@ -71,23 +79,23 @@ impl Pulse {
         }
     }
 
-    /// An attempt was sent; `alone` if the endpoint has no other exchange in flight.
+    /// Notes that an attempt was sent; `alone` if the endpoint has no other exchange in flight.
     pub(crate) fn sent(&self, now_us: u64, alone: bool) {
         if alone {
-            // Whatever was counted before has ended without an answer.
+            // All attempts counted before have ended without an answer.
             self.unanswered.store(1, Ordering::Relaxed);
         } else if self.unanswered.fetch_add(1, Ordering::Relaxed) == 1 {
             self.second_sent_us.store(now_us, Ordering::Relaxed);
         }
     }
 
-    /// An attempt ended without an answer.
+    /// Notes that an attempt ended without an answer.
     pub(crate) fn gave_up(&self) {
         let less = |unanswered: u32| unanswered.checked_sub(1);
         let _ = self.unanswered.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
     }
 
-    /// The endpoint answered an attempt sent at `sent_us`, if that was noted.
+    /// Notes that the endpoint answered an attempt sent at `sent_us`, if that is known.
     pub(crate) fn answered(&self, now_us: u64, sent_us: Option<u64>) {
         self.unanswered.store(0, Ordering::Relaxed);
         self.last_answer_us.store(now_us, Ordering::Relaxed);
@@ -96,8 +104,9 @@ impl Pulse {
         }
     }
 
-    /// Moves the estimate: the maximum of the first answers, then up an eighth for each that took longer and down an eight-hundredth for each
-    /// that did not, which balances where one in a hundred takes longer. Two workers at once may lose one step; it is an estimate.
+    /// Moves the estimate: the maximum of the first answers, then up an eighth for each longer
+    /// answer and down an eight-hundredth for each other one, which balances where one in a hundred
+    /// takes longer. Two workers at once may lose one step, which an estimate tolerates.
     fn learn(&self, took_us: u64) {
         let tail_us = self.tail_us.load(Ordering::Relaxed);
         let known = self.known.load(Ordering::Relaxed);
@@ -114,7 +123,7 @@ impl Pulse {
         }
     }
 
-    /// Since when it is silent, µs, if it is.
+    /// The start of the silence, µs, if the endpoint is silent.
     pub(crate) fn silent_since_us(&self) -> Option<u64> {
         if self.unanswered.load(Ordering::Relaxed) < 2 {
             return None;
@@ -124,7 +133,7 @@ impl Pulse {
         Some(second_us.max(self.last_answer_us.load(Ordering::Relaxed)))
     }
 
-    /// How long it may be silent, µs.
+    /// The silence that counts as a stall, µs.
     fn patience_us(&self, settings: StallSettings) -> u64 {
         let known = self.known.load(Ordering::Relaxed) >= KNOWN;
         let floor_us =
@@ -135,7 +144,7 @@ impl Pulse {
             .max(floor_us)
     }
 
-    /// Since when it is silent, µs, if that is longer than its answers usually take.
+    /// The start of the silence, µs, if it is longer than the endpoint's answers usually take.
     fn suspect_since_us(&self, now_us: u64) -> Option<u64> {
         let since_us = self.silent_since_us()?;
         let usual_us = self.tail_us.load(Ordering::Relaxed).max(SUSPECT_FLOOR_US);
@@ -150,7 +159,7 @@ impl Pulse {
 }
 
 impl Balancer {
-    /// Whether this endpoint is to get nothing because it is stalled; finds out whether it is.
+    /// Returns true if this endpoint is to get nothing because of a stall; detects a new stall.
     pub(crate) fn is_out_for_stall(
         &self,
         index: usize,
@@ -167,7 +176,8 @@ impl Balancer {
         if state.pulse().is_overdue(query.now_us, settings) && self.stalls(index, state, query) {
             return true;
         }
-        // Only where nobody waits: a suspicion has no mark whose end would be told to those who do.
+        // Only for exchanges that do not wait: a suspicion has no recorded end at which waiting
+        // exchanges would be served.
         query.stalls == Stalls::Tried
             && state
                 .pulse()
@@ -175,7 +185,8 @@ impl Balancer {
                 .is_some_and(|since_us| self.is_overtaken(index, state, (since_us, query)))
     }
 
-    /// Whether another endpoint has answered since then and has far fewer exchanges in flight for its weight.
+    /// Returns true if another endpoint has answered since `since_us` and has far fewer exchanges
+    /// in flight for its weight.
     #[cold]
     fn is_overtaken(
         &self,
@@ -195,8 +206,8 @@ impl Balancer {
         self.members.iter().enumerate().any(lighter)
     }
 
-    /// Holds a silent endpoint against the others, and marks it. At most half of the endpoints count as stalled: when more
-    /// are silent, the trouble is behind them all.
+    /// Compares a silent endpoint with the others, and marks it as stalled. At most half of the
+    /// endpoints count as stalled: if more are silent, the cause is behind them all.
     #[cold]
     fn stalls(&self, index: usize, state: &EndpointState, query: Query<'_>) -> bool {
         let Some(since_us) = state.pulse().silent_since_us() else { return false };
@@ -215,18 +226,19 @@ impl Balancer {
             self.stall_news.store(true, Ordering::Release);
             self.stall_unsettled.store(true, Ordering::Release);
         } else {
-            // Another worker found it in the same moment.
+            // Another worker found the stall at the same moment.
             self.stalled.fetch_sub(1, Ordering::AcqRel);
         }
         true
     }
 
-    /// An endpoint answered: when it was stalled, it is no longer, and whoever waits may have it. Returns how long it was, µs.
+    /// Ends the stall of an endpoint that answered, and serves the exchanges that wait. Returns the
+    /// duration of the stall, µs.
     pub(crate) fn end_stall(&self, state: &EndpointState, now_us: u64) -> Option<u64> {
         self.at_floor(|floor| {
             floor.advance(now_us);
             let since_us = state.end_stall()?;
-            // One that began while this pool took over from another was not counted here.
+            // A stall that began while this pool took over from another was not counted here.
             let less = |stalled: u32| stalled.checked_sub(1);
             let _ = floor.pool.stalled.fetch_update(Ordering::AcqRel, Ordering::Relaxed, less);
             floor.settle();
@@ -234,7 +246,7 @@ impl Balancer {
         })
     }
 
-    /// Stalls found since the last call. Costs a load when there are none.
+    /// The stalls found since the last call. Costs one load if there are none.
     pub fn take_stalls(&self) -> Vec<Stall> {
         if !self.stall_news.load(Ordering::Relaxed) {
             return Vec::new();
@@ -251,7 +263,7 @@ impl Balancer {
         self.members.iter().enumerate().filter_map(told).collect()
     }
 
-    /// The query, minding stalls only if that leaves it an endpoint.
+    /// The query, with stalls heeded only if that leaves it an endpoint.
     pub(crate) fn minding_stalls<'a>(&self, query: Query<'a>) -> Query<'a> {
         if self.stall.is_none() {
             return query;
@@ -261,7 +273,7 @@ impl Balancer {
     }
 }
 
-/// Whether an endpoint may be had and has answered since then.
+/// Returns true if an endpoint may be picked and has answered since `since_us`.
 fn answers_since(state: &EndpointState, since_us: u64, query: Query<'_>) -> bool {
     !state.is_stalled()
         && state.is_usable(query.now_us, query.panic)
@@ -292,13 +304,13 @@ mod tests {
         check(vec![300; 9], 1_000_000, 1_000_000);
         check(vec![300; 10], 20_000, 20_000);
         check(vec![50_000; 100], 130_000, 150_000);
-        // Two in a hundred take half a second: that is how long answers take here.
+        // Two in a hundred take half a second: these answers are normal here.
         let mixed = (0..5000).map(|number| if number % 50 == 0 { 500_000 } else { 1000 });
         check(mixed.collect(), 600_000, 1_500_000);
-        // One answer of a minute is not what answers take.
+        // One answer of a minute does not determine the estimate.
         let once = (0..200).map(|number| if number == 100 { 60_000_000 } else { 10_000 });
         check(once.collect(), 25_000, 40_000);
-        // From fast to slow within some dozens of answers.
+        // The estimate rises from fast to slow within some dozens of answers.
         let slower = [vec![1000; 1000], vec![300_000; 60]].concat();
         check(slower, 800_000, 900_000);
     }
@@ -313,7 +325,7 @@ mod tests {
         assert_eq!(pulse.silent_since_us(), Some(250));
         pulse.answered(400, Some(100));
         assert_eq!(pulse.silent_since_us(), None);
-        // What was sent before that answer is no evidence; two new ones are.
+        // Attempts sent before that answer are no evidence; two new ones are.
         pulse.sent(500, false);
         assert_eq!(pulse.silent_since_us(), None);
         pulse.sent(600, false);

@@ -1,87 +1,92 @@
-//! What is live about one endpoint, in atomics that all workers share: places in use, what was observed and what was
-//! ordered. It decides nothing; `Balancer` changes it, so that whoever waits hears of it.
+//! The live state of one endpoint, in atomics that all workers share: slots in use, observed health
+//! and the operator's orders. It decides nothing; `Balancer` changes it and then serves the
+//! exchanges that wait.
 
 use crate::stall::{Pulse, TRIAL_US};
 use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-/// Its address is not known.
+/// Flag: the endpoint's address is not known.
 const UNRESOLVED: u32 = 1;
-/// Its probes fail.
+/// Flag: the endpoint's probes fail.
 const UNHEALTHY: u32 = 2;
-/// The operator lets it take only what is bound to it.
+/// Flag: the operator is draining the endpoint; it takes only exchanges that are bound to it.
 const DRAINING: u32 = 4;
-/// The operator lets it take nothing.
+/// Flag: the operator put the endpoint into maintenance; it takes no exchange.
 const MAINTENANCE: u32 = 8;
-/// It does not answer while others do.
+/// Flag: the endpoint does not answer while others do.
 const STALLED: u32 = 16;
-/// That was not told yet.
+/// Flag: the stall was not reported yet.
 const STALL_IS_NEWS: u32 = 32;
 
-/// The limit that stands for none.
+/// The value of the limit that means no limit.
 const NO_LIMIT: u32 = u32::MAX;
 
-/// The live state of one endpoint. It outlives a configuration: a reload hands the same `Arc` to the next
-/// balancer, whose limit then holds for both.
+/// The live state of one endpoint. It outlives a configuration: a reload hands the same `Arc` to
+/// the next balancer, whose limit then holds for both.
 #[derive(Debug)]
-// Two endpoints must not share a cache line, or a busy one slows its neighbour. What every exchange changes stands
-// in the first line.
+// Two endpoints must not share a cache line, or a busy one slows its neighbour. The fields that
+// every exchange changes stand in the first line.
 #[repr(C, align(64))]
 pub struct EndpointState {
-    /// The limit in the upper half, exchanges in flight in the lower: one word, so that no exchange is ever counted
-    /// in against a limit that was just lowered.
+    /// The limit in the upper half, exchanges in flight in the lower half. They are one word, so
+    /// that no exchange is ever counted in against a limit that was just lowered.
     places: AtomicU64,
-    /// What keeps it from being picked; 0 when nothing does.
+    /// The reasons that keep the endpoint from being picked; 0 if there are none.
     flags: AtomicU32,
     /// Exchanges that wait for this endpoint and no other.
     queued: AtomicU32,
-    /// On the caller's clock, µs; 0 when never ejected.
+    /// The end of the latest ejection on the caller's clock, µs; 0 if the endpoint was never
+    /// ejected.
     ejected_until: AtomicU64,
     picks: AtomicU64,
     pulse: Pulse,
-    /// When the latest stall began, µs.
+    /// The start of the latest stall, µs.
     stalled_since: AtomicU64,
-    /// When a stalled endpoint may be tried again although attempts are in flight there, µs.
+    /// The time from which a stalled endpoint may be tried although attempts are in flight there,
+    /// µs.
     trial_due: AtomicU64,
     stalls: AtomicU64,
-    /// Set by an ejection, cleared by the first connect that succeeds: until then one failure ejects again.
+    /// Set by an ejection, cleared by the first successful connect. While it is set, one failure
+    /// ejects again.
     on_probation: AtomicBool,
     connect_failures: AtomicU64,
     ejections: AtomicU64,
     ejections_refused: AtomicU64,
-    /// Most exchanges that were ever in flight here at once, and that ever waited here. Written only when it grows.
+    /// The highest numbers of exchanges in flight at once and waiting at once. Written only when
+    /// they grow.
     most_in_flight: AtomicU32,
     most_queued: AtomicU32,
 }
 
-/// Whether anything can be sent to an endpoint at all.
+/// The availability of an endpoint: tells if its address is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Availability {
-    /// Its address is known.
+    /// The endpoint's address is known.
     #[default]
     Available,
-    /// Its name does not resolve.
+    /// The endpoint's name does not resolve.
     Unavailable,
 }
 
-/// What the probes say.
+/// The verdict of an endpoint's probes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Health {
-    /// They succeed, or there are none.
+    /// The probes succeed, or there are none.
     #[default]
     Healthy,
-    /// They fail. Ignored while too few of a pool are healthy (`Settings::panic_percent`).
+    /// The probes fail. Ignored while too few of a pool are healthy (`Settings::panic_percent`).
     Unhealthy,
 }
 
-/// What the operator ordered.
+/// The operator's order for an endpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
-    /// Take what comes.
+    /// Take every exchange.
     #[default]
     Ready,
-    /// Take only what is bound to it.
+    /// Take only exchanges that are bound to the endpoint.
     Draining,
-    /// Take nothing.
+    /// Take no exchange.
     Maintenance,
 }
 
@@ -92,7 +97,7 @@ impl Default for EndpointState {
 }
 
 impl EndpointState {
-    /// An endpoint of which nothing is known but whether its address is.
+    /// Creates the state of an endpoint of which only the availability is known.
     pub fn new(availability: Availability) -> Self {
         let flags = if availability == Availability::Available { 0 } else { UNRESOLVED };
         Self {
@@ -114,17 +119,17 @@ impl EndpointState {
         }
     }
 
-    /// Most exchanges that were in flight at once.
+    /// The highest number of exchanges that were in flight at once.
     pub fn most_in_flight(&self) -> u32 {
         self.most_in_flight.load(Ordering::Relaxed)
     }
 
-    /// Most exchanges that waited for this endpoint and no other at once.
+    /// The highest number of exchanges that waited at once for this endpoint and no other.
     pub fn most_queued(&self) -> u32 {
         self.most_queued.load(Ordering::Relaxed)
     }
 
-    /// From now on the most is what there is.
+    /// Resets the highest numbers to the current ones.
     pub fn forget_most(&self) {
         self.most_in_flight.store(self.in_flight(), Ordering::Relaxed);
         self.most_queued.store(self.queued(), Ordering::Relaxed);
@@ -135,48 +140,48 @@ impl EndpointState {
         self.places.load(Ordering::Acquire) as u32
     }
 
-    /// Most exchanges in flight at once; `None` when there is no limit.
+    /// The limit of exchanges in flight at once; `None` if there is no limit.
     pub fn max_conn(&self) -> Option<u32> {
         let limit = (self.places.load(Ordering::Acquire) >> 32) as u32;
         (limit != NO_LIMIT).then_some(limit)
     }
 
-    /// Exchanges that wait for this endpoint and would take no other.
+    /// Exchanges that wait for this endpoint and no other.
     pub fn queued(&self) -> u32 {
         self.queued.load(Ordering::Relaxed)
     }
 
-    /// Times it was picked.
+    /// Number of times the endpoint was picked.
     pub fn picks(&self) -> u64 {
         self.picks.load(Ordering::Relaxed)
     }
 
-    /// Connects that failed.
+    /// Number of failed connects.
     pub fn connect_failures(&self) -> u64 {
         self.connect_failures.load(Ordering::Relaxed)
     }
 
-    /// Times it was ejected.
+    /// Number of ejections.
     pub fn ejections(&self) -> u64 {
         self.ejections.load(Ordering::Relaxed)
     }
 
-    /// Times it was to be ejected and stayed because too many others were out.
+    /// Number of ejections that were refused because too many other endpoints were ejected.
     pub fn ejections_refused(&self) -> u64 {
         self.ejections_refused.load(Ordering::Relaxed)
     }
 
-    /// Whether its address is known.
+    /// Tells if the endpoint's address is known.
     pub fn availability(&self) -> Availability {
         if self.has(UNRESOLVED) { Availability::Unavailable } else { Availability::Available }
     }
 
-    /// What its probes say.
+    /// The verdict of the endpoint's probes.
     pub fn health(&self) -> Health {
         if self.has(UNHEALTHY) { Health::Unhealthy } else { Health::Healthy }
     }
 
-    /// What the operator ordered.
+    /// The operator's order.
     pub fn order(&self) -> Order {
         let flags = self.flags.load(Ordering::Relaxed);
         if flags & MAINTENANCE != 0 {
@@ -188,22 +193,23 @@ impl EndpointState {
         }
     }
 
-    /// Times it was found stalled.
+    /// Number of times the endpoint was found stalled.
     pub fn stalls(&self) -> u64 {
         self.stalls.load(Ordering::Relaxed)
     }
 
-    /// Whether it gets nothing new because it does not answer while others do.
+    /// Returns true if the endpoint gets no new exchange because it does not answer while others
+    /// do.
     pub fn is_stalled(&self) -> bool {
         self.has(STALLED)
     }
 
-    /// Whether it is out for failures at `now_us`.
+    /// Returns true if the endpoint is ejected for failures at `now_us`.
     pub fn is_ejected(&self, now_us: u64) -> bool {
         now_us < self.ejected_until()
     }
 
-    /// When its latest ejection ends or ended, µs; 0 when it was never ejected.
+    /// The end of the latest ejection, past or future, µs; 0 if the endpoint was never ejected.
     pub fn ejected_until(&self) -> u64 {
         self.ejected_until.load(Ordering::Relaxed)
     }
@@ -212,12 +218,13 @@ impl EndpointState {
         self.flags.load(Ordering::Relaxed) & flag != 0
     }
 
-    /// Whether any exchange may be sent to it, limits apart. `panic`: what probes say is ignored.
+    /// Returns true if any exchange may be sent to the endpoint, limits aside. With `panic`, the
+    /// verdict of the probes is ignored.
     pub(crate) fn is_usable(&self, now_us: u64, panic: bool) -> bool {
         self.is_clear_of(UNRESOLVED | DRAINING | MAINTENANCE, now_us, panic)
     }
 
-    /// Whether an exchange that is bound to it may be sent to it, limits apart.
+    /// Returns true if an exchange that is bound to the endpoint may be sent to it, limits aside.
     pub(crate) fn is_usable_if_bound(&self, now_us: u64, panic: bool) -> bool {
         self.is_clear_of(UNRESOLVED | MAINTENANCE, now_us, panic)
     }
@@ -227,17 +234,17 @@ impl EndpointState {
         !self.has(flags) && !self.is_ejected(now_us)
     }
 
-    /// True when that is news.
+    /// Returns true if the availability changed.
     pub(crate) fn set_availability(&self, availability: Availability) -> bool {
         self.set(UNRESOLVED, if availability == Availability::Available { 0 } else { UNRESOLVED })
     }
 
-    /// True when that is news.
+    /// Returns true if the health changed.
     pub(crate) fn set_health(&self, health: Health) -> bool {
         self.set(UNHEALTHY, if health == Health::Healthy { 0 } else { UNHEALTHY })
     }
 
-    /// True when that is news.
+    /// Returns true if the order changed.
     pub(crate) fn set_order(&self, order: Order) -> bool {
         let flag = match order {
             Order::Ready => 0,
@@ -247,7 +254,7 @@ impl EndpointState {
         self.set(DRAINING | MAINTENANCE, flag)
     }
 
-    /// Puts `flags` in place of those under `mask`; true when that changed any.
+    /// Replaces the flags under `mask` by `flags`; returns true if any changed.
     fn set(&self, mask: u32, flags: u32) -> bool {
         let change = |current: u32| Some(current & !mask | flags);
         let before = self.flags.fetch_update(Ordering::AcqRel, Ordering::Relaxed, change);
@@ -258,7 +265,7 @@ impl EndpointState {
         &self.pulse
     }
 
-    /// Marks it stalled; true when that is news.
+    /// Marks the endpoint as stalled; returns true if it was not stalled before.
     pub(crate) fn begin_stall(&self, now_us: u64) -> bool {
         if !self.set(STALLED, STALLED) {
             return false;
@@ -270,7 +277,7 @@ impl EndpointState {
         true
     }
 
-    /// It answered; when it was stalled, since when, µs.
+    /// Notes that the endpoint answered. If it was stalled, returns the start of the stall, µs.
     pub(crate) fn end_stall(&self) -> Option<u64> {
         self.set(STALLED, 0).then(|| self.stalled_since.load(Ordering::Relaxed))
     }
@@ -279,12 +286,13 @@ impl EndpointState {
         self.has(STALL_IS_NEWS) && self.set(STALL_IS_NEWS, 0)
     }
 
-    /// Whether a stalled endpoint may be tried although attempts are in flight there.
+    /// Returns true if a stalled endpoint may be tried although attempts are in flight there.
     pub(crate) fn is_trial_due(&self, now_us: u64) -> bool {
         now_us >= self.trial_due.load(Ordering::Relaxed)
     }
 
-    /// [`Self::enter`] for a stalled endpoint: for one exchange at a time, when nothing is in flight or a trial is due.
+    /// Like [`Self::enter`], for a stalled endpoint: admits one exchange at a time, if nothing is
+    /// in flight or a trial is due.
     pub(crate) fn enter_for_trial(&self, now_us: u64) -> Option<u32> {
         let next_due = now_us.saturating_add(TRIAL_US);
         let due = |due: u64| (now_us >= due).then_some(next_due);
@@ -323,7 +331,8 @@ impl EndpointState {
     }
 
     pub(crate) fn end_probation(&self) {
-        // Almost always already clear: a load keeps the line shared between workers, a store would not.
+        // The flag is nearly always clear already: a load keeps the cache line shared between
+        // workers, a store would not.
         if self.is_on_probation() {
             self.on_probation.store(false, Ordering::Relaxed);
         }
@@ -339,20 +348,21 @@ impl EndpointState {
         self.ejections_refused.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether one more may be counted in, as far as the limit goes.
+    /// Returns true if the limit admits one more exchange.
     pub(crate) fn is_free(&self) -> bool {
         self.in_flight_if_free().is_some()
     }
 
-    /// Exchanges in flight, unless they are as many as the limit.
+    /// Exchanges in flight; `None` if they have reached the limit.
     pub(crate) fn in_flight_if_free(&self) -> Option<u32> {
         let places = self.places.load(Ordering::Acquire);
         let in_flight = places as u32;
         (in_flight < (places >> 32) as u32).then_some(in_flight)
     }
 
-    /// Counts one more exchange in, unless as many as the limit are in flight, and returns how many were before. Exact
-    /// at every instant, because the check and the count are one compare-and-swap.
+    /// Counts one more exchange in, unless the limit is reached, and returns how many were in
+    /// flight before. Exact at every instant, because the check and the count are one
+    /// compare-and-swap.
     pub(crate) fn enter(&self) -> Option<u32> {
         let below = |places: u64| ((places as u32) < (places >> 32) as u32).then(|| places + 1);
         let before = self.places.fetch_update(Ordering::AcqRel, Ordering::Relaxed, below).ok()?;
@@ -361,7 +371,7 @@ impl EndpointState {
         Some(before as u32)
     }
 
-    /// Counts one more exchange in, however many there are.
+    /// Counts one more exchange in, regardless of the limit.
     pub(crate) fn enter_beyond_limit(&self) {
         self.places.fetch_add(1, Ordering::AcqRel);
     }
@@ -372,7 +382,8 @@ impl EndpointState {
     }
 }
 
-/// Notes a number where it is the highest so far. Almost never: what is only read stays shared between workers.
+/// Raises `most` to `number` if that is higher. It nearly never is: the load keeps the cache line
+/// shared between workers.
 fn grow(most: &AtomicU32, number: u32) {
     if number > most.load(Ordering::Relaxed) {
         most.fetch_max(number, Ordering::Relaxed);

@@ -1,11 +1,13 @@
-//! One balancer takes over from another when the configuration of its pool changes: it has the same books, so nobody who waits loses
-//! his place, and endpoints that stay have the same states, so no limit is passed.
+//! Reload: one balancer takes over from another when the configuration of its pool changes. It has
+//! the same books, so no waiting exchange loses its place, and endpoints that stay have the same
+//! states, so no limit is exceeded.
 //!
 //! ```text
-//! prepared ──succeed──▶ current ──another succeeds──▶ former: takes slots back, and leads whoever comes to the current one
+//! prepared ──succeed──▶ current ──another succeeds──▶ former: leads to the current one
 //! ```
-//! Laws 2 to 4 hold across, because all that matters happens under the lock of the books, which is one for all of them, and is decided by the
-//! current one. A former balancer keeps nothing alive but the current one.
+//! Limits, order and work conservation hold across a reload, because every change of them happens
+//! under the lock of the books, which all balancers of a pool share, and is decided by the current
+//! one. A former balancer keeps nothing alive but the current one.
 
 use std::sync::{Arc, Weak};
 
@@ -17,7 +19,7 @@ use crate::regret::Regret;
 use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering};
 use crate::{Arrival, EndpointState, Member, Order, Settings};
 
-/// What balancers of one pool have in common, from the first to the current one.
+/// The state that the balancers of one pool share, from the first to the current one.
 #[derive(Debug)]
 pub(crate) struct Common {
     books: Mutex<Books>,
@@ -31,21 +33,23 @@ impl Common {
         Self { books, figures: Figures::new(), regret: Regret::new() }
     }
 
-    /// The lock.
+    /// Locks the books.
     pub(crate) fn lock(&self) -> MutexGuard<'_, Books> {
-        // A panic under the lock is a bug that some exchange already paid for; the books are kept whole by order of writes.
+        // A panic under the lock is a bug that one exchange already paid for; the order of writes
+        // keeps the books consistent.
         self.books.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 
-/// Who came after a balancer, and who was before it.
+/// A balancer's links to its successor and to its predecessors.
 #[derive(Debug)]
 pub(crate) struct Succession {
-    /// Whether there is a successor. Set under the lock of the books, and never cleared.
+    /// Set if there is a successor. Set under the lock of the books, and never cleared.
     is_former: AtomicBool,
-    /// The current one, whoever came in between. Locked after the books, if both.
+    /// The current balancer of the pool, regardless of how many came in between. Locked after the
+    /// books, if both are.
     current: Mutex<Option<Arc<Balancer>>>,
-    /// Those before that may still have slots and tickets.
+    /// The earlier balancers, which may still have slots and tickets.
     former: Mutex<Vec<Weak<Balancer>>>,
 }
 
@@ -68,15 +72,17 @@ impl Succession {
 }
 
 impl Balancer {
-    /// A balancer that may take over from `before`: endpoints that stay are those with the same state. Nothing changes until
-    /// [`Balancer::succeed`] is called; if it is not, nothing ever does.
+    /// Creates a balancer that can take over from `before`. Endpoints with the same state stay.
+    /// Nothing changes until [`Balancer::succeed`] is called; if it is never called, the balancer
+    /// can be dropped without effect.
     pub fn prepared(before: &Arc<Self>, settings: Settings, members: Vec<Member>) -> Arc<Self> {
         Arc::new(Self::made(settings, members, Some(before)))
     }
 
-    /// Takes over from the balancer that this one was [prepared](Balancer::prepared) for, with what the operator orders of its endpoints:
-    /// who waits there waits here from now on, in the same order and with the same numbers, and gets a slot of this balancer; what is
-    /// given back there serves those who wait here; whoever arrives there arrives here.
+    /// Takes over from the balancer that this one was [prepared](Balancer::prepared) for, with the
+    /// operator's orders for its endpoints. Exchanges that wait there wait here from now on, in the
+    /// same order and with the same numbers, and get a slot of this balancer. Slots released there
+    /// serve exchanges that wait here, and exchanges that arrive there arrive here.
     pub fn succeed(self: &Arc<Self>, before: &Arc<Self>, orders: &[Order], now_us: u64) {
         let mut books = self.common.lock();
         let has_its_books = Arc::ptr_eq(&self.common, &before.common);
@@ -84,7 +90,8 @@ impl Balancer {
         if !has_its_books || before.succession.is_former.load(Ordering::Relaxed) {
             return;
         }
-        // Before the limits: whoever leaves there and finds the limit set anew has to see that he has to come here.
+        // Set before the limits: a release at the former balancer that finds the new limit must
+        // also see that it has to come here.
         before.gated.store(true, Ordering::SeqCst);
         let is_gated = self.gated.load(Ordering::SeqCst);
         self.gated.store(true, Ordering::SeqCst);
@@ -108,28 +115,28 @@ impl Balancer {
         floor.advance(now_us);
         floor.settle();
         if floor.books.queue.waiting() == 0 {
-            // Nobody waits, and whether anybody may is as it was made.
+            // No exchange waits, so the gate can return to its initial value.
             self.gated.store(is_gated, Ordering::SeqCst);
         }
     }
 
-    /// The one that takes its places and queues now: itself, if it has no successor.
+    /// The balancer that serves arrivals now: this one, if it has no successor.
     pub fn latest(self: &Arc<Self>) -> Arc<Self> {
         self.successor().unwrap_or_else(|| Arc::clone(self))
     }
 
-    /// Whether it has no successor.
+    /// Returns true if this balancer has no successor.
     pub fn is_latest(&self) -> bool {
         self.successor().is_none()
     }
 
-    /// The current one, where that is another; costs a load where it is not.
+    /// The current balancer, if it is another one. Costs one load if it is not.
     pub(crate) fn successor(&self) -> Option<Arc<Self>> {
         let former = self.succession.is_former.load(Ordering::Acquire);
         if former { self.succession.current().clone() } else { None }
     }
 
-    /// Where an endpoint of another balancer stands in this one.
+    /// The position of another balancer's endpoint in this one.
     pub fn index_from(&self, other: &Self, index: usize) -> Option<usize> {
         if std::ptr::eq(self, other) {
             return Some(index);
@@ -137,7 +144,7 @@ impl Balancer {
         self.position(&other.members.get(index)?.state)
     }
 
-    /// Endpoints of another balancer that were tried, as this one numbers them.
+    /// The tried endpoints of another balancer, as this one numbers them.
     pub fn tried_from(&self, other: &Self, tried: &Tried) -> Tried {
         let mut known = Tried::new();
         for index in tried.indexes().filter_map(|index| self.index_from(other, index)) {
@@ -146,7 +153,7 @@ impl Balancer {
         known
     }
 
-    /// Those before this one that still have slots.
+    /// The earlier balancers that still have slots.
     pub(crate) fn former_alive(&self) -> Vec<Arc<Self>> {
         self.succession.former().iter().filter_map(Weak::upgrade).collect()
     }
@@ -155,7 +162,7 @@ impl Balancer {
         self.members.iter().position(|member| Arc::ptr_eq(&member.state, state))
     }
 
-    /// The lock; where there is a successor, that one instead.
+    /// Takes the lock; returns the successor instead if there is one.
     pub(crate) fn floor(&self) -> Result<Floor<'_>, Arc<Self>> {
         let books = self.common.lock();
         if self.succession.is_former.load(Ordering::Relaxed)
@@ -166,7 +173,7 @@ impl Balancer {
         Ok(Floor::new(self, books))
     }
 
-    /// Takes the pool's lock and never gives it back: for tests of a thread that hangs with it.
+    /// Takes the pool's lock and never releases it, for tests of a thread that hangs with the lock.
     #[doc(hidden)]
     pub fn hang_with_lock(&self) -> ! {
         let _books = self.common.lock();
@@ -175,7 +182,7 @@ impl Balancer {
         }
     }
 
-    /// Acts under the lock as the current balancer.
+    /// Calls `act` under the lock as the current balancer.
     pub(crate) fn at_floor<R>(&self, act: impl FnOnce(&mut Floor<'_>) -> R) -> R {
         match self.floor() {
             Ok(mut floor) => act(&mut floor),
@@ -183,7 +190,7 @@ impl Balancer {
         }
     }
 
-    /// An exchange that arrived here arrives there.
+    /// Passes an exchange that arrived here on to the successor.
     #[cold]
     pub(crate) fn arrive_at(&self, successor: &Arc<Self>, request: &Request<'_>) -> Arrival {
         let tried = successor.tried_from(self, request.tried);
@@ -191,12 +198,12 @@ impl Balancer {
         successor.arrive(&Request { bound, tried: &tried, ..*request })
     }
 
-    /// Everybody before this one leads here from now on.
+    /// Makes all earlier balancers lead to this one.
     fn follow(self: &Arc<Self>, before: &Arc<Self>) {
         let mut former = std::mem::take(&mut *before.succession.former());
         former.retain(|one| one.strong_count() > 0);
         former.push(Arc::downgrade(before));
-        // Dropped after the locks: it may be the last of a balancer in between.
+        // Dropped after the locks: it may be the last reference to a balancer in between.
         let mut replaced = Vec::new();
         for one in former.iter().filter_map(Weak::upgrade) {
             replaced.extend(one.succession.current().replace(Arc::clone(self)));

@@ -1,5 +1,5 @@
-//! The primitives that workers share: those of `std`, or under the feature `shuttle` those whose schedules a
-//! test chooses. Nothing else of the crate knows the difference.
+//! The synchronisation primitives that workers share: those of `std`, or with the feature `shuttle`
+//! those whose schedules a test controls. No other file of the crate depends on the difference.
 
 #[cfg(feature = "shuttle")]
 pub(crate) use shuttle::sync::{

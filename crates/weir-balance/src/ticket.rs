@@ -1,4 +1,4 @@
-//! A place in the queue, as the exchange that waits holds it.
+//! A place in the queue, held by the exchange that waits.
 
 use core::pin::Pin;
 use core::task::{Context, Poll};
@@ -11,9 +11,10 @@ use crate::queue::{Ended, Id, Standing};
 use crate::slot::Slot;
 use crate::{Ahead, Balancer, Rejection};
 
-/// A place in the queue. As a future it ends with the slot that was handed over, or with the reason why nobody may
-/// serve the exchange any more. Dropping it leaves the queue at once; a slot that was handed over and not taken
-/// goes to the next in line. It knows no deadline: whoever has one calls [`Ticket::time_out`] then.
+/// A place in the queue. As a future it resolves to the slot that was handed over, or to the reason
+/// why no endpoint may serve the exchange any more. Dropping it leaves the queue at once; a slot
+/// that was handed over and not taken goes to the next exchange in line. It has no deadline of its
+/// own: a caller with a deadline calls [`Ticket::time_out`] when it passes.
 #[must_use = "dropping a ticket leaves the queue"]
 pub struct Ticket {
     pool: Arc<Balancer>,
@@ -23,29 +24,29 @@ pub struct Ticket {
     position: u32,
     waits_for: WaitsFor,
     holder: Option<Holder>,
-    /// Whether its place in the slab is still its own.
+    /// Set while the place in the slab belongs to this ticket.
     open: bool,
 }
 
-/// What somebody waits for.
+/// The endpoints that an exchange waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitsFor {
-    /// A free place at any endpoint.
+    /// A free slot at any endpoint.
     Any,
-    /// One at the endpoint that his affinity names.
+    /// A slot at the endpoint that the exchange's affinity names.
     Bound,
-    /// One at the endpoint that his key leads to.
+    /// A slot at the endpoint that the exchange's key leads to.
     Key,
 }
 
-/// How a ticket stopped waiting.
+/// The reason why a ticket stopped waiting.
 #[derive(Clone, Copy)]
 enum Leaving {
-    /// Its holder went away.
+    /// The exchange was abandoned.
     Cancelled,
-    /// Its deadline came.
+    /// The deadline passed.
     TimedOut,
-    /// It goes on waiting elsewhere.
+    /// The exchange goes on waiting elsewhere.
     Moved,
 }
 
@@ -56,51 +57,53 @@ impl Ticket {
         Self { pool, id, seq, since_us, position, waits_for, holder, open: true }
     }
 
-    /// How many were ahead at arrival: everybody who waited, or, for an exchange bound to an endpoint, those who waited
-    /// for that endpoint or for any.
+    /// The number of exchanges ahead at arrival: all that waited, or, for an exchange bound to an
+    /// endpoint, those that waited for that endpoint or for any.
     pub fn position(&self) -> u32 {
         self.position
     }
 
-    /// The names of the first of those, at most [`crate::AHEAD`]. None once it has ended.
+    /// The names of the first of those exchanges, at most [`crate::AHEAD`]. Empty once the ticket
+    /// has ended.
     pub fn ahead(&self) -> Ahead {
         let books = self.pool.common.lock();
         let waiter = books.queue.get(self.id).filter(|_| self.open);
         waiter.map(|waiter| waiter.wish.ahead.clone()).unwrap_or_default()
     }
 
-    /// What it waited for at arrival.
+    /// The endpoints that the exchange waited for at arrival.
     pub fn waits_for(&self) -> WaitsFor {
         self.waits_for
     }
 
-    /// Its number in the pool's order of arrival, as in [`crate::Waiting`].
+    /// The number in the pool's order of arrival, as in [`crate::Waiting`].
     pub fn seq(&self) -> i64 {
         self.seq
     }
 
-    /// When it was given, µs. Of two tickets of a pool the one with the higher number was given later, or in the same microsecond.
+    /// The time at which the ticket was issued, µs. Of two tickets of a pool the one with the
+    /// higher number was issued later, or in the same microsecond.
     pub fn since_us(&self) -> u64 {
         self.since_us
     }
 
-    /// Leaves the queue because the deadline came. A slot that was handed over in the same moment is returned:
-    /// nobody has to be turned away who was just served.
+    /// Leaves the queue because the deadline passed. A slot that was handed over at the same moment
+    /// is returned, so that an exchange that was just served is not rejected.
     pub fn time_out(mut self) -> Option<Slot> {
         self.close(Leaving::TimedOut)
     }
 
-    /// Leaves the queue to wait elsewhere. A slot that was handed over in the same moment is returned: there is nothing to wait for
-    /// any more.
+    /// Leaves the queue to wait elsewhere. A slot that was handed over at the same moment is
+    /// returned: the wait is over.
     pub fn withdraw(mut self) -> Option<Slot> {
         self.close(Leaving::Moved)
     }
 
-    /// Frees its place; a slot that was handed over and not taken is returned.
+    /// Frees the place in the queue; returns a slot that was handed over and not taken.
     fn close(&mut self, leaving: Leaving) -> Option<Slot> {
         self.open = false;
         let id = self.id;
-        // What a waker drops may hold tickets of this pool: not under its lock.
+        // Dropping a waker may drop tickets of this pool, so it must not happen under the lock.
         let (left, ended) = self.pool.at_floor(|floor| {
             let left = floor.leave_line(id, Standing::Vacant);
             (left, floor.books.queue.vacate(id))
@@ -114,7 +117,7 @@ impl Ticket {
         ended.and_then(|ended| self.outcome(ended)?.ok())
     }
 
-    /// What came of waiting; `None` where nothing did.
+    /// The outcome of the wait; `None` if there is none.
     fn outcome(&self, Ended { standing, server, .. }: Ended) -> Option<Result<Slot, Rejection>> {
         match standing {
             Standing::Waiting | Standing::Vacant => None,
@@ -134,7 +137,8 @@ impl Future for Ticket {
         if !self.open {
             return Poll::Pending;
         }
-        // Cloned before the lock and the old one dropped after it: what a waker does is not ours to know.
+        // Cloned before the lock is taken, and the old one dropped after its release: a waker may
+        // run arbitrary code.
         let mut waker = Some(context.waker().clone());
         let ended = {
             let mut books = self.pool.common.lock();
@@ -161,7 +165,7 @@ impl Drop for Ticket {
             && let Some(slot) = self.close(Leaving::Cancelled)
         {
             self.pool.common.figures.cancelled.add();
-            // As a slot it goes the way of all slots: to the next in line.
+            // Dropping the slot gives it to the next exchange in line.
             drop(slot);
         }
     }
