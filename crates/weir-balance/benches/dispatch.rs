@@ -1,4 +1,5 @@
-//! What a place costs: to be dispatched and to leave, alone, with limits, with a thousand waiting. `make bench-balance`.
+//! The cost of a slot, dispatch and release: alone, with limits, and with a thousand exchanges
+//! waiting. Run by `make bench-balance`.
 
 use std::collections::VecDeque;
 use std::hint::black_box;
@@ -61,7 +62,7 @@ fn uncontended(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// What it costs to look out for endpoints that do not answer: the same exchange, sent and answered, without and with that.
+/// The cost of stall detection: the same exchange, sent and answered, without and with it.
 fn watched_for_stalls(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("sent and answered");
     let tried = Tried::new();
@@ -91,7 +92,8 @@ fn watched_for_stalls(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Each turn a slot comes back, the oldest waiter collects it, and somebody new queues up: always a thousand.
+/// In each iteration a slot is released, the oldest waiter collects it, and a new one queues up:
+/// there are always a thousand.
 fn thousand_waiting(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("1,000 waiting");
     let tried = Tried::new();
@@ -128,7 +130,7 @@ fn thousand_waiting(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// The same while another thread does it without a pause.
+/// The cost of dispatch and release while another thread does the same without a pause.
 fn contended(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("beside another thread");
     for (name, limit) in [("no limit", None), ("limit and queue", Some(9))] {

@@ -1,4 +1,5 @@
-//! What each policy's choice costs: to be dispatched and to leave, with ten endpoints and no limits, and to hash a key. `make bench-balance`.
+//! The cost of each policy's choice, dispatch and release with ten endpoints and no limits, and of
+//! hashing a key. Run by `make bench-balance`.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -22,7 +23,7 @@ fn pool(policy: PolicyKind, weight: impl Fn(u32) -> u32) -> Arc<Balancer> {
     Balancer::new(Settings::new(policy), (0..ENDPOINTS).map(member).collect())
 }
 
-/// Another number every time, for `random` and for the key.
+/// A different number every time, for `random` and for the key.
 fn numbers() -> impl FnMut() -> u64 {
     let mut number = 0_u64;
     move || {

@@ -9,7 +9,7 @@ const PRIME_4: u64 = 0x85eb_ca77_c2b2_ae63;
 const PRIME_5: u64 = 0x27d4_eb2f_1656_67c5;
 
 /// The hash of a key or a name (XXH64 with seed 0, as its specification defines it). Not
-/// collision-resistant: a client that chooses the bytes can choose the hash.
+/// cryptographic: a client that chooses the bytes can choose the hash.
 pub fn hash_key(bytes: &[u8]) -> u64 {
     let (stripes, rest) = bytes.as_chunks::<32>();
     let mut hash = match stripes {

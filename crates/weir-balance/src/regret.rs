@@ -4,8 +4,7 @@
 use crate::slot::Choice;
 use crate::sync::{AtomicU64, Ordering};
 
-/// The mean is kept in this fraction of a microsecond, and each new sample has this fraction of the
-/// weight.
+/// The mean is kept in 1/`PARTS` µs, and each new sample weighs 1/`PARTS`.
 const PARTS: u64 = 64;
 
 /// The counters have a cache line of their own; the fields beside them are only read.

@@ -1,6 +1,7 @@
-//! NEW-22, S4-15: traffic bound to endpoints and traffic that any endpoint may serve, mixed and more than the pool can take, in virtual
-//! time. Whoever came first goes first, so that neither starves the other, which the older rule of HAProxy (an endpoint's own line
-//! always before the pool's) let happen.
+//! Exchanges bound to endpoints and exchanges that any endpoint may serve, mixed and more than the
+//! pool can take, in virtual time. The oldest exchange goes first, so that neither kind starves the
+//! other. The older rule of HAProxy (an endpoint's own line always before the pool's) allowed
+//! starvation.
 
 use core::pin::Pin;
 use core::task::{Context, Poll, Waker};
@@ -13,17 +14,17 @@ use weir_balance::{
 };
 
 const ENDPOINTS: usize = 3;
-/// How long an exchange has its slot, µs.
+/// The time for which an exchange holds its slot, µs.
 const SERVICE_US: u64 = 10_000;
 
-/// An exchange that is to come.
+/// An exchange to come.
 #[derive(Clone, Copy)]
 struct Planned {
     at_us: u64,
     bound: Option<usize>,
 }
 
-/// One that was served.
+/// An exchange that was served.
 #[derive(Clone, Copy, Debug)]
 struct Served {
     arrived_us: u64,
@@ -43,7 +44,7 @@ fn every(interval_us: u64, bound: Option<usize>, until_us: u64) -> Vec<Planned> 
     (0..until_us / interval_us).map(|turn| Planned { at_us: turn * interval_us, bound }).collect()
 }
 
-/// Plays the arrivals until everybody was served; in the order of service.
+/// Plays the arrivals until all are served; returns the exchanges in order of service.
 fn play(mut arrivals: Vec<Planned>) -> Vec<Served> {
     arrivals.sort_by_key(|planned| planned.at_us);
     let member = |index: usize| Member {
@@ -101,7 +102,7 @@ fn play(mut arrivals: Vec<Planned>) -> Vec<Served> {
     served
 }
 
-/// Nobody was served at an endpoint while somebody waited who came before and might have had it.
+/// Checks that no exchange was served at an endpoint while an older one waited that could use it.
 fn check_order(served: &[Served]) {
     for (at, one) in served.iter().enumerate() {
         assert!(one.bound.is_none_or(|bound| bound == one.endpoint), "{one:?}");
@@ -119,14 +120,15 @@ fn longest_wait_us(served: &[Served], kind: impl Fn(&Served) -> bool) -> u64 {
 #[test]
 fn who_is_free_is_not_starved_by_floods_bound_to_every_endpoint() {
     let until_us = 2_000_000;
-    // Each endpoint gets 110 % of what it can do from clients of its own.
+    // Exchanges bound to an endpoint make up 110 % of its capacity.
     let mut arrivals: Vec<Planned> = (0..ENDPOINTS)
         .flat_map(|index| every(SERVICE_US * 10 / 11, Some(index), until_us))
         .collect();
     arrivals.extend(every(100_000, None, until_us));
     let served = play(arrivals);
     check_order(&served);
-    // By the end 200 ms of work are left over at each endpoint: with an endpoint's line always first, who is free waits for all of it.
+    // By the end 200 ms of work are queued at each endpoint: if an endpoint's line always went
+    // first, unbound exchanges would wait for all of it.
     let free = longest_wait_us(&served, |one| one.bound.is_none());
     let bound = longest_wait_us(&served, |one| one.bound.is_some());
     assert!(free <= bound, "{free} {bound}");
@@ -145,7 +147,8 @@ fn who_is_bound_is_not_starved_by_a_flood_that_anybody_may_serve() {
     check_order(&served);
     let free = longest_wait_us(&served, |one| one.bound.is_none());
     let bound = longest_wait_us(&served, |one| one.bound.is_some());
-    // Who is bound has one endpoint where others have three: the one exchange that it does for somebody else may be in the way.
+    // A bound exchange has one endpoint where others have three: one exchange of another kind there
+    // may delay it.
     assert!(bound <= free + SERVICE_US, "{bound} {free}");
 }
 

@@ -1,4 +1,5 @@
-//! Dispatching and leaving allocate nothing, neither alone nor, once its memory has grown, through the queue.
+//! Dispatch and release allocate nothing, neither alone nor through the queue once its memory has
+//! grown.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -12,7 +13,7 @@ use weir_balance::{
 };
 
 thread_local! {
-    /// Per thread, so that tests beside this one do not count.
+    /// Counted per thread, so that concurrent tests do not count.
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
 }
 

@@ -1,4 +1,5 @@
-//! The policies against a naive reference, over sequences of picks, returns, failures and repairs.
+//! The policies against a naive reference, over sequences of picks, returns, failures and
+//! recoveries.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -154,7 +155,7 @@ fn a_reload_keeps_the_count_of_what_is_in_flight() {
     assert!(pick(&after, 0, 0, &Tried::new()).is_ok());
 }
 
-/// One thing that happens to a pool.
+/// One event.
 #[derive(Clone, Debug)]
 enum Step {
     Pick { random: u64, tried: Option<usize> },
@@ -171,14 +172,14 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What the balancer should know, kept the slow way.
+/// The expected state of the balancer, computed the slow way.
 struct Reference {
     members: Vec<(u32, Option<u32>, bool)>,
     in_flight: Vec<u32>,
     available: Vec<bool>,
     /// nginx's running credits of the two ranks.
     credits: Vec<i64>,
-    /// Whom the one key of all picks went to, by who could be had.
+    /// The endpoint that got the one key of all picks, by the set of eligible endpoints.
     owners: HashMap<Vec<usize>, usize>,
 }
 
@@ -192,7 +193,7 @@ impl Reference {
         (0..self.members.len()).filter(fits).collect()
     }
 
-    /// nginx's smooth round robin, one step over all members of the rank.
+    /// nginx's smooth round robin: one step over all members of the rank.
     fn turn(&mut self, backup: bool) -> Option<usize> {
         let rank: Vec<usize> =
             (0..self.members.len()).filter(|index| self.members[*index].2 == backup).collect();
@@ -212,7 +213,7 @@ impl Reference {
         f64::from(self.in_flight[index]) / f64::from(self.members[index].0)
     }
 
-    /// Panics unless `index` is what `policy` may pick among `eligible`.
+    /// Panics unless `policy` may pick `index` among `eligible`.
     fn check(&mut self, policy: PolicyKind, eligible: &[usize], index: usize, backup: bool) {
         assert!(eligible.contains(&index), "{index} is none of {eligible:?}");
         let loads = eligible.iter().map(|other| self.load(*other));
@@ -228,14 +229,15 @@ impl Reference {
                 assert!(eligible.len() == 1 || heavier >= 2, "took the busiest of several");
             }
             PolicyKind::First => assert_eq!(Some(&index), eligible.first()),
-            // Any of them; by weight is a matter of many picks.
+            // Any endpoint is correct; shares by weight show only over many picks.
             PolicyKind::Random => {}
-            // The rest is in `fair.rs`.
+            // Other properties are tested in `fair.rs`.
             PolicyKind::Fair(_) => {
                 let idle = |other: &usize| self.in_flight[*other] == 0;
                 assert!(idle(&index) || !eligible.iter().any(idle), "took a busy one");
             }
-            // All picks have the same key: the same endpoint from the same choice. The rest is in `hashing.rs`.
+            // All picks have the same key: the same eligible endpoints give the same choice. Other
+            // properties are tested in `hashing.rs`.
             PolicyKind::Hash(_) | PolicyKind::RingHash(_) | PolicyKind::Maglev(_) => {
                 let owner = *self.owners.entry(eligible.to_vec()).or_insert(index);
                 assert_eq!(index, owner, "{eligible:?}");
@@ -253,7 +255,7 @@ impl Reference {
             }
             assert!(eligible.is_empty(), "{picked:?} though there were {eligible:?}");
             if policy == PolicyKind::RoundRobin {
-                // The balancer looks at one entry before it knows that nobody can be picked.
+                // The balancer looks at one entry before it knows that no endpoint can be picked.
                 self.turn(backup);
             }
         }

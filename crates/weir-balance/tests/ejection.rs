@@ -90,7 +90,7 @@ fn no_more_are_out_than_the_cap_allows() {
     );
     assert_eq!(picked(&pool, 0), [2, 3]);
     assert_eq!(pool.endpoint(3).unwrap().ejections_refused(), 1);
-    // Those out come back, and with them room under the cap.
+    // Ejected endpoints come back, which leaves room under the cap.
     assert_eq!(fail(&pool, 2, 1, 30 * SECOND), ejected_at(30 * SECOND));
 }
 
@@ -107,8 +107,8 @@ fn zero_errors_never_eject() {
     assert_eq!(fail(&pool(2, 0, 100), 0, 1000, 0), AfterFailure::Counted);
 }
 
-/// How often an endpoint is used that can be had in the second half of each 30 seconds alone, as long as it is ejected for, and is always
-/// tried as soon as it may be.
+/// The number of uses of an endpoint that works only in the second half of each 30 seconds, is
+/// ejected for 30 seconds, and is always tried as soon as possible.
 fn uses_of_one_that_flaps(mut random: impl FnMut() -> u64) -> usize {
     let passive = PassiveSettings {
         errors: 1,

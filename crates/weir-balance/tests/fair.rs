@@ -1,4 +1,5 @@
-//! `fair` against decisions that were worked out by hand (`fair.txt`), and against a slow model of the same algorithm.
+//! `fair` against decisions worked out by hand (`fair.txt`), and against a slow model of the same
+//! algorithm.
 
 use std::sync::Arc;
 
@@ -31,7 +32,7 @@ fn weight_mode(word: &str) -> WeightMode {
     *WeightMode::all().iter().find(|mode| mode.as_str() == word).unwrap()
 }
 
-/// `pool MODE [no_rr] errors=N: WEIGHTS` without the first word.
+/// Parses `pool MODE [no_rr] errors=N: WEIGHTS` without the first word.
 fn pool_of_line(line: &str) -> Arc<Balancer> {
     let (settings, weights) = line.split_once(": ").unwrap();
     let (mode, rest) = settings.split_once(' ').unwrap();
@@ -85,7 +86,7 @@ fn decisions_are_those_worked_out_by_hand() {
     assert!(decisions >= 50, "only {decisions}");
 }
 
-/// One thing that happens.
+/// One event.
 #[derive(Clone, Debug)]
 enum Step {
     Arrive,
@@ -105,7 +106,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The algorithm in plain sequential words, with everything looked up anew each time.
+/// The algorithm as a plain sequential program that computes everything anew each time.
 struct Model {
     settings: FairSettings,
     errors: u64,
@@ -151,7 +152,8 @@ impl Model {
         };
         let idle: Vec<usize> = order.iter().copied().filter(counts_as_idle).collect();
         if mode == WeightMode::Idle && self.settings.no_rr && !idle.is_empty() {
-            // The first, unless that one has some and a later one has fewer, but not none.
+            // The first, unless that one has some in flight and a later one has fewer, but not
+            // none.
             let first = idle[0];
             let rank = |index: &usize| self.in_flight[*index];
             let fewest = idle.iter().copied().filter(|index| rank(index) > 0).min_by_key(rank);
@@ -228,7 +230,7 @@ fn run(settings: FairSettings, errors: u32, weights: &[u32], steps: &[Step]) {
             Step::Later => now_us += WINDOW_US,
             Step::Leave(_) => {}
         }
-        // What its authors never got right: nothing leaks.
+        // No slot leaks, which nginx-upstream-fair never got right.
         let in_flight: u64 = model.in_flight.iter().sum();
         assert_eq!((pool.in_flight(), slots.len() as u64), (in_flight, in_flight));
     }

@@ -1,4 +1,5 @@
-//! The policies that hash, through a whole pool: stable keys, bounded loads, tiers, limits and queue.
+//! The policies that hash, through a whole pool: stable keys, bounded loads, tiers, limits and
+//! queue.
 
 use std::sync::Arc;
 
@@ -69,7 +70,7 @@ fn keys_of_an_endpoint_that_is_out_move_and_come_back_and_no_others() {
                 heirs[now] += 1;
             }
         }
-        // The three others share what it had.
+        // The three others share its keys.
         assert!(heirs[2] == 0 && [0, 1, 3].iter().all(|index| heirs[*index] > 200), "{heirs:?}");
         pool.set_availability(2, Availability::Available, 0);
         assert!(keys(4_000).zip(before).all(|(key, before)| owner(&pool, key) == before));
@@ -110,7 +111,7 @@ fn with_a_queue_a_key_waits_for_its_own_endpoint() {
         let Arrival::Queued(ticket) = arrive(&pool, key) else { panic!("{policy}: not queued") };
         assert_eq!(pool.endpoint(home).unwrap().queued(), 1);
         drop(first);
-        // Handed over: the place is not free for anybody else.
+        // Handed over: the slot is not free for another exchange.
         assert_eq!(pool.endpoint(home).unwrap().in_flight(), 1);
         drop(ticket);
         assert_eq!(pool.in_flight(), 0);
@@ -180,7 +181,8 @@ fn who_waits_for_an_endpoint_counts_as_its_load() {
         let bound = Request { bound: Some(0), ..Request::new(0, 0, &tried) };
         let at_a: Vec<Arrival> = (0..4).map(|_| pool.arrive(&bound)).collect();
         assert_eq!(pool.endpoint(0).unwrap().queued(), 3);
-        // Four at the first, so the fair share of six is two; by those in flight alone it would be one of three.
+        // Four at the first endpoint, so the fair share of six is two; by exchanges in flight alone
+        // it would be one of three.
         let slots = [(); 2].map(|()| slot(&pool, key));
         assert_eq!(slots.map(|slot| slot.index()), [1, 1], "{policy}");
         drop(at_a);
@@ -203,7 +205,8 @@ fn a_lower_tier_takes_part_only_when_no_higher_one_can() {
         };
         let expect = |expected: &[usize]| {
             let used = used();
-            // `first` and the drawing ones need not use all of a tier here; nobody may use another.
+            // `first` and the policies that draw need not use all endpoints of a tier here, but no
+            // others.
             assert!(used.iter().all(|index| expected.contains(index)), "{policy}: {used:?}");
         };
         expect(&[1, 3]);

@@ -1,4 +1,4 @@
-//! Probe results to verdicts, against an obvious model; times of probes, whatever the clock does.
+//! Probe results to verdicts, against an obvious model; times of probes, regardless of clock jumps.
 
 use proptest::prelude::*;
 use weir_balance::{Health, ProbeHistory, ProbeOutcome, ProbeSettings, ProbeVerdict};
@@ -12,7 +12,8 @@ const SETTINGS: ProbeSettings = ProbeSettings {
     spread_percent: 0,
 };
 
-/// `+` passed, `-` failed; the verdicts as one letter each: `=` confirmed, a digit for how many wavered, `U`, `D`.
+/// Plays results (`+` passed, `-` failed) and returns the verdicts as one letter each: `=`
+/// confirmed, a digit for the number of contradicting results, `U`, `D`.
 fn play(results: &str) -> String {
     let mut history = ProbeHistory::new(SETTINGS, 0);
     let letter = |result| {
@@ -46,7 +47,7 @@ fn a_change_says_how_long_the_state_before_lasted() {
     assert_eq!(history.take(ProbeOutcome::Failed, 350), turned(Health::Unhealthy, 250));
     history.take(ProbeOutcome::Passed, 400);
     assert_eq!(history.take(ProbeOutcome::Passed, 1350), turned(Health::Healthy, 1000));
-    // A clock that ran backwards makes it 0, not five hundred thousand years.
+    // With a clock that ran backwards the duration is 0, not five hundred thousand years.
     for _ in 0..2 {
         history.take(ProbeOutcome::Failed, 20);
     }
@@ -71,7 +72,7 @@ fn the_wait_follows_the_state() {
 #[test]
 fn a_late_probe_is_not_made_up_for() {
     let history = ProbeHistory::new(SETTINGS, 0);
-    // Ten intervals were slept through: one probe now, and the next an interval after that.
+    // After a pause of ten intervals: one probe now, and the next an interval after that.
     assert_eq!(history.next_probe_us(1_000_000, 21_000_000, 0), 21_000_000);
     assert_eq!(history.next_probe_us(21_000_000, 21_001_000, 0), 23_000_000);
 }
@@ -84,7 +85,7 @@ fn first_probes_are_evenly_spread() {
     assert_eq!(times, [7, 500_007, 1_000_007, 1_500_007]);
 }
 
-/// What the last results say, read from the whole history.
+/// The verdict of the last results, computed from the whole history.
 fn obvious(history: &[ProbeOutcome], rise: usize, fall: usize) -> Health {
     let mut status = Health::Healthy;
     let mut turned = 0;

@@ -1,4 +1,5 @@
-//! The queue, one behaviour a test: order, hand-over, leaving, what the operator and the probes change, bounds.
+//! The queue, one behaviour per test: order, hand-over, leaving, changes by the operator and by
+//! probes, bounds.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -25,7 +26,7 @@ fn pool(limits: &[u32]) -> Arc<Balancer> {
     Balancer::new(settings(), limits.iter().map(|limit| member(*limit)).collect())
 }
 
-/// One exchange after the other, with tags from 1.
+/// A source of exchanges, with tags from 1.
 struct Clients {
     pool: Arc<Balancer>,
     tag: u64,
@@ -114,7 +115,7 @@ fn a_freed_place_goes_to_the_next_and_nobody_barges_in() {
     let running = clients.slot(None);
     let mut waiting = clients.ticket(None);
     drop(running);
-    // Not polled yet: the place is taken all the same.
+    // Not polled yet: the slot is taken all the same.
     assert_eq!(pool.in_flight(), 1);
     let mut late = clients.ticket(None);
     assert!(poll(&mut late).is_pending());
@@ -495,7 +496,7 @@ fn the_list_of_those_who_wait_says_who_since_when_and_for_what() {
     );
 }
 
-/// One who waited elsewhere before, at this place in the order of arrival.
+/// Arrival of an exchange that waited elsewhere before, with this number in the order of arrival.
 fn elder(pool: &Arc<Balancer>, number: i64, bound: Option<usize>) -> Arrival {
     let tried = Tried::new();
     let tag = number.unsigned_abs();
@@ -518,7 +519,8 @@ fn who_waited_elsewhere_stands_before_all_others_in_the_old_order() {
     assert_eq!(tags(&pool), [30, 25, 20, 10, 3, 4]);
     assert_eq!(pool.waiting()[0].since_us, 7);
     assert_eq!(pool.audit(0), 0);
-    // Endpoint 0 goes to the one bound to it, who is the oldest; endpoint 1 to the oldest of the others.
+    // Endpoint 0 goes to the exchange bound to it, which is the oldest; endpoint 1 to the oldest of
+    // the others.
     drop(slots);
     assert_eq!((served(&mut elders[1]).index(), served(&mut elders[3]).index()), (0, 1));
     drop((elders, own));
@@ -565,7 +567,7 @@ fn a_place_that_is_given_up_to_wait_elsewhere_is_no_cancelled_wait() {
     assert!(moves.withdraw().is_none());
     assert_eq!((tags(&pool), pool.counters().cancelled), (vec![3], 0));
     drop(running);
-    // Handed over in the same moment: nothing to wait for any more.
+    // The slot was handed over at the same moment, so the wait is over.
     assert!(late.withdraw().is_some());
     assert_eq!((pool.in_flight(), pool.counters().cancelled), (0, 0));
 }

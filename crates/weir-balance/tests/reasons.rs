@@ -1,4 +1,4 @@
-//! Row NEW-03: what a choice rested on, and who was ahead of an exchange that has to wait.
+//! The recorded reasons of choices, and the exchanges ahead of one that has to wait.
 
 mod pool;
 
@@ -26,7 +26,7 @@ fn take(pool: &Arc<Balancer>) -> Slot {
     pick(pool, 0, 7, &Tried::new()).unwrap()
 }
 
-/// Places at these endpoints, one each time that it is named.
+/// Slots at these endpoints, one for each time that an endpoint is named.
 fn busy(pool: &Arc<Balancer>, indexes: &[usize]) -> Vec<Slot> {
     let tried = Tried::new();
     let bound = |index: &usize| {
@@ -38,7 +38,7 @@ fn busy(pool: &Arc<Balancer>, indexes: &[usize]) -> Vec<Slot> {
     indexes.iter().map(bound).collect()
 }
 
-/// The endpoint, why, what it had, and who came second.
+/// Checks the endpoint, the reason, the load and the runner-up.
 fn check(slot: &Slot, expected: (usize, Basis, u32), runner_up: Option<(u32, Option<u32>)>) {
     let decision = slot.decision();
     assert_eq!((slot.index(), decision.basis, decision.load), expected);
@@ -74,7 +74,7 @@ fn alone_there_is_no_other() {
 fn round_robin_tells_whose_turn_is_next() {
     let pool = pool(PolicyKind::RoundRobin, &[2, 1]);
     let slots = [take(&pool), take(&pool), take(&pool)];
-    // a b a: what stands next in the cycle, whatever it has in flight.
+    // The order is a b a: the next in the cycle, regardless of the exchanges in flight there.
     check(&slots[0], (0, Basis::Turn, 0), Some((1, None)));
     check(&slots[1], (1, Basis::Turn, 0), Some((0, None)));
     check(&slots[2], (0, Basis::Turn, 1), None);
@@ -121,7 +121,7 @@ fn a_key_has_a_second_choice() {
     assert_eq!(self::pool(PolicyKind::LeastConn, &[1, 1]).second_choice(0, 7, 0), None);
 }
 
-/// Exchanges of a pool with one place at each of two endpoints, named by numbers.
+/// The exchanges of a pool with two endpoints of one slot each, named by numbers.
 struct Crowd(Arc<Balancer>);
 
 impl Crowd {
@@ -157,7 +157,7 @@ fn who_has_to_wait_is_told_who_was_ahead() {
     let slots = [crowd.arrive(1, None), crowd.arrive(2, None)];
     let mut first = crowd.queue(3, None);
     assert_eq!((names(&first).len(), first.waits_for()), (0, WaitsFor::Any));
-    // Bound to the first endpoint: those bound to the second are not ahead of it.
+    // Bound to one endpoint: exchanges bound to the other are not ahead of it.
     let second = crowd.queue(4, Some(1));
     assert_eq!((names(&second), second.waits_for()), (vec!["3".to_owned()], WaitsFor::Bound));
     let third = crowd.queue(5, Some(0));

@@ -1,7 +1,8 @@
-//! The shared state of a pool under schedules that a test chooses: at least two workers, every lock and atomic a point where
-//! another goes on. A lost wake-up is a deadlock here, and that is found. Needs the feature `shuttle`.
+//! The shared state of a pool under schedules that a test controls: with at least two workers,
+//! every lock and atomic is a point where another thread may run. A lost wake-up shows as a
+//! deadlock. Needs the feature `shuttle`.
 //!
-//! Shuttle knows only sequential consistency: what weaker orderings allow is argued where they are used.
+//! Shuttle models only sequential consistency: weaker orderings are justified where they are used.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,13 +16,14 @@ use weir_balance::{
     Request, Settings, Slot, Ticket, Tried,
 };
 
-/// 10,000 in an ordinary run, of each kind of schedule.
+/// The number of schedules of each kind: 10,000 by default.
 fn schedules() -> usize {
     let number = std::env::var("WEIR_SCHEDULES").ok();
     number.map_or(10_000, |number| number.parse().expect("WEIR_SCHEDULES is a number"))
 }
 
-/// Runs `scenario` under random schedules, and under those that look for bugs of few switches at bad places.
+/// Runs `scenario` under random schedules, and under schedules that target bugs of few context
+/// switches (PCT).
 fn check(scenario: impl Fn() + Send + Sync + Clone + 'static) {
     shuttle::check_random(scenario.clone(), schedules());
     shuttle::check_pct(scenario, schedules(), 3);
@@ -40,7 +42,7 @@ fn pool(limits: &[Option<u32>], fault: Fault) -> Arc<Balancer> {
     Balancer::new(settings, limits.iter().map(member).collect())
 }
 
-/// The same of endpoints that others know as well.
+/// A pool over states that other pools share.
 fn pool_of(states: &[Arc<EndpointState>], limit: Option<u32>) -> Arc<Balancer> {
     let member = |state: &Arc<EndpointState>| Member {
         identity: 0,
@@ -59,7 +61,7 @@ fn arrive(pool: &Arc<Balancer>, bound: Option<usize>) -> Arrival {
     pool.arrive(&Request { bound, ..Request::new(0, 0, &tried) })
 }
 
-/// Waits as long as it takes.
+/// Returns a slot, after waiting for as long as it takes.
 fn slot(pool: &Arc<Balancer>, bound: Option<usize>) -> Result<Slot, Rejection> {
     match arrive(pool, bound) {
         Arrival::Dispatched(slot) => Ok(slot),
@@ -72,7 +74,7 @@ fn poll(ticket: &mut Ticket) -> Poll<Result<Slot, Rejection>> {
     Pin::new(ticket).poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// How many are at each endpoint, as the endpoints themselves see it.
+/// The number of exchanges at each endpoint, as the endpoints see it.
 #[derive(Default)]
 struct Seen([AtomicU32; 2]);
 
@@ -132,7 +134,7 @@ fn the_canary_is_found() {
     assert!(message.contains("deadlock"), "{message}");
 }
 
-/// Three workers who wait in a pool, and the tickets in the order in which they were served.
+/// Three workers that wait in a pool, and the tickets in order of service.
 fn three_wait(pool: &Arc<Balancer>) -> (Arc<Mutex<Vec<i64>>>, Vec<thread::JoinHandle<()>>) {
     let order = Arc::new(Mutex::new(Vec::new()));
     let worker = |_| {
@@ -171,7 +173,7 @@ fn a_ticket_dropped_while_its_slot_comes_passes_it_on() {
         let Arrival::Queued(staying) = arrive(&pool, None) else { panic!("not queued") };
         let worker = thread::spawn(move || drop(first));
         let leaver = thread::spawn(move || {
-            // Served, woken and not yet served, or still waiting: all may be.
+            // Served, woken and not yet served, or still waiting: each is possible.
             drop(poll(&mut leaving));
             drop(leaving);
         });
@@ -236,7 +238,7 @@ fn endpoints_that_go_and_come_back_leave_nobody_waiting() {
     });
 }
 
-/// A pool of these endpoints that may take over.
+/// A pool of these endpoints that can take over.
 fn successor(before: &Arc<Balancer>, states: &[Arc<EndpointState>], limit: u32) -> Arc<Balancer> {
     let member = |state: &Arc<EndpointState>| Member {
         identity: 0,
@@ -271,7 +273,7 @@ fn pools_that_take_over_lose_nobody_and_pass_no_limit() {
                     }
                 })
             };
-            // The second of the endpoints goes, and comes back.
+            // The second endpoint is removed and added again.
             let second = successor(&first, &states[..1], 1);
             second.succeed(&first, &[], 1);
             assert_eq!(second.audit(1), 0);

@@ -1,5 +1,5 @@
-//! Endpoints that take exchanges and do not answer, in virtual time: a frozen one costs what was in flight there and no more, slow requests
-//! do not starve anybody, and the way back is open.
+//! Endpoints that take exchanges and do not answer, in virtual time: a frozen endpoint costs only
+//! the exchanges in flight there, slow requests starve no other, and recovery works.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -45,20 +45,21 @@ fn arrive(pool: &Arc<Balancer>, now_us: u64) -> Slot {
     }
 }
 
-/// Servers in virtual time: arrivals at an even rate, any number served at once, one perhaps frozen for a while.
+/// Servers in virtual time: arrivals at an even rate, unlimited concurrency, optionally one
+/// endpoint frozen for a while.
 struct Play<'a> {
     pool: Arc<Balancer>,
-    /// Between two arrivals, µs.
+    /// The interval between two arrivals, µs.
     gap_us: u64,
-    /// Until when arrivals come, µs.
+    /// The end of arrivals, µs.
     end_us: u64,
-    /// The frozen endpoint, from when to when.
+    /// The frozen endpoint, and the start and end of the freeze.
     frozen: Option<(usize, u64, u64)>,
-    /// How long an exchange takes, by its number.
+    /// The service time of an exchange, by its number.
     service_us: &'a dyn Fn(u64) -> u64,
 }
 
-/// One exchange as it went.
+/// A finished exchange.
 struct Done {
     endpoint: usize,
     arrived_us: u64,
@@ -117,9 +118,11 @@ fn a_frozen_endpoint_costs_what_was_in_flight_there() {
             }
             .run();
             let held: Vec<_> = done.iter().filter(|one| one.took_us > 2000).collect();
-            // What comes there until its silence is long enough: its share of 1,000 a second for 20 ms.
+            // Arrivals there until its silence is long enough: its share of 1,000 a second for 20
+            // ms.
             assert!(held.len() <= 20_usize.div_ceil(endpoints) + 4, "{policy:?} {}", held.len());
-            // Policies that go by what is in flight may take longer to send it the second, which is proof.
+            // Policies that compare exchanges in flight may take longer to send it the second
+            // unanswered exchange, which is the evidence.
             let late_us = if policy == PolicyKind::RoundRobin { 30_000 } else { 500_000 };
             assert!(held.iter().all(|one| one.endpoint == 1 && one.arrived_us < from_us + late_us));
             let share = |from_us: u64| {
@@ -128,7 +131,7 @@ fn a_frozen_endpoint_costs_what_was_in_flight_there() {
                 own as f64 / late.count() as f64 * endpoints as f64
             };
             assert!((0.8..1.2).contains(&share(9 * SECOND)), "{policy:?} {}", share(9 * SECOND));
-            // Others may see at a glance, by what is in flight there, that it is better left alone.
+            // Other policies may avoid the endpoint without a stall, by its exchanges in flight.
             let stalls = pool.endpoint(1).unwrap().stalls();
             assert!(stalls == 1 || policy != PolicyKind::RoundRobin && stalls == 0, "{policy:?}");
             assert!((0..endpoints).all(|index| !pool.endpoint(index).unwrap().is_stalled()));
@@ -169,8 +172,9 @@ fn slow_requests_among_fast_ones_starve_nobody() {
     }
 }
 
-/// Clients that ask again as soon as they are answered; `service_us` by endpoint and a number of 0 to 1. Returns what ended: when it began,
-/// how long it took, where.
+/// Runs clients that send the next request as soon as the last is answered. `service_us` gives the
+/// service time by endpoint and a number from 0 to 1. Returns the finished exchanges: start,
+/// duration, endpoint.
 fn closed_loop(
     pool: &Arc<Balancer>,
     clients: u64,
@@ -233,7 +237,7 @@ fn a_slower_endpoint_keeps_its_turn() {
     }
 }
 
-/// Each endpoint has answered twenty times within a millisecond.
+/// Lets each endpoint answer twenty times, after a millisecond each; returns the time.
 fn warmed(pool: &Arc<Balancer>) -> u64 {
     let mut now_us = 0;
     for _ in 0..20 * pool.len() {
@@ -244,7 +248,7 @@ fn warmed(pool: &Arc<Balancer>) -> u64 {
     now_us
 }
 
-/// A pool of which endpoint 1 is stalled, what is in flight there, and the time.
+/// A pool in which endpoint 1 is stalled, the slots in flight there, and the time.
 fn stalled(policy: PolicyKind, endpoints: usize) -> (Arc<Balancer>, Vec<Slot>, u64) {
     let pool = balancer(policy, endpoints);
     let mut now_us = warmed(&pool);
@@ -261,7 +265,7 @@ fn stalled(policy: PolicyKind, endpoints: usize) -> (Arc<Balancer>, Vec<Slot>, u
     (pool, stuck, now_us)
 }
 
-/// Where the next `number` exchanges go, each answered after a millisecond.
+/// The endpoints of the next `number` exchanges, one per millisecond, each answered after 0.5 ms.
 fn places(pool: &Arc<Balancer>, now_us: &mut u64, number: usize) -> Vec<usize> {
     let mut place = || {
         *now_us += 1000;
@@ -323,11 +327,11 @@ fn an_endpoint_that_stays_silent_is_tried_once_in_a_while() {
         .filter(|second| {
             let mut now_us = now_us + second * SECOND;
             let places = places(&pool, &mut now_us, 20);
-            // What tries it is answered by nobody: its slot is dropped unanswered in this test only after the fact.
             places.contains(&1)
         })
         .collect();
-    // Ten seconds after the stall began a trial goes there; `places` answers it, and that ends the stall.
+    // Ten seconds after the stall began one exchange tries the endpoint; `places` answers it, which
+    // ends the stall.
     assert_eq!(tried.first(), Some(&10));
     assert!(!pool.endpoint(1).unwrap().is_stalled());
     drop(stuck);
@@ -362,7 +366,7 @@ fn silence_of_all_is_nobodys_stall() {
         stuck.push(arrive(&pool, now_us));
     }
     assert_eq!(stuck.iter().filter(|slot| slot.index() == 1).count(), 500);
-    // A pool of one has nobody else to turn to.
+    // A pool of one endpoint has no other.
     let pool = balancer(PolicyKind::RoundRobin, 1);
     let mut now_us = warmed(&pool);
     let slots: Vec<Slot> = (0..100)
@@ -377,12 +381,12 @@ fn silence_of_all_is_nobodys_stall() {
 #[test]
 fn a_stalled_endpoint_is_better_than_none() {
     let (pool, _stuck, now_us) = stalled(PolicyKind::RoundRobin, 2);
-    // This exchange was at the other one already.
+    // This exchange already tried the other endpoint.
     let mut tried = Tried::new();
     tried.insert(0);
     let arrival = pool.arrive(&Request::new(now_us, 0, &tried));
     assert!(matches!(arrival, Arrival::Dispatched(slot) if slot.index() == 1));
-    // And now that one has no address any more.
+    // The other endpoint no longer has an address.
     pool.set_availability(0, Availability::Unavailable, now_us);
     assert_eq!(arrive(&pool, now_us).index(), 1);
     tried.insert(1);
@@ -464,7 +468,8 @@ fn whose_key_leads_to_an_endpoint_that_stalls_goes_elsewhere_also_from_its_line(
     let Arrival::Queued(mut ticket) = ask(101_000, keys[1]) else { panic!("it is full") };
     let mut context = Context::from_waker(Waker::noop());
     assert!(std::pin::Pin::new(&mut ticket).poll(&mut context).is_pending());
-    // The other answers, and somebody whose key leads to the stalled one comes by: both go to the other.
+    // The other endpoint answers, and another exchange whose key leads to the stalled one arrives:
+    // both go to the other.
     exchange(110_000, keys[0]).answered(110_500);
     assert_eq!(exchange(130_000, keys[1]).index(), 0);
     let Poll::Ready(Ok(slot)) = std::pin::Pin::new(&mut ticket).poll(&mut context) else {
@@ -474,15 +479,15 @@ fn whose_key_leads_to_an_endpoint_that_stalls_goes_elsewhere_also_from_its_line(
     assert_eq!(stuck.iter().filter(|slot| slot.index() == 1).count(), 2);
 }
 
-/// Something that happens to a pool of three with limits and a queue.
+/// One event in a pool of three endpoints with limits and a queue.
 #[derive(Clone, Debug)]
 enum Step {
     Arrive,
-    /// The exchange at this place of those running is answered, and goes on.
+    /// The running exchange at this position is answered, and goes on.
     Answer(usize),
-    /// It ends, answered or not.
+    /// The running exchange at this position ends, answered or not.
     End(usize),
-    /// Who waits at this place leaves.
+    /// The waiter at this position leaves.
     Leave(usize),
     Wait(u64),
     Available(usize, bool),
@@ -499,7 +504,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A pool of three with at most four at each, and everybody in it.
+/// A pool of three endpoints with a limit of four each, and all exchanges in it.
 struct Crowd {
     pool: Arc<Balancer>,
     now_us: u64,
@@ -582,7 +587,7 @@ proptest! {
         for index in 0..3 {
             crowd.step(&Step::Available(index, true));
         }
-        // Whatever was stalled comes back once what is in flight ends, answered or not.
+        // A stalled endpoint comes back once the exchanges in flight there end, answered or not.
         while !crowd.running.is_empty() {
             crowd.step(&Step::End(0));
         }

@@ -1,5 +1,5 @@
-//! What a pool keeps when another takes over: one promise each. That the laws hold in all orders of events is `machine`'s and `shuttle`'s
-//! matter.
+//! The state that a pool keeps when another takes over, one property per test. The invariants under
+//! all orders of events are tested in `machine` and `shuttle`.
 
 use std::pin::Pin;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Laws 2 to 5 with real threads: in flight never passes `max_conn`, who waits is served in order, and all comes back.
+//! A pool's invariants with real threads: in flight never exceeds `max_conn`, waiting exchanges are
+//! served in order, and all slots are released.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -34,7 +35,8 @@ fn pool(policy: PolicyKind) -> Arc<Balancer> {
     Balancer::new(settings, LIMITS.map(member).to_vec())
 }
 
-/// What each endpoint would see: its own count of exchanges, and whether it ever passed the limit.
+/// The view of the endpoints: each counts its exchanges, and a flag records if a limit was ever
+/// exceeded.
 #[derive(Default)]
 struct Seen {
     now: [AtomicU32; 3],
@@ -141,7 +143,7 @@ fn threads_that_eject_at_once_never_pass_the_cap() {
     }
 }
 
-/// Unparks a thread.
+/// A waker that unparks a thread.
 struct Unpark(Thread);
 
 impl Wake for Unpark {
@@ -150,8 +152,8 @@ impl Wake for Unpark {
     }
 }
 
-/// A slot and the number under which it was waited for, if it was. A deadline of a minute makes a lost wake-up a failure
-/// instead of a test that hangs.
+/// Returns a slot, and the number in the order of arrival if the exchange had to wait. A deadline
+/// of a minute makes a lost wake-up a failure instead of a hang.
 fn wait(pool: &Arc<Balancer>, random: u64) -> (Slot, Option<i64>) {
     let tried = Tried::new();
     let mut ticket = match pool.arrive(&Request::new(0, random, &tried)) {
@@ -248,7 +250,7 @@ fn threads_that_give_up_while_they_are_served_leave_nothing_behind() {
     assert_eq!(queued, [0, 0]);
 }
 
-/// Runs `work` with 0, 1, … on as many threads at once.
+/// Runs `work` with the numbers 0, 1, … on `threads` threads at once.
 fn on_threads(threads: u64, work: impl Fn(u64) + Sync) {
     let work = &work;
     thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! What audits find and put right, and what the regret meter counts.
+//! The violations that audits find and repair, and the counts of the regret meter.
 
 use std::pin::Pin;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
-//! All orders of events in small pools. Since a pool cannot be copied, a state is reached again by repeating the
-//! events that led to it. Either each state that can be told apart is expanded once, or, in case the pool hides something,
-//! every single sequence is tried up to a length.
+//! All orders of events in small pools. Since a pool cannot be copied, a state is reached again by
+//! repeating the events that led to it. Each distinguishable state is expanded once; or, in case
+//! the pool hides state, every sequence is tried up to a length.
 
 use std::collections::HashSet;
 
@@ -8,24 +8,24 @@ use weir_balance::{Fault, Order, PolicyKind, QueueSettings};
 
 use crate::world::{Change, Plan, Step, World};
 
-/// A small pool, and how much may happen to it.
+/// A small pool, with bounds on the exploration.
 #[derive(Clone)]
 struct Small {
     plan: Plan,
-    /// Exchanges that arrive, each bound to one of these.
+    /// The number of exchanges that arrive, each bound to one of `bounds`.
     exchanges: u64,
     bounds: Vec<Option<usize>>,
-    /// Changes of endpoints at most; without a bound no exploration ends.
+    /// The maximum number of endpoint changes; without a bound no exploration ends.
     changes: usize,
-    /// Whether pools succeed each other, instead of endpoints changing.
+    /// Set if pools succeed each other, instead of endpoints changing.
     succeeds: bool,
-    /// Whether a state that was seen is left alone.
+    /// Set if a state seen before is not expanded again.
     prunes: bool,
-    /// Events at most.
+    /// The maximum number of events.
     length: usize,
 }
 
-/// Three exchanges, two endpoints that take one each.
+/// Three exchanges and two endpoints with one slot each.
 fn small() -> Small {
     let queue = Some(QueueSettings { max: 2, max_per_endpoint: Some(1) });
     let plan = Plan {
@@ -54,7 +54,7 @@ struct Explorer {
 }
 
 impl Explorer {
-    /// Everything that can happen after `path`, and all that follows.
+    /// Explores all events that can follow `path`, recursively.
     fn explore(&mut self, path: &mut Vec<Step>, changes: usize) -> Result<(), String> {
         self.sequences += 1;
         let world = self.replay(path)?;
@@ -80,7 +80,7 @@ impl Explorer {
         Ok(world)
     }
 
-    /// What can happen next, with the changes that are left then.
+    /// The events that can happen next, each with the number of changes left after it.
     fn possible(&self, world: &World, changes: usize) -> Vec<(Step, usize)> {
         let mut steps = Vec::new();
         if world.arrived() < self.small.exchanges {
@@ -103,7 +103,8 @@ impl Explorer {
     }
 }
 
-/// What may change about an endpoint: down and up, one limit more or less, draining, maintenance and back.
+/// The possible changes of an endpoint: down and up, one limit more or less, draining, maintenance
+/// and back.
 fn other_states(world: &World, index: usize) -> Vec<Step> {
     let now = &world.reference.endpoints[index];
     let limits = [0, 1, 2].into_iter().filter(|limit| now.limit != Some(*limit));
@@ -114,7 +115,7 @@ fn other_states(world: &World, index: usize) -> Vec<Step> {
     steps
 }
 
-/// The pools that may take over, as far as one endpoint is concerned.
+/// The successor pools that differ from the current one in one endpoint.
 fn successors(index: usize) -> Vec<Step> {
     let mut changes =
         vec![Change::Remove(index), Change::Limit(index, Some(0)), Change::Limit(index, Some(2))];
@@ -124,7 +125,7 @@ fn successors(index: usize) -> Vec<Step> {
     changes.into_iter().map(Step::Succeed).collect()
 }
 
-/// States and sequences.
+/// The numbers of states and of sequences explored.
 fn explored(small: Small) -> Result<(usize, u64), String> {
     let changes = small.changes;
     let mut explorer = Explorer { small, seen: HashSet::new(), sequences: 0 };

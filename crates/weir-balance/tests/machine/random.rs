@@ -1,12 +1,14 @@
-//! Random pools and random events: shrinking ones by proptest, and as many seeds as `WEIR_SCHEDULES` says.
+//! Random pools and random events: shrinking cases by proptest, and as many seeds as
+//! `WEIR_SCHEDULES` says.
 
 use proptest::prelude::*;
 use weir_balance::{BalanceFactor, Fault, HashSettings, Order, PolicyKind, QueueSettings};
 
 use crate::world::{Change, Plan, Step, World};
 
-/// The policies, hashing with and without a bound on loads, and those often of which the reference knows most. `maglev`
-/// waits as the other hashing ones do, and its table takes longer to build than a schedule to run.
+/// The policies, hashing ones with and without bounded loads; those that the reference checks most
+/// closely occur more often. `maglev` is left out: it waits as the other hashing policies do, and
+/// building its table takes longer than a schedule.
 fn policies() -> Vec<PolicyKind> {
     let bounded = HashSettings { balance_factor: BalanceFactor::from_percent(125) };
     let mut policies = PolicyKind::all().to_vec();
@@ -97,7 +99,7 @@ proptest! {
     }
 }
 
-/// A pool with a queue and limits, from a seed.
+/// A random pool with a queue and limits.
 fn drawn_plan(random: &mut fastrand::Rng, fault: Fault) -> Plan {
     let endpoints = random.usize(1..5);
     let policies = policies();
@@ -159,7 +161,7 @@ fn schedule(seed: u64, fault: Fault) -> Result<(), String> {
     run(&plan, &steps, seed)
 }
 
-/// 10,000 in an ordinary run.
+/// The number of schedules: 10,000 by default.
 fn schedules() -> u64 {
     let number = std::env::var("WEIR_SCHEDULES").ok();
     number.map_or(10_000, |number| number.parse().expect("WEIR_SCHEDULES is a number"))

@@ -1,5 +1,5 @@
-//! The queue as one would explain it: a list of those who wait, looked through from the oldest after every event.
-//! Slow, without indexes, and without a line of the product's code.
+//! The reference queue: a list of waiters that is scanned from the oldest after every event. Slow,
+//! without indexes, and without a line of the product's code.
 
 use std::rc::Rc;
 
@@ -15,12 +15,12 @@ pub(crate) struct Endpoint {
     pub(crate) order: Order,
     pub(crate) ejected_until: u64,
     pub(crate) in_flight: u32,
-    /// Those who wait for it and no other.
+    /// Waiters for this endpoint and no other.
     pub(crate) queued: u32,
 }
 
 impl Endpoint {
-    /// One without a limit that may be had.
+    /// A usable endpoint without a limit.
     pub(crate) fn up() -> Self {
         Self {
             limit: None,
@@ -35,7 +35,7 @@ impl Endpoint {
     }
 }
 
-/// One who waits.
+/// A waiting exchange.
 #[derive(Clone, Debug)]
 pub(crate) struct Waiter {
     pub(crate) tag: u64,
@@ -43,11 +43,11 @@ pub(crate) struct Waiter {
     pub(crate) bound: Option<usize>,
     pub(crate) tried: Option<usize>,
     pub(crate) overflowed: bool,
-    /// The endpoint he waits for and no other.
+    /// The endpoint that the exchange waits for, if no other will do.
     pub(crate) home: Option<usize>,
 }
 
-/// What became of somebody.
+/// The outcome of an arrival or a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Dispatched(usize),
@@ -55,10 +55,12 @@ pub(crate) enum Outcome {
     Rejected(Rejection),
 }
 
-/// Says which of the endpoints that would be right is taken for whom; it may object.
+/// Chooses one of the correct endpoints for an exchange; returns an error if the pool's choice was
+/// wrong.
 pub(crate) type Choose<'a> = dyn FnMut(u64, &[usize], &[Endpoint]) -> Result<usize, String> + 'a;
 
-/// Says whose a key is among these, where the policy hashes; what each policy answers is `tests/hashing.rs`'s matter.
+/// The endpoint among these that a key leads to, for policies that hash. The policies' own choices
+/// are tested in `tests/hashing.rs`.
 pub(crate) type Lead = dyn Fn(u64, &[usize]) -> usize;
 
 #[derive(Clone)]
@@ -94,12 +96,12 @@ impl Reference {
         self.endpoints[index].limit.is_none_or(|limit| self.endpoints[index].in_flight < limit)
     }
 
-    /// The bound endpoint, if it may be had.
+    /// The bound endpoint, if it may be picked.
     fn bound(&self, waiter: &Waiter) -> Option<usize> {
         waiter.bound.filter(|index| self.is_up(*index) && waiter.tried != Some(*index))
     }
 
-    /// Those of a tier that an unbound exchange may be sent to, full or not.
+    /// The endpoints of a tier that an unbound exchange may be sent to, full or not.
     fn usable(&self, waiter: &Waiter, tier: u8) -> Vec<usize> {
         let fits = |index: &usize| {
             let endpoint = &self.endpoints[*index];
@@ -117,7 +119,7 @@ impl Reference {
         tiers.into_iter()
     }
 
-    /// Those of the first tier that has any.
+    /// The endpoints of the first tier that has any.
     fn may_serve(&self, waiter: &Waiter) -> Vec<usize> {
         let tiers = self.tiers().map(|tier| self.usable(waiter, tier));
         tiers.into_iter().find(|tier| !tier.is_empty()).unwrap_or_default()
@@ -131,7 +133,8 @@ impl Reference {
         self.waiting.iter().filter(|other| other.home == Some(home)).count() as u32
     }
 
-    /// The only one he would be sent to, full or not: the bound one, or whose his key is.
+    /// The only endpoint that the exchange would be sent to, full or not: the bound one, or the one
+    /// its key leads to.
     fn home(&self, waiter: &Waiter) -> Option<usize> {
         let led = |lead: &Rc<Lead>| match self.may_serve(waiter).as_slice() {
             [] => None,
@@ -145,14 +148,14 @@ impl Reference {
         Outcome::Dispatched(index)
     }
 
-    /// Somebody gives his place at this endpoint back, if it is still there.
+    /// Releases a slot at this endpoint, if the endpoint still exists.
     pub(crate) fn leave(&mut self, at: Option<usize>) {
         if let Some(index) = at {
             self.endpoints[index].in_flight -= 1;
         }
     }
 
-    /// Endpoints have other numbers, or are gone; nobody loses his place for that.
+    /// Renumbers endpoints, some of which may be gone; no waiter loses its place by that.
     pub(crate) fn renumber(&mut self, to: &dyn Fn(usize) -> Option<usize>) {
         for waiter in &mut self.waiting {
             waiter.bound = waiter.bound.and_then(to);
@@ -230,7 +233,8 @@ impl Reference {
         Ok(Outcome::Rejected(rejection))
     }
 
-    /// After any event: everybody in the order of arrival gets what he may have, or hears that there is nothing.
+    /// Settles after any event: every waiter, in order of arrival, gets a slot if one is free for
+    /// it, or is rejected if no endpoint may serve it.
     pub(crate) fn settle(
         &mut self,
         choose: &mut Choose<'_>,

@@ -1,4 +1,5 @@
-//! The product and the reference side by side: one event after the other, and what may be seen of both compared.
+//! The product and the reference side by side: each event is applied to both, and their visible
+//! states are compared.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;
@@ -13,13 +14,14 @@ use weir_balance::{
 
 use crate::reference::{Endpoint, Lead, Outcome, Reference, Waiter};
 
-/// How long an ejection lasts.
+/// The duration of an ejection.
 const EJECT_US: u64 = 1_000;
 
-/// Different keys that exchanges come with.
+/// The number of different keys of exchanges.
 const KEYS: u64 = 7;
 
-/// One event. Numbers of exchanges count those for which it can happen, modulo; nothing happens when there are none.
+/// One event. A number of an exchange counts those for which the event can happen, modulo their
+/// number; the event does nothing if there are none.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Step {
     Arrive { bound: Option<usize>, tried: Option<usize> },
@@ -37,25 +39,25 @@ pub(crate) enum Step {
     Succeed(Change),
 }
 
-/// What is different about the pool that takes over.
+/// The difference between a pool and its successor.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Change {
-    /// An endpoint goes; none when it is the last.
+    /// An endpoint is removed, unless it is the last.
     Remove(usize),
-    /// An endpoint with this limit comes, before all others.
+    /// An endpoint with this limit is added before all others.
     Add(Option<u32>),
     /// An endpoint has another limit.
     Limit(usize, Option<u32>),
     /// An endpoint belongs to another tier.
     Tier(usize, u8),
-    /// Another queue.
+    /// The queue has other bounds.
     Queue(Option<QueueSettings>),
-    /// Another order of the endpoints: the first goes to the end.
+    /// The endpoints are reordered: the first goes to the end.
     Turn,
 }
 
 impl Step {
-    /// The same for a pool of so many endpoints.
+    /// The same event for a pool of `endpoints` endpoints.
     fn within(self, endpoints: usize) -> Self {
         let wrap = |index: usize| index % endpoints;
         match self {
@@ -72,7 +74,7 @@ impl Step {
     }
 }
 
-/// What a pool is made of.
+/// The parameters of a pool.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) policy: PolicyKind,
@@ -83,20 +85,20 @@ pub(crate) struct Plan {
     pub(crate) fault: Fault,
 }
 
-/// An exchange that waits, or was handed a slot that it did not collect yet.
+/// An exchange that waits, or that was handed a slot and has not collected it yet.
 struct Pending {
     tag: u64,
     ticket: Ticket,
-    /// What collecting has to give, once the reference knows.
+    /// The outcome that collecting must give, once the reference knows it.
     outcome: Option<Outcome>,
-    /// Where the endpoint of that stands now, if it is still there.
+    /// The current position of the endpoint in the outcome, if it still exists.
     at: Option<usize>,
 }
 
 /// An exchange that has a slot.
 struct Running {
     slot: Slot,
-    /// Where its endpoint stands now, if it is still there.
+    /// The current position of its endpoint, if it still exists.
     at: Option<usize>,
 }
 
@@ -109,7 +111,7 @@ pub(crate) struct World {
     settings: Settings,
     /// The pool's endpoints.
     members: Vec<Member>,
-    /// Those that it had before.
+    /// Endpoints that were removed from the pool.
     removed: Vec<Member>,
     /// Pools that still have slots or tickets.
     former: Vec<Arc<Balancer>>,
@@ -168,22 +170,22 @@ impl World {
         }
     }
 
-    /// Exchanges that wait, or did not collect their slot yet.
+    /// The number of exchanges that wait, or have not collected their slot yet.
     pub(crate) fn pending(&self) -> usize {
         self.pending.len()
     }
 
-    /// Exchanges that have a slot.
+    /// The number of exchanges that have a slot.
     pub(crate) fn running(&self) -> usize {
         self.running.len()
     }
 
-    /// Exchanges that ever came.
+    /// The number of exchanges that ever arrived.
     pub(crate) fn arrived(&self) -> u64 {
         self.next_tag
     }
 
-    /// What can be seen of the state, for exploring each only once.
+    /// The visible state as a string, so that each state is explored once.
     pub(crate) fn key(&self) -> String {
         let of = |slot: &Slot| self.former.iter().position(|pool| slot.is_of(pool));
         let slots: Vec<_> = self.running.iter().map(|one| (of(&one.slot), one.at)).collect();
@@ -197,14 +199,14 @@ impl World {
         )
     }
 
-    /// Lets something happen and compares.
+    /// Applies an event to both sides and compares them.
     pub(crate) fn step(&mut self, step: Step) -> Result<(), String> {
         self.happen(step)?;
         self.follow()?;
         self.compare()
     }
 
-    /// Lets everybody go and looks that all is given back.
+    /// Removes all exchanges and checks that all slots are released.
     pub(crate) fn end(mut self) -> Result<(), String> {
         while !self.pending.is_empty() {
             self.step(Step::Cancel(0))?;
@@ -268,7 +270,7 @@ impl World {
     fn arrive(&mut self, bound: Option<usize>, tried: Option<usize>) -> Result<(), String> {
         self.next_tag += 1;
         let tag = self.next_tag;
-        // Some come to a pool that has a successor.
+        // Some exchanges arrive at a pool that has a successor.
         let former = self.former.get(tag as usize % (2 * self.former.len()).max(1));
         let pool = former.unwrap_or(&self.pool);
         let there = |index: &usize| pool.index_from(&self.pool, *index).is_some();
@@ -365,7 +367,7 @@ impl World {
         Ok(())
     }
 
-    /// Another pool takes over; everybody goes on where he is.
+    /// Lets another pool take over; all exchanges keep their slots and places.
     fn succeed(&mut self, change: Change) {
         let mut order: Vec<Option<usize>> = (0..self.members.len()).map(Some).collect();
         let mut members = self.members.clone();
@@ -421,7 +423,7 @@ impl World {
         let next = Balancer::prepared(&self.pool, self.settings, members.clone());
         next.succeed(&self.pool, &orders, self.reference.now_us);
         if self.successions.is_multiple_of(3) {
-            // What nobody has any more is freed; slots and tickets hold theirs.
+            // Drops pools without slots and tickets; slots and tickets keep theirs alive.
             self.former.clear();
         }
         self.former.push(std::mem::replace(&mut self.pool, next));
@@ -448,8 +450,9 @@ impl World {
         }
     }
 
-    /// Lets the reference do what follows from the event. `first` leaves no choice, so that collecting is an event of
-    /// its own; of any other policy the reference has to be told whom it chose.
+    /// Lets the reference apply the consequences of the event. The policy `first` leaves no choice,
+    /// so that collecting is an event of its own; for any other policy the reference must be told
+    /// the pool's choices.
     fn follow(&mut self) -> Result<(), String> {
         let policy = self.policy;
         let told = if policy == PolicyKind::First { BTreeMap::new() } else { self.collect_all() };
@@ -496,7 +499,7 @@ impl World {
         told
     }
 
-    /// What can be seen without touching anything.
+    /// Compares the visible states without changing anything.
     fn compare(&self) -> Result<(), String> {
         let seen: Vec<_> =
             self.pool.waiting().into_iter().map(|waiting| (waiting.tag, waiting.bound)).collect();
@@ -522,8 +525,8 @@ fn member(index: usize) -> Member {
     Member { identity, weight: 1, max_conn: None, tier: 0, state: Arc::default() }
 }
 
-/// Whose a key is, for policies by which one waits for that endpoint: as a pool of the same endpoints says where nobody
-/// ever waits.
+/// The endpoints that keys lead to, for policies with which an exchange waits for that endpoint:
+/// computed by a pool of the same endpoints in which no exchange ever waits.
 fn lead(policy: PolicyKind, members: &[Member]) -> Option<Rc<Lead>> {
     policy.hashes().filter(|settings| settings.balance_factor.is_none())?;
     // A tier has a table of its own.
@@ -557,7 +560,7 @@ fn lead(policy: PolicyKind, members: &[Member]) -> Option<Rc<Lead>> {
     Some(Rc::new(lead))
 }
 
-/// Whether `policy` may take `index` of those that are free.
+/// Checks that `policy` may pick `index` among the free endpoints.
 fn check_choice(
     policy: PolicyKind,
     index: usize,

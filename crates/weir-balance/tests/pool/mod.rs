@@ -1,10 +1,10 @@
-//! What the tests of a pool share.
+//! Helpers shared by the tests of a pool.
 
 use std::sync::Arc;
 
 use weir_balance::{Arrival, Balancer, Rejection, Request, Slot, Tried};
 
-/// A pick from a pool without a queue.
+/// Picks from a pool without a queue.
 pub(crate) fn pick(
     pool: &Arc<Balancer>,
     now_us: u64,
