@@ -1,25 +1,25 @@
-//! What became of a client's affinity to an endpoint, as logs say it.
+//! The outcome of a client's affinity to an endpoint, for logs.
 
 use crate::{Micros, Times};
 
-/// What became of a client's affinity to an endpoint.
+/// The outcome of a client's affinity to an endpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Affinity {
-    /// The pool has none, or none was reached.
+    /// The pool has no affinity, or the exchange reached no pool.
     #[default]
     None,
-    /// The client came without a cookie.
+    /// The client sent no cookie.
     New,
-    /// Its cookie means no endpoint of the pool.
+    /// The client's cookie matches no endpoint of the pool.
     Unknown,
-    /// The endpoint of its cookie could not be had.
+    /// The endpoint of the cookie could not be picked.
     Moved,
-    /// It was where its cookie says.
+    /// The exchange went to the endpoint of the cookie.
     Kept,
 }
 
 impl Affinity {
-    /// Its word; empty for [`Affinity::None`].
+    /// The outcome as one word; empty for [`Affinity::None`].
     pub fn as_str(self) -> &'static str {
         match self {
             Self::None => "",
@@ -30,8 +30,9 @@ impl Affinity {
         }
     }
 
-    /// The last two letters of HAProxy's termination state: what cookie came (none, invalid, of a server that is down, valid), and
-    /// whether one was inserted, which is so with every response of an endpoint but to those who have the right one.
+    /// The last two letters of HAProxy's termination state: the client's cookie (none, invalid, of
+    /// a server that is down, valid), and the cookie in the response. One is inserted into every
+    /// response of an endpoint, unless the client already has the right one.
     pub(crate) fn termination(self, times: &Times) -> [u8; 2] {
         let inserted = if times.response == Micros::NEVER { b'N' } else { b'I' };
         match self {

@@ -1,24 +1,25 @@
-//! Log lines on their way from a worker to the writer: gathered in a buffer, handed over whole, never waited
-//! for. When the writer cannot keep up, lines are dropped and counted.
+//! Log lines on their way from a worker to the writer: collected in a buffer and handed over in
+//! batches, without ever waiting. If the writer cannot keep up, lines are dropped and counted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvError, SyncSender, TryRecvError, sync_channel};
 
-/// A buffer is handed over at this size.
+/// The size at which a buffer is handed over.
 pub const BATCH_BYTES: usize = 64 * 1024;
 
-/// Empty buffers waiting to be used again, per worker and log.
+/// The number of empty buffers kept for reuse, per worker and log.
 const SPARES: usize = 4;
 
-/// Makes a way to one writer for `targets` logs; `capacity` batches wait in it at most.
+/// Creates a channel to one writer for `targets` logs; at most `capacity` batches wait in it.
 pub fn log_channel(targets: usize, capacity: usize) -> (Vec<LogSink>, LogReceiver) {
     let (sender, receiver) = sync_channel(capacity);
     let sink = |target| LogSink::new(target, vec![sender.clone()]);
     ((0..targets).map(sink).collect(), LogReceiver { receiver })
 }
 
-/// Makes ways for log number `target` to `places` writers, each of which gets every batch; `capacity` batches wait for each at most.
+/// Creates channels for log number `target` to `places` writers, each of which gets every batch; at
+/// most `capacity` batches wait for each.
 pub fn log_fan(target: usize, places: usize, capacity: usize) -> (LogSink, Vec<LogReceiver>) {
     let (senders, receivers) = (0..places)
         .map(|_| sync_channel(capacity))
@@ -27,7 +28,7 @@ pub fn log_fan(target: usize, places: usize, capacity: usize) -> (LogSink, Vec<L
     (LogSink::new(target, senders), receivers)
 }
 
-/// Where lines of one log go; cloned for every worker.
+/// The sending end for one log; cloned for every worker.
 #[derive(Clone, Debug)]
 pub struct LogSink {
     target: usize,
@@ -35,22 +36,22 @@ pub struct LogSink {
     lost: Arc<LostLines>,
 }
 
-/// Lines of a log that did not get where they should; one that misses two places counts twice.
+/// Counts of lost lines of a log; a line that misses two places counts twice.
 #[derive(Debug, Default)]
 pub struct LostLines {
-    /// Because a writer was behind or gone.
+    /// Lines lost because a writer was behind or gone.
     refused: AtomicU64,
-    /// Because they could not be written.
+    /// Lines lost because they could not be written.
     unwritten: AtomicU64,
 }
 
 impl LostLines {
-    /// All of them.
+    /// The number of all lost lines.
     pub fn all(&self) -> u64 {
         self.refused() + self.unwritten.load(Ordering::Relaxed)
     }
 
-    /// Those that a writer had no room for: it is slower than they come.
+    /// The number of lines that a writer had no room for, because it is slower than they arrive.
     pub fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
@@ -66,18 +67,18 @@ impl LogSink {
         Self { target, senders: senders.into(), lost: Arc::default() }
     }
 
-    /// A buffer of this worker for this log.
+    /// Creates a worker's buffer for this log.
     pub fn batch(&self) -> LogBatch {
         let (back, spares) = sync_channel(SPARES);
         LogBatch { sink: self.clone(), lines: Vec::new(), count: 0, back, spares }
     }
 
-    /// Lines dropped, over all workers and places.
+    /// The number of lines dropped, over all workers and places.
     pub fn dropped(&self) -> u64 {
         self.lost.all()
     }
 
-    /// What is lost, for those who count it. Whoever has this does not keep the writers waiting for more, as a sink does.
+    /// The counts of lost lines. Unlike a sink, the returned value does not keep the channel open.
     pub fn lost(&self) -> &Arc<LostLines> {
         &self.lost
     }
@@ -85,29 +86,30 @@ impl LogSink {
     /// Wakes the writers if they wait for a batch.
     pub fn wake(&self) {
         for sender in &*self.senders {
-            // A full channel needs no wake: the writer has something to take.
+            // A full channel needs no wake: the writer has messages to take.
             let _ = sender.try_send(Message::Wake);
         }
     }
 }
 
-/// What the writer finds in the channel.
+/// A message to the writer.
 #[derive(Debug)]
 pub enum Message {
     /// Lines to write.
     Lines(Arc<FullBatch>),
-    /// Nothing to write, but something to look at.
+    /// Nothing to write: wakes the writer to check its state.
     Wake,
 }
 
-/// Lines of one log in order, each with its line end. When the last writer drops it, its worker gets the buffer back.
+/// Lines of one log in order, each with its line end. When the last writer drops it, the worker
+/// gets the buffer back.
 #[derive(Debug)]
 pub struct FullBatch {
     /// The log's number in [`log_channel`].
     pub target: usize,
     /// The lines.
     pub lines: Vec<u8>,
-    /// How many.
+    /// The number of lines.
     pub count: u64,
     back: SyncSender<Vec<u8>>,
 }
@@ -116,30 +118,30 @@ impl Drop for FullBatch {
     fn drop(&mut self) {
         let mut lines = std::mem::take(&mut self.lines);
         lines.clear();
-        // A worker that is gone or has spares enough lets it be freed.
+        // If the worker is gone or has enough spares, the buffer is freed.
         let _ = self.back.try_send(lines);
     }
 }
 
-/// The writer's end.
+/// The receiving end of a writer.
 #[derive(Debug)]
 pub struct LogReceiver {
     receiver: Receiver<Message>,
 }
 
 impl LogReceiver {
-    /// Waits for the next message; an error when every sink and batch is gone.
+    /// Waits for the next message; fails once every sink and batch is gone.
     pub fn receive(&self) -> Result<Message, RecvError> {
         self.receiver.recv()
     }
 
-    /// The next message if there is one.
+    /// The next message, if there is one.
     pub fn try_receive(&self) -> Result<Message, TryRecvError> {
         self.receiver.try_recv()
     }
 }
 
-/// Lines of one worker for one log. Dropping it hands over what is left.
+/// Lines of one worker for one log. Dropping it hands over the remaining lines.
 #[derive(Debug)]
 pub struct LogBatch {
     sink: LogSink,
@@ -150,7 +152,7 @@ pub struct LogBatch {
 }
 
 impl LogBatch {
-    /// Appends one line, written by `write` with its line end; hands the buffer over when it is full.
+    /// Appends one line, written by `write` with its line end; hands the buffer over if it is full.
     pub fn push(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         if self.lines.capacity() == 0 {
             self.lines =
@@ -163,7 +165,8 @@ impl LogBatch {
         }
     }
 
-    /// Hands over what there is. A worker calls it from a timer, so that a line is seen soon in quiet times.
+    /// Hands over the collected lines. A worker calls it from a timer, so that lines appear soon in
+    /// quiet times.
     pub fn flush(&mut self) {
         if self.lines.is_empty() {
             self.count = 0;
@@ -181,7 +184,7 @@ impl LogBatch {
         }
     }
 
-    /// Whether nothing waits to be handed over.
+    /// Returns true if no line waits to be handed over.
     pub fn is_empty(&self) -> bool {
         self.lines.is_empty()
     }

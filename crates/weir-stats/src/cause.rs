@@ -1,36 +1,37 @@
-//! Why an exchange ended: one enum, one word each for logs and metrics, and HAProxy's two-letter state.
+//! The reason why an exchange ended: one enum, one word each for logs and metrics, and HAProxy's
+//! two-letter termination state.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{Micros, Times};
 
-/// Why an exchange ended. Every exchange has exactly one.
+/// The reason why an exchange ended. Every exchange has exactly one.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
 )]
 #[serde(rename_all = "snake_case")]
 #[repr(u8)]
 pub enum Cause {
-    /// The response was sent whole.
+    /// The response was sent completely.
     #[default]
     Complete,
-    /// A fixed response, redirect or file, sent whole.
+    /// A fixed response, redirect or file, sent completely.
     Local,
-    /// The request was not HTTP we accept (400, 414, 431, 501, 505).
+    /// The request was not acceptable HTTP (400, 414, 431, 501, 505).
     BadRequest,
     /// The request body was malformed (bad chunk).
     BadRequestBody,
     /// The request body exceeds the limit (413).
     BodyTooLarge,
-    /// Denied by an access rule (403).
+    /// The request was denied by an access rule (403).
     Denied,
-    /// Over a limit on requests (429, or as the limit says).
+    /// The request exceeded a rate limit (429, or as the limit says).
     RateLimited,
-    /// Its client has as many requests in flight as it may (429, or as the limit says).
+    /// The client had its maximum of requests in flight (429, or as the limit says).
     InFlightLimited,
     /// No route matched (404).
     NoRoute,
-    /// The request has passed more Weirs than the limit: a loop (508).
+    /// The request passed more instances of Weir than the limit: a loop (508).
     LoopDetected,
     /// The head did not arrive in time (408).
     RequestTimeout,
@@ -46,13 +47,14 @@ pub enum Cause {
     NoEndpoint,
     /// Every endpoint is at its `max_conn`, and the pool has no queue (503).
     PoolFull,
-    /// Every endpoint is at its `max_conn`, and as many wait as may (503, or as the queue says).
+    /// Every endpoint is at its `max_conn`, and the queue is full (503, or as the queue says).
     QueueFull,
-    /// It waited in the queue for too long (503, or as the queue says).
+    /// The exchange waited in the queue for too long (503, or as the queue says).
     QueueTimeout,
     /// The connect was refused or failed (502).
     ConnectFailed,
-    /// Weir had no descriptor, port or memory left for a connect; the endpoint has nothing to do with it (503).
+    /// Weir had no descriptor, port or memory left for a connect; the endpoint is not at fault
+    /// (503).
     NoResources,
     /// The connect, TLS included, timed out (504).
     ConnectTimeout,
@@ -64,7 +66,7 @@ pub enum Cause {
     UpstreamReset,
     /// The response head did not arrive in time (504).
     ResponseTimeout,
-    /// The response was not HTTP we accept (502).
+    /// The response was not acceptable HTTP (502).
     BadResponse,
     /// The endpoint closed or reset inside the response body; the client sees a broken body.
     UpstreamAborted,
@@ -84,13 +86,13 @@ pub enum Cause {
     UpstreamTooSlow,
     /// The process is stopping and its deadline passed.
     Shutdown,
-    /// Memory was short, and this request held the most or waited for too long to be read (503).
+    /// Memory was short, and this request held the most or waited too long to be read (503).
     Memory,
-    /// Its worker hung or panicked, and it ended with that.
+    /// The worker that served the exchange hung or panicked.
     WorkerLost,
     /// No connection was free, and the request's client had the most of them (503).
     ConnectionCap,
-    /// A bug of ours, counted.
+    /// A bug in Weir, counted.
     Internal,
 }
 
@@ -139,13 +141,13 @@ impl Cause {
         Self::Internal,
     ];
 
-    /// The same of an exchange that no endpoint was asked for: what went its way was answered by ourselves.
+    /// The cause for an exchange without an endpoint: a complete response was Weir's own.
     #[must_use]
     pub fn of_our_own(self) -> Self {
         if self == Self::Complete { Self::Local } else { self }
     }
 
-    /// One word for logs and metrics.
+    /// The cause as one word for logs and metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Complete => "complete",
@@ -191,8 +193,8 @@ impl Cause {
         }
     }
 
-    /// The status that Weir itself answers with, or logs when nobody is left to answer (499); `None` where the
-    /// response comes from elsewhere or has begun.
+    /// The status that Weir itself answers with, or logs if no client is left to answer (499);
+    /// `None` if the response comes from elsewhere or has begun.
     pub fn status(self) -> Option<u16> {
         Some(match self {
             Self::BadRequest | Self::BadRequestBody => 400,
@@ -233,8 +235,8 @@ impl Cause {
         })
     }
 
-    /// The first two letters of HAProxy's termination state: who ended it and in which phase. Before the first of the `attempts` a
-    /// request is in the queue.
+    /// The first two letters of HAProxy's termination state: the side that ended the exchange, and
+    /// the phase. Before the first of the `attempts` an exchange is in the queue.
     pub fn termination(self, times: &Times, attempts: u32) -> [u8; 2] {
         let phase = || match () {
             () if times.request == Micros::NEVER => b'R',
@@ -274,7 +276,7 @@ impl Cause {
             Self::UpstreamAborted => *b"SD",
             Self::UpstreamReadTimeout | Self::UpstreamTooSlow => *b"sD",
             Self::Shutdown => [b'K', phase()],
-            // HAProxy's letter for a resource of its own that is used up.
+            // HAProxy's letter for an exhausted resource of its own.
             Self::Memory | Self::ConnectionCap => [b'R', phase()],
             Self::WorkerLost | Self::Internal => [b'I', phase()],
         }

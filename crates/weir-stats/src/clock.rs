@@ -1,5 +1,5 @@
-//! Time stamps as logs print them, in the system's zone. The text of a second is kept, so that the lines of
-//! one second format only their milliseconds.
+//! Time stamps of logs, in the system's time zone. The text of the current second is cached, so
+//! that the lines of one second format only their milliseconds.
 
 use std::io::Write as _;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -28,7 +28,7 @@ impl Default for Clock {
 }
 
 impl Clock {
-    /// A clock in the system's zone (`TZ`, `/etc/localtime`).
+    /// A clock in the system's time zone (`TZ`, `/etc/localtime`).
     pub fn new() -> Self {
         Self::in_zone(TimeZone::system())
     }
@@ -42,22 +42,23 @@ impl Clock {
         Self { zone, second: None, common: Vec::new(), iso: Vec::new() }
     }
 
-    /// nginx's `$time_local`: `20/Nov/2026:19:15:00 +0000`.
+    /// Appends nginx's `$time_local`: `20/Nov/2026:19:15:00 +0000`.
     pub fn append_common(&mut self, time: SystemTime, out: &mut Vec<u8>) {
         self.turn_to(time);
         out.extend_from_slice(&self.common);
     }
 
-    /// HAProxy's `%tr` without its brackets: `20/Nov/2026:19:15:00.007`.
+    /// Appends HAProxy's `%tr` without its brackets: `20/Nov/2026:19:15:00.007`.
     pub fn append_haproxy(&mut self, time: SystemTime, out: &mut Vec<u8>) {
         let milliseconds = self.turn_to(time) / 1000;
-        // All but ` +0000`, which is always six bytes.
+        // Everything but the offset, such as ` +0000`, which is always six bytes.
         out.extend_from_slice(&self.common[..self.common.len().saturating_sub(6)]);
         out.push(b'.');
         number::append_three(u64::from(milliseconds), out);
     }
 
-    /// The time stamp of RFC 3164 section 4.1.2: `Nov 20 19:15:00`, a day below 10 with a space.
+    /// Appends the time stamp of RFC 3164 section 4.1.2: `Nov 20 19:15:00`, a day below 10 with a
+    /// space.
     pub fn append_syslog(&mut self, time: SystemTime, out: &mut Vec<u8>) {
         self.turn_to(time);
         let (day, month, clock) = (&self.common[..2], &self.common[3..6], &self.common[12..20]);
@@ -68,13 +69,13 @@ impl Clock {
         out.extend_from_slice(clock);
     }
 
-    /// nginx's `$time_iso8601`: `2026-11-20T19:15:00+00:00`.
+    /// Appends nginx's `$time_iso8601`: `2026-11-20T19:15:00+00:00`.
     pub fn append_iso(&mut self, time: SystemTime, out: &mut Vec<u8>) {
         self.turn_to(time);
         out.extend_from_slice(&self.iso);
     }
 
-    /// ISO 8601 with microseconds: `2026-11-20T19:15:00.000007+00:00`.
+    /// Appends ISO 8601 with microseconds: `2026-11-20T19:15:00.000007+00:00`.
     pub fn append_iso_micros(&mut self, time: SystemTime, out: &mut Vec<u8>) {
         let microseconds = self.turn_to(time);
         let (second, offset) = self.iso.split_at(self.iso.len().saturating_sub(6));
@@ -85,7 +86,7 @@ impl Clock {
         out.extend_from_slice(offset);
     }
 
-    /// Makes the kept texts those of `time`'s second; returns the microseconds within it.
+    /// Sets the cached texts to those of `time`'s second; returns the microseconds within it.
     fn turn_to(&mut self, time: SystemTime) -> u32 {
         let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
         let second = since.as_secs() as i64;

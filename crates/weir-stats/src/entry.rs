@@ -1,13 +1,13 @@
-//! Everything a log line or a `$variable` may say of one exchange, borrowed from where it already is.
+//! All data of one exchange for log lines and `$variables`, borrowed from where they already are.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::SystemTime;
 
 use crate::{Affinity, Cause, Escape, Reasons, Times, escape, number};
 
-/// Header lines by name, case-insensitively; the value of the first line of that name.
+/// Header lines by name, case-insensitively.
 pub trait Headers {
-    /// The value, without surrounding white space.
+    /// The value of the first line of that name, without surrounding white space.
     fn value(&self, name: &str) -> Option<&[u8]>;
 }
 
@@ -17,18 +17,18 @@ impl Headers for () {
     }
 }
 
-/// What was negotiated with a TLS client.
+/// The negotiated parameters of a client's TLS connection.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TlsFacts<'a> {
-    /// `TLSv1.3`.
+    /// The TLS version, such as `TLSv1.3`.
     pub protocol: &'a str,
-    /// `TLS_AES_256_GCM_SHA384`.
+    /// The cipher suite, such as `TLS_AES_256_GCM_SHA384`.
     pub cipher: &'a str,
-    /// `X25519MLKEM768`.
+    /// The key exchange group, such as `X25519MLKEM768`.
     pub group: &'a str,
-    /// The name the client asked for.
+    /// The server name that the client asked for.
     pub server_name: &'a str,
-    /// Whether a session was resumed.
+    /// Set if a session was resumed.
     pub resumed: bool,
 }
 
@@ -45,12 +45,12 @@ pub struct Concurrency {
     pub endpoint: u32,
 }
 
-/// Why an attempt was given up for another.
+/// The reason why an attempt was given up for another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Setback {
-    /// No response came, for this reason.
+    /// No response arrived, for this reason.
     Cause(Cause),
-    /// A response of this status, which was thrown away.
+    /// A response of this status arrived and was discarded.
     Status(u16),
 }
 
@@ -59,7 +59,7 @@ pub enum Setback {
 pub struct FailedAttempt<'a> {
     /// The endpoint's name.
     pub endpoint: &'a str,
-    /// Why.
+    /// The reason.
     pub why: Setback,
 }
 
@@ -78,32 +78,32 @@ impl FailedAttempt<'_> {
 /// One exchange, as logs and variables see it.
 #[derive(Clone, Copy)]
 pub struct Entry<'a> {
-    /// When the first byte of the request came. HAProxy's format and `json` stamp this; nginx's formats stamp the
-    /// end, which is this and [`Times::elapsed`].
+    /// The time of the first byte of the request. HAProxy's format and `json` print this time;
+    /// nginx's formats print the end, which is this plus [`Times::elapsed`].
     pub started: SystemTime,
     /// The time split.
     pub times: Times,
-    /// Why it ended.
+    /// The reason why the exchange ended.
     pub cause: Cause,
-    /// Status sent; 0 when none was.
+    /// The status sent; 0 if none was.
     pub status: u16,
     /// The TCP (or PROXY) peer; `None` on a Unix socket.
     pub peer: Option<SocketAddr>,
-    /// The client after trusted hops were followed.
+    /// The client's address, after trusted hops were followed.
     pub client: Option<IpAddr>,
-    /// The address it reached us at.
+    /// The local address of the client connection.
     pub local: Option<SocketAddr>,
-    /// The request line as received, without its line end; empty when none came.
+    /// The request line as received, without its line end; empty if none arrived.
     pub request_line: &'a [u8],
-    /// Method.
+    /// The request method.
     pub method: &'a [u8],
-    /// Target as received.
+    /// The request target as received.
     pub target: &'a [u8],
-    /// Path as it is sent on; empty where there is none, or where it is that of the target.
+    /// The path as it is sent on; empty if there is none, or if it equals that of the target.
     pub path: &'a [u8],
-    /// `HTTP/1.1`.
+    /// The protocol, such as `HTTP/1.1`.
     pub protocol: &'a str,
-    /// Host asked for, without port, lower case not guaranteed.
+    /// The requested host, without port, not necessarily in lower case.
     pub host: &'a [u8],
     /// Request headers.
     pub request_headers: &'a dyn Headers,
@@ -117,35 +117,35 @@ pub struct Entry<'a> {
     pub body_bytes_sent: u64,
     /// The listener's name.
     pub listener: &'a str,
-    /// The route's name; empty when none matched.
+    /// The route's name; empty if none matched.
     pub route: &'a str,
-    /// The pool's name; empty when there is none.
+    /// The pool's name; empty if there is none.
     pub pool: &'a str,
-    /// The endpoint's name; empty when none was picked.
+    /// The endpoint's name; empty if none was picked.
     pub endpoint: &'a str,
-    /// The endpoint's address as text; empty when none was picked.
+    /// The endpoint's address as text; empty if none was picked.
     pub endpoint_address: &'a str,
-    /// Attempts made; 0 when no endpoint was tried.
+    /// The number of attempts made; 0 if no endpoint was tried.
     pub attempts: u32,
-    /// Those given up for another, in their order; the last attempt is not among them.
+    /// The attempts that were given up for another, in order; the last attempt is not among them.
     pub failed_attempts: &'a [FailedAttempt<'a>],
-    /// Whether the last attempt used an idle connection.
+    /// Set if the last attempt used an idle connection.
     pub reused: bool,
-    /// What became of the client's affinity.
+    /// The outcome of the client's affinity.
     pub affinity: Affinity,
-    /// Position in the pool's queue at arrival, 1 is next; 0 is straight through.
+    /// The position in the pool's queue at arrival, from 1; 0 if the exchange did not wait.
     pub queue_position: u32,
-    /// Why it went its way, where somebody wants to know.
+    /// The decisions that shaped the exchange, if a log or header needs them.
     pub reasons: Option<&'a Reasons<'a>>,
     /// The request id, visible ASCII.
     pub request_id: &'a [u8],
-    /// TLS of the client connection.
+    /// The TLS parameters of the client connection.
     pub tls: Option<TlsFacts<'a>>,
     /// Counters for HAProxy's format.
     pub concurrency: Concurrency,
-    /// Worker number, from 0.
+    /// The worker's number, from 0.
     pub worker: usize,
-    /// Number of this request on its connection, from 1.
+    /// The request's number on its connection, from 1.
     pub connection_requests: u64,
     /// Groups of the route's path regex, `$1` first.
     pub captures: &'a [&'a [u8]],

@@ -1,22 +1,22 @@
-//! How a value is written so that it cannot be taken for something else.
+//! Escaping of values for their context: logs, headers and JSON.
 
 use crate::number;
 
-/// What a value must not break.
+/// The context that a value is escaped for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Escape {
-    /// Written as it is; an absent value is nothing. For bodies.
+    /// Written unchanged; an absent value is empty. For bodies.
     None,
-    /// A header value: control bytes become spaces, so that a decoded `%0d%0a` or a user name in base64 starts no
-    /// header of its own; an absent value is nothing.
+    /// A header value: control bytes become spaces, so that a decoded `%0d%0a` or a user name in
+    /// base64 cannot start a header of its own; an absent value is empty.
     Header,
     /// nginx's log escape: `"`, `\`, control bytes and bytes from 0x7f up as `\xXX`; an absent value is `-`.
     Log,
-    /// The inside of a JSON string: RFC 8259 section 7; bytes that are not UTF-8 become U+FFFD.
+    /// The contents of a JSON string: RFC 8259 section 7; bytes that are not UTF-8 become U+FFFD.
     Json,
 }
 
-/// Appends `value` as `escape` asks.
+/// Appends `value`, escaped for its context.
 pub(crate) fn append(value: &[u8], escape: Escape, out: &mut Vec<u8>) {
     match escape {
         Escape::None => out.extend_from_slice(value),
@@ -39,7 +39,8 @@ fn append_log(mut value: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(value);
 }
 
-/// Where the first byte is that [`Escape::Log`] writes otherwise; eight at a time, because every byte of every line passes here.
+/// The position of the first byte that [`Escape::Log`] changes. Checks eight bytes at a time,
+/// because every byte of every line passes here.
 fn first_special(value: &[u8]) -> Option<usize> {
     let special = |byte: &u8| !matches!(byte, b' '..=b'~') || matches!(byte, b'"' | b'\\');
     let (eights, _) = value.as_chunks::<8>();
@@ -48,11 +49,11 @@ fn first_special(value: &[u8]) -> Option<usize> {
     Some(start + value[start..].iter().position(special)?)
 }
 
-/// Whether all eight bytes are from space to `~`, and neither `"` nor `\`.
+/// Returns true if all eight bytes are from space to `~`, and neither `"` nor `\`.
 fn is_plain(eight: u64) -> bool {
     const ONES: u64 = 0x0101_0101_0101_0101;
     const HIGH: u64 = 0x80 * ONES;
-    // The high bit of a byte is set where the byte is 0 (and, after such a one, perhaps where it is 1).
+    // The high bit of a byte is set if the byte is 0 (and, above such a byte, possibly if it is 1).
     let zero = |word: u64| word.wrapping_sub(ONES) & !word & HIGH;
     let of = |byte: u8| zero(eight ^ (ONES * u64::from(byte)));
     let control = eight.wrapping_sub(ONES * 0x20) & !eight & HIGH;

@@ -1,4 +1,5 @@
-//! An exchange kept whole, and the sentences that say why it took as long as it did.
+//! A complete record of an exchange, and its explanation in sentences: where the time went, and
+//! why.
 
 use std::fmt::Write as _;
 use std::time::UNIX_EPOCH;
@@ -7,25 +8,26 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Cause, ChosenBy, Delays, Entry, Setback, Times, WaitedFor};
 
-/// Bytes of a target that are kept.
+/// The most bytes of a target that are kept.
 const TARGET_BYTES: usize = 256;
-/// Bytes of a method that are kept.
+/// The most bytes of a method that are kept.
 const METHOD_BYTES: usize = 32;
-/// What took less than one in so many of the whole is not told of.
+/// A part that took less than 1/`WORTH_TELLING` of the whole time is not mentioned.
 const WORTH_TELLING: u64 = 20;
 
-/// One exchange that has ended, owned. Texts are empty and numbers 0 where nothing is known; of one that was found among the last
-/// ones, and not among the slowest, that is who was ahead, who came second, how attempts failed, and most of a long target.
+/// An exchange that has ended, owned. Unknown texts are empty and unknown numbers 0. In a record
+/// from the ring of recent exchanges (not from the slowest ones) these are missing: the exchanges
+/// ahead, the runner-up, the causes of failed attempts, and most of a long target.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ExchangeRecord {
     /// The request id.
     pub request_id: String,
-    /// Whether it was kept whole.
+    /// Set if the record is complete.
     pub whole: bool,
-    /// When it began, µs since 1970; 0 when that was not kept.
+    /// The start of the exchange, µs since 1970; 0 if it was not kept.
     pub started_unix_us: u64,
-    /// When it ended, on the process's clock, µs.
+    /// The end of the exchange on the process's clock, µs.
     pub ended_us: u64,
     /// The listener's name.
     pub listener: String,
@@ -37,49 +39,50 @@ pub struct ExchangeRecord {
     pub endpoint: String,
     /// The client's address.
     pub client: String,
-    /// Method, at most 32 bytes of it.
+    /// The request method, at most 32 bytes.
     pub method: String,
-    /// Target as received, at most 256 bytes of it.
+    /// The request target as received, at most 256 bytes.
     pub target: String,
     /// The time split, µs.
     pub times: Times,
-    /// Why it ended.
+    /// The reason why the exchange ended.
     pub cause: Cause,
-    /// Status sent; 0 when none was.
+    /// The status sent; 0 if none was.
     pub status: u16,
-    /// Attempts made.
+    /// The number of attempts made.
     pub attempts: u32,
-    /// Those given up for another.
+    /// The attempts that were given up for another.
     pub failed_attempts: Vec<FailedAttemptRecord>,
-    /// Whether the last attempt used an idle connection.
+    /// Set if the last attempt used an idle connection.
     pub reused: bool,
-    /// What became of the client's affinity; empty without any.
+    /// The outcome of the client's affinity; empty without any.
     pub affinity: String,
-    /// Place in the queue at arrival, 1 was next; 0 is straight through.
+    /// The position in the queue at arrival, from 1; 0 if the exchange did not wait.
     pub queue_position: u32,
-    /// What it waited for in the queue.
+    /// The kind of slot that the exchange waited for in the queue.
     pub waited_for: WaitedFor,
-    /// The request ids of the first of those ahead of it when it came to the queue; how many there were `queue_position` says.
+    /// The request ids of the first exchanges ahead at arrival in the queue; `queue_position` gives
+    /// their total number.
     pub ahead: Vec<String>,
     /// The pool's policy.
     pub policy: String,
-    /// What spoke for the endpoint.
+    /// The reason for the choice of the endpoint.
     pub chosen_by: ChosenBy,
-    /// What that had in flight when it was chosen.
+    /// The exchanges in flight at the endpoint when it was chosen.
     pub load: u32,
-    /// Its weight.
+    /// The endpoint's weight.
     pub weight: u32,
-    /// Who came second, where the policy knew.
+    /// The second-best endpoint, if the policy knew one.
     pub runner_up: Option<RunnerUpRecord>,
-    /// Waits that lie inside the phases, µs.
+    /// The waits inside the phases, µs.
     pub delays: Delays,
-    /// Others in flight in the pool when it ended.
+    /// Other exchanges in flight in the pool at the end.
     pub pool_in_flight: u32,
-    /// Others in flight at the endpoint when it ended.
+    /// Other exchanges in flight at the endpoint at the end.
     pub endpoint_in_flight: u32,
-    /// The worker that served it.
+    /// The worker that served the exchange.
     pub worker: usize,
-    /// Its number on its connection, from 1.
+    /// The request's number on its connection, from 1.
     pub connection_requests: u64,
     /// Request bytes, head and body.
     pub bytes_received: u64,
@@ -92,23 +95,24 @@ pub struct ExchangeRecord {
 pub struct FailedAttemptRecord {
     /// The endpoint's name.
     pub endpoint: String,
-    /// A cause or a status.
+    /// The cause or status of the failure.
     pub why: String,
 }
 
-/// The endpoint that came second.
+/// The second-best endpoint of a pick.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunnerUpRecord {
-    /// Its name.
+    /// The endpoint's name.
     pub endpoint: String,
-    /// What it had in flight when it was looked at; `None`: nobody looked.
+    /// The exchanges in flight when the policy compared the endpoint; `None` if it did not compare
+    /// the load.
     pub load: Option<u32>,
-    /// Its weight.
+    /// The endpoint's weight.
     pub weight: u32,
 }
 
 impl ExchangeRecord {
-    /// Copies what there is to be known.
+    /// Copies the data of an entry.
     pub fn of(entry: &Entry<'_>, ended_us: u64) -> Self {
         let since_epoch = entry.started.duration_since(UNIX_EPOCH).unwrap_or_default();
         let failed = entry.failed_attempts.iter().map(|failed| FailedAttemptRecord {
@@ -160,12 +164,12 @@ impl ExchangeRecord {
         }
     }
 
-    /// First byte of the request to the end, µs.
+    /// The time from the first byte of the request to the end, µs.
     pub fn elapsed_us(&self) -> u64 {
         self.times.elapsed()
     }
 
-    /// Says in words where the time went and how it ended, the longest part first.
+    /// Explains in sentences where the time went, longest part first, and how the exchange ended.
     pub fn explain(&self) -> String {
         let mut out = String::new();
         let what = match (self.method.as_str(), self.target.as_str()) {
@@ -193,7 +197,7 @@ impl ExchangeRecord {
         out
     }
 
-    /// Each part of the time with its sentence.
+    /// The parts of the time, each with its sentence.
     fn parts(&self) -> Vec<(u64, String)> {
         let times = &self.times;
         let known = |time: crate::Micros| time.reached().unwrap_or(0);
@@ -252,7 +256,7 @@ impl ExchangeRecord {
         format!("It waited {share} in the queue of pool {} for {place}{ahead}.", self.pool)
     }
 
-    /// The ids that are known of so many.
+    /// The known ids of the `number` exchanges ahead, in parentheses.
     fn those_ahead(&self, number: u32) -> String {
         if self.ahead.is_empty() {
             return String::new();
@@ -264,7 +268,7 @@ impl ExchangeRecord {
         format!(" ({}{more})", self.ahead.join(", "))
     }
 
-    /// A wait inside a phase, if it is worth telling.
+    /// A clause about a wait inside a phase; empty if the wait is too short to mention.
     fn part_of(&self, part: crate::Micros, what: &str) -> String {
         let worth = |us: &u64| *us > 0 && *us >= self.elapsed_us() / WORTH_TELLING;
         part.reached().filter(worth).map_or(String::new(), |us| format!(", {} {what}", span(us)))
@@ -290,7 +294,7 @@ impl ExchangeRecord {
         format!("Endpoint {} took {share} to answer{beside}.", self.endpoint)
     }
 
-    /// Which route led where, and why it was this endpoint.
+    /// Appends the route, the pool and the reason for the choice of the endpoint.
     fn tell_choice(&self, out: &mut String) {
         if self.route.is_empty() || self.pool.is_empty() {
             return;
@@ -348,7 +352,7 @@ impl ExchangeRecord {
 }
 
 impl Cause {
-    /// What it says of an exchange, as a sentence.
+    /// The cause as a sentence.
     pub fn sentence(self) -> &'static str {
         match self {
             Self::Complete => "The response was sent whole.",
@@ -406,12 +410,12 @@ fn load_text(load: Option<u32>, weight: u32) -> String {
     if weight == 1 { load } else { format!("{load}, weight {weight}") }
 }
 
-/// At most so many bytes, as text.
+/// At most `most` bytes, as text.
 fn text(bytes: &[u8], most: usize) -> String {
     String::from_utf8_lossy(bytes.get(..most).unwrap_or(bytes)).into_owned()
 }
 
-/// `850 µs`, `12.3 ms`, `4.21 s`.
+/// A duration as `850 µs`, `12.3 ms` or `4.21 s`.
 fn span(us: u64) -> String {
     match us {
         0..1_000 => format!("{us} µs"),

@@ -1,7 +1,8 @@
-//! HAProxy's `option httplog`, in its fields and order:
-//! `%ci:%cp [%tr] %ft %b/%s %TR/%Tw/%Tc/%Tr/%Ta %ST %B %CC %CS %tsc %ac/%fc/%bc/%sc/%rc %sq/%bq %hr %hs %{+Q}r`.
+//! HAProxy's `option httplog`, with its fields in its order:
+//! `%ci:%cp [%tr] %ft %b/%s %TR/%Tw/%Tc/%Tr/%Ta %ST %B %CC %CS %tsc %ac/%fc/%bc/%sc/%rc %sq/%bq`
+//! and ` %hr %hs %{+Q}r`.
 //!
-//! Nothing is captured, so `%CC %CS` are `- -` and `%hr %hs` print nothing, as HAProxy 2.6 does.
+//! Nothing is captured, so `%CC %CS` are `- -` and `%hr %hs` print nothing, as in HAProxy 2.6.
 
 use crate::{Cause, Clock, Entry, Micros, number, value};
 
@@ -26,20 +27,20 @@ pub(crate) fn append(entry: &Entry<'_>, clock: &mut Clock, out: &mut Vec<u8>) {
         number::append(count, out);
         out.push(b'/');
     }
-    // HAProxy marks what went to another server than the first with a plus.
+    // HAProxy marks an exchange that was redispatched to another server with a plus.
     if entry.failed_attempts.iter().any(|attempt| attempt.endpoint != entry.endpoint) {
         out.push(b'+');
     }
     number::append(retries, out);
     out.extend_from_slice(b" 0/");
-    // HAProxy counts who was served before; ours counts from one.
+    // HAProxy counts the exchanges ahead; `queue_position` counts from one.
     number::append(entry.queue_position.saturating_sub(1), out);
     out.extend_from_slice(b" \"");
     append_request(entry, out);
     out.push(b'"');
 }
 
-/// `address:port`; HAProxy's `unix:` and a number for a Unix socket.
+/// Appends `address:port`; for a Unix socket HAProxy's `unix:` and a number.
 fn append_client(entry: &Entry<'_>, out: &mut Vec<u8>) {
     match entry.client.or(entry.peer.map(|peer| peer.ip())) {
         Some(address) => number::append_address(address, out),
@@ -50,7 +51,7 @@ fn append_client(entry: &Entry<'_>, out: &mut Vec<u8>) {
     number::append(value::remote_port(entry).unwrap_or(missing), out);
 }
 
-/// `listener pool/endpoint `: `~` marks TLS; without a pool HAProxy repeats the frontend.
+/// Appends `listener pool/endpoint `: `~` marks TLS; without a pool HAProxy repeats the frontend.
 fn append_names(entry: &Entry<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(entry.listener.as_bytes());
     out.extend_from_slice(if entry.tls.is_some() { b"~ " } else { b" " });
@@ -62,7 +63,8 @@ fn append_names(entry: &Entry<'_>, out: &mut Vec<u8>) {
     out.push(b' ');
 }
 
-/// `TR/Tw/Tc/Tr/Ta` in milliseconds, -1 for what was not reached; of a refused head only `Ta` is known.
+/// Appends `TR/Tw/Tc/Tr/Ta` in milliseconds, -1 for phases not reached; for a refused head only
+/// `Ta` is known.
 fn append_times(entry: &Entry<'_>, out: &mut Vec<u8>) {
     let times = &entry.times;
     let refused = is_refused(entry);
@@ -76,7 +78,8 @@ fn append_times(entry: &Entry<'_>, out: &mut Vec<u8>) {
     number::append(times.elapsed() / 1000, out);
 }
 
-/// The status that was sent, or -1. The 499 of a client that left is nginx's: nothing was sent.
+/// Appends the status that was sent, or -1. The 499 for a client that left is nginx's convention:
+/// nothing was sent.
 fn append_status(entry: &Entry<'_>, out: &mut Vec<u8>) {
     let nothing_sent = entry.cause == Cause::ClientGone && entry.status == 499;
     if entry.status == 0 || nothing_sent {
@@ -92,7 +95,7 @@ fn is_refused(entry: &Entry<'_>) -> bool {
         || entry.times.request == Micros::NEVER
 }
 
-/// The request line with `"`, `#`, control bytes and bytes from 0x7f up as `#XX`.
+/// Appends the request line with `"`, `#`, control bytes and bytes from 0x7f up as `#XX`.
 fn append_request(entry: &Entry<'_>, out: &mut Vec<u8>) {
     if is_refused(entry) {
         out.extend_from_slice(b"<BADREQ>");

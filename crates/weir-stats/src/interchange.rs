@@ -1,6 +1,7 @@
-//! Histograms as HdrHistogram's own programs and libraries take them: the percentile distribution as text (`.hgrm`) and the log of
-//! histograms (`.hlog`, V2 compressed). What is read from logs of several instances is added up count by count, so the percentiles of a
-//! fleet are as exact as those of one process (row NEW-04).
+//! Histograms in the formats of HdrHistogram's own programs and libraries: the percentile
+//! distribution as text (`.hgrm`) and the histogram log (`.hlog`, V2 compressed). Logs of several
+//! instances are added up count by count, so the percentiles of a fleet are as exact as those of
+//! one process.
 
 mod log;
 mod spectrum;
@@ -12,10 +13,10 @@ use hdrhistogram::Histogram;
 
 use crate::numbers::{Distribution, HIGHEST_US, highest_us, index_of, lowest_us};
 
-/// Decimal digits that times are told apart to.
+/// The number of significant decimal digits.
 const DIGITS: u8 = 3;
 
-/// A histogram of HdrHistogram's with the same counts, of microseconds.
+/// Converts a distribution to an HdrHistogram of microseconds with the same counts.
 pub fn to_hdr(times: &Distribution) -> Histogram<u64> {
     let bounds = Histogram::new_with_bounds(1, HIGHEST_US, DIGITS);
     let mut histogram = bounds.expect("these bounds are sound");
@@ -25,10 +26,12 @@ pub fn to_hdr(times: &Distribution) -> Histogram<u64> {
     histogram
 }
 
-/// The same counts as a distribution. Their sum is not in such a histogram: the middle of each place stands for it.
+/// Converts an HdrHistogram to a distribution with the same counts. The sum is not part of such a
+/// histogram: it is computed from the middle of each bucket.
 ///
 /// # Errors
-/// One sentence, when it is not of microseconds from 1 to 3,600,000,000 to three digits: its counts would have to be moved.
+/// Returns one sentence if the histogram is not one of microseconds from 1 to 3,600,000,000 with
+/// three digits: its counts would have to change buckets.
 pub fn from_hdr(histogram: &Histogram<u64>) -> Result<Distribution, String> {
     let kept = (histogram.low(), histogram.high(), histogram.sigfig());
     if kept != (1, HIGHEST_US, DIGITS) {

@@ -1,5 +1,5 @@
-//! The `json` log format: one object a line with every field of [`Entry`]. Times are microseconds; what was
-//! not reached or is not there is `null`.
+//! The `json` log format: one object per line with the fields of [`Entry`]. Times are in
+//! microseconds; phases not reached and missing values are `null`.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -70,7 +70,7 @@ fn append_upstream(entry: &Entry<'_>, out: &mut Vec<u8>) {
     append_reasons(entry.reasons.copied().unwrap_or_default(), out);
 }
 
-/// Texts in brackets; `append` writes the inside of one.
+/// Appends an array of strings; `append` writes the contents of one.
 fn list<T>(name: &str, texts: &[T], out: &mut Vec<u8>, append: impl Fn(&T, &mut Vec<u8>)) {
     key(name, out);
     out.push(b'[');
@@ -126,7 +126,7 @@ fn append_times(entry: &Entry<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// Every key follows something: the object opens with one that is always there.
+/// Every key follows another field, because the object starts with a field that is always present.
 fn key(name: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(b",\"");
     out.extend_from_slice(name.as_bytes());

@@ -1,6 +1,6 @@
-//! What is known of an exchange when it ends, and how it is written down: the time split, the cause,
-//! `$variables`, access-log formats and the per-worker log batch; and what is known of many: counters, histograms, the slowest. No
-//! sockets, no files.
+//! The record of an exchange when it ends, and the ways to write it down: the time split, the
+//! cause, `$variables`, access-log formats and the per-worker log batch. And statistics over many
+//! exchanges: counters, histograms, the slowest ones. No sockets, no files.
 
 #![forbid(unsafe_code)]
 

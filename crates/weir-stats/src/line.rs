@@ -1,4 +1,4 @@
-//! The access-log formats: one exchange in, one line out.
+//! The access-log formats: each writes one exchange as one line.
 
 use crate::{Clock, Entry, Escape, Template, haproxy, json};
 
@@ -7,13 +7,13 @@ const COMBINED: &str = concat!(
     r#""$http_referer" "$http_user_agent""#
 );
 
-/// As the seeds' nginx configuration prints it.
+/// The `main` format of nginx's stock configuration.
 const MAIN: &str = concat!(
     r#"$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent "#,
     r#""$http_referer" "$http_user_agent" "$http_x_forwarded_for""#
 );
 
-/// How a log line looks.
+/// An access-log format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line(Format);
 
@@ -30,7 +30,7 @@ impl Line {
         Self::built_in(COMBINED)
     }
 
-    /// `combined` and `"$http_x_forwarded_for"`: the `main` of nginx's stock configuration.
+    /// `combined` followed by `"$http_x_forwarded_for"`: the `main` of nginx's stock configuration.
     pub fn main() -> Self {
         Self::built_in(MAIN)
     }
@@ -40,12 +40,12 @@ impl Line {
         Self(Format::Haproxy)
     }
 
-    /// One JSON object a line, every field, times in microseconds.
+    /// One JSON object per line with all fields, times in microseconds.
     pub fn json() -> Self {
         Self(Format::Json)
     }
 
-    /// Custom text; values are escaped as nginx escapes them.
+    /// Custom text; values are escaped as in nginx.
     pub fn text(template: Template) -> Self {
         Self(Format::Text(template))
     }
@@ -54,12 +54,14 @@ impl Line {
         Self::text(Template::parse(source).expect("built-in formats name variables that exist"))
     }
 
-    /// Whether response headers are looked at, so that they must be kept until the exchange ends.
+    /// Returns true if response headers are needed, so that they must be kept until the exchange
+    /// ends.
     pub fn needs_response_headers(&self) -> bool {
         matches!(&self.0, Format::Text(template) if template.needs_response_headers())
     }
 
-    /// Appends the line of one exchange, with its line end. Allocates nothing once `out` is large enough.
+    /// Appends the line of one exchange, with its line end. Allocates nothing once `out` is large
+    /// enough.
     pub fn write_line(&self, entry: &Entry<'_>, clock: &mut Clock, out: &mut Vec<u8>) {
         match &self.0 {
             Format::Text(template) => template.append_at(entry, clock, Escape::Log, out),

@@ -38,9 +38,10 @@ pub fn append_address(address: IpAddr, out: &mut Vec<u8>) {
     }
 }
 
-/// Put together aside and copied once: every request has it twice, in its log line and in `X-Forwarded-For`.
+/// Built in a local array and copied once: every request needs it twice, in its log line and in
+/// `X-Forwarded-For`.
 fn append_ipv4(octets: [u8; 4], out: &mut Vec<u8>) {
-    // Room for four times three digits and a dot, the last of which is left out.
+    // Room for four times three digits and a dot; the last dot is dropped.
     let mut text = [b'.'; 16];
     let mut end = 0;
     for octet in octets {
@@ -53,7 +54,7 @@ fn append_ipv4(octets: [u8; 4], out: &mut Vec<u8>) {
     out.extend_from_slice(&text[..end - 1]);
 }
 
-/// The digits of each byte, and how many they are.
+/// The digits of each byte value, and their number.
 static DECIMALS: [([u8; 3], usize); 256] = {
     let mut all = [([b'0'; 3], 1); 256];
     let mut byte = 0;

@@ -1,27 +1,28 @@
-//! Why an exchange went the way it went (row NEW-03): for whom it waited and who was ahead, who was chosen over whom, and which waits lie
-//! inside the phases. [`append`] is the one line of it that `$why` and the header on demand show; sentences are in `explain.rs`.
+//! The decisions that shaped an exchange: the slot that it waited for and the exchanges ahead, the
+//! chosen endpoint and the runner-up, and the waits inside the phases. [`append`] writes them as
+//! the one line that `$why` and the debug header show; the sentences are in `explain.rs`.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{Entry, Escape, Micros, escape, number};
 
-/// What an exchange waited for in the queue.
+/// The kind of slot that an exchange waited for in the queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WaitedFor {
-    /// It did not wait.
+    /// The exchange did not wait.
     #[default]
     Nothing,
-    /// A free place at any endpoint: all were at their limit.
+    /// A slot at any endpoint: all were at their limit.
     AnyEndpoint,
-    /// The endpoint that its cookie names.
+    /// A slot at the endpoint that the client's cookie names.
     Sticky,
-    /// The endpoint that its key leads to.
+    /// A slot at the endpoint that the key leads to.
     Key,
 }
 
 impl WaitedFor {
-    /// One word; empty when it did not wait.
+    /// The kind as one word; empty if the exchange did not wait.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Nothing => "",
@@ -32,33 +33,33 @@ impl WaitedFor {
     }
 }
 
-/// Why it was this endpoint and no other.
+/// The reason for the choice of the endpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChosenBy {
-    /// There was none, or it is not known.
+    /// No endpoint was chosen, or the reason is not known.
     #[default]
     Nothing,
-    /// No other was left.
+    /// No other endpoint was left.
     Left,
-    /// The client's cookie names it.
+    /// The client's cookie names the endpoint.
     Sticky,
-    /// The exchange had waited, and a place became free there.
+    /// The exchange had waited, and a slot became free at the endpoint.
     Freed,
-    /// By what the policy compares.
+    /// The endpoint was the best by the policy's comparison.
     Better,
-    /// In turn, among equals.
+    /// The endpoint was next in turn, among equals.
     Turn,
-    /// Drawn by weight.
+    /// The endpoint was drawn by weight.
     Drawn,
-    /// The key leads to it.
+    /// The key leads to the endpoint.
     Key,
-    /// The first in the file's order with a place.
+    /// The endpoint was the first in file order with a free slot.
     First,
 }
 
 impl ChosenBy {
-    /// One word; empty when there is nothing to say.
+    /// The reason as one word; empty if there is none.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Nothing => "",
@@ -74,52 +75,53 @@ impl ChosenBy {
     }
 }
 
-/// The endpoint that came second.
+/// The second-best endpoint of a pick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunnerUp<'a> {
-    /// Its name.
+    /// The endpoint's name.
     pub endpoint: &'a str,
-    /// What it had in flight when it was looked at; `None`: nobody looked.
+    /// The exchanges in flight when the policy compared the endpoint; `None` if it did not compare
+    /// the load.
     pub load: Option<u32>,
-    /// Its weight.
+    /// The endpoint's weight.
     pub weight: u32,
 }
 
-/// Waits that lie inside phases, as far as there were any.
+/// Waits inside phases; those that did not occur are [`Micros::NEVER`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Delays {
-    /// Of `connect`: attempts that failed and pauses before others, µs.
+    /// Part of `connect`: failed attempts and the pauses before the next ones, µs.
     pub retry: Micros,
-    /// Of `connect`: the TLS handshake with the endpoint, µs.
+    /// Part of `connect`: the TLS handshake with the endpoint, µs.
     pub tls: Micros,
-    /// Of `data`: the client did not take what there was for it, µs.
+    /// Part of `data`: the time in which the client did not accept response bytes, µs.
     pub client: Micros,
 }
 
-/// Why an exchange went its way.
+/// The decisions that shaped an exchange.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Reasons<'a> {
-    /// What it waited for.
+    /// The kind of slot that the exchange waited for.
     pub waited_for: WaitedFor,
-    /// The request ids of the first of those ahead of it when it came to the queue.
+    /// The request ids of the first exchanges ahead at arrival in the queue.
     pub ahead: &'a [&'a [u8]],
     /// The pool's policy.
     pub policy: &'a str,
-    /// What spoke for the endpoint.
+    /// The reason for the choice of the endpoint.
     pub chosen_by: ChosenBy,
-    /// What it had in flight when it was chosen.
+    /// The exchanges in flight at the endpoint when it was chosen.
     pub load: u32,
-    /// Its weight.
+    /// The endpoint's weight.
     pub weight: u32,
-    /// Who came second, where the policy knew.
+    /// The second-best endpoint, if the policy knew one.
     pub runner_up: Option<RunnerUp<'a>>,
-    /// Waits inside the phases.
+    /// The waits inside the phases.
     pub delays: Delays,
 }
 
-/// Appends `route=:80/1 pool=app waited=398000 for=any_endpoint ahead=1:6b1f… server=app1 by=better …`: words that are not known are left
-/// out, times are µs.
+/// Appends `route=:80/1 pool=app waited=398000 for=any_endpoint ahead=1:6b1f… server=app1 by=better
+/// …`. Unknown words are left out; times are in µs.
 pub fn append(entry: &Entry<'_>, how: Escape, out: &mut Vec<u8>) {
     let start = out.len();
     let reasons = entry.reasons.copied().unwrap_or_default();

@@ -5,29 +5,29 @@ use std::fmt;
 
 use crate::{Clock, Entry, Escape, Variable, value};
 
-/// Text with `$name` or `${name}`; `$$` is a dollar. Two templates are equal when they were written alike.
+/// Text with `$name` or `${name}`; `$$` is a dollar. Two templates are equal if their sources are.
 #[derive(Clone)]
 pub struct Template {
     source: Box<str>,
     parts: Box<[Part]>,
 }
 
-/// Text, and the variable behind it.
+/// Literal text, and the variable after it.
 #[derive(Clone)]
 struct Part {
     text: Box<[u8]>,
-    /// None only at the end.
+    /// `None` only in the last part.
     variable: Option<Variable>,
 }
 
-/// Why a text is no template.
+/// The reason why a text is no template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TemplateError {
     /// One sentence without a full stop.
     pub message: String,
     /// Byte offset of the dollar.
     pub offset: usize,
-    /// The name, when it is one that no variable has; [`Variable::names`] has the candidates for a suggestion.
+    /// The name, if no variable has it; [`Variable::names`] has the candidates for a suggestion.
     pub unknown: Option<String>,
 }
 
@@ -40,7 +40,7 @@ impl fmt::Display for TemplateError {
 impl std::error::Error for TemplateError {}
 
 impl Template {
-    /// Reads a template.
+    /// Parses a template.
     pub fn parse(source: &str) -> Result<Self, TemplateError> {
         let mut parts = Vec::new();
         let mut text = String::new();
@@ -70,12 +70,12 @@ impl Template {
         &self.source
     }
 
-    /// Its variables, in order.
+    /// The variables, in order.
     pub fn variables(&self) -> impl Iterator<Item = &Variable> {
         self.parts.iter().filter_map(|part| part.variable.as_ref())
     }
 
-    /// The text, when it has no variables and so is the same for every exchange.
+    /// The text, if it has no variables and so is the same for every exchange.
     pub fn constant(&self) -> Option<&[u8]> {
         match &*self.parts {
             [] => Some(b""),
@@ -84,17 +84,19 @@ impl Template {
         }
     }
 
-    /// Whether response headers are looked at, so that they must be kept until the exchange ends.
+    /// Returns true if response headers are needed, so that they must be kept until the exchange
+    /// ends.
     pub fn needs_response_headers(&self) -> bool {
         self.variables().any(Variable::is_response_header)
     }
 
-    /// Whether the reasons of an exchange are told.
+    /// Returns true if the template needs the reasons of an exchange.
     pub fn tells_why(&self) -> bool {
         self.variables().any(Variable::is_why)
     }
 
-    /// Appends its text for one exchange. A worker that has a [`Clock`] calls [`Template::append_at`].
+    /// Appends the text for one exchange. A worker that has a [`Clock`] calls
+    /// [`Template::append_at`].
     pub fn append(&self, entry: &Entry<'_>, escape: Escape, out: &mut Vec<u8>) {
         thread_local! {
             static CLOCK: RefCell<Clock> = RefCell::new(Clock::new());
@@ -106,7 +108,7 @@ impl Template {
         }
     }
 
-    /// Appends its text for one exchange, with the caller's clock.
+    /// Appends the text for one exchange, with the caller's clock.
     pub fn append_at(
         &self,
         entry: &Entry<'_>,
@@ -137,7 +139,7 @@ impl fmt::Debug for Template {
     }
 }
 
-/// Splits what follows a dollar into the name and the rest; the name of `$$` is `$`.
+/// Splits the text after a dollar into the name and the rest; the name of `$$` is `$`.
 fn split_name(after: &str, offset: usize) -> Result<(&str, &str), TemplateError> {
     let error =
         |message: &str| TemplateError { message: message.to_owned(), offset, unknown: None };

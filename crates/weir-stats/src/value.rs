@@ -1,4 +1,4 @@
-//! What each variable is for one exchange.
+//! The values of variables for one exchange.
 
 use std::net::IpAddr;
 use std::sync::LazyLock;
@@ -7,24 +7,24 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use crate::variable::{Kind, Plain};
 use crate::{Clock, Entry, Escape, FailedAttempt, Micros, Variable, escape, number, reasons};
 
-/// A value before it is text.
+/// A value before it is formatted.
 pub(crate) enum Value<'a> {
-    /// Not there: `-` in logs, nothing elsewhere.
+    /// No value: `-` in logs, nothing elsewhere.
     Absent,
     /// A phase never reached: `-` everywhere.
     Never,
     /// Bytes from outside.
     Bytes(&'a [u8]),
-    /// Bytes from outside, to be written in lower case.
+    /// Bytes from outside, written in lower case.
     Lower(&'a [u8]),
     /// A decimal number.
     Number(u64),
-    /// At least three digits.
+    /// A number with at least three digits.
     Status(u64),
-    /// Milliseconds, as seconds with a fraction.
+    /// Milliseconds, written as seconds with a fraction.
     Seconds(u64),
     Address(IpAddr),
-    /// With commas between.
+    /// A comma-separated list.
     FailedAttempts(&'a [FailedAttempt<'a>]),
     /// The user of `Basic` credentials, still in base64.
     BasicUser(&'a [u8]),
@@ -43,7 +43,7 @@ impl Value<'_> {
             Self::Lower(bytes) => {
                 let start = out.len();
                 escape::append(bytes, how, out);
-                // Escapes such as `\xC3` keep their case; only letters of the value itself are lowered.
+                // Escapes such as `\xC3` keep their case; only letters of the value itself change.
                 if matches!(how, Escape::None | Escape::Header) || bytes.is_ascii() {
                     out[start..].make_ascii_lowercase();
                 }
@@ -118,7 +118,7 @@ fn of_plain<'a>(plain: Plain, entry: &'a Entry<'a>) -> Value<'a> {
         Plain::RequestUri => filled(origin_form(entry.target)),
         Plain::Uri if entry.path.is_empty() => filled(path(entry.target)),
         Plain::Uri => filled(entry.path),
-        // nginx takes the empty query of `/?` for none.
+        // nginx treats the empty query of `/?` as none.
         Plain::Args => filled(query(entry.target).unwrap_or_default()),
         Plain::Host if entry.host.is_empty() => Value::Absent,
         Plain::Host => Value::Lower(entry.host),
@@ -186,7 +186,8 @@ fn of_tls<'a>(plain: Plain, entry: &Entry<'a>) -> Value<'a> {
     }
 }
 
-/// nginx stamps a line when it is written; so do we, without asking the clock again.
+/// The time at which the line is written, as nginx stamps it, computed without reading the clock
+/// again.
 fn written_at(entry: &Entry<'_>) -> SystemTime {
     entry.started + Duration::from_micros(entry.times.elapsed())
 }
@@ -196,14 +197,14 @@ fn remote_address<'a>(entry: &Entry<'a>) -> Value<'a> {
     entry.client.or(peer).map_or(Value::Bytes(b"unix:"), Value::Address)
 }
 
-/// The peer's port, unless a trusted proxy spoke for somebody else.
+/// The peer's port, unless a trusted proxy spoke for another client.
 pub(crate) fn remote_port(entry: &Entry<'_>) -> Option<u16> {
     let peer = entry.peer?;
     let same = entry.client.is_none_or(|client| client.to_canonical() == peer.ip().to_canonical());
     same.then(|| peer.port())
 }
 
-/// The target in origin form: `http://host/path?query` without scheme and authority.
+/// The target in origin form: `http://host/path?query` loses scheme and authority.
 fn origin_form(target: &[u8]) -> &[u8] {
     if target.first() == Some(&b'/') {
         return target;
@@ -234,13 +235,13 @@ fn cookie<'a>(line: &'a [u8], name: &str) -> Option<&'a [u8]> {
         .find_map(|pair| named_pair(pair.trim_ascii(), name))
 }
 
-/// nginx compares names of arguments and cookies without regard to case.
+/// nginx compares the names of arguments and cookies case-insensitively.
 fn named_pair<'a>(pair: &'a [u8], name: &str) -> Option<&'a [u8]> {
     let equals = pair.iter().position(|byte| *byte == b'=')?;
     pair[..equals].eq_ignore_ascii_case(name.as_bytes()).then(|| &pair[equals + 1..])
 }
 
-/// The base64 of `Authorization: Basic …` when it has a user.
+/// The base64 of `Authorization: Basic …`, if it contains a user.
 fn basic_credentials<'a>(entry: &Entry<'a>) -> Option<&'a [u8]> {
     let line = entry.request_headers.value("authorization")?;
     let scheme = line.get(..6)?;
@@ -253,7 +254,8 @@ fn append_basic_user(encoded: &[u8], how: Escape, out: &mut Vec<u8>) {
     decode_user(encoded, &mut |byte| escape::append(&[byte], how, out));
 }
 
-/// Gives each byte before the colon to `take`; false when it is no base64 or there is no colon.
+/// Passes each byte before the colon to `take`; returns false if the text is no base64 or has no
+/// colon.
 fn decode_user(encoded: &[u8], take: &mut dyn FnMut(u8)) -> bool {
     let (mut bits, mut count) = (0_u32, 0_u32);
     for byte in encoded {

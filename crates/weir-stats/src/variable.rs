@@ -1,10 +1,10 @@
-//! The names that may follow a `$`: nginx's where it has one, ours for what only we know. Names and
-//! documentation only; what each one is for an exchange stands in `value.rs`.
+//! The names that may follow a `$`: nginx's name where nginx has one, Weir's own for the rest.
+//! Names and documentation only; the values for an exchange are in `value.rs`.
 
 use std::fmt;
 use std::sync::LazyLock;
 
-/// A variable that takes no name of its own.
+/// A variable whose name has no user-defined part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Plain {
     RemoteAddr,
@@ -64,7 +64,7 @@ pub(crate) enum Plain {
     Total,
 }
 
-/// One line for each variable; parser, reference and suggestions are drawn from it.
+/// One entry per variable; parser, reference and suggestions are generated from it.
 const PLAIN: &[(&str, Plain, &str)] = &[
     (
         "remote_addr",
@@ -167,7 +167,7 @@ const PLAIN: &[(&str, Plain, &str)] = &[
     ("t_total", Plain::Total, "accept, or end of the previous response, to the end, µs"),
 ];
 
-/// What only the choice of an endpoint, or what came of it, tells.
+/// Variables whose value depends on the choice of an endpoint or its outcome.
 const AFTER_PICK: &[Plain] = &[
     Plain::Status,
     Plain::BodyBytesSent,
@@ -193,7 +193,7 @@ const AFTER_PICK: &[Plain] = &[
     Plain::Total,
 ];
 
-/// Variables whose name goes on with one of the user's: prefix, how the reference shows it, documentation.
+/// Variables whose name ends in a user-defined part: prefix, name in the reference, documentation.
 const PREFIXED: &[(&str, &str, &str)] = &[
     ("arg_", "arg_NAME", "value of a query parameter, as received"),
     ("http_", "http_NAME", "value of a request header; `_` stands for `-`"),
@@ -201,7 +201,7 @@ const PREFIXED: &[(&str, &str, &str)] = &[
     ("cookie_", "cookie_NAME", "value of a request cookie"),
 ];
 
-/// What one `$…` of a template stands for.
+/// The meaning of one `$…` in a template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Variable(pub(crate) Kind);
 
@@ -217,7 +217,7 @@ pub(crate) enum Kind {
 }
 
 impl Variable {
-    /// The variable of that name, without its dollar; `None` when there is none.
+    /// The variable with this name, without its dollar; `None` if there is none.
     pub fn named(name: &str) -> Option<Self> {
         if let [digit @ b'1'..=b'9'] = name.as_bytes() {
             return Some(Self(Kind::Capture(usize::from(digit - b'1'))));
@@ -239,12 +239,13 @@ impl Variable {
         }))
     }
 
-    /// Names that suggestions may offer, without their dollar.
+    /// The names for suggestions, without their dollar.
     pub fn names() -> impl Iterator<Item = &'static str> {
         PLAIN.iter().map(|(name, ..)| *name)
     }
 
-    /// Every variable with its documentation, for the reference page. `NAME` and `1` … `9` are shown as such.
+    /// Every variable with its documentation, for the reference page. User-defined names appear as
+    /// `NAME`, the groups as `1 … 9`.
     pub fn reference() -> &'static [(&'static str, &'static str)] {
         static REFERENCE: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
             let plain = PLAIN.iter().map(|(name, _, doc)| (*name, *doc));
@@ -254,7 +255,8 @@ impl Variable {
         &REFERENCE
     }
 
-    /// Whether it has its final value before an endpoint is picked, so that the choice may depend on it.
+    /// Returns true if the variable has its final value before an endpoint is picked, so that the
+    /// choice may depend on it.
     pub fn is_known_before_pick(&self) -> bool {
         match &self.0 {
             Kind::Plain(plain) => !AFTER_PICK.contains(plain),
@@ -263,7 +265,7 @@ impl Variable {
         }
     }
 
-    /// Whether it may well be a secret of the client: a header, a cookie, a parameter.
+    /// Returns true if the value may be a secret of the client: a header, a cookie, a parameter.
     pub fn may_be_secret(&self) -> bool {
         matches!(
             self.0,
@@ -274,22 +276,22 @@ impl Variable {
         )
     }
 
-    /// Whether it is about the address that the client reached us at.
+    /// Returns true if the variable is part of the local address of the client connection.
     pub fn is_local_address(&self) -> bool {
         matches!(self.0, Kind::Plain(Plain::ServerAddr | Plain::ServerPort))
     }
 
-    /// Whether [`crate::Entry::reasons`] are looked at.
+    /// Returns true if the variable reads [`crate::Entry::reasons`].
     pub(crate) fn is_why(&self) -> bool {
         matches!(self.0, Kind::Plain(Plain::Why))
     }
 
-    /// Whether a response header is looked at.
+    /// Returns true if the variable reads a response header.
     pub(crate) fn is_response_header(&self) -> bool {
         matches!(self.0, Kind::ResponseHeader(_))
     }
 
-    /// Whether a clock is needed to write it.
+    /// Returns true if a clock is needed to write the variable.
     pub(crate) fn is_time(&self) -> bool {
         matches!(self.0, Kind::Plain(Plain::TimeLocal | Plain::TimeIso8601))
     }

@@ -1,4 +1,4 @@
-//! Logs of histograms (`.hlog`): a line for each series with its name as tag, the time that it is of, and its counts.
+//! Histogram logs (`.hlog`): one line per series with its name as tag, its interval and its counts.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -14,19 +14,19 @@ use hdrhistogram::serialization::{Deserializer, V2DeflateSerializer};
 use super::{from_hdr, to_hdr};
 use crate::numbers::{Distribution, Phase, PhaseDistributions, Subject};
 
-/// Whose times, and of which phase.
+/// A subject and a phase.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Series {
-    /// Whose.
+    /// The subject whose times these are.
     pub subject: Subject,
-    /// Which.
+    /// The phase.
     pub phase: Phase,
 }
 
-/// What a log says, by series.
+/// The contents of a log, by series.
 pub type Log = BTreeMap<Series, Distribution>;
 
-/// Everything that has a count, as a log has it.
+/// The distributions with at least one count, as a log.
 pub fn log_of(all: &BTreeMap<Subject, PhaseDistributions>) -> Log {
     let mut log = Log::new();
     for (subject, phases) in all {
@@ -37,30 +37,30 @@ pub fn log_of(all: &BTreeMap<Subject, PhaseDistributions>) -> Log {
     log
 }
 
-/// The time that a log is of.
+/// The interval that a log covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interval {
-    /// When it begins.
+    /// The start.
     pub from: SystemTime,
-    /// How long it is.
+    /// The duration.
     pub length: Duration,
 }
 
-/// What is asked for: every listener when nothing is named.
+/// A selection of series; it selects every listener if no name is set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wanted {
-    /// The listener's name; with a route, that of the route.
+    /// The listener's name; with a route, that of the route's listener.
     pub listener: Option<String>,
     /// The route's name.
     pub route: Option<String>,
-    /// The pool's name; with an endpoint, that of the endpoint.
+    /// The pool's name; with an endpoint, that of the endpoint's pool.
     pub pool: Option<String>,
     /// The endpoint's name.
     pub endpoint: Option<String>,
 }
 
 impl Interval {
-    /// From where the first begins to where the last ends.
+    /// The interval from the earlier start to the later end.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         let end = (self.from + self.length).max(other.from + other.length);
@@ -70,7 +70,7 @@ impl Interval {
 }
 
 impl Wanted {
-    /// The times of one phase of everybody who is asked for, together; `None` when there is nobody.
+    /// The times of one phase summed over all selected subjects; `None` if no subject is selected.
     pub fn of(&self, log: &Log, phase: Phase) -> Option<Distribution> {
         let mut taken = log.iter().filter(|(series, _)| self.takes(&series.subject)).peekable();
         taken.peek()?;
@@ -79,7 +79,7 @@ impl Wanted {
         Some(sum)
     }
 
-    /// Whether these are among the times that are asked for. No exchange is in two subjects that are.
+    /// Returns true if a subject is selected. No exchange is counted in two selected subjects.
     pub fn takes(&self, subject: &Subject) -> bool {
         let is = |wanted: &Option<String>, own: &String| wanted.as_ref().is_none_or(|it| it == own);
         match subject {
@@ -103,7 +103,8 @@ impl Wanted {
 }
 
 impl Series {
-    /// As a log has it: `pool/app/total`. What a tag or a part of it may not have is percent-encoded.
+    /// The tag in a log: `pool/app/total`. Bytes that a tag or a part of it must not contain are
+    /// percent-encoded.
     pub fn tag(&self) -> String {
         let mut tag = String::new();
         let parts: [&str; 3] = match &self.subject {
@@ -120,7 +121,7 @@ impl Series {
         tag + self.phase.as_str()
     }
 
-    /// Reads a tag; `None` for one of another program.
+    /// Parses a tag; returns `None` for one of another program.
     pub fn read(tag: &str) -> Option<Self> {
         let (rest, phase) = tag.rsplit_once('/')?;
         let phase = Phase::named(phase)?;
@@ -157,7 +158,7 @@ fn decode(text: &str) -> Option<String> {
     let mut bytes = pieces.next()?.as_bytes().to_vec();
     for piece in pieces {
         let (digits, rest) = piece.split_at_checked(2)?;
-        // `from_str_radix` takes a sign, too.
+        // `from_str_radix` accepts a sign, too.
         if !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
             return None;
         }
@@ -167,10 +168,10 @@ fn decode(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// A log as text.
+/// Formats a log as text.
 pub fn write_log(log: &Log, interval: Interval, host: &str) -> String {
     let mut out = Vec::new();
-    // Into memory nothing fails, and what these histograms hold fits.
+    // Writing to memory does not fail, and the counts of these histograms fit.
     let written = write(log, interval, host, &mut out);
     debug_assert!(written.is_ok(), "{written:?}");
     String::from_utf8_lossy(&out).into_owned()
@@ -197,13 +198,13 @@ fn write(
     Ok(())
 }
 
-/// Adds what a log says to `sum`. Series of other programs are left out.
+/// Adds the contents of a log to `sum`. Series of other programs are ignored.
 ///
 /// # Returns
-/// The time that it is of, where it says that.
+/// The interval of the log, if it has one.
 ///
 /// # Errors
-/// One sentence; a part may have been added then.
+/// Returns one sentence; part of the log may have been added by then.
 pub fn read_log(text: &str, sum: &mut Log) -> Result<Option<Interval>, String> {
     let mut reader = Deserializer::new();
     let (mut from, mut length) = (None, Duration::ZERO);

@@ -1,4 +1,4 @@
-//! Lines against what nginx 1.22 and HAProxy 2.6 wrote for the same exchanges.
+//! Log lines compared with those of nginx 1.22 and HAProxy 2.6 for the same exchanges.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -140,7 +140,7 @@ fn check_haproxy(case: &Case<'_>, expected: &str) {
     assert_eq!(line(&Line::haproxy(), &entry), format!("{start}{expected}\n"));
 }
 
-/// Each expected line is what HAProxy wrote, less its start.
+/// Each expected line is HAProxy's line without its start.
 #[test]
 fn haproxy_lines_of_finished_exchanges() {
     check_haproxy(

@@ -2,8 +2,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counts up. One thread writes, any thread reads: adding is a load and a store, without the bus lock that a shared counter needs. Two
-/// writers would lose counts, no more.
+/// A counter. One thread writes, any thread reads: adding is a load and a store, without the bus
+/// lock that a shared counter needs. Two concurrent writers would lose counts, but do no other
+/// harm.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 

@@ -1,4 +1,5 @@
-//! What a histogram held when it was read: plain counts that may be added, subtracted and asked for percentiles.
+//! The contents of a histogram at a reading: plain counts that can be added, subtracted and queried
+//! for percentiles.
 
 use super::layout::{highest_us, index_of, lowest_us};
 
@@ -8,30 +9,30 @@ pub const QUANTILES: [f64; 8] = [0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 0.9999, 0.99
 /// Counts of times, by their place in the layout; places without a count are left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Distribution {
-    /// By place, ascending.
+    /// Counts by place, ascending.
     counts: Vec<(u16, u64)>,
     sum_us: u64,
     coarse: u64,
 }
 
-/// A percentile and what it rests on.
+/// A percentile and the number of samples behind it.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Quantile {
-    /// From 0 to 1.
+    /// The quantile, from 0 to 1.
     pub quantile: f64,
-    /// No more than this, µs, took the share that `quantile` says.
+    /// The time that a share of `quantile` of all did not exceed, µs.
     pub us: u64,
-    /// Samples at this time or above it. Below about ten the figure is an anecdote.
+    /// The number of samples at this time or above it. Below about ten the figure is anecdotal.
     pub samples: u64,
 }
 
 impl Distribution {
-    /// Of counts by place, ascending, and the sum of what they count.
+    /// Creates a distribution from counts by place, ascending, and the sum of the times.
     pub(crate) fn from_counts(counts: Vec<(u16, u64)>, sum_us: u64) -> Self {
         Self { counts, sum_us, coarse: 0 }
     }
 
-    /// Of times, µs: for tests and tools.
+    /// Creates a distribution of times, µs; for tests and tools.
     pub fn of(times: impl IntoIterator<Item = u64>) -> Self {
         let mut sum = Self::default();
         for us in times {
@@ -44,42 +45,43 @@ impl Distribution {
         self.coarse = self.count();
     }
 
-    /// How many.
+    /// The number of times.
     pub fn count(&self) -> u64 {
         self.counts.iter().map(|(_, count)| count).sum()
     }
 
-    /// Their sum, µs.
+    /// The sum of the times, µs.
     pub fn sum_us(&self) -> u64 {
         self.sum_us
     }
 
-    /// How many of them are known to 3 to 6 % only, because memory for more was used up.
+    /// The number of times that are known to 3 to 6 % only, because no memory was left for more.
     pub fn coarse(&self) -> u64 {
         self.coarse
     }
 
-    /// Their mean, µs; 0 of none.
+    /// The mean, µs; 0 if empty.
     pub fn mean_us(&self) -> f64 {
         if self.counts.is_empty() { 0.0 } else { self.sum_us as f64 / self.count() as f64 }
     }
 
-    /// The shortest, µs, to three digits; 0 of none.
+    /// The shortest time, µs, to three digits; 0 if empty.
     pub fn min_us(&self) -> u64 {
         self.counts.first().map_or(0, |(index, _)| lowest_us(usize::from(*index)))
     }
 
-    /// The longest, µs, to three digits; 0 of none.
+    /// The longest time, µs, to three digits; 0 if empty.
     pub fn max_us(&self) -> u64 {
         self.counts.last().map_or(0, |(index, _)| highest_us(usize::from(*index)))
     }
 
-    /// Counts by place, ascending, for whoever merges them elsewhere: HdrHistogram's indexes for 1 to 3,600,000,000 with three digits.
+    /// Counts by place, ascending, for merging elsewhere: HdrHistogram's indexes for 1 to
+    /// 3,600,000,000 with three digits.
     pub fn counts(&self) -> &[(u16, u64)] {
         &self.counts
     }
 
-    /// Puts another's counts to these.
+    /// Adds the counts of `other`.
     pub fn add(&mut self, other: &Self) {
         self.sum_us = self.sum_us.wrapping_add(other.sum_us);
         self.coarse += other.coarse;
@@ -90,7 +92,7 @@ impl Distribution {
         }
     }
 
-    /// What came after `earlier`, a former reading of the same histograms.
+    /// The difference to `earlier`, a former reading of the same histograms.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let mut before = earlier.counts.iter().peekable();
@@ -110,12 +112,13 @@ impl Distribution {
         }
     }
 
-    /// The time, µs, that this share of all took at most; 0 of none. As HdrHistogram says it: the longest of its place.
+    /// The time that a share of `quantile` of all did not exceed, µs; 0 if empty. As in
+    /// HdrHistogram, the longest time of its place.
     pub fn at_quantile(&self, quantile: f64) -> u64 {
         self.quantile(quantile).us
     }
 
-    /// The same with the number of samples that it rests on.
+    /// The same time with the number of samples behind it.
     pub fn quantile(&self, quantile: f64) -> Quantile {
         let quantile = quantile.clamp(0.0, 1.0);
         let total = self.count();
@@ -131,12 +134,13 @@ impl Distribution {
         Quantile { quantile, us: self.max_us(), samples: 0 }
     }
 
-    /// Those of [`QUANTILES`].
+    /// The quantiles of [`QUANTILES`].
     pub fn quantiles(&self) -> Vec<Quantile> {
         QUANTILES.iter().map(|quantile| self.quantile(*quantile)).collect()
     }
 
-    /// How many took at most the times `bounds_us`, ascending. A place that a bound cuts counts as above it.
+    /// The number of times up to each of `bounds_us`, which ascend. A place that contains a bound
+    /// counts as above it.
     pub fn cumulative(&self, bounds_us: &[u64]) -> Vec<u64> {
         let mut counts = self.counts.iter().peekable();
         let mut sum = 0;
@@ -182,7 +186,7 @@ mod tests {
         };
         one(0.0, 1, 10_000);
         one(0.1, 1_000, 9_001);
-        // 9,992 to 9,999 stand at one place.
+        // The times 9,992 to 9,999 share one place.
         one(0.9999, 9_999, 9);
         one(1.0, 10_007, 1);
         assert_eq!(Distribution::default().quantile(0.5).us, 0);

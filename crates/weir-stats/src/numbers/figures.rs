@@ -1,4 +1,4 @@
-//! Everything counted, as plain values: what `Numbers::read` gives, and sums over it.
+//! All counts as plain values: the result of `Numbers::read`, and sums over it.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -6,10 +6,10 @@ use super::phase::PhaseDistributions;
 use super::series::{ListenerFigures, WorkerFigures};
 use super::tally::TallyFigures;
 
-/// Everything that was counted until it was read.
+/// All counts at a reading.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
-    /// Exchanges by listener, route, pool and endpoint; pairs without any are left out.
+    /// Exchanges by listener, route, pool and endpoint; combinations without any are left out.
     pub cells: Vec<CellFigures>,
     /// Connections by listener.
     pub listeners: Vec<ListenerFigures>,
@@ -17,24 +17,24 @@ pub struct Figures {
     pub routes: Vec<RouteFigures>,
     /// Times by endpoint.
     pub endpoints: Vec<EndpointFigures>,
-    /// By number.
+    /// Workers by number.
     pub workers: Vec<WorkerFigures>,
-    /// Memory that histograms hold, bytes.
+    /// The memory that histograms hold, bytes.
     pub histogram_bytes: usize,
 }
 
-/// Counters of exchanges that a route led to an endpoint.
+/// Counters of the exchanges that a route led to an endpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CellFigures {
     /// The listener's name.
     pub listener: String,
-    /// The route's name; empty when none matched.
+    /// The route's name; empty if none matched.
     pub route: String,
-    /// The pool's name; empty without one.
+    /// The pool's name; empty if there is none.
     pub pool: String,
-    /// The endpoint's name; empty when none was picked.
+    /// The endpoint's name; empty if none was picked.
     pub endpoint: String,
-    /// What was counted.
+    /// The counters.
     pub tally: TallyFigures,
 }
 
@@ -43,11 +43,11 @@ pub struct CellFigures {
 pub struct RouteFigures {
     /// The listener's name.
     pub listener: String,
-    /// The route's name; empty for what was answered without one.
+    /// The route's name; empty for responses without one.
     pub route: String,
-    /// The pool it leads to; empty without one.
+    /// The pool that the route leads to; empty if there is none.
     pub pool: String,
-    /// How long they took.
+    /// The times by phase.
     pub phases: PhaseDistributions,
 }
 
@@ -58,25 +58,26 @@ pub struct EndpointFigures {
     pub pool: String,
     /// The endpoint's name.
     pub endpoint: String,
-    /// How long they took. What attempts at other endpoints took before is in `connect`, as in the log.
+    /// The times by phase. As in the log, the time of earlier attempts at other endpoints is part
+    /// of `connect`.
     pub phases: PhaseDistributions,
-    /// Attempts here that were given up.
+    /// Attempts at this endpoint that were given up.
     pub given_up: GivenUp,
 }
 
 /// Attempts that were given up for another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GivenUp {
-    /// All of them.
+    /// All such attempts.
     pub attempts: u64,
-    /// After these the same endpoint was asked again: HAProxy's `wretr`.
+    /// Those followed by another attempt at the same endpoint: HAProxy's `wretr`.
     pub repeated: u64,
-    /// After these the exchange went to another endpoint: HAProxy's `wredis`.
+    /// Those followed by an attempt at another endpoint: HAProxy's `wredis`.
     pub redispatched: u64,
 }
 
 impl GivenUp {
-    /// What came after `earlier`.
+    /// The difference to `earlier`, a former reading.
     #[must_use]
     pub fn since(self, earlier: Self) -> Self {
         Self {
@@ -95,21 +96,21 @@ impl GivenUp {
     }
 }
 
-/// Whose times.
+/// The subject of a set of times.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Subject {
-    /// Of a listener.
+    /// A listener.
     Listener(String),
-    /// Of a route.
+    /// A route.
     Route {
         /// The listener's name.
         listener: String,
-        /// The route's name; empty for what was answered without one.
+        /// The route's name; empty for responses without one.
         route: String,
     },
-    /// Of a pool.
+    /// A pool.
     Pool(String),
-    /// Of an endpoint.
+    /// An endpoint.
     Endpoint {
         /// The pool's name.
         pool: String,
@@ -142,7 +143,7 @@ impl EndpointFigures {
     }
 }
 
-/// Where in `list` each of `wanted` stands, by its key.
+/// The index in `list` of each element of `wanted`, by its key.
 fn places<T, const N: usize>(
     list: &[T],
     wanted: &[T],
@@ -153,7 +154,7 @@ fn places<T, const N: usize>(
     wanted.iter().map(|one| list.get(&key(one)).copied()).collect()
 }
 
-/// Puts each of `others` to the one with its key; behind them where there is none.
+/// Adds each of `others` to the element with its key, or appends it if there is none.
 fn merge<T: Clone, const N: usize>(
     own: &mut Vec<T>,
     others: &[T],
@@ -169,7 +170,7 @@ fn merge<T: Clone, const N: usize>(
     }
 }
 
-/// Takes from each what the one of `earlier` with its key had.
+/// Subtracts from each element the counts that the element of `earlier` with its key had.
 fn lessen<T, const N: usize>(
     own: &mut [T],
     earlier: &[T],
@@ -185,7 +186,8 @@ fn lessen<T, const N: usize>(
 }
 
 impl Figures {
-    /// What was counted after `earlier`, a former reading of the same numbers. What came to be known since then is whole in it.
+    /// The difference to `earlier`, a former reading of the same numbers. Series created since then
+    /// are included in full.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let mut later = self.clone();
@@ -208,7 +210,7 @@ impl Figures {
         later
     }
 
-    /// Puts another's counts to these; the memory is this one's.
+    /// Adds the counts of `other`; the memory figure is not changed.
     pub fn add(&mut self, other: &Self) {
         merge(&mut self.cells, &other.cells, CellFigures::key, |own, more| {
             own.tally.add(&more.tally);
@@ -226,7 +228,7 @@ impl Figures {
         self.workers.iter_mut().zip(&other.workers).for_each(|(own, more)| own.add(more));
     }
 
-    /// Leaves out whatever counted nothing.
+    /// Removes all elements without counts.
     pub fn drop_unused(&mut self) {
         self.cells.retain(|cell| cell.tally.requests() > 0);
         self.routes.retain(|route| !route.phases.is_empty());
@@ -247,7 +249,7 @@ impl Figures {
         self.tally(|cell| cell.listener == listener)
     }
 
-    /// Counters of a pool's exchanges, also of those that got no endpoint.
+    /// Counters of a pool's exchanges, including those that got no endpoint.
     pub fn tally_of_pool(&self, pool: &str) -> TallyFigures {
         self.tally(|cell| cell.pool == pool)
     }
@@ -257,21 +259,21 @@ impl Figures {
         self.tally(|cell| cell.pool == pool && cell.endpoint == endpoint)
     }
 
-    /// Attempts given up at the endpoints that `wanted` says.
+    /// Attempts given up at the endpoints that `wanted` selects.
     pub fn given_up(&self, wanted: impl Fn(&EndpointFigures) -> bool) -> GivenUp {
         let endpoints = self.endpoints.iter().filter(|endpoint| wanted(endpoint));
         endpoints.fold(GivenUp::default(), |sum, endpoint| sum.and(endpoint.given_up))
     }
 
-    /// Counters of those exchanges that `wanted` says.
+    /// Counters of the exchanges that `wanted` selects.
     pub fn tally(&self, wanted: impl Fn(&CellFigures) -> bool) -> TallyFigures {
         let mut sum = TallyFigures::default();
         self.cells.iter().filter(|cell| wanted(cell)).for_each(|cell| sum.add(&cell.tally));
         sum
     }
 
-    /// The times of everybody who had an exchange, in order. An exchange is counted under its listener, its route, its pool and its
-    /// endpoint.
+    /// The times of every subject with exchanges, in order. An exchange is counted under its
+    /// listener, its route, its pool and its endpoint.
     pub fn by_subject(&self) -> BTreeMap<Subject, PhaseDistributions> {
         let mut all: BTreeMap<Subject, PhaseDistributions> = BTreeMap::new();
         let mut add = |subject, phases| all.entry(subject).or_default().add(phases);
@@ -296,19 +298,19 @@ impl Figures {
         self.phases(|route| route.listener == listener)
     }
 
-    /// Times of a pool's exchanges, also of those that got no endpoint.
+    /// Times of a pool's exchanges, including those that got no endpoint.
     pub fn phases_of_pool(&self, pool: &str) -> PhaseDistributions {
         self.phases(|route| route.pool == pool)
     }
 
-    /// Times of the exchanges of those routes that `wanted` says.
+    /// Times of the exchanges of the routes that `wanted` selects.
     pub fn phases(&self, wanted: impl Fn(&RouteFigures) -> bool) -> PhaseDistributions {
         let mut sum = PhaseDistributions::default();
         self.routes.iter().filter(|route| wanted(route)).for_each(|route| sum.add(&route.phases));
         sum
     }
 
-    /// Times of an endpoint's exchanges; nothing for one that is not known.
+    /// Times of an endpoint's exchanges; empty for an unknown endpoint.
     pub fn phases_of_endpoint(&self, pool: &str, endpoint: &str) -> PhaseDistributions {
         let mut endpoints = self.endpoints.iter();
         let found = endpoints.find(|one| one.pool == pool && one.endpoint == endpoint);

@@ -1,5 +1,5 @@
-//! Counts of times by how long they took. Memory is taken in pages, when the first time of a page comes, and from one budget for the
-//! process; beyond it times are counted more coarsely, never lost.
+//! Histograms of times. Memory is allocated in pages, at the first time that falls on a page, from
+//! one budget for the process; beyond the budget times are counted more coarsely, never lost.
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -8,15 +8,15 @@ use super::counter::Counter;
 use super::distribution::Distribution;
 use super::layout::{INDEXES, index_of};
 
-/// Counts of a page: 1 KiB.
+/// The counts of a page: 1 KiB.
 const PAGE: usize = 256;
 const PAGES: usize = INDEXES / PAGE;
 
 type Page = [AtomicU32; PAGE];
-/// Places that are counted as one where no page could be had.
+/// The number of places that are counted as one if no page is available.
 const COARSE: usize = 64;
 
-/// How many pages all histograms of a process may still take.
+/// The number of pages that all histograms of a process may still take.
 #[derive(Debug)]
 pub struct PageBudget {
     left: AtomicUsize,
@@ -24,12 +24,12 @@ pub struct PageBudget {
 }
 
 impl PageBudget {
-    /// A budget of so many bytes.
+    /// Creates a budget of `bytes` bytes.
     pub fn new(bytes: usize) -> Self {
         Self { left: AtomicUsize::new(bytes / size_of::<Page>()), taken: AtomicUsize::new(0) }
     }
 
-    /// Bytes that pages hold now.
+    /// The bytes that pages hold now.
     pub fn taken_bytes(&self) -> usize {
         self.taken.load(Ordering::Relaxed) * size_of::<Page>()
     }
@@ -47,20 +47,21 @@ impl PageBudget {
     }
 }
 
-/// Counts of times from 1 µs to 1 h, three digits each. One thread records, any thread reads. Times of nothing and the sum are kept
-/// by its owner, because those of several stand better side by side ([`Totals`]).
+/// Counts of times from 1 µs to 1 h, with three digits each. One thread records, any thread reads.
+/// Zero times and the sum are kept by the owner, because those of several histograms are best
+/// stored side by side ([`Totals`]).
 #[derive(Debug)]
 pub(crate) struct Pages {
     pages: [OnceLock<Box<Page>>; PAGES],
     rare: OnceLock<Box<Rare>>,
 }
 
-/// What hardly any histogram needs.
+/// Counts that hardly any histogram needs.
 #[derive(Debug)]
 struct Rare {
-    /// Counts of what lies on pages that could not be had.
+    /// Counts of times on pages that were not available.
     coarse: [AtomicU32; INDEXES / COARSE],
-    /// Places whose count went past 2³², once for each time it did.
+    /// Places whose count passed 2³², once for each time.
     carries: Mutex<Vec<u16>>,
 }
 
@@ -76,7 +77,7 @@ impl Default for Pages {
     }
 }
 
-/// Times of nothing, the commonest, which need no page; and the sum of all others.
+/// The number of zero times, the most common ones, which need no page; and the sum of all times.
 #[derive(Debug, Default)]
 pub(crate) struct Totals {
     zeros: Counter,
@@ -84,7 +85,7 @@ pub(crate) struct Totals {
 }
 
 impl Totals {
-    /// Counts one time, in `pages` unless it is nothing.
+    /// Counts one time, in `pages` unless it is zero.
     #[inline]
     pub(crate) fn record(&self, us: u64, pages: &Pages, budget: &PageBudget) {
         if us == 0 {
@@ -95,7 +96,7 @@ impl Totals {
         }
     }
 
-    /// Adds what was counted so far to `sum`.
+    /// Adds the counts so far to `sum`.
     pub(crate) fn read_into(&self, pages: &Pages, sum: &mut Distribution) {
         let mut counts = Vec::new();
         let zeros = self.zeros.read();
@@ -136,7 +137,7 @@ impl Pages {
         carries.push(index as u16);
     }
 
-    /// The first of its page.
+    /// Counts the first time on its page.
     #[cold]
     fn record_first(&self, index: usize, budget: &PageBudget) {
         let place = self.pages.get(index / PAGE);
@@ -165,7 +166,7 @@ impl Pages {
         for index in rare.carries.lock().unwrap_or_else(PoisonError::into_inner).iter() {
             sum.add(&Distribution::from_counts(vec![(*index, 1 << 32)], 0));
         }
-        // What was counted coarsely stands in the middle.
+        // Coarse counts are reported at the middle of their range.
         let coarse = rare.coarse.iter().enumerate().filter_map(|(number, count)| {
             let count = u64::from(count.load(Ordering::Relaxed));
             (count > 0).then_some(((number * COARSE + COARSE / 2) as u16, count))
@@ -175,13 +176,13 @@ impl Pages {
         sum.add(&part);
     }
 
-    /// Gives the pages back to the budget; for one who drops it.
+    /// Returns the pages to the budget; called by the owner's `Drop`.
     pub(crate) fn give_back(&self, budget: &PageBudget) {
         budget.give_back(self.pages.iter().filter(|page| page.get().is_some()).count());
     }
 }
 
-/// One histogram by itself.
+/// A stand-alone histogram.
 #[derive(Debug, Default)]
 pub struct Histogram {
     totals: Totals,
@@ -189,18 +190,19 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// Counts one time, µs. The first of a page takes it from `budget`: always give the same one.
+    /// Counts one time, µs. The first time on a page takes the page from `budget`, which must be
+    /// the same in all calls.
     #[inline]
     pub fn record(&self, us: u64, budget: &PageBudget) {
         self.totals.record(us, &self.pages, budget);
     }
 
-    /// Adds what was counted so far to `sum`.
+    /// Adds the counts so far to `sum`.
     pub fn read_into(&self, sum: &mut Distribution) {
         self.totals.read_into(&self.pages, sum);
     }
 
-    /// Gives the pages back to the budget; for one who drops it.
+    /// Returns the pages to the budget; called by the owner's `Drop`.
     pub(crate) fn give_back(&self, budget: &PageBudget) {
         self.pages.give_back(budget);
     }

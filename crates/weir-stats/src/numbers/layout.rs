@@ -1,16 +1,17 @@
-//! Where a time stands among the counts: HdrHistogram's log-linear layout for 1 µs to 1 h with three digits, so that counts may be added
-//! to those of any other program that keeps them so. It counts nothing.
+//! The mapping of times to places: HdrHistogram's log-linear layout for 1 µs to 1 h with three
+//! digits, so that counts can be added to those of any other program with that layout. It counts
+//! nothing.
 
-/// The longest time told apart from longer ones: 1 h, µs. Longer ones count as this.
+/// The longest time that is told apart, 1 h in µs. Longer times count as this.
 pub const HIGHEST_US: u64 = 3_600_000_000;
 
-/// Binary digits of a count's place within its octave: 1,024 places of a thousandth or less each.
+/// The binary digits of a place within its octave: 1,024 places, each at most a thousandth wide.
 const PLACE_BITS: u32 = 10;
-/// Places of an octave.
+/// The number of places in an octave.
 const PLACES: usize = 1 << PLACE_BITS;
-/// Octaves: the first two hold the times up to 2,047 µs one by one.
+/// The number of octaves; the first two hold the times up to 2,047 µs one by one.
 const OCTAVES: usize = index_of(HIGHEST_US) / PLACES + 1;
-/// All places.
+/// The number of places.
 pub const INDEXES: usize = OCTAVES * PLACES;
 
 /// The place of a time.
@@ -21,23 +22,23 @@ pub const fn index_of(us: u64) -> usize {
     ((octave as usize) << PLACE_BITS) + (us >> octave) as usize
 }
 
-/// How many binary digits of a time are not told apart.
+/// The number of low bits of a time that are not told apart.
 const fn shift_of_value(us: u64) -> u32 {
     (u64::BITS - 1 - PLACE_BITS) - (us | (2 * PLACES as u64 - 1)).leading_zeros()
 }
 
-/// The same by its place.
+/// The number of low bits that are not told apart at a place.
 const fn shift_of_index(index: usize) -> u32 {
     ((index >> PLACE_BITS) as u32).saturating_sub(1)
 }
 
-/// The shortest time that stands at a place, µs.
+/// The shortest time of a place, µs.
 pub const fn lowest_us(index: usize) -> u64 {
     let shift = shift_of_index(index);
     ((index - ((shift as usize) << PLACE_BITS)) as u64) << shift
 }
 
-/// The longest time that stands at a place, µs.
+/// The longest time of a place, µs.
 pub const fn highest_us(index: usize) -> u64 {
     lowest_us(index) + (1 << shift_of_index(index)) - 1
 }

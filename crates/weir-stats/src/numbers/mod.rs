@@ -1,11 +1,12 @@
-//! Counters and histograms of everything that passes: per worker without waiting for anybody, summed when they are read (rows O-04 to
-//! O-09, NEW-04), and the exchanges worth a look (NEW-03). It knows no configuration, no clock and no socket.
+//! Counters and histograms of all traffic, recorded per worker without contention and summed when
+//! they are read, and the slowest and latest exchanges. It knows no configuration, no clock and no
+//! socket.
 //!
 //! ```text
-//!  worker ──record──▶ RouteSeries[worker]    7 histograms, the slowest, counters where there is no endpoint
+//!  worker ──record──▶ RouteSeries[worker]    7 histograms, the slowest, counters without endpoint
 //!                 ├─▶ EndpointSeries[worker] 7 histograms, counters by route
 //!                 └─▶ WorkerSeries           the last 2,048 exchanges
-//!  anybody ──Numbers::read──▶ Figures: sums by listener, route, pool, endpoint
+//!  reader ──Numbers::read──▶ Figures: sums by listener, route, pool, endpoint
 //! ```
 
 mod counter;

@@ -1,29 +1,32 @@
-//! The buckets of Prometheus' native histograms: each is wider than the one before by the same factor, and only those that hold
-//! something are there. They are made of a [`Distribution`] and keep every one of its counts.
+//! The buckets of Prometheus' native histograms: each is wider than the one before by the same
+//! factor, and only buckets with counts are present. They are computed from a [`Distribution`] and
+//! keep every one of its counts.
 
 use super::distribution::Distribution;
 use super::layout::highest_us;
 
-/// Prometheus' number for buckets of a 32nd of an octave: the n-th ends at `2^(n/32)` seconds, that one included, and the one before
-/// 2.2 % earlier.
+/// Prometheus' schema number for buckets of a 32nd of an octave: bucket n ends at `2^(n/32)`
+/// seconds, inclusive, and begins at the end of bucket n-1, which is 2.2 % lower.
 pub const SCHEMA: i32 = 5;
-/// Buckets of an octave.
+/// The number of buckets in an octave.
 const PER_OCTAVE: f64 = 32.0;
-/// What took no whole microsecond counts as nothing; the bound of a bucket, 2^-20 s, is the last one below 1 µs.
+/// The upper bound of the zero bucket, for times below one microsecond: 2^-20 s is the highest
+/// bucket bound below 1 µs.
 pub const ZERO_THRESHOLD_S: f64 = 1.0 / 1_048_576.0;
 
 /// Counts by bucket.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NativeBuckets {
-    /// Times below 1 µs.
+    /// The number of times below 1 µs.
     pub zero: u64,
-    /// By number of the bucket, ascending; those without a count are left out.
+    /// Counts by bucket number, ascending; buckets without a count are left out.
     pub counts: Vec<(i32, u64)>,
 }
 
 impl NativeBuckets {
-    /// The counts of each place go to the bucket that has the longest time of the place, which is what HdrHistogram says of them. So a
-    /// count stands at most a thousandth of its time too high, and all of them together are exactly as many as before.
+    /// Converts a distribution. The counts of each place go to the bucket that contains the longest
+    /// time of the place, which is the value that HdrHistogram reports for them. A count is
+    /// therefore at most a thousandth of its time too high, and the total is exact.
     pub fn of(times: &Distribution) -> Self {
         let mut buckets = Self::default();
         for (place, count) in times.counts() {
@@ -42,9 +45,10 @@ impl NativeBuckets {
     }
 }
 
-/// The bucket that a time is in.
+/// The bucket that contains a time.
 fn bucket_of(us: u64) -> i32 {
-    // A bound is 2 to some fraction: only whole powers of it are a whole number of microseconds, and their logarithms are exact.
+    // The bounds are powers of two with fractional exponents: only those with whole exponents are a
+    // whole number of microseconds, and their logarithms are exact.
     ((us as f64 / 1e6).log2() * PER_OCTAVE).ceil() as i32
 }
 

@@ -1,4 +1,5 @@
-//! The phases of an exchange that are kept as histograms, and a set of one of each.
+//! The phases of an exchange that are recorded in histograms, and a set of histograms with one for
+//! each.
 
 use super::distribution::Distribution;
 use super::histogram::{PageBudget, Pages, Totals};
@@ -10,7 +11,7 @@ use crate::{Micros, Times};
 pub enum Phase {
     /// First byte to end of the head: the client's time.
     Request,
-    /// Waited for a slot.
+    /// The wait for a slot.
     Queue,
     /// Slot to a connected endpoint, failed attempts included.
     Connect,
@@ -18,9 +19,9 @@ pub enum Phase {
     Response,
     /// Response head to its last byte.
     Data,
-    /// First byte of the request to the end, what nginx calls `$request_time`.
+    /// First byte of the request to the end, nginx's `$request_time`.
     Total,
-    /// Of that, when Weir worked at it: [`Times::own`].
+    /// The part of that in which Weir worked at the exchange: [`Times::own`].
     Own,
 }
 
@@ -36,12 +37,12 @@ impl Phase {
         Self::Own,
     ];
 
-    /// The one that is called so.
+    /// The phase of this name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|phase| phase.as_str() == name)
     }
 
-    /// One word for metrics.
+    /// The phase as one word for metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Request => "request",
@@ -56,7 +57,8 @@ impl Phase {
 }
 
 impl Times {
-    /// By [`Phase::ALL`], of an exchange that took so long; what was not reached is [`Micros::NEVER`].
+    /// The times of [`Phase::ALL`], for an exchange that took `elapsed_us`; phases not reached are
+    /// [`Micros::NEVER`].
     #[inline]
     pub(crate) fn phases(&self, elapsed_us: u64) -> [Micros; 7] {
         let total = Micros(elapsed_us as i64);
@@ -64,7 +66,7 @@ impl Times {
     }
 }
 
-/// A histogram for each phase, of one worker.
+/// One worker's histograms, one for each phase.
 #[derive(Debug, Default)]
 pub(crate) struct PhaseHistograms {
     totals: [Totals; 7],
@@ -92,12 +94,12 @@ impl PhaseHistograms {
     }
 }
 
-/// What those held when they were read.
+/// The contents of [`PhaseHistograms`] at a reading.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PhaseDistributions([Distribution; 7]);
 
 impl PhaseDistributions {
-    /// Of one phase.
+    /// The distribution of one phase.
     pub fn of(&self, phase: Phase) -> &Distribution {
         let [request, queue, connect, response, data, total, own] = &self.0;
         match phase {
@@ -111,27 +113,27 @@ impl PhaseDistributions {
         }
     }
 
-    /// Each with its phase.
+    /// Each distribution with its phase.
     pub fn each(&self) -> impl Iterator<Item = (Phase, &Distribution)> {
         Phase::ALL.into_iter().zip(&self.0)
     }
 
-    /// Each that has a count, with its phase.
+    /// Each distribution that has a count, with its phase.
     pub fn counted(&self) -> impl Iterator<Item = (Phase, &Distribution)> {
         self.each().filter(|(_, times)| times.count() > 0)
     }
 
-    /// Whether none has a count.
+    /// Returns true if no distribution has a count.
     pub fn is_empty(&self) -> bool {
         self.counted().next().is_none()
     }
 
-    /// Puts another's counts to these.
+    /// Adds the counts of `other`.
     pub fn add(&mut self, other: &Self) {
         self.0.iter_mut().zip(&other.0).for_each(|(own, theirs)| own.add(theirs));
     }
 
-    /// What came after `earlier`.
+    /// The difference to `earlier`, a former reading.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let mut later = self.clone();

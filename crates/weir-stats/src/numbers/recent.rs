@@ -1,5 +1,5 @@
-//! The last exchanges of a worker, each in two cache lines, so that one can be found by its request id (row NEW-03). What was slow is kept
-//! whole in `slow.rs`.
+//! The latest exchanges of a worker, each in two cache lines, so that one can be found by its
+//! request id. Complete records of slow exchanges are kept in `slow.rs`.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -7,16 +7,17 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use super::tally::Outcome;
 use crate::{Cause, Micros, Times};
 
-/// Exchanges kept for each worker: 128 bytes each.
+/// The number of exchanges kept for each worker, 128 bytes each.
 const KEPT: usize = 2_048;
-/// Beside the version.
+/// The number of words of an entry, besides the version.
 const WORDS: usize = NUMBERS + ABOUT;
-/// Those that are numbers.
+/// The number of words that hold numbers.
 const NUMBERS: usize = 9;
-/// Those that say who asked for what.
+/// The number of words that hold the client and the request.
 const ABOUT: usize = 6;
 
-/// A number for a request id. Two ids of the same number are one in 2⁶⁴, unless somebody wants them to be.
+/// A number for a request id. Two ids collide with a probability of 2⁻⁶⁴, unless a client chooses
+/// them to.
 #[inline]
 pub fn id_number(id: &[u8]) -> u64 {
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -32,24 +33,26 @@ pub fn id_number(id: &[u8]) -> u64 {
     number ^ number >> 32
 }
 
-/// Who asked for what.
+/// The client and the request of an exchange.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Asked<'a> {
     /// The client's address.
     pub client: Option<IpAddr>,
-    /// The request from its first line on, with what follows it: more than is kept, so that a fixed number of bytes can be copied.
+    /// The request from its first line on, with the bytes after it: more than is kept, so that a
+    /// fixed number of bytes can be copied.
     pub request: &'a [u8],
-    /// Bytes of it that are the request line.
+    /// The length of the request line.
     pub line_bytes: usize,
 }
 
-/// Words of the request line beside a client's address of four bytes, and of sixteen.
+/// The number of words for the request line besides an IPv4 address, and besides an IPv6 address.
 const LINE: usize = ABOUT - 1;
 const SHORT_LINE: usize = LINE - 2;
 
 impl Asked<'_> {
-    /// The request line's beginning, then the client's address if it is long, then the rest. What stands behind a short line comes with it:
-    /// nobody is shown it, and to cut it off would cost more than all else here.
+    /// Packs the beginning of the request line, an IPv6 client address, then the length and a short
+    /// address. The bytes after a short line are copied too: they are never shown, and cutting them
+    /// off would cost more than the rest of this function.
     #[inline]
     fn pack(&self) -> [u64; ABOUT] {
         let short;
@@ -75,7 +78,7 @@ impl Asked<'_> {
         words
     }
 
-    /// A request of a few bytes: one that was cut off.
+    /// Pads a request of a few bytes, one that was cut off.
     #[cold]
     fn padded(&self) -> [u8; LINE * 8] {
         let mut line = [0; LINE * 8];
@@ -93,12 +96,12 @@ fn words_of(line: &[u8; LINE * 8]) -> [u64; ABOUT] {
     words
 }
 
-/// The same as it was kept.
+/// The unpacked client and request of an exchange.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct AskedText {
     pub(crate) client: Option<IpAddr>,
     pub(crate) method: String,
-    /// Its beginning, with an ellipsis where there is more.
+    /// The beginning of the target, with an ellipsis if it was longer.
     pub(crate) target: String,
 }
 
@@ -117,7 +120,7 @@ impl AskedText {
         let len = (last >> 8 & 0xff) as usize;
         let line = String::from_utf8_lossy(bytes.get(..len).unwrap_or(&bytes)).into_owned();
         let (method, rest) = line.split_once(' ').unwrap_or((&line, ""));
-        // What follows the target is the protocol, or the beginning of it.
+        // The target is followed by the protocol, or by the beginning of it.
         let target = match rest.split_once(' ') {
             Some((target, _)) => target.to_owned(),
             None if len > bytes.len() => format!("{rest}…"),
@@ -127,31 +130,31 @@ impl AskedText {
     }
 }
 
-/// One exchange, as far as a few words say it.
+/// One exchange in a few words.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct RecentExchange {
-    /// [`id_number`] of its request id.
+    /// [`id_number`] of the request id.
     pub id: u64,
-    /// When it ended, on the process's clock, µs.
+    /// The end of the exchange on the process's clock, µs.
     pub ended_us: u64,
-    /// Number of its route's series.
+    /// The number of the route's series.
     pub route: u32,
-    /// Number of its endpoint's series; 0 is none.
+    /// The number of the endpoint's series; 0 is none.
     pub endpoint: u32,
-    /// Its time split; each at most 71 minutes. Handshake and idle time are not in it.
+    /// The time split; each time is at most 71 minutes. Handshake and idle time are not included.
     pub times: Times,
-    /// What was counted of it; of bytes received at most 4 GiB.
+    /// The counted properties; bytes received are at most 4 GiB.
     pub outcome: Outcome,
 }
 
-/// A ring with one writer. A reader that meets the writer at an exchange reads it again or goes on without it.
+/// A ring with one writer. A reader that collides with the writer at an entry skips that entry.
 pub(crate) struct Recent {
     entries: Box<[Entry]>,
-    /// Written so far.
+    /// The number of exchanges written so far.
     written: AtomicU64,
 }
 
-/// The first word counts up, before and after the others change; odd is in between.
+/// An entry. The version counts up before and after the words change; it is odd in between.
 #[repr(align(64))]
 struct Entry {
     version: AtomicU64,
@@ -175,7 +178,8 @@ impl Recent {
     pub(crate) fn write(&self, elapsed_us: u64, exchange: &RecentExchange, asked: &Asked<'_>) {
         let turn = self.written.load(Ordering::Relaxed);
         let Some(entry) = self.entries.get(turn as usize % KEPT) else { return };
-        // Two for each time round, so that the entry, which is in no near cache by now, need not be read.
+        // The version grows by two for each round of the ring, so that the entry, which is no
+        // longer in a near cache, need not be read.
         let version = turn / KEPT as u64 * 2;
         entry.version.store(version + 1, Ordering::Relaxed);
         fence(Ordering::Release);
@@ -190,7 +194,7 @@ impl Recent {
         self.written.store(turn + 1, Ordering::Relaxed);
     }
 
-    /// The latest of this id.
+    /// The latest exchange with this id.
     pub(crate) fn find(&self, id: u64) -> Option<(RecentExchange, AskedText)> {
         let written = self.written.load(Ordering::Relaxed) as usize;
         let latest_first = (0..KEPT.min(written)).map(|back| (written - 1 - back) % KEPT);
@@ -217,7 +221,7 @@ fn read(entry: &Entry) -> Option<(RecentExchange, AskedText)> {
     Some((unpack(numbers), AskedText::unpack(*about.first_chunk()?)))
 }
 
-/// What stands for a phase that was not reached.
+/// The value of a phase that was not reached.
 const NEVER: u64 = u32::MAX as u64;
 
 #[inline]

@@ -1,5 +1,6 @@
-//! The registry of everything counted: series by name, kept over reloads, so that a route or an endpoint that comes back finds its
-//! counts. Of those that no configuration names any more the latest are kept.
+//! The registry of all counts: series by name, kept over reloads, so that a route or an endpoint
+//! that comes back finds its counts. Of the series that no configuration names any more the latest
+//! are kept.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,14 +17,16 @@ use super::series::{
 use super::tally::Outcome;
 use crate::{Cause, ExchangeRecord, Micros, Times};
 
-/// Memory for the counts of all histograms, bytes. A phase whose times lie within a decade takes about 16 KiB for each worker.
+/// The memory budget of all histograms, bytes. A phase whose times lie within a decade takes about
+/// 16 KiB per worker.
 const HISTOGRAM_BYTES: usize = 256 << 20;
-/// Series kept of routes, and as many of endpoints and listeners, that no configuration names any more.
+/// The number of route series, and likewise of endpoint and listener series, that are kept although
+/// no configuration names them any more.
 const REMOVED_KEPT: usize = 256;
-/// The route that stands for those of a pool beyond the bound.
+/// The route that stands for the routes of a pool beyond the limit.
 const OTHER: &str = "other";
 
-/// Everything counted in a process.
+/// All counts of a process.
 #[derive(Debug)]
 pub struct Numbers {
     workers: Box<[WorkerSeries]>,
@@ -36,46 +39,47 @@ struct Registry {
     listeners: BTreeMap<Arc<str>, Arc<ListenerSeries>>,
     routes: BTreeMap<RouteKey, Arc<RouteSeries>>,
     endpoints: BTreeMap<(Arc<str>, Arc<str>), Arc<EndpointSeries>>,
-    /// Routes so far, by pool.
+    /// The number of routes so far, by pool.
     places: BTreeMap<Arc<str>, usize>,
     /// The last number given to a series.
     number: u32,
-    /// How often somebody asked.
+    /// The number of lookups so far.
     turn: u64,
 }
 
-/// An exchange that has ended, as [`Numbers::record`] takes it.
+/// The parameters of [`Numbers::record`]: an exchange that has ended.
 #[derive(Clone, Copy, Debug)]
 pub struct Done<'a> {
-    /// Its request id; may be empty.
+    /// The request id; may be empty.
     pub request_id: &'a [u8],
-    /// Who asked for what.
+    /// The client and the request.
     pub asked: Asked<'a>,
-    /// When it ended, on the process's clock, µs.
+    /// The end of the exchange on the process's clock, µs.
     pub ended_us: u64,
-    /// Its time split, with the total.
+    /// The time split, with the total.
     pub times: &'a Times,
-    /// What is counted.
+    /// The counted properties.
     pub outcome: Outcome,
 }
 
-/// Whether somebody wants to know more of an exchange.
+/// The recorder's interest in an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Keep {
-    /// It is among the slowest: [`RouteSeries::keep`] wants it whole.
+    /// The exchange is among the slowest: its complete record should be passed to
+    /// [`RouteSeries::keep`].
     Whole,
-    /// It was counted, and that is all.
+    /// The exchange was counted; nothing else is needed.
     Counted,
 }
 
 impl Numbers {
-    /// Nothing counted yet, for so many workers.
+    /// Creates empty counts for `workers` workers.
     pub fn new(workers: usize) -> Arc<Self> {
         Self::with_budget(workers, HISTOGRAM_BYTES)
     }
 
-    /// The same with so many bytes for histograms.
+    /// Creates empty counts with a budget of `bytes` bytes for histograms.
     pub fn with_budget(workers: usize, bytes: usize) -> Arc<Self> {
         Arc::new(Self {
             workers: (0..workers).map(|_| WorkerSeries::new()).collect(),
@@ -88,7 +92,8 @@ impl Numbers {
         self.registry.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The series of a route; `pool` is empty when it leads to none. The same names give the same series.
+    /// The series of a route; `pool` is empty if the route leads to none. The same names give the
+    /// same series.
     pub fn route(&self, listener: &str, route: &str, pool: &str) -> Arc<RouteSeries> {
         self.route_of(&mut self.registry(), listener, route, pool)
     }
@@ -107,7 +112,7 @@ impl Numbers {
             return Arc::clone(series);
         }
         let place = registry.places.entry(Arc::clone(&key.pool)).or_default();
-        // The last place is for all that is beyond.
+        // The last index stands for all routes beyond the limit.
         let key = if *place < ROUTES - 1 { key } else { RouteKey { route: OTHER.into(), ..key } };
         if let Some(series) = registry.routes.get(&key) {
             return Arc::clone(series);
@@ -151,7 +156,7 @@ impl Numbers {
         Arc::clone(series)
     }
 
-    /// Frees series that nobody has any more, but for the latest; for after a reload.
+    /// Drops series that are no longer in use, except the latest; to be called after a reload.
     pub fn forget_removed(&self) {
         let mut registry = self.registry();
         forget(&mut registry.listeners, |series| &series.turn);
@@ -159,7 +164,7 @@ impl Numbers {
         forget(&mut registry.endpoints, |series| &series.turn);
     }
 
-    /// Counts an exchange that has ended on this worker. To be called by the worker's own thread.
+    /// Counts an exchange that has ended on this worker. Must be called by the worker's own thread.
     #[expect(clippy::inline_always, reason = "one of its callers is on every request's way")]
     #[inline(always)]
     pub fn record(
@@ -173,7 +178,7 @@ impl Numbers {
         let mut phases = times.phases(elapsed_us);
         let is_tunnel = done.outcome.cause == Cause::TunnelClosed;
         if is_tunnel {
-            // How long two talk is no latency.
+            // The duration of a tunnel is no latency.
             for phase in [Phase::Data, Phase::Total, Phase::Own] {
                 if let Some(time) = phases.get_mut(phase as usize) {
                     *time = Micros::NEVER;
@@ -215,31 +220,32 @@ impl Numbers {
         }
     }
 
-    /// Notes how much later than asked for a worker's timer came.
+    /// Records the delay of a worker's timer.
     pub fn note_lag(&self, worker: usize, lag_us: u64) {
         if let Some(worker) = self.workers.get(worker) {
             worker.lag.record(lag_us, &self.budget);
         }
     }
 
-    /// Notes a turn of a worker's task that ended although there was more to do. To be called by the worker's own thread.
+    /// Counts a turn of a task that ended although more was ready. Must be called by the worker's
+    /// own thread.
     pub fn note_yield(&self, worker: usize, what: Yield) {
         if let Some(worker) = self.workers.get(worker) {
             worker.note_yield(what);
         }
     }
 
-    /// Bytes that histograms hold; at most their budget.
+    /// The bytes that histograms hold; at most their budget.
     pub fn histogram_bytes(&self) -> usize {
         self.budget.taken_bytes()
     }
 
-    /// Everything counted so far, summed over the workers.
+    /// All counts so far, summed over the workers.
     pub fn read(&self) -> Figures {
         self.read_of(Workers::All)
     }
 
-    /// Everything counted so far, apart for each worker; what a worker never counted is left out.
+    /// All counts so far, separately for each worker; series that a worker never used are left out.
     pub fn read_by_worker(&self) -> Vec<Figures> {
         let of_worker = |worker| {
             let mut figures = self.read_of(Workers::One(worker));
@@ -289,7 +295,7 @@ impl Numbers {
         }
     }
 
-    /// The slowest exchanges of the last 15 minutes, of each route or of this one: the slowest first.
+    /// The slowest exchanges of the last 15 minutes, of all routes or of one; the slowest first.
     pub fn slowest(&self, route: Option<&str>, now_us: u64) -> Vec<Arc<ExchangeRecord>> {
         let routes: Vec<_> = self.registry().routes.values().cloned().collect();
         let mut all = Vec::new();
@@ -301,7 +307,8 @@ impl Numbers {
         all
     }
 
-    /// The exchange of this request id: whole if it is among the slowest, else as far as the last ones of each worker tell.
+    /// The exchange with this request id: complete if it is among the slowest, else with the data
+    /// that the ring of the workers' recent exchanges has.
     pub fn why(&self, request_id: &str, now_us: u64) -> Option<ExchangeRecord> {
         let slow = self.slowest(None, now_us);
         let mut whole = slow.iter().filter(|record| record.request_id == request_id);
@@ -355,7 +362,7 @@ impl Numbers {
     }
 }
 
-/// Of exchanges that a route had no endpoint for.
+/// The counts of a route's exchanges without an endpoint.
 fn cell(route: &RouteSeries, workers: Workers) -> CellFigures {
     CellFigures {
         listener: route.listener.to_string(),
@@ -377,7 +384,7 @@ fn cells_of(
         let route = routes.find(|route| route.pool == endpoint.pool && route.place == place);
         CellFigures {
             listener: route.map_or_else(String::new, |route| route.listener.to_string()),
-            // One that was removed long ago.
+            // A route that was removed long ago.
             route: route.map_or_else(|| OTHER.to_owned(), |route| route.route.to_string()),
             pool: endpoint.pool.to_string(),
             endpoint: endpoint.endpoint.to_string(),

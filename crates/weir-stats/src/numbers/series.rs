@@ -1,5 +1,5 @@
-//! What is counted for one route, endpoint, listener or worker: a shard for each worker, made when the worker first needs it, written by
-//! that worker alone and read by anybody.
+//! The counts of one route, endpoint, listener or worker. Each worker has a shard, created at its
+//! first use, written by that worker alone and read by any thread.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +15,7 @@ use super::slow::SlowShelf;
 use super::tally::{Tally, TallyFigures};
 use crate::{ExchangeRecord, Micros};
 
-/// Routes of a pool that its endpoints tell apart; what is beyond counts as one.
+/// The number of routes of a pool that its endpoints count apart; the routes beyond count as one.
 pub(crate) const ROUTES: usize = CHUNKS * CHUNK;
 const CHUNKS: usize = 32;
 const CHUNK: usize = 16;
@@ -36,12 +36,12 @@ fn made<T>(shards: &Shards<T>) -> impl Iterator<Item = &T> {
     made_by(shards, Workers::All)
 }
 
-/// Whose shards are read.
+/// The workers whose shards are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Workers {
-    /// Everybody's, to be summed up.
+    /// All workers, to be summed up.
     All,
-    /// Those of one.
+    /// One worker.
     One(usize),
 }
 
@@ -53,18 +53,18 @@ fn made_by<T>(shards: &Shards<T>, workers: Workers) -> impl Iterator<Item = &T> 
     own.iter().filter_map(|shard| shard.get().map(|shard| &**shard))
 }
 
-/// What is counted for a route, or for what a listener answers without one.
+/// The counts of a route, or of the responses of a listener without a route.
 #[derive(Debug)]
 pub struct RouteSeries {
     pub(crate) listener: Arc<str>,
     pub(crate) route: Arc<str>,
-    /// Empty when it leads to none.
+    /// The pool's name; empty if the route leads to none.
     pub(crate) pool: Arc<str>,
-    /// Tells it from every other series of the process.
+    /// The series' number, unique in the process.
     pub(crate) number: u32,
-    /// Its place in the tables of the pool's endpoints.
+    /// The route's index in the tables of the pool's endpoints.
     pub(crate) place: usize,
-    /// When it was asked for last, in the registry's turns.
+    /// The time of the latest lookup, in turns of the registry.
     pub(crate) turn: AtomicU64,
     pub(crate) budget: Arc<PageBudget>,
     shards: Shards<RouteShard>,
@@ -73,12 +73,12 @@ pub struct RouteSeries {
 #[derive(Debug, Default)]
 pub(crate) struct RouteShard {
     pub(crate) phases: PhaseHistograms,
-    /// Of exchanges that no endpoint was picked for.
+    /// Counters of exchanges for which no endpoint was picked.
     pub(crate) tally: Tally,
     pub(crate) slow: SlowShelf,
 }
 
-/// Who a route series is.
+/// The key of a route series.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct RouteKey {
     pub(crate) listener: Arc<str>,
@@ -119,7 +119,7 @@ impl RouteSeries {
         sum
     }
 
-    /// Keeps a slow exchange whole, when [`super::Numbers::record`] asked for that.
+    /// Keeps the complete record of a slow exchange, after [`super::Numbers::record`] asked for it.
     pub fn keep(&self, worker: usize, record: ExchangeRecord) {
         if let Some(shard) = self.shard(worker) {
             shard.slow.keep(record);
@@ -133,7 +133,7 @@ impl Drop for RouteSeries {
     }
 }
 
-/// What is counted for an endpoint of a pool.
+/// The counts of an endpoint of a pool.
 #[derive(Debug)]
 pub struct EndpointSeries {
     pub(crate) pool: Arc<str>,
@@ -149,26 +149,26 @@ type TallyChunk = [OnceLock<Box<Tally>>; CHUNK];
 #[derive(Debug, Default)]
 pub(crate) struct EndpointShard {
     pub(crate) phases: PhaseHistograms,
-    /// By the place of the route.
+    /// Counters by the route's index.
     tallies: [OnceLock<Box<TallyChunk>>; CHUNKS],
     failed_attempts: Counter,
     repeated: Counter,
     redispatched: Counter,
 }
 
-/// Where an exchange went after an attempt that was given up.
+/// The step after an attempt that was given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Onward {
-    /// To the same endpoint again.
+    /// The same endpoint was tried again.
     Again,
-    /// To another one.
+    /// Another endpoint was tried.
     Elsewhere,
-    /// It ended before another attempt began.
+    /// The exchange ended before another attempt began.
     Nowhere,
 }
 
 impl EndpointShard {
-    /// The counters of exchanges that a route led here.
+    /// The counters of exchanges that a route led to this endpoint.
     #[inline]
     pub(crate) fn tally(&self, route: usize) -> Option<&Tally> {
         let chunk = self.tallies.get(route / CHUNK)?.get_or_init(Box::default);
@@ -192,7 +192,7 @@ impl EndpointSeries {
         shard(&self.shards, worker)
     }
 
-    /// Counts an attempt here that was given up for another, here or elsewhere.
+    /// Counts an attempt at this endpoint that was given up for another, here or elsewhere.
     pub fn attempt_failed(&self, worker: usize, onward: Onward) {
         let Some(shard) = self.shard(worker) else { return };
         shard.failed_attempts.add(1);
@@ -209,7 +209,8 @@ impl EndpointSeries {
         sum
     }
 
-    /// Attempts here that were given up, those after which the same endpoint was asked again, and those after which another one was.
+    /// The attempts at this endpoint that were given up, in total, followed by another one here,
+    /// and followed by one elsewhere.
     pub(crate) fn given_up(&self, workers: Workers) -> GivenUp {
         let mut sum = GivenUp::default();
         for shard in made_by(&self.shards, workers) {
@@ -220,7 +221,7 @@ impl EndpointSeries {
         sum
     }
 
-    /// By place of the route.
+    /// Counters by the route's index.
     pub(crate) fn tallies(&self, workers: Workers) -> Vec<(usize, TallyFigures)> {
         let mut all: BTreeMap<usize, TallyFigures> = BTreeMap::new();
         for shard in made_by(&self.shards, workers) {
@@ -250,23 +251,23 @@ impl Drop for EndpointSeries {
     }
 }
 
-/// What a TLS handshake came to.
+/// The outcome of a TLS handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Handshake {
-    /// A new session.
+    /// A new session was created.
     Full,
-    /// A session that was resumed.
+    /// A session was resumed.
     Resumed,
-    /// None.
+    /// The handshake failed.
     Failed,
 }
 
-/// What an idle client connection was closed for.
+/// The reason why an idle client connection was closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GivenUpIdle {
-    /// The process's cap on connections was near.
+    /// The process was near its cap on connections.
     MaxConnections,
-    /// The listener's cap was near.
+    /// The listener was near its cap on connections.
     ListenerMaxConnections,
     /// Memory was short.
     Memory,
@@ -281,11 +282,11 @@ impl GivenUpIdle {
     ];
 }
 
-/// What is counted for a listener's connections.
+/// The counts of a listener's connections.
 #[derive(Debug)]
 pub struct ListenerSeries {
     pub(crate) name: Arc<str>,
-    /// What it answers without a route.
+    /// The series of responses without a route.
     pub(crate) routeless: Arc<RouteSeries>,
     pub(crate) turn: AtomicU64,
     budget: Arc<PageBudget>,
@@ -298,33 +299,34 @@ struct ListenerShard {
     aged: Counter,
     handshakes: [Counter; 3],
     handshake: Histogram,
-    /// By reason.
+    /// Connections by reason, in the order of [`GivenUpIdle::ALL`].
     given_up_idle: [Counter; 3],
 }
 
-/// What a listener counted.
+/// The counts of a listener, as plain values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListenerFigures {
-    /// Its name.
+    /// The listener's name.
     pub listener: String,
     /// Connections that a worker took.
     pub accepted: u64,
-    /// Connections that a response ended because of their age.
+    /// Connections that were closed after a response because of their age.
     pub aged: u64,
-    /// Handshakes that made a new session.
+    /// Handshakes that created a new session.
     pub handshakes_full: u64,
-    /// Handshakes that resumed one.
+    /// Handshakes that resumed a session.
     pub handshakes_resumed: u64,
     /// Handshakes that failed or took too long.
     pub handshakes_failed: u64,
-    /// Idle connections that were closed for the sake of others, by reason, as [`GivenUpIdle::ALL`].
+    /// Idle connections that were closed in favour of others, by reason, in the order of
+    /// [`GivenUpIdle::ALL`].
     pub given_up_idle: [u64; 3],
-    /// How long those took that did not fail.
+    /// The durations of the successful handshakes.
     pub handshake: Distribution,
 }
 
 impl ListenerFigures {
-    /// What was counted after `earlier`.
+    /// The difference to `earlier`, a former reading.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let less = |now: u64, then: u64| now.saturating_sub(then);
@@ -345,7 +347,7 @@ impl ListenerFigures {
 }
 
 impl ListenerFigures {
-    /// Puts another's counts to these.
+    /// Adds the counts of `other`.
     pub(crate) fn add(&mut self, other: &Self) {
         self.accepted += other.accepted;
         self.aged += other.aged;
@@ -370,26 +372,26 @@ impl ListenerSeries {
         Self { name, routeless, turn, budget, shards: shards(workers) }
     }
 
-    /// The series of what this listener answers without a route.
+    /// The series of this listener's responses without a route.
     pub fn routeless(&self) -> &Arc<RouteSeries> {
         &self.routeless
     }
 
-    /// Counts a connection.
+    /// Counts an accepted connection.
     pub fn accepted(&self, worker: usize) {
         if let Some(shard) = shard(&self.shards, worker) {
             shard.accepted.add(1);
         }
     }
 
-    /// Counts a connection that ends because of its age.
+    /// Counts a connection that was closed because of its age.
     pub fn aged(&self, worker: usize) {
         if let Some(shard) = shard(&self.shards, worker) {
             shard.aged.add(1);
         }
     }
 
-    /// Counts a handshake and how long it took.
+    /// Counts a handshake and its duration.
     pub fn handshake(&self, worker: usize, handshake: Handshake, took: Micros) {
         let Some(shard) = shard(&self.shards, worker) else { return };
         if let Some(counter) = shard.handshakes.get(handshake as usize) {
@@ -400,7 +402,7 @@ impl ListenerSeries {
         }
     }
 
-    /// Counts an idle connection that was closed for the sake of others.
+    /// Counts an idle connection that was closed in favour of others.
     pub fn given_up_idle(&self, worker: usize, why: GivenUpIdle) {
         let Some(shard) = shard(&self.shards, worker) else { return };
         if let Some(counter) = shard.given_up_idle.get(why as usize) {
@@ -433,7 +435,7 @@ impl Drop for ListenerSeries {
     }
 }
 
-/// What is counted for a worker.
+/// The counts of a worker.
 #[derive(Debug)]
 pub(crate) struct WorkerSeries {
     pub(crate) exchanges: Counter,
@@ -443,22 +445,23 @@ pub(crate) struct WorkerSeries {
     yields: [Counter; Yield::ALL.len()],
 }
 
-/// What ended its turn on a worker although there was more to do at once, so that others had theirs.
+/// The work of a task that ended its turn on a worker although more was ready, so that other tasks
+/// could run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Yield {
-    /// A connection whose next request was at hand.
+    /// A connection whose next request was ready.
     Requests,
-    /// A body or a file whose both sides could go on.
+    /// A body or a file of which both sides were ready.
     Body,
     /// TLS handshakes of clients, for the rest of a round.
     Handshake,
 }
 
 impl Yield {
-    /// All of them, in order of declaration.
+    /// All kinds, in order of declaration.
     pub const ALL: [Self; 3] = [Self::Requests, Self::Body, Self::Handshake];
 
-    /// One word for metrics.
+    /// The kind as one word for metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Requests => "requests",
@@ -468,21 +471,23 @@ impl Yield {
     }
 }
 
-/// What a worker counted.
+/// The counts of a worker, as plain values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WorkerFigures {
     /// Exchanges that ended.
     pub exchanges: u64,
-    /// Time in which it worked at exchanges, µs: handshakes and the kernel's work beside it are not in it.
+    /// The time in which the worker worked at exchanges, µs, without handshakes and without kernel
+    /// work outside its system calls.
     pub own_us: u64,
-    /// How much later than asked for it looked after its timer, once a second: for so long an exchange might have waited for it.
+    /// The delay of the worker's timer, measured once a second: an exchange may have waited that
+    /// long for the worker.
     pub lag: Distribution,
-    /// Turns that ended although there was more to do at once, in the order of [`Yield::ALL`].
+    /// Turns that ended although more was ready, in the order of [`Yield::ALL`].
     pub yields: [u64; Yield::ALL.len()],
 }
 
 impl WorkerFigures {
-    /// What was counted after `earlier`.
+    /// The difference to `earlier`, a former reading.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -495,7 +500,7 @@ impl WorkerFigures {
 }
 
 impl WorkerFigures {
-    /// Puts another's counts to these.
+    /// Adds the counts of `other`.
     pub(crate) fn add(&mut self, other: &Self) {
         self.exchanges += other.exchanges;
         self.own_us += other.own_us;
@@ -535,7 +540,7 @@ impl WorkerSeries {
     }
 }
 
-/// Marks a series as asked for in this turn.
+/// Marks a series as looked up in this turn.
 pub(crate) fn touch(turn: &AtomicU64, now: u64) {
     turn.store(now, Ordering::Relaxed);
 }

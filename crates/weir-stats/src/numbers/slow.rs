@@ -1,5 +1,5 @@
-//! The slow-request recorder (row NEW-03): of each route the slowest exchanges of the last 15 minutes, whole. Who is no candidate is
-//! turned away by one comparison.
+//! The slow-request recorder: for each route the complete records of the slowest exchanges of the
+//! last 15 minutes. An exchange that is too fast is rejected by one comparison.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,19 +7,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::ExchangeRecord;
 
-/// Slowest exchanges kept of each worker, route and part of the time.
+/// The number of slowest exchanges kept for each worker, route and part of the window.
 pub const SLOWEST: usize = 8;
-/// The time that is kept, µs.
+/// The length of the window, µs.
 pub const SLOW_WINDOW_US: u64 = 15 * 60 * 1_000_000;
-/// It moves on in parts of this length, so that what was the slowest long ago does not hide what is now.
+/// The window moves in parts of this length, so that exchanges that were the slowest long ago do
+/// not hide current ones.
 const PART_US: u64 = SLOW_WINDOW_US / 5;
 
 /// The slowest exchanges of one worker and route.
 #[derive(Debug, Default)]
 pub(crate) struct SlowShelf {
-    /// Whoever took longer than this is kept, µs.
+    /// The duration above which an exchange is kept, µs.
     above_us: AtomicU64,
-    /// Until then; whoever comes later is kept and begins another part.
+    /// The end of the current part, µs; a later exchange is always kept and begins another part.
     until_us: AtomicU64,
     parts: Mutex<VecDeque<Part>>,
 }
@@ -27,12 +28,12 @@ pub(crate) struct SlowShelf {
 #[derive(Debug)]
 struct Part {
     until_us: u64,
-    /// The slowest first.
+    /// The records, the slowest first.
     records: Vec<Arc<ExchangeRecord>>,
 }
 
 impl SlowShelf {
-    /// Whether an exchange that took so long belongs here.
+    /// Returns true if an exchange of this duration is to be kept.
     #[inline]
     pub(crate) fn wants(&self, elapsed_us: u64, now_us: u64) -> bool {
         elapsed_us > self.above_us.load(Ordering::Relaxed)
@@ -58,7 +59,7 @@ impl SlowShelf {
         self.above_us.store(above_us, Ordering::Relaxed);
     }
 
-    /// Everything of the last 15 minutes.
+    /// Appends all records of the last 15 minutes.
     pub(crate) fn read_into(&self, now_us: u64, all: &mut Vec<Arc<ExchangeRecord>>) {
         let parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
         let records = parts.iter().flat_map(|part| &part.records);

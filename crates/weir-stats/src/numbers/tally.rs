@@ -1,22 +1,22 @@
-//! Counts of exchanges by status and by cause, and what they carried. Labels are bounded: a status that is not in the list counts as
-//! another of its class.
+//! Counts of exchanges by status and by cause, and their bytes. The labels are bounded: a status
+//! that is not in the list counts as "other" of its class.
 
 use super::counter::Counter;
 use crate::Cause;
 
-/// Statuses that have a count of their own (the IANA registry, and nginx's 444 and 499).
+/// Statuses with a count of their own (the IANA registry, and nginx's 444 and 499).
 const STATUSES: [u16; 62] = [
     100, 101, 103, 200, 201, 202, 203, 204, 205, 206, 207, 226, 300, 301, 302, 303, 304, 307, 308,
     400, 401, 402, 403, 404, 405, 406, 407, 408, 409, 410, 411, 412, 413, 414, 415, 416, 417, 418,
     421, 422, 423, 424, 425, 426, 428, 429, 431, 444, 451, 499, 500, 501, 502, 503, 504, 505, 506,
     507, 508, 511, 520, 521,
 ];
-/// Those that have not: none sent at all, one of each class, and nonsense.
+/// The labels of all other statuses: none sent, one for each class, and invalid ones.
 const OTHERS: [&str; 7] = ["none", "1xx", "2xx", "3xx", "4xx", "5xx", "other"];
 const CODES: usize = STATUSES.len() + OTHERS.len();
 const CAUSES: usize = Cause::ALL.len();
 
-/// Where a status counts.
+/// The index of each status' count.
 static CODE_OF: [u8; 600] = codes();
 
 const fn codes() -> [u8; 600] {
@@ -41,7 +41,7 @@ fn code_of(status: u16) -> usize {
     CODE_OF.get(usize::from(status)).map_or(CODES - 1, |code| usize::from(*code))
 }
 
-/// What a label says of it.
+/// The label of a count.
 fn code_text(code: usize) -> String {
     match STATUSES.get(code) {
         Some(status) => status.to_string(),
@@ -49,30 +49,31 @@ fn code_text(code: usize) -> String {
     }
 }
 
-/// What is counted of an exchange.
+/// The counted properties of an exchange.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// Status sent; 0 when none was.
+    /// The status sent; 0 if none was.
     pub status: u16,
-    /// Why it ended.
+    /// The reason why the exchange ended.
     pub cause: Cause,
     /// Request bytes, head and body.
     pub bytes_received: u64,
     /// Response bytes, head and body.
     pub bytes_sent: u64,
-    /// Attempts made.
+    /// The number of attempts made.
     pub attempts: u32,
-    /// Whether the last one used an idle connection.
+    /// Set if the last attempt used an idle connection.
     pub reused: bool,
-    /// Place in the queue at arrival, from 1; 0 is straight through.
+    /// The position in the queue at arrival, from 1; 0 if the exchange did not wait.
     pub queue_position: u32,
 }
 
-/// The counters of one worker for one pair of route and endpoint. What most exchanges touch is in its first cache line.
+/// The counters of one worker for one pair of route and endpoint. The counters that most exchanges
+/// change are in the first cache line.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Tally {
-    /// Exchanges with [`USUAL`], which are in neither of the two lists.
+    /// Exchanges with the ending [`USUAL`], which are in neither of the two lists.
     usual: Counter,
     bytes_received: Counter,
     bytes_sent: Counter,
@@ -84,7 +85,7 @@ pub(crate) struct Tally {
     causes: [Counter; CAUSES],
 }
 
-/// How most exchanges end.
+/// The most common ending of an exchange.
 const USUAL: (u16, Cause) = (200, Cause::Complete);
 
 impl Default for Tally {
@@ -156,7 +157,7 @@ impl Tally {
     }
 }
 
-/// What was counted, over all workers.
+/// The counts of a tally, summed over all workers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TallyFigures {
     codes: [u64; CODES],
@@ -167,9 +168,9 @@ pub struct TallyFigures {
     pub bytes_sent: u64,
     /// Attempts of all exchanges.
     pub attempts: u64,
-    /// Exchanges with more than one.
+    /// Exchanges with more than one attempt.
     pub retried: u64,
-    /// Exchanges whose last attempt went over an idle connection.
+    /// Exchanges whose last attempt used an idle connection.
     pub reused: u64,
     /// Exchanges that had to wait in the queue.
     pub queued: u64,
@@ -196,7 +197,7 @@ impl TallyFigures {
         self.codes.iter().sum()
     }
 
-    /// Those with a status of this class, 1 to 5.
+    /// Exchanges with a status of this class, 1 to 5.
     pub fn of_class(&self, class: u16) -> u64 {
         let listed = self.codes.iter().zip(STATUSES);
         let listed: u64 =
@@ -205,24 +206,25 @@ impl TallyFigures {
         listed + others.copied().filter(|_| (1..=5).contains(&class)).unwrap_or(0)
     }
 
-    /// Those of this cause.
+    /// Exchanges with this cause.
     pub fn of_cause(&self, cause: Cause) -> u64 {
         self.causes.get(cause as usize).copied().unwrap_or(0)
     }
 
-    /// Counts by status that are not 0: `200`, `none` where none was sent, `4xx` for one that is in no registry.
+    /// The non-zero counts by status: `200`, `none` if none was sent, `4xx` for a status that is
+    /// not in the list.
     pub fn codes(&self) -> impl Iterator<Item = (String, u64)> {
         let counts = self.codes.iter().enumerate().filter(|(_, count)| **count > 0);
         counts.map(|(code, count)| (code_text(code), *count))
     }
 
-    /// Counts by cause that are not 0.
+    /// The non-zero counts by cause.
     pub fn causes(&self) -> impl Iterator<Item = (Cause, u64)> {
         let counts = Cause::ALL.iter().zip(&self.causes).filter(|(_, count)| **count > 0);
         counts.map(|(cause, count)| (*cause, *count))
     }
 
-    /// What came after `earlier`, a former reading of the same counters.
+    /// The difference to `earlier`, a former reading of the same counters.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let mut later = self.clone();
@@ -238,7 +240,7 @@ impl TallyFigures {
         later
     }
 
-    /// Puts another's counts to these.
+    /// Adds the counts of `other`.
     pub fn add(&mut self, other: &Self) {
         self.codes.iter_mut().zip(&other.codes).for_each(|(own, theirs)| *own += theirs);
         self.causes.iter_mut().zip(&other.causes).for_each(|(own, theirs)| *own += theirs);

@@ -1,42 +1,43 @@
-//! What was counted lately: "recent" in the metrics, in JSON, on the dashboard and in `weir top` is this and nothing else. Once a second
-//! what came in that second is kept, ten of them, and what came in none of them is not: so it costs what recent requests cost, however
-//! long the process has been counting.
+//! The window of recent counts: it is the only definition of "recent" in the metrics, in JSON, on
+//! the dashboard and in `weir top`. Once a second the counts of that second are stored, for the
+//! last ten seconds; series without recent counts are not stored. The cost thus depends on recent
+//! requests, however long the process has been counting.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::figures::Figures;
 
-/// Seconds that are kept.
+/// The number of seconds that are kept.
 pub const WINDOW_STEPS: usize = 10;
-/// What is younger than this says little of a rate, µs.
+/// The minimum length of the current step for a rate, µs; a shorter one says little.
 const SETTLED_US: u64 = 500_000;
 
-/// The last seconds.
+/// The counts of the last seconds.
 #[derive(Debug)]
 pub struct Window {
-    /// When the latest step was made, µs, and what had been counted by then.
+    /// The time of the latest step, µs, and the total counts at that time.
     latest: (u64, Arc<Figures>),
-    /// What came in each step, and when that began, µs.
+    /// The counts of each step, and the time at which it began, µs.
     steps: VecDeque<(u64, Figures)>,
 }
 
-/// What was counted between two moments.
+/// The counts between two instants.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recent {
-    /// That; what was not used is left out.
+    /// The counts; series without any are left out.
     pub figures: Figures,
-    /// How long it is, µs.
+    /// The length of the interval, µs.
     pub length_us: u64,
 }
 
 impl Window {
-    /// A window that begins with this reading at `now_us`.
+    /// Creates a window that begins with this reading at `now_us`.
     pub fn new(first: Arc<Figures>, now_us: u64) -> Self {
         Self { latest: (now_us, first), steps: VecDeque::new() }
     }
 
-    /// Makes a step; to be called once a second. Returns what came in it.
+    /// Makes a step; to be called once a second. Returns the counts of the step.
     pub fn step(&mut self, now: &Arc<Figures>, now_us: u64) -> &Figures {
         let (before_us, more) = (self.latest.0, self.since_latest(now));
         if self.steps.len() == WINDOW_STEPS {
@@ -46,7 +47,8 @@ impl Window {
         &self.steps.push_back_mut((before_us, more)).1
     }
 
-    /// What came in the steps that are kept and since then; and what came just now, for rates.
+    /// The counts of the stored steps and since then; and the counts of the latest moment, for
+    /// rates.
     pub fn look(&self, now: &Figures, now_us: u64) -> (Recent, Recent) {
         let settled = now_us.saturating_sub(self.latest.0) >= SETTLED_US;
         let later = self.since_latest(now);
@@ -54,7 +56,7 @@ impl Window {
         (self.with(later, now_us, self.steps.len()), moment)
     }
 
-    /// The last `steps` and what came after them.
+    /// The counts of the last `steps` steps and after them.
     fn with(&self, later: Figures, now_us: u64, steps: usize) -> Recent {
         let mut figures = later;
         let mut from_us = self.latest.0;
@@ -105,7 +107,8 @@ mod tests {
             let (recent, _) = window.look(&now, second * SECOND + SECOND / 4);
             assert_eq!(recent.length_us, second.min(10) * SECOND + SECOND / 4);
             let times = recent.figures.phases_of_pool("app");
-            // One before each step and one after it, which is in the next; the rare one for as long as its second is there.
+            // One exchange before each step and one after it, which belongs to the next step; the
+            // rare one for as long as its second is kept.
             let rare = u64::from((30..40).contains(&second));
             let all = second.min(10) * 2 + u64::from(second > 10) + rare;
             assert_eq!(times.of(Phase::Response).count(), all, "{second}");
