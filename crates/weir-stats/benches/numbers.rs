@@ -1,4 +1,4 @@
-//! What it costs to count an exchange. `make bench-numbers`.
+//! The cost of counting an exchange. Run by `make bench-numbers`.
 
 use std::hint::black_box;
 
@@ -6,7 +6,7 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use weir_stats::numbers::{Asked, Done, Histogram, Numbers, Outcome, PageBudget, id_number};
 use weir_stats::{Cause, Micros, Times};
 
-/// Times as a busy proxy has them: drawn before, so that drawing costs nothing.
+/// Times as on a busy proxy, generated in advance so that generating them is not measured.
 fn drawn() -> Vec<Times> {
     let mut state = 1_u64;
     let mut draw = |most: u64| {

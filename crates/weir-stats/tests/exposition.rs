@@ -1,4 +1,5 @@
-//! The text for Prometheus, read by a parser that knows its rules and nothing of how the text is made, and forgives nothing.
+//! The text formats for Prometheus, checked by a strict parser that follows the specification and
+//! shares no code with the writer.
 
 mod strict;
 
@@ -234,7 +235,7 @@ fn on_demand_what_was_counted_has_its_worker_and_sums_up_to_the_same() {
             let more = [("code", code), ("worker", worker)];
             text.count("weir_requests_total", &[&labels[..], &more].concat())
         };
-        // Every hundredth failed, and even ones are the first worker's.
+        // Every hundredth request failed, and the even ones are the first worker's.
         assert_eq!((of("200", "0"), of("503", "0"), of("200", "1")), (490, 10, 500));
         let duration = |worker| {
             let name = "weir_request_duration_seconds_count";
@@ -290,7 +291,7 @@ fn taken<'a>(bytes: &mut &'a [u8], length: u64) -> &'a [u8] {
     taken
 }
 
-/// The fields of a message, by the specification of protocol buffers' encoding.
+/// Decodes the fields of a message, by the specification of the protocol buffers encoding.
 fn fields(mut bytes: &[u8]) -> Vec<(u64, Field<'_>)> {
     let mut list = Vec::new();
     while !bytes.is_empty() {
@@ -379,14 +380,15 @@ fn protocol_buffers_say_the_same_and_have_native_histograms() {
     assert_eq!(numbers(&histogram, 1), [1_000]);
     let sum = (0..1_000_u64).map(|turn| 200 + turn * 50).sum::<u64>() as f64 / 1e6;
     assert!((double(&histogram, 2) - sum).abs() < 1e-6);
-    // 0.1 s is one of the classic bounds: all are below it, and the slowest stands for that bucket.
+    // 0.1 s is one of the classic bounds: all times are below it, and the slowest is that bucket's
+    // exemplar.
     let classic: Vec<_> = bytes_of(&histogram, 3).into_iter().map(fields).collect();
     let tenth = classic.iter().find(|bucket| (double(bucket, 2) - 0.1).abs() < 1e-9).unwrap();
     assert_eq!(numbers(tenth, 1), [1_000]);
     let exemplar = fields(bytes_of(tenth, 3)[0]);
     assert_eq!(text(&fields(bytes_of(&exemplar, 1)[0]), 2), "id-999");
     assert_eq!(numbers(&fields(bytes_of(&exemplar, 3)[0]), 1), [1_700_000_000]);
-    // The native ones: 32 an octave, from 200 µs to 50.15 ms.
+    // The native buckets: 32 per octave, from 200 µs to 50.15 ms.
     assert_eq!(zigzag(numbers(&histogram, 5)[0]), 5);
     let native = native(&histogram);
     assert_eq!(native.iter().map(|(_, count)| count).sum::<i64>(), 1_000);

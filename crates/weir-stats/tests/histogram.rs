@@ -1,5 +1,5 @@
-//! The histograms against the `hdrhistogram` crate, which is the yardstick: same places, same percentiles, whatever the order, the number
-//! of writers and the way they are put together.
+//! The histograms compared with the `hdrhistogram` crate: the same places and the same percentiles,
+//! regardless of the order, the number of writers and the way of merging.
 
 use hdrhistogram::Histogram as Yardstick;
 use proptest::prelude::*;
@@ -28,7 +28,7 @@ fn recorded(times: &[u64]) -> Distribution {
     read(&histogram)
 }
 
-/// As latencies are: some octaves wide, with the bounds among them.
+/// Times distributed like latencies: over several octaves, with their bounds among them.
 fn times() -> impl Strategy<Value = Vec<u64>> {
     let one = prop_oneof![
         8 => (0_u32..32, 0.0..1.0_f64).prop_map(|(octave, at)| {

@@ -1,4 +1,4 @@
-//! What is exported for HdrHistogram's programs, held against the crate that reads it.
+//! Exports for HdrHistogram's programs, read back by the `hdrhistogram` crate.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};

@@ -1,4 +1,5 @@
-//! Recording and reading: every exchange is counted once, under its names, and found again by its request id.
+//! Recording and reading: every exchange is counted once, under its names, and found again by its
+//! request id.
 
 use weir_stats::numbers::{Asked, Done, Handshake, Keep, Numbers, Outcome, Phase};
 use weir_stats::{Cause, ExchangeRecord, Micros, Times};

@@ -1,5 +1,6 @@
-//! What was counted of exchanges: requests by route, endpoint and status, causes, bytes, and how long they took: histograms with bounded
-//! buckets for whoever sums them up elsewhere, and quantiles to three digits with the samples behind them.
+//! Metrics of exchanges: requests by route, endpoint and status, causes, bytes and durations.
+//! Durations are histograms with a fixed set of buckets, to be aggregated elsewhere, and quantiles
+//! to three digits with their number of samples.
 
 use super::family::{Exemplar, Exposition, Family, Kind, Labels, Times, Value};
 use super::report::Report;
@@ -9,15 +10,16 @@ use crate::numbers::{
     PhaseDistributions, QUANTILES, RouteFigures, Yield,
 };
 
-/// Upper bounds of the buckets, µs: 1, 2.5 and 5 of each decade from 100 µs to 1 min.
+/// The upper bounds of the buckets, µs: 1, 2.5 and 5 of each decade from 100 µs to 1 min.
 const BOUNDS_US: [u64; 18] = [
     100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000,
     1_000_000, 2_500_000, 5_000_000, 10_000_000, 30_000_000, 60_000_000,
 ];
-/// The same for what takes microseconds: 5 µs to 100 ms.
+/// The bounds for times of a few microseconds: 5 µs to 100 ms.
 const FINE_US: [u64; 14] =
     [5, 10, 20, 30, 40, 50, 75, 100, 250, 500, 1_000, 5_000, 20_000, 100_000];
-/// Phases whose quantiles are shown: what the user feels, what Weir and the endpoints have to do with it.
+/// The phases whose quantiles are shown: the total that the client sees, and the parts of Weir and
+/// of the endpoints.
 const SHOWN: [Phase; 5] = [Phase::Total, Phase::Queue, Phase::Connect, Phase::Response, Phase::Own];
 
 pub(super) fn write(report: &Report, text: &mut Exposition) {
@@ -31,7 +33,8 @@ pub(super) fn write(report: &Report, text: &mut Exposition) {
     write_workers(&report.figures, text);
 }
 
-/// About how many lines of text figures become that are shown apart for each worker: a counter is one, a histogram has its buckets.
+/// The approximate number of text lines for the counts of each worker: one for a counter, one per
+/// bucket for a histogram.
 pub fn lines_by_worker(by_worker: &[Figures]) -> usize {
     let histogram = BOUNDS_US.len() + 3;
     let of = |figures: &Figures| {
@@ -49,14 +52,14 @@ pub fn lines_by_worker(by_worker: &[Figures]) -> usize {
     by_worker.iter().map(of).sum()
 }
 
-/// What one or all workers counted.
+/// The counts of one worker, or of all.
 struct Part<'a> {
-    /// Its number, where there is a part for each.
+    /// The worker's number, if there is a part for each worker.
     worker: Option<(usize, String)>,
     figures: &'a Figures,
 }
 
-/// Everything in one, or a part for each worker.
+/// One part with all counts, or a part for each worker.
 fn parts(report: &Report) -> Vec<Part<'_>> {
     if report.by_worker.is_empty() {
         return vec![Part { worker: None, figures: &report.figures }];
@@ -67,7 +70,7 @@ fn parts(report: &Report) -> Vec<Part<'_>> {
 }
 
 impl Part<'_> {
-    /// These labels, and the worker's where there is one.
+    /// The given labels, and the worker's label if there is one.
     fn labels<'a>(&'a self, labels: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
         let own = self.worker.iter().map(|(_, name)| ("worker", name.as_str()));
         labels.iter().copied().chain(own).collect()
@@ -78,7 +81,7 @@ impl Part<'_> {
     }
 }
 
-/// What a column of the table of pairs of route and endpoint shows.
+/// A metric of pairs of route and endpoint: name, help and value.
 type Column = (&'static str, &'static str, fn(&CellFigures) -> u64);
 
 fn write_requests(parts: &[Part<'_>], text: &mut Exposition) {
@@ -182,7 +185,7 @@ fn labels_of_route(route: &RouteFigures) -> [(&str, &str); 3] {
     [("listener", &route.listener), ("route", &route.route), ("pool", &route.pool)]
 }
 
-/// From the first byte of the request to the end, by route.
+/// Writes the time from the first byte of the request to the end, by route.
 fn write_durations(report: &Report, parts: &[Part<'_>], text: &mut Exposition) {
     let help = "First byte of the request to the end of the response.";
     let name = "weir_request_duration_seconds";
@@ -223,7 +226,7 @@ fn write_phases(parts: &[Part<'_>], text: &mut Exposition) {
     });
 }
 
-/// The same for a table of endpoints.
+/// A metric of endpoints: name, help and value.
 type EndpointColumn = (&'static str, &'static str, fn(&EndpointFigures) -> u64);
 
 fn write_endpoints(parts: &[Part<'_>], text: &mut Exposition) {
@@ -292,7 +295,7 @@ fn write_quantiles(report: &Report, text: &mut Exposition) {
     }
 }
 
-/// Which of a quantile's two figures is shown.
+/// The figure of a quantile that is shown.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum What {
     Time,

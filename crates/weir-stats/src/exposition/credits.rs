@@ -1,50 +1,53 @@
-//! The machine's processor credits as Weir's books have them (row NEW-14), and what is lowered for their sake.
+//! Metrics of the machine's processor credits by Weir's books, and of the limits lowered to save
+//! them.
 
 use serde::{Deserialize, Serialize};
 
 use super::family::{Exposition, Family, Kind, Value};
 
-/// What the books say.
+/// The state of the credits by Weir's books.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CreditsReport {
-    /// In one word.
+    /// The state.
     pub state: CreditsState,
-    /// Credits saved up: minutes of one core.
+    /// The credits saved up: minutes of one core.
     pub balance: f64,
-    /// Most that are saved up.
+    /// The maximum of credits that can be saved up.
     pub max: f64,
-    /// Whether the balance rests on an estimate: Weir was started after the machine, and nobody said what it had.
+    /// Set if the balance rests on an estimate: Weir was started after the machine, and no initial
+    /// balance was configured.
     pub estimated: bool,
-    /// Cores that the machine earns, its baseline.
+    /// The number of cores for which the machine earns credits, its baseline.
     pub earned_cores: f64,
-    /// Cores that were used over the last minute, by all programs; `None` in the first seconds.
+    /// The number of cores used over the last minute by all programs; `None` in the first seconds.
     pub used_cores: Option<f64>,
-    /// Cores that were wanted beside them and that the host gave to others.
+    /// The number of cores wanted in addition that the host gave to others.
     pub stolen_cores: Option<f64>,
-    /// When credits are used up at this rate, seconds; `None`: not at this rate.
+    /// The time until the credits are used up at this rate, seconds; `None` if they last.
     pub exhausted_in_s: Option<u64>,
-    /// Whether the operator was told that they will be used up soon, or are.
+    /// Set if the operator was warned that the credits are used up or soon will be.
     pub is_near: bool,
-    /// What balancers in front are told, percent.
+    /// The weight that balancers in front are told, percent.
     pub weight_percent: u8,
-    /// Most client connections for the sake of credits; `None`: nothing is lowered.
+    /// The limit of client connections that saves credits; `None` if it is not lowered.
     pub max_connections: Option<u64>,
 }
 
-/// How it stands with credits.
+/// The state of the processor credits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CreditsState {
-    /// Too little was seen to say.
+    /// Too little was observed to decide.
     #[default]
     Unknown,
-    /// At this rate they are not used up.
+    /// The credits last at this rate.
     Lasting,
-    /// At this rate they will be used up.
+    /// The credits will be used up at this rate.
     RunningOut,
-    /// There are none.
+    /// There are no credits left.
     Empty,
-    /// The machine uses more than the books say it can: they are wrong, or it has no such bound.
+    /// The machine uses more than the books allow: they are wrong, or the machine has no such
+    /// limit.
     Refuted,
 }
 
@@ -53,7 +56,7 @@ impl CreditsState {
     pub const ALL: [Self; 5] =
         [Self::Unknown, Self::Lasting, Self::RunningOut, Self::Empty, Self::Refuted];
 
-    /// Its word.
+    /// The state as one word.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Unknown => "unknown",

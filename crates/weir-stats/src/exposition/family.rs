@@ -1,24 +1,26 @@
-//! What metrics are made of: families with help and type, samples with labels, histograms, exemplars; and the ways in which they can
-//! be written. It knows nothing of what the figures mean.
+//! The elements of metrics: families with help and type, samples with labels, histograms,
+//! exemplars; and the formats that they are written in. It is independent of the meaning of the
+//! figures.
 
 use super::protobuf::ProtobufWriter;
 use super::text::TextWriter;
 use crate::numbers::Distribution;
 
-/// How metrics are written.
+/// A format of metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// Prometheus' text format 0.0.4: understood by everybody, no exemplars.
+    /// Prometheus' text format 0.0.4: supported by all readers, without exemplars.
     Prometheus,
     /// OpenMetrics 1.0.
     OpenMetrics,
-    /// Prometheus' `MetricFamily` messages, one after the other with their lengths: the only one that has native histograms.
+    /// Prometheus' `MetricFamily` messages, each with its length in front: the only format with
+    /// native histograms.
     Protobuf,
 }
 
 impl Format {
-    /// What the value of `Accept` asks for: of the formats that there are the one with the highest weight, the first of those.
-    /// Prometheus' text when none is named.
+    /// The format for a value of `Accept`: of the supported formats the one with the highest
+    /// weight, the first one on a tie. Prometheus' text if none is named.
     pub fn accepted(accept: &str) -> Self {
         let mut best = (Self::Prometheus, 0.0);
         for range in accept.split(',') {
@@ -53,7 +55,7 @@ impl Format {
         }
     }
 
-    /// The `Content-Type` of metrics written so.
+    /// The `Content-Type` of this format.
     pub fn content_type(self) -> &'static str {
         match self {
             Self::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
@@ -65,7 +67,7 @@ impl Format {
     }
 }
 
-/// The message of Prometheus' protocol buffers.
+/// The name of Prometheus' protocol buffers message.
 const MESSAGE: &str = "io.prometheus.client.MetricFamily";
 
 fn value_of<'a>(parameters: &[(&str, &'a str)], name: &str) -> Option<&'a str> {
@@ -73,73 +75,74 @@ fn value_of<'a>(parameters: &[(&str, &'a str)], name: &str) -> Option<&'a str> {
     found.map(|(_, value)| value.trim().trim_matches('"'))
 }
 
-/// What kind of figures a family has.
+/// The type of a family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Counts up, its samples are named with `_total`.
+    /// A counter; the names of its samples end in `_total`.
     Counter,
-    /// Goes up and down.
+    /// A value that goes up and down.
     Gauge,
-    /// How often what was how long.
+    /// A histogram of times.
     Histogram,
 }
 
-/// A family's name and what stands above its samples.
+/// The header of a family.
 #[derive(Clone, Copy, Debug)]
 pub struct Family {
-    /// The name, without `_total`; with its unit at the end if it has one.
+    /// The name, without `_total`; it ends in the unit if there is one.
     pub name: &'static str,
-    /// Its kind.
+    /// The family's type.
     pub kind: Kind,
     /// One sentence.
     pub help: &'static str,
 }
 
 impl Family {
-    /// What stands at the end of the names of a counter's samples.
+    /// The suffix of the names of a counter's samples.
     pub(super) fn suffix(&self) -> &'static str {
         if self.kind == Kind::Counter { "_total" } else { "" }
     }
 }
 
-/// A value as it is written.
+/// A value of a sample.
 #[derive(Clone, Copy, Debug)]
 pub enum Value {
     /// A count.
     Count(u64),
     /// A time in µs, written in seconds.
     Seconds(u64),
-    /// Anything else.
+    /// Any other number.
     Number(f64),
 }
 
-/// Times as a histogram shows them.
+/// The contents of a histogram.
 #[derive(Clone, Copy, Debug)]
 pub struct Times<'a> {
-    /// All of them.
+    /// All times.
     pub all: &'a Distribution,
-    /// Upper bounds of classic buckets, µs, ascending.
+    /// The upper bounds of classic buckets, µs, ascending.
     pub bounds_us: &'a [u64],
-    /// Requests that stand for buckets.
+    /// Example requests for the buckets.
     pub exemplars: &'a [Exemplar],
 }
 
-/// One request that stands for a bucket.
+/// An example request for a bucket.
 #[derive(Clone, Debug)]
 pub struct Exemplar {
-    /// Its request id.
+    /// The request id.
     pub request_id: String,
-    /// How long it took, µs.
+    /// The duration, µs.
     pub us: u64,
-    /// When it began, µs since 1970.
+    /// The start, µs since 1970.
     pub started_unix_us: u64,
 }
 
-/// Bytes that names and values of an exemplar's labels may have (OpenMetrics 1.0).
+/// The maximum length of the names and values of an exemplar's labels (OpenMetrics 1.0).
 const EXEMPLAR_BYTES: usize = 128;
 
 impl Exemplar {
-    /// The one that stands for the times above `below_us` up to `bound_us`; without a bound, for all above.
+    /// The exemplar for the times above `below_us` up to `bound_us`; without a bound, for all
+    /// above.
     pub(super) fn within(all: &[Self], below_us: u64, bound_us: Option<u64>) -> Option<&Self> {
         let stands = |exemplar: &&Self| {
             let fits = exemplar.request_id.chars().count() + "request_id".len() <= EXEMPLAR_BYTES;
@@ -152,10 +155,10 @@ impl Exemplar {
     }
 }
 
-/// Label names and values.
+/// Pairs of label name and value.
 pub type Labels<'a> = &'a [(&'a str, &'a str)];
 
-/// Metrics that are being written.
+/// A writer of metrics.
 #[derive(Debug)]
 pub struct Exposition(Writer);
 
@@ -166,7 +169,7 @@ enum Writer {
 }
 
 impl Exposition {
-    /// An empty one.
+    /// Creates an empty exposition.
     pub fn new(format: Format) -> Self {
         Self(match format {
             Format::Prometheus | Format::OpenMetrics => Writer::Text(TextWriter::new(format)),
@@ -174,7 +177,8 @@ impl Exposition {
         })
     }
 
-    /// From now on samples are of this family. One without samples is left out. All samples of a family come together.
+    /// Starts a family, to which the following samples belong. A family without samples is left
+    /// out. All samples of a family must follow each other.
     pub fn family(&mut self, family: Family) {
         match &mut self.0 {
             Writer::Text(text) => text.family(family),
@@ -182,7 +186,7 @@ impl Exposition {
         }
     }
 
-    /// A sample of a counter or a gauge.
+    /// Writes a sample of a counter or a gauge.
     pub fn sample(&mut self, labels: Labels<'_>, value: Value) {
         match &mut self.0 {
             Writer::Text(text) => text.sample(labels, value),
@@ -190,19 +194,19 @@ impl Exposition {
         }
     }
 
-    /// A gauge of one sample.
+    /// Writes a gauge with one sample.
     pub fn gauge(&mut self, name: &'static str, help: &'static str, value: Value) {
         self.family(Family { name, kind: Kind::Gauge, help });
         self.sample(&[], value);
     }
 
-    /// A counter of one sample.
+    /// Writes a counter with one sample.
     pub fn counter(&mut self, name: &'static str, help: &'static str, value: Value) {
         self.family(Family { name, kind: Kind::Counter, help });
         self.sample(&[], value);
     }
 
-    /// A histogram.
+    /// Writes a histogram.
     pub fn histogram(&mut self, labels: Labels<'_>, times: Times<'_>) {
         match &mut self.0 {
             Writer::Text(text) => text.histogram(labels, times),
@@ -210,7 +214,7 @@ impl Exposition {
         }
     }
 
-    /// All of it.
+    /// Returns the complete text or messages.
     pub fn finish(self) -> Vec<u8> {
         match self.0 {
             Writer::Text(text) => text.finish().into_bytes(),
@@ -237,7 +241,7 @@ mod tests {
             "text/plain;q=0.9, application/openmetrics-text;q=0.3, */*;q=0.1",
             Format::Prometheus,
         );
-        // Prometheus 2.42 with native histograms, and 3 without.
+        // The headers of Prometheus 2.42 with native histograms, and of version 3 without.
         let protobuf = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited";
         let text = "application/openmetrics-text;version=1.0.0;q=0.8,application/openmetrics-text;version=0.0.1;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
         check(&format!("{protobuf},{text}"), Format::Protobuf);

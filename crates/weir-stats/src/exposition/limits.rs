@@ -1,4 +1,4 @@
-//! What limits on clients and keys counted.
+//! Metrics of limits on clients and keys.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,45 +7,47 @@ use super::family::{Exposition, Family, Kind, Value};
 /// The limits and their table.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LimitsReport {
-    /// By name.
+    /// The limits, by name.
     pub limits: Vec<LimitReport>,
-    /// Clients and keys that are kept now.
+    /// The number of clients and keys in the table.
     pub tracked: u64,
-    /// Most that can be.
+    /// The capacity of the table.
     pub tracked_max: u64,
-    /// Memory that the table holds.
+    /// The memory that the table holds, bytes.
     pub table_bytes: u64,
-    /// Clients and keys that were forgotten before their allowance was whole, because the table was full.
+    /// Clients and keys that were evicted before their allowance was refilled, because the table
+    /// was full.
     pub evicted: u64,
-    /// Events that were let through because there was no place to count them at.
+    /// Events that were let through because the table had no entry to count them in.
     pub untracked: u64,
 }
 
-/// A bound of a limit.
+/// One bound of a limit.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LimitReport {
-    /// Its name: a listener's, a route's, its own, or `*` for all listeners.
+    /// The limit's name: that of a listener, of a route, its own, or `*` for all listeners.
     pub limit: String,
-    /// `client_connections`, `client_in_flight`, `client_rate`, `client_new_connections`, `client_handshakes`, or `rate`.
+    /// The kind: `client_connections`, `client_in_flight`, `client_rate`, `client_new_connections`,
+    /// `client_handshakes`, or `rate`.
     pub bound: String,
-    /// Requests refused, connections closed.
+    /// Requests refused or connections closed.
     pub refused: u64,
-    /// Requests that had to wait.
+    /// Requests that were delayed.
     pub delayed: u64,
-    /// What would have been refused or delayed, in a dry run.
+    /// Requests and connections that a dry run would have refused or delayed.
     pub dry_run: u64,
-    /// Clients or keys that were limited most, the most limited first.
+    /// The clients or keys that were limited most often, in descending order.
     pub top: Vec<LimitedKeyReport>,
 }
 
 /// A client or key that was limited.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LimitedKeyReport {
-    /// It, cut to 64 bytes.
+    /// The client or key, cut to 64 bytes.
     pub key: String,
-    /// How often, at most.
+    /// An upper bound of the number of times it was limited.
     pub count: u64,
-    /// How much of that may be another's, whose place it took.
+    /// The part of `count` that may belong to another key, whose entry this one replaced.
     pub over: u64,
     /// Seconds since the last time.
     pub last_s: u64,

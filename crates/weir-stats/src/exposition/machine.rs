@@ -1,4 +1,5 @@
-//! What the process takes of the machine, and what the machine takes from it (rows O-17, O-19, NEW-14).
+//! Metrics of the process's use of the machine, and of the time that the host and the control group
+//! withheld from it.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,19 +9,19 @@ use super::report::Report;
 /// Processor time, µs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cpu {
-    /// In the process's own code.
+    /// Time in the process's own code.
     pub user_us: u64,
-    /// In the kernel.
+    /// Time in the kernel.
     pub system_us: u64,
 }
 
 impl Cpu {
-    /// Both.
+    /// The sum of both.
     pub fn total_us(self) -> u64 {
         self.user_us + self.system_us
     }
 
-    /// What was used after `earlier`.
+    /// The difference to `earlier`, a former reading.
     #[must_use]
     pub fn since(self, earlier: Self) -> Self {
         Self {
@@ -30,72 +31,74 @@ impl Cpu {
     }
 }
 
-/// A reading of the machine. `None` and empty where the machine does not tell.
+/// A reading of the machine. `None` and empty if the machine does not provide the figure.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MachineFigures {
-    /// Of the process.
+    /// The processor time of the process.
     pub cpu: Option<Cpu>,
-    /// Of each worker's thread.
+    /// The processor time of each worker's thread.
     pub workers: Vec<Option<Cpu>>,
-    /// Time of all cores, µs.
+    /// The time of all cores, µs.
     pub machine_us: Option<u64>,
-    /// Of that, what the host gave to others.
+    /// The part of it that the host gave to others, µs.
     pub steal_us: Option<u64>,
-    /// Of that, what nobody wanted.
+    /// The part of it in which the cores were idle, µs.
     pub idle_us: Option<u64>,
-    /// Periods in which the control group held the process back.
+    /// Periods in which the control group throttled the process.
     pub throttled_periods: Option<u64>,
-    /// For how long, µs.
+    /// The time in which the process was throttled, µs.
     pub throttled_us: Option<u64>,
-    /// What the control group may use, and what it saved up.
+    /// The processor limit of the control group, and its savings.
     #[serde(default)]
     pub group: CpuGroup,
     /// Open files.
     pub open_files: Option<u64>,
-    /// Most that may be.
+    /// The limit of open files.
     pub open_files_limit: Option<u64>,
     /// Memory in use, bytes.
     pub resident_bytes: Option<u64>,
 }
 
-/// The processor limit of the control group that the process is in: a bucket of its own, which the kernel fills by `limit` and which holds
-/// `burst_us` beyond that. `None` where there is none, or an older kernel does not tell.
+/// The processor limit of the process's control group: a bucket of its own, which the kernel fills
+/// at the rate `limit_cores` and which holds up to `burst_us` beyond that. `None` if there is none,
+/// or if an older kernel does not report it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CpuGroup {
-    /// Most cores that it may use in the long run.
+    /// The number of cores that the group may use in the long run.
     pub limit_cores: Option<f64>,
-    /// Most time that it saves up from periods in which it used less, µs.
+    /// The maximum of time saved up from periods with lower use, µs.
     pub burst_us: Option<u64>,
     /// Periods that have ended.
     pub periods: Option<u64>,
-    /// Periods in which it used more than the limit, from what was saved up.
+    /// Periods in which the group used more than the limit, from its savings.
     pub bursts: Option<u64>,
-    /// How much more, µs.
+    /// The time used beyond the limit, µs.
     pub bursts_us: Option<u64>,
 }
 
-/// What was used between two readings.
+/// The usage between two readings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Usage {
-    /// Processor time per request, µs in own code; `None` without requests.
+    /// The processor time per request in own code, µs; `None` without requests.
     pub user_us_per_request: Option<f64>,
-    /// The same in the kernel.
+    /// The processor time per request in the kernel, µs; `None` without requests.
     pub system_us_per_request: Option<f64>,
-    /// Share of the machine's time that was stolen, 0 to 1.
+    /// The share of the machine's time that was stolen, 0 to 1.
     pub steal: Option<f64>,
-    /// Share of the machine's time that was used, stolen time included.
+    /// The share of the machine's time that was used, stolen time included.
     pub busy: Option<f64>,
-    /// Periods in which the control group held the process back.
+    /// Periods in which the control group throttled the process.
     pub throttled_periods: u64,
-    /// The busiest worker's processor time over the mean of all, 1 is even; `None` below 1 % of a core.
+    /// The busiest worker's processor time divided by the mean of all; 1 is even; `None` below 1 %
+    /// of a core.
     pub imbalance: Option<f64>,
 }
 
-/// Processor time below which nobody speaks of imbalance, µs for each worker.
+/// The processor time per worker below which no imbalance is computed, µs.
 const WORTH_COMPARING_US: u64 = 10_000;
 
 impl MachineFigures {
-    /// What was used after `earlier`, in which so many requests ended.
+    /// The usage since `earlier`, in which `requests` requests ended.
     pub fn since(&self, earlier: &Self, requests: u64) -> Usage {
         let cpu = self.cpu.zip(earlier.cpu).map(|(now, then)| now.since(then));
         let per_request = |us: u64| (requests > 0).then(|| us as f64 / requests as f64);
@@ -132,7 +135,7 @@ fn imbalance(workers_us: &[u64]) -> Option<f64> {
 pub(super) fn write(report: &Report, text: &mut Exposition) {
     let machine = &report.machine;
     if let Some(cpu) = machine.cpu {
-        // The names that every process has that Prometheus looks after.
+        // Standard names that Prometheus expects of every process.
         let help = "Processor time of the process.";
         text.counter("process_cpu_seconds", help, Value::Seconds(cpu.total_us()));
         text.family(Family { name: "weir_cpu_seconds", kind: Kind::Counter, help });

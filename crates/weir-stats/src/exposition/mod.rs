@@ -1,5 +1,5 @@
-//! Everything that is known of a process as Prometheus reads it (rows O-06 to O-09, O-17, O-19, NEW-04): text, OpenMetrics, or protocol
-//! buffers with native histograms. It takes plain values and opens no socket.
+//! The metrics of a process in Prometheus' formats: text, OpenMetrics, or protocol buffers with
+//! native histograms. It takes plain values and opens no socket.
 
 mod counted;
 mod credits;
@@ -20,7 +20,7 @@ pub use report::{
     MemoryReport, PoolCounters, PoolReport, ProcessReport, QueueReport, Report, WorkerReport,
 };
 
-/// A whole report.
+/// Writes a whole report.
 pub fn expose(report: &Report, format: Format) -> Vec<u8> {
     let mut text = Exposition::new(format);
     report::write(report, &mut text);

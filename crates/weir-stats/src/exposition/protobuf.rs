@@ -1,19 +1,21 @@
-//! Metrics as Prometheus' protocol buffers: a `MetricFamily` (`io/prometheus/client/metrics.proto`) after the other, each after its
-//! length. Histograms have their classic buckets and the native ones: the server takes those that it is told to keep.
+//! Metrics as Prometheus' protocol buffers: a sequence of `MetricFamily` messages
+//! (`io/prometheus/client/metrics.proto`), each with its length in front. Histograms have classic
+//! and native buckets; the server stores those that it is configured to.
 
 use prost::Message;
 
 use super::family::{Exemplar, Family, Kind, Labels, Times, Value};
 use crate::numbers::{NativeBuckets, SCHEMA, ZERO_THRESHOLD_S};
 
-/// Buckets without a count that are written all the same where a gap is so short, because a span more takes as much room.
+/// The longest gap of empty buckets that is written as zero counts, because another span takes as
+/// much space.
 const SHORT_GAP: i32 = 2;
 
-/// Messages that are being written.
+/// A sequence of messages.
 #[derive(Debug, Default)]
 pub(super) struct ProtobufWriter {
     out: Vec<u8>,
-    /// The one that samples belong to.
+    /// The family that samples belong to.
     family: Option<(Kind, MetricFamily)>,
 }
 
@@ -25,7 +27,7 @@ impl ProtobufWriter {
             Kind::Gauge => 1,
             Kind::Histogram => 4,
         };
-        // A counter's family is called as its samples, as in Prometheus' own text.
+        // A counter's family has the name of its samples, as in Prometheus' own text format.
         let message = MetricFamily {
             name: format!("{}{}", family.name, family.suffix()),
             help: family.help.to_owned(),
@@ -59,7 +61,7 @@ impl ProtobufWriter {
         self.out
     }
 
-    /// Writes the family that is there, if it has samples.
+    /// Writes the current family, if it has samples.
     fn write(&mut self) {
         if let Some((_, family)) = self.family.take().filter(|(_, own)| !own.metric.is_empty()) {
             self.out.extend(family.encode_length_delimited_to_vec());
@@ -80,7 +82,8 @@ impl Histogram {
         let Times { all, bounds_us, exemplars } = times;
         let mut below_us = 0;
         let mut bucket = Vec::with_capacity(bounds_us.len());
-        // The bucket without a bound may be left out: it is the count of all. But its exemplar has no other place.
+        // The bucket without a bound could be left out, because it holds the total count. But its
+        // exemplar has no other place.
         let bounds = bounds_us.iter().map(|bound| Some(*bound)).chain([None]);
         for (bound, cumulative_count) in
             bounds.zip(all.cumulative(bounds_us).into_iter().chain([all.count()]))
@@ -107,7 +110,8 @@ impl Histogram {
     }
 }
 
-/// Counts by bucket as the protocol has them: runs of buckets, each after a gap, and each count as the difference to the one before.
+/// Encodes counts by bucket as the protocol requires: runs of buckets, each after a gap, and each
+/// count as the difference to the one before.
 fn spans(counts: &[(i32, u64)]) -> (Vec<BucketSpan>, Vec<i64>) {
     let mut spans: Vec<BucketSpan> = Vec::new();
     let mut deltas = Vec::with_capacity(counts.len());
@@ -145,8 +149,8 @@ impl ExemplarMessage {
     }
 }
 
-// Of the messages only what is written here. Numbers and types are those of `metrics.proto`; what is required here is optional there
-// and always set.
+// The messages contain only the fields that are written here. Numbers and types are those of
+// `metrics.proto`. Fields that are required here are optional there, but always set.
 
 #[derive(Clone, PartialEq, Message)]
 struct MetricFamily {
@@ -154,7 +158,7 @@ struct MetricFamily {
     name: String,
     #[prost(string, required, tag = "2")]
     help: String,
-    /// `MetricType`.
+    /// A `MetricType`.
     #[prost(int32, required, tag = "3")]
     kind: i32,
     #[prost(message, repeated, tag = "4")]
@@ -181,7 +185,7 @@ struct LabelPair {
     value: String,
 }
 
-/// `Gauge` and `Counter` begin the same way.
+/// The common beginning of `Gauge` and `Counter`.
 #[derive(Clone, Copy, PartialEq, Message)]
 struct Sample {
     #[prost(double, required, tag = "1")]
@@ -226,7 +230,7 @@ struct BucketSpan {
     length: u32,
 }
 
-/// `Exemplar`.
+/// An `Exemplar`.
 #[derive(Clone, PartialEq, Message)]
 struct ExemplarMessage {
     #[prost(message, repeated, tag = "1")]
@@ -237,7 +241,7 @@ struct ExemplarMessage {
     timestamp: Option<Timestamp>,
 }
 
-/// `google.protobuf.Timestamp`.
+/// A `google.protobuf.Timestamp`.
 #[derive(Clone, Copy, PartialEq, Message)]
 struct Timestamp {
     #[prost(int64, required, tag = "1")]
@@ -264,7 +268,7 @@ mod tests {
         check(&[(7, 1), (11, 3)], &[(7, 1), (3, 1)], &[1, 2]);
     }
 
-    /// By the specification of the encoding, written out by hand.
+    /// Expected bytes written out by hand, by the specification of the encoding.
     #[test]
     fn messages_are_these_bytes() {
         let mut messages = ProtobufWriter::default();
@@ -279,14 +283,15 @@ mod tests {
         expected.extend(b"b_total\x12\x02B.\x18\x00\x22\x13\x0a\x06\x0a\x01l\x12\x01v\x1a\x09\x09");
         expected.extend(double(3.0));
         expected.extend([58, 0x0a, 1, b'h', 0x12, 2, b'H', b'.', 0x18, 4, 0x22, 47, 0x3a, 45]);
-        // Three of 2 s in all; below +Inf three.
+        // Three samples with a sum of 2 s; all three are below +Inf.
         expected.extend([0x08, 3, 0x11]);
         expected.extend(double(2.0));
         expected.extend([0x1a, 11, 0x08, 3, 0x11]);
         expected.extend(double(f64::INFINITY));
         expected.extend([0x28, 10, 0x31]);
         expected.extend(double(ZERO_THRESHOLD_S));
-        // One below a microsecond; two in the bucket that ends with 1 s and all its places up to 1.0004 s, the first above it.
+        // One sample below a microsecond; two in the first bucket above 1 s, because their place
+        // extends up to 1.0004 s.
         expected.extend([0x38, 1, 0x62, 4, 0x08, 2, 0x10, 1, 0x68, 4]);
         let found = messages.finish();
         assert_eq!(found, expected, "{found:x?}");

@@ -1,4 +1,4 @@
-//! The live state of a process as plain values, and how it is shown.
+//! The live state of a process as plain values, and its metrics.
 
 use std::sync::Arc;
 
@@ -11,36 +11,37 @@ use super::machine::{MachineFigures, Usage};
 use crate::ExchangeRecord;
 use crate::numbers::Figures;
 
-/// Everything that is known at one moment.
+/// The complete state at one instant.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// The process.
     pub process: ProcessReport,
-    /// Its admin interface.
+    /// The admin interface.
     pub admin: AdminReport,
-    /// In the configuration's order.
+    /// The listeners, in the configuration's order.
     pub listeners: Vec<ListenerReport>,
-    /// In the configuration's order.
+    /// The pools, in the configuration's order.
     pub pools: Vec<PoolReport>,
-    /// By number.
+    /// The workers, by number.
     pub workers: Vec<WorkerReport>,
-    /// In the configuration's order.
+    /// The access logs, in the configuration's order.
     pub logs: Vec<LogReport>,
-    /// What the process takes of the machine.
+    /// The process's use of the machine.
     pub machine: MachineFigures,
-    /// What it took over the last ten seconds.
+    /// The usage over the last ten seconds.
     pub usage: Usage,
-    /// The machine's processor credits, where books of them are kept.
+    /// The machine's processor credits, if they are tracked.
     pub credits: Option<CreditsReport>,
-    /// Limits on clients and keys, where there are any.
+    /// The limits on clients and keys, if there are any.
     pub limits: Option<LimitsReport>,
-    /// Everything that was counted.
+    /// All counts.
     pub figures: Arc<Figures>,
-    /// The same apart for each worker, by number, where that was asked for: counters and histograms have a label `worker` then.
+    /// The counts of each worker, by number, if they were requested; counters and histograms then
+    /// have a label `worker`.
     pub by_worker: Vec<Figures>,
-    /// What was counted over the last ten seconds.
+    /// The counts of the last ten seconds.
     pub recent: Figures,
-    /// How long that is, µs.
+    /// The length of that interval, µs.
     pub recent_us: u64,
     /// The slowest exchanges of the last 15 minutes, for exemplars.
     pub slowest: Vec<Arc<ExchangeRecord>>,
@@ -51,55 +52,56 @@ pub struct Report {
 pub struct ProcessReport {
     /// Weir's version.
     pub version: String,
-    /// When it started, µs since 1970.
+    /// The start time, µs since 1970.
     pub started_unix_us: u64,
-    /// The number of the configuration that is served.
+    /// The number of the active configuration.
     pub generation: u64,
     /// Client connections open now.
     pub connections: u64,
-    /// Most that may be.
+    /// The maximum of client connections.
     pub max_connections: u64,
-    /// Connects to endpoints that failed for want of descriptors, ports or memory.
+    /// Connects to endpoints that failed for lack of descriptors, ports or memory.
     #[serde(default)]
     pub shortages: u64,
-    /// Connections closed when they came, because their clients had a large part of the cap.
+    /// Connections closed at once because their clients held a large part of the cap.
     #[serde(default)]
     pub refused_at_cap: u64,
-    /// Requests and handshakes of such clients that were given up for others.
+    /// Requests and handshakes of such clients that were aborted in favour of others.
     #[serde(default)]
     pub given_up_at_cap: u64,
-    /// Incidents of its workers and of the processes before it.
+    /// Incidents of the workers and of the previous processes.
     #[serde(default)]
     pub incidents: IncidentReport,
-    /// The budget of memory.
+    /// The memory budget.
     #[serde(default)]
     pub memory: MemoryReport,
 }
 
-/// Connections to the admin interface that did not stay.
+/// Connections to the admin interface that were closed early.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AdminReport {
-    /// Closed to make room for others.
+    /// Connections closed to make room for others.
     pub closed: u64,
-    /// Closed because no request came in time.
+    /// Connections closed because no request arrived in time.
     pub late: u64,
-    /// Told that there is no room.
+    /// Connections refused for lack of room.
     pub refused: u64,
 }
 
-/// What happened to workers, and to the processes before this one.
+/// Incidents of workers, and of the processes before this one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IncidentReport {
-    /// Times that the process that serves was started again after it had died.
+    /// The number of restarts of the serving process after it had died.
     pub restarts: u64,
-    /// Time that the latest of these took, from the death to when the next process served, µs.
+    /// The duration of the latest restart, from the death to the time at which the next process
+    /// served, µs.
     #[serde(default)]
     pub restart_us: Option<u64>,
-    /// Times that a worker did not answer for a second.
+    /// The number of times that a worker did not respond for a second.
     pub hangs: u64,
     /// Workers that were replaced because they hung.
     pub replaced: u64,
-    /// Workers that ended by a panic and were started again.
+    /// Workers that panicked and were restarted.
     pub panics: u64,
     /// Client connections that ended with a worker.
     pub lost_connections: u64,
@@ -107,27 +109,27 @@ pub struct IncidentReport {
     pub lost_requests: u64,
 }
 
-/// The budget of memory.
+/// The memory budget.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryReport {
-    /// Bytes that the process has allocated.
+    /// The bytes that the process has allocated.
     pub used: u64,
-    /// Most that it may have; `None` without a bound.
+    /// The maximum; `None` if there is none.
     pub max: Option<u64>,
-    /// What is done because it is near, from 0, nothing, to 3.
+    /// The level of measures against memory shortage, from 0 (none) to 3.
     pub pressure: u64,
-    /// Connections that were closed for it when they came.
+    /// Connections that were closed at once because memory was short.
     pub connections_refused: u64,
-    /// Requests whose bodies were not read on for a while.
+    /// Requests whose bodies were not read for a while.
     pub reads_paused: u64,
-    /// Requests that were given up, because they held most.
+    /// Requests that were aborted because they held the most memory.
     pub requests_given_up: u64,
 }
 
 /// A listener.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ListenerReport {
-    /// Its name.
+    /// The listener's name.
     pub name: String,
     /// Client connections open now.
     pub connections: u64,
@@ -136,11 +138,11 @@ pub struct ListenerReport {
 /// A worker.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WorkerReport {
-    /// Client connections it holds.
+    /// Client connections on the worker.
     pub connections: u64,
-    /// Of them, those with a request that runs.
+    /// The number of those connections with a running request.
     pub requests_running: u64,
-    /// Bytes that these requests hold in buffers.
+    /// The bytes that these requests hold in buffers.
     #[serde(default)]
     pub held: u64,
 }
@@ -148,7 +150,7 @@ pub struct WorkerReport {
 /// An access log.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LogReport {
-    /// Its name.
+    /// The log's name.
     pub name: String,
     /// Lines that were not written because the writer could not keep up.
     pub dropped: u64,
@@ -157,111 +159,112 @@ pub struct LogReport {
 /// A pool.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PoolReport {
-    /// Its name.
+    /// The pool's name.
     pub name: String,
-    /// Endpoints that can be had.
+    /// Endpoints that can be picked.
     pub usable: u64,
-    /// Whether probes are ignored because too few endpoints are healthy by them.
+    /// Set while probes are ignored because too few endpoints are healthy.
     pub panicking: bool,
     /// Requests in flight.
     pub in_flight: u64,
-    /// Those who wait; `None`: nobody may.
+    /// The queue; `None` if there is none.
     pub queue: Option<QueueReport>,
-    /// What was counted.
+    /// The pool's counters.
     pub counters: PoolCounters,
-    /// In the configuration's order.
+    /// The endpoints, in the configuration's order.
     pub endpoints: Vec<EndpointReport>,
 }
 
 /// A pool's queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct QueueReport {
-    /// Waiting now.
+    /// Requests that wait now.
     pub now: u64,
-    /// Most that may.
+    /// The maximum of waiting requests.
     pub max: u64,
-    /// Most that ever did at once.
+    /// The highest number that ever waited at once.
     pub longest: u64,
 }
 
-/// What a pool counted.
+/// The counters of a pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PoolCounters {
     /// Requests that got an endpoint.
     pub dispatched: u64,
     /// Requests that had to wait.
     pub queued: u64,
-    /// Turned away because the queue was full.
+    /// Requests rejected because the queue was full.
     pub queue_full: u64,
-    /// Turned away because all endpoints were full and there is no queue.
+    /// Requests rejected because all endpoints were full and there is no queue.
     pub full: u64,
-    /// Turned away because no endpoint could be had.
+    /// Requests rejected because no endpoint could be picked.
     pub unavailable: u64,
-    /// Turned away for that reason after they had waited.
+    /// Requests rejected for that reason after they had waited.
     pub gave_up: u64,
-    /// Left the queue of their own accord.
+    /// Requests that left the queue of their own accord.
     pub cancelled: u64,
-    /// Waited too long.
+    /// Requests that waited too long.
     pub timed_out: u64,
-    /// Sent to a busy endpoint while an idle one could be had.
+    /// Requests sent to a busy endpoint while an idle one could be picked.
     pub inversions: u64,
-    /// Time that those lost, µs.
+    /// The time that those requests lost, µs.
     pub regret_us: u64,
-    /// Retries that the budget did not grant.
+    /// Retries that the budget refused.
     pub retries_refused: u64,
-    /// Times that the watchdog found a law of the queue broken; has to be 0.
+    /// Violations of the queue's invariants that the watchdog found; must be 0.
     pub violations: u64,
 }
 
 /// An endpoint.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct EndpointReport {
-    /// Its name.
+    /// The endpoint's name.
     pub name: String,
-    /// In one word.
+    /// The state.
     pub state: EndpointState,
     /// Requests in flight.
     pub in_flight: u64,
-    /// Most that may be; `None` without a limit.
+    /// The limit of requests in flight; `None` if there is none.
     pub max_conn: Option<u64>,
-    /// Requests that wait for it and no other.
+    /// Requests that wait for this endpoint and no other.
     pub queued: u64,
-    /// Idle connections kept to it.
+    /// Idle connections to the endpoint.
     pub idle_connections: u64,
-    /// Connections opened to it.
+    /// Connections opened to the endpoint.
     pub connections_opened: u64,
     /// Exchanges whose worker had no idle connection while another worker had one.
     pub idle_elsewhere: u64,
-    /// Connects that failed.
+    /// Failed connects.
     pub connect_failures: u64,
-    /// Times it was picked.
+    /// Number of times the endpoint was picked.
     pub picks: u64,
-    /// Times it was ejected.
+    /// Number of ejections.
     pub ejections: u64,
-    /// Times it was to be ejected and stayed because too many others were out.
+    /// Number of ejections that were refused because too many other endpoints were ejected.
     pub ejections_refused: u64,
-    /// Times it was found stalled.
+    /// Number of times the endpoint was found stalled.
     pub stalls: u64,
 }
 
-/// An endpoint's state: the reason that keeps it from taking requests, the operator's before all others.
+/// An endpoint's state: the reason that keeps it from taking requests. The operator's orders take
+/// precedence over all other reasons.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EndpointState {
-    /// It takes requests.
+    /// The endpoint takes requests.
     #[default]
     Up,
-    /// The operator lets it take only what is bound to it.
+    /// The operator is draining the endpoint; it takes only requests that are bound to it.
     Draining,
-    /// The operator lets it take nothing.
+    /// The operator put the endpoint into maintenance; it takes no requests.
     Maintenance,
-    /// Its probes fail.
+    /// The endpoint's probes fail.
     Down,
-    /// It is out for failures seen in traffic.
+    /// The endpoint is ejected for failures seen in traffic.
     Ejected,
-    /// It does not answer, while others do.
+    /// The endpoint does not answer while others do.
     Stalled,
-    /// Its name leads nowhere.
+    /// The endpoint's name does not resolve.
     Unresolved,
 }
 
@@ -277,7 +280,7 @@ impl EndpointState {
         Self::Unresolved,
     ];
 
-    /// Its word.
+    /// The state as one word.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Up => "up",
@@ -431,7 +434,7 @@ fn by_worker(
     }
 }
 
-/// What a column of a table of pools shows: name, help, and the figure of a pool, if it has one.
+/// A metric of pools: its name, help, and value for a pool, if it has one.
 type PoolColumn = (&'static str, &'static str, fn(&PoolReport) -> Option<Value>);
 
 fn write_pools(pools: &[PoolReport], text: &mut Exposition) {
@@ -517,7 +520,7 @@ fn pool_columns(pools: &[PoolReport], kind: Kind, columns: &[PoolColumn], text: 
     }
 }
 
-/// The same for a table of endpoints.
+/// A metric of endpoints: its name, kind, help, and value for an endpoint, if it has one.
 type EndpointColumn = (&'static str, Kind, &'static str, fn(&EndpointReport) -> Option<u64>);
 
 fn write_endpoints(pools: &[PoolReport], text: &mut Exposition) {

@@ -4,18 +4,18 @@ use std::fmt::Write as _;
 
 use super::family::{Exemplar, Family, Format, Kind, Labels, Times, Value};
 
-/// A text that is being written.
+/// A writer of one of the text formats.
 #[derive(Debug)]
 pub(super) struct TextWriter {
     format: Format,
     out: String,
     family: Option<Family>,
-    /// Whether its head was written.
+    /// Set once the family's header is written.
     begun: bool,
 }
 
 impl TextWriter {
-    /// An empty one, of a format that is text.
+    /// Creates an empty writer for a text format.
     pub(super) fn new(format: Format) -> Self {
         Self { format, out: String::with_capacity(16 * 1024), family: None, begun: false }
     }
@@ -31,7 +31,7 @@ impl TextWriter {
         self.out.push('\n');
     }
 
-    /// Counts up to and including each bound, then the count of all and their sum.
+    /// Writes the counts up to and including each bound, then the sum of all times and their count.
     pub(super) fn histogram(&mut self, labels: Labels<'_>, times: Times<'_>) {
         let Times { all, bounds_us, exemplars } = times;
         let mut below_us = 0;
@@ -54,7 +54,7 @@ impl TextWriter {
         self.out.push('\n');
     }
 
-    /// The whole text.
+    /// Returns the complete text.
     pub(super) fn finish(mut self) -> String {
         if self.format == Format::OpenMetrics {
             self.out.push_str("# EOF\n");
@@ -66,7 +66,7 @@ impl TextWriter {
         let Some(family) = self.family else { return "" };
         let Family { name, kind, help } = family;
         if !std::mem::replace(&mut self.begun, true) {
-            // Prometheus' own format calls a counter's family as its samples.
+            // In Prometheus' own format a counter's family has the name of its samples.
             let shown = if self.format == Format::Prometheus { family.suffix() } else { "" };
             let word = match kind {
                 Kind::Counter => "counter",
@@ -126,7 +126,7 @@ fn has_unit(name: &str, unit: &str) -> bool {
     name.strip_suffix(unit).is_some_and(|name| name.ends_with('_'))
 }
 
-/// Microseconds as seconds, without an error of rounding: `0.00025`, `1.0`.
+/// Formats microseconds as seconds, without rounding: `0.00025`, `1.0`.
 fn seconds(us: u64) -> String {
     let mut text = format!("{}.{:06}", us / 1_000_000, us % 1_000_000);
     while text.ends_with('0') && !text.ends_with(".0") {

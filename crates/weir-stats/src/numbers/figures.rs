@@ -70,9 +70,9 @@ pub struct EndpointFigures {
 pub struct GivenUp {
     /// All such attempts.
     pub attempts: u64,
-    /// Those followed by another attempt at the same endpoint: HAProxy's `wretr`.
+    /// Attempts followed by another one at the same endpoint: HAProxy's `wretr`.
     pub repeated: u64,
-    /// Those followed by an attempt at another endpoint: HAProxy's `wredis`.
+    /// Attempts followed by one at another endpoint: HAProxy's `wredis`.
     pub redispatched: u64,
 }
 

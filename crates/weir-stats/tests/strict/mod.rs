@@ -1,5 +1,6 @@
-//! A parser of Prometheus' text format 0.0.4 and of OpenMetrics 1.0, from their specifications. It refuses what a lenient one lets pass:
-//! samples of two families mixed, a family or a series twice, buckets out of order, names that do not fit the type.
+//! A parser of Prometheus' text format 0.0.4 and of OpenMetrics 1.0, by their specifications. It
+//! rejects errors that a lenient parser accepts: mixed samples of two families, duplicate families
+//! or series, buckets out of order, names that do not fit the type.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,7 +26,7 @@ impl Text {
         *self.samples.get(&key).unwrap_or_else(|| panic!("no {key:?}"))
     }
 
-    /// The same as the whole number that it has to be.
+    /// The value as a whole number; panics if it is not one.
     pub(crate) fn count(&self, name: &str, labels: &[(&str, &str)]) -> u64 {
         let value = self.value(name, labels);
         assert!(value >= 0.0 && value.fract().abs() < f64::EPSILON, "{name} is {value}");
@@ -33,7 +34,7 @@ impl Text {
     }
 }
 
-/// Reads a whole text.
+/// Parses a complete text.
 pub(crate) fn parse(text: &str, open_metrics: bool) -> Result<Text, String> {
     let body = match (open_metrics, text.strip_suffix("# EOF\n")) {
         (true, None) => return Err("no # EOF at the end".to_owned()),
@@ -180,7 +181,7 @@ fn check_name(name: &str) -> Result<(), String> {
     if first && rest { Ok(()) } else { Err(format!("{name} is no name")) }
 }
 
-/// What stands after `{`, up to `}`; and what follows it.
+/// Parses the labels between `{` and `}`; returns them with the remaining text.
 fn read_labels(mut rest: &str) -> Result<(LabelSet, &str), String> {
     let mut labels = LabelSet::new();
     loop {
