@@ -386,12 +386,12 @@ impl Balancer {
         }
     }
 
-    /// Sets if the address of an endpoint is known.
+    /// Records whether the address of an endpoint is known.
     pub fn set_availability(&self, index: usize, availability: Availability, now_us: u64) {
         self.change(index, now_us, |state| state.set_availability(availability));
     }
 
-    /// Sets the verdict of an endpoint's probes.
+    /// Records the verdict of an endpoint's probes.
     pub fn set_health(&self, index: usize, health: Health, now_us: u64) {
         self.change(index, now_us, |state| state.set_health(health));
     }
@@ -522,9 +522,9 @@ impl Balancer {
         }
     }
 
-    /// Decides anew if probes are ignored, from the current health and orders. They are if too few
-    /// endpoints of the first tier are healthy and none of a later tier is: a healthy endpoint of a
-    /// later tier stands in for the first.
+    /// Decides anew whether probes are ignored, from the current health and orders. They are if too
+    /// few endpoints of the first tier are healthy and none of a later tier is: a healthy endpoint
+    /// of a later tier stands in for the first.
     pub(crate) fn refresh_panic(&self) {
         let first = self.members.iter().map(|member| member.tier).min();
         let ready = self.members.iter().filter(|member| member.state.order() == Order::Ready);

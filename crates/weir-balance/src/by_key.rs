@@ -77,9 +77,9 @@ impl Balancer {
         tier.index(tier.keys()?.find(query.key, usable)?)
     }
 
-    /// The first free endpoint for the key that is below its bound, if loads are bounded; else, or
-    /// if all free endpoints are at their bounds because those below it are full, the first free
-    /// one.
+    /// The first free endpoint for the key; if loads are bounded, the first one that is also below
+    /// its bound. If all free endpoints are at their bounds, because those below their bounds are
+    /// full, the first free one.
     pub(crate) fn choice_of_key(
         &self,
         tier: &Tier,

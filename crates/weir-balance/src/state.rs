@@ -58,7 +58,7 @@ pub struct EndpointState {
     most_queued: AtomicU32,
 }
 
-/// The availability of an endpoint: tells if its address is known.
+/// The availability of an endpoint, which depends on its address being known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Availability {
     /// The endpoint's address is known.
@@ -171,7 +171,7 @@ impl EndpointState {
         self.ejections_refused.load(Ordering::Relaxed)
     }
 
-    /// Tells if the endpoint's address is known.
+    /// Tells whether the endpoint's address is known.
     pub fn availability(&self) -> Availability {
         if self.has(UNRESOLVED) { Availability::Unavailable } else { Availability::Available }
     }

@@ -94,7 +94,7 @@ impl PhaseHistograms {
     }
 }
 
-/// The contents of [`PhaseHistograms`] at a reading.
+/// The contents of a set of phases' histograms at a reading.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PhaseDistributions([Distribution; 7]);
 
