@@ -5,8 +5,8 @@ use crate::balancer::Fault;
 use crate::queue::Waiter;
 use crate::{Balancer, Described};
 
-/// The time by which the end of an ejection may precede the `tick` that applies it before it counts
-/// as a violation; timers are not exact.
+/// The tolerated delay between the end of an ejection and the `tick` that applies it, because
+/// timers are not exact; a longer delay counts as a violation.
 const GRACE_US: u64 = 100_000;
 
 /// A waiting exchange.

@@ -563,8 +563,8 @@ impl Balancer {
             panic: self.is_panicking(),
             stalls: Stalls::Tried,
         };
-        // Without a queue a bound exchange whose endpoint is full goes to another endpoint rather
-        // than none.
+        // Without a queue a bound exchange whose endpoint is full goes to another one instead of
+        // being rejected.
         let bound = query.bound.filter(|index| self.is_usable_if_bound(*index, query));
         let taken = bound.and_then(|index| self.take_bound(index));
         let mut taken = taken.map_or_else(|| self.pick_in_any_tier(query), Ok);

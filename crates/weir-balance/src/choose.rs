@@ -105,7 +105,7 @@ fn sums(weights: &[u32]) -> Box<[u64]> {
     weights.iter().scan(0, add).collect()
 }
 
-/// An endpoint that may be picked, with its load at the time of the look.
+/// An endpoint that may be picked, with its load at the time of the check.
 #[derive(Clone, Copy)]
 pub(crate) struct Candidate {
     pub(crate) index: usize,

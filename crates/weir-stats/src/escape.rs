@@ -10,8 +10,8 @@ pub enum Escape {
     /// A header value: control bytes become spaces, so that a decoded `%0d%0a` or a user name in
     /// base64 cannot start a header of its own; an absent value is empty.
     Header,
-    /// nginx's log escape: `"`, `\`, control bytes and bytes from 0x7f up as `\xXX`; an absent value
-    /// is `-`.
+    /// nginx's log escape: `"`, `\`, control bytes and bytes from 0x7f up as `\xXX`; an absent
+    /// value is `-`.
     Log,
     /// The contents of a JSON string: RFC 8259 section 7; bytes that are not UTF-8 become U+FFFD.
     Json,

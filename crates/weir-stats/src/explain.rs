@@ -61,8 +61,8 @@ pub struct ExchangeRecord {
     pub queue_position: u32,
     /// The kind of slot that the exchange waited for in the queue.
     pub waited_for: WaitedFor,
-    /// The request ids of the first exchanges ahead at arrival in the queue; `queue_position` gives
-    /// their total number.
+    /// The request ids of the first exchanges ahead at arrival in the queue; `queue_position` minus
+    /// 1 is the number of all of them.
     pub ahead: Vec<String>,
     /// The pool's policy.
     pub policy: String,

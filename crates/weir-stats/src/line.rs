@@ -40,7 +40,7 @@ impl Line {
         Self(Format::Haproxy)
     }
 
-    /// One JSON object per line with all fields, times in microseconds.
+    /// One JSON object per line with the fields of [`Entry`], times in microseconds.
     pub fn json() -> Self {
         Self(Format::Json)
     }

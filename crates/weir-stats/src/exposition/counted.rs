@@ -10,7 +10,8 @@ use crate::numbers::{
     PhaseDistributions, QUANTILES, RouteFigures, Yield,
 };
 
-/// The upper bounds of the buckets, µs: 1, 2.5 and 5 of each decade from 100 µs to 1 min.
+/// The upper bounds of the buckets, µs: 1, 2.5 and 5 of each decade from 100 µs to 10 s, then 30 s
+/// and 60 s.
 const BOUNDS_US: [u64; 18] = [
     100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000,
     1_000_000, 2_500_000, 5_000_000, 10_000_000, 30_000_000, 60_000_000,

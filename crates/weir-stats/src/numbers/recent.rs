@@ -16,8 +16,8 @@ const NUMBERS: usize = 9;
 /// The number of words that hold the client and the request.
 const ABOUT: usize = 6;
 
-/// A number for a request id. Two ids collide with a probability of 2⁻⁶⁴, unless a client chooses
-/// them to.
+/// A number for a request id. Two ids collide with a probability of 2⁻⁶⁴, unless they are crafted
+/// to.
 #[inline]
 pub fn id_number(id: &[u8]) -> u64 {
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;

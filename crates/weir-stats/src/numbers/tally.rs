@@ -4,7 +4,8 @@
 use super::counter::Counter;
 use crate::Cause;
 
-/// Statuses with a count of their own (the IANA registry, and nginx's 444 and 499).
+/// Statuses with a count of their own: most of the IANA registry, nginx's 444 and 499, and
+/// Cloudflare's 520 and 521.
 const STATUSES: [u16; 62] = [
     100, 101, 103, 200, 201, 202, 203, 204, 205, 206, 207, 226, 300, 301, 302, 303, 304, 307, 308,
     400, 401, 402, 403, 404, 405, 406, 407, 408, 409, 410, 411, 412, 413, 414, 415, 416, 417, 418,
