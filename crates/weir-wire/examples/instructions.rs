@@ -1,6 +1,7 @@
-//! Prints how many instructions one head takes, as `valgrind --tool=callgrind` counts them: the same on every run of one build, however
-//! busy the machine is. It runs itself under valgrind, with few and with many repetitions of one work; the difference is the work's.
-//! It asserts no figure.
+//! Prints the number of instructions that one head takes, as `valgrind --tool=callgrind` counts
+//! them. The count is the same on every run of one build, however busy the machine is. The program
+//! runs itself under valgrind with few and with many repetitions of one piece of work; the
+//! difference is the cost of the work. It asserts no figure.
 //!
 //! `cargo run --profile bench-release -p weir-wire --example instructions`
 
@@ -13,7 +14,7 @@ use weir_wire::{HeadLimits, Known, Method, RequestHead, ResponseHead, Scan, Vers
 
 use heads::{REQUEST, RESPONSE};
 
-/// What wrk sends.
+/// A request head as wrk sends it.
 const PLAIN_REQUEST: &[u8] = b"GET /1k HTTP/1.1\r\nHost: 127.0.0.1:8080\r\n\r\n";
 const NAMES: [&[u8]; 10] = [
     b"Host",
@@ -28,7 +29,7 @@ const NAMES: [&[u8]; 10] = [
     b"X-Other",
 ];
 
-/// Its name, and what repeats it.
+/// A name, and the function that repeats the work.
 type Work = (&'static str, fn(u32));
 const WORKS: [Work; 9] = [
     ("request head, wrk's", |times| parse_request(PLAIN_REQUEST, times)),
@@ -57,7 +58,7 @@ fn main() {
     }
 }
 
-/// The instructions of a whole run of ourselves.
+/// The number of instructions in one whole run of this program under callgrind.
 fn counted(work: &str, times: u32) -> u64 {
     let own = std::env::current_exe().expect("the path of this program");
     let output = Command::new("valgrind")

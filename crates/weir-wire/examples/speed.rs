@@ -1,5 +1,5 @@
-//! Prints how long one head takes to parse and its lines to be written on, in nanoseconds: the best of several runs, each over many
-//! heads. It asserts nothing.
+//! Prints the time in nanoseconds that it takes to parse one head and to write its lines: the best
+//! of several runs, each over many heads. It asserts nothing.
 //!
 //! `cargo run --release -p weir-wire --example speed`
 

@@ -1,19 +1,20 @@
-//! `host[:port]`, as `Host` and the targets of absolute and authority form carry it.
+//! Checks `host[:port]` as found in `Host` and in targets in absolute or authority form. It
+//! resolves no name.
 
 use std::net::Ipv6Addr;
 
 /// A valid authority.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Authority {
-    /// Bytes that count: all, less a final colon with no port after it.
+    /// Length in bytes, without a final colon that no port follows.
     pub(crate) length: usize,
-    /// Whether a port is given.
+    /// Set if a port is given.
     pub(crate) has_port: bool,
 }
 
-/// Reads `host[:port]`. A host is an IPv6 address in brackets, or letters, digits and `-._~` without an empty label; RFC 3986 would
-/// also take percent-encoding and sub-delimiters, but no DNS name needs them and they are a way to be read differently by the next
-/// program. A port is 1 to 65535.
+/// Reads `host[:port]`. A host is an IPv6 address in brackets, or letters, digits and `-._~`
+/// without an empty label. RFC 3986 also allows percent-encoding and sub-delimiters, but no DNS
+/// name needs them and the next program might read them differently. A port is 1 to 65535.
 pub(crate) fn read(text: &[u8]) -> Option<Authority> {
     let host_length = if text.first() == Some(&b'[') { bracketed(text)? } else { named(text)? };
     match text.get(host_length..)? {
@@ -50,7 +51,7 @@ fn named(text: &[u8]) -> Option<usize> {
     (at > 0).then_some(at)
 }
 
-/// Whether a label of a host holds this byte.
+/// Tells whether a label of a host name may contain this byte.
 #[inline]
 fn is_in_label(byte: u8) -> bool {
     #[expect(clippy::indexing_slicing, reason = "done while compiling")]
@@ -99,7 +100,8 @@ mod tests {
         assert_eq!(read(text.as_bytes()), expected, "{text:?}");
     }
 
-    /// The host as it was first written: one byte after the other, by its ranges.
+    /// The simple implementation that [`named`] is tested against: one byte after the other, by
+    /// ranges.
     fn plainly_named(text: &[u8]) -> Option<usize> {
         let mut previous = b'.';
         for (at, &byte) in text.iter().enumerate() {

@@ -1,5 +1,5 @@
-//! The chunked transfer coding (RFC 9112 section 7.1), decoded strictly and without copying the data. Extensions are dropped; trailers
-//! are checked, and kept where they may be passed on.
+//! The chunked transfer coding (RFC 9112 section 7.1), decoded strictly and without copying the
+//! data. Extensions are dropped. Trailers are checked, and kept where they may be passed on.
 
 use std::ops::Range;
 
@@ -12,32 +12,32 @@ use crate::limits::{
     MAX_TRAILER_LINES,
 };
 
-/// Digits of a chunk's size that are surely within [`MAX_LENGTH`].
+/// Number of hexadecimal digits whose value never exceeds [`MAX_LENGTH`].
 const USUAL_SIZE_DIGITS: usize = 15;
 
 /// Decodes one chunked body.
 ///
 /// ```text
-///             digit          ';'
-/// SizeFirst ───────▶ Size ────────▶ Extension ──┐
-///     ▲                └───────CR───────────────┴▶ SizeLineFeed ──▶ Data ──▶ DataReturn ──▶ DataLineFeed
-///     │                                                 │ size 0                                 │
-///     └─────────────────────────────────────────────────┼────────────────────────────────────────┘
-///                                                       ▼
-///                               TrailerLineFeed ──▶ TrailerFirst ──CR──▶ LastLineFeed ──▶ End
-///                                       ▲───CR── Trailer ◀──┘
+///             digit      ';'
+/// SizeFirst ───────▶ Size ────▶ Extension ──┐
+///     ▲                └───────CR───────────┴▶ SizeLineFeed ─▶ Data ─▶ DataReturn ─▶ DataLineFeed
+///     │                                             │ size 0                             │
+///     └─────────────────────────────────────────────┼────────────────────────────────────┘
+///                                                   ▼
+///                           TrailerLineFeed ──▶ TrailerFirst ──CR──▶ LastLineFeed ──▶ End
+///                                   ▲───CR── Trailer ◀──┘
 /// ```
 /// A fault is final: every later step returns it again.
 #[derive(Clone, Debug)]
 pub struct ChunkedDecoder {
     state: State,
-    /// The size being read; then what is left of the chunk's data.
+    /// The size read so far; then the number of unread data bytes of the chunk.
     size: u64,
     digits: u8,
     extension_bytes: u32,
     trailer_bytes: usize,
     trailer_lines: usize,
-    /// Finished trailer lines, then the one being read from `line_start` on.
+    /// Finished trailer lines, followed by the line being read, which begins at `line_start`.
     trailers: Vec<u8>,
     line_start: usize,
 }
@@ -59,23 +59,24 @@ enum State {
     Failed(ChunkFault),
 }
 
-/// What a step found.
+/// The result of one [`ChunkedDecoder::step`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Step {
-    /// Body bytes, at this place in the step's input; never empty.
+    /// Body bytes, as a range of the step's input; never empty.
     Data(Range<usize>),
-    /// The input is used up.
+    /// The whole input was used; more is needed.
     More,
     /// The body is complete; bytes after those used belong to the next message.
     End,
 }
 
-/// Why a chunked body is refused. The connection it came on cannot be used further.
+/// The reason for refusing a chunked body. Its connection cannot be used any further.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ChunkFault {
-    /// The size is empty, has another byte than hexadecimal digits, or white space after it.
+    /// The size is empty, contains a byte that is no hexadecimal digit, or is followed by white
+    /// space.
     BadSize,
-    /// The size is beyond what a body may have.
+    /// The size exceeds the largest allowed body length.
     SizeTooLarge,
     /// A control byte in a chunk extension.
     BadExtension,
@@ -114,7 +115,7 @@ impl Default for ChunkedDecoder {
 }
 
 impl ChunkedDecoder {
-    /// At the start of a body. Allocates only when there are trailers.
+    /// A decoder at the start of a body. It allocates memory only when there are trailers.
     pub fn new() -> Self {
         Self {
             state: State::SizeFirst,
@@ -128,8 +129,9 @@ impl ChunkedDecoder {
         }
     }
 
-    /// Goes on with `input`: how many bytes of it were used, and what they led to. Framing bytes before data are used in the same step.
-    /// After [`Step::Data`], call again with the rest.
+    /// Continues with `input` and returns how many bytes of it were used, and the result. Framing
+    /// bytes that precede data are used in the same step. After [`Step::Data`], call again with the
+    /// remaining bytes.
     ///
     /// # Errors
     /// The rule that the body breaks.
@@ -154,13 +156,15 @@ impl ChunkedDecoder {
         }
     }
 
-    /// Whether the body ended.
+    /// Returns true once the whole body was decoded.
     pub fn is_at_end(&self) -> bool {
         self.state == State::End
     }
 
-    /// The trailer lines to pass on, each `Name: value` CR LF as sent; complete once [`Step::End`] was returned. Dropped are fields that
-    /// framing, routing, authentication, caching or the reading of the content rest on (RFC 9110 section 6.5.1), and hop-by-hop ones.
+    /// The trailer lines to pass on, each `Name: value` CR LF as received; complete once
+    /// [`Step::End`] was returned. Fields that affect framing, routing, authentication, caching or
+    /// the interpretation of the content are dropped (RFC 9110 section 6.5.1), and so are
+    /// hop-by-hop fields.
     pub fn trailers(&self) -> &[u8] {
         self.trailers.get(..self.line_start).unwrap_or_default()
     }
@@ -177,8 +181,9 @@ impl ChunkedDecoder {
         (used + take, Step::Data(used..used + take))
     }
 
-    /// Takes what the state needs no look at byte by byte: the usual forms of line ends and sizes, and the inside of lines. Returns how
-    /// many bytes that were; what it leaves is left to [`ChunkedDecoder::advance`], faults among it.
+    /// Takes bytes that need no state change per byte: line ends and sizes in their usual forms,
+    /// and the inside of lines. Returns the number of bytes taken. All other bytes, faulty ones
+    /// included, are left to [`ChunkedDecoder::advance`].
     fn take_run(&mut self, rest: &[u8]) -> usize {
         match self.state {
             State::DataReturn if rest.starts_with(b"\r\n") => {
@@ -205,11 +210,11 @@ impl ChunkedDecoder {
         }
     }
 
-    /// Takes a line that is a size and nothing else, if all of it is there.
+    /// Takes a size line without extensions if the input contains all of it.
     fn take_size_line(&mut self, rest: &[u8]) -> usize {
         let mut size = 0;
         let mut digits = 0;
-        // What has more digits may be out of range.
+        // A size with more digits may be out of range.
         while digits < USUAL_SIZE_DIGITS
             && let Some(digit) = rest.get(digits).and_then(|byte| char::from(*byte).to_digit(16))
         {
@@ -246,7 +251,8 @@ impl ChunkedDecoder {
             (State::TrailerFirst | State::Trailer, _) => self.trailer_byte(byte),
             (State::TrailerLineFeed, b'\n') => self.trailer_end(),
             (State::LastLineFeed, b'\n') => Ok(State::End),
-            // What is left wanted a line feed; `step` asks nothing of the states that take no framing byte.
+            // All other states expect a line feed; `step` does not call this in states that take no
+            // framing byte.
             _ => Err(ChunkFault::BadLineEnd),
         }
     }
@@ -286,9 +292,9 @@ impl ChunkedDecoder {
         Ok(State::Trailer)
     }
 
-    /// Checks the line just read, and keeps or drops it.
+    /// Checks the line just read, then keeps or drops it.
     fn trailer_end(&mut self) -> Result<State, ChunkFault> {
-        // Line ends count, so that many empty-looking lines are bounded as well.
+        // Line ends count, so that the number of very short lines is bounded as well.
         self.trailer_bytes += 2;
         self.trailer_lines += 1;
         if self.trailer_lines > MAX_TRAILER_LINES {
@@ -313,10 +319,10 @@ impl ChunkedDecoder {
     }
 }
 
-/// Whether a trailer of this name is passed on (RFC 9110 section 6.5.1). A name with `_` for `-` is the same to programs that see
-/// headers as CGI does.
+/// Tells whether a trailer of this name is passed on (RFC 9110 section 6.5.1). `_` is taken for
+/// `-`, because programs behind CGI cannot tell them apart.
 fn may_trail(name: &[u8]) -> bool {
-    /// Caching, routing, authentication and control of the response, beside what is [`Known`].
+    /// Fields of caching, routing, authentication and response control that are not in [`Known`].
     const NEVER: [&[u8]; 20] = [
         b"age",
         b"alt-svc",
@@ -339,14 +345,15 @@ fn may_trail(name: &[u8]) -> bool {
         b"x-rewrite-url",
         b"x-client-ip",
     ];
-    /// What begins so: how the content is read, conditions, other proxies' words, and what browsers are told to allow.
+    /// Prefixes of dropped fields: interpretation of the content, conditions, fields of other
+    /// proxies, and permissions for browsers.
     const FAMILIES: [&[u8]; 7] =
         [b"content-", b"if-", b"proxy-", b"x-forwarded-", b"sec-", b"access-control-", b"x-accel-"];
     let plain = |byte: &u8| if *byte == b'_' { b'-' } else { byte.to_ascii_lowercase() };
     let name: SmallVec<[u8; 64]> = name.iter().map(plain).collect();
     match Known::of(&name) {
         Known::Etag | Known::LastModified | Known::Server => true,
-        // A digest of the content is best known at its end (RFC 9530).
+        // A digest of the content is often known only at its end (RFC 9530).
         Known::Other if name.as_slice() == b"content-digest" => true,
         Known::Other => {
             !NEVER.contains(&name.as_slice())

@@ -1,5 +1,6 @@
-//! The bytes we write: lines of heads, and chunk framing. Everything is appended to a buffer of the caller's; nothing is checked that
-//! a parsed head already guarantees. A head is a first line, header lines, and [`HEAD_END`].
+//! Writes lines of heads and chunk framing, appended to the caller's buffer. A head is a first
+//! line, header lines, and [`HEAD_END`]. Guarantees that a parsed head already gives are not
+//! checked again.
 
 use crate::header::{Header, is_value_byte};
 use crate::method::Version;
@@ -8,12 +9,13 @@ use crate::status::reason_phrase;
 
 /// The empty line that ends a head or a trailer section.
 pub const HEAD_END: &[u8] = b"\r\n";
-/// What follows the data of a chunk.
+/// The line end after the data of a chunk.
 pub const CHUNK_END: &[u8] = b"\r\n";
 /// The chunk of size zero. Trailer lines follow it, then [`HEAD_END`].
 pub const LAST_CHUNK: &[u8] = b"0\r\n";
 
-/// `method target HTTP/1.1`. Both must be free of spaces and control bytes, as parsed ones are.
+/// Writes `method target HTTP/1.1`. Both must be free of spaces and control bytes, as parsed ones
+/// are.
 pub fn request_line(out: &mut Vec<u8>, method: &[u8], target: &[u8]) {
     debug_assert!(target.iter().all(u8::is_ascii_graphic), "a target would break the request line");
     out.extend_from_slice(method);
@@ -22,24 +24,26 @@ pub fn request_line(out: &mut Vec<u8>, method: &[u8], target: &[u8]) {
     out.extend_from_slice(b" HTTP/1.1\r\n");
 }
 
-/// `HTTP/1.1 status reason`, with the registered reason.
+/// Writes `HTTP/1.1 status reason` with the registered reason phrase.
 pub fn status_line(out: &mut Vec<u8>, status: u16) {
     status_line_as(out, Version::Http11, status, reason_phrase(status).as_bytes());
 }
 
-/// A status line in full, to pass an endpoint's own reason on. Control bytes in it become spaces.
+/// Writes a status line with the given version and reason. Control bytes in the reason become
+/// spaces.
 pub fn status_line_as(out: &mut Vec<u8>, version: Version, status: u16, reason: &[u8]) {
     status_start(out, version, status);
     text(out, reason);
     out.extend_from_slice(b"\r\n");
 }
 
-/// `HTTP/1.1 status reason` of a parsed response: its own reason, the registered one where it is empty.
+/// Writes `HTTP/1.1 status reason` of a parsed response: with its own reason phrase, or with the
+/// registered one if that is empty.
 pub fn parsed_status_line(out: &mut Vec<u8>, bytes: &[u8], head: &ResponseHead) {
     match (head.version, head.reason.of(bytes)) {
         (_, b"") => status_line(out, head.status),
         (Version::Http11, _) => {
-            // The line as it came, which has no control byte in it.
+            // The line as received; the parser has refused control bytes in it.
             out.extend_from_slice(bytes.get(..head.reason.end as usize).unwrap_or_default());
             out.extend_from_slice(b"\r\n");
         }
@@ -47,7 +51,7 @@ pub fn parsed_status_line(out: &mut Vec<u8>, bytes: &[u8], head: &ResponseHead) 
     }
 }
 
-/// `HTTP/1.1 status `. A status has three digits.
+/// Writes `HTTP/1.1 status `. A status has three digits.
 #[inline]
 fn status_start(out: &mut Vec<u8>, version: Version, status: u16) {
     debug_assert!((100..1000).contains(&status), "a status has three digits");
@@ -62,8 +66,8 @@ fn status_start(out: &mut Vec<u8>, version: Version, status: u16) {
     out.extend_from_slice(&start);
 }
 
-/// `name: value`, for values from anywhere: control bytes in the value become spaces, so that no value can start another line. The name
-/// must be a token.
+/// Writes `name: value` for a value from any source: control bytes in it become spaces, so that no
+/// value can start another line. The name must be a token.
 pub fn header(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     out.extend_from_slice(name);
     out.extend_from_slice(b": ");
@@ -71,7 +75,7 @@ pub fn header(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// A line of a parsed head, as it came.
+/// Writes a line of a parsed head as received.
 #[inline]
 pub fn parsed_header(out: &mut Vec<u8>, bytes: &[u8], header: &Header) {
     out.extend_from_slice(header.name.of(bytes));
@@ -80,19 +84,20 @@ pub fn parsed_header(out: &mut Vec<u8>, bytes: &[u8], header: &Header) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// `Content-Length: length`
+/// Writes `Content-Length: length`.
 pub fn content_length(out: &mut Vec<u8>, length: u64) {
     out.extend_from_slice(b"Content-Length: ");
     decimal(out, length);
     out.extend_from_slice(b"\r\n");
 }
 
-/// `Transfer-Encoding: chunked`
+/// Writes `Transfer-Encoding: chunked`.
 pub fn transfer_chunked(out: &mut Vec<u8>) {
     out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
 }
 
-/// The size line of a chunk of `length` bytes. A length of 0 would end the body and is written by [`LAST_CHUNK`] only.
+/// Writes the size line of a chunk of `length` bytes. A length of 0 would end the body; only
+/// [`LAST_CHUNK`] may do that.
 pub fn chunk_header(length: usize, out: &mut Vec<u8>) {
     debug_assert!(length > 0, "an empty chunk ends the body");
     let digits = (usize::BITS - length.leading_zeros()).div_ceil(4).max(1);
@@ -104,7 +109,7 @@ pub fn chunk_header(length: usize, out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// The number in decimal.
+/// Writes the number in decimal.
 pub fn decimal(out: &mut Vec<u8>, number: u64) {
     let mut digits = [b'0'; MOST_DIGITS];
     let mut rest = number;
@@ -120,7 +125,7 @@ pub fn decimal(out: &mut Vec<u8>, number: u64) {
     out.extend_from_slice(digits.get(start..).unwrap_or_default());
 }
 
-/// Decimal digits of `u64::MAX`.
+/// Number of decimal digits of `u64::MAX`.
 const MOST_DIGITS: usize = 20;
 
 #[inline]

@@ -1,28 +1,29 @@
-//! What a peer did wrong in a message head. Each fault is final: framing after it is unknown, so the connection is closed once
-//! it is answered. What is answered is decided elsewhere; `status` only says what the RFC calls it.
+//! The rules that a message head can break. Each fault is final: the framing after it is unknown,
+//! so the connection is closed after the error response. This crate writes no response; `status`
+//! only returns the status code that the RFCs assign.
 
-/// A fault, and where it is.
+/// A fault and its position.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Located<F> {
     /// The rule that is broken.
     pub fault: F,
-    /// Offset of the line that breaks it; the end of the bytes looked at where no line alone does.
+    /// Offset of the line that breaks it, or the end of the examined bytes if no single line does.
     pub at: usize,
 }
 
 impl<F> Located<F> {
-    /// `fault` in the line that begins at `at`.
+    /// A fault in the line that begins at `at`.
     pub(crate) fn new(fault: F, at: usize) -> Self {
         Self { fault, at }
     }
 
-    /// The same place, with the fault as another type has it.
+    /// Converts the fault to another type and keeps the position.
     pub(crate) fn widen<G: From<F>>(self) -> Located<G> {
         Located { fault: self.fault.into(), at: self.at }
     }
 }
 
-/// A fault that requests and responses share.
+/// A fault that can occur in requests and in responses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FieldFault {
     /// A line feed without a carriage return before it.
@@ -33,7 +34,8 @@ pub enum FieldFault {
     HeadTooLarge,
     /// More header lines than the limit.
     TooManyHeaders,
-    /// A header name that is empty, has no colon after it, or holds a byte that no token has.
+    /// A header name that is empty, has no colon after it, or contains a byte that is not allowed
+    /// in tokens.
     BadHeaderName,
     /// White space between a header name and its colon.
     SpaceBeforeColon,
@@ -41,19 +43,20 @@ pub enum FieldFault {
     FoldedLine,
     /// A control byte in a header value.
     BadHeaderValue,
-    /// A length that is not digits only, or is too large.
+    /// A length that contains a byte other than a digit, or is too large.
     BadContentLength,
     /// A second `Content-Length`, even an equal one.
     DuplicateContentLength,
     /// `Content-Length` together with `Transfer-Encoding`.
     LengthAndEncoding,
-    /// `Transfer-Encoding` does not end in one `chunked`.
+    /// `Transfer-Encoding` without exactly one `chunked`, at its end.
     BadTransferEncoding,
-    /// `Transfer-Encoding` ends in `chunked` but names a coding before it that we do not undo.
+    /// `Transfer-Encoding` with another coding before the final `chunked`, which Weir does not
+    /// decode.
     UnknownTransferCoding,
     /// `Transfer-Encoding` in an HTTP/1.0 message.
     EncodingInHttp10,
-    /// `Connection` lists more names than anyone needs.
+    /// `Connection` lists more names than the limit.
     TooManyConnectionNames,
 }
 
@@ -80,10 +83,10 @@ impl FieldFault {
     }
 }
 
-/// Why a request head is refused.
+/// The reason for refusing a request head.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RequestFault {
-    /// One that responses have as well.
+    /// A fault that responses can have as well.
     Field(FieldFault),
     /// More than one empty line before the request line.
     EmptyLines,
@@ -91,9 +94,10 @@ pub enum RequestFault {
     RequestLineTooLong,
     /// The method is not a token.
     BadMethod,
-    /// A control byte, space, non-ASCII byte or fragment in the target, or a form that the method does not allow.
+    /// A control byte, space, non-ASCII byte or fragment in the target, or a form that the method
+    /// does not allow.
     BadTarget,
-    /// No version, or something that is not `HTTP/` digit `.` digit.
+    /// No version, or text other than `HTTP/` digit `.` digit.
     BadVersion,
     /// A well-formed version other than 1.0 and 1.1.
     UnsupportedVersion,
@@ -103,14 +107,14 @@ pub enum RequestFault {
     DuplicateHost,
     /// `Host`, or the authority of the target, is not `host[:port]`.
     BadHost,
-    /// CONNECT with a body, which has no meaning.
+    /// CONNECT with a body, which has no defined meaning.
     ConnectWithBody,
     /// `Expect` other than `100-continue`.
     UnknownExpectation,
 }
 
 impl RequestFault {
-    /// The status this is answered with: 400, 414, 417, 431, 501 or 505.
+    /// The status of the error response: 400, 414, 417, 431, 501 or 505.
     pub fn status(self) -> u16 {
         match self {
             Self::Field(FieldFault::HeadTooLarge | FieldFault::TooManyHeaders) => 431,
@@ -147,10 +151,10 @@ impl From<FieldFault> for RequestFault {
     }
 }
 
-/// Why a response head from an endpoint is refused; the client gets 502.
+/// The reason for refusing an endpoint's response head; the client gets a 502.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ResponseFault {
-    /// One that requests have as well.
+    /// A fault that requests can have as well.
     Field(FieldFault),
     /// The first line is not `HTTP/1.x`, a status from 100 to 599, and a reason.
     BadStatusLine,

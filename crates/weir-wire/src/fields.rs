@@ -1,5 +1,6 @@
-//! What the header lines of a head say together: how the body is framed, whether the connection lives on, which names stay here.
-//! The rules are those of RFC 9112 section 6, each ambiguity refused.
+//! The combined meaning of a head's header lines: the framing of the body, the persistence of the
+//! connection, and the names that are not passed on. The rules are those of RFC 9112 section 6,
+//! except that each ambiguity is refused.
 
 use smallvec::SmallVec;
 
@@ -10,21 +11,21 @@ use crate::limits::{MAX_CONNECTION_NAMES, MAX_CONNECTION_OPTIONS, MAX_LENGTH};
 use crate::method::Version;
 use crate::span::Span;
 
-/// How a body is delimited.
+/// The way a body is delimited.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub enum Framing {
-    /// No body, and nothing said about one.
+    /// No body, and no header line about one.
     #[default]
     None,
-    /// This many bytes, also 0.
+    /// A body of this many bytes, which may be 0.
     Length(u64),
     /// `Transfer-Encoding: chunked`.
     Chunked,
-    /// All bytes until the sender closes; responses only.
+    /// All bytes until the sender closes the connection; responses only.
     UntilClose,
 }
 
-/// Gathered line by line with [`Fields::take`].
+/// Facts gathered line by line with [`Fields::take`].
 #[derive(Default, Debug)]
 pub(crate) struct Fields {
     pub(crate) length: Option<u64>,
@@ -33,21 +34,23 @@ pub(crate) struct Fields {
     pub(crate) keep_alive: bool,
     pub(crate) upgrade: Upgrade,
     pub(crate) keep_alive_limits: KeepAliveLimits,
-    /// Elements of all `Connection` lines so far, empty ones too.
+    /// Number of elements in all `Connection` lines so far, empty ones included.
     options: u8,
 }
 
-/// What `Keep-Alive` says of a connection (RFC 2068 section 19.7.1.1, and what Apache and Node.js make of it).
+/// The parameters of `Keep-Alive` (RFC 2068 section 19.7.1.1, in the form that Apache and Node.js
+/// use).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeepAliveLimits {
-    /// `timeout=`: seconds after which its sender closes it when it is idle.
+    /// `timeout=`: seconds after which the sender closes the idle connection.
     pub timeout_s: Option<u32>,
-    /// `max=`: messages that may follow on it.
+    /// `max=`: number of messages that may still follow on the connection.
     pub max: Option<u32>,
 }
 
 impl KeepAliveLimits {
-    /// Notes what a line says. What is no number is not there; of two the smaller one holds.
+    /// Takes the parameters of one line. A value that is no number is ignored; of two values the
+    /// smaller one is kept.
     #[cold]
     fn take(&mut self, text: &[u8]) {
         for parameter in text.split(|byte| matches!(byte, b',' | b';')).map(trim) {
@@ -69,10 +72,10 @@ impl KeepAliveLimits {
     }
 }
 
-/// Names that `Connection` lists, other than its own options.
+/// Names that `Connection` lists, without the options that HTTP defines for it.
 pub(crate) type Listed = SmallVec<[Span; 4]>;
 
-/// The two halves of an upgrade offer.
+/// The two header lines that together offer an upgrade.
 #[derive(Default, Clone, Copy, Debug)]
 pub(crate) struct Upgrade {
     listed: bool,
@@ -80,15 +83,15 @@ pub(crate) struct Upgrade {
 }
 
 impl Upgrade {
-    /// Whether both are there.
+    /// Tells whether both lines are present.
     pub(crate) fn is_offered(self) -> bool {
         self.listed && self.protocol
     }
 }
 
 impl Fields {
-    /// Notes what one line says; `listed` gets the names that stay here for it. Lines whose name is not one of [`Known::rules`] say
-    /// nothing.
+    /// Takes one line; the names that `Connection` lists in it are added to `listed`. Lines whose
+    /// name is not one of [`Known::rules`] are ignored.
     #[expect(clippy::inline_always, reason = "two callers, both on every message's way")]
     #[inline(always)]
     pub(crate) fn take(
@@ -122,8 +125,9 @@ impl Fields {
         Ok(())
     }
 
-    /// One line, one coding: `chunked`. Another coding before a final `chunked` is known framing but an unknown coding (501, RFC 9112
-    /// section 6.1); anything else leaves the length unknown (400, section 6.3).
+    /// Takes a `Transfer-Encoding` line, of which one with `chunked` alone is allowed. Another
+    /// coding before a final `chunked` leaves the framing known but the coding unknown (501, RFC
+    /// 9112 section 6.1); anything else leaves the length unknown (400, section 6.3).
     #[inline(never)]
     fn take_encoding(&mut self, text: &[u8]) -> Result<(), FieldFault> {
         if self.chunked {
@@ -151,7 +155,7 @@ impl Fields {
         text: &[u8],
         listed: &mut Listed,
     ) -> Result<(), FieldFault> {
-        // What most programs say, as they write it. A `match` would compare byte by byte.
+        // The usual spellings. A `match` would compare byte by byte.
         let is_usual = text == b"keep-alive" || text == b"Keep-Alive";
         if is_usual && self.options < MAX_CONNECTION_OPTIONS {
             self.options += 1;
@@ -161,7 +165,7 @@ impl Fields {
         self.take_options(bytes, text, listed)
     }
 
-    /// Kept apart from what inlines for its length.
+    /// Not inlined, because of its length.
     #[inline(never)]
     fn take_options(
         &mut self,
@@ -190,7 +194,7 @@ impl Fields {
         Ok(())
     }
 
-    /// Refuses combinations; to be called once after the last line.
+    /// Refuses contradicting lines. Call it once, after the last line.
     pub(crate) fn check(&self, version: Version) -> Result<(), FieldFault> {
         match (self.chunked, self.length, version) {
             (true, Some(_), _) => Err(FieldFault::LengthAndEncoding),
@@ -199,7 +203,7 @@ impl Fields {
         }
     }
 
-    /// What the lines alone say; [`Framing::None`] when they say nothing.
+    /// The framing that the lines declare; [`Framing::None`] if there is no such line.
     pub(crate) fn framing(&self) -> Framing {
         match (self.chunked, self.length) {
             (true, _) => Framing::Chunked,
@@ -208,7 +212,8 @@ impl Fields {
         }
     }
 
-    /// Whether the connection may carry another message (RFC 9112 section 9.3); `close` wins over `keep-alive`.
+    /// Tells whether the connection may carry another message (RFC 9112 section 9.3). `close`
+    /// overrides `keep-alive`.
     pub(crate) fn persists(&self, version: Version) -> bool {
         !self.close && (version == Version::Http11 || self.keep_alive)
     }
@@ -224,7 +229,7 @@ pub(crate) fn protocols<'a>(
     names.map(trim).filter(|name| !name.is_empty())
 }
 
-/// Whether this line goes on to the other side.
+/// Tells whether this line is passed on.
 #[inline]
 pub(crate) fn passes(bytes: &[u8], header: &Header, listed: &Listed) -> bool {
     !header.known.stays_here()
@@ -234,7 +239,7 @@ pub(crate) fn passes(bytes: &[u8], header: &Header, listed: &Listed) -> bool {
                 .any(|name| name.of(bytes).eq_ignore_ascii_case(header.name.of(bytes))))
 }
 
-/// The first line of that name.
+/// The value of the first line of that name.
 pub(crate) fn find<'a>(bytes: &'a [u8], headers: &[Header], name: &str) -> Option<&'a [u8]> {
     let found = headers
         .iter()
@@ -242,7 +247,7 @@ pub(crate) fn find<'a>(bytes: &'a [u8], headers: &[Header], name: &str) -> Optio
     Some(found.value.of(bytes))
 }
 
-/// Where a combination of lines that [`Fields::check`] refuses becomes one: at the last line about framing.
+/// The position of a combination that [`Fields::check`] refuses: the last line about framing.
 #[cold]
 pub(crate) fn locate(fault: FieldFault, headers: &[Header]) -> Located<FieldFault> {
     let frames = |known| matches!(known, Known::ContentLength | Known::TransferEncoding);
@@ -250,7 +255,7 @@ pub(crate) fn locate(fault: FieldFault, headers: &[Header]) -> Located<FieldFaul
     Located::new(fault, last.map_or(0, |header| header.name.start as usize))
 }
 
-/// Digits only, at most [`MAX_LENGTH`].
+/// Reads a number that consists of digits only and is at most [`MAX_LENGTH`].
 #[inline]
 fn decimal(text: &[u8]) -> Option<u64> {
     if text.is_empty() || text.len() > 19 {

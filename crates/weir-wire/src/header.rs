@@ -1,4 +1,4 @@
-//! One header line, as it is taken over from the tokeniser, and the bytes that may stand in one.
+//! A parsed header line, and the bytes that are allowed in tokens and values.
 
 use crate::known::Known;
 use crate::span::Span;
@@ -6,15 +6,16 @@ use crate::span::Span;
 /// A header line of a parsed head.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// The name, as written.
+    /// The name as received.
     pub name: Span,
-    /// The value, without the white space around it. Visible ASCII, space, tab and bytes from 0x80 on; nothing else.
+    /// The value, without surrounding white space. It contains visible ASCII, spaces, tabs and
+    /// bytes from 0x80 on, and nothing else.
     pub value: Span,
-    /// The name, if it is one we know.
+    /// The name's variant, [`Known::Other`] if it has none.
     pub known: Known,
 }
 
-/// Replaces `headers` by what the tokeniser found in `bytes`.
+/// Replaces `headers` by the lines that the tokeniser found in `bytes`.
 pub(crate) fn collect(headers: &mut Vec<Header>, bytes: &[u8], found: &[httparse::Header<'_>]) {
     headers.clear();
     headers.extend(found.iter().map(|found| Header {
@@ -24,7 +25,7 @@ pub(crate) fn collect(headers: &mut Vec<Header>, bytes: &[u8], found: &[httparse
     }));
 }
 
-/// Whether this byte may stand in a token (RFC 9110 section 5.6.2).
+/// Tells whether a token may contain this byte (RFC 9110 section 5.6.2).
 pub(crate) const fn is_token_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric()
         || matches!(
@@ -46,12 +47,12 @@ pub(crate) const fn is_token_byte(byte: u8) -> bool {
         )
 }
 
-/// Whether this byte may stand in a header value: no control byte but the tab.
+/// Tells whether a header value may contain this byte. The tab is the only control byte allowed.
 pub(crate) fn is_value_byte(byte: u8) -> bool {
     byte == b'\t' || (byte >= b' ' && byte != 0x7f)
 }
 
-/// `text` without spaces and tabs around it.
+/// `text` without leading and trailing spaces and tabs.
 #[inline]
 pub(crate) fn trim(mut text: &[u8]) -> &[u8] {
     while let [b' ' | b'\t', rest @ ..] = text {

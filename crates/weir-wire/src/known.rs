@@ -1,6 +1,8 @@
-//! The header names that the product looks at, recognised once while parsing so that nobody compares text again.
+//! The header names that Weir interprets, recognised once while parsing so that no later stage
+//! compares text again.
 
-/// Header names that framing, routing, static files and logs look at. Those of [`Known::rules`] come first.
+/// Header names that framing, routing, static files and logs use. Those of [`Known::rules`] come
+/// first.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 #[expect(missing_docs, reason = "each variant is the header name it spells")]
 pub enum Known {
@@ -56,12 +58,12 @@ pub enum Known {
 }
 
 impl Known {
-    /// The known name that `name`, a token, spells in any case.
+    /// The variant for `name`, a token in any case.
     #[inline]
     pub fn of(name: &[u8]) -> Self {
         let Some((first, last)) = ends(name) else { return Self::of_short(name) };
         match TABLE.get(slot(first, last)) {
-            // One branch for both words.
+            // Both words in one branch.
             Some(entry)
                 if usize::from(entry.length) == name.len()
                     && (entry.first ^ first) | (entry.last ^ last) == 0
@@ -73,28 +75,35 @@ impl Known {
         }
     }
 
-    /// As `of`, of a name that is too short for the table.
+    /// Handles names that are too short for the table.
     fn of_short(name: &[u8]) -> Self {
         if name.eq_ignore_ascii_case(b"te") { Self::Te } else { Self::Other }
     }
 
-    /// Whether a line of this name can change what follows the head, or whom it is for: framing, the connection, the host, the count
-    /// of hops.
+    /// Tells whether a line of this name can change the interpretation of the message: its framing,
+    /// its connection, its host, its hop count.
     #[inline]
     pub(crate) fn rules(self) -> bool {
         (self as u8) < Self::Other as u8
     }
 
-    /// Whether a line of this name is never passed on as it came, in either direction.
+    /// Tells whether a line of this name is never passed on as received, in either direction.
     ///
-    /// - hop-by-hop (RFC 9110 section 7.6.1): `Connection`, `Keep-Alive`, `Proxy-Connection`, `TE`, `Transfer-Encoding`, `Upgrade`;
-    /// - `Proxy-Authenticate`, `Proxy-Authorization`: between a client and *its* proxy (RFC 2616 section 13.5.1), which we are not;
-    /// - `Content-Length`: framing, which the sender writes anew from `framing` or `content_length`;
-    /// - `Host`: the sender writes it anew from `host`, because an absolute-form target overrides the line;
-    /// - `Expect`: we answer `100-continue` ourselves, and other expectations are refused;
-    /// - `HTTP2-Settings`: belongs to an upgrade to HTTP/2 (RFC 7540 section 3.2.1), which is not passed on;
-    /// - `Proxy`: no header of HTTP, but CGI programs see it as the variable `HTTP_PROXY` (CVE-2016-5385, "httpoxy");
-    /// - `Weir-Hops`: the count of Weirs that a request has passed, which each writes anew.
+    /// - hop-by-hop (RFC 9110 section 7.6.1): `Connection`, `Keep-Alive`, `Proxy-Connection`, `TE`,
+    ///   `Transfer-Encoding`, `Upgrade`;
+    /// - `Proxy-Authenticate`, `Proxy-Authorization`: between a client and its own forward proxy
+    ///   (RFC 2616 section 13.5.1), which Weir is not;
+    /// - `Content-Length`: framing, which the sender writes anew from `framing` or
+    ///   `content_length`;
+    /// - `Host`: the sender writes it anew from `host`, because an absolute-form target overrides
+    ///   the line;
+    /// - `Expect`: Weir answers `100-continue` itself and refuses other expectations;
+    /// - `HTTP2-Settings`: part of an upgrade to HTTP/2 (RFC 7540 section 3.2.1), which is not
+    ///   passed on;
+    /// - `Proxy`: not an HTTP header, but CGI programs see it as the variable `HTTP_PROXY`
+    ///   (CVE-2016-5385, "httpoxy");
+    /// - `Weir-Hops`: the number of Weir instances that the request has passed; each writes it
+    ///   anew.
     ///
     /// `Trailer` is passed on: trailers themselves are, and it is not hop-by-hop since RFC 9110.
     #[inline]
@@ -119,7 +128,7 @@ impl Known {
     }
 }
 
-/// All names of [`Known`] but `te`.
+/// All names of [`Known`] except `te`.
 const NAMES: [(&[u8], Known); 46] = [
     (b"accept", Known::Accept),
     (b"accept-encoding", Known::AcceptEncoding),
@@ -169,11 +178,11 @@ const NAMES: [(&[u8], Known); 46] = [
     (b"x-request-id", Known::XRequestId),
 ];
 
-/// A name of [`TABLE`]. An empty place has the length 0.
+/// An entry of [`TABLE`]. An empty entry has the length 0.
 #[derive(Clone, Copy)]
 struct Entry {
     first: u64,
-    /// Of a name longer than the two others cover, else 0.
+    /// The bytes between the two others in a name longer than 16 bytes, else 0.
     middle: u64,
     last: u64,
     length: u8,
@@ -182,7 +191,7 @@ struct Entry {
 
 const SLOT_BITS: u32 = 7;
 
-/// Each name at its [`slot`], so that one comparison tells.
+/// Each name at its [`slot`], so that a lookup compares with one entry only.
 #[expect(clippy::indexing_slicing, reason = "done while compiling")]
 static TABLE: [Entry; 1 << SLOT_BITS] = {
     let empty = Entry { first: 0, middle: 0, last: 0, length: 0, known: Known::Other };
@@ -204,21 +213,22 @@ static TABLE: [Entry; 1 << SLOT_BITS] = {
 /// The longest name that three words of eight bytes cover.
 const LONGEST: usize = 24;
 
-/// Sends each name to a slot of its own. Found by trying.
+/// Multiplier that sends each name to a slot of its own. Found by trial.
 const SPREAD: u64 = 0x6e00_694a_1d22_d453;
 
-/// Where a name with these ends is in the table, if it is known.
+/// The table index of a known name with these ends.
 #[inline]
 const fn slot(first: u64, last: u64) -> usize {
     (first.wrapping_add(last).wrapping_mul(SPREAD) >> (u64::BITS - SLOT_BITS)) as usize
 }
 
-/// Set in every byte, tells the cases of a letter no longer apart. Names are tokens, of which only a letter becomes a letter, and only a
-/// hyphen a hyphen by that.
+/// OR-ing a byte with this bit maps both cases of a letter to one value. Names are tokens: no other
+/// token byte becomes a letter or a hyphen this way.
 const LOWER: u64 = 0x2020_2020_2020_2020;
 
-/// The first eight bytes of a name and the last eight, in lower case; of a shorter name the first and last four, twice. With the length
-/// that is the whole of a name up to 16. `None` below four.
+/// The first and the last eight bytes of a name, in lower case. For a shorter name both words hold
+/// its first four and last four bytes. Together with the length they determine a name of up to 16
+/// bytes. `None` for names below four bytes.
 #[inline]
 const fn ends(name: &[u8]) -> Option<(u64, u64)> {
     if let (Some(first), Some(last)) = (name.first_chunk(), name.last_chunk()) {
@@ -229,7 +239,7 @@ const fn ends(name: &[u8]) -> Option<(u64, u64)> {
     Some((word | LOWER, word | LOWER))
 }
 
-/// The eight bytes after the first eight, in lower case; 0 of a name that has not so many.
+/// The eight bytes after the first eight, in lower case; 0 for a shorter name.
 #[inline]
 const fn middle(name: &[u8]) -> u64 {
     match name.split_first_chunk::<8>() {
@@ -248,7 +258,7 @@ mod tests {
 
     use super::{Known, NAMES};
 
-    /// What `Known::of` means: the text, in any case.
+    /// The meaning of `Known::of`: a comparison that ignores case.
     fn plainly(name: &[u8]) -> Known {
         let found = NAMES.iter().find(|(text, _)| text.eq_ignore_ascii_case(name));
         let known = found.map_or(Known::Other, |(_, known)| *known);
@@ -260,7 +270,7 @@ mod tests {
         select(bytes)
     }
 
-    /// A known name in some case, with a byte or two changed, added or left out.
+    /// A known name in mixed case, with up to two bytes changed, added or removed.
     fn name_or_nearly() -> impl Strategy<Value = Vec<u8>> {
         let change = (any::<Index>(), token_byte(), 0..4_u8);
         let changes = proptest::collection::vec(change, 0..3);
@@ -277,7 +287,7 @@ mod tests {
                 match kind {
                     0 => name.insert(at, byte),
                     1 if at < name.len() => drop(name.remove(at)),
-                    // The bit by which names are compared in any case.
+                    // The bit that a comparison without case ignores.
                     2 if at < name.len() && crate::header::is_token_byte(name[at] ^ 0x20) => {
                         name[at] ^= 0x20;
                     }

@@ -1,11 +1,13 @@
-//! HTTP/1.0 and HTTP/1.1 on the wire: request and response heads, strict framing, chunked bodies, and the bytes we write
-//! ourselves. Bytes in, spans and events out.
+//! HTTP/1.0 and HTTP/1.1 on the wire: request and response heads, strict framing, chunked bodies,
+//! and the encoding of the heads and chunks that Weir writes. Bytes in, spans and events out.
 //!
-//! What it does not do: no I/O, no clocks, no buffers of its own for a message, no copies of header text. A head is the
-//! caller's buffer plus [`Span`]s into it, and its vectors are reused from message to message.
+//! The crate does no I/O, reads no clock, has no message buffer of its own, and copies no header
+//! text. A head is the caller's buffer plus [`Span`]s into it, and its vectors are reused from
+//! message to message.
 //!
-//! Where RFC 9110 and RFC 9112 let a recipient guess, this crate refuses: a message two programs could frame differently is a
-//! fault, never a repair. What is refused, one case per line, is in `tests/vectors`.
+//! Where RFC 9110 and RFC 9112 allow a recipient to guess, this crate refuses: a message that two
+//! programs could frame differently is a fault, never repaired. The refused forms are listed in
+//! `tests/vectors`, one case per line.
 #![forbid(unsafe_code)]
 #![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

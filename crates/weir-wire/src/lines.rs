@@ -1,37 +1,40 @@
-//! Where a head ends, looked for only in bytes not seen before, and whether its line ends are all CR LF. Also says which rule a
-//! head broke that the tokeniser refused.
+//! Finds the end of a head, scanning only new bytes, and checks that all its line ends are CR LF.
+//! Also determines the rule that a head breaks after the tokeniser has refused it.
 
 use crate::fault::{FieldFault, Located};
 use crate::header::{is_token_byte, is_value_byte};
 use crate::work;
 
-/// How far the search for a head's end has come. It is carried from call to call while a head arrives, so that each byte is looked
-/// at once: [`Scan::default`] for a new head, and the bytes must then only grow.
+/// Progress of the search for a head's end. It is kept from call to call while a head arrives, so
+/// that each byte is scanned once: start a new head with [`Scan::default`], and pass the same bytes
+/// with more appended to each later call.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Scan {
-    /// Bytes that need not be looked at again.
+    /// Number of bytes that need not be scanned again.
     at: usize,
-    /// Where the line begins that is being read.
+    /// Start of the line being read.
     line_start: usize,
-    /// Lines before it; an empty line before the first one is none.
+    /// Number of complete lines; an empty line before the first one does not count.
     lines: usize,
 }
 
 impl Scan {
-    /// Whether nothing was looked at yet.
+    /// Returns true before any byte was scanned.
     pub(crate) fn is_new(self) -> bool {
         self.at == 0
     }
 
-    /// Whether the first line has ended.
+    /// Returns true once the first line has ended.
     pub(crate) fn has_line(self) -> bool {
         self.lines > 0
     }
 
-    /// Goes on to the blank line; the head's length when it is there. A first line that is empty does not end the head; the caller
-    /// decides whether it is allowed. A second one does.
+    /// Continues to the blank line and returns the head's length once it was found. An empty first
+    /// line does not end the head, and the caller decides whether it is allowed; a second empty
+    /// line ends it.
     ///
-    /// `first_line` judges the first line once it is whole. More than `headers` lines after it are a fault.
+    /// `first_line` checks the first line once it is complete. More than `headers` lines after it
+    /// are a fault.
     pub(crate) fn head_end<F: From<FieldFault>>(
         &mut self,
         bytes: &[u8],
@@ -75,7 +78,8 @@ impl Scan {
     }
 }
 
-/// The rule that the header lines of `head` break, given that they break one, and where.
+/// The rule that the header lines of `head` break, and the position. The caller knows that they
+/// break one.
 pub(crate) fn field_fault(head: &[u8]) -> Located<FieldFault> {
     work::count(head.len());
     let mut next = 0;
@@ -114,7 +118,7 @@ fn line_fault(line: &[u8]) -> Option<FieldFault> {
     (!value.iter().copied().all(is_value_byte)).then_some(FieldFault::BadHeaderValue)
 }
 
-/// Whether this is `HTTP/` digit `.` digit: a version, if not one of ours.
+/// Tells whether the text is `HTTP/` digit `.` digit: a version, but perhaps not a supported one.
 pub(crate) fn is_version(text: &[u8]) -> bool {
     matches!(text.strip_prefix(b"HTTP/"), Some([major, b'.', minor]) if major.is_ascii_digit() && minor.is_ascii_digit())
 }

@@ -11,7 +11,7 @@ pub enum Version {
 }
 
 impl Version {
-    /// As the message writes it.
+    /// The version as written in messages.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Http10 => "HTTP/1.0",
@@ -20,7 +20,8 @@ impl Version {
     }
 }
 
-/// A request method (RFC 9110 section 9; PATCH: RFC 5789). Methods are case-sensitive: `get` is [`Method::Other`].
+/// A request method (RFC 9110 section 9; PATCH: RFC 5789). Methods are case-sensitive: `get` is
+/// [`Method::Other`].
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub enum Method {
     /// GET
@@ -47,10 +48,10 @@ pub enum Method {
 }
 
 impl Method {
-    /// The method that this token names.
+    /// The method with this name.
     #[inline]
     pub fn of(token: &[u8]) -> Self {
-        // Most requests. A `match` compares byte by byte.
+        // The most frequent method. A `match` would compare byte by byte.
         if token == b"GET" { Self::Get } else { Self::of_other(token) }
     }
 
@@ -69,12 +70,13 @@ impl Method {
         }
     }
 
-    /// Whether repeating the request has the effect of sending it once (RFC 9110 section 9.2.2). Unknown methods are not.
+    /// Tells whether sending the request twice has the effect of sending it once (RFC 9110 section
+    /// 9.2.2). False for unknown methods.
     pub fn is_idempotent(self) -> bool {
         self.is_safe() || matches!(self, Self::Put | Self::Delete)
     }
 
-    /// Whether the request asks for no change of state (RFC 9110 section 9.2.1).
+    /// Returns true if the request asks for no change of state (RFC 9110 section 9.2.1).
     pub fn is_safe(self) -> bool {
         matches!(self, Self::Get | Self::Head | Self::Options | Self::Trace)
     }

@@ -1,12 +1,13 @@
-//! The header lines of a head as nearly all are: complete, with strict line ends and without tabs, in one pass. Whatever is unusual
-//! is left to the tokeniser, which says the same of the lines that this takes.
+//! Parses header lines in their usual form (complete, with strict line ends and without tabs) in
+//! one pass. Every other head is left to the tokeniser. Lines that both accept have the same
+//! result.
 
 use crate::header::{Header, is_token_byte};
 use crate::known::Known;
 use crate::span::Span;
 use crate::work;
 
-/// Bytes that are looked at together.
+/// Number of bytes that are examined together.
 const WORD: usize = 8;
 const LOW_BITS: u64 = u64::MAX / 0xff;
 const HIGH_BITS: u64 = LOW_BITS * 0x80;
@@ -24,8 +25,9 @@ static TOKEN: [bool; 256] = {
     table
 };
 
-/// Reads header lines from `start` to the blank line. Its end, or `None` for a head that is not complete, has more than `most` lines, or
-/// needs a closer look; `headers` is then undefined.
+/// Reads header lines from `start` to the blank line and returns the offset after it. Returns
+/// `None` for a head that is incomplete, has more than `most` lines, or is not in the usual form;
+/// the contents of `headers` are then unspecified.
 #[inline]
 pub(crate) fn header_lines(
     bytes: &[u8],
@@ -42,7 +44,7 @@ pub(crate) fn header_lines(
         }
         let name = bytes.get(at..colon)?;
         let known = Known::of(name);
-        // A name that is known is a token, as it has no byte that folds into one of a known name.
+        // A known name is a token: no byte outside of tokens folds into a byte of a known name.
         if known == Known::Other && (name.is_empty() || token_bytes(name) < name.len()) {
             return None;
         }
@@ -60,7 +62,7 @@ pub(crate) fn header_lines(
         }
         let (name, value) = (Span::new(at, colon), Span::new(value_at, value_end));
         let header = Header { name, value, known };
-        // Headers of the head before are written over; mostly there are as many of them.
+        // Overwrites the headers of the previous head, which usually had as many.
         match headers.get_mut(count) {
             Some(place) => *place = header,
             None => headers.push(header),
@@ -73,7 +75,7 @@ pub(crate) fn header_lines(
     Some(end)
 }
 
-/// Bytes at the beginning that may stand in a token.
+/// Number of leading bytes that are allowed in tokens.
 #[inline]
 pub(crate) fn token_bytes(text: &[u8]) -> usize {
     let is_token = |byte: &u8| TOKEN.get(usize::from(*byte)) == Some(&true);
@@ -87,7 +89,7 @@ fn colon_after(bytes: &[u8], at: usize) -> usize {
     find(bytes, at, |word| is_byte::<b':'>(word) | is_below::<b'!'>(word), ends)
 }
 
-/// Position of the first control byte from `at` on, the tab being one, or the end.
+/// Position of the first control byte (tabs included) from `at` on, or the end.
 #[inline]
 fn control_after(bytes: &[u8], at: usize) -> usize {
     find(
@@ -98,22 +100,22 @@ fn control_after(bytes: &[u8], at: usize) -> usize {
     )
 }
 
-/// Visible ASCII and spaces at the beginning.
+/// Number of leading bytes that are visible ASCII or spaces.
 #[inline]
 pub(crate) fn graphic_or_space_bytes(text: &[u8]) -> usize {
     let ends = |byte: u8| !(b' '..0x7f).contains(&byte);
     find(text, 0, |word| is_below::<b' '>(word) | is_byte::<0x7f>(word) | word, ends)
 }
 
-/// Visible ASCII at the beginning.
+/// Number of leading bytes that are visible ASCII.
 #[inline]
 pub(crate) fn graphic_bytes(text: &[u8]) -> usize {
     let ends = |byte: u8| !byte.is_ascii_graphic();
     find(text, 0, |word| is_below::<b'!'>(word) | is_byte::<0x7f>(word) | word, ends)
 }
 
-/// Position of the first byte from `at` on that ends something, or the end. `marks` sets the high bit of each such byte of a word; above the
-/// lowest it may set others.
+/// Position of the first byte from `at` on for which `ends` is true, or the end. `marks` sets the
+/// high bit of each such byte of a word; it may also set high bits above the lowest such byte.
 #[inline]
 fn find(
     bytes: &[u8],
@@ -134,13 +136,14 @@ fn find(
     at
 }
 
-/// Marks bytes below a bound of at most 0x80; above the lowest, what is borrowed may mark others.
+/// Marks bytes below a bound of at most 0x80. The borrow of the subtraction may also mark bytes
+/// above the lowest marked one.
 #[inline]
 fn is_below<const BOUND: u8>(word: u64) -> u64 {
     word.wrapping_sub(LOW_BITS * u64::from(BOUND)) & !word
 }
 
-/// Marks bytes of one value, in the same way.
+/// Marks bytes of one value, with the same inaccuracy.
 #[inline]
 fn is_byte<const BYTE: u8>(word: u64) -> u64 {
     is_below::<1>(word ^ (LOW_BITS * u64::from(BYTE)))
@@ -166,8 +169,9 @@ mod tests {
             prop_assert_eq!(graphic_bytes(&text), first(|byte| !byte.is_ascii_graphic()));
         }
 
-        /// What is taken is what the tokeniser takes, and nothing that a strict reader would not: parts of heads, put together and spoilt
-        /// at one place.
+        /// The quick parser accepts only heads that the tokeniser accepts with the same result, and
+        /// nothing that a strict reader would refuse. The input is assembled from parts of heads,
+        /// with one byte changed.
         #[test]
         fn what_is_taken_is_what_the_tokeniser_takes(
             lines in vec((

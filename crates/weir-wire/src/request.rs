@@ -1,4 +1,5 @@
-//! A request head: parsed once, then read by spans. It answers nothing and forwards nothing.
+//! A request head: parsed once, then read by spans. This module writes no response and forwards
+//! nothing.
 
 use std::mem::MaybeUninit;
 
@@ -16,45 +17,51 @@ use crate::span::Span;
 use crate::target::{self, TargetForm};
 use crate::work;
 
-/// A request head. All spans lie in the buffer given to [`RequestHead::parse`]; contents are valid after it returned a length.
+/// A request head. All spans refer to the buffer given to [`RequestHead::parse`]; the fields are
+/// valid after it returned a length.
 #[derive(Clone, Default, Debug)]
 pub struct RequestHead {
     /// The method.
     pub method: Method,
-    /// The method as written.
+    /// The method as received.
     pub method_span: Span,
-    /// The target as written.
+    /// The target as received.
     pub target: Span,
     /// The form of the target.
     pub form: TargetForm,
-    /// The path as written; empty in authority form, and in absolute form without a path. See [`RequestHead::path_text`].
+    /// The path as received; empty in authority form, and in absolute form without a path. See
+    /// [`RequestHead::path_text`].
     pub path: Span,
     /// The query without its `?`.
     pub query: Option<Span>,
-    /// Host and port asked for: the authority of the target where it has one, else the value of `Host`. Empty for HTTP/1.0 without.
+    /// The requested host and port: the authority of the target if it has one, else the value of
+    /// `Host`. Empty for an HTTP/1.0 request without either.
     pub host: Span,
     /// The version.
     pub version: Version,
-    /// All header lines, in order.
+    /// All header lines, in the order received.
     pub headers: Vec<Header>,
-    /// How the body is delimited; never [`Framing::UntilClose`].
+    /// The way the body is delimited; never [`Framing::UntilClose`].
     pub framing: Framing,
-    /// Whether the client wants to send another request on this connection.
+    /// Set if the client wants to send another request on this connection.
     pub keep_alive: bool,
-    /// Whether the client waits for `100 Continue` before it sends its body. Never in HTTP/1.0, never without a body.
+    /// Set if the client waits for `100 Continue` before it sends its body. Never set for HTTP/1.0
+    /// or for a request without a body.
     pub expect_continue: bool,
-    /// Whether the client offers to change protocols (`Connection: upgrade` and `Upgrade`, HTTP/1.1).
+    /// Set if the client offers to change protocols (`Connection: upgrade` and `Upgrade`,
+    /// HTTP/1.1).
     pub upgrade: bool,
-    /// How many Weirs it has passed, as `Weir-Hops` says; what is no number counts as the most.
+    /// The number of Weir instances that the request has passed, from `Weir-Hops`; `u16::MAX` if
+    /// that is not a number in range.
     pub hops: u16,
     /// The request line without its line end.
     pub request_line: Span,
-    /// Length of the head with its blank line, and with the empty line before it if there was one.
+    /// Length of the head, the blank line and an empty line before the request line included.
     pub head_bytes: usize,
     listed: Listed,
 }
 
-/// What only requests have among their lines.
+/// Facts from header lines that only requests have.
 #[derive(Default)]
 struct RequestFields {
     host: Option<Span>,
@@ -63,14 +70,17 @@ struct RequestFields {
 }
 
 impl RequestHead {
-    /// Parses a head at the start of `bytes`; its length, or `None` when more bytes are needed. What follows it is the body or the next
-    /// request.
+    /// Parses a head at the start of `bytes`. Returns its length, or `None` if more bytes are
+    /// needed. The bytes after it are the body or the next request.
     ///
-    /// `scan` carries the search for the end over calls, so that bytes that dribble in are looked at once: a new one for a new
-    /// request, and `bytes` must then only grow. The outcome does not depend on how the bytes were split.
+    /// `scan` keeps the progress of the search for the head's end between calls, so that each byte
+    /// is scanned once even if bytes arrive one by one. Use a new one for a new request, and pass
+    /// the same bytes with more appended to each later call. The result does not depend on how the
+    /// bytes were split.
     ///
     /// # Errors
-    /// The first rule of RFC 9112 that the head breaks, as early as it can be known for line ends, sizes and the request line.
+    /// The first rule of RFC 9112 that the head breaks. Faults of line ends, sizes and the request
+    /// line are returned as soon as they are known.
     pub fn parse(
         &mut self,
         bytes: &[u8],
@@ -87,7 +97,7 @@ impl RequestHead {
         self.parse_slowly(bytes, scan, limits)
     }
 
-    /// Goes on looking for the end, and says what is wrong where something is.
+    /// Continues the search for the end, and determines the fault of a malformed head.
     #[inline(never)]
     fn parse_slowly(
         &mut self,
@@ -118,13 +128,14 @@ impl RequestHead {
             Err(httparse::Error::TooManyHeaders) => {
                 return Err(Located::new(FieldFault::TooManyHeaders.into(), end));
             }
-            // The request line is sound. The two searches agree on where a strict head ends; were they not to, the head is no good.
+            // The request line is valid. If the two searches should disagree about the head's end,
+            // the head is refused.
             Ok(_) | Err(_) => return Err(lines::field_fault(head).widen()),
         }
         Ok(Some(end))
     }
 
-    /// The path, `/` where an absolute target leaves it out.
+    /// The path; `/` where a target in absolute form has none.
     pub fn path_text<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
         if self.path.is_empty() && self.form == TargetForm::Absolute {
             b"/"
@@ -133,36 +144,38 @@ impl RequestHead {
         }
     }
 
-    /// The value of the first line of that name, in any case.
+    /// The value of the first line of that name, compared without case.
     pub fn header<'a>(&self, bytes: &'a [u8], name: &str) -> Option<&'a [u8]> {
         fields::find(bytes, &self.headers, name)
     }
 
-    /// The protocols that the client's `Upgrade` lines name, in order; an offer only where [`RequestHead::upgrade`] says so.
+    /// The protocols that the client's `Upgrade` lines name, in order. They are an offer only if
+    /// [`RequestHead::upgrade`] is set.
     pub fn protocols<'a>(&'a self, bytes: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
         fields::protocols(bytes, &self.headers)
     }
 
-    /// Whether the client says that it reads trailers (`TE: trailers`, RFC 9110 section 10.1.4).
+    /// Returns true if the client accepts trailers (`TE: trailers`, RFC 9110 section 10.1.4).
     pub fn takes_trailers(&self, bytes: &[u8]) -> bool {
         let lines = self.headers.iter().filter(|header| header.known == Known::Te);
         let mut codings = lines.flat_map(|line| line.value.of(bytes).split(|byte| *byte == b','));
         codings.any(|coding| trim(coding).eq_ignore_ascii_case(b"trailers"))
     }
 
-    /// The names that `Connection` lists, beside its own options.
+    /// The names that `Connection` lists, without the options that HTTP defines for it.
     pub fn listed<'a>(&'a self, bytes: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
         self.listed.iter().map(move |name| name.of(bytes))
     }
 
-    /// The lines to send on. Left out are those of [`Known::stays_here`] and every name that `Connection` lists; the sender writes
-    /// `Host`, framing, `Connection` and `Upgrade` itself.
+    /// The header lines to pass on: all but those of [`Known::stays_here`] and those that
+    /// `Connection` lists. The sender writes `Host`, framing, `Connection` and `Upgrade` itself.
     pub fn forwarded<'a>(&'a self, bytes: &'a [u8]) -> impl Iterator<Item = &'a Header> {
         self.headers.iter().filter(move |header| fields::passes(bytes, header, &self.listed))
     }
 
-    /// The usual case in one pass: the head is complete, well-formed and within the limits. Anything else is `None` and left to the
-    /// slower, incremental way, which gives the same result for such a head.
+    /// Parses the usual case in one pass: a complete, well-formed head within the limits. Returns
+    /// `None` for anything else; the slower, incremental parser gives the same result for heads
+    /// that this one accepts.
     #[inline]
     fn parse_whole(&mut self, bytes: &[u8], limits: &HeadLimits) -> Option<usize> {
         let method = quick::token_bytes(bytes);
@@ -189,7 +202,7 @@ impl RequestHead {
         quick::header_lines(bytes, start, limits.headers, &mut self.headers)
     }
 
-    /// Runs the tokeniser; the end of the head as it sees it.
+    /// Runs the tokeniser and returns the end of the head as it determines it.
     fn tokenise(
         &mut self,
         bytes: &[u8],
@@ -218,10 +231,10 @@ impl RequestHead {
         Ok(Some(end))
     }
 
-    /// Gives the tokens their meaning.
+    /// Interprets the tokens.
     fn interpret(&mut self, bytes: &[u8], end: usize) -> Result<(), Located<RequestFault>> {
         self.head_bytes = end;
-        // Between target and line end stand one space and eight bytes of version.
+        // The target and the line end are separated by one space and eight bytes of version.
         self.request_line = Span { start: self.method_span.start, end: self.target.end + 9 };
         let line_start = self.method_span.start as usize;
         let target = target::read(bytes, self.target, self.method)
@@ -274,14 +287,14 @@ impl RequestFields {
         Ok(())
     }
 
-    /// Of several lines the largest counts.
+    /// The largest of several lines counts.
     #[inline(never)]
     fn take_hops(&mut self, text: &[u8]) {
         let number = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
         self.hops = self.hops.max(number.unwrap_or(u16::MAX));
     }
 
-    /// RFC 9110 section 10.1.1: HTTP/1.0 has no expectations, whatever it says.
+    /// HTTP/1.0 requests have no expectations, even with the line (RFC 9110 section 10.1.1).
     fn take_expect(
         &mut self,
         bytes: &[u8],
@@ -299,8 +312,9 @@ impl RequestFields {
     }
 }
 
-/// Where the request line starts: one empty line before it is tolerated (RFC 9112 section 2.2). A first byte that starts no method is
-/// refused at once, so that another protocol does not wait for a timeout.
+/// The start of the request line: one empty line before it is tolerated (RFC 9112 section 2.2). A
+/// first byte that starts no method is refused at once, so that a client of another protocol does
+/// not wait for a timeout.
 fn start(bytes: &[u8]) -> Result<usize, Located<RequestFault>> {
     let start = if bytes.starts_with(b"\r\n") { 2 } else { 0 };
     match bytes.get(start) {
@@ -310,26 +324,27 @@ fn start(bytes: &[u8]) -> Result<usize, Located<RequestFault>> {
     }
 }
 
-/// Tells whether the request line at `start` is known to be longer than allowed, ended or not.
+/// Tells whether the request line at `start` is already longer than allowed, complete or not.
 fn line_is_too_long(bytes: &[u8], start: usize, limits: &HeadLimits) -> bool {
     let window = bytes.get(start..).and_then(|rest| rest.get(..=limits.request_line_bytes));
     window.is_some_and(|window| memchr::memchr2(b'\r', b'\n', window).is_none())
 }
 
-/// Tells whether no byte is white space, a control byte or beyond ASCII. Without a way out of the inner loop, which so takes many bytes at once.
+/// Returns true if all bytes are visible ASCII. The inner loop has no early exit, so that the
+/// compiler can vectorise it.
 fn is_graphic(text: &[u8]) -> bool {
     let sound = |sound: bool, byte: &u8| sound & byte.is_ascii_graphic();
     text.chunks(64).all(|piece| piece.iter().fold(true, sound))
 }
 
-/// The text before the first space, and what follows it if there is one.
+/// The text before the first space, and the text after it if there is a space.
 fn before_space(text: &[u8]) -> (&[u8], Option<&[u8]>) {
     let Some(at) = memchr::memchr(b' ', text) else { return (text, None) };
     (text.get(..at).unwrap_or_default(), text.get(at + 1..))
 }
 
-/// Says which rule a request line breaks. It is looked at as soon as it is whole, so that one without a version, a request of
-/// HTTP/0.9, is not waited on for header lines that never come.
+/// Determines the rule that a request line breaks. It is called as soon as the line is complete, so
+/// that a line without a version (HTTP/0.9) is refused before header lines that will never arrive.
 fn check_line(line: &[u8]) -> Result<(), RequestFault> {
     let (method, rest) = before_space(line);
     let (target, version) = rest.map(before_space).unzip();

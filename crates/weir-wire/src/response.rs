@@ -1,4 +1,5 @@
-//! A response head from an endpoint: as strict as a request's, because what we misread we would pass on as another response.
+//! A response head from an endpoint. Parsing is as strict as for requests: a misread response would
+//! be passed on as a different one. This module forwards nothing.
 
 use std::mem::MaybeUninit;
 
@@ -13,7 +14,8 @@ use crate::slots::with_slots;
 use crate::span::Span;
 use crate::work;
 
-/// A response head. All spans lie in the buffer given to [`ResponseHead::parse`]; contents are valid after it returned a length.
+/// A response head. All spans refer to the buffer given to [`ResponseHead::parse`]; the fields are
+/// valid after it returned a length.
 #[derive(Default, Debug)]
 pub struct ResponseHead {
     /// The version.
@@ -22,30 +24,34 @@ pub struct ResponseHead {
     pub status: u16,
     /// The reason phrase; often empty.
     pub reason: Span,
-    /// All header lines, in order.
+    /// All header lines, in the order received.
     pub headers: Vec<Header>,
-    /// How the body that follows on this connection is delimited; [`Framing::None`] for 1xx, 204, 304, responses to HEAD and 2xx to
-    /// CONNECT, whatever the lines say.
+    /// The framing of the body that follows on this connection; [`Framing::None`] for 1xx, 204 and
+    /// 304, for responses to HEAD and for 2xx responses to CONNECT, whatever the header lines
+    /// declare.
     pub framing: Framing,
-    /// `Content-Length` as given, also where no body follows: a response to HEAD or a 304 tells a length that is passed on.
+    /// `Content-Length` as received, also where no body follows: a response to HEAD or a 304
+    /// declares a length that is passed on.
     pub content_length: Option<u64>,
-    /// Whether the endpoint will take another request on this connection.
+    /// Set if the endpoint will accept another request on this connection.
     pub keep_alive: bool,
-    /// What it says of the connection's life until the next request.
+    /// The endpoint's limits for keeping the connection open, from `Keep-Alive`.
     pub keep_alive_limits: KeepAliveLimits,
-    /// Whether the connection is a tunnel after this head: 101, or 2xx to CONNECT.
+    /// Set if the connection is a tunnel after this head: 101, or 2xx to CONNECT.
     pub upgrade: bool,
-    /// Length of the head with its blank line.
+    /// Length of the head, the blank line included.
     pub head_bytes: usize,
     listed: Listed,
 }
 
 impl ResponseHead {
-    /// Parses a head at the start of `bytes`; its length, or `None` when more bytes are needed. `scan` is as for
-    /// [`RequestHead::parse`](crate::RequestHead::parse), `request_method` that of the request it answers. An interim response (1xx) is a
-    /// head like any other; the caller goes on with the next.
+    /// Parses a head at the start of `bytes`. Returns its length, or `None` if more bytes are
+    /// needed. `scan` is as for [`RequestHead::parse`](crate::RequestHead::parse); `request_method`
+    /// is the method of the request. An interim response (1xx) is a head like any other; the caller
+    /// parses the next one after it.
     ///
-    /// A status line without the space before an empty reason is taken, as everybody does; the line cannot be misread for it.
+    /// A status line without the space before an empty reason is accepted, as by other programs; it
+    /// has no second interpretation.
     ///
     /// # Errors
     /// The first rule of RFC 9112 that the head breaks.
@@ -66,7 +72,7 @@ impl ResponseHead {
         self.parse_slowly(bytes, scan, limits, request_method)
     }
 
-    /// Goes on looking for the end, and says what is wrong where something is.
+    /// Continues the search for the end, and determines the fault of a malformed head.
     #[inline(never)]
     fn parse_slowly(
         &mut self,
@@ -92,28 +98,30 @@ impl ResponseHead {
         Ok(Some(end))
     }
 
-    /// The value of the first line of that name, in any case.
+    /// The value of the first line of that name, compared without case.
     pub fn header<'a>(&self, bytes: &'a [u8], name: &str) -> Option<&'a [u8]> {
         fields::find(bytes, &self.headers, name)
     }
 
-    /// The protocols that the endpoint's `Upgrade` lines name: of a 101, those it switches to.
+    /// The protocols that the endpoint's `Upgrade` lines name; for a 101, those that it switches
+    /// to.
     pub fn protocols<'a>(&'a self, bytes: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
         fields::protocols(bytes, &self.headers)
     }
 
-    /// The names that `Connection` lists, beside its own options.
+    /// The names that `Connection` lists, without the options that HTTP defines for it.
     pub fn listed<'a>(&'a self, bytes: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
         self.listed.iter().map(move |name| name.of(bytes))
     }
 
-    /// The lines to send on. Left out are those of [`Known::stays_here`](crate::Known::stays_here) and every name that `Connection` lists; the sender writes
-    /// framing, `Connection` and `Upgrade` itself.
+    /// The header lines to pass on: all but those of
+    /// [`Known::stays_here`](crate::Known::stays_here) and those that `Connection` lists. The
+    /// sender writes framing, `Connection` and `Upgrade` itself.
     pub fn forwarded<'a>(&'a self, bytes: &'a [u8]) -> impl Iterator<Item = &'a Header> {
         self.headers.iter().filter(move |header| fields::passes(bytes, header, &self.listed))
     }
 
-    /// As for requests: the usual case in one pass.
+    /// Parses the usual case in one pass, as for requests.
     #[inline]
     fn parse_whole(&mut self, bytes: &[u8], limits: &HeadLimits) -> Option<usize> {
         let (version, rest) = bytes.split_first_chunk::<9>()?;
@@ -138,7 +146,7 @@ impl ResponseHead {
         quick::header_lines(bytes, start, limits.headers, &mut self.headers)
     }
 
-    /// Runs the tokeniser; the end of the head as it sees it.
+    /// Runs the tokeniser and returns the end of the head as it determines it.
     fn tokenise(
         &mut self,
         bytes: &[u8],
@@ -173,7 +181,8 @@ impl ResponseHead {
         end: usize,
         request_method: Method,
     ) -> Result<(), Located<ResponseFault>> {
-        // RFC 9110 section 15: the classes end with 5xx, and no two programs need agree on what lies beyond.
+        // RFC 9110 section 15 defines classes up to 5xx only; programs may disagree about other
+        // statuses.
         if !(100..600).contains(&self.status) {
             return Err(Located::new(ResponseFault::BadStatusLine, 0));
         }
@@ -208,7 +217,7 @@ const START: &[u8] = b"HTTP/";
 /// Position of the reason phrase.
 const REASON_START: usize = "HTTP/1.1 200 ".len();
 
-/// An endpoint that speaks another protocol is found out by its first bytes.
+/// Refuses an endpoint that speaks another protocol by its first bytes.
 fn check_start(bytes: &[u8]) -> Result<(), Located<ResponseFault>> {
     let seen = bytes.get(..START.len()).unwrap_or(bytes);
     if START.starts_with(seen) {
@@ -218,7 +227,7 @@ fn check_start(bytes: &[u8]) -> Result<(), Located<ResponseFault>> {
     }
 }
 
-/// Says what is wrong with the version of a status line; the rest of it is the tokeniser's.
+/// Checks the version of a status line. The tokeniser checks the rest of the line.
 fn check_version(line: &[u8]) -> Result<(), ResponseFault> {
     match line.get(..8) {
         Some(b"HTTP/1.0" | b"HTTP/1.1") => Ok(()),
@@ -227,7 +236,8 @@ fn check_version(line: &[u8]) -> Result<(), ResponseFault> {
     }
 }
 
-/// The reason phrase: what follows `HTTP/1.1 200 `. The tokeniser does not hand it out where it holds bytes from 0x80 on.
+/// The reason phrase: the text after `HTTP/1.1 200 `. The tokeniser does not return one that
+/// contains bytes from 0x80 on.
 #[cold]
 fn reason(bytes: &[u8]) -> Span {
     const STATUS_END: usize = "HTTP/1.1 200".len();

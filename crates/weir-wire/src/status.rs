@@ -1,6 +1,7 @@
 //! Status codes and their reason phrases.
 
-/// The registered reason phrase (IANA HTTP status codes, RFC 9110 section 15), that of nginx for its 499, or `Unknown`.
+/// The registered reason phrase (IANA HTTP status codes, RFC 9110 section 15), nginx's phrase for
+/// its 499, or `Unknown`.
 pub fn reason_phrase(status: u16) -> &'static str {
     match status {
         100 => "Continue",

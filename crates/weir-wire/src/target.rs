@@ -1,4 +1,5 @@
-//! The request target (RFC 9112 section 3.2): which of its four forms it has, and its parts. It decodes and normalises nothing.
+//! The request target (RFC 9112 section 3.2): its form and its parts. Nothing is decoded or
+//! normalised.
 
 use crate::authority;
 use crate::fault::RequestFault;
@@ -25,11 +26,11 @@ pub(crate) struct Target {
     pub(crate) form: TargetForm,
     pub(crate) path: Span,
     pub(crate) query: Option<Span>,
-    /// Where the target names the host itself.
+    /// The authority, in forms that contain one.
     pub(crate) host: Option<Span>,
 }
 
-/// Takes `span` of `bytes` apart.
+/// Splits the target at `span` into its parts.
 pub(crate) fn read(bytes: &[u8], span: Span, method: Method) -> Result<Target, RequestFault> {
     let text = span.of(bytes);
     let query_mark = query_mark(text)?;
@@ -43,8 +44,9 @@ pub(crate) fn read(bytes: &[u8], span: Span, method: Method) -> Result<Target, R
     }
 }
 
-/// Where the first `?` is. The tokeniser refused spaces and control bytes; it lets non-ASCII pass, which is refused here. So is `#`: a
-/// fragment is never sent (RFC 9110 section 7.1).
+/// The position of the first `?`. The tokeniser refuses spaces and control bytes but accepts
+/// non-ASCII bytes, which are refused here. So is `#`: a fragment is never sent (RFC 9110 section
+/// 7.1).
 #[inline]
 fn query_mark(text: &[u8]) -> Result<Option<usize>, RequestFault> {
     let mut mark = None;
@@ -75,12 +77,13 @@ fn look_at(byte: u8, at: usize, mark: &mut Option<usize>) -> Result<(), RequestF
     Ok(())
 }
 
-/// How many of these bytes, from the lowest on, are surely not `?`, `#`, or from 0x80 on. Not all of them may be counted that are none.
+/// A lower bound of the number of leading bytes, from the lowest on, that are neither `?` nor `#`
+/// nor above 0x7f.
 #[inline]
 fn plain_bytes(eight: u64) -> usize {
     const ONES: u64 = 0x0101_0101_0101_0101;
     const TOPS: u64 = ONES << 7;
-    // A byte that is zero has its top bit set in this, and so may those above one.
+    // Sets the top bit of each zero byte; bytes above a zero byte may be set as well.
     let zeros = |word: u64| word.wrapping_sub(ONES);
     let hash = zeros(eight ^ (ONES * u64::from(b'#')));
     let question = zeros(eight ^ (ONES * u64::from(b'?')));

@@ -1,12 +1,12 @@
-//! A count of the bytes that parsing looks at, kept by this crate's tests alone: it shows without a clock that no head costs more than
-//! a constant times its length.
+//! Counts the bytes that parsing scans, in this crate's tests only. The tests show without a clock
+//! that the cost of a head is at most a constant times its length.
 
 #[cfg(test)]
 std::thread_local! {
     static LOOKED_AT: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
-/// Notes that a pass over `bytes` bytes begins.
+/// Records that a pass over `bytes` bytes begins.
 #[inline]
 pub(crate) fn count(bytes: usize) {
     #[cfg(test)]
@@ -25,10 +25,11 @@ mod tests {
     use crate::request::RequestHead;
     use crate::response::ResponseHead;
 
-    /// Passes over a head that any of them may take: one quick try, the search for the end, the tokens, and the fault in them.
+    /// Number of passes that one head may need: the quick parser, the search for the end, the
+    /// tokeniser, and the search for the fault.
     const PASSES: usize = 4;
 
-    /// Bytes looked at while `head` arrives in pieces of `step` bytes.
+    /// Number of bytes scanned while `head` arrives in pieces of `step` bytes.
     fn looked_at(head: &[u8], step: usize) -> usize {
         let limits = HeadLimits::default();
         let (mut request, mut request_scan) = (RequestHead::default(), Scan::default());

@@ -1,5 +1,6 @@
-//! Properties over generated messages: any split of the bytes ends the same, what we write we read back, and no bytes make the parsers
-//! panic or stand still. Messages are valid ones with a few bytes changed, so that every rule is met on its edge.
+//! Properties over generated messages: the result does not depend on how the bytes are split,
+//! encoded messages parse to the same values, and no input makes the parsers panic or stall.
+//! Messages are valid ones with a few bytes changed, so that every rule is tested at its edge.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -84,7 +85,7 @@ fn apply(bytes: &mut Vec<u8>, change: &Change) {
     }
 }
 
-/// Growing lengths of what has arrived, the whole last.
+/// Increasing lengths of the received bytes, ending with the whole input.
 fn lengths(cuts: &[Index], total: usize) -> Vec<usize> {
     let mut lengths: Vec<usize> = cuts.iter().map(|cut| cut.index(total + 1)).collect();
     lengths.push(total);
@@ -125,7 +126,7 @@ fn response(bytes: &[u8], lengths: &[usize], limits: &HeadLimits, method: Method
     "more".into()
 }
 
-/// What became of a chunked body: its data, its trailers, and how many bytes it had, if it ended.
+/// The result of decoding a chunked body: data, trailers, and its length if it ended.
 #[derive(Debug, PartialEq)]
 struct Decoded {
     data: Vec<u8>,
@@ -171,7 +172,7 @@ fn token() -> impl Strategy<Value = String> {
     "[A-Za-z0-9!#$%&'*+.^_`|~-]{1,12}"
 }
 
-/// Names that no rule of ours looks at, so that every line is passed on.
+/// Names without rules, so that every line is passed on.
 fn header_name() -> impl Strategy<Value = String> {
     token().prop_map(|name| format!("X-Q-{name}"))
 }
@@ -187,7 +188,7 @@ fn header_value() -> impl Strategy<Value = Vec<u8>> {
 }
 
 fn header_lines() -> impl Strategy<Value = Vec<(String, Vec<u8>)>> {
-    // More lines than are tokenised on the stack, now and then.
+    // Sometimes more lines than the stack array of the tokeniser holds.
     prop_oneof![9 => vec((header_name(), header_value()), 0..12), 1 => vec((header_name(), header_value()), 120..150)]
 }
 
@@ -349,7 +350,7 @@ proptest! {
     }
 }
 
-/// Writes a parsed request once more.
+/// Encodes a parsed request again.
 fn again(head: &RequestHead, bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     encode::request_line(&mut out, head.method_span.of(bytes), head.target.of(bytes));
@@ -371,7 +372,7 @@ fn extensions_and_trailers_are_bounded() {
     let extension = |length: usize| [b"1;".as_slice(), &vec![b'x'; length], b"\r\na\r\n"].concat();
     check_bound(&extension(1024), None);
     check_bound(&extension(1025), Some(ChunkFault::ExtensionTooLong));
-    // The bound is per chunk: long streams whose every chunk has an extension go on.
+    // The bound is per chunk: a long body may have an extension in every chunk.
     check_bound(&[extension(1024), extension(1024)].concat(), None);
     let trailer = |name: &str, length: usize| {
         [b"0\r\n", name.as_bytes(), b": ", &vec![b'x'; length], b"\r\n\r\n"].concat()

@@ -6,12 +6,16 @@
 //! input bytes, with \r \n \t \0 \s (space) \\ and \xHH; lines are joined without a line end
 //! => outcome
 //! ```
-//! Options: `head=` and `headers=` limits (requests, responses), `method=` that the response answers.
+//! Options: `head=` and `headers=` set limits (requests, responses); `method=` is the request's
+//! method (responses).
 //!
-//! Outcomes: `more`; `fault NAME` (requests: `fault NAME STATUS`), with ` at=OFFSET` where the place is compared too; or, for heads, `ok key=value ...`, where only the keys named are
-//! compared and values are escaped as the input is. For chunked bodies `ok data=TEXT trailers=TEXT rest=TEXT`.
+//! Outcomes: `more`; `fault NAME` (requests: `fault NAME STATUS`), followed by ` at=OFFSET` if the
+//! position is compared too; or, for heads, `ok key=value ...`, where only the named keys are
+//! compared and values are escaped as in the input. For chunked bodies: `ok data=TEXT trailers=TEXT
+//! rest=TEXT`.
 //!
-//! Every case runs whole, byte by byte, and split in two at every place; each way must end the same.
+//! Every case runs whole, byte by byte, and split in two at every position; all runs must have the
+//! same outcome.
 
 use weir_wire::{
     ChunkedDecoder, HeadLimits, Header, Located, Method, RequestHead, ResponseHead, Scan, Span,
@@ -58,11 +62,11 @@ fn chunked_vectors() {
     check_file("chunked.txt", include_str!("vectors/chunked.txt"), |_, pieces| chunked(pieces), 30);
 }
 
-/// A short word or the facts found, in the order that the facts are named.
+/// A short word, or the facts found in the order in which they are named.
 #[derive(Debug, PartialEq, Clone)]
 enum Outcome {
     More,
-    /// Its name, and where it is.
+    /// The name of the fault, and its offset.
     Fault(String, usize),
     Found(Vec<(&'static str, String)>),
 }
@@ -79,7 +83,7 @@ fn check_file(
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
-/// The input, and the lengths at which it is shown to the parser.
+/// The input, and the prefix lengths that the parser sees.
 struct Pieces<'a> {
     input: &'a [u8],
     lengths: Vec<usize>,
@@ -248,7 +252,7 @@ fn lines<'a>(bytes: &[u8], headers: impl Iterator<Item = &'a Header>) -> String 
     String::from_utf8_lossy(&all.join(&b'|')).into_owned()
 }
 
-/// The innermost name: `Field(BareLineFeed)` is written `BareLineFeed`.
+/// The innermost name: `Field(BareLineFeed)` becomes `BareLineFeed`.
 fn name_of(debug: &str) -> String {
     debug.trim_start_matches("Field(").trim_end_matches(')').to_string()
 }

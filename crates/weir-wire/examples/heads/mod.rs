@@ -1,6 +1,6 @@
-//! Heads as they are seen, which the examples measure with.
+//! Typical request and response heads, the input of the examples.
 
-/// What a browser sends.
+/// A request head as browsers send it.
 pub(crate) const REQUEST: &[u8] = b"GET /catalogue/items?page=3&sort=price HTTP/1.1\r\n\
     Host: shop.example.com\r\n\
     User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0\r\n\
@@ -12,7 +12,7 @@ pub(crate) const REQUEST: &[u8] = b"GET /catalogue/items?page=3&sort=price HTTP/
     Cookie: session=9f1c2d3e4b5a69788796a5b4c3d2e1f0; beta=1\r\n\
     Upgrade-Insecure-Requests: 1\r\n\
     Cache-Control: max-age=0\r\n\r\n";
-/// What nginx answers.
+/// A response head as nginx sends it.
 pub(crate) const RESPONSE: &[u8] = b"HTTP/1.1 200 OK\r\n\
     Server: nginx/1.22.1\r\n\
     Date: Thu, 20 Nov 2025 19:15:00 GMT\r\n\
