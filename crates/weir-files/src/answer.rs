@@ -1,4 +1,4 @@
-//! Heads and bodies: what a file that was found, or one that was not, looks like as a response.
+//! Heads and bodies of responses, for files and for errors. Nothing is sent from here.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -16,35 +16,35 @@ use crate::conditions::{Validators, Verdict};
 use crate::ranges::{Selection, Span, select};
 use crate::root::FileRequest;
 
-/// Bodies up to this size are read together with the head.
+/// Largest body in bytes that is read together with the head.
 const READ_AT_ONCE: u64 = 64 * 1024;
 
-/// What to send.
+/// A response to send.
 #[derive(Debug)]
 pub enum Answer {
-    /// A status without any of the file's bytes.
+    /// A status without any bytes of the file.
     Status(StatusAnswer),
-    /// The file or parts of it.
+    /// The file, or parts of it.
     File(FileAnswer),
 }
 
-/// A status and the headers that belong to it: 301, 304, 400, 403, 404, 412 or 416.
+/// A status and its headers: 301, 304, 400, 403, 404, 412 or 416.
 #[derive(Debug, PartialEq, Eq)]
 pub struct StatusAnswer {
     /// The status code.
     pub code: u16,
-    /// `Location`, `Content-Range`, `ETag`, `Last-Modified` as the status asks for.
+    /// `Location`, `Content-Range`, `ETag` and `Last-Modified`, as the status requires.
     pub headers: Vec<(&'static str, String)>,
 }
 
-/// A file's head and body. `Accept-Ranges: bytes` goes with each.
+/// A file's head and body. The caller adds `Accept-Ranges: bytes`.
 #[derive(Debug)]
 pub struct FileAnswer {
     /// 200 or 206.
     pub status: u16,
     /// `Content-Type`.
     pub content_type: Cow<'static, str>,
-    /// `Content-Length`; of the body that GET would get, for HEAD too.
+    /// `Content-Length`: the length of the body that a GET would return, also for HEAD.
     pub content_length: u64,
     /// `ETag`, quotes included.
     pub etag: String,
@@ -56,7 +56,7 @@ pub struct FileAnswer {
     pub body: FileBody,
 }
 
-/// A regular file, open.
+/// An open regular file.
 pub(crate) struct Found {
     pub file: OwnedFd,
     pub size: u64,
@@ -70,8 +70,9 @@ impl Answer {
     }
 }
 
-/// To the same target with a slash after its path. Leading slashes become one, and so do backslashes, which browsers
-/// read as slashes: `//elsewhere.example` would be another site.
+/// A redirect to the same target with a slash after its path. Several leading slashes become one,
+/// since `//elsewhere.example` would be another site; so do backslashes, which browsers read as
+/// slashes.
 pub(crate) fn redirect(target: &[u8]) -> Answer {
     let query = target.iter().position(|byte| *byte == b'?').unwrap_or(target.len());
     let (path, query) = target.split_at(query);
@@ -83,14 +84,15 @@ pub(crate) fn redirect(target: &[u8]) -> Answer {
         if byte.is_ascii_graphic() {
             location.push(char::from(*byte));
         } else {
-            // Writing to a String cannot fail.
+            // Writing to a `String` cannot fail.
             let _ = write!(location, "%{byte:02X}");
         }
     }
     Answer::Status(StatusAnswer { code: 301, headers: vec![("Location", location)] })
 }
 
-/// A file under the request's conditions and ranges (RFC 9110 section 13.2.2).
+/// The response for a file, subject to the request's preconditions and ranges (RFC 9110 section
+/// 13.2.2).
 pub(crate) fn for_file(
     found: Found,
     request: &FileRequest<'_>,
@@ -102,7 +104,7 @@ pub(crate) fn for_file(
         Verdict::Proceed => {}
     }
     let selection = match request.range {
-        // Ranges are for GET alone (section 14.2).
+        // Ranges apply to GET only (section 14.2).
         Some(range)
             if !request.method_is_head && found.validators.permit_range(request.if_range) =>
         {
@@ -151,14 +153,15 @@ fn body(mut pieces: Pieces, len: u64, patience: Patience) -> io::Result<FileBody
         let before = bytes.len();
         match pieces.read_with(&mut bytes, READ_AT_ONCE as usize, patience)? {
             Progress::Done => return Ok(FileBody::Whole(bytes)),
-            // Part of it came from the cache and the rest would not.
+            // The file system served the beginning from its cache, but would have to wait for the
+            // rest.
             Progress::More if bytes.len() == before => return Err(io::ErrorKind::WouldBlock.into()),
             Progress::More => {}
         }
     }
 }
 
-/// How a selection is laid out on the wire.
+/// The head fields and body parts for a selection.
 struct Layout {
     status: u16,
     content_type: Cow<'static, str>,
@@ -178,7 +181,7 @@ impl Layout {
         Self { status: 206, content_type, content_range: Some(span.content_range(size)), parts }
     }
 
-    /// RFC 9110 section 14.6.
+    /// A multipart body (RFC 9110 section 14.6).
     fn several(content_type: &str, spans: &[Span], size: u64) -> Self {
         let boundary = boundary();
         let mut parts = VecDeque::with_capacity(spans.len() * 2 + 1);
@@ -197,13 +200,14 @@ impl Layout {
     }
 }
 
-/// A line that no file contains, save by a chance of one in 2^64: keyed by the standard library's random state.
+/// A boundary that occurs in a file with a probability of 2^-64 only: a hash with the random key of
+/// the standard library.
 fn boundary() -> String {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     format!("{:016x}", RandomState::new().hash_one(COUNT.fetch_add(1, Ordering::Relaxed)))
 }
 
-/// By the name's extension; text is taken to be UTF-8.
+/// The type for the name's extension. Text is declared to be UTF-8.
 fn content_type(name: &[u8]) -> Cow<'static, str> {
     let guess = mime_guess::from_path(Path::new(OsStr::from_bytes(name))).first_raw();
     match guess.unwrap_or("application/octet-stream") {

@@ -1,5 +1,6 @@
-//! The bytes of an answer: small ones at once, large ones in pieces by offset. It never sends more or fewer bytes
-//! than the head promised; when the file no longer has them, that is an error and the connection must close.
+//! The body of a response: small ones are read at once, large ones in pieces by offset. A body
+//! never has more or fewer bytes than its head declared; if the file has become shorter, reading
+//! fails and the caller must close the connection. Nothing is sent from here.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSliceMut};
@@ -7,52 +8,52 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
-/// Whether a call may wait for a disk.
+/// Permission to wait for a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Patience {
-    /// From the kernel's caches, else `WouldBlock`.
+    /// Reads from the kernel's caches; `WouldBlock` if that is not possible.
     CachedOnly,
-    /// As long as it takes.
+    /// Waits as long as necessary.
     MayBlock,
 }
 
-/// The body of a file answer.
+/// The body of a file response.
 #[derive(Debug)]
 pub enum FileBody {
-    /// All of it, read already; empty for HEAD.
+    /// The whole body, already read; empty for HEAD.
     Whole(Vec<u8>),
-    /// To be read piece by piece.
+    /// A body that is read piece by piece.
     Pieces(Pieces),
 }
 
-/// Whether there is more to read.
+/// The state of a body after a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// Read again.
+    /// More bytes remain.
     More,
-    /// That was the last of it.
+    /// The body is complete.
     Done,
 }
 
-/// A body still in its file.
+/// A body that is still in its file.
 #[derive(Debug)]
 pub struct Pieces {
     file: OwnedFd,
     parts: VecDeque<Part>,
 }
 
-/// Bytes of a file that come next, for a caller that sends them without reading them.
+/// The next bytes of a file, for a caller that sends them without reading them (`sendfile`).
 #[derive(Clone, Copy, Debug)]
 pub struct Stretch<'a> {
     /// The file.
     pub file: BorrowedFd<'a>,
-    /// Where they begin.
+    /// Offset of the first byte.
     pub offset: u64,
-    /// How many there are, at least one.
+    /// Number of bytes, at least one.
     pub bytes: usize,
 }
 
-/// A stretch of the body.
+/// A part of the body.
 #[derive(Debug)]
 pub(crate) enum Part {
     /// Text around the parts of a multipart body.
@@ -66,30 +67,31 @@ impl Pieces {
         Self { file, parts }
     }
 
-    /// Appends up to `max` bytes to `buf`, waiting for the disk where needed.
+    /// Appends up to `max` bytes to `buf`, waiting for the disk where necessary.
     ///
     /// # Errors
-    /// `UnexpectedEof` when the file has become shorter than promised; what reading reports.
+    /// `UnexpectedEof` if the file has become shorter than declared; any other error of reading.
     pub fn read(&mut self, buf: &mut Vec<u8>, max: usize) -> io::Result<Progress> {
         self.read_with(buf, max, Patience::MayBlock)
     }
 
-    /// Like [`read`](Self::read) from the kernel's caches only.
+    /// Works like [`read`](Self::read), but reads from the kernel's caches only.
     ///
     /// # Errors
-    /// `WouldBlock` when there is something to wait for; nothing is lost then, [`read`](Self::read) goes on.
+    /// Also `WouldBlock` if the read would have to wait. No bytes are lost; continue with
+    /// [`read`](Self::read).
     pub fn read_cached(&mut self, buf: &mut Vec<u8>, max: usize) -> io::Result<Progress> {
         self.read_with(buf, max, Patience::CachedOnly)
     }
 
-    /// What comes next, at most `max` bytes of it, if that is bytes of the file.
+    /// The next bytes, at most `max`, if they are bytes of the file.
     pub fn next_stretch(&self, max: usize) -> Option<Stretch<'_>> {
         let Some(&Part::Stretch { offset, len }) = self.parts.front() else { return None };
         let bytes = usize::try_from(len).unwrap_or(usize::MAX).min(max);
         (bytes > 0).then(|| Stretch { file: self.file.as_fd(), offset, bytes })
     }
 
-    /// Notes that so many bytes of [`next_stretch`](Self::next_stretch) were sent.
+    /// Records that so many bytes of [`next_stretch`](Self::next_stretch) were sent.
     pub fn skip(&mut self, bytes: usize) -> Progress {
         if let Some(part) = self.parts.front_mut() {
             if let Part::Stretch { offset, len } = part {
@@ -114,7 +116,8 @@ impl Pieces {
         while room > 0 {
             let Some(part) = self.parts.front_mut() else { break };
             let read = match part.read(&self.file, buf, room, patience) {
-                // What is there goes out first; the next call meets the same wait and reports it.
+                // Return the bytes read so far; the next call meets the same condition and reports
+                // it.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock && room < max => break,
                 outcome => outcome?,
             };
@@ -168,7 +171,7 @@ impl Part {
     }
 }
 
-/// Appends at least one and at most the wanted number of bytes.
+/// Appends at least one and at most the requested number of bytes.
 fn read_at(
     file: &OwnedFd,
     buf: &mut Vec<u8>,
@@ -191,7 +194,7 @@ fn read_at(
             "the file became shorter while it was sent",
         )),
         Ok(read) => Ok(read),
-        // A file system that cannot promise not to wait.
+        // The file system does not support reads that never wait.
         Err(Errno::OPNOTSUPP) if patience == Patience::CachedOnly => {
             Err(io::ErrorKind::WouldBlock.into())
         }

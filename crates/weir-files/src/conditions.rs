@@ -1,19 +1,20 @@
-//! Conditional requests: which of the preconditions of RFC 9110 section 13.2.2 holds, in its order. Pure.
+//! Conditional requests: evaluates the preconditions in the order of RFC 9110 section 13.2.2. Pure:
+//! it touches no file and reads no clock.
 
 use std::time::{Duration, SystemTime};
 
 use crate::root::FileRequest;
 
-/// What is compared against.
+/// The values that preconditions are compared with.
 #[derive(Clone, Debug)]
 pub(crate) struct Validators {
-    /// Strong entity tag with its quotes.
+    /// The strong entity tag, quotes included.
     pub etag: String,
-    /// Whole seconds; `None` for a time that HTTP cannot write.
+    /// The modification time in whole seconds; `None` for a time that an HTTP date cannot express.
     pub modified: Option<SystemTime>,
 }
 
-/// What the preconditions make of a request.
+/// The result of the preconditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Proceed,
@@ -22,24 +23,25 @@ pub(crate) enum Verdict {
 }
 
 impl Validators {
-    /// From a file's modification time (Unix seconds) and size, in nginx's form.
+    /// Validators from a file's modification time (Unix seconds) and size. The tag has nginx's
+    /// form.
     pub(crate) fn new(modified: i64, size: u64, now: SystemTime) -> Self {
         let etag = format!("\"{modified:x}-{size:x}\"");
         let modified = u64::try_from(modified)
             .ok()
             .filter(|seconds| *seconds < END_OF_HTTP_TIME)
             .map(|seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds))
-            // Not later than the response itself (section 8.8.2.1).
+            // Never later than the response itself (section 8.8.2.1).
             .map(|modified| modified.min(now));
         Self { etag, modified }
     }
 
-    /// `Last-Modified`.
+    /// The value of `Last-Modified`.
     pub(crate) fn last_modified(&self) -> Option<String> {
         self.modified.map(httpdate::fmt_http_date)
     }
 
-    /// Section 13.2.2, steps 1 to 4.
+    /// Evaluates steps 1 to 4 of section 13.2.2.
     pub(crate) fn judge(&self, request: &FileRequest<'_>) -> Verdict {
         if let Some(list) = request.if_match {
             if !matches(list, &self.etag, Comparison::Strong) {
@@ -64,7 +66,7 @@ impl Validators {
         Verdict::Proceed
     }
 
-    /// Step 5: whether `If-Range` lets a range through.
+    /// Evaluates step 5: returns true if `If-Range` permits a range.
     pub(crate) fn permit_range(&self, if_range: Option<&[u8]>) -> bool {
         let Some(value) = if_range else { return true };
         let value = value.trim_ascii();
@@ -75,7 +77,7 @@ impl Validators {
     }
 }
 
-/// 10000-01-01, the first second that an HTTP date cannot write.
+/// 10000-01-01, the first second that an HTTP date cannot express.
 const END_OF_HTTP_TIME: u64 = 253_402_300_800;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -84,7 +86,8 @@ enum Comparison {
     Weak,
 }
 
-/// Whether a list of entity tags (or `*`) contains ours; a malformed list matches up to the damage.
+/// Tells whether a list of entity tags (or `*`) contains ours. A malformed list is read up to its
+/// first error.
 fn matches(list: &[u8], etag: &str, comparison: Comparison) -> bool {
     let mut rest = list.trim_ascii();
     if rest == b"*" {
@@ -114,7 +117,7 @@ fn matches(list: &[u8], etag: &str, comparison: Comparison) -> bool {
     }
 }
 
-/// A date in any of the three forms of section 5.6.7; anything else is as if the header were absent.
+/// A date in any of the three forms of section 5.6.7. An invalid date counts as an absent header.
 fn date(value: Option<&[u8]>) -> Option<SystemTime> {
     httpdate::parse_http_date(std::str::from_utf8(value?).ok()?.trim()).ok()
 }

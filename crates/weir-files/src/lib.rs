@@ -1,11 +1,12 @@
-//! Static files: what to answer for a path, on whichever thread may block. It knows no socket, no async runtime and
-//! no method but GET and HEAD; writing the response is the caller's.
+//! Static files: the response for a path below a root directory. The crate knows no socket, no
+//! async runtime and no method except GET and HEAD; the caller writes the response.
 //!
-//! [`Root::answer`] and [`Pieces::read`] may wait for a disk. [`Root::answer_cached`] and [`Pieces::read_cached`] do
-//! the same from the kernel's caches only and say so when they cannot: a worker tries these first and hands over to a
-//! thread pool what is left.
+//! [`Root::answer`] and [`Pieces::read`] may wait for a disk. [`Root::answer_cached`] and
+//! [`Pieces::read_cached`] do the same from the kernel's caches only, and return `WouldBlock` if
+//! that is not possible. A worker tries these first and hands the remaining work to a thread pool.
 //!
-//! *Invariant:* nothing outside the root is ever opened. The kernel sees to it (`RESOLVE_BENEATH`), not string checks.
+//! *Invariant:* no file outside the root is ever opened. The kernel enforces it
+//! (`RESOLVE_BENEATH`), not string checks.
 
 #![forbid(unsafe_code)]
 

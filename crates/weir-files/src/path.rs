@@ -1,21 +1,21 @@
-//! From the path of a request to a path below the root: percent-decoding once, dots resolved, and nothing that a
-//! file name cannot be. It touches no file.
+//! Converts the path of a request to a path below the root: decodes percent-encoding once, resolves
+//! dot segments, and refuses what no file name can contain. It touches no file.
 
-/// A path relative to the root, never empty and never leading out of it.
+/// A path relative to the root. It is never empty and never leads out of the root.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct RelativePath {
     /// Segments joined by `/`; `.` for the root itself.
     pub bytes: Vec<u8>,
-    /// The request's path ended like a directory's.
+    /// Set if the request's path ends like a directory's.
     pub names_directory: bool,
 }
 
-/// Why a path cannot name a file.
+/// The reason why a path cannot name a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BadPath {
-    /// Malformed, or leading above the root: 400.
+    /// Malformed, or above the root: 400.
     Malformed,
-    /// Well formed, and no file can have such a name: 404.
+    /// Well-formed, but no file can have such a name: 404.
     Impossible,
 }
 
@@ -56,7 +56,7 @@ impl RelativePath {
     }
 }
 
-/// Where the last segment starts, counting its slash; `None` for no segment at all.
+/// Offset of the slash before the last segment, 0 for a single segment; `None` without a segment.
 fn last_slash(path: &[u8]) -> Option<usize> {
     if path.is_empty() {
         return None;

@@ -1,7 +1,7 @@
-//! `Range: bytes=` (RFC 9110 section 14): which parts of a file to send. Pure. Bounded: many or overlapping ranges
-//! get the whole file, because answering them would cost more than they ask for.
+//! `Range: bytes=` (RFC 9110 section 14): selects the parts of a file to send. Pure. For many or
+//! overlapping ranges the whole file is sent, because those would cost more than the whole file.
 
-/// Ranges in one request that are answered one by one.
+/// Largest number of ranges in one request that is served as ranges.
 const MAX_RANGES: usize = 16;
 
 /// A part of a file; never empty.
@@ -18,16 +18,16 @@ impl Span {
     }
 }
 
-/// What a `Range` header asks for.
+/// The parts of a file that a `Range` header requests.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Selection {
     /// No usable range: the whole file, 200.
     Whole,
     /// One part: 206.
     One(Span),
-    /// Several parts in the order asked: 206, multipart.
+    /// Several parts in the requested order: 206, multipart.
     Several(Vec<Span>),
-    /// Nothing of it lies in the file: 416.
+    /// All ranges lie outside of the file: 416.
     Unsatisfiable,
 }
 
@@ -59,7 +59,7 @@ pub(crate) fn select(header: &[u8], size: u64) -> Selection {
     }
 }
 
-/// What follows `bytes=`.
+/// The text after `bytes=`.
 fn specs(header: &[u8]) -> Option<&[u8]> {
     let (unit, specs) = header.trim_ascii().split_at_checked(6)?;
     unit.eq_ignore_ascii_case(b"bytes=").then_some(specs)
@@ -95,7 +95,7 @@ fn span(spec: &[u8], size: u64) -> Spec {
     if len == 0 { Spec::Outside } else { Spec::Inside(Span { start, len }) }
 }
 
-/// Digits only; what is too large for 64 bits is as good as the largest.
+/// Reads digits only. A number too large for 64 bits becomes the largest one.
 fn number(digits: &[u8]) -> Option<u64> {
     digits.iter().try_fold(0_u64, |value, digit| {
         digit

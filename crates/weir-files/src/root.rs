@@ -1,7 +1,9 @@
-//! Opening files below a directory and nowhere else, and deciding what to answer for each.
+//! Opens files below a directory and nowhere else, and determines the response for each. It writes
+//! no response.
 //!
-//! The directory is looked up again for each request, so that swapping a symbolic link deploys a new site at once,
-//! as with nginx. Below it the kernel resolves: `..` and symbolic links are followed as far as they stay inside.
+//! The directory is looked up again for each request, so that replacing a symbolic link deploys a
+//! new site at once, as with nginx. The kernel resolves paths below it: `..` and symbolic links are
+//! followed as long as they stay inside.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,14 +18,14 @@ use crate::body::Patience;
 use crate::conditions::Validators;
 use crate::path::{BadPath, RelativePath};
 
-/// A directory that files are served from.
+/// A directory from which files are served.
 #[derive(Clone, Debug)]
 pub struct Root {
     directory: PathBuf,
     index: Vec<String>,
 }
 
-/// What is asked of the files; header values as received.
+/// A request for a file. Header values are as received.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FileRequest<'a> {
     /// The path below the root, percent-encoded, without query, after any prefix was stripped.
@@ -49,22 +51,24 @@ pub struct FileRequest<'a> {
 const FILE: OFlags = OFlags::RDONLY
     .union(OFlags::CLOEXEC)
     .union(OFlags::NOCTTY)
-    // A FIFO without a writer would hold the thread for ever.
+    // Opening a FIFO without a writer would block the thread for ever.
     .union(OFlags::NONBLOCK);
 const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 impl Root {
-    /// Serves `directory`; `index` are the names tried, in order, for a path that ends in `/`.
+    /// Serves `directory`. `index` lists the file names to try, in order, for a path that ends in
+    /// `/`.
     ///
     /// # Errors
-    /// When it does not exist, is no directory or may not be searched.
+    /// The directory does not exist, is not a directory, or may not be searched.
     pub fn open(directory: &Path, index: Vec<String>) -> io::Result<Self> {
         let directory = std::path::absolute(directory)?;
         openat(CWD, &directory, DIRECTORY, Mode::empty())?;
         Ok(Self { directory, index })
     }
 
-    /// The same for a process that has not made `outer` its root directory yet, but will before it answers.
+    /// Works like [`Root::open`] for a process that will make `outer` its root directory before it
+    /// serves a request.
     ///
     /// # Errors
     /// As [`Root::open`].
@@ -75,18 +79,20 @@ impl Root {
         Ok(Self { directory, index })
     }
 
-    /// Answers a GET or HEAD, waiting for the disk where needed. Bodies up to 64 KiB are read at once.
+    /// Handles a GET or HEAD, waiting for the disk where necessary. Bodies up to 64 KiB are read at
+    /// once.
     ///
     /// # Errors
-    /// Local failures only (out of file descriptors, a broken disk): 500 and a line in the log.
+    /// Local failures only (no file descriptor left, a broken disk), to be answered with 500 and
+    /// logged.
     pub fn answer(&self, request: &FileRequest<'_>) -> io::Result<Answer> {
         self.answer_with(request, Patience::MayBlock)
     }
 
-    /// Like [`answer`](Self::answer) from the kernel's caches only.
+    /// Works like [`answer`](Self::answer), but uses the kernel's caches only.
     ///
     /// # Errors
-    /// Also `WouldBlock`, when the same call to [`answer`](Self::answer) on a thread that may wait is needed.
+    /// Also `WouldBlock`: call [`answer`](Self::answer) on a thread that may wait.
     pub fn answer_cached(&self, request: &FileRequest<'_>) -> io::Result<Answer> {
         self.answer_with(request, Patience::CachedOnly)
     }
@@ -171,17 +177,17 @@ enum Opened {
         name: Vec<u8>,
     },
     DirectoryWithoutSlash,
-    /// A directory without index, a FIFO, a device.
+    /// A directory without an index file, a FIFO, or a device.
     NotServable,
     Nothing,
 }
 
-/// The client's mistake, the operator's, or ours.
+/// Separates errors of the client and of the operator from local failures.
 fn refusal(errno: Errno) -> io::Result<Answer> {
     match errno {
         Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG | Errno::INVAL => Ok(Answer::status(404)),
-        // A symbolic link that leaves the root is the operator's business to see, and nobody's to follow. A socket
-        // or a device without driver cannot be opened.
+        // A symbolic link that leaves the root is an error of the operator and is never followed. A
+        // socket, or a device without a driver, cannot be opened.
         Errno::ACCESS | Errno::PERM | Errno::XDEV | Errno::LOOP | Errno::NXIO | Errno::NODEV => {
             Ok(Answer::status(403))
         }
@@ -191,7 +197,8 @@ fn refusal(errno: Errno) -> io::Result<Answer> {
 
 fn open(root: BorrowedFd<'_>, path: &[u8], patience: Patience) -> Result<(OwnedFd, Stat), Errno> {
     let file = match open_beneath(root, path, patience) {
-        // An old kernel, a sandbox that does not know the call, or renames without end elsewhere.
+        // The kernel has no `openat2`, a sandbox refuses it, or renames elsewhere keep interrupting
+        // it.
         Err(Errno::NOSYS | Errno::PERM | Errno::AGAIN) if patience == Patience::MayBlock => {
             open_step_by_step(root, path)
         }
@@ -202,7 +209,7 @@ fn open(root: BorrowedFd<'_>, path: &[u8], patience: Patience) -> Result<(OwnedF
     Ok((file, stat))
 }
 
-/// A kernel that cannot promise not to wait may have to.
+/// Without support for cached lookups, the lookup may have to wait.
 fn as_would_block(errno: Errno) -> Errno {
     match errno {
         Errno::NOSYS | Errno::PERM | Errno::INVAL => Errno::AGAIN,
@@ -217,7 +224,7 @@ fn open_beneath(root: BorrowedFd<'_>, path: &[u8], patience: Patience) -> Result
         resolve |= ResolveFlags::CACHED;
         attempts = 1;
     }
-    // The kernel gives up when a rename happens anywhere while it checks a `..`; such luck does not last.
+    // The kernel gives up if a rename happens anywhere while it checks a `..`; this seldom repeats.
     let mut outcome = Err(Errno::AGAIN);
     while attempts > 0 && matches!(outcome, Err(Errno::AGAIN | Errno::INTR)) {
         outcome = openat2(root, path, FILE, Mode::empty(), resolve);
@@ -226,7 +233,7 @@ fn open_beneath(root: BorrowedFd<'_>, path: &[u8], patience: Patience) -> Result
     outcome
 }
 
-/// Without `openat2`: one directory after the other, no symbolic link at all.
+/// Opens a file without `openat2`: one directory after the other, and no symbolic link at all.
 fn open_step_by_step(root: BorrowedFd<'_>, path: &[u8]) -> Result<OwnedFd, Errno> {
     let mut directory: Option<OwnedFd> = None;
     let mut segments = path.split(|byte| *byte == b'/').peekable();

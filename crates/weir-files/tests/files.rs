@@ -1,4 +1,5 @@
-//! Files of a temporary site, asked for as a client would: heads, bodies, ranges, conditions, and no way out.
+//! Requests for the files of a temporary site: heads, bodies, ranges, conditions, and attempts to
+//! leave the root.
 
 use std::fs;
 use std::io;
@@ -15,7 +16,7 @@ const CANARY: &str = "the canary outside the root";
 /// Sun, 01 Jan 2023 00:00:00 GMT.
 const MODIFIED: u64 = 1_672_531_200;
 
-/// A site in a directory of its own, with a file beside it that must never be served.
+/// A site in a temporary directory, with a file next to it that must never be served.
 struct Site {
     place: TempDir,
     root: Root,
@@ -413,12 +414,12 @@ fn from_the_cache_it_answers_the_same_or_says_that_it_would_wait() {
     assert!(read == numbers(200_000));
 }
 
-/// The boundary of a multipart answer: another one for each.
+/// The boundary of a multipart body, which differs from response to response.
 fn boundary_of(answer: &FileAnswer) -> String {
     answer.content_type.split_once("boundary=").map_or("-", |(_, boundary)| boundary).to_owned()
 }
 
-/// Text and numbers as one, the boundary left out.
+/// The body as text, with the boundary removed.
 fn without(boundary: &str, body: &[u8]) -> String {
     body.iter().map(|byte| char::from(*byte)).collect::<String>().replace(boundary, "")
 }
@@ -441,7 +442,7 @@ fn stretches_and_what_is_read_make_up_the_same_bytes() {
             let progress = match stretch.filter(|_| (turn % 2 == 0) == stretches_first) {
                 Some(stretch) => {
                     assert!((1..=20_000).contains(&stretch.bytes));
-                    // What is taken of a stretch may be less than what was offered.
+                    // The caller may take less of a stretch than offered.
                     let taken = stretch.bytes.min(15_000);
                     let mut part = vec![0; taken];
                     let read = rustix::io::pread(stretch.file, &mut part, stretch.offset);
@@ -505,7 +506,7 @@ proptest! {
     }
 }
 
-/// A site full of ways out, whose only contents are `inside`.
+/// A site with many links that lead outside, in which every regular file contains `inside`.
 fn escape_site() -> Site {
     let site = Site::new();
     for name in ["a/a", "a/index.html", "index.html", "a/canary"] {
