@@ -1,42 +1,44 @@
-//! The system's allocator with a count of the bytes that are allocated: by the process, and by each thread. A program that wants the
-//! figures makes [`Counting`] its global allocator; in any other they stay 0. It sets no bound itself: who looks at the figures does.
+//! The system's allocator with a count of the allocated bytes, for the process and for each thread.
+//! A program that needs the counts declares [`Counting`] as its global allocator; in other programs
+//! they stay 0. The crate sets no limit; limits are enforced by the readers of the counts.
 //!
-//! A thread that allocates much keeps its change to itself until it is [`BATCH`] bytes ([`batch_here`]), so that threads do not
-//! write to the same cache line for every allocation. All others write through.
+//! A thread that allocates much can keep its change to itself up to [`BATCH`] bytes
+//! ([`batch_here`]), so that threads do not write to the same cache line for every allocation. All
+//! other threads write every change to the process's count at once.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicIsize, AtomicUsize, Ordering, compiler_fence};
 
-/// The most by which a thread that batches differs from what the process counts, bytes.
+/// Largest change of a batching thread, in bytes, that is missing in the process's count.
 pub const BATCH: usize = 256 * 1024;
 
-/// The system's allocator, counted.
+/// The system's allocator with counting.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counting;
 
-/// A counter that shares its cache line with nothing.
+/// A value alone in its cache line.
 #[repr(align(128))]
 struct Apart<T>(T);
 
-/// Bytes that threads have told of.
+/// Allocated bytes that threads have reported.
 static TOTAL: Apart<AtomicIsize> = Apart(AtomicIsize::new(0));
-/// The most that [`TOTAL`] was since [`reset_peak`].
+/// Largest value of [`TOTAL`] since [`reset_peak`].
 static PEAK: Apart<AtomicUsize> = Apart(AtomicUsize::new(0));
 
 struct Local {
-    /// Change that [`TOTAL`] does not know of.
+    /// Change that was not added to [`TOTAL`] yet.
     untold: Cell<isize>,
-    /// How much of it may be kept.
+    /// Largest change that may remain unreported.
     batch: Cell<isize>,
     /// All change since the thread began.
     own: Cell<isize>,
-    /// Whether it is inside of the allocator.
+    /// Set while the thread is inside the allocator.
     at_work: Cell<bool>,
 }
 
 thread_local! {
-    /// Without a destructor, so that it can be used as long as the thread runs.
+    /// It has no destructor, so that it can be used as long as the thread runs.
     static LOCAL: Local =
         const {
             let (untold, batch, own) = (Cell::new(0), Cell::new(0), Cell::new(0));
@@ -44,57 +46,62 @@ thread_local! {
         };
 }
 
-/// Bytes allocated in the process, with what the allocator needs to keep account of them. It is exact but for [`BATCH`] bytes per thread that
-/// batches.
+/// Bytes allocated in the process, the allocator's own bookkeeping included. Exact to within
+/// [`BATCH`] bytes per batching thread.
 pub fn allocated() -> usize {
     usize::try_from(TOTAL.0.load(Ordering::Relaxed)).unwrap_or(0)
 }
 
-/// Blocks of so many bytes and more go back to the system when they are freed.
+/// Blocks of at least so many bytes are returned to the system when they are freed.
 #[cfg(target_env = "gnu")]
 const LARGE: libc::c_int = 256 * 1024;
-/// The free end of a heap may have so many bytes.
+/// Number of bytes that may stay free at the end of a heap.
 #[cfg(target_env = "gnu")]
 const SPARE: libc::c_int = 1024 * 1024;
 
-/// Has the system's allocator give large blocks back as soon as they are freed, so that what the process has of the machine is hardly more
-/// than what it allocated. Left alone, glibc keeps ever larger ones for reuse, in pieces that fit nothing.
+/// Makes the system's allocator return large blocks as soon as they are freed, so that the
+/// process's resident memory hardly exceeds what it allocated. By default glibc keeps ever larger
+/// blocks for reuse, in fragments that no later allocation fits.
 pub fn return_large_blocks() {
     #[cfg(target_env = "gnu")]
     for (parameter, value) in [(libc::M_MMAP_THRESHOLD, LARGE), (libc::M_TRIM_THRESHOLD, SPARE)] {
-        // SAFETY: it takes two numbers, and keeps things as they are if it refuses them.
+        // SAFETY: `mallopt` takes two numbers, and changes nothing if it refuses them.
         unsafe { libc::mallopt(parameter, value) };
     }
 }
 
-/// The most that was allocated at once since the start or [`reset_peak`].
+/// The largest number of bytes allocated at one time since the start or [`reset_peak`].
 pub fn peak() -> usize {
     PEAK.0.load(Ordering::Relaxed).max(allocated())
 }
 
-/// Makes what is allocated now the peak.
+/// Sets the peak to the bytes allocated now.
 pub fn reset_peak() {
     PEAK.0.store(allocated(), Ordering::Relaxed);
 }
 
-/// Bytes that this thread allocated less those that it freed; negative when it frees what others allocated.
+/// Bytes that this thread allocated minus those that it freed; negative if it frees memory of other
+/// threads.
 pub fn of_this_thread() -> isize {
     LOCAL.try_with(|local| local.own.get()).unwrap_or(0)
 }
 
-/// Whether this thread is inside of the allocator, and may hold its lock. For signal handlers.
+/// Returns true while this thread is inside the allocator and may hold its lock. For signal
+/// handlers.
 pub fn is_at_work() -> bool {
     LOCAL.try_with(|local| local.at_work.get()).unwrap_or(false)
 }
 
-/// Calls the allocator. A thread that is stopped for good meanwhile would hold its lock for ever.
+/// Calls the allocator with the thread marked as inside. A thread that is stopped for good in this
+/// call would hold the allocator's lock for ever.
 #[inline]
 fn marked<T>(call: impl FnOnce() -> T) -> T {
     let mark = |at_work| {
         let _ = LOCAL.try_with(|local| local.at_work.set(at_work));
     };
     mark(true);
-    // The compiler knows what `malloc` reads: not this mark.
+    // Compilers know that `malloc` does not read this mark and may drop the store; the fences keep
+    // it.
     compiler_fence(Ordering::SeqCst);
     let done = call();
     compiler_fence(Ordering::SeqCst);
@@ -102,13 +109,14 @@ fn marked<T>(call: impl FnOnce() -> T) -> T {
     done
 }
 
-/// Lets this thread keep its change to itself up to [`BATCH`] bytes, until what is returned is dropped.
+/// Lets this thread keep up to [`BATCH`] bytes of change to itself until the returned value is
+/// dropped.
 pub fn batch_here() -> Batching {
     let _ = LOCAL.try_with(|local| local.batch.set(BATCH as isize));
     Batching(std::marker::PhantomData)
 }
 
-/// A thread that batches; dropping it tells the rest.
+/// The batching of a thread; dropping it reports the remaining change.
 #[derive(Debug)]
 pub struct Batching(std::marker::PhantomData<*const ()>);
 
@@ -121,7 +129,8 @@ impl Drop for Batching {
     }
 }
 
-/// What an allocation of `size` bytes takes from the heap: glibc keeps eight bytes with each and rounds to sixteen.
+/// Bytes that an allocation of `size` bytes takes from the heap: glibc adds eight bytes and rounds
+/// up to a multiple of sixteen.
 fn cost(size: usize) -> isize {
     (size.saturating_add(8 + 15) & !15) as isize
 }
@@ -152,10 +161,11 @@ fn tell(change: isize) {
     }
 }
 
-// SAFETY: every call goes to the system's allocator with the arguments that it came with; counting allocates nothing.
+// SAFETY: every call goes to the system's allocator with unchanged arguments; counting allocates
+// nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let pointer = marked(|| unsafe { System.alloc(layout) });
         if !pointer.is_null() {
             note(cost(layout.size()));
@@ -164,7 +174,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let pointer = marked(|| unsafe { System.alloc_zeroed(layout) });
         if !pointer.is_null() {
             note(cost(layout.size()));
@@ -173,13 +183,13 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         marked(|| unsafe { System.dealloc(pointer, layout) });
         note(-cost(layout.size()));
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let moved = marked(|| unsafe { System.realloc(pointer, layout, size) });
         if !moved.is_null() {
             note(cost(size) - cost(layout.size()));
@@ -198,7 +208,7 @@ mod tests {
     #[global_allocator]
     static COUNTING: Counting = Counting;
 
-    /// One at a time: the process's count is looked at.
+    /// Serialises the tests, which read the count of the whole process.
     static ALONE: Mutex<()> = Mutex::new(());
 
     #[test]
