@@ -1,11 +1,12 @@
-//! Chunked bodies with their trailers. Any split of the input ends the same, the data is what a slow reference of RFC 9112
-//! section 7.1 finds, and the trailers to pass on are lines of those that were sent, none of a forbidden name.
+//! Chunked bodies with trailers. The result does not depend on how the input is split; the data is
+//! that of a slow reference of RFC 9112 section 7.1; and the trailers to pass on are lines of those
+//! that were sent, none with a forbidden name.
 
 use weir_wire::{ChunkedDecoder, Step};
 
 use crate::pieces::splits;
 
-/// Names of trailers that framing, routing, authentication or the connection rest on.
+/// Names of trailers that affect framing, routing, authentication or the connection.
 const FORBIDDEN: &[&[u8]] = &[
     b"authorization",
     b"connection",
@@ -64,7 +65,7 @@ fn check_trailers(kept: &[u8], sent: &[&[u8]]) {
     assert!(rest.is_empty(), "trailers end in the middle of a line");
 }
 
-/// What became of a body.
+/// The result of decoding a body.
 #[derive(Debug, PartialEq)]
 struct Decoded {
     data: Vec<u8>,
@@ -115,7 +116,7 @@ struct Reference<'a> {
     used: usize,
 }
 
-/// Reads a whole body; `None` where it is not complete or not sound.
+/// Reads a whole body; `None` if it is incomplete or malformed.
 fn reference(bytes: &[u8]) -> Option<Reference<'_>> {
     let mut data = Vec::new();
     let mut rest = bytes;
@@ -160,7 +161,8 @@ fn reference(bytes: &[u8]) -> Option<Reference<'_>> {
     }
 }
 
-/// The data of a complete chunked body at the start of `bytes`, and how long it is with its framing.
+/// The data of a complete chunked body at the start of `bytes`, and its length including the
+/// framing.
 pub(crate) fn whole_body(bytes: &[u8]) -> Option<(Vec<u8>, usize)> {
     reference(bytes).map(|body| (body.data, body.used))
 }
@@ -169,7 +171,7 @@ fn is_text(byte: u8) -> bool {
     byte == b'\t' || (byte >= b' ' && byte != 0x7f)
 }
 
-/// Takes a line off `rest`, without its CR LF.
+/// Removes a line from the start of `rest` and returns it without its CR LF.
 fn line<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     let end = rest.iter().position(|byte| *byte == b'\n')?;
     let line = rest[..end].strip_suffix(b"\r")?;

@@ -1,11 +1,12 @@
-//! Configuration texts, native and JSON. Every complaint points into the text and can be rendered, there are no more of them
-//! than the text has bytes for, and what is accepted survives the way through its JSON form.
+//! Configuration texts, native and JSON. Every diagnostic points into the text and can be rendered,
+//! their number is bounded by the length of the text, and an accepted configuration survives the
+//! conversion to JSON and back.
 
 use weir_config::{Diagnostics, from_json, parse_str, to_json};
 
 pub(crate) fn target(data: &[u8]) {
     let Ok(text) = str::from_utf8(data) else { return };
-    // Includes read files; a fuzzer has no business in the file system.
+    // Includes read files, and a fuzzer must not read the file system.
     if text.contains("include") {
         return;
     }

@@ -1,9 +1,12 @@
-//! Whole connections: a script of bytes, pauses, half-closes and resets from up to four clients goes to the real data plane in
-//! virtual time, with a strict origin behind it that answers as the script says.
+//! Whole connections: a script of bytes, pauses, half-closes and resets from up to four clients
+//! runs against the real data plane in virtual time, with a strict origin that answers as the
+//! script says.
 //!
-//! Checked are the laws: the origin gets only requests that the slow reference accepts and that a client really sent, bodies
-//! included, and none that a route refuses; POSTs at most once; a client gets no more responses than it sent requests, each well
-//! framed; no exchange fails for a bug; when all is over nothing is left; and the bytes held stay within a budget (law 12).
+//! Checked properties: the origin receives only requests that the slow reference accepts and that a
+//! client really sent, bodies included, and none that a route refuses; it receives a POST at most
+//! once; a client receives no more responses than it sent requests, each correctly framed; no
+//! exchange fails because of an internal error; nothing is in flight or open at the end; and the
+//! allocated bytes stay within a budget.
 
 mod client;
 mod origin;
@@ -26,9 +29,10 @@ use self::proxy::Proxy;
 use self::script::Script;
 use crate::requests::reference;
 
-/// What the proxy may hold beyond what it held before: a handful of connections with their buffers and pools of buffers.
+/// Bytes that the proxy may allocate in addition to those before the script: a few connections with
+/// their buffers, and the buffer pools.
 const BUDGET: isize = 6 << 20;
-/// Longer than every timeout of the configuration.
+/// A time longer than every timeout of the configuration.
 const SETTLED: Duration = Duration::from_mins(4);
 
 pub(crate) fn target(data: &[u8]) {
@@ -78,14 +82,14 @@ async fn run(script: Script) -> Vec<String> {
     wrong
 }
 
-/// A complete request, for comparison: method, target without its authority, body.
+/// A complete request, for comparison: method, path, body.
 #[derive(Debug)]
 pub(crate) struct Request {
     method: Vec<u8>,
-    /// Normalised; empty where it is refused.
+    /// The normalised path; empty if the path is refused.
     path: Vec<u8>,
     body: Vec<u8>,
-    /// The head offers another protocol, or asks for a tunnel: what follows may be anything.
+    /// Set if the head offers another protocol or asks for a tunnel: any bytes may follow.
     switches: bool,
 }
 
@@ -97,10 +101,10 @@ impl Request {
     }
 }
 
-/// How the first message of `data` is delimited.
+/// The first message of some data.
 pub(crate) enum Message {
     Complete(Request, usize),
-    /// Not complete, or refused.
+    /// An incomplete message, or one that is refused.
     Other,
 }
 

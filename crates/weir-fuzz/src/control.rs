@@ -1,11 +1,12 @@
-//! What the control plane reads from outside: hand-over messages of another process, lines of HAProxy's command line, targets of
-//! requests to an admin address, and DNS answers.
+//! Inputs that the control plane reads from outside: hand-over messages of another process, lines
+//! of HAProxy's command language, targets of requests to an admin address, and DNS answers.
 
 use std::net::IpAddr;
 
 use weir_control::fuzzing;
 
-/// A message that is taken and written once more is taken again with the same meaning; one that is cut off is not.
+/// A message that is accepted and encoded again is accepted with the same meaning; a truncated one
+/// is not.
 pub(crate) fn hand_over(data: &[u8]) {
     let Ok((again, connections)) = fuzzing::hand_over(data) else { return };
     let (third, same) = fuzzing::hand_over(&again).expect("what was written is read");
@@ -19,7 +20,7 @@ pub(crate) fn hand_over(data: &[u8]) {
     }
 }
 
-/// No word is lost or made up: the words written with escapes give the same commands.
+/// No word is lost or made up: the words written with escapes parse to the same commands.
 pub(crate) fn admin_commands(data: &[u8]) {
     let line = String::from_utf8_lossy(data);
     let commands = fuzzing::command_line(&line);
@@ -33,7 +34,7 @@ pub(crate) fn admin_commands(data: &[u8]) {
         .map(|words| words.iter().map(escaped).collect::<Vec<_>>().join(" "))
         .collect();
     let again = fuzzing::command_line(&written.join(";"));
-    // A backslash at the end of a line makes a word of nothing, which cannot be written.
+    // A backslash at the end of a line produces an empty word, which cannot be written.
     let without_empty = |commands: Vec<Vec<String>>| -> Vec<Vec<String>> {
         let words = |words: Vec<String>| -> Vec<String> {
             words.into_iter().filter(|word| !word.is_empty()).collect()
@@ -43,7 +44,8 @@ pub(crate) fn admin_commands(data: &[u8]) {
     assert_eq!(without_empty(again), without_empty(commands));
 }
 
-/// What is found for a path stays within it; a query has no more fields than it has separators.
+/// The parameters found for a path are bounded by it; a query has no more fields than its
+/// separators allow.
 pub(crate) fn admin_targets(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let mut parts = text.splitn(3, ['\n', '?']);
@@ -60,7 +62,7 @@ pub(crate) fn admin_targets(data: &[u8]) {
     }
 }
 
-/// Addresses are usable ones in order; targets of services have a name and a port.
+/// Addresses are usable, sorted and distinct; targets of services have a name and a port.
 pub(crate) fn dns(data: &[u8]) {
     let Some(answer) = fuzzing::dns_answer(data) else { return };
     let (addresses, services) = (answer.addresses, answer.services);
@@ -69,7 +71,7 @@ pub(crate) fn dns(data: &[u8]) {
         assert!(!address.is_unspecified() && !address.is_multicast());
         assert_ne!(*address, IpAddr::from([255, 255, 255, 255]));
     }
-    // An answer of twelve bytes of header and records of eleven bytes at least.
+    // An answer has a header of twelve bytes and records of at least eleven.
     assert!(addresses.len() + services.len() <= data.len() / 11);
     for (host, port) in services {
         assert!(!host.is_empty() && port != 0 && host.len() <= 1024 && host.is_ascii());

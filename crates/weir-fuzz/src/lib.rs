@@ -1,8 +1,10 @@
-//! Fuzz targets: one function per kind of input, each with assertions that hold for every input. The corpora under `corpus/`
-//! are replayed by this crate's tests, and `make fuzz` looks for new inputs with libFuzzer (`fuzz/`, a package of its own).
+//! Fuzz targets: one function per kind of input, each with assertions that hold for every input.
+//! This crate's tests replay the corpora under `corpus/`, and `make fuzz` searches for new inputs
+//! with libFuzzer (`fuzz/`, a package of its own).
 //!
-//! Nothing of the product depends on this crate, and it contains no product code. References that the parsers are compared with
-//! are written for clarity, not for speed, and share no code with what they check.
+//! Nothing of the product depends on this crate, and it contains no product code. The references
+//! that the parsers are compared with are written for clarity, not for speed, and share no code
+//! with the parsers.
 #![forbid(unsafe_code)]
 
 mod chunked;
@@ -20,7 +22,7 @@ pub struct Target {
     pub name: &'static str,
     /// Panics when a property does not hold for the input.
     pub run: fn(&[u8]),
-    /// Largest input worth trying, in bytes.
+    /// Largest useful input, in bytes.
     pub max_bytes: usize,
 }
 
@@ -40,7 +42,7 @@ pub const TARGETS: &[Target] = &[
 /// The target of that name.
 ///
 /// # Panics
-/// When there is none.
+/// If there is no such target.
 pub fn target(name: &str) -> &'static Target {
     let found = TARGETS.iter().find(|target| target.name == name);
     found.unwrap_or_else(|| panic!("there is no fuzz target `{name}`"))

@@ -1,6 +1,7 @@
-//! A path's normal form by the letter of RFC 3986, with the choices of the listener's `path` option as they are by default.
+//! The normal form of a path by the letter of RFC 3986, with the defaults of the listener's `path`
+//! option. It shares no code with the proxy.
 
-/// The path that an endpoint gets for the one that a client sent; `None` where it is refused.
+/// The path that an endpoint receives for the path that a client sent; `None` if it is refused.
 pub(crate) fn normal(path: &[u8]) -> Option<Vec<u8>> {
     if !path.starts_with(b"/") {
         return Some(path.to_vec());
@@ -23,7 +24,7 @@ pub(crate) fn normal(path: &[u8]) -> Option<Vec<u8>> {
     Some(kept.iter().flat_map(|segment| [b"/", *segment].concat()).collect())
 }
 
-/// Unreserved characters as they are, other escapes in capitals.
+/// The path with unreserved characters decoded, and other escapes in upper case.
 fn decoded(path: &[u8]) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     let mut at = 0;

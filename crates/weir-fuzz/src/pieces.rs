@@ -1,6 +1,7 @@
-//! Ways to split an input into pieces, drawn from the input itself so that a replay splits it the same way.
+//! Ways to split an input into pieces. They are derived from the input, so that a replay splits it
+//! the same way.
 
-/// Inputs up to this length are also shown byte by byte.
+/// Largest input in bytes that is also passed byte by byte.
 const BYTE_BY_BYTE: usize = 1024;
 
 /// A small deterministic generator (SplitMix64), seeded by the input.
@@ -24,8 +25,8 @@ impl Draw {
     }
 }
 
-/// Growing lengths at which an incremental parser sees the input, ending with the whole: one drawn split in a few pieces, and
-/// byte by byte where the input is short.
+/// Increasing lengths at which an incremental parser sees the input, ending with the whole: one
+/// random split into a few pieces, and byte by byte if the input is short.
 pub(crate) fn splits(data: &[u8]) -> Vec<Vec<usize>> {
     let total = data.len();
     let mut draw = Draw::new(data);

@@ -1,5 +1,6 @@
-//! Request heads. Any split of the input ends the same, a verdict is final, all spans lie in the head, what is accepted is what
-//! a slow reference of RFC 9112 accepts with the same meaning, and an accepted head written once more reads the same.
+//! Request heads. The result does not depend on how the input is split and does not change with
+//! more bytes; all spans lie in the head; accepted are the heads that a slow reference of RFC 9112
+//! accepts, with the same meaning; and an accepted head that is encoded again reads the same.
 
 pub(crate) mod reference;
 
@@ -7,12 +8,12 @@ use weir_wire::{Framing, HeadLimits, Method, RequestHead, Scan, Span, TargetForm
 
 use crate::pieces::splits;
 
-/// Bounds that a short input can meet.
+/// Limits that a short input can reach.
 const TIGHT: HeadLimits = HeadLimits { head_bytes: 120, request_line_bytes: 50, headers: 4 };
 const ROOMY: HeadLimits =
     HeadLimits { head_bytes: 64 * 1024, request_line_bytes: 64 * 1024, headers: 400 };
 
-/// Bytes that turn most unfinished heads into finished ones.
+/// Bytes that complete most incomplete heads.
 const TAIL: &[u8] = b"\r\n\r\nGET / HTTP/1.1\r\nHost: tail\r\n\r\n";
 
 pub(crate) fn target(data: &[u8]) {
@@ -33,7 +34,7 @@ pub(crate) fn target(data: &[u8]) {
     }
 }
 
-/// How an attempt to parse ended; a head as text, for comparison.
+/// The result of parsing, with the head as text for comparison.
 #[derive(Debug, PartialEq)]
 enum Outcome {
     More,
@@ -55,7 +56,7 @@ fn parse(data: &[u8], lengths: &[usize], limits: &HeadLimits) -> (Outcome, Optio
     (Outcome::More, None)
 }
 
-/// More bytes change no verdict, and a head that is complete gets one.
+/// Checks that more bytes change no result, and that a complete head has one.
 fn check_final(data: &[u8], whole: &Outcome, limits: &HeadLimits) {
     if *whole == Outcome::More {
         let after = data.strip_prefix(b"\r\n").unwrap_or(data);
@@ -80,7 +81,7 @@ fn check_spans(data: &[u8], used: usize, head: &RequestHead) {
     }
 }
 
-/// Writes the head as it would be sent on and reads it back.
+/// Encodes the head as it would be forwarded, and reads it again.
 fn check_written_again(data: &[u8], head: &RequestHead) {
     let mut written = Vec::new();
     encode::request_line(&mut written, head.method_span.of(data), head.target.of(data));
@@ -113,7 +114,8 @@ fn check_written_again(data: &[u8], head: &RequestHead) {
     assert_eq!(lines(&again, &written), lines(head, data));
 }
 
-/// Accepts what the reference accepts, with the same meaning, and nothing else.
+/// Checks that the parser accepts what the reference accepts, with the same meaning, and nothing
+/// else.
 fn compare(data: &[u8], whole: &Outcome, head: Option<&RequestHead>) {
     let expected = reference::read(data);
     let (Some(expected), Some(head)) = (&expected, head) else {

@@ -1,11 +1,12 @@
-//! Response heads, as answers to GET, HEAD and CONNECT. Any split of the input ends the same, a verdict is final, all spans lie
-//! in the head, and framing is what RFC 9112 section 6.3 says of the header lines.
+//! Response heads, as responses to GET, HEAD and CONNECT. The result does not depend on how the
+//! input is split and does not change with more bytes; all spans lie in the head; and the framing
+//! is that of RFC 9112 section 6.3.
 
 use weir_wire::{Framing, HeadLimits, Known, Method, ResponseHead, Scan, Span};
 
 use crate::pieces::splits;
 
-/// Bounds that a short input can meet.
+/// Limits that a short input can reach.
 const TIGHT: HeadLimits = HeadLimits { head_bytes: 100, request_line_bytes: 100, headers: 3 };
 
 const TAIL: &[u8] = b"\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
@@ -30,7 +31,7 @@ pub(crate) fn target(data: &[u8]) {
     }
 }
 
-/// How it ended as text, for comparison.
+/// Returns the result as text, for comparison, and the head if there is one.
 fn parse(
     data: &[u8],
     lengths: &[usize],

@@ -1,4 +1,4 @@
-//! Replays the corpora, and every finding that lies in `findings/`: each input must pass its target.
+//! Replays the corpora and every finding in `findings/`: each input must pass its target.
 
 use std::fs;
 use std::panic::catch_unwind;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use weir_fuzz::{TARGETS, Target};
 
-/// So that the connection target can hold what the proxy allocates against its budget.
+/// Counts allocations, so that the connection target can compare them with its budget.
 #[global_allocator]
 static ALLOCATOR: weir_memory::Counting = weir_memory::Counting;
 
@@ -60,7 +60,7 @@ impl Random {
     }
 }
 
-/// An input of the corpus with a few bytes changed, or two of them joined.
+/// An input of the corpus with a few bytes changed, or two inputs joined.
 fn changed(inputs: &[Vec<u8>], random: &mut Random, most: usize) -> Vec<u8> {
     let mut input = inputs[random.below(inputs.len())].clone();
     if random.below(3) == 0 {
@@ -82,8 +82,8 @@ fn changed(inputs: &[Vec<u8>], random: &mut Random, most: usize) -> Vec<u8> {
     input
 }
 
-/// Some changes to the corpora without libFuzzer, the same each time; `WEIR_FUZZ_CASES` says how many for each target, and
-/// `WEIR_FUZZ_TARGET` for which alone.
+/// Runs random changes of the corpora without libFuzzer, the same ones each time. `WEIR_FUZZ_CASES`
+/// sets their number per target, and `WEIR_FUZZ_TARGET` restricts the run to one target.
 #[test]
 fn inputs_near_the_corpora_pass() {
     let cases = std::env::var("WEIR_FUZZ_CASES").ok().and_then(|text| text.parse().ok());
@@ -121,7 +121,7 @@ fn every_target_has_a_libfuzzer_program_and_no_corpus_is_orphaned() {
     }
 }
 
-/// A reader of a failure sees which property broke: the reference refuses what a lenient parser would take.
+/// Checks that two valid inputs pass their targets.
 #[test]
 fn canaries_are_found() {
     let fails = |name: &str, input: &[u8]| {

@@ -1,4 +1,5 @@
-//! The clients of a script: they do what it says, and keep what they sent and got.
+//! The clients of a script. They perform its operations and keep the bytes that they sent and
+//! received; they check no request.
 
 use std::cell::RefCell;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -16,12 +17,12 @@ use weir_simnet::{SimNet, SimStream};
 use super::script::{Act, What};
 use super::{Message, Request, proxy, read_request};
 
-/// How long a write may wait for room before the client goes on.
+/// Longest time that a write may wait for buffer space before the client continues.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How long clients wait for what is still to come at the end.
+/// Longest time that clients wait for remaining bytes at the end.
 const LAST: Duration = Duration::from_mins(2);
 
-/// What went over one connection.
+/// The bytes of one connection, in both directions.
 #[derive(Default)]
 pub(super) struct Wire {
     pub(super) sent: Vec<u8>,
@@ -35,7 +36,7 @@ struct Open {
     wire: Rc<RefCell<Wire>>,
 }
 
-/// Performs the script; connections open with their first operation.
+/// Performs the script. A connection is opened by its first operation.
 pub(super) async fn run(net: SimNet, acts: Vec<Act>) -> Vec<Wire> {
     let mut open: [Option<Open>; 4] = Default::default();
     let mut wires = Vec::new();
@@ -89,7 +90,7 @@ async fn connect(net: &SimNet, slot: usize, number: usize) -> Option<Open> {
     Some(Open { writer, reads, reader, wire })
 }
 
-/// Reads while it is told to, until the connection ends.
+/// Reads while the script has reading switched on, until the connection ends.
 async fn read(
     mut reader: ReadHalf<SimStream>,
     mut told: watch::Receiver<bool>,
@@ -98,7 +99,7 @@ async fn read(
     let mut piece = vec![0; 16_384];
     loop {
         if told.wait_for(|reads| *reads).await.is_err() {
-            // Told nothing more: the script is over, and what comes is read to its end.
+            // The script is over: read to the end of the connection.
         }
         tokio::select! {
             biased;
@@ -111,7 +112,7 @@ async fn read(
     }
 }
 
-/// Sends what the connection takes in time; only that was sent.
+/// Sends as much as the connection accepts in time, and records those bytes as sent.
 async fn send(connection: &mut Open, bytes: &[u8]) {
     let mut rest = bytes;
     let sending = async {
@@ -124,7 +125,7 @@ async fn send(connection: &mut Open, bytes: &[u8]) {
     let _ = timeout(PATIENCE, sending).await;
 }
 
-/// The complete requests at the start of what a client sent.
+/// The complete requests at the start of the bytes that a client sent.
 pub(super) fn requests(sent: &[u8]) -> Vec<Request> {
     let mut requests = Vec::new();
     let mut rest = sent;
@@ -135,8 +136,8 @@ pub(super) fn requests(sent: &[u8]) -> Vec<Request> {
     requests
 }
 
-/// What a client got is a sequence of responses, at most one for each request and one more for what was refused, and nothing
-/// behind the last. The end may be missing.
+/// Checks that the received bytes are a sequence of responses: at most one for each request and one
+/// more for a refused request, with nothing after the last. The sequence may be cut off.
 pub(super) fn check_responses(requests: &[Request], got: &[u8]) -> Vec<String> {
     let mut rest = got;
     let mut finals = 0;
@@ -179,7 +180,7 @@ pub(super) fn check_responses(requests: &[Request], got: &[u8]) -> Vec<String> {
     }
 }
 
-/// What follows the body; `None` where it is not complete or ends with the connection.
+/// The bytes after the body; `None` if the body is incomplete or ends with the connection.
 fn skip_body<'a>(
     head: &str,
     method: &[u8],
@@ -195,7 +196,7 @@ fn skip_body<'a>(
     if lengths.len() + codings.len() > 1 {
         return Err("an ambiguous length");
     }
-    // A request that was refused may have been a HEAD, of which the proxy knows or does not.
+    // The refused request may have been a HEAD, and the proxy may not have known it.
     if method == b"HEAD" && matches!(status, 400 | 408 | 413 | 431) {
         return Ok(None);
     }

@@ -1,5 +1,5 @@
-//! The origin of a script: it takes nothing that the reference does not accept, and answers as the script says, badly where it
-//! says so.
+//! The origin of a script. It reports requests that the reference does not accept, and sends the
+//! responses that the script selects, some of them malformed.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -16,7 +16,8 @@ use weir_simnet::{Side, SimListener, SimNet, SimStream};
 use super::{Key, Message, Request, proxy, read_request};
 use crate::requests::reference;
 
-/// Names that never reach an endpoint: hop-by-hop, and what the route takes away.
+/// Names that must never reach an endpoint: hop-by-hop headers, and the header that the route
+/// removes.
 const FORBIDDEN: [&[u8]; 6] = [
     b"keep-alive",
     b"proxy-connection",
@@ -26,7 +27,7 @@ const FORBIDDEN: [&[u8]; 6] = [
     b"http2-settings",
 ];
 
-/// What came to the origin.
+/// The requests that the origin received.
 #[derive(Default)]
 pub(super) struct Received {
     requests: Vec<Key>,
@@ -39,7 +40,7 @@ pub(super) fn listen(net: &SimNet) -> SimListener {
     net.bind(PeerAddress::Socket(proxy::ORIGIN), Side::Upstream)
 }
 
-/// Serves every connection, for ever.
+/// Serves every connection, without end.
 pub(super) async fn serve(
     net: SimNet,
     listener: SimListener,
@@ -104,7 +105,7 @@ fn check_head(pending: &[u8], received: &RefCell<Received>) {
     }
 }
 
-/// Whether the script has the origin answer before the body and close.
+/// Responds before the body and closes, if the script says so; returns true if it did.
 async fn early(stream: &mut SimStream, answers: &Answers) -> bool {
     let early = answers.borrow().front().is_some_and(|answer| answer & 15 == 15);
     if early {
@@ -116,7 +117,7 @@ async fn early(stream: &mut SimStream, answers: &Answers) -> bool {
     early
 }
 
-/// Whether the connection goes on.
+/// Sends a response; returns true if the connection continues.
 async fn respond(stream: &mut SimStream, request: &Request, answer: u8) -> bool {
     sleep(Duration::from_millis(u64::from(answer >> 4) * 20)).await;
     let (text, goes_on): (Vec<u8>, bool) = match answer & 15 {
@@ -143,7 +144,8 @@ async fn respond(stream: &mut SimStream, request: &Request, answer: u8) -> bool 
     stream.write_all(&text).await.is_ok() && goes_on
 }
 
-/// Whether everything that came was sent by a client, and nothing that has an effect twice.
+/// Checks that every received request was sent by a client, and that none that is not idempotent
+/// was received more often than it was sent.
 pub(super) fn check(received: &Received, sent: &BTreeMap<Key, usize>) -> Vec<String> {
     let mut came = BTreeMap::new();
     for key in &received.requests {

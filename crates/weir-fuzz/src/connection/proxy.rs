@@ -1,4 +1,5 @@
-//! The data plane of a script: one worker, one listener, one pool with a small queue.
+//! The data plane of a script: one worker, one listener, one pool with a small queue. It checks no
+//! message.
 
 use std::cell::RefCell;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -18,10 +19,10 @@ use weir_simnet::memory::{simulated, simulation};
 use weir_simnet::{Side, SimNet};
 use weir_stats::{LogReceiver, Message, log_channel};
 
-/// Where clients connect to.
+/// The address that clients connect to.
 pub(super) const ADDRESS: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(203, 0, 113, 1)), 80);
-/// Where the origin listens.
+/// The address that the origin listens on.
 pub(super) const ORIGIN: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(10, 0, 1, 1)), 80);
 
@@ -44,12 +45,12 @@ listen 203.0.113.1:80 {
 }
 "#;
 
-/// The data plane at work.
+/// The running data plane.
 pub(super) struct Proxy {
     pub(super) process: Arc<Process>,
     bugs: Rc<RefCell<Vec<String>>>,
     worker: JoinHandle<()>,
-    /// Dropping them would stop it.
+    /// Senders that must live as long as the worker, which stops when they are dropped.
     _stages: Vec<watch::Sender<Stage>>,
     _orders: watch::Sender<Option<Arc<weir_proxy::gate::Gate>>>,
 }
@@ -89,7 +90,8 @@ impl Proxy {
         Self { process, bugs, worker, _stages: stages, _orders: keep }
     }
 
-    /// What is wrong when everything is over: law 5, and failures that are bugs.
+    /// The errors found after everything has ended: resources that were not released, and internal
+    /// errors.
     pub(super) fn settled(&self) -> Vec<String> {
         let _scope = simulation();
         let mut wrong = Vec::new();
@@ -117,7 +119,8 @@ impl Proxy {
     }
 }
 
-/// Receives the log, for batches that wait would count as the proxy's memory, and keeps what is a bug.
+/// Receives the log and keeps the lines of internal errors. Batches left in the channel would count
+/// as the proxy's memory.
 async fn receive(log: LogReceiver, bugs: Rc<RefCell<Vec<String>>>) {
     loop {
         sleep(Duration::from_millis(100)).await;

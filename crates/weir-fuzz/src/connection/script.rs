@@ -1,16 +1,17 @@
-//! The input as a script: an operation and its connection in each first byte, then its arguments. Every input is a script.
+//! The input as a script: the first byte of each operation selects it and its connection, and its
+//! arguments follow. Every input is a valid script. Nothing is performed here.
 
 use std::collections::VecDeque;
 
-/// Most bytes that a script may send, so that one run stays short.
+/// Largest number of bytes that a script may send, so that one run stays short.
 const MOST_BYTES: usize = 192 * 1024;
-/// Most operations.
+/// Largest number of operations.
 const MOST_ACTS: usize = 96;
 
-/// What one client does next.
+/// The next operation of one client.
 #[derive(Clone, Debug)]
 pub(super) struct Act {
-    /// Which of the connections.
+    /// Index of the connection.
     pub(super) connection: usize,
     pub(super) what: What,
 }
@@ -21,22 +22,22 @@ pub(super) enum What {
     Send(Vec<u8>),
     Pause(u64),
     HalfClose,
-    /// Drops the connection, with a reset where data is unread.
+    /// Drops the connection, with a reset if data is unread.
     Drop,
-    /// Begins to read.
+    /// Starts to read.
     Read,
     /// Stops reading.
     Hold,
 }
 
-/// What clients do in turn, and how the origin answers in turn.
+/// The operations of the clients in order, and the responses of the origin in order.
 #[derive(Debug, Default)]
 pub(super) struct Script {
     pub(super) acts: Vec<Act>,
     pub(super) answers: VecDeque<u8>,
 }
 
-/// Pieces that a script may name by number.
+/// Pieces that a script can select by number.
 const PIECES: &[&[u8]] = &[
     b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n",
     b"POST /b HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",

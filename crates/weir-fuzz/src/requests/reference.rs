@@ -1,5 +1,6 @@
-//! A request head by the letter of RFC 9112 with the choices of `weir-wire` where the RFC leaves one: whole input only, one pass
-//! for each rule. `None` is everything that is refused or not complete.
+//! A request head by the letter of RFC 9112, with the choices of `weir-wire` where the RFC leaves
+//! one. It reads whole inputs only, with one pass per rule. `None` stands for all that is refused
+//! or incomplete.
 
 use std::net::Ipv6Addr;
 
@@ -18,7 +19,8 @@ pub(crate) struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// The path without the query; `/` for an absolute target without one, and the whole target in the other forms.
+    /// The path without the query; `/` for a target in absolute form without a path; the whole
+    /// target in the other forms.
     pub(crate) fn path(&self) -> &'a [u8] {
         if self.method == b"CONNECT" || self.target == b"*" {
             return self.target;
@@ -29,7 +31,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Whether there is a line of that name, which is given in lower case.
+    /// Returns true if there is a line of that name, which is given in lower case.
     pub(crate) fn has(&self, name: &[u8]) -> bool {
         !values(&self.lines, name).is_empty()
     }
@@ -97,12 +99,12 @@ fn after_authority(target: &[u8]) -> &[u8] {
     &rest[end..]
 }
 
-/// The host that a target names.
+/// The host that a target contains.
 enum Named<'a> {
     Host(&'a [u8]),
-    /// Its form has none.
+    /// The form of the target has no host.
     Nothing,
-    /// It has none of the four forms.
+    /// The target has none of the four forms.
     NoForm,
 }
 
@@ -124,7 +126,7 @@ fn host_of<'a>(method: &[u8], target: &'a [u8]) -> Named<'a> {
     host.map_or(Named::NoForm, Named::Host)
 }
 
-/// `host[:port]` without an empty port; `None` for anything else.
+/// The text if it is `host[:port]`, without a colon that no port follows; `None` for anything else.
 fn authority(text: &[u8]) -> Option<&[u8]> {
     let text = str::from_utf8(text).ok()?;
     let (host, port) = match text.rsplit_once(']') {
@@ -178,13 +180,13 @@ fn framing(lines: &[(&[u8], &[u8])], old: bool) -> Option<Framing> {
     }
 }
 
-/// Elements of all `Connection` lines.
+/// The elements of all `Connection` lines.
 fn options_in_connection<'a>(lines: &[(&'a [u8], &'a [u8])]) -> Vec<&'a [u8]> {
     let listed = values(lines, b"connection");
     listed.iter().flat_map(|value| value.split(|byte| *byte == b',')).map(trim).collect()
 }
 
-/// Tells whether an element of `Connection` names no header.
+/// Tells whether an element of `Connection` is not a header name.
 fn is_own(name: &[u8]) -> bool {
     let own: [&[u8]; 4] = [b"", b"close", b"keep-alive", b"upgrade"];
     own.iter().any(|own| own.eq_ignore_ascii_case(name))
