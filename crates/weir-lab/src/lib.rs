@@ -1,5 +1,5 @@
-//! The laboratory: what measures the proxy and what plays its balancer's part in virtual time. It may use the crates that are
-//! pure; it knows nothing of the proxy's inside.
+//! The laboratory: the programs that measure the proxy, and the simulation that runs its balancer
+//! in virtual time. It may use the pure crates; it depends on nothing inside the proxy.
 
 pub mod bench;
 pub mod open_files;

@@ -1,10 +1,11 @@
-//! The limit of open files, which is the limit of connections.
+//! The limit of open files, which bounds the number of connections. Only the soft limit is changed.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Raises the limit of open files as far as the hard limit goes; how many connections fit.
+/// Raises the limit of open files up to the hard limit and returns the number of connections that
+/// fit.
 pub fn room_for_connections(wanted: usize) -> usize {
-    /// Listeners, timers, standard streams.
+    /// Listeners, timers and standard streams.
     const OTHERS: u64 = 1200;
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let goal = maximum.unwrap_or(u64::MAX).min(wanted as u64 + OTHERS);

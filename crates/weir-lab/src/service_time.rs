@@ -1,6 +1,6 @@
-//! How long a server takes for a request: a distribution and a seed. The n-th time depends on the seed and on n alone,
-//! so that every candidate of an experiment is given the same work, whatever it does with it. Pure: it reads no clock and waits for
-//! nobody; the caller reads the file that `list:` names.
+//! The time that a server needs for a request: a distribution and a seed. The n-th time depends on
+//! the seed and on n only, so that every candidate of an experiment gets the same work. Pure: it
+//! reads no clock and does not wait; the caller reads the file that `list:` names.
 
 mod normal;
 mod parse;
@@ -8,43 +8,44 @@ mod parse;
 /// A distribution of service times.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ServiceTime {
-    /// Always the same, in nanoseconds.
+    /// The same time for every request, in nanoseconds.
     Constant(u64),
-    /// Exponential: what a Poisson process of completions gives.
+    /// Exponential, as the times between completions in a Poisson process.
     Exponential {
-        /// In nanoseconds.
+        /// Mean in nanoseconds.
         mean_ns: f64,
     },
-    /// Log-normal: the logarithm is normal, as with most that people measure.
+    /// Log-normal (its logarithm is normal), as most measured service times.
     LogNormal {
-        /// In nanoseconds.
+        /// Median in nanoseconds.
         median_ns: f64,
         /// Standard deviation of the natural logarithm.
         sigma: f64,
     },
-    /// These one after the other, in nanoseconds, and again from the start. Never empty.
+    /// These times in order, in nanoseconds, repeated from the start. Never empty.
     List(Vec<u64>),
-    /// One of several.
+    /// One of several distributions, chosen at random.
     Mix(Vec<Share>),
 }
 
 /// A part of a mix.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Share {
-    /// The part of the requests that this one and those before it in the mix take, up to 1.
+    /// The share of requests that belong to this part or to an earlier one of the mix, up to 1.
     pub cumulative: f64,
-    /// What such a request takes: anything but a list or another mix.
+    /// The distribution of this part: anything but a list or another mix.
     pub time: ServiceTime,
 }
 
-/// Nobody waits longer for a draw, whatever the tail says: 24 hours.
+/// Upper bound of a drawn time, whatever the tail of the distribution: 24 hours.
 const MAX_NS: f64 = 24.0 * 3600.0 * 1e9;
 
 impl ServiceTime {
-    /// Reads `constant:20ms`, `exp:20ms`, `lognormal:MEDIAN,SIGMA`, `list:FILE` or `mix:98%10ms+2%500ms`. `read` gives the text of the file.
+    /// Reads `constant:20ms`, `exp:20ms`, `lognormal:MEDIAN,SIGMA`, `list:FILE` or
+    /// `mix:98%10ms+2%500ms`. `read` returns the text of the file.
     ///
     /// # Errors
-    /// One sentence that says what is wrong.
+    /// One sentence about the mistake.
     pub fn parse(
         text: &str,
         read: impl FnOnce(&str) -> Result<String, String>,
@@ -52,7 +53,7 @@ impl ServiceTime {
         parse::parse(text, read)
     }
 
-    /// What request `n` (from 0) takes, in nanoseconds.
+    /// The service time of request `n` (from 0), in nanoseconds.
     pub fn draw_ns(&self, seed: u64, n: u64) -> u64 {
         match self {
             Self::Constant(time) => *time,
@@ -71,7 +72,8 @@ impl ServiceTime {
         }
     }
 
-    /// The time that a share `p` of all requests does not exceed, in nanoseconds: what an ideal measurement reports.
+    /// The time that a share `p` of all requests does not exceed, in nanoseconds: the value that an
+    /// exact measurement reports.
     pub fn quantile_ns(&self, p: f64) -> f64 {
         let p = p.clamp(0.0, 1.0);
         match self {
@@ -116,7 +118,7 @@ impl ServiceTime {
         }
     }
 
-    /// The mean, in nanoseconds: with the rate it gives the load.
+    /// The mean in nanoseconds. Multiplied by the request rate it gives the load.
     pub fn mean_ns(&self) -> f64 {
         match self {
             Self::Constant(time) => *time as f64,
@@ -127,7 +129,8 @@ impl ServiceTime {
         }
     }
 
-    /// Between the least and the largest quantile of the parts.
+    /// Searches the quantile by bisection, between the smallest and the largest quantile of the
+    /// parts.
     fn quantile_by_halving(&self, p: f64) -> f64 {
         let Self::Mix(shares) = self else { return self.quantile_ns(p) };
         let quantiles = || shares.iter().map(|share| share.time.quantile_ns(p));
@@ -136,7 +139,7 @@ impl ServiceTime {
         if self.share_within(low) >= p {
             return low;
         }
-        // Sixty halvings of at most 24 hours leave less than a nanosecond.
+        // Sixty bisections of at most 24 hours leave less than a nanosecond.
         for _ in 0..60 {
             let middle = f64::midpoint(low, high);
             if self.share_within(middle) >= p {
@@ -163,16 +166,17 @@ fn nanoseconds(time: f64) -> u64 {
     time.round() as u64
 }
 
-/// Keeps the choice of a mix's part apart from what the part then draws.
+/// Makes the choice of a mix's part independent of the time that the part draws.
 const PICK: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The n-th number of the sequence that `seed` names, strictly between 0 and 1.
+/// The n-th number of the sequence of `seed`, strictly between 0 and 1.
 pub fn uniform(seed: u64, n: u64) -> f64 {
     let bits = scramble(scramble(seed).wrapping_add(n.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
     ((bits >> 11) as f64 + 0.5) / (1_u64 << 53) as f64
 }
 
-/// The finalizer of SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
+/// The finalizer of SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators,
+/// 2014).
 fn scramble(seed: u64) -> u64 {
     let mut bits = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

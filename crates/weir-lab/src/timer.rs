@@ -1,5 +1,6 @@
-//! Waits that end on the microsecond. Tokio's own timers end on whole milliseconds, which is 5 % of a service time of 20 ms and more
-//! than the whole answer of a fast server. Here one timerfd a thread wakes the earliest of its sleepers.
+//! Timers with a resolution of microseconds. Tokio's own timers end on whole milliseconds, which is
+//! 5 % of a service time of 20 ms and longer than the whole response of a fast server. Here one
+//! timerfd per thread wakes the earliest of its sleepers. It offers no intervals and no timeouts.
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
@@ -20,7 +21,7 @@ use tokio::io::unix::AsyncFd;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// The monotonic clock, in nanoseconds since a moment in the past that is the same for all threads.
+/// The monotonic clock, in nanoseconds since a fixed moment in the past that all threads share.
 #[inline]
 pub fn now_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
@@ -30,33 +31,34 @@ pub fn now_ns() -> u64 {
 /// Registers a file with this thread's runtime, for reading.
 ///
 /// # Errors
-/// What the kernel has against it.
+/// The error of the kernel or the runtime.
 pub(crate) fn watch_readable(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
-    // SAFETY: an `OwnedFd` is the same open file as long as it lives, and the `AsyncFd` owns it.
+    // SAFETY: an `OwnedFd` refers to the same open file as long as it lives, and the `AsyncFd` owns
+    // it.
     let watched = unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) };
     watched.map_err(io::Error::from)
 }
 
-/// The sleepers of one thread. Clones are the same timer.
+/// The sleepers of one thread. Clones refer to the same timer.
 #[derive(Clone)]
 pub struct Timer(Rc<Inner>);
 
 struct Inner {
     fd: AsyncFd<OwnedFd>,
     sleepers: RefCell<BinaryHeap<Reverse<Sleeper>>>,
-    /// When the timerfd will wake us; `u64::MAX` when it will not.
+    /// The time at which the timerfd expires; `u64::MAX` if it is not armed.
     armed_ns: Cell<u64>,
     count: Cell<u64>,
 }
 
-/// Ordered by time, then by who came first.
+/// Ordered by time, then by order of creation.
 struct Sleeper {
     at_ns: u64,
     number: u64,
     bed: Rc<Bed>,
 }
 
-/// What a sleeper and its future share.
+/// State shared by a sleeper and its future.
 #[derive(Default)]
 struct Bed {
     waker: RefCell<Option<Waker>>,
@@ -64,10 +66,10 @@ struct Bed {
 }
 
 impl Timer {
-    /// A timer for this thread's runtime. Nothing is woken unless [`Timer::run`] runs.
+    /// A timer for this thread's runtime. No sleeper is woken unless [`Timer::run`] runs.
     ///
     /// # Errors
-    /// When the kernel has no file left for it, or there is no runtime.
+    /// No file descriptor is left, or there is no runtime.
     pub fn new() -> io::Result<Self> {
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
         let fd = timerfd_create(TimerfdClockId::Monotonic, flags)?;
@@ -79,21 +81,22 @@ impl Timer {
         })))
     }
 
-    /// Wakes who is due, for ever.
+    /// Wakes sleepers as they become due. It never returns without an error.
     ///
     /// # Errors
-    /// When the runtime ends.
+    /// The runtime has ended.
     pub async fn run(self) -> io::Result<()> {
         loop {
             let mut guard = self.0.fd.readable().await?;
-            // What it counts need not be read: arming it again sets the count back, and its next expiry is a new event.
+            // The expiry count need not be read: arming the timer again resets it, and its next
+            // expiry is a new event.
             guard.clear_ready();
             self.0.armed_ns.set(u64::MAX);
             self.0.wake_due();
         }
     }
 
-    /// Sleeps until the monotonic clock shows this time.
+    /// A future that ends when the monotonic clock reaches this time.
     pub fn until(&self, at_ns: u64) -> Until {
         Until { timer: self.0.clone(), at_ns, bed: None }
     }
@@ -129,7 +132,7 @@ impl Inner {
     }
 
     fn arm(&self, at_ns: u64) {
-        // Zero would disarm it; a time in the past makes it fire at once.
+        // Zero would disarm the timer; a time in the past makes it expire at once.
         let at_ns = at_ns.max(1);
         let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
         let value = Itimerspec {
@@ -145,7 +148,7 @@ impl Inner {
     }
 }
 
-/// A sleep. Dropped early, it leaves its place in the queue until its time.
+/// A sleep. If it is dropped early, its queue entry remains until its time.
 pub struct Until {
     timer: Rc<Inner>,
     at_ns: u64,

@@ -1,18 +1,19 @@
-//! Times and sizes as people type them on a laboratory's command line: fractions are allowed, and a size may be a bare
-//! number of bytes.
+//! Times and sizes in the notation of the laboratory's command lines: fractions are allowed, and a
+//! size may be a bare number of bytes. The configuration file has its own parser.
 
 /// Units of time from small to large, each in nanoseconds.
 const TIMES: [(&str, f64); 6] =
     [("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9), ("m", 60e9), ("h", 3600e9)];
 /// Units of size, each in bytes.
 const SIZES: [(&str, u64); 5] = [("", 1), ("b", 1), ("k", 1 << 10), ("m", 1 << 20), ("g", 1 << 30)];
-/// No time is longer: 2^53 ns (104 days) is the last one of which every nanosecond is a number.
+/// The longest time: 2^53 ns (104 days), the largest value up to which an `f64` holds every
+/// nanosecond.
 const MAX_TIME_NS: f64 = 9_007_199_254_740_992.0;
 
 /// A time in nanoseconds: `250us`, `20ms`, `1.5s`, `2m`, `1h`.
 ///
 /// # Errors
-/// One sentence that says what is wrong with `text`.
+/// One sentence about the mistake in `text`.
 pub fn time_ns(text: &str) -> Result<u64, String> {
     let (number, unit) = split(text);
     let Some(value) = number.parse::<f64>().ok().filter(|value| value.is_finite()) else {
@@ -35,7 +36,7 @@ pub fn time_ns(text: &str) -> Result<u64, String> {
 /// A size in bytes: `100`, `1k`, `8m`; 1k is 1024 bytes.
 ///
 /// # Errors
-/// One sentence that says what is wrong with `text`.
+/// One sentence about the mistake in `text`.
 pub fn size_bytes(text: &str) -> Result<u64, String> {
     let (number, unit) = split(text);
     let lower = unit.to_ascii_lowercase();
@@ -48,10 +49,11 @@ pub fn size_bytes(text: &str) -> Result<u64, String> {
     value.checked_mul(*factor).ok_or_else(|| format!("`{text}` is too large"))
 }
 
-/// A length of time as wrk takes it, in nanoseconds: a bare number is seconds, `30s`, `2m`, `1h`; and all that [`time_ns`] reads.
+/// A duration in wrk's notation, in nanoseconds: a bare number of seconds, `30s`, `2m`, `1h`, and
+/// all that [`time_ns`] reads.
 ///
 /// # Errors
-/// One sentence that says what is wrong with `text`.
+/// One sentence about the mistake in `text`.
 pub fn wrk_time_ns(text: &str) -> Result<u64, String> {
     let (number, unit) = split(text);
     match unit {
@@ -64,10 +66,10 @@ pub fn wrk_time_ns(text: &str) -> Result<u64, String> {
     }
 }
 
-/// A count as wrk takes it: `100`, `2k`, `1M`; 1k is 1,000 here. Fractions may be had where they make sense.
+/// A count in wrk's notation: `100`, `2k`, `1M`; 1k is 1,000 here. Fractions are allowed.
 ///
 /// # Errors
-/// One sentence that says what is wrong with `text`.
+/// One sentence about the mistake in `text`.
 pub fn wrk_count(text: &str) -> Result<f64, String> {
     let (number, unit) = split(text);
     let factor = match unit.to_ascii_lowercase().as_str() {
@@ -85,7 +87,7 @@ pub fn wrk_count(text: &str) -> Result<f64, String> {
     }
 }
 
-/// The number at the start, and what follows it.
+/// The number at the start, and the remaining text.
 fn split(text: &str) -> (&str, &str) {
     let end = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.');
     text.split_at(end.unwrap_or(text.len()))

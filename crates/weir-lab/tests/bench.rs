@@ -1,4 +1,5 @@
-//! The load generator against origins of which the truth is known: what it reports is what happened, request for request.
+//! The load generator against origins whose behaviour is known: every request is reported as it
+//! happened.
 
 use std::net::SocketAddr;
 
@@ -56,7 +57,7 @@ fn objections(outcome: &Outcome, pace: Pace) -> Vec<String> {
     Figures::of(outcome, pace, &usage).objections()
 }
 
-/// What is said of failures, in one text.
+/// The descriptions of failures, in one text.
 fn texts(outcome: &Outcome) -> String {
     let found: Vec<&str> = outcome.examples.failures.iter().flatten().map(String::as_str).collect();
     found.join("; ")
@@ -66,7 +67,7 @@ fn number(stats: &Value, name: &str) -> u64 {
     stats[name].as_u64().unwrap()
 }
 
-/// A busy machine only ever adds time: one run of a few that is right shows that the figures are.
+/// A busy machine only adds time: one correct run of a few shows that the figures are correct.
 fn in_one_of_a_few_runs(mut attempt: impl FnMut() -> Result<(), String>) {
     let errors: Vec<String> = (0..5).map_while(|_| attempt().err()).collect();
     assert!(errors.len() < 5, "{errors:#?}");
@@ -117,7 +118,8 @@ fn totals_are_those_of_the_origin() {
     }
 }
 
-/// Whether a measured time is the true one: not below it, and above by at most 1 % and the generator's own error bar.
+/// Checks that a measured time is not below the true one, and above it by at most 1 % and the
+/// generator's own error bar.
 fn is_true(what: &str, found_ns: u64, true_ns: f64, record: &Record) -> Result<(), String> {
     let bar = 2.0 * record.lateness.max() as f64 + 1e6;
     let found = found_ns as f64;
@@ -150,13 +152,14 @@ fn percentiles_are_those_of_the_service_times_drawn() {
     });
 }
 
-/// The service times are a thousandth of an exponential distribution each, shuffled: their percentiles are the analytic ones.
+/// The service times are the quantiles of an exponential distribution in steps of a thousandth,
+/// shuffled: the measured percentiles are the analytic ones.
 #[test]
 fn percentiles_are_the_analytic_ones_of_an_exponential_distribution() {
     const COUNT: usize = 1000;
     const MEAN_NS: f64 = 30e6;
     let analytic_ns = |share: f64| -MEAN_NS * (1.0 - share).ln();
-    // 387 and 1000 have no common divisor, so every place comes once.
+    // 387 and 1000 have no common divisor, so every place occurs once.
     let places = (0..COUNT).map(|n| n * 387 % COUNT);
     let times = places.map(|place| analytic_ns((place as f64 + 0.5) / COUNT as f64) as u64);
     let times: Vec<u64> = times.collect();
@@ -167,7 +170,7 @@ fn percentiles_are_the_analytic_ones_of_an_exponential_distribution() {
         let record = &outcome.record;
         assert_eq!(record.answered, COUNT as u64);
         for quantile in [0.25, 0.5, 0.75, 0.9, 0.95, 0.99] {
-            // The sample at a rank stands for half a thousandth less than the share.
+            // The sample of a rank represents a share that is smaller by half a thousandth.
             let found = record.response.value_at_quantile(quantile);
             let expected = analytic_ns(quantile - 0.5 / COUNT as f64);
             is_true(&format!("p{quantile}"), found, expected, record)?;
@@ -177,7 +180,8 @@ fn percentiles_are_the_analytic_ones_of_an_exponential_distribution() {
     });
 }
 
-/// An origin that serves one at a time, at once, but for one request that takes a second.
+/// An origin that serves one request at a time and responds at once, except for one request that
+/// takes a second.
 fn stalling_origin(at: usize, of: usize) -> (Origin, SocketAddr) {
     let times = (0..of).map(|n| if n == at { SECOND_NS } else { 0 }).collect();
     origin(Settings {
@@ -187,8 +191,9 @@ fn stalling_origin(at: usize, of: usize) -> (Origin, SocketAddr) {
     })
 }
 
-/// 200 a second for 3 s, of which the second from 0.5 to 1.5 stands still: 200 requests wait for its end, from 1 s down to nothing, whether they
-/// wait in the origin or, for want of connections, in the generator.
+/// 200 requests per second for 3 s, with a stall from 0.5 s to 1.5 s: 200 requests wait for its
+/// end, from 1 s down to 0, whether they wait in the origin or, without a free connection, in the
+/// generator.
 #[test]
 fn a_stall_gives_the_distribution_that_theory_gives_however_few_connections_there_are() {
     for connections in [300, 4] {
@@ -198,7 +203,8 @@ fn a_stall_gives_the_distribution_that_theory_gives_however_few_connections_ther
             let record = &outcome.record;
             assert_eq!((record.answered, outcome.unsent), (600, 0));
             for slow in [199, 150, 100, 50, 10] {
-                // The slow-th longest but one waited 1 s less 5 ms for each that came before it.
+                // The stalled request with this index, the fastest first, waited 5 ms × (index +
+                // 1).
                 let quantile = (400.0 + f64::from(slow) + 0.5) / 600.0;
                 let true_ns = 5e6 * f64::from(slow + 1);
                 is_true(
@@ -210,7 +216,7 @@ fn a_stall_gives_the_distribution_that_theory_gives_however_few_connections_ther
             }
             let quick = record.response.value_at_quantile(0.6);
             is_true("those beside the stall", quick, 0.0, record)?;
-            // What a generator that waits for its answers would have called latency.
+            // The latency that a generator which waits for responses would report.
             let slow = record.service.count_between(100_000_000, u64::MAX);
             let expected = if connections == 4 { 1..=5 } else { 170..=190 };
             assert!(
@@ -246,7 +252,7 @@ fn more_than_the_target_can_do_is_said_and_not_hidden() {
     let pace = open(200.0, 1000);
     let outcome = run(Load { threads: 1, connections: 1, ..load(address, "/delay/50ms", pace) });
     let record = &outcome.record;
-    // One connection makes at most 20 in a second.
+    // One connection completes at most 20 requests per second.
     assert!(
         record.answered <= 20 && outcome.unsent >= 180,
         "{} {}",
@@ -255,7 +261,7 @@ fn more_than_the_target_can_do_is_said_and_not_hidden() {
     );
     assert_eq!(record.answered + outcome.unsent, outcome.intended);
     assert!(record.delayed >= record.answered - 1);
-    // What was sent last was meant to be sent long before.
+    // The last request was intended long before it was sent.
     assert!(record.response.max() > 5 * record.service.value_at_quantile(0.5));
     let objections = objections(&outcome, pace);
     assert!(objections.iter().any(|text| text.starts_with("saturated")), "{objections:?}");
@@ -280,7 +286,7 @@ fn failures_are_counted_by_their_kind() {
         let record = &outcome.record;
         let expected = Failure::ALL.map(|kind| if kind == failure { 20 } else { 0 });
         assert_eq!((record.failures, record.answered, record.sent), (expected, 0, 20), "{path}");
-        // A timeout has lasted at least so long, and is in the figures.
+        // A timeout has lasted at least that long and counts in the figures.
         let measured = if failure == Failure::Timeout { 20 } else { 0 };
         assert_eq!(record.response.len(), measured, "{path}");
         assert!(measured == 0 || record.response.min() >= SECOND_NS / 5, "{path}");
@@ -327,7 +333,8 @@ fn every_framing_of_an_answer_is_read_to_its_end() {
     let url = Url::parse(&format!("http://{address}/echo")).unwrap();
     let requests = Requests::new(vec![(1.0, close.request(&url).unwrap())]);
     let outcome = run(Load { requests, ..load(address, "/", open(100.0, 200)) });
-    // The first of each connection was opened before; the rest when they were needed, though connections were free.
+    // The first connections were opened before the start, the others when needed, although some
+    // were free.
     assert_eq!((outcome.record.answered, outcome.record.errors()), (20, 0));
     assert!(outcome.record.delayed <= 2, "{}", outcome.record.delayed);
     assert!((20..=36).contains(&outcome.opened), "{}", outcome.opened);
@@ -378,7 +385,7 @@ fn who_stops_it_gets_the_report_of_what_was() {
 
 #[test]
 fn who_stops_it_does_not_wait_for_connections_that_do_not_open() {
-    // It takes connections and never says a word of TLS.
+    // It accepts connections and never sends a TLS message.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = silent.local_addr().unwrap();
     let settings = TlsSettings { insecure: true, ..TlsSettings::default() };
@@ -425,7 +432,7 @@ fn tls_is_spoken_and_its_facts_are_reported() {
     let distrusting = with(TlsSettings::default());
     let error = probe(&distrusting).unwrap_err();
     assert!(error.contains("certificate") && error.contains("--insecure"), "{error}");
-    // Without the first look, every request is a counted failure.
+    // Without the probe, every request is a counted failure.
     assert_eq!(run(distrusting).record.failures_of(Failure::Connect), 30);
 }
 
@@ -451,7 +458,7 @@ fn a_server_of_another_protocol_is_a_counted_failure() {
     assert_eq!(outcome.record.failures_of(Failure::Protocol), 20);
     let text = texts(&outcome);
     assert!(text.contains("it begins with `220 mail.example ESMTP"), "{text}");
-    // Another common one: a port of HTTPS asked without TLS.
+    // A common mistake: an HTTPS port accessed without TLS.
     let listen_tls = addresses("127.0.0.1:0").unwrap();
     let (_origin, address) = origin(Settings { listen_tls, ..Settings::default() });
     let outcome = run(load(address, "/", open(100.0, 200)));

@@ -1,5 +1,5 @@
-//! The memory of the load generator, by a counting allocator: it does not grow with the number of requests. A file of its own, since an
-//! allocator is one for the whole program.
+//! The memory of the load generator, measured by a counting allocator: it does not grow with the
+//! number of requests. The test has its own file, since a program has one global allocator.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicIsize, Ordering};
@@ -9,23 +9,23 @@ use weir_lab::bench::run::Running;
 use weir_lab::bench::target::{Form, Requests, Url};
 use weir_lab::origin::{Bound, Settings, addresses};
 
-/// Counts what is taken and not given back.
+/// An allocator that counts the bytes in use.
 struct Counting;
 
 static LIVE: AtomicIsize = AtomicIsize::new(0);
 static MOST: AtomicIsize = AtomicIsize::new(0);
 
-// SAFETY: every call is handed to the system's allocator as it is; only numbers are kept beside it.
+// SAFETY: every call goes to the system's allocator unchanged; only counters are updated.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as isize);
-        // SAFETY: the caller's promises are those of this call.
+        // SAFETY: guaranteed by the caller.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         count(-(layout.size() as isize));
-        // SAFETY: the caller's promises are those of this call.
+        // SAFETY: guaranteed by the caller.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
@@ -38,7 +38,7 @@ fn count(bytes: isize) {
     MOST.fetch_max(live, Ordering::Relaxed);
 }
 
-/// The most bytes that a run of so many requests has at once, above what there was before.
+/// Largest number of bytes that a run of so many requests has in use, beyond those before it.
 fn most_bytes(load: &Load, requests: u64, samples: bool) -> isize {
     let load = Load { pace: Pace::Closed { requests }, samples, ..load.clone() };
     let before = LIVE.load(Ordering::Relaxed);
@@ -75,9 +75,9 @@ fn memory_does_not_grow_with_the_number_of_requests() {
     most_bytes(&load, 1_000, false);
     let few = most_bytes(&load, 1_000, false);
     let many = most_bytes(&load, 40_000, false);
-    // A longer run has more seconds, and buffers come and go; four bytes for each request would be seen.
+    // A longer run has more seconds, and buffers vary; four bytes per request would be detected.
     assert!(many < few + 131_072, "{few} bytes at 1,000 requests, {many} at 40,000");
-    // The test sees a difference: with a line for each request there is one.
+    // The test detects a difference: with a sample per request the memory grows.
     let kept = most_bytes(&load, 40_000, true);
     assert!(kept > many + 40_000 * 40, "{many} bytes, and with every request {kept}");
 }

@@ -1,4 +1,5 @@
-//! One connection of the generator: it takes the next request of the schedule, waits for its time, sends it and reads the answer.
+//! One connection of the generator: it claims the next request of the schedule, waits for its
+//! start, sends it and reads the response. It keeps no statistics itself.
 
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
@@ -23,16 +24,16 @@ use super::target::Request;
 use super::tls::TlsFacts;
 use crate::timer::{Timer, now_ns};
 
-/// What is read at once.
+/// Largest number of bytes of one read.
 const READ_BYTES: usize = 64 * 1024;
 
-/// What the connections of one thread have in common.
+/// State shared by the connections of one thread.
 pub(super) struct Thread {
     pub(super) shared: std::sync::Arc<Shared>,
     pub(super) timer: Timer,
     pub(super) cursor: RefCell<Cursor>,
     pub(super) record: RefCell<Record>,
-    /// Bodies are read into it and forgotten.
+    /// Buffer for bodies, which are discarded.
     scratch: RefCell<Vec<u8>>,
 }
 
@@ -49,17 +50,18 @@ impl Thread {
     }
 }
 
-/// When a connection has waited long enough; looked at by the thread's own round, so that no request needs a timer of its own.
+/// The deadline of a connection's wait. The thread checks all of them periodically, so that no
+/// request needs a timer of its own.
 #[derive(Default)]
 pub(super) struct Patience {
-    /// `u64::MAX` while nothing is waited for.
+    /// `u64::MAX` while the connection does not wait.
     deadline_ns: Cell<u64>,
     is_over: Cell<bool>,
     waker: RefCell<Option<Waker>>,
 }
 
 impl Patience {
-    /// Wakes who has waited too long.
+    /// Wakes the connection if its deadline has passed.
     pub(super) fn check(&self, now_ns: u64) {
         if self.deadline_ns.get() > now_ns || self.is_over.replace(true) {
             return;
@@ -79,7 +81,7 @@ impl Patience {
         self.deadline_ns.set(u64::MAX);
     }
 
-    /// Whether it has run out; else whoever runs the task is remembered.
+    /// Ready with an error once the deadline has passed; otherwise registers the task's waker.
     fn poll(&self, context: &Context<'_>) -> Poll<io::Error> {
         if self.is_over.get() {
             return Poll::Ready(io::ErrorKind::TimedOut.into());
@@ -92,33 +94,33 @@ impl Patience {
     }
 }
 
-/// What a connection runs on.
+/// The transport of a connection.
 enum Stream {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
 }
 
-/// One connection, open or not.
+/// A connection, open or not.
 pub(super) struct Connection {
     thread: Rc<Thread>,
     patience: Rc<Patience>,
     stream: Option<Stream>,
     input: Vec<u8>,
     head: ResponseHead,
-    /// Since when it has had nothing to do, on the monotonic clock.
+    /// Start of the idle time, on the monotonic clock.
     free_ns: u64,
 }
 
-/// How an answer came.
+/// The result of a response that was read completely.
 struct Answer {
     status: u16,
     keep_alive: bool,
 }
 
-/// Why there is none, and in words.
+/// The kind of a failure, and its description.
 struct Broken(Failure, Cow<'static, str>);
 
-/// Bytes of a foreign protocol that are shown.
+/// Number of bytes shown of a response in another protocol.
 const SHOWN_BYTES: usize = 32;
 
 impl Connection {
@@ -134,17 +136,18 @@ impl Connection {
         }
     }
 
-    /// Opens it before it is needed. What fails here fails again when it is.
+    /// Opens the connection before its first request. An error is ignored, since it recurs when the
+    /// connection is needed.
     pub(super) async fn open_early(&mut self) {
         let _ = self.open().await;
     }
 
-    /// Sends requests until there are no more, or it is told to stop.
+    /// Sends requests until the schedule ends or the run is stopped.
     pub(super) async fn run(mut self) {
         let thread = self.thread.clone();
         let shared = &thread.shared;
         thread.timer.until(shared.start_ns()).await;
-        // It has been free for longer, but nobody was to send before.
+        // Idle time before the start of the schedule does not count.
         self.free_ns = shared.start_ns();
         while !shared.is_stopped() {
             let n = shared.claim();
@@ -169,7 +172,8 @@ impl Connection {
         }
     }
 
-    /// Until request `n` is due; when that was meant to be, on the monotonic clock. Nothing when there is no such request.
+    /// Waits until request `n` is due and returns its intended start on the monotonic clock.
+    /// Returns `None` if there is no such request.
     async fn wait_for_turn(&self, n: u64) -> Option<u64> {
         let shared = &self.thread.shared;
         match shared.load.pace {
@@ -181,8 +185,9 @@ impl Connection {
                     return None;
                 }
                 self.thread.timer.until(intended_ns).await;
-                // What is still due when the time is up has had no connection: it is not sent any more, and reported. What had one that was
-                // free in time is sent, however late this thread woke up for it.
+                // A request that is still due after the end had no free connection in time: it is
+                // not sent, and reported as unsent. If this connection was free in time, the
+                // request is sent, however late the thread woke up.
                 let is_in_time = self.free_ns <= intended_ns || now_ns() < end_ns;
                 (is_in_time && !shared.is_stopped()).then_some(intended_ns)
             }
@@ -209,7 +214,7 @@ impl Connection {
         record.add(&sample);
     }
 
-    /// Sends one request and reads its answer.
+    /// Sends one request and reads its response.
     async fn ask(&mut self, request: &Request, sample: &mut Sample) {
         if self.stream.is_some() && self.is_dead().await {
             self.thread.shared.lost.fetch_add(1, Ordering::Relaxed);
@@ -254,7 +259,8 @@ impl Connection {
         self.input.clear();
         let framing = loop {
             self.read_head(request.method, bytes).await?;
-            // 1xx goes before the answer; 101 would be another protocol, which nobody asked for.
+            // Interim responses (1xx) precede the response. A 101 would switch to another protocol,
+            // which was not requested.
             if !(100..200).contains(&self.head.status) {
                 break self.head.framing;
             }
@@ -268,14 +274,14 @@ impl Connection {
             Framing::Chunked => self.read_chunks(bytes).await?,
             Framing::UntilClose => self.read_to_close(bytes).await?,
         }
-        // More than the answer has come: nobody can say what it is.
+        // There are bytes after the response that belong to nothing.
         if !self.input.is_empty() {
             return Err(protocol("there are bytes after the end of the answer"));
         }
         Ok(Answer { status: self.head.status, keep_alive: self.head.keep_alive })
     }
 
-    /// Reads a head and takes it from the input.
+    /// Reads a head and removes it from the input.
     async fn read_head(&mut self, method: Method, bytes: &mut u64) -> Result<(), Broken> {
         let limits = HeadLimits::default();
         let mut scan = Scan::default();
@@ -303,7 +309,7 @@ impl Connection {
         }
     }
 
-    /// Where to, if the head that was read says so. 304 leads nowhere.
+    /// Records the target of a redirect if the head is one. A 304 is none.
     fn note_redirect(&self) {
         if (300..400).contains(&self.head.status) && self.head.status != 304 {
             let location = self.head.header(&self.input, "location");
@@ -359,13 +365,14 @@ impl Connection {
         }
     }
 
-    /// Whether the target has closed it while it was idle, or sent what nobody asked for. A look, not a wait.
+    /// Returns true if the target closed the connection while it was idle, or sent unexpected
+    /// bytes. It does not wait.
     async fn is_dead(&mut self) -> bool {
         let Some(stream) = &mut self.stream else { return true };
         let mut byte = [0; 1];
         poll_fn(|context| {
             let mut buffer = ReadBuf::new(&mut byte);
-            // With TLS, a ticket may come in; it is read and is no data.
+            // With TLS, a session ticket may arrive here; it is read and is no data.
             Poll::Ready(Pin::new(&mut *stream).poll_read(context, &mut buffer).is_ready())
         })
         .await
@@ -412,7 +419,7 @@ impl Connection {
         .await
     }
 
-    /// Reads at most so many bytes of a body, which nobody wants.
+    /// Reads and discards at most so many bytes of a body.
     async fn read_and_forget(&mut self, most: u64) -> Result<usize, Broken> {
         let Self { stream: Some(stream), thread, patience, .. } = self else { return Ok(0) };
         let read = poll_fn(|context| {
@@ -464,7 +471,7 @@ async fn open(shared: &Shared) -> io::Result<Stream> {
     Ok(Stream::Tls(Box::new(stream)))
 }
 
-/// Whose fault an error is: a timeout is always that.
+/// The failure for an error: a timeout, or else the given kind.
 fn broken(error: &io::Error, otherwise: Failure) -> Broken {
     if error.kind() == io::ErrorKind::TimedOut {
         return Broken(Failure::Timeout, "no whole answer within the time of -T".into());
@@ -480,10 +487,10 @@ fn cut_short() -> Broken {
     Broken(Failure::Read, "the connection was closed in the body of the answer".into())
 }
 
-/// What came instead of an answer.
+/// The failure for a response that is not HTTP.
 fn no_http(reason: &str, bytes: &[u8]) -> Broken {
     let begin = bytes.get(..SHOWN_BYTES.min(bytes.len())).unwrap_or_default();
-    // A record of TLS: an alert, or a handshake.
+    // A TLS record: an alert, or a handshake message.
     let hint = if matches!(begin, [0x15 | 0x16, 0x03, ..]) {
         "; it speaks TLS: write https://"
     } else {

@@ -1,4 +1,5 @@
-//! The report as files that programs read: JSON, and one line a request.
+//! The report in formats for programs: JSON, and CSV with one line per request. It writes no file
+//! itself.
 
 use std::fmt::Write;
 
@@ -14,7 +15,7 @@ use super::schedule::Arrival;
 use super::spectrum::Curve;
 use super::wrk_text::{deviation_us, mean_us};
 
-/// Every figure of a run. Times are microseconds, rates requests per second.
+/// All figures of a run. Times are in microseconds, rates in requests per second.
 pub fn json(figures: &Figures<'_>, url: &str) -> Value {
     let outcome = figures.outcome;
     let record = &outcome.record;
@@ -112,7 +113,7 @@ fn process(process: Process) -> Value {
     })
 }
 
-/// What was used between two readings; `t_s` is on the clock of the intended starts.
+/// The resources used between two readings; `t_s` has the same origin as the intended starts.
 fn slice(slice: &Slice) -> Value {
     json!({
         "t_s": slice.from_s,
@@ -135,7 +136,7 @@ fn first_failures(figures: &Figures<'_>) -> Value {
     Value::Object(found.collect())
 }
 
-/// The shares of pages that have a slow request, where somebody asked for them.
+/// The shares of pages that have a slow request, for the page sizes and times requested.
 fn pages(figures: &Figures<'_>) -> Vec<Value> {
     let each = figures
         .pages
@@ -160,12 +161,12 @@ fn histogram(histogram: &Histogram<u64>) -> Value {
     values.insert("mean".to_owned(), mean_us(histogram).into());
     values.insert("stdev".to_owned(), deviation_us(histogram).into());
     values.insert("samples".to_owned(), histogram.len().into());
-    // As `--compare` reads it.
+    // In the form that `--compare` reads.
     values.insert("spectrum_ms".to_owned(), json!(Curve::of("", histogram).points));
     Value::Object(values)
 }
 
-/// One line a request, in the order of the schedule. Times are microseconds since the measurement began.
+/// One line per request, in schedule order. Times are in microseconds since the measurement began.
 pub fn csv(samples: &[Sample]) -> String {
     let mut out = String::from(
         "n,intended_us,sent_us,ended_us,response_us,service_us,status,bytes,failure\n",

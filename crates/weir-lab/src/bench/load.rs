@@ -1,4 +1,4 @@
-//! What a run is told to do, and what all its threads share.
+//! The specification of a run, and the state that all its threads share. It starts no thread.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -12,58 +12,59 @@ use super::schedule::Schedule;
 use super::target::Requests;
 use super::tls::TlsFacts;
 
-/// When requests are sent.
+/// The times at which requests are sent.
 #[derive(Clone, Copy, Debug)]
 pub enum Pace {
-    /// When the schedule says, for so many nanoseconds.
+    /// At the times of the schedule, for a given duration.
     Open {
-        /// Of the starts.
+        /// The schedule of the starts.
         schedule: Schedule,
-        /// Without the warm-up.
+        /// Duration in nanoseconds, without the warm-up.
         duration_ns: u64,
     },
-    /// One after the other on each connection, so many in all. What it measures leaves out the requests that users would have sent while
-    /// the target was slow.
+    /// A fixed number of requests, one after the other on each connection. The measurement leaves
+    /// out the requests that users would have sent while the target was slow.
     Closed {
-        /// Without the warm-up.
+        /// Number of requests in all.
         requests: u64,
     },
 }
 
-/// Everything that a run needs.
+/// The complete specification of a run.
 #[derive(Clone, Debug)]
 pub struct Load {
-    /// What is asked for.
+    /// The requests to send.
     pub requests: Requests,
-    /// Where.
+    /// The address to send them to.
     pub address: SocketAddr,
-    /// TLS, and the name that the certificate must have.
+    /// The TLS configuration, and the name that the certificate must have.
     pub tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
-    /// When.
+    /// The pacing of the requests.
     pub pace: Pace,
-    /// Time before the measurement, of the same load; in nanoseconds. Open loop only.
+    /// Duration of the same load before the measurement, in nanoseconds. Open loop only.
     pub warmup_ns: u64,
-    /// Threads, at least one.
+    /// Number of threads, at least one.
     pub threads: usize,
-    /// Connections over all threads, at least one for each.
+    /// Number of connections over all threads, at least one per thread.
     pub connections: usize,
-    /// How long an answer, or a new connection, may take, in nanoseconds.
+    /// Longest time to wait for a response or a new connection, in nanoseconds.
     pub timeout_ns: u64,
-    /// Of what is drawn.
+    /// Seed of the random choices.
     pub seed: u64,
-    /// Cores for the threads, in turn; any without.
+    /// Cores to which the threads are pinned in turn; no pinning if empty.
     pub cores: Vec<usize>,
-    /// Whether every request is kept.
+    /// Set if every request is recorded.
     pub samples: bool,
 }
 
-/// What the threads share while they run.
+/// State shared by the threads of a run.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) load: Load,
-    /// The beginning, warm-up included, on the monotonic clock; 0 until all connections had their chance to open.
+    /// The start, warm-up included, on the monotonic clock; 0 until every connection was opened or
+    /// has failed.
     start_ns: AtomicU64,
-    /// The next request that no connection has taken.
+    /// Number of the next unclaimed request.
     next: AtomicU64,
     is_stopped: AtomicBool,
     pub(super) started: AtomicU64,
@@ -71,20 +72,20 @@ pub(super) struct Shared {
     pub(super) opened: AtomicU64,
     pub(super) open: AtomicU64,
     pub(super) open_at_start: AtomicU64,
-    /// Connections that the target closed although they were to be kept.
+    /// Number of connections that the target closed although they were to be kept open.
     pub(super) lost: AtomicU64,
     pub(super) facts: Mutex<Option<TlsFacts>>,
-    /// What is in `examples`, a bit each: looked at before the lock.
+    /// One bit for each entry of `examples` that is set, checked before taking the lock.
     noted: AtomicU8,
     examples: Mutex<Examples>,
 }
 
-/// The first of each kind that a reader will want to know of.
+/// The first failure of each kind, and the first redirect.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Examples {
-    /// What went wrong first, of each kind of failure, in the order of [`Failure::ALL`].
+    /// Description of the first failure of each kind, in the order of [`Failure::ALL`].
     pub failures: [Option<String>; 5],
-    /// Where the first redirect leads.
+    /// Target of the first redirect.
     pub redirect: Option<String>,
 }
 
@@ -109,24 +110,24 @@ impl Shared {
         }
     }
 
-    /// The number of a request that is nobody's yet.
+    /// Claims the next request and returns its number.
     #[inline]
     pub(super) fn claim(&self) -> u64 {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Lets the schedule begin then.
+    /// Sets the start of the schedule.
     pub(super) fn begin(&self, start_ns: u64) {
         self.start_ns.store(start_ns, Ordering::Release);
     }
 
-    /// When the schedule begins, on the monotonic clock; 0 as long as that is not known.
+    /// The start of the schedule on the monotonic clock; 0 while it is not set.
     #[inline]
     pub(super) fn start_ns(&self) -> u64 {
         self.start_ns.load(Ordering::Acquire)
     }
 
-    /// When the last request is to start at the latest, on the monotonic clock.
+    /// The latest start of a request, on the monotonic clock.
     pub(super) fn end_ns(&self) -> u64 {
         match self.load.pace {
             Pace::Open { duration_ns, .. } => self.start_ns() + self.load.warmup_ns + duration_ns,
@@ -134,7 +135,7 @@ impl Shared {
         }
     }
 
-    /// When the measurement begins, on the monotonic clock.
+    /// The start of the measurement, on the monotonic clock.
     pub(super) fn measured_from_ns(&self) -> u64 {
         self.start_ns() + self.load.warmup_ns
     }
@@ -147,7 +148,7 @@ impl Shared {
         self.is_stopped.load(Ordering::Acquire)
     }
 
-    /// Keeps the first failure of each kind.
+    /// Records the description of the first failure of each kind.
     pub(super) fn note_failure(&self, failure: Failure, text: impl FnOnce() -> String) {
         self.note(1 << failure as u8, |examples| {
             if let Some(place) = examples.failures.get_mut(failure as usize) {
@@ -156,7 +157,7 @@ impl Shared {
         });
     }
 
-    /// Keeps where the first redirect leads.
+    /// Records the target of the first redirect.
     pub(super) fn note_redirect(&self, location: impl FnOnce() -> String) {
         self.note(REDIRECT_BIT, |examples| examples.redirect = Some(location()));
     }

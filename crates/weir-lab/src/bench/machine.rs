@@ -1,5 +1,6 @@
-//! What the machine says of a run: processor time of the generator and of the target, time that was stolen, throttling. From `/proc` and
-//! the control group; what cannot be read is left out.
+//! The machine's counters during a run: processor time of the generator and of the target, stolen
+//! time, throttling. They are read from `/proc` and the control group; counters that cannot be read
+//! are left out.
 
 use std::fs;
 
@@ -9,20 +10,20 @@ use rustix::time::{ClockId, clock_gettime};
 /// Processor time of a process, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cpu {
-    /// In its own code.
+    /// Time in user mode.
     pub user_us: f64,
-    /// In the kernel.
+    /// Time in the kernel.
     pub system_us: f64,
 }
 
-/// What a process and all its children have used.
+/// The resources used by a process and all its children.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Process {
-    /// Counted in ticks of 10 ms.
+    /// Processor time, counted in ticks of 10 ms.
     pub cpu: Cpu,
-    /// Bytes that came from a disk.
+    /// Bytes read from a disk.
     pub read_bytes: u64,
-    /// Bytes that are to go to a disk.
+    /// Bytes to be written to a disk.
     pub written_bytes: u64,
 }
 
@@ -31,37 +32,37 @@ pub struct Process {
 pub struct Machine {
     /// All time.
     pub total: u64,
-    /// Time that the host gave to others.
+    /// Time that the host gave to other guests.
     pub steal: u64,
-    /// Time that nobody wanted.
+    /// Idle time.
     pub idle: u64,
 }
 
-/// A control group's counters, and those of the groups that it is in.
+/// The counters of a control group and its ancestors.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Throttled {
-    /// Periods in which it was held back.
+    /// Number of periods in which the group was throttled.
     pub periods: u64,
-    /// In microseconds.
+    /// Throttled time in microseconds.
     pub time_us: u64,
 }
 
-/// Bytes over all network interfaces, loopback among them.
+/// Bytes over all network interfaces, loopback included.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Network {
-    /// Taken in.
+    /// Bytes received.
     pub received_bytes: u64,
-    /// Sent out.
+    /// Bytes sent.
     pub sent_bytes: u64,
 }
 
 impl Cpu {
-    /// Both kinds.
+    /// User and system time together.
     pub fn total_us(self) -> f64 {
         self.user_us + self.system_us
     }
 
-    /// What was added to an earlier reading.
+    /// The difference to an earlier reading.
     #[must_use]
     pub fn since(self, before: Self) -> Self {
         Self {
@@ -72,7 +73,7 @@ impl Cpu {
 }
 
 impl Process {
-    /// Of the process of that number, now.
+    /// The current counters of a process.
     pub fn now(pid: u32) -> Option<Self> {
         let mut sum = Self { cpu: cpu_of(pid)?, ..Self::default() };
         sum.add_disk(pid);
@@ -101,7 +102,7 @@ impl Process {
         self.written_bytes += value_of(&text, "write_bytes:").unwrap_or(0);
     }
 
-    /// What was added to an earlier reading.
+    /// The difference to an earlier reading.
     #[must_use]
     pub fn since(self, before: Self) -> Self {
         Self {
@@ -112,12 +113,13 @@ impl Process {
     }
 }
 
-/// Length of a tick of `/proc`, in microseconds: the kernel shows 100 a second to all programs.
+/// Length of a tick of `/proc` in microseconds: the kernel shows 100 per second to all programs.
 const TICK_US: f64 = 10_000.0;
-/// A family of processes is not followed further.
+/// Largest number of descendants that are followed.
 const MAX_PROCESSES: usize = 4096;
 
-/// Of this process: the sum to the nanosecond, its parts in the proportion of the kernel's ticks.
+/// The processor time of this process: the sum is exact to the nanosecond, its split into user and
+/// system follows the kernel's ticks.
 pub(super) fn own_cpu() -> Option<Cpu> {
     let ticks = cpu_of(std::process::id())?;
     let precise = clock_gettime(ClockId::ProcessCPUTime);
@@ -126,7 +128,7 @@ pub(super) fn own_cpu() -> Option<Cpu> {
     Some(Cpu { user_us: total_us * user_share, system_us: total_us * (1.0 - user_share) })
 }
 
-/// The name that the kernel has for a process.
+/// The kernel's name of a process.
 pub(super) fn name_of(pid: u32) -> Option<String> {
     Some(fs::read_to_string(format!("/proc/{pid}/comm")).ok()?.trim_end().to_owned())
 }
@@ -148,7 +150,7 @@ fn cpu_of(pid: u32) -> Option<Cpu> {
 }
 
 fn cpu_from_stat(text: &str) -> Option<Cpu> {
-    // The name in parentheses may have spaces and parentheses in it.
+    // The name in parentheses may contain spaces and parentheses.
     let mut fields = text.rsplit_once(')')?.1.split_whitespace().skip(11);
     let mut ticks = || fields.next()?.parse::<f64>().ok();
     Some(Cpu { user_us: ticks()? * TICK_US, system_us: ticks()? * TICK_US })
@@ -181,7 +183,8 @@ fn machine_from_stat(text: &str) -> Option<Machine> {
     })
 }
 
-/// Of the control group of this process and of all around it, of either version of control groups.
+/// The counters of this process's control group and all its ancestors, for both versions of control
+/// groups.
 pub(super) fn throttled() -> Option<Throttled> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     let mut sum = None;
@@ -199,7 +202,8 @@ pub(super) fn throttled() -> Option<Throttled> {
     sum
 }
 
-/// The files that may tell, given `/proc/self/cgroup`. In a container its own group is the root, whatever path is named.
+/// The files that may contain the counters, given the text of `/proc/self/cgroup`. In a container
+/// its own group is the root, whatever path is shown.
 fn cpu_stat_files(groups: &str) -> Vec<String> {
     let mut files = Vec::new();
     for line in groups.lines() {
@@ -250,7 +254,7 @@ fn network_from(text: &str) -> Option<Network> {
 /// The process that listens on a port of this machine.
 ///
 /// # Errors
-/// One sentence, when there is none or it cannot be seen.
+/// One sentence if there is none, or it is not visible to this user.
 pub fn listener_on(port: u16) -> Result<u32, String> {
     let mut inodes = Vec::new();
     for table in ["/proc/net/tcp", "/proc/net/tcp6"] {
@@ -264,7 +268,7 @@ pub fn listener_on(port: u16) -> Result<u32, String> {
     let processes = fs::read_dir("/proc").map_err(|error| format!("cannot read /proc: {error}"))?;
     let pids =
         processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    // A server's first process has the lowest number, and the others descend from it.
+    // The first process of a server has the lowest number, and the others descend from it.
     let found = pids.filter(|pid| has_file(*pid, &wanted)).min();
     found.ok_or_else(|| {
         format!("the process that listens on port {port} cannot be seen; name it with --pid")

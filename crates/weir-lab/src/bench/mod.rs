@@ -1,8 +1,9 @@
-//! `weir bench`: an open-loop load generator. Requests start when a schedule says, whatever the target does; response time runs from
-//! that intended start, service time from the actual one, and both are reported, with how late the generator itself was.
+//! `weir bench`: an open-loop load generator. Requests start at the times of a schedule, whatever
+//! the target does. The response time runs from the intended start, the service time from the
+//! actual one; both are reported, and so is the lateness of the generator itself.
 //!
-//! The schedule knows no connection. Any connection that is free, of any thread, takes the next start; where none is free the start is
-//! late, and its response time says so.
+//! The schedule knows no connection. Any free connection of any thread takes the next start. If
+//! none is free the start is late, and the response time includes the delay.
 
 pub mod chart;
 mod connection;

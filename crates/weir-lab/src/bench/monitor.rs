@@ -1,26 +1,27 @@
-//! Watches the machine while a run goes on: once a second a reading of the generator, of the targets on this machine and of the machine
-//! itself, all on the run's clock. What cannot be read is left out.
+//! Watches the machine during a run: once a second it reads the counters of the generator, of the
+//! targets on this machine and of the machine itself, all on the run's clock. Counters that cannot
+//! be read are left out.
 
 use super::machine::{
     Cpu, Machine, Network, Process, Throttled, machine, name_of, network, own_cpu, throttled,
 };
 use crate::timer::now_ns;
 
-/// Readings beyond these are not kept one by one: ten hours.
+/// Largest number of readings that are kept: ten hours.
 const MAX_READINGS: usize = 36_000;
-/// More stolen time than this in one second is a disturbance.
+/// A larger share of stolen time in one second is a disturbance.
 const STEAL_OF_A_SECOND: f64 = 0.05;
 
-/// A process to be watched.
+/// A watched process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// Its number.
+    /// Its process id.
     pub pid: u32,
     /// The kernel's name for it.
     pub name: String,
 }
 
-/// Readings at one moment.
+/// The readings at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Reading {
     at_ns: u64,
@@ -32,7 +33,7 @@ struct Reading {
     network: Option<Network>,
 }
 
-/// Takes the readings.
+/// Takes and keeps the readings.
 #[derive(Debug)]
 pub struct Monitor {
     targets: Vec<Target>,
@@ -40,40 +41,40 @@ pub struct Monitor {
     readings: Vec<Reading>,
 }
 
-/// What lay between two readings.
+/// The resources used between two readings.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Slice {
-    /// When it began, in seconds since the measurement began; below zero before it.
+    /// Start in seconds since the measurement began; negative before it.
     pub from_s: f64,
-    /// Its length, in microseconds.
+    /// Length in microseconds.
     pub wall_us: f64,
-    /// Of the generator.
+    /// Processor time of the generator.
     pub own: Option<Cpu>,
-    /// Of the targets, in their order.
+    /// Resources of the targets, in their order.
     pub targets: Vec<Option<Process>>,
     /// Share of the machine's time that was stolen.
     pub steal: Option<f64>,
     /// Share of the machine's time that was used.
     pub busy: Option<f64>,
-    /// How control groups held the generator back.
+    /// Throttling of the generator by control groups.
     pub throttled: Option<Throttled>,
-    /// Of the whole machine.
+    /// Network traffic of the whole machine.
     pub network: Option<Network>,
 }
 
-/// What a run has used.
+/// The resources that a run used.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Usage {
     /// The processes that were watched.
     pub targets: Vec<Target>,
-    /// From before the first connection to after the last answer.
+    /// From before the first connection to after the last response.
     pub whole: Slice,
-    /// The same, second by second.
+    /// The same, per second.
     pub slices: Vec<Slice>,
 }
 
 impl Target {
-    /// The process of that number.
+    /// The process with this id.
     pub fn of(pid: u32) -> Option<Self> {
         Some(Self { pid, name: name_of(pid)? })
     }
@@ -86,14 +87,14 @@ impl Monitor {
         Self { readings: vec![first.clone()], first, targets }
     }
 
-    /// Takes one more; to be called about once a second.
+    /// Takes another reading; call it about once a second.
     pub fn look(&mut self) {
         if self.readings.len() < MAX_READINGS {
             self.readings.push(Reading::now(&self.targets));
         }
     }
 
-    /// Takes the last one. `began_ns` is when the measurement began, on the monotonic clock.
+    /// Takes the last reading. `began_ns` is the start of the measurement on the monotonic clock.
     pub fn finish(mut self, began_ns: u64) -> Usage {
         let last = Reading::now(&self.targets);
         let whole = last.since(&self.first, began_ns);
@@ -107,14 +108,15 @@ impl Monitor {
 }
 
 impl Usage {
-    /// Since when the generator was held back by a control group, in seconds since the measurement began.
+    /// The first time at which a control group throttled the generator, in seconds since the
+    /// measurement began.
     pub fn throttled_from_s(&self) -> Option<f64> {
         let is_throttled =
             |slice: &&Slice| slice.throttled.is_some_and(|throttled| throttled.periods > 0);
         self.slices.iter().find(is_throttled).map(|slice| slice.from_s)
     }
 
-    /// The first second in which the host took a good part of the machine's time, and that part.
+    /// The first second in which a large share of the machine's time was stolen, and that share.
     pub fn stolen_from_s(&self) -> Option<(f64, f64)> {
         self.slices.iter().find_map(|slice| {
             slice

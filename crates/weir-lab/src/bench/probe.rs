@@ -1,4 +1,5 @@
-//! The first look at the target: one connection, so that what cannot work is said at once and in a sentence.
+//! A test of the target with one connection before the run, so that an unusable target is reported
+//! at once and in a sentence. It sends no request.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
@@ -13,7 +14,7 @@ use super::load::Load;
 /// The addresses of a host, the preferred one first; at least one.
 ///
 /// # Errors
-/// One sentence, when it has none.
+/// One sentence if it has none.
 pub fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, String> {
     let found = (host, port).to_socket_addrs();
     let found = found.map_err(|error| format!("`{host}` has no address: {error}"))?;
@@ -21,10 +22,11 @@ pub fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, String> {
     if found.is_empty() { Err(format!("`{host}` has no address")) } else { Ok(found) }
 }
 
-/// Gives the load the first of these addresses that a connection can be opened to: `localhost` is two, and few servers listen on both.
+/// Sets the load's address to the first of these that accepts a connection: `localhost` has two
+/// addresses, and few servers listen on both.
 ///
 /// # Errors
-/// One sentence that says why none can, as the first of them has it.
+/// If none accepts a connection, the error of the first one, in one sentence.
 pub fn settle(load: &mut Load, addresses: &[SocketAddr]) -> Result<(), String> {
     let mut failed = None;
     for address in addresses {
@@ -40,7 +42,7 @@ pub fn settle(load: &mut Load, addresses: &[SocketAddr]) -> Result<(), String> {
 /// Opens a connection as the run will, and closes it.
 ///
 /// # Errors
-/// One sentence that says why it does not open.
+/// The reason why it does not open, in one sentence.
 pub fn probe(load: &Load) -> Result<(), String> {
     let runtime = Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| format!("cannot start: {error}"))?;

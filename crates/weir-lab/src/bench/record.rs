@@ -1,57 +1,58 @@
-//! What a run has seen: two histograms of every answered request, how late the generator itself was, and what went wrong. Its size does
-//! not grow with the number of requests, unless samples are asked for.
+//! The results of a run: histograms of response and service times, the lateness of the generator
+//! itself, and the failures. Its size does not grow with the number of requests, unless samples are
+//! requested.
 
 use hdrhistogram::Histogram;
 
-/// The longest time that is told apart from longer ones: 24 hours, in nanoseconds.
+/// Largest time in a histogram: 24 hours, in nanoseconds.
 const LONGEST_NS: u64 = 24 * 3_600 * 1_000_000_000;
-/// Times closer together than this, in nanoseconds, may be taken for one.
+/// Smallest difference of times that a histogram resolves, in nanoseconds.
 const FINEST_NS: u64 = 64;
-/// Digits that a time in a histogram has right.
+/// Significant digits of times in a histogram.
 pub(super) const DIGITS: u8 = 3;
-/// Seconds of a run that the course in time has room for.
+/// Largest number of seconds that are recorded separately.
 const MAX_SECONDS: usize = 7 * 24 * 3_600;
 
 /// Length of a [`Part`], in nanoseconds.
 pub const PART_NS: u64 = 100_000_000;
-/// Parts of a run that are kept: its first hour.
+/// Largest number of parts that are kept: the first hour.
 const MAX_PARTS: usize = 36_000;
 
-/// What one request came to. Times are nanoseconds since the beginning of the run.
+/// The result of one request. Times are nanoseconds since the start of the measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
-    /// Its number in the schedule.
+    /// Number of the request in the schedule.
     pub n: u64,
-    /// When it was meant to start.
+    /// Intended start.
     pub intended_ns: u64,
-    /// When its first byte was given to the kernel.
+    /// Time at which the first byte was passed to the kernel.
     pub sent_ns: u64,
-    /// When its answer was whole, or it was given up.
+    /// Time at which the response was complete, or the request was given up.
     pub ended_ns: u64,
-    /// Since when its connection had been free.
+    /// Time since which the connection had been free.
     pub free_ns: u64,
-    /// How long a connection was opened for it, in nanoseconds; 0 when one was open.
+    /// Time spent on opening a connection for it, in nanoseconds; 0 if one was open.
     pub opening_ns: u64,
-    /// Of the answer; 0 when there was none.
+    /// Status of the response; 0 without one.
     pub status: u16,
-    /// Bytes of the answer, head and body.
+    /// Bytes of the response, head and body.
     pub bytes: u64,
-    /// What went wrong.
+    /// The failure, if there was one.
     pub failure: Option<Failure>,
 }
 
-/// Why a request has no answer.
+/// The reason why a request has no response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
     /// No connection could be opened.
     Connect,
-    /// The connection broke before the answer was whole.
+    /// The connection broke before the response was complete.
     Read,
     /// The request could not be sent.
     Write,
-    /// The answer was not whole in time.
+    /// The response was not complete in time.
     Timeout,
-    /// The answer was no HTTP, or not as HTTP frames it.
+    /// The response was not HTTP, or its framing was invalid.
     Protocol,
 }
 
@@ -60,7 +61,7 @@ impl Failure {
     pub const ALL: [Self; 5] =
         [Self::Connect, Self::Read, Self::Write, Self::Timeout, Self::Protocol];
 
-    /// One word for it.
+    /// A one-word name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Connect => "connect",
@@ -72,12 +73,12 @@ impl Failure {
     }
 }
 
-/// A second of the run, by intended start.
+/// One second of the run, by intended start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Second {
     /// Requests that have ended.
     pub count: u64,
-    /// Of them, failed or answered with 400 or above.
+    /// Of these, the ones that failed or had a status of 400 or above.
     pub errors: u64,
     /// Sum of their response times, in nanoseconds.
     pub sum_ns: u64,
@@ -85,53 +86,55 @@ pub struct Second {
     pub max_ns: u64,
 }
 
-/// A tenth of a second of the run, by intended start: what a pattern in time is looked for in.
+/// A tenth of a second of the run, by intended start. Periodic patterns are searched in these.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Part {
-    /// Requests that were answered.
+    /// Requests that got a response.
     pub count: u32,
     /// Sum of their response times, in nanoseconds.
     pub sum_ns: u64,
-    /// The longest of them.
+    /// The longest response time, in nanoseconds.
     pub max_ns: u64,
 }
 
-/// Everything that is kept of a run, or of one thread's part in it.
+/// All results of a run, or of one thread's part of it.
 #[derive(Clone, Debug)]
 pub struct Record {
-    /// From the intended start to the end of the answer, in nanoseconds. Timeouts are in it with the time they waited: it would have
-    /// been at least that.
+    /// From the intended start to the end of the response, in nanoseconds. Timeouts are included
+    /// with the time waited, a lower bound of the real one.
     pub response: Histogram<u64>,
     /// From the actual start, in nanoseconds.
     pub service: Histogram<u64>,
-    /// How long after its time, or after its connection was free, a request was really sent, in nanoseconds: the generator's own error.
+    /// The generator's own error in nanoseconds: the time from the intended start, or from when a
+    /// connection was free if that is later, to the actual start, without the time to open a
+    /// connection.
     pub lateness: Histogram<u64>,
-    /// Answers that were whole.
+    /// Complete responses.
     pub answered: u64,
-    /// Requests sent, answered or not.
+    /// Requests sent, with or without a response.
     pub sent: u64,
-    /// Requests that could not start in time because no connection was free.
+    /// Requests that started late because no connection was free.
     pub delayed: u64,
     /// Failures by kind, in the order of [`Failure::ALL`].
     pub failures: [u64; 5],
-    /// Answers by the first digit of their status.
+    /// Responses by the first digit of their status.
     pub status_classes: [u64; 10],
-    /// Bytes of answers, heads included.
+    /// Bytes of responses, heads included.
     pub bytes: u64,
-    /// When the last of them ended, in nanoseconds since the measurement began.
+    /// End of the last request, in nanoseconds since the measurement began.
     pub last_ended_ns: u64,
-    /// Requests of the warm-up, which are in nothing else here.
+    /// Requests of the warm-up, which are counted nowhere else.
     pub warm: u64,
-    /// The course in time.
+    /// Results per second.
     pub seconds: Vec<Second>,
-    /// The same, finer, of the first hour.
+    /// Results per tenth of a second, for the first hour.
     pub parts: Vec<Part>,
-    /// Every request, where they are asked for.
+    /// Every request, if samples were requested.
     pub samples: Option<Vec<Sample>>,
 }
 
 impl Record {
-    /// An empty one.
+    /// An empty record.
     pub fn new(with_samples: bool) -> Self {
         Self {
             response: histogram(),
@@ -151,7 +154,7 @@ impl Record {
         }
     }
 
-    /// Takes a request that has ended.
+    /// Adds a request that has ended.
     pub fn add(&mut self, sample: &Sample) {
         let response_ns = sample.ended_ns.saturating_sub(sample.intended_ns);
         let is_measured = matches!(sample.failure, None | Some(Failure::Timeout));
@@ -161,7 +164,7 @@ impl Record {
             self.sent += 1;
             let due_ns = sample.intended_ns.max(sample.free_ns);
             self.delayed += u64::from(sample.free_ns > sample.intended_ns);
-            // To open a connection takes the target's time, not the generator's.
+            // Opening a connection takes the target's time, not the generator's.
             let late_ns = sample.sent_ns.saturating_sub(due_ns + sample.opening_ns);
             self.lateness.saturating_record(late_ns);
         }
@@ -222,14 +225,14 @@ impl Record {
         }
     }
 
-    /// Puts another thread's part to this one.
+    /// Adds another thread's record to this one.
     pub fn merge(&mut self, other: &Self) {
         for (own, theirs) in [
             (&mut self.response, &other.response),
             (&mut self.service, &other.service),
             (&mut self.lateness, &other.lateness),
         ] {
-            // Both have the same bounds, so that there is nothing to fail on.
+            // Both have the same bounds, so adding cannot fail.
             let added = own.add(theirs);
             debug_assert!(added.is_ok(), "histograms of one run have one shape");
         }
@@ -263,22 +266,22 @@ impl Record {
         }
     }
 
-    /// How many requests failed.
+    /// Number of failed requests.
     pub fn failed(&self) -> u64 {
         self.failures.iter().sum()
     }
 
-    /// Failures of this kind.
+    /// Number of failures of this kind.
     pub fn failures_of(&self, failure: Failure) -> u64 {
         self.failures.get(failure as usize).copied().unwrap_or(0)
     }
 
-    /// Answers of 400 and above, which are what wrk calls other than 2xx or 3xx.
+    /// Responses with a status of 400 or above, which wrk calls other than 2xx or 3xx.
     pub fn bad_status(&self) -> u64 {
         self.status_classes.iter().skip(4).sum()
     }
 
-    /// Failed requests and answers of 400 and above.
+    /// Failed requests and responses with a status of 400 or above.
     pub fn errors(&self) -> u64 {
         self.failed() + self.bad_status()
     }
@@ -290,7 +293,7 @@ fn add_each(own: &mut [u64], theirs: &[u64]) {
     }
 }
 
-/// For times in nanoseconds.
+/// A histogram for times in nanoseconds.
 fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(FINEST_NS, LONGEST_NS, DIGITS)
         .unwrap_or_else(|error| unreachable!("the bounds are constants that fit: {error}"))
@@ -316,7 +319,8 @@ mod tests {
         }
     }
 
-    /// The histogram's own words for a time in milliseconds: within a thousandth.
+    /// Checks a time against one in milliseconds, within the histogram's resolution of a
+    /// thousandth.
     fn near(found_ns: u64, expected_ms: u64) {
         let expected = (expected_ms * MS) as f64;
         assert!(
@@ -332,13 +336,14 @@ mod tests {
         record.add(&sample(0, [10, 41, 50, 40]));
         near(record.response.max(), 40);
         near(record.service.max(), 9);
-        // The generator was late by 1 after that, not by 31.
+        // The lateness is 1 from that time, not 31.
         near(record.lateness.max(), 1);
         assert_eq!((record.delayed, record.answered, record.sent, record.bytes), (1, 1, 1, 1000));
         record.add(&sample(1, [100, 102, 105, 60]));
         near(record.lateness.max(), 2);
         assert_eq!(record.delayed, 1);
-        // A connection was free, but had to be opened for 30; that is part of the response, and nobody's lateness.
+        // A connection was free but took 30 to open; this is part of the response time, not
+        // lateness.
         let opened = Sample { opening_ns: 30 * MS, ..sample(2, [200, 231, 240, 150]) };
         record.add(&opened);
         near(record.response.value_at_quantile(0.99), 40);
@@ -346,8 +351,9 @@ mod tests {
         assert_eq!(record.delayed, 1);
     }
 
-    /// Gil Tene's example: a server that answers at once, asked a hundred times a second, stands still for 100 s. Half of all time is
-    /// bad, and the corrected figures say so; a generator that waits would see one bad request.
+    /// Gil Tene's example: a server that responds at once gets a hundred requests per second and
+    /// stalls for 100 s. Half of the run is bad, and the corrected figures show it; a generator
+    /// that waits for its responses would see one bad request.
     #[test]
     fn a_single_stall_gives_the_distribution_that_theory_gives() {
         let mut record = Record::new(false);

@@ -1,4 +1,4 @@
-//! What is known of a run, and whether it may be believed. `summary.rs` puts it into words.
+//! The figures of a run, and the objections to their validity. The text is in `summary.rs`.
 
 use std::net::SocketAddr;
 
@@ -9,55 +9,55 @@ use super::run::Outcome;
 use super::wrk_text::time_text;
 use crate::sim::period::{self, Period};
 
-/// Everything that a report is made of.
+/// The input of a report.
 #[derive(Clone, Debug)]
 pub struct Figures<'a> {
-    /// What came of the run.
+    /// The results of the run.
     pub outcome: &'a Outcome,
-    /// How it was paced.
+    /// The pacing of the run.
     pub pace: Pace,
-    /// What the machine used meanwhile.
+    /// The machine's resources used during the run.
     pub usage: &'a Usage,
-    /// Threads of the generator.
+    /// Number of threads of the generator.
     pub threads: usize,
-    /// Connections that it was to have.
+    /// Number of connections requested.
     pub connections: usize,
-    /// Percentiles that somebody rests a decision on, as shares from 0 to 1.
+    /// Percentiles that the user's conditions depend on, as shares from 0 to 1.
     pub asked: Vec<f64>,
-    /// Where the requests went.
+    /// The address that the requests went to.
     pub address: Option<SocketAddr>,
     /// Cores that the generator's threads may use.
     pub cores: Vec<usize>,
-    /// Requests of a page, where somebody named them.
+    /// Page sizes in requests, if the user gave any.
     pub pages: Vec<u32>,
-    /// Times in nanoseconds of which somebody wants to know how many pages have a slower request.
+    /// Times in nanoseconds for which to report the share of pages that have a slower request.
     pub slower: Vec<u64>,
 }
 
 /// Percentiles of the summary.
 pub(super) const PERCENTILES: [f64; 9] =
     [50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 99.99, 99.999, 99.9999];
-/// Fewer samples beyond a percentile make it a matter of luck.
+/// Smallest number of samples beyond a percentile that make it reliable.
 pub(super) const FEW: f64 = 10.0;
-/// A run whose offered and achieved rates differ by more is saturated.
+/// A run is saturated if a larger share of its intended requests has no result.
 const SATURATED: f64 = 0.01;
-/// Lateness that matters to nobody, in nanoseconds.
+/// Lateness that is always accepted, in nanoseconds.
 const HARMLESS_LATENESS_NS: u64 = 200_000;
-/// The percentile that lateness is judged at, where the samples reach so far.
+/// The percentile at which lateness is judged, if the samples reach that far.
 const LATENESS_PERCENT: f64 = 99.9;
-/// Lateness must be below this share of what is measured.
+/// Largest accepted lateness, as a share of the measured time.
 const LATENESS_SHARE: f64 = 0.1;
-/// A generator that uses more of its threads' cores is no longer sure to be in time.
+/// A generator that uses a larger share of its threads' cores may be late.
 const BUSY: f64 = 0.9;
-/// More stolen time than this is said.
+/// A larger share of stolen time is reported.
 const STEAL: f64 = 0.01;
-/// Parts of a run in which a pattern is looked for, at most.
+/// Largest number of parts of a run in which a periodic pattern is searched.
 const PATTERN_PARTS: usize = 2048;
-/// A part of fewer requests than this has a mean that says nothing.
+/// Smallest number of requests in a part that give a meaningful mean.
 const PATTERN_COUNT: u64 = 4;
 
 impl<'a> Figures<'a> {
-    /// With nothing asked in particular.
+    /// The figures of a run, without user settings.
     pub fn of(outcome: &'a Outcome, pace: Pace, usage: &'a Usage) -> Self {
         Self {
             outcome,
@@ -73,7 +73,7 @@ impl<'a> Figures<'a> {
         }
     }
 
-    /// Requests per second that the schedule wanted; of a closed loop, what it made.
+    /// Requests per second of the schedule; of a closed loop, the achieved rate.
     pub fn offered(&self) -> f64 {
         match self.pace {
             Pace::Open { schedule, .. } => schedule.rate,
@@ -81,17 +81,17 @@ impl<'a> Figures<'a> {
         }
     }
 
-    /// Requests answered, over the time of the run.
+    /// Requests answered per second of the run.
     pub fn achieved(&self) -> f64 {
         self.outcome.record.answered as f64 / self.seconds()
     }
 
-    /// The part of the intended requests that was answered.
+    /// The share of the intended requests that was answered.
     pub fn achieved_share(&self) -> f64 {
         self.outcome.record.answered as f64 / self.outcome.intended.max(1) as f64
     }
 
-    /// Length of the run.
+    /// Length of the run in seconds.
     pub fn seconds(&self) -> f64 {
         (self.outcome.elapsed_ns as f64 / 1e9).max(1e-9)
     }
@@ -102,13 +102,13 @@ impl<'a> Figures<'a> {
         Some(whole.own?.total_us() / whole.wall_us.max(1.0) / self.cores_used() as f64)
     }
 
-    /// Cores that its threads can keep busy.
+    /// Number of cores that its threads can use.
     pub(super) fn cores_used(&self) -> usize {
         let cores = if self.cores.is_empty() { usize::MAX } else { self.cores.len() };
         self.threads.clamp(1, cores)
     }
 
-    /// The share of pages of so many requests that have one slower than this.
+    /// The share of pages of so many requests that have a request slower than this.
     pub fn pages_with_slower(&self, requests: u32, time_ns: u64) -> f64 {
         let response = &self.outcome.record.response;
         if response.is_empty() {
@@ -118,14 +118,14 @@ impl<'a> Figures<'a> {
         1.0 - within.powf(f64::from(requests))
     }
 
-    /// The percentile beyond which there are too few samples to say anything.
+    /// The highest percentile for which there are enough samples.
     pub fn valid_up_to(&self) -> Option<f64> {
         let samples = self.outcome.record.response.len();
         let is_sure = |percent: &&f64| samples_beyond(**percent / 100.0, samples) >= FEW;
         PERCENTILES.iter().rev().find(is_sure).copied()
     }
 
-    /// After which time response times rise again and again, where they do.
+    /// The period after which response times rise again and again, if there is one.
     pub fn pattern(&self) -> Option<Period> {
         let parts = &self.outcome.record.parts;
         let requests: u64 = parts.iter().map(|part| u64::from(part.count)).sum();
@@ -143,7 +143,7 @@ impl<'a> Figures<'a> {
         period::find_in(&means.collect::<Vec<_>>(), PART_NS as f64 * width as f64)
     }
 
-    /// Everything that speaks against the figures; empty for a run that may be believed.
+    /// All reasons to doubt the figures; empty for a valid run.
     pub fn objections(&self) -> Vec<String> {
         let record = &self.outcome.record;
         let mut found = Vec::new();
@@ -192,7 +192,7 @@ impl<'a> Figures<'a> {
 
     fn object_to_the_generator(&self, found: &mut Vec<String>) {
         let record = &self.outcome.record;
-        // No further than the samples reach: of a short run, one late request is no verdict.
+        // Not beyond the samples: in a short run, one late request is no reason to reject it.
         if let (Pace::Open { .. }, Some(reach)) = (self.pace, self.valid_up_to()) {
             let percent = reach.min(LATENESS_PERCENT);
             let late_ns = record.lateness.value_at_percentile(percent);
@@ -239,13 +239,13 @@ impl<'a> Figures<'a> {
     }
 }
 
-/// How many of so many samples lie beyond a share of them; whole numbers are that, whatever binary fractions say.
+/// Number of samples beyond a share of them. Rounding removes the error of binary fractions.
 pub(super) fn samples_beyond(quantile: f64, samples: u64) -> f64 {
     let beyond = (1.0 - quantile) * samples as f64;
     (beyond * 1e6).round() / 1e6
 }
 
-/// A percentile without zeros that say nothing: `99.9`, `50`.
+/// A percentile without trailing zeros: `99.9`, `50`.
 pub(super) fn percent_text(percent: f64) -> String {
     let text = format!("{percent:.6}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
@@ -263,7 +263,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// 200 requests a second for 20 s; what each takes, in milliseconds.
+    /// A run of 200 requests per second; `response_ms` gives the response time of each.
     fn outcome(count: u64, response_ms: impl Fn(u64) -> u64) -> Outcome {
         let mut record = Record::new(false);
         for n in 0..count {
@@ -321,7 +321,7 @@ mod tests {
     #[test]
     fn lateness_is_judged_as_far_as_the_samples_reach() {
         let usage = Usage::default();
-        // So many of all requests were sent 1 ms late, of 2 ms that they took.
+        // The first `late` requests were sent 1 ms late, and each took 2 ms.
         let check = |count: u64, late: u64, expected: &[&str]| {
             let mut outcome = outcome(0, |_| 0);
             outcome.intended = count;
@@ -378,7 +378,7 @@ mod tests {
 
     #[test]
     fn the_share_of_slow_pages_is_that_of_theory() {
-        // A tenth of the requests takes 10 ms, the rest less.
+        // A tenth of the requests takes 10 ms, the others less.
         let outcome = outcome(1000, |n| 1 + n % 10);
         let usage = Usage::default();
         let figures = Figures {
@@ -400,7 +400,7 @@ mod tests {
     #[test]
     fn a_pause_that_comes_again_is_found() {
         let usage = Usage::default();
-        // Every two seconds it stands still for 300 ms.
+        // The target stalls for 300 ms every two seconds.
         let paused = outcome(4000, |n| 1 + (300_u64).saturating_sub(n * 5 % 2000));
         let found = Figures::of(&paused, pace(), &usage).pattern().unwrap();
         assert!((found.length as f64 / 2e9 - 1.0).abs() < 0.06, "{found:?}");

@@ -1,4 +1,5 @@
-//! Runs a load: opens the connections, starts the threads, waits for their end or for somebody to stop it, and gathers what they saw.
+//! Runs a load: opens the connections, starts the threads, waits for their end or for a signal, and
+//! collects their records. It judges no result.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -19,29 +20,31 @@ use super::schedule::{Arrival, Schedule};
 use super::tls::TlsFacts;
 use crate::timer::{Timer, now_ns};
 
-/// From the moment that all connections are open to the first request, in nanoseconds: what the threads need to get there.
+/// Time from the moment that all connections are open to the first request, in nanoseconds, so that
+/// all threads are ready.
 const HEAD_START_NS: u64 = 2_000_000;
-/// How often patience is looked at, at most and at least.
+/// Smallest and largest interval between checks of deadlines, in nanoseconds.
 const ROUND_NS: (u64, u64) = (1_000_000, 50_000_000);
-/// How often a thread looks whether it is to stop.
+/// Interval at which a thread checks whether the run was stopped.
 const STOP_POLL: Duration = Duration::from_millis(20);
-/// Progress once a second.
+/// Progress is reported once a second.
 const POLLS_PER_PROGRESS: u32 = 50;
 
-/// What came of a run.
+/// The results of a run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// What all threads saw, of the measured part.
+    /// The records of all threads, for the measured part.
     pub record: Record,
-    /// Length of the measured part, in nanoseconds: as asked for, or until it was stopped or the last answer came.
+    /// Length of the measured part, in nanoseconds: as specified, or until the run was stopped or
+    /// the last response arrived.
     pub elapsed_ns: u64,
     /// Requests that should have started in that time.
     pub intended: u64,
-    /// Of these, the ones that never did, because no connection was free until the end.
+    /// Of these, the ones that were never sent, because no connection was free until the end.
     pub unsent: u64,
-    /// Requests that were sent and had no answer when the run was stopped.
+    /// Requests that were sent and had no response when the run was stopped.
     pub unanswered: u64,
-    /// Connections opened over the whole run.
+    /// Connections opened during the whole run.
     pub opened: u64,
     /// Connections open at the end.
     pub open: u64,
@@ -49,17 +52,17 @@ pub struct Outcome {
     pub lost: u64,
     /// Connections open when the first request was due.
     pub open_at_start: u64,
-    /// When the measurement began, on the monotonic clock; 0 when it never did.
+    /// Start of the measurement on the monotonic clock; 0 if it never started.
     pub began_ns: u64,
-    /// The first of each kind of failure, in words, and of redirects.
+    /// The first failure of each kind and the first redirect, as text.
     pub examples: Examples,
-    /// What TLS agreed on.
+    /// The parameters that TLS negotiated.
     pub tls: Option<TlsFacts>,
-    /// Whether somebody stopped it before its end.
+    /// Set if the run was stopped before its end.
     pub is_cut_short: bool,
 }
 
-/// Where a run is, for those who watch it.
+/// Access to a run's progress.
 #[derive(Clone)]
 pub struct Watch(Arc<Shared>);
 
@@ -98,7 +101,7 @@ impl Running {
     /// Starts the threads.
     ///
     /// # Errors
-    /// One sentence, when a thread is not to be had.
+    /// One sentence if a thread cannot be started.
     pub fn start(load: Load) -> Result<Self, String> {
         let failed = |error: std::io::Error| format!("cannot start a thread: {error}");
         let count = load.threads.max(1);
@@ -121,16 +124,16 @@ impl Running {
         Ok(running)
     }
 
-    /// For progress, and to stop it.
+    /// A handle for progress, and to stop the run.
     pub fn watch(&self) -> Watch {
         Watch(self.shared.clone())
     }
 
-    /// Waits for the end, and shows the way to whoever wants to see it, about once a second. INT or TERM end the run early; what it has seen
-    /// is the outcome all the same.
+    /// Waits for the end and calls `progress` about once a second. SIGINT and SIGTERM end the run
+    /// early; the results so far are returned all the same.
     ///
     /// # Errors
-    /// One sentence, when a thread failed.
+    /// One sentence if a thread failed.
     pub fn finish(self, mut progress: impl FnMut(&Watch)) -> Result<Outcome, String> {
         let failed = |error: std::io::Error| format!("cannot wait for signals: {error}");
         let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
@@ -209,7 +212,7 @@ fn outcome(shared: &Shared, record: Record) -> Outcome {
     }
 }
 
-/// Connections of each thread, as equal as can be.
+/// The connections of each thread, distributed as evenly as possible.
 fn shares(connections: usize, threads: usize) -> Vec<usize> {
     (0..threads)
         .map(|thread| connections / threads + usize::from(thread < connections % threads))
@@ -241,7 +244,7 @@ async fn drive(
     spawn_local(look_at_patience(patiences.clone(), timer.clone(), shared.load.timeout_ns));
     let opened = tokio::select! {
         opened = open_all(&thread, patiences, &barrier) => opened?,
-        // Whoever stops it does not wait for a target that does not answer.
+        // A stopped run does not wait for a target that does not respond.
         () = wait_for_stop(&shared) => return Ok(thread.record.replace(Record::new(false))),
     };
     let running: Vec<_> =
@@ -258,7 +261,8 @@ async fn drive(
     Ok(thread.record.replace(Record::new(false)))
 }
 
-/// Opens the connections of a thread, and waits until those of all threads are open, or given up: nobody starts before.
+/// Opens the connections of a thread, and waits until those of all threads are open or have failed.
+/// No request is sent before.
 async fn open_all(
     thread: &Rc<Thread>,
     patiences: Vec<Rc<Patience>>,

@@ -1,32 +1,33 @@
-//! When requests are meant to start. Pure: it knows no clock and no connection, so what a target does cannot move it.
+//! The intended starts of requests. Pure: it knows no clock and no connection, so the target's
+//! behaviour cannot move the schedule.
 
 use crate::service_time::uniform;
 
-/// How the starts lie in time.
+/// The distribution of the starts in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
-    /// One after the other at equal distances, the first one at once.
+    /// Starts at equal distances, the first one at once.
     Constant,
-    /// As if from many users who know nothing of each other: distances are exponential.
+    /// Starts as from many independent users: exponentially distributed distances.
     Poisson,
 }
 
 /// The intended starts of a whole run.
 #[derive(Clone, Copy, Debug)]
 pub struct Schedule {
-    /// How they lie.
+    /// Distribution of the starts.
     pub arrival: Arrival,
-    /// Per second, above zero.
+    /// Starts per second, above zero.
     pub rate: f64,
-    /// Of the distances that are drawn.
+    /// Seed of the random distances.
     pub seed: u64,
 }
 
-/// Goes along a schedule. Each thread has one of its own over the same starts.
+/// A position in a schedule. Each thread has its own over the same starts.
 #[derive(Clone, Debug)]
 pub struct Cursor {
     schedule: Schedule,
-    /// The next distance to be added, and the sum of those before, for Poisson.
+    /// For Poisson: the number of the next distance, and the sum of those before.
     next: u64,
     sum_ns: f64,
 }
@@ -34,12 +35,12 @@ pub struct Cursor {
 const SECOND_NS: f64 = 1e9;
 
 impl Schedule {
-    /// At the beginning.
+    /// A cursor at the beginning.
     pub fn cursor(&self) -> Cursor {
         Cursor { schedule: *self, next: 0, sum_ns: 0.0 }
     }
 
-    /// How many starts lie before this time, in nanoseconds since the beginning.
+    /// Number of starts before this time, in nanoseconds since the beginning.
     pub fn count_before(&self, end_ns: u64) -> u64 {
         match self.arrival {
             Arrival::Constant => {
@@ -65,7 +66,7 @@ impl Schedule {
 }
 
 impl Cursor {
-    /// When start `n` (from 0) is meant to be, in nanoseconds since the beginning. `n` must not go back.
+    /// The time of start `n` (from 0), in nanoseconds since the beginning. `n` must not decrease.
     #[inline]
     pub fn start_ns(&mut self, n: u64) -> u64 {
         match self.schedule.arrival {
@@ -104,7 +105,8 @@ mod tests {
         assert_eq!(starts(Arrival::Constant, 3.0, 0, 3), [0, 333_333_333, 666_666_667]);
     }
 
-    /// The largest difference of two shares, times the root of their number; above 1.95 once in a thousand seeds. The seeds are fixed.
+    /// The largest difference of two shares, times the square root of their number. It exceeds 1.95
+    /// for one seed in a thousand; the seeds are fixed.
     fn distance(mut samples: Vec<f64>, share: impl Fn(f64) -> f64) -> f64 {
         samples.sort_by(f64::total_cmp);
         let count = samples.len() as f64;
@@ -125,7 +127,7 @@ mod tests {
                 starts.windows(2).map(|pair| (pair[1] - pair[0]) as f64).collect();
             let found = distance(distances, |time| 1.0 - (-time * rate / 1e9).exp());
             assert!(found < 1.95, "seed {seed}: {found}");
-            // Of a Poisson process in a given time, the starts themselves are uniform.
+            // In a given period the starts of a Poisson process are uniformly distributed.
             let last = *starts.last().unwrap() as f64;
             let found =
                 distance(starts[..49_999].iter().map(|start| *start as f64).collect(), |time| {
@@ -133,7 +135,7 @@ mod tests {
                 });
             assert!(found < 1.95, "seed {seed}: {found}");
         }
-        // The test sees a difference: constant starts are no Poisson process.
+        // The test detects a difference: constant starts are no Poisson process.
         let regular = starts(Arrival::Constant, 1000.0, 0, 1000);
         let distances = regular.windows(2).map(|pair| (pair[1] - pair[0]) as f64).collect();
         assert!(distance(distances, |time| 1.0 - (-time / 1e6).exp()) > 10.0);

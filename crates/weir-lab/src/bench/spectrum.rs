@@ -1,30 +1,32 @@
-//! The percentile spectrum of HdrHistogram's own programs and of wrk2: written, and read again, so that runs can be laid over each other.
+//! The percentile spectrum of HdrHistogram's own programs and of wrk2. It is written, and read
+//! again to compare runs in one chart. This module draws nothing.
 
 use hdrhistogram::Histogram;
 use serde_json::Value;
 use weir_stats::interchange::{self, TICKS};
 
-/// More lines than any spectrum has.
+/// Upper bound of the lines of a spectrum.
 const MAX_POINTS: usize = 100_000;
 
-/// The spectrum of a histogram of nanoseconds as text, in milliseconds; what `--hgrm` writes.
+/// The spectrum of a histogram of nanoseconds as text, in milliseconds, as written by `--hgrm`.
 pub fn spectrum(histogram: &Histogram<u64>) -> String {
     interchange::spectrum(histogram, 1e6)
 }
 
-/// A line of a chart: times by percentile.
+/// A curve of a chart: times by percentile.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Curve {
-    /// What it is called.
+    /// The name in the legend.
     pub name: String,
-    /// How many were measured.
+    /// Number of samples.
     pub samples: u64,
-    /// Share of all samples, from 0 to 1, and the time in milliseconds that it stays within.
+    /// Pairs of a share of all samples, from 0 to 1, and the time in milliseconds that it does not
+    /// exceed.
     pub points: Vec<(f64, f64)>,
 }
 
 impl Curve {
-    /// Of a histogram of nanoseconds.
+    /// The curve of a histogram of nanoseconds.
     pub fn of(name: &str, histogram: &Histogram<u64>) -> Self {
         let points = histogram
             .iter_quantiles(TICKS)
@@ -32,10 +34,11 @@ impl Curve {
         Self { name: name.to_owned(), samples: histogram.len(), points: points.collect() }
     }
 
-    /// Of the first spectrum in a text, which may be an `.hgrm` file, a whole report of wrk2 or Weir, or Weir's JSON.
+    /// Reads the first spectrum in a text, which may be an `.hgrm` file, a whole report of wrk2 or
+    /// Weir, or Weir's JSON.
     ///
     /// # Errors
-    /// One sentence, when there is none.
+    /// One sentence if there is none.
     pub fn read(name: &str, text: &str) -> Result<Self, String> {
         if text.trim_start().starts_with('{') {
             return Self::from_json(name, text);
@@ -125,7 +128,7 @@ mod tests {
         ] {
             assert!(Curve::read("FILE", text).unwrap_err().contains("FILE"), "{text}");
         }
-        // The last line of wrk2 says `inf`, of other programs nothing.
+        // The last line of wrk2 ends in `inf`; other programs leave that column out.
         let java = "Value Percentile TotalCount 1/(1-Percentile)\n\n1.5 0.5 1 2.00\n2.5 1.000000000000 2\n#[Mean = 2]\n";
         assert_eq!(Curve::read("x", java).unwrap().points, [(0.5, 1.5), (1.0, 2.5)]);
         let wild = "Value Percentile\n1 0.5 1\n2 7 2\n";

@@ -1,4 +1,4 @@
-//! Weir's own summary of a run, in words.
+//! Weir's own summary of a run, as text. The figures are computed in `report.rs`.
 
 use std::fmt::Write;
 
@@ -12,9 +12,9 @@ use super::report::{FEW, Figures, PERCENTILES, percent_text, samples_beyond};
 use super::schedule::Arrival;
 use super::wrk_text::{binary_text, deviation_us, mean_us, time_text};
 
-/// Requests of a page, where nobody names any.
+/// Page sizes in requests, unless the user gives any.
 const PAGES: [u32; 3] = [1, 10, 100];
-/// Ticks of the kernel's clock are 10 ms: less processor time than this is not told to a tenth.
+/// The kernel counts in ticks of 10 ms: less processor time than this is not exact to a tenth.
 const COARSE_US: f64 = 100_000.0;
 
 impl Figures<'_> {
@@ -32,7 +32,8 @@ impl Figures<'_> {
         out
     }
 
-    /// Where each of the parts is: a run on one machine is another than one over a network.
+    /// Writes the places of generator and target: a run on one machine is not comparable with one
+    /// over a network.
     fn write_place(&self, out: &mut String) {
         let threads =
             format!("{} thread{}", self.threads, if self.threads == 1 { "" } else { "s" });
@@ -163,7 +164,8 @@ impl Figures<'_> {
         row(out, "stdev", deviation_us(&record.response), deviation_us(&record.service), "");
     }
 
-    /// A page of k requests is as slow as its slowest: what half of the pages, and all but 1 %, stay within; and how many have a slow one.
+    /// Writes the slowest request of pages of k requests: the times that 50, 90 and 99 % of the
+    /// pages do not exceed, and the share of pages that have a slow request.
     fn write_pages(&self, out: &mut String) {
         let response = &self.outcome.record.response;
         let pages: &[u32] = if self.pages.is_empty() { &PAGES } else { &self.pages };
@@ -232,7 +234,7 @@ impl Figures<'_> {
         let failures = if failures.is_empty() { "none".to_owned() } else { failures.join(", ") };
         line(out, "failures", &failures);
         for (failure, text) in Failure::ALL.into_iter().zip(&examples.failures) {
-            // Timeouts have nothing to add.
+            // The text of a timeout adds nothing.
             if let Some(text) = text.as_ref().filter(|_| failure != Failure::Timeout) {
                 line(out, "", &format!("first of {}: {text}", failure.name()));
             }
@@ -260,7 +262,7 @@ impl Figures<'_> {
         let record = &self.outcome.record;
         let usage = &self.usage.whole;
         let late = |quantile| time_text(record.lateness.value_at_quantile(quantile) as f64 / 1e3);
-        // A closed loop has no times to be late for.
+        // A closed loop has no intended starts.
         if matches!(self.pace, Pace::Open { .. }) {
             let lateness = format!(
                 "late by {} at p50, {} at p99.9, {} at most",
@@ -314,7 +316,7 @@ impl Figures<'_> {
         }
     }
 
-    /// What the reader must know first; a line for each objection.
+    /// The verdict: one line, or a line for each objection.
     pub fn verdict(&self) -> Vec<String> {
         let objections = self.objections();
         if !objections.is_empty() {
@@ -364,7 +366,7 @@ fn requests_text(count: u32) -> String {
     format!("{count} request{}", if count == 1 { "" } else { "s" })
 }
 
-/// Cores as they are named on a command line: `0-3,6`.
+/// Cores in the notation of the command line: `0-3,6`.
 fn ranges(cores: &[usize]) -> String {
     let mut parts: Vec<(usize, usize)> = Vec::new();
     for core in cores {

@@ -1,19 +1,20 @@
-//! What is asked for, and where: URLs, the bytes of requests, and which of them the n-th request is.
+//! The target of a run: URLs, the bytes of the requests, and the choice of the n-th request. It
+//! opens no connection.
 
 use std::fmt::Write;
 
 use crate::service_time::uniform;
 
-/// A URL as far as a load generator looks at it.
+/// The parts of a URL that a load generator uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Url {
-    /// As it was typed.
+    /// The URL as given by the user.
     pub text: String,
-    /// Whether it is `https`.
+    /// Set if the scheme is `https`.
     pub tls: bool,
-    /// Name or address, an IPv6 address without its brackets.
+    /// Name or address; an IPv6 address without its brackets.
     pub host: String,
-    /// Port, the scheme's own where none is named.
+    /// Port; the default of the scheme if none is given.
     pub port: u16,
     /// Path and query, never empty.
     pub path: String,
@@ -23,7 +24,7 @@ impl Url {
     /// Reads `http://host:port/path?query`.
     ///
     /// # Errors
-    /// One sentence that says what is wrong.
+    /// One sentence about the mistake.
     pub fn parse(text: &str) -> Result<Self, String> {
         let wrong = |reason: &str| format!("`{text}` is not a URL to ask for: {reason}");
         if text.bytes().any(|byte| !byte.is_ascii_graphic()) {
@@ -73,7 +74,8 @@ impl Url {
         Ok(Self { text: text.to_owned(), tls, host: host.to_owned(), port, path })
     }
 
-    /// Host and port as the `Host` line has them: the port only where the scheme does not imply it.
+    /// Host and port in the form of a `Host` line: with the port only if it is not the scheme's
+    /// default.
     pub fn authority(&self) -> String {
         let host =
             if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
@@ -85,27 +87,27 @@ impl Url {
     }
 }
 
-/// What is the same for all requests.
+/// The parts that all requests have in common.
 #[derive(Clone, Debug, Default)]
 pub struct Form {
-    /// Empty for `GET`, or `POST` where there is a body.
+    /// The method; if empty, `GET`, or `POST` with a body.
     pub method: String,
-    /// `Name: value` lines as they were typed.
+    /// `Name: value` lines as given by the user.
     pub headers: Vec<String>,
-    /// Sent with each request.
+    /// The body of each request.
     pub body: Vec<u8>,
-    /// Whether each request is the last one of its connection.
+    /// Set if each request is the last one of its connection.
     pub close: bool,
 }
 
-/// A request, ready to be sent.
+/// An encoded request.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// Head and body.
     pub bytes: Vec<u8>,
-    /// Its method, which says whether the answer has a body.
+    /// The method, which determines whether the response has a body.
     pub method: weir_wire::Method,
-    /// Share of all requests that are this one or one before it, up to 1.
+    /// Share of all requests that are this one or an earlier one in the list, up to 1.
     cumulative: f64,
 }
 
@@ -113,7 +115,7 @@ impl Form {
     /// The request for a URL.
     ///
     /// # Errors
-    /// One sentence, when a header or the method could not be sent as it is.
+    /// One sentence if a header or the method cannot be sent as given.
     pub fn request(&self, url: &Url) -> Result<Request, String> {
         let method = match self.method.as_str() {
             "" if self.body.is_empty() => "GET",
@@ -133,7 +135,7 @@ impl Form {
         let mut has_host = false;
         let mut lines = String::new();
         for header in &self.headers {
-            // Without a colon, the empty name is what is wrong.
+            // Without a colon the name is empty, which is refused below.
             let (name, value) = header.split_once(':').unwrap_or_default();
             let value = value.trim();
             if !is_token(name) || value.chars().any(|letter| letter.is_control() && letter != '\t')
@@ -168,12 +170,12 @@ impl Form {
     }
 }
 
-/// Several requests, each with its weight.
+/// Several requests, each with a weight.
 #[derive(Clone, Debug)]
 pub struct Requests(Vec<Request>);
 
 impl Requests {
-    /// Of one or more, with weights above zero.
+    /// From one or more requests with weights above zero.
     pub fn new(weighted: Vec<(f64, Request)>) -> Self {
         let total: f64 = weighted.iter().map(|(weight, _)| weight).sum();
         let mut sum = 0.0;
@@ -185,7 +187,7 @@ impl Requests {
         Self(requests.collect())
     }
 
-    /// The n-th request of the run, which the seed and n decide.
+    /// The n-th request of the run, determined by the seed and n.
     #[inline]
     pub fn pick(&self, seed: u64, n: u64) -> Option<&Request> {
         match self.0.as_slice() {
@@ -198,10 +200,10 @@ impl Requests {
     }
 }
 
-/// A URL with or without its weight before it: `3*http://host/a`.
+/// Reads a URL with an optional weight before it: `3*http://host/a`.
 ///
 /// # Errors
-/// One sentence that says what is wrong.
+/// One sentence about the mistake.
 pub fn weighted_url(text: &str) -> Result<(f64, Url), String> {
     let before_scheme = text.split("://").next().unwrap_or_default();
     let Some((weight, _)) = before_scheme.split_once('*') else {

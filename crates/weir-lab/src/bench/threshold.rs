@@ -1,12 +1,13 @@
-//! `--fail-if`: conditions on a run's figures, so that a script can act on them.
+//! `--fail-if`: conditions on the figures of a run, so that a script can react. The exit status is
+//! set by the caller.
 
 use super::report::Figures;
 use crate::units::time_ns;
 
-/// Conditions of which any, or all, make a run fail.
+/// A combination of conditions that makes a run fail.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Thresholds {
-    /// Joined by `or`; each one is joined by `and`.
+    /// Alternatives of `or`; the conditions of each are combined with `and`.
     alternatives: Vec<Vec<Condition>>,
 }
 
@@ -18,12 +19,12 @@ struct Condition {
     limit: f64,
 }
 
-/// What can be compared. Times are nanoseconds.
+/// The comparable figures. Times are in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Metric {
-    /// Of response time; a share from 0 to 1.
+    /// A quantile of response time; the share is from 0 to 1.
     Quantile(f64),
-    /// Of service time.
+    /// A quantile of service time.
     ServiceQuantile(f64),
     Mean,
     Max,
@@ -46,14 +47,14 @@ const METRICS: &str = "`p99.9`, `service_p99`, `mean`, `max` (times), `errors`, 
     (shares or percent), `achieved` (requests per second)";
 
 impl Thresholds {
-    /// Reads `p99.9>8ms or errors>0`; `and` binds closer.
+    /// Reads `p99.9>8ms or errors>0`; `and` binds more tightly.
     ///
     /// # Errors
-    /// One sentence that says what is wrong.
+    /// One sentence about the mistake.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut alternatives = vec![Vec::new()];
         let mut word = String::new();
-        // A condition may be written with or without spaces.
+        // Spaces within a condition are optional.
         for token in text.split_whitespace().chain(["or"]) {
             if token != "or" && token != "and" {
                 word.push_str(token);
@@ -71,7 +72,7 @@ impl Thresholds {
         Ok(Self { alternatives })
     }
 
-    /// The conditions that a run met, each in words; empty when it passed.
+    /// The conditions that are true of a run, as text; empty if the run passed.
     pub fn met_by(&self, figures: &Figures<'_>) -> Vec<String> {
         let met = |all: &&Vec<Condition>| all.iter().all(|condition| condition.is_met(figures));
         let words = |all: &Vec<Condition>| {
@@ -81,7 +82,7 @@ impl Thresholds {
         self.alternatives.iter().filter(met).map(words).collect()
     }
 
-    /// The percentiles that are asked about, as shares from 0 to 1.
+    /// The quantiles that conditions refer to, as shares from 0 to 1.
     pub fn quantiles(&self) -> impl Iterator<Item = f64> {
         self.alternatives.iter().flatten().filter_map(|condition| match condition.metric {
             Metric::Quantile(quantile) | Metric::ServiceQuantile(quantile) => Some(quantile),

@@ -1,4 +1,5 @@
-//! TLS towards the target.
+//! TLS towards the target: configuration and negotiated parameters. Connections are opened
+//! elsewhere.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,18 +14,19 @@ use rustls::{
     SupportedProtocolVersion,
 };
 
-/// How TLS is spoken.
+/// The user's TLS settings.
 #[derive(Clone, Debug, Default)]
 pub struct TlsSettings {
-    /// `1.2` or `1.3`; either without.
+    /// `1.2` or `1.3`; both if not given.
     pub version: Option<String>,
-    /// Names of suites, OpenSSL's or the registered ones, separated by colons; all without.
+    /// Names of cipher suites, OpenSSL's or the registered ones, separated by colons; all if not
+    /// given.
     pub ciphers: Option<String>,
-    /// Whether any certificate will do.
+    /// Set if every certificate is accepted.
     pub insecure: bool,
-    /// Roots to trust instead of the system's.
+    /// Trusted roots in place of the system's.
     pub ca: Option<PathBuf>,
-    /// Whether every connection makes a whole handshake.
+    /// Set if every connection makes a full handshake.
     pub no_resumption: bool,
 }
 
@@ -32,7 +34,7 @@ impl TlsSettings {
     /// The configuration that all connections share.
     ///
     /// # Errors
-    /// One sentence that says what is wrong.
+    /// One sentence about the mistake.
     pub fn config(&self) -> Result<Arc<ClientConfig>, String> {
         let mut provider = aws_lc_rs::default_provider();
         if let Some(names) = &self.ciphers {
@@ -90,16 +92,17 @@ impl TlsSettings {
     }
 }
 
-/// The name that is asked for and that the certificate must have.
+/// The name to request (SNI), which the certificate must have.
 ///
 /// # Errors
-/// One sentence, when it is none.
+/// One sentence if it is not a valid name.
 pub fn server_name(host: &str) -> Result<ServerName<'static>, String> {
     ServerName::try_from(host.to_owned()).map_err(|_| format!("`{host}` is no name for TLS"))
 }
 
-/// `TLS13_AES_256_GCM_SHA384` here is `TLS_AES_256_GCM_SHA384` in the registry, and
-/// `TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256` is `ECDHE-RSA-AES128-GCM-SHA256` to OpenSSL.
+/// Compares a suite with the name that the registry or OpenSSL gives it: rustls's
+/// `TLS13_AES_256_GCM_SHA384` is `TLS_AES_256_GCM_SHA384` in the registry, and
+/// `TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256` is `ECDHE-RSA-AES128-GCM-SHA256` in OpenSSL.
 fn is_named(suite: rustls::CipherSuite, name: &str) -> bool {
     let simple = |text: &str| {
         let upper = text.to_ascii_uppercase().replace("_WITH_", "_").replace("TLS13_", "TLS_");
@@ -110,19 +113,19 @@ fn is_named(suite: rustls::CipherSuite, name: &str) -> bool {
     suite.as_str().is_some_and(|own| simple(own) == simple(name))
 }
 
-/// What a handshake agreed on.
+/// The parameters that a handshake negotiated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFacts {
-    /// Such as `TLSv1_3`.
+    /// For example `TLSv1_3`.
     pub version: String,
-    /// Such as `TLS13_AES_256_GCM_SHA384`.
+    /// For example `TLS13_AES_256_GCM_SHA384`.
     pub suite: String,
-    /// Such as `X25519`.
+    /// For example `X25519`.
     pub group: String,
 }
 
 impl TlsFacts {
-    /// Of a connection after its handshake.
+    /// The parameters of a connection after its handshake.
     pub fn of(connection: &rustls::ClientConnection) -> Self {
         let unknown = || "unknown".to_owned();
         Self {
@@ -139,7 +142,7 @@ impl TlsFacts {
     }
 }
 
-/// Takes every certificate, as wrk does; signatures of the handshake are checked all the same.
+/// Accepts every certificate, as wrk does. Signatures of the handshake are verified all the same.
 #[derive(Debug)]
 struct AnyCertificate(Arc<CryptoProvider>);
 

@@ -1,5 +1,6 @@
-//! The report in the words of wrk2, line by line, so that programs that read those go on working. Times in it are those of wrk2:
-//! microseconds made readable; the spectrum is in milliseconds.
+//! The report in the format of wrk2, line by line, for programs that parse it. Times are formatted
+//! as in wrk2; the spectrum is in milliseconds. Figures that wrk2 does not know are in
+//! `summary.rs`.
 
 use std::fmt::Write;
 
@@ -8,31 +9,31 @@ use hdrhistogram::Histogram;
 use super::record::{Failure, Record};
 use super::spectrum::spectrum;
 
-/// What the report is about.
+/// The parameters of a run that the report shows.
 #[derive(Clone, Debug)]
 pub struct Run<'a> {
-    /// The URL as it was typed.
+    /// The URL as given by the user.
     pub url: &'a str,
-    /// What was asked for: a time in nanoseconds, or so many requests.
+    /// The specified length: a time in nanoseconds, or a number of requests.
     pub length: Length,
-    /// Length of the run that it became, in nanoseconds.
+    /// Actual length of the run, in nanoseconds.
     pub elapsed_ns: u64,
-    /// Threads of the generator.
+    /// Number of threads of the generator.
     pub threads: usize,
-    /// Connections that it was to have.
+    /// Number of connections requested.
     pub connections: usize,
-    /// Whether the distributions are shown.
+    /// Set if the distributions are shown.
     pub latency: bool,
-    /// Whether the uncorrected one is shown too.
+    /// Set if the uncorrected distribution is shown too.
     pub uncorrected: bool,
 }
 
-/// How long a run is to be.
+/// The specified length of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Length {
-    /// In nanoseconds.
+    /// A time in nanoseconds.
     Time(u64),
-    /// However long they take.
+    /// A number of requests, however long they take.
     Requests(u64),
 }
 
@@ -87,7 +88,7 @@ impl Run<'_> {
         out
     }
 
-    /// Answers of each second, per thread as wrk has it.
+    /// Writes the statistics of requests per second, per thread as in wrk.
     fn rates(&self, out: &mut String, record: &Record) {
         let threads = self.threads.max(1) as f64;
         let counts: Vec<f64> =
@@ -138,7 +139,8 @@ fn statistic(out: &mut String, name: &str, values: &[f64; 3], text: fn(f64) -> S
     }
 }
 
-/// A distribution as wrk2 shows it: the short list, and the spectrum that HdrHistogram's plotter reads.
+/// Writes a distribution as wrk2 does: the short list, and the spectrum that HdrHistogram's plotter
+/// reads.
 fn distribution(out: &mut String, histogram: &Histogram<u64>, words: &str) {
     let _ = writeln!(out, "  Latency Distribution (HdrHistogram - {words})");
     for percentile in PERCENTILES {
@@ -149,7 +151,7 @@ fn distribution(out: &mut String, histogram: &Histogram<u64>, words: &str) {
     out.push_str(&spectrum(histogram));
 }
 
-/// The share of samples within one deviation of the mean, in percent.
+/// The share of samples within one standard deviation of the mean, in percent.
 fn within(histogram: &Histogram<u64>, mean_us: f64, deviation_us: f64) -> f64 {
     if histogram.is_empty() {
         return 0.0;
@@ -159,24 +161,24 @@ fn within(histogram: &Histogram<u64>, mean_us: f64, deviation_us: f64) -> f64 {
     100.0 * histogram.count_between(low, high) as f64 / histogram.len() as f64
 }
 
-/// The mean in microseconds; 0 of nothing, never a number that is none.
+/// The mean in microseconds; 0 of an empty histogram, never NaN.
 pub fn mean_us(histogram: &Histogram<u64>) -> f64 {
     if histogram.is_empty() { 0.0 } else { histogram.mean() / 1e3 }
 }
 
-/// The standard deviation in microseconds; 0 of nothing.
+/// The standard deviation in microseconds; 0 of an empty histogram.
 pub fn deviation_us(histogram: &Histogram<u64>) -> f64 {
     if histogram.is_empty() { 0.0 } else { histogram.stdev() / 1e3 }
 }
 
-/// Right-aligned by its number: the unit's letters hang over, as in wrk.
+/// Aligns the number to the right, with room for two letters of a unit after it, as wrk does.
 fn padded(text: &str, width: usize) -> String {
     let letters = text.bytes().rev().take(2).filter(u8::is_ascii_alphabetic).count();
     let room = 2 - letters;
     format!("{text:>width$}{:room$}", "", width = width - room)
 }
 
-/// A number with the largest unit that leaves it above 0.85.
+/// A number with the largest unit in which it is at least 0.85.
 fn scaled(number: f64, scale: f64, units: &[&str], digits: usize) -> String {
     let (mut number, mut units) = (number, units);
     while let [_, rest @ ..] = units
@@ -189,7 +191,7 @@ fn scaled(number: f64, scale: f64, units: &[&str], digits: usize) -> String {
     format!("{number:.digits$}{}", units.first().unwrap_or(&""))
 }
 
-/// Microseconds, readable: `250.00us`, `1.21ms`, `3.50s`.
+/// A readable time from microseconds: `250.00us`, `1.21ms`, `3.50s`.
 pub fn time_text(us: f64) -> String {
     if us >= 1e6 {
         scaled(us / 1e6, 60.0, &["s", "m", "h"], 2)
@@ -202,12 +204,12 @@ fn seconds_text(seconds: f64) -> String {
     scaled(seconds, 60.0, &["s", "m", "h"], 0)
 }
 
-/// A count, readable: `85.00k`.
+/// A readable count: `85.00k`.
 pub fn metric_text(count: f64) -> String {
     scaled(count, 1e3, &["", "k", "M", "G", "T"], 2)
 }
 
-/// Bytes, readable: `1.25M` of 1,048,576 each.
+/// A readable number of bytes: `1.25M`, with units of 1,024.
 pub fn binary_text(bytes: f64) -> String {
     scaled(bytes, 1024.0, &["", "K", "M", "G", "T"], 2)
 }

@@ -1,4 +1,5 @@
-//! The bytes of answers: heads, bodies, and the answers that are kept ready.
+//! The bytes of responses: heads, bodies, and responses that are prepared in advance. Nothing is
+//! sent from here.
 
 use std::fmt::Write;
 use std::net::SocketAddr;
@@ -11,13 +12,13 @@ use super::fault::Fault;
 use super::plan::{Page, Pieces, Plan, READY};
 use crate::timer::now_ns;
 
-/// Bytes of a body that are made at once, and after which a body repeats.
+/// Size in bytes of the block that bodies are made of; longer bodies repeat it.
 pub(super) const BLOCK_BYTES: usize = 65_536;
-/// Where the date of a ready answer is.
+/// Offset of the date in a prepared response.
 const DATE_AT: usize = "HTTP/1.1 200 OK\r\nDate: ".len();
 const TEXT: &str = "text/plain; charset=utf-8";
 
-/// Lines of 64 bytes, each with its place, so that a lost or a doubled piece shows.
+/// Lines of 64 bytes, each with its offset, so that missing or duplicated parts are visible.
 static BLOCK: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let mut text = String::with_capacity(BLOCK_BYTES);
     for line in 0..BLOCK_BYTES / 64 {
@@ -31,27 +32,27 @@ pub(super) fn block(length: usize) -> &'static [u8] {
     BLOCK.get(..length).unwrap_or(&BLOCK)
 }
 
-/// An answer that is whole in its parts.
+/// A response before it is encoded.
 pub(super) struct Answer {
     pub(super) status: u16,
     pub(super) content_type: &'static str,
     pub(super) body: Body,
 }
 
-/// What follows a head.
+/// The body of a response.
 pub(super) enum Body {
-    /// These bytes.
+    /// A text.
     Text(Vec<u8>),
-    /// So many bytes of the block, again and again.
+    /// The block repeated up to this many bytes.
     Blocks(u64),
-    /// Pieces, each in its time.
+    /// Pieces sent at intervals.
     Pieces(Pieces),
-    /// Numbered events, each in its time.
+    /// Numbered events sent at intervals.
     Events(Pieces),
 }
 
 impl Answer {
-    /// To a page; `request` is the request as it came, for those who want it back.
+    /// The response for a page. `request` is the received request, which `/echo` returns.
     pub(super) fn to(page: &Page, request: Vec<u8>) -> Self {
         let text = |status, content_type, text: Vec<u8>| Self {
             status,
@@ -82,17 +83,17 @@ impl Answer {
             Page::Refused(status, ref sentence) => {
                 text(status, TEXT, format!("{sentence}\n").into_bytes())
             }
-            // Answered where the counters are.
+            // Handled where the counters are.
             Page::Stats { .. } => text(200, TEXT, Vec::new()),
         }
     }
 
-    /// Whether a body may follow the head.
+    /// Returns true if a body may follow the head.
     pub(super) fn has_body(&self, method: Method) -> bool {
         method != Method::Head && !matches!(self.status, 204 | 304)
     }
 
-    /// Bytes of the body where they are known before.
+    /// Number of bytes of the body, if it is known in advance.
     fn length(&self) -> Option<u64> {
         match &self.body {
             Body::Text(text) => Some(text.len() as u64),
@@ -101,12 +102,13 @@ impl Answer {
         }
     }
 
-    /// Whether the body comes in chunks; else one without a length ends with the connection.
+    /// Returns true if the body is sent in chunks. Otherwise a body of unknown length ends with the
+    /// connection.
     pub(super) fn is_chunked(&self, version: Version) -> bool {
         self.length().is_none() && version == Version::Http11
     }
 
-    /// Whether another request may follow on the connection.
+    /// Returns true if another request may follow on the connection.
     pub(super) fn keeps_alive(&self, plan: &Plan) -> bool {
         plan.keep_alive && (self.length().is_some() || plan.version == Version::Http11)
     }
@@ -145,7 +147,7 @@ impl Answer {
     }
 }
 
-/// What `/` says.
+/// The text of the page `/`.
 fn index() -> String {
     let faults: Vec<&str> = Fault::ALL.iter().map(|(name, _)| *name).collect();
     format!(
@@ -164,11 +166,11 @@ fn index() -> String {
     )
 }
 
-/// The date of answers, written once a second.
+/// The `Date` of responses, formatted once a second.
 pub(super) struct Date {
     second: u64,
     text: [u8; 29],
-    /// The monotonic clock's zero in the wall's time.
+    /// The wall-clock time at which the monotonic clock was zero.
     zero: SystemTime,
 }
 
@@ -180,7 +182,7 @@ impl Date {
         Self { second: u64::MAX, text: [b' '; 29], zero }
     }
 
-    /// The text at this time of the monotonic clock.
+    /// The text for this time of the monotonic clock.
     #[inline]
     pub(super) fn at(&mut self, now_ns: u64) -> &[u8; 29] {
         let second = now_ns / 1_000_000_000;
@@ -195,7 +197,7 @@ impl Date {
     }
 }
 
-/// The answers of one port that are kept whole, head and body in one piece.
+/// The prepared responses of one port, head and body in one buffer.
 pub(super) struct Ready {
     answers: [Vec<u8>; READY.len()],
     dates: [[u8; 29]; READY.len()],
@@ -223,7 +225,7 @@ impl Ready {
         Self { answers, dates: [date; READY.len()] }
     }
 
-    /// The answer with this date.
+    /// The prepared response, with this date.
     #[inline]
     pub(super) fn answer(&mut self, page: usize, date: &[u8; 29]) -> &[u8] {
         let (Some(answer), Some(written)) = (self.answers.get_mut(page), self.dates.get_mut(page))

@@ -1,18 +1,18 @@
-//! Where the body of a request ends.
+//! Finds the end of a request's body. It stores no body.
 
 use weir_wire::{ChunkFault, ChunkedDecoder, Framing, Step};
 
-/// Reads a body, part by part.
+/// The reader of a request's body.
 pub(super) enum BodyReader {
-    /// Bytes left.
+    /// Number of bytes that remain.
     Length(u64),
     Chunked(Box<ChunkedDecoder>),
 }
 
-/// A part of the input that was read.
+/// The bytes of the input that were read.
 pub(super) struct Taken {
     pub(super) used: usize,
-    /// Where in it the body's bytes begin; they reach to the end of what was used.
+    /// Start of the body's data in the input; it reaches to the end of the bytes used.
     data_start: usize,
 }
 
@@ -23,7 +23,7 @@ impl Taken {
 }
 
 impl BodyReader {
-    /// At the start of a body framed so.
+    /// A reader at the start of a body with this framing.
     pub(super) fn of(framing: Framing) -> Self {
         match framing {
             Framing::Length(length) => Self::Length(length),
@@ -32,7 +32,7 @@ impl BodyReader {
         }
     }
 
-    /// Takes what belongs to the body from the start of `input`.
+    /// Takes the bytes of the body from the start of `input`.
     ///
     /// # Errors
     /// The rule that the body breaks.

@@ -1,4 +1,5 @@
-//! One connection: requests in, answers out, one after the other.
+//! One connection: it reads requests and sends responses, one after the other. The content of
+//! responses is decided in `plan.rs` and `answer.rs`.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -26,15 +27,15 @@ use super::stats::{Entry, Stats};
 use super::stream::Stream;
 use crate::timer::{Timer, now_ns};
 
-/// What a connection runs on.
+/// The transport of a connection.
 pub(super) trait Wire: AsyncRead + AsyncWrite + Unpin {
-    /// Lets the end of this stream be a reset.
+    /// Makes the end of this stream a reset.
     fn reset(&self);
 }
 
 impl Wire for TcpStream {
     fn reset(&self) {
-        // Where it cannot be, the client sees an orderly end.
+        // If this fails, the client sees an orderly close.
         let _ = SockRef::from(self).set_linger(Some(Duration::ZERO));
     }
 }
@@ -45,11 +46,11 @@ impl Wire for TlsStream<TcpStream> {
     }
 }
 
-/// What a worker's connections at one port have in common.
+/// State shared by a worker's connections on one port.
 pub(super) struct Site {
     pub(super) stats: Arc<Stats>,
     pub(super) port: Arc<Port>,
-    /// Number of the worker, whose log it is.
+    /// Number of the worker, which selects the log.
     pub(super) worker: usize,
     pub(super) timer: Timer,
     pub(super) date: Rc<RefCell<Date>>,
@@ -61,18 +62,19 @@ pub(super) struct Site {
 pub(super) struct Connection<S> {
     stream: S,
     site: Rc<Site>,
-    /// When the worker ends it; `u64::MAX` while it is the origin that keeps the client waiting.
+    /// Time at which the worker aborts the connection; `u64::MAX` while the origin makes the client
+    /// wait.
     deadline_ns: Rc<Cell<u64>>,
-    /// What was read and not used.
+    /// Bytes that were read and not used.
     input: Vec<u8>,
     output: Vec<u8>,
     head: RequestHead,
 }
 
-/// What becomes of a connection after an exchange.
+/// The state of a connection after an exchange.
 enum Next {
     Again,
-    /// Our last word is said; the client may need time to read it.
+    /// The last response was sent; the client may need time to read it.
     Linger,
     Close,
     Reset,
@@ -84,8 +86,9 @@ enum HeadRead {
     Refused(u16, &'static str),
 }
 
-/// A request that is being served. However it ends, it is logged and its place given on. It is dropped before the last of its bytes go to
-/// the kernel, because what they set off may be here again before the next line runs.
+/// A request in service. When it is dropped, it is logged and its service place is released. It is
+/// dropped before its last bytes are passed to the kernel, because the client's reaction may arrive
+/// before the next line runs.
 struct Serving<'a> {
     site: &'a Site,
     plan: &'a Plan,
@@ -93,13 +96,13 @@ struct Serving<'a> {
     arrived_ns: u64,
     began_ns: u64,
     work_ns: u64,
-    /// When it is to end; nothing for what ends when it ends.
+    /// The time at which service is to end; `None` if it has no fixed end.
     due_ns: Option<u64>,
     status: u16,
 }
 
 impl Serving<'_> {
-    /// It ends when it ends, not at the time drawn.
+    /// Lets service end when the request is dropped, not at the time drawn.
     fn is_open_ended(&mut self) {
         self.due_ns = None;
     }
@@ -141,10 +144,10 @@ impl<S: Wire> Connection<S> {
         }
     }
 
-    /// Serves until one side has enough.
+    /// Serves requests until one side ends the connection.
     pub(super) async fn serve(mut self) {
         loop {
-            // What failed is the client's end of the connection: there is nobody to tell.
+            // An error means that the client's side has gone, so there is no one to report it to.
             match self.exchange().await.unwrap_or(Next::Close) {
                 Next::Again => {}
                 Next::Linger => return self.linger().await,
@@ -184,7 +187,7 @@ impl<S: Wire> Connection<S> {
         next
     }
 
-    /// From the arrival to the moment that the answer is due.
+    /// Waits from the arrival to the time at which the response is due.
     async fn wait_for_service<'a>(&self, site: &'a Site, plan: &'a Plan) -> Serving<'a> {
         let load = &site.stats.load;
         let arrived_ns = now_ns();
@@ -253,7 +256,7 @@ impl<S: Wire> Connection<S> {
         self.send_body(&answer, plan, serving).await
     }
 
-    /// Sends the head that is in the output, and the body: the half of it where that is to be its end.
+    /// Sends the head in the output buffer and the body; with a fault, only half of the body.
     async fn send_body(
         &mut self,
         answer: &Answer,
@@ -262,7 +265,7 @@ impl<S: Wire> Connection<S> {
     ) -> io::Result<Next> {
         let is_half = plan.fault.is_some();
         let share = |whole: u64| if is_half { whole / 2 } else { whole };
-        // The service ends with the last bytes, but what hangs stays in service.
+        // Service ends with the last bytes; a request that hangs stays in service.
         let (last, held) = if plan.fault == Some(Fault::HangBody) {
             serving.is_open_ended();
             (None, Some(serving))
@@ -299,7 +302,7 @@ impl<S: Wire> Connection<S> {
         next
     }
 
-    /// Sends what is in the output as the last of an answer.
+    /// Sends the output buffer as the last bytes of a response.
     async fn send_last(&mut self, last: Option<Serving<'_>>) -> io::Result<()> {
         drop(last);
         self.flush().await
@@ -371,7 +374,7 @@ impl<S: Wire> Connection<S> {
         Ok(if answer.keeps_alive(plan) { Next::Again } else { Next::Linger })
     }
 
-    /// Answers what was no request.
+    /// Responds to an invalid request.
     async fn refuse(&mut self, status: u16, reason: &str) -> io::Result<Next> {
         self.site.port.refused.fetch_add(1, Ordering::Relaxed);
         self.output.clear();
@@ -407,7 +410,7 @@ impl<S: Wire> Connection<S> {
         }
     }
 
-    /// Reads the body to its end; into `request` where it is to go back.
+    /// Reads the body to its end, and appends it to `request` for `/echo`.
     async fn read_body(
         &mut self,
         plan: &Plan,
@@ -446,7 +449,7 @@ impl<S: Wire> Connection<S> {
         }
     }
 
-    /// Reads what there is, waiting for the first byte; 0 at the end.
+    /// Reads available bytes, waiting for the first one; returns 0 at the end of the stream.
     async fn fill(&mut self) -> io::Result<usize> {
         if self.input.capacity() - self.input.len() < READ_BYTES / 4 {
             self.input.reserve(READ_BYTES);
@@ -454,7 +457,7 @@ impl<S: Wire> Connection<S> {
         self.stream.read_buf(&mut self.input).await
     }
 
-    /// Sends a ready answer, without copying it unless the kernel takes only a part.
+    /// Sends a prepared response. It is copied only if the kernel does not accept all of it.
     async fn send_ready(&mut self, page: usize, now_ns: u64) -> io::Result<()> {
         let Self { stream, site, output, .. } = self;
         output.clear();
@@ -474,12 +477,12 @@ impl<S: Wire> Connection<S> {
         if self.output.is_empty() { self.stream.flush().await } else { self.flush().await }
     }
 
-    /// Sends what is in the output.
+    /// Sends the output buffer.
     async fn flush(&mut self) -> io::Result<()> {
         self.allow_idle_time();
         self.stream.write_all(&self.output).await?;
         self.output.clear();
-        // A large answer leaves no large buffer behind.
+        // Releases the memory of a large response.
         self.output.shrink_to(4 * BLOCK_BYTES);
         self.stream.flush().await
     }
@@ -493,14 +496,15 @@ impl<S: Wire> Connection<S> {
         self.deadline_ns.set(now_ns() + self.site.idle_ns);
     }
 
-    /// Says nothing until the client has gone.
+    /// Stays silent until the client closes the connection.
     async fn wait_for_the_clients_end(&mut self) -> io::Result<Next> {
         self.deadline_ns.set(now_ns() + HANG_NS);
         self.read_to_the_end().await?;
         Ok(Next::Close)
     }
 
-    /// Closes our side and waits a little for the client's, so that what it still sends does not turn the end into a reset.
+    /// Closes the sending side and waits a short time for the client's close. Otherwise bytes that
+    /// the client still sends would cause a reset.
     async fn linger(&mut self) {
         self.deadline_ns.set(now_ns() + LINGER_NS);
         if self.stream.shutdown().await.is_ok() {

@@ -1,23 +1,23 @@
-//! What a request can ask the origin to do wrong.
+//! The faults that a request can ask for. They are performed in `connection.rs`.
 
-/// How an answer fails.
+/// A way in which a response fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// The connection is closed in order where the head should come.
+    /// The connection is closed in place of the head.
     Close,
-    /// Closed after half of the head.
+    /// The connection is closed after half of the head.
     CloseHead,
-    /// Closed after the head and half of the body.
+    /// The connection is closed after the head and half of the body.
     CloseBody,
-    /// The connection is reset where the head should come.
+    /// The connection is reset in place of the head.
     Reset,
-    /// Reset after the head and half of the body.
+    /// The connection is reset after the head and half of the body.
     ResetBody,
-    /// Bytes that are no HTTP, then closed.
+    /// Bytes that are not HTTP, then a close.
     Garbage,
-    /// No answer at all, until the client goes.
+    /// No response until the client closes.
     Hang,
-    /// The head and half of the body, then nothing more until the client goes.
+    /// The head and half of the body, then no more bytes until the client closes.
     HangBody,
 }
 
@@ -33,7 +33,7 @@ impl Fault {
         ("hang-body", Self::HangBody),
     ];
 
-    /// By its name.
+    /// The fault with this name.
     pub(super) fn parse(name: &str) -> Result<Self, String> {
         let found = Self::ALL.iter().find(|(own, _)| *own == name);
         found.map(|(_, fault)| *fault).ok_or_else(|| {

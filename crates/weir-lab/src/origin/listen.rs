@@ -1,4 +1,4 @@
-//! Addresses as they are typed, and the sockets that listen there.
+//! Parses listen addresses, and opens their sockets. Accepting is done in `worker.rs`.
 
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -8,11 +8,11 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use super::limits::{BACKLOG, PORTS};
 
-/// Reads `127.0.0.1:9001`, `[::1]:9001`, `:9001` (all addresses), `9001` (this machine only), each also with a range of ports:
-/// `127.0.0.1:9001-9004`.
+/// Reads `127.0.0.1:9001`, `[::1]:9001`, `:9001` (all addresses) and `9001` (this machine only),
+/// each also with a range of ports: `127.0.0.1:9001-9004`.
 ///
 /// # Errors
-/// One sentence that says what is wrong with `text`.
+/// One sentence about the mistake in `text`.
 pub fn addresses(text: &str) -> Result<Vec<SocketAddr>, String> {
     let wrong = || {
         format!(
@@ -36,7 +36,8 @@ pub fn addresses(text: &str) -> Result<Vec<SocketAddr>, String> {
     Ok((first..=last).map(|port| SocketAddr::new(ip, port)).collect())
 }
 
-/// Opens a socket there; where it really is, as the kernel chooses the port when 0 was asked for.
+/// Opens a listening socket. Returns it with its actual address, since the kernel chooses the port
+/// for 0.
 ///
 /// # Errors
 /// One sentence naming the address.
@@ -50,7 +51,7 @@ pub(super) fn bind(address: SocketAddr) -> Result<(OwnedFd, SocketAddr), String>
         format!("cannot listen on {address}: {reason}")
     };
     match open(address) {
-        // A machine without IPv6 still serves `:9001`.
+        // On a machine without IPv6, `:9001` still works.
         Err(_) if address.ip() == IpAddr::V6(Ipv6Addr::UNSPECIFIED) => {
             open(SocketAddr::from(([0, 0, 0, 0], address.port()))).map_err(failed)
         }
@@ -65,7 +66,7 @@ fn open(address: SocketAddr) -> io::Result<(OwnedFd, SocketAddr)> {
         socket.set_only_v6(!address.ip().is_unspecified())?;
     }
     socket.set_reuse_address(true)?;
-    // Every accepted connection has it from here.
+    // Accepted connections inherit the option.
     socket.set_tcp_nodelay(true)?;
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;

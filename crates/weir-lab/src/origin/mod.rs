@@ -1,8 +1,9 @@
-//! `weir origin`: a server to stand behind a balancer, of which everything is known: the size of each answer, how long each request
-//! takes, how many are served at once, what goes wrong and when. It counts what it is asked, request for request, so that what a
-//! load generator or a proxy claims can be held against it.
+//! `weir origin`: a server to test load balancers with, whose behaviour is fully known: the size of
+//! each response, the time that each request takes, the number served at once, faults and their
+//! times. It counts every request, so that the figures of a load generator or a proxy can be
+//! checked against its own.
 //!
-//! *Invariant:* it stores nothing and serves no file. What a client sends is bounded everywhere.
+//! *Invariant:* it stores nothing and serves no file. Everything that a client sends is bounded.
 
 mod answer;
 mod body;
@@ -38,30 +39,30 @@ pub use self::tls::Certificate;
 use self::worker::{Shared, Worker};
 use crate::service_time::ServiceTime;
 
-/// How an origin behaves.
+/// The configuration of an origin.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Addresses for HTTP.
     pub listen: Vec<SocketAddr>,
     /// Addresses for HTTPS.
     pub listen_tls: Vec<SocketAddr>,
-    /// For HTTPS; without one, a certificate is made.
+    /// Certificate for HTTPS; if not given, one is generated.
     pub certificate: Option<Certificate>,
-    /// Threads, at least one.
+    /// Number of threads, at least one.
     pub workers: usize,
-    /// How long requests take; without it, no time that can be avoided.
+    /// Service times; if not given, requests take no deliberate time.
     pub service: Option<ServiceTime>,
-    /// Of the times that are drawn.
+    /// Seed of the drawn times.
     pub seed: u64,
-    /// Requests that one port serves at a time; further ones wait in the order of their arrival.
+    /// Number of requests that one port serves at a time; further ones wait in order of arrival.
     pub concurrency: Option<usize>,
-    /// When all stands still.
+    /// Periodic pauses of the whole origin.
     pub pause: Option<Pause>,
-    /// Entries of the log that are kept, over all workers.
+    /// Number of log entries that are kept, over all workers.
     pub log_entries: usize,
-    /// Connections at once, as far as the limit of open files goes.
+    /// Number of simultaneous connections, bounded by the limit of open files.
     pub connections: usize,
-    /// How long a client may leave a head, a body or an answer standing.
+    /// Time that a client may leave a head, a body or a response incomplete.
     pub idle_timeout: Duration,
 }
 
@@ -83,7 +84,7 @@ impl Default for Settings {
     }
 }
 
-/// An origin that listens and serves nobody yet.
+/// An origin that listens but does not serve yet.
 pub struct Bound {
     stats: Arc<Stats>,
     stop: watch::Sender<bool>,
@@ -98,10 +99,10 @@ pub struct Origin {
 }
 
 impl Bound {
-    /// Opens the sockets. Connections wait from the moment that this returns.
+    /// Opens the sockets. From then on, connections wait in the accept queue.
     ///
     /// # Errors
-    /// One sentence that says what is not to be had.
+    /// One sentence about the missing resource.
     pub fn new(settings: Settings) -> Result<Self, String> {
         let tls = if settings.listen_tls.is_empty() {
             None
@@ -152,15 +153,15 @@ impl Bound {
         Ok(Self { stats, stop, workers: workers.collect() })
     }
 
-    /// Where it listens, and whether with TLS, in the order of the settings.
+    /// The listen addresses, each with `true` for TLS, in the order of the settings.
     pub fn listening(&self) -> impl Iterator<Item = (SocketAddr, bool)> {
         self.stats.ports.iter().map(|port| (port.address, port.tls))
     }
 
-    /// Serves, each worker on a thread of its own.
+    /// Starts to serve, with one thread per worker.
     ///
     /// # Errors
-    /// One sentence, when a thread is not to be had.
+    /// One sentence if a thread cannot be started.
     pub fn start(self) -> Result<Origin, String> {
         let mut origin = Origin { stats: self.stats, stop: self.stop, threads: Vec::new() };
         for worker in self.workers {
@@ -169,11 +170,11 @@ impl Bound {
         Ok(origin)
     }
 
-    /// Serves until INT or TERM comes. One worker is this thread: a process of one thread need not guard its table of files, and a
-    /// request costs 2 % less.
+    /// Serves until SIGINT or SIGTERM. One worker runs on this thread: in a process of one thread
+    /// the kernel need not lock the table of files, and a request costs 2 % less.
     ///
     /// # Errors
-    /// One sentence, when signals cannot be listened to, a thread is not to be had or a worker died.
+    /// One sentence if signals cannot be received, a thread cannot be started or a worker failed.
     pub fn run_until_signal(self) -> Result<(), String> {
         let failed = |error: std::io::Error| format!("cannot serve: {error}");
         let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
@@ -212,12 +213,12 @@ impl Origin {
         Ok(())
     }
 
-    /// Where it listens, and whether with TLS, in the order of the settings.
+    /// The listen addresses, each with `true` for TLS, in the order of the settings.
     pub fn listening(&self) -> impl Iterator<Item = (SocketAddr, bool)> {
         self.stats.ports.iter().map(|port| (port.address, port.tls))
     }
 
-    /// What `/-/stats` says.
+    /// The content of `/-/stats`.
     pub fn stats(&self) -> serde_json::Value {
         self.stats.to_json(usize::MAX)
     }

@@ -1,8 +1,9 @@
-//! A server that stops for a moment again and again, as one with a garbage collector does. Pure: times are arguments.
+//! A server that pauses periodically, as with garbage collection. Pure: times are arguments.
 
 use crate::units::time_ns;
 
-/// Stops at every multiple of `every` since the start, the start itself excepted, for `length`. Both in nanoseconds.
+/// Pauses of `length` at every multiple of `every` since the start, except at the start itself.
+/// Both are in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pause {
     every: u64,
@@ -13,7 +14,7 @@ impl Pause {
     /// Reads `every=5s,for=200ms`.
     ///
     /// # Errors
-    /// One sentence that says what is wrong.
+    /// One sentence about the mistake.
     pub fn parse(text: &str) -> Result<Self, String> {
         let (mut every, mut length) = (None, None);
         for part in text.split(',') {
@@ -34,7 +35,8 @@ impl Pause {
         }
     }
 
-    /// When work of this length ends that begins at `start`, nanoseconds after the server's own start. Nothing is done during a pause.
+    /// The end of work of this length that begins at `start`, in nanoseconds after the server's own
+    /// start. No work is done during a pause.
     pub fn finish_ns(self, start: u64, work: u64) -> u64 {
         let (period, phase) = (start / self.every, start % self.every);
         let start =
@@ -43,7 +45,7 @@ impl Pause {
         let Some(left) = work.checked_sub(next - start).filter(|left| *left > 0) else {
             return start + work;
         };
-        // Whole stretches between two pauses, and what is left after the last pause.
+        // Whole intervals between pauses, and the remaining work after the last pause.
         let stretch = self.every - self.length;
         let whole = (left - 1) / stretch;
         next + whole * self.every + self.length + (left - whole * stretch)
@@ -72,7 +74,7 @@ mod tests {
         }
     }
 
-    /// Step by step, as a clock would go.
+    /// The reference: step by step in time.
     fn slowly(pause: Pause, start: u64, work: u64) -> u64 {
         let is_pausing = |now: u64| now >= pause.every && now % pause.every < pause.length;
         let (mut now, mut left) = (start, work);

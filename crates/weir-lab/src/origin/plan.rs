@@ -1,4 +1,4 @@
-//! What a request asks for: its page, how long that is to take, and what is to go wrong. It answers nothing.
+//! The meaning of a request: its page, its service time and its fault. It sends no response.
 
 use weir_wire::{Framing, Known, Method, RequestHead, TargetForm, Version};
 
@@ -7,69 +7,70 @@ use super::limits::{BODY_BYTES, DELAY_NS, ID_BYTES, PIECE_BYTES, PIECES, TARGET_
 use super::text::Text;
 use crate::units::{size_bytes, time_ns};
 
-/// Sizes of the pages that are kept ready, in bytes, by their number.
+/// Sizes of the prepared pages in bytes, by their number.
 pub(super) const READY: [usize; 3] = [1024, 10 * 1024, 100 * 1024];
 
-/// What is answered.
+/// The requested page.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Page {
     /// The page of [`READY`] with this number.
     Ready(usize),
-    /// A body of so many bytes.
+    /// A body of this many bytes.
     Bytes(u64),
-    /// This status and its name.
+    /// This status, with its name as the body.
     Status(u16),
     /// The request's head and body.
     Echo,
-    /// A word, after the time asked for.
+    /// A word, after the requested time.
     Delay,
-    /// Chunks.
+    /// A body in chunks.
     Stream(Pieces),
     /// `text/event-stream`.
     Events(Pieces),
-    /// What pages there are.
+    /// The list of pages.
     Index,
-    /// The counters; no request of theirs is counted.
+    /// The counters. Requests for them are not counted.
     Stats {
-        /// Whether they start again from zero.
+        /// Set if the counters are reset.
         reset: bool,
-        /// How many of the last log entries to show.
+        /// Number of the last log entries to show.
         log: usize,
     },
-    /// The request asks for nothing there is: this status and sentence.
+    /// An invalid request: this status and sentence.
     Refused(u16, String),
 }
 
-/// A body that comes piece by piece.
+/// A body that is sent in pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pieces {
     pub(super) count: u64,
-    /// In bytes.
+    /// Size of a piece in bytes.
     pub(super) size: u64,
-    /// From the start of one to the start of the next, in nanoseconds.
+    /// Interval between the starts of two pieces, in nanoseconds.
     pub(super) every_ns: u64,
 }
 
-/// All that must be known of a request once its head is read. It borrows nothing: the buffer goes on to the body.
+/// All facts about a request, once its head is read. It borrows nothing, since the buffer is reused
+/// for the body.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) page: Page,
     pub(super) fault: Option<Fault>,
-    /// What it is to take instead of the time drawn, in nanoseconds.
+    /// Service time in nanoseconds that replaces the one drawn.
     pub(super) work_ns: Option<u64>,
     pub(super) method: Method,
     pub(super) version: Version,
     pub(super) framing: Framing,
     pub(super) keep_alive: bool,
     pub(super) expect_continue: bool,
-    /// As much of the target as the log keeps.
+    /// The part of the target that the log keeps.
     pub(super) target: Text<TARGET_BYTES>,
-    /// From `X-Request-Id` or `?id=`; empty without.
+    /// From `X-Request-Id` or `?id=`; empty if there is neither.
     pub(super) id: Text<ID_BYTES>,
 }
 
 impl Plan {
-    /// Reads a parsed head.
+    /// Reads the plan from a parsed head.
     pub(super) fn of(head: &RequestHead, bytes: &[u8]) -> Self {
         let mut plan = Self {
             page: Page::Index,
@@ -89,7 +90,8 @@ impl Plan {
         plan
     }
 
-    /// The usual request: nothing but a ready page over a connection that goes on.
+    /// The number of the prepared page if the request is the usual one: a prepared page, and a
+    /// persistent connection.
     pub(super) fn ready_page(&self) -> Option<usize> {
         match self.page {
             Page::Ready(page)
@@ -106,7 +108,7 @@ impl Plan {
     }
 
     fn read(&mut self, head: &RequestHead, bytes: &[u8]) -> Result<(), (u16, String)> {
-        // A header comes first, so that `?id=` and `?fault=` of a request stand over what a proxy may have added.
+        // Headers are read first, so that `?id=` and `?fault=` override headers that a proxy added.
         for header in &head.headers {
             match header.known {
                 Known::XRequestId => self.id = Text::of(header.value.of(bytes)),
@@ -164,7 +166,7 @@ impl Plan {
         }
     }
 
-    /// Words that nobody here knows are another program's business.
+    /// Reads the query. Unknown parameters are ignored, since they may belong to another program.
     fn read_query(&mut self, query: &[u8]) -> Result<(), (u16, String)> {
         for pair in query.split(|byte| *byte == b'&').filter(|pair| !pair.is_empty()) {
             let equals = pair.iter().position(|byte| *byte == b'=').unwrap_or(pair.len());
@@ -190,7 +192,7 @@ impl Plan {
     }
 }
 
-/// Reads text from the wire; what is wrong with it becomes a 400.
+/// Parses text of the client; an error becomes a 400.
 fn read<T>(
     bytes: &[u8],
     parse: impl FnOnce(&str) -> Result<T, String>,

@@ -1,5 +1,6 @@
-//! Who is served when: arrivals, turns, and what is counted of them. Each port is a server of its own with its own line; the work of
-//! the n-th request does not depend on the port that it comes to.
+//! The order of service: arrivals, queues and counters. Each port is a server of its own with its
+//! own queue. The service time of the n-th request does not depend on its port. Nothing is read or
+//! sent here.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -12,47 +13,47 @@ use super::pause::Pause;
 use crate::service_time::ServiceTime;
 use crate::timer::now_ns;
 
-/// What all ports have in common.
+/// State shared by all ports.
 pub(super) struct Load {
     pub(super) service: Option<ServiceTime>,
     pub(super) seed: u64,
     pub(super) pause: Option<Pause>,
-    /// When the origin started, on the monotonic clock.
+    /// Start of the origin on the monotonic clock.
     pub(super) started_ns: u64,
-    /// Goes up when the counters start again, so that what arrived before is not logged after.
+    /// Incremented when the counters are reset, so that earlier arrivals are not logged afterwards.
     pub(super) generation: AtomicU32,
     pub(super) gauge: Gauge,
     next: AtomicU64,
 }
 
-/// How many there are now, and were at most.
+/// A current number and its maximum.
 #[derive(Default)]
 pub(super) struct Gauge {
     now: AtomicU64,
     most: AtomicU64,
 }
 
-/// One address and the requests that come to it.
+/// One address, and the counters of its requests.
 pub(super) struct Port {
     pub(super) address: SocketAddr,
-    /// Its place among the ports.
+    /// Index among the ports.
     pub(super) number: u16,
     pub(super) tls: bool,
-    /// Arrived and not answered.
+    /// Requests that have arrived and are not complete.
     pub(super) gauge: Gauge,
     pub(super) requests: AtomicU64,
-    /// Requests that arrived while another was in service here.
+    /// Requests that arrived while another one was in service at this port.
     pub(super) overlapping: AtomicU64,
-    /// Heads and bodies that were refused; they are no requests.
+    /// Heads and bodies that were refused; they do not count as requests.
     pub(super) refused: AtomicU64,
-    /// Answers that the client did not take whole, though nothing was to go wrong.
+    /// Responses that the client did not read completely, although no fault was requested.
     pub(super) broken: AtomicU64,
     pub(super) connections: Gauge,
     pub(super) accepted: AtomicU64,
     line: Option<Line>,
 }
 
-/// Of a port that serves so many at a time.
+/// The queue of a port with a concurrency limit.
 struct Line {
     limit: usize,
     state: Mutex<LineState>,
@@ -62,14 +63,14 @@ struct Line {
 struct LineState {
     in_service: usize,
     most_in_service: usize,
-    /// In the order of their arrival.
+    /// Waiting requests in order of arrival.
     waiting: VecDeque<Arc<Ticket>>,
 }
 
 #[derive(Default)]
 struct Ticket {
     is_called: AtomicBool,
-    /// When the one before ended.
+    /// Time at which the previous request ended.
     free_ns: AtomicU64,
     waker: Mutex<Option<Waker>>,
 }
@@ -78,13 +79,13 @@ struct Ticket {
 pub(super) struct Arrival<'a> {
     /// Its number, from 0, over all ports.
     pub(super) n: u64,
-    /// Whether another was in service at its port.
+    /// Set if another request was in service at its port.
     pub(super) overlapped: bool,
     pub(super) generation: u32,
     pub(super) turn: Turn<'a>,
 }
 
-/// A place in a port's line. Whatever becomes of the request, dropping it lets the next one in.
+/// A place in a port's queue or in service. When it is dropped, the next request is served.
 pub(super) struct Turn<'a> {
     load: &'a Load,
     port: &'a Port,
@@ -99,7 +100,7 @@ enum TurnState {
 }
 
 impl Gauge {
-    /// One more; how many there were.
+    /// Adds one and returns the number before.
     #[inline]
     pub(super) fn enter(&self) -> u64 {
         let before = self.now.fetch_add(1, Ordering::AcqRel);
@@ -140,12 +141,13 @@ impl Load {
         }
     }
 
-    /// What request `n` takes, in nanoseconds.
+    /// The service time of request `n`, in nanoseconds.
     pub(super) fn work_ns(&self, n: u64) -> u64 {
         self.service.as_ref().map_or(0, |service| service.draw_ns(self.seed, n))
     }
 
-    /// When work of this length ends that begins then. The same moment where there is nothing to wait for.
+    /// The end of work of this length that begins at `begin_ns`; without work and pauses, the same
+    /// time.
     pub(super) fn finish_ns(&self, begin_ns: u64, work_ns: u64) -> u64 {
         match self.pause {
             None => begin_ns + work_ns,
@@ -155,7 +157,7 @@ impl Load {
         }
     }
 
-    /// Numbers and draws start again from 0.
+    /// Resets the counters; numbers and draws restart from 0.
     pub(super) fn forget(&self) {
         self.generation.fetch_add(1, Ordering::AcqRel);
         self.next.store(0, Ordering::Release);
@@ -181,7 +183,7 @@ impl Port {
         }
     }
 
-    /// A whole request has come.
+    /// Registers a complete request.
     #[inline]
     pub(super) fn arrive<'a>(&'a self, load: &'a Load, arrived_ns: u64) -> Arrival<'a> {
         self.requests.fetch_add(1, Ordering::Relaxed);
@@ -201,7 +203,7 @@ impl Port {
         Arrival { n, overlapped, generation, turn }
     }
 
-    /// How many wait for their turn now, and how many were in service at once at most.
+    /// The number of waiting requests, and the largest number that was in service at once.
     pub(super) fn line_now(&self) -> (usize, Option<usize>) {
         self.line.as_ref().map_or((0, None), |line| {
             let state = line.lock();
@@ -229,7 +231,8 @@ impl Line {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The number is given under the same lock, so that the line is in the order of the numbers.
+    /// Adds a request. Its number is assigned under the same lock, so that the queue is in order of
+    /// numbers.
     fn join(&self, load: &Load) -> (u64, bool, TurnState) {
         let mut line = self.lock();
         let n = load.next.fetch_add(1, Ordering::Relaxed);
@@ -244,7 +247,7 @@ impl Line {
         (n, overlapped, TurnState::Waiting(ticket))
     }
 
-    /// Calls the next one, or leaves the place empty.
+    /// Calls the next request, or leaves the place empty.
     fn leave(&self, now_ns: u64) {
         let mut line = self.lock();
         let Some(ticket) = line.waiting.pop_front() else {
@@ -260,7 +263,7 @@ impl Line {
         }
     }
 
-    /// Somebody who waited has gone.
+    /// Removes a waiting request that was abandoned.
     fn give_up(&self, ticket: &Arc<Ticket>) {
         let mut line = self.lock();
         let before = line.waiting.len();
@@ -274,7 +277,7 @@ impl Line {
 }
 
 impl Turn<'_> {
-    /// Waits until it is this request's turn; when that began.
+    /// Waits for the request's turn and returns the time at which it began.
     pub(super) async fn begin_ns(&mut self) -> u64 {
         let TurnState::Waiting(ticket) = &self.state else { return self.arrived_ns };
         poll_fn(|context| {
@@ -284,7 +287,7 @@ impl Turn<'_> {
             let mut waker = ticket.waker.lock().unwrap_or_else(PoisonError::into_inner);
             *waker = Some(context.waker().clone());
             drop(waker);
-            // It may have been called between the first look and the waker.
+            // It may have been called between the first check and the registration of the waker.
             if ticket.is_called.load(Ordering::Acquire) { Poll::Ready(()) } else { Poll::Pending }
         })
         .await;
@@ -293,7 +296,8 @@ impl Turn<'_> {
         free_ns.max(self.arrived_ns)
     }
 
-    /// The service ended then: at the time it was to end, where it was timed, so that a late timer does not make the next one late.
+    /// Ends service at this time. For timed service this is the planned end, so that a late timer
+    /// does not delay the next request.
     #[inline]
     pub(super) fn end(mut self, ended_ns: u64) {
         self.leave(ended_ns);
@@ -342,7 +346,7 @@ mod tests {
         (Load::new(None, 0, None), Port::new(0, address, false, limit))
     }
 
-    /// When its turn began, if it has.
+    /// The begin of service, if it has begun.
     fn begun(arrival: &mut Arrival<'_>) -> Option<u64> {
         let mut context = Context::from_waker(Waker::noop());
         match pin!(arrival.turn.begin_ns()).poll(&mut context) {
@@ -379,7 +383,7 @@ mod tests {
         first.turn.end(300);
         assert_eq!(begun(&mut second), Some(300));
         second.turn.end(400);
-        // It arrived after that.
+        // It arrived after that time.
         assert_eq!(begun(&mut third), Some(500));
     }
 
@@ -393,7 +397,7 @@ mod tests {
         drop(arrivals.remove(0));
         let began: Vec<_> = arrivals.iter_mut().map(|arrival| begun(arrival).is_some()).collect();
         assert_eq!(began, [true, true, false]);
-        // One that was called and has not noticed: its place goes on.
+        // One that was called but not polled since: its place is passed on.
         arrivals.remove(0).turn.end(0);
         drop(arrivals.remove(1));
         drop(arrivals);

@@ -1,4 +1,4 @@
-//! What the origin has seen: the last requests one by one, and all of it as JSON.
+//! The origin's records: a log of the last requests, and all counters as JSON.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,7 +12,7 @@ use super::service::{Load, Port};
 use super::text::Text;
 use crate::timer::now_ns;
 
-/// A request that has been answered, or was to fail and has.
+/// A request that was answered, or failed as requested.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
     pub(super) n: u64,
@@ -21,10 +21,10 @@ pub(super) struct Entry {
     pub(super) target: Text<TARGET_BYTES>,
     pub(super) id: Text<ID_BYTES>,
     pub(super) arrived_ns: u64,
-    /// When its turn came.
+    /// Begin of service.
     pub(super) began_ns: u64,
     pub(super) ended_ns: u64,
-    /// What it was to take.
+    /// Planned service time.
     pub(super) work_ns: u64,
     pub(super) overlapped: bool,
     pub(super) status: u16,
@@ -40,7 +40,7 @@ pub(super) struct Log {
 #[derive(Default)]
 struct Ring {
     entries: Vec<Entry>,
-    /// The oldest, once it is full.
+    /// Index of the oldest entry, once the ring is full.
     oldest: usize,
     generation: u32,
     dropped: u64,
@@ -55,7 +55,8 @@ impl Log {
         self.ring.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes an entry over the oldest one. What arrived before the log was emptied is left out.
+    /// Adds an entry, overwriting the oldest one if the log is full. Requests that arrived before
+    /// the log was reset are left out.
     #[inline]
     pub(super) fn push(&self, generation: u32, entry: impl FnOnce() -> Entry) {
         if self.capacity == 0 {
@@ -83,16 +84,16 @@ impl Log {
     }
 }
 
-/// Everything that is counted.
+/// All counters and logs.
 pub(super) struct Stats {
     pub(super) load: Load,
     pub(super) ports: Vec<Arc<Port>>,
-    /// One for each worker.
+    /// One log per worker.
     pub(super) logs: Vec<Log>,
 }
 
 impl Stats {
-    /// All of it, with the last `entries` of the log.
+    /// All counters as JSON, with the last `entries` of the log.
     pub(super) fn to_json(&self, entries: usize) -> Value {
         let (log, dropped) = self.entries(entries);
         let sum = |counter: fn(&Port) -> u64| -> u64 {
@@ -116,7 +117,7 @@ impl Stats {
         })
     }
 
-    /// Starts again from zero. What is in flight stays so and is not logged.
+    /// Resets the counters. Requests in flight remain, and are not logged.
     pub(super) fn forget(&self) {
         self.load.forget();
         let generation = self.load.generation.load(Ordering::Acquire);
@@ -124,7 +125,8 @@ impl Stats {
         self.logs.iter().for_each(|log| log.forget(generation));
     }
 
-    /// The last entries of all workers in the order of arrival, and how many have been written over.
+    /// The last entries of all workers in order of arrival, and the number of entries that were
+    /// overwritten.
     fn entries(&self, count: usize) -> (Vec<Entry>, u64) {
         let mut entries = Vec::new();
         let mut dropped = 0;
@@ -170,7 +172,7 @@ fn port_json(port: &Port) -> Value {
         "in_flight": port.gauge.now(),
         "max_in_flight": port.gauge.most(),
         "waiting": waiting,
-        // Where nobody waits, all that are in flight are in service.
+        // Without a queue, all requests in flight are in service.
         "max_in_service": most_in_service.map_or(port.gauge.most(), |most| most as u64),
         "overlapping": port.overlapping.load(Ordering::Relaxed),
         "refused": port.refused.load(Ordering::Relaxed),

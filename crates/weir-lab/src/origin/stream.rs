@@ -1,18 +1,18 @@
-//! The pieces of a streamed body.
+//! The pieces of a streamed body. Their timing is in `connection.rs`.
 
 use weir_wire::encode;
 
 use super::answer::{BLOCK_BYTES, block};
 use super::plan::Pieces;
 
-/// A body of pieces as it is to go out.
+/// A streamed body to be sent.
 pub(super) struct Stream<'a> {
     pub(super) pieces: &'a Pieces,
-    /// How many of them.
+    /// Number of pieces to send.
     pub(super) count: u64,
     pub(super) is_events: bool,
     pub(super) is_chunked: bool,
-    /// Whether the end is said at the end.
+    /// Set if the body is terminated after the last piece.
     pub(super) is_whole: bool,
 }
 

@@ -1,4 +1,4 @@
-//! A short text that is copied, not allocated: what a log entry keeps of a target or an id.
+//! A short text without allocation: the part of a target or an id that a log entry keeps.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! TLS towards clients: a certificate from files, or one made for this run.
+//! TLS towards clients: a certificate from files, or one generated for this run.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,19 +10,19 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::NoServerSessionStorage;
 
-/// Names that a certificate made here is good for.
+/// Names in a generated certificate.
 const NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
-/// Files of a certificate.
+/// The files of a certificate.
 #[derive(Clone, Debug)]
 pub struct Certificate {
-    /// The chain, PEM.
+    /// The chain, in PEM.
     pub chain: PathBuf,
-    /// The key, PEM; in the chain's file where it is not named.
+    /// The key, in PEM; in the chain's file if not given.
     pub key: Option<PathBuf>,
 }
 
-/// The configuration for all TLS ports. Without a certificate one is made that nobody has a reason to trust.
+/// The configuration for all TLS ports. Without a certificate, a self-signed one is generated.
 ///
 /// # Errors
 /// One sentence naming the file.
@@ -39,7 +39,7 @@ pub(super) fn config(certificate: Option<&Certificate>) -> Result<Arc<ServerConf
         .with_single_cert(chain, key)
         .map_err(failed)?;
     config.alpn_protocols = vec![b"http/1.1".to_vec(), b"http/1.0".to_vec()];
-    // Sessions live in tickets: a store would be a lock that all workers share.
+    // Sessions are kept in tickets only: a session store would be a lock shared by all workers.
     config.ticketer = aws_lc_rs::Ticketer::new().map_err(failed)?;
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 1;

@@ -1,5 +1,5 @@
-//! A worker: one thread with a runtime of its own, the connections that were dealt to it, and a few of the listening sockets. Every
-//! connection goes to the next worker in turn, so that each has as many as the others.
+//! A worker: one thread with its own runtime, its connections, and some of the listening sockets.
+//! Connections are assigned to the workers in turn, so that all have about the same number.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -25,14 +25,14 @@ use super::service::Port;
 use super::stats::Stats;
 use crate::timer::{Timer, now_ns, watch_readable};
 
-/// A connection on its way to its worker.
+/// An accepted connection on its way to its worker.
 pub(super) struct Handoff {
     stream: StdTcpStream,
     port: usize,
     open: Open,
 }
 
-/// Counts a connection as long as it is there.
+/// A guard that counts an open connection.
 struct Open {
     port: Arc<Port>,
     _permit: OwnedSemaphorePermit,
@@ -44,33 +44,33 @@ impl Drop for Open {
     }
 }
 
-/// What all workers share.
+/// State shared by all workers.
 #[derive(Clone)]
 pub(super) struct Shared {
     pub(super) stats: Arc<Stats>,
     pub(super) mailboxes: Arc<[UnboundedSender<Handoff>]>,
-    /// Whose turn it is to get a connection.
+    /// The worker that gets the next connection.
     pub(super) next: Arc<AtomicUsize>,
     pub(super) room: Arc<Semaphore>,
     pub(super) tls: Option<Arc<ServerConfig>>,
     pub(super) idle_ns: u64,
 }
 
-/// One worker before it runs.
+/// A worker before it runs.
 pub(super) struct Worker {
     pub(super) number: usize,
     pub(super) shared: Shared,
     pub(super) mailbox: UnboundedReceiver<Handoff>,
-    /// Sockets it accepts from, each with its port's number.
+    /// Sockets to accept from, each with its port's number.
     pub(super) listeners: Vec<(usize, OwnedFd)>,
     pub(super) stop: watch::Receiver<bool>,
 }
 
-/// A connection's task and when it is to end.
+/// A connection's deadline and its task.
 type Watched = (Weak<Cell<u64>>, AbortHandle);
 
 impl Worker {
-    /// Runs until it is told to stop; all its connections end then.
+    /// Runs until it is stopped, which ends all its connections.
     pub(super) fn run(self, runtime: &tokio::runtime::Runtime) -> io::Result<()> {
         LocalSet::new().block_on(runtime, self.serve())
     }
@@ -139,7 +139,7 @@ async fn serve<S: Wire>(stream: S, site: Rc<Site>, deadline: Rc<Cell<u64>>) {
     Connection::new(stream, site, deadline).serve().await;
 }
 
-/// Ends the connections that are overdue, again and again.
+/// Aborts overdue connections, periodically.
 async fn sweep(watched: Rc<RefCell<Vec<Watched>>>) {
     loop {
         tokio::time::sleep(SWEEP).await;
@@ -154,7 +154,7 @@ async fn sweep(watched: Rc<RefCell<Vec<Watched>>>) {
     }
 }
 
-/// Takes connections while there is room for them, and deals them out.
+/// Accepts connections while the limit allows, and assigns them to workers.
 async fn accept(listener: AsyncFd<OwnedFd>, number: usize, shared: Shared) {
     let Some(port) = shared.stats.ports.get(number).cloned() else { return };
     loop {
@@ -166,7 +166,7 @@ async fn accept(listener: AsyncFd<OwnedFd>, number: usize, shared: Shared) {
         });
         let socket = match accepted {
             Ok(Ok(socket)) => socket,
-            // Somebody was there and has gone.
+            // The client has already gone.
             Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
             Ok(Err(_)) => {
                 tokio::time::sleep(ACCEPT_PAUSE).await;

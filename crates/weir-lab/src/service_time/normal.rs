@@ -1,10 +1,12 @@
-//! The standard normal distribution.
+//! The standard normal distribution: cumulative share and quantile. It draws no numbers.
 
-/// Share of a standard normal variable at or below `x`; error below 1e-13 where it matters.
+/// The share of a standard normal variable at or below `x`; the error is below 1e-13 where it
+/// matters.
 pub(super) fn share(x: f64) -> f64 {
     let density = (-x * x / 2.0).exp() / (2.0 * std::f64::consts::PI).sqrt();
     if x.abs() < 3.0 {
-        // The series of Marsaglia (Evaluating the normal distribution, 2004): 1/2 + density · (x + x³/3 + x⁵/(3·5) + …).
+        // The series of Marsaglia (Evaluating the normal distribution, 2004): 1/2 + density · (x +
+        // x³/3 + x⁵/(3·5) + …).
         let mut term = x;
         let mut sum = x;
         let mut odd = 3.0;
@@ -25,10 +27,12 @@ pub(super) fn share(x: f64) -> f64 {
     if x > 0.0 { 1.0 - tail } else { tail }
 }
 
-/// The value that a share `p` does not exceed. 0 and 1 give what the smallest distance from them gives.
+/// The value that a share `p` does not exceed. For 0 and 1 the result is finite: that of the
+/// smallest distance from them.
 ///
-/// A rational start (Hastings, Approximations for digital computers, 1955; Abramowitz and Stegun 26.2.23), then Newton's steps on the
-/// logarithm of the tail, which converge in a few steps from any start that is near.
+/// It starts with a rational approximation (Hastings, Approximations for digital computers, 1955;
+/// Abramowitz and Stegun 26.2.23), followed by Newton's steps on the logarithm of the tail, which
+/// converge in a few steps from a near start.
 pub(super) fn quantile(p: f64) -> f64 {
     let upper = p > 0.5;
     let tail = if upper { 1.0 - p } else { p };

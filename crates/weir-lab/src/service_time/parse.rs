@@ -1,13 +1,13 @@
-//! Service times as they are written on the command line.
+//! Parses service times as written on the command line. It reads no file.
 
 use super::{ServiceTime, Share};
 use crate::units::time_ns;
 
 const FORMS: &str =
     "`constant:20ms`, `exp:20ms`, `lognormal:MEDIAN,SIGMA`, `list:FILE` or `mix:98%10ms+2%500ms`";
-/// Times that a list may have.
+/// Largest number of times in a list.
 const MAX_LIST: usize = 1_000_000;
-/// Parts that a mix may have.
+/// Largest number of parts in a mix.
 const MAX_SHARES: usize = 64;
 
 pub(super) fn parse(
@@ -21,7 +21,7 @@ pub(super) fn parse(
     }
 }
 
-/// What a part of a mix may be as well. A bare time is constant.
+/// Parses a distribution that can also be a part of a mix. A bare time is constant.
 fn simple(text: &str) -> Result<ServiceTime, String> {
     let Some((kind, value)) = text.split_once(':') else {
         return match time_ns(text) {
@@ -70,7 +70,7 @@ fn mix(text: &str) -> Result<ServiceTime, String> {
         percent_sum += percent;
         shares.push(Share { cumulative: percent_sum / 100.0, time: simple(time)? });
     }
-    // A hair's breadth is what thirds written with a few digits leave.
+    // Tolerates the rounding of shares such as thirds written with a few digits.
     if (percent_sum - 100.0).abs() > 0.001 {
         return Err(format!("the parts of a mix make 100 %, not {percent_sum} %"));
     }
@@ -83,7 +83,7 @@ fn mix(text: &str) -> Result<ServiceTime, String> {
     Ok(ServiceTime::Mix(shares))
 }
 
-/// One time a line; empty lines and what follows a `#` are skipped.
+/// Parses a list: one time per line; empty lines and text after a `#` are skipped.
 fn list(file: &str, text: &str) -> Result<ServiceTime, String> {
     let mut times = Vec::new();
     for (number, line) in text.lines().enumerate() {

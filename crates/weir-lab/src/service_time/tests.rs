@@ -65,8 +65,9 @@ fn a_list_is_taken_in_order_and_again() {
     assert_eq!(drawn, [10, 20, 30, 10, 20, 30, 10]);
 }
 
-/// The Kolmogorov–Smirnov distance of the draws from the distribution asked for, times the root of their number: above 1.95 once in
-/// a thousand seeds, and these seeds are fixed.
+/// The Kolmogorov–Smirnov distance of the draws from the requested distribution, times the square
+/// root of their number. It exceeds 1.95 for one seed in a thousand; the seeds of the tests are
+/// fixed.
 fn distance(time: &ServiceTime, seed: u64) -> f64 {
     let count = 100_000_u64;
     let mut drawn: Vec<u64> = (0..count).map(|n| time.draw_ns(seed, n)).collect();
@@ -95,7 +96,7 @@ fn draws_follow_the_distribution_asked_for() {
             assert!(found < 1.95, "{text}, seed {seed}: {found}");
         }
     }
-    // The test sees a difference: draws with a mean of 20 ms are none with a mean of 20.5 ms.
+    // The test detects a difference: draws with a mean of 20 ms do not fit a mean of 20.5 ms.
     let other = ServiceTime::Exponential { mean_ns: 20.5e6 };
     let mut drawn: Vec<u64> =
         (0..100_000).map(|n| parse("exp:20ms").unwrap().draw_ns(0, n)).collect();

@@ -1,21 +1,22 @@
-//! The area of a chart: axes, lines, dots and words, as SVG. Colours are attributes, for those who know no style sheets; a sheet with the
-//! colours of a dark page goes before them.
+//! The area of a chart as SVG: axes, lines, dots and text. Colours are attributes, for programs
+//! without style sheets; a style sheet with the colours for dark pages overrides them. It computes
+//! no figures.
 
 use std::fmt::Write;
 
 pub(super) const WIDTH: f64 = 860.0;
 pub(super) const HEIGHT: f64 = 400.0;
-/// Room for the axes: left, top, right, bottom.
+/// Margins for the axes: left, top, right, bottom.
 const MARGIN: [f64; 4] = [76.0, 40.0, 24.0, 50.0];
 pub(super) const PLOT_WIDTH: f64 = WIDTH - MARGIN[0] - MARGIN[2];
-/// On white. People who see fewer colours tell the first four apart.
+/// Colours on white. The first four can be told apart with colour blindness.
 const COLOURS: [&str; 6] = ["#0b6bcb", "#c8551b", "#1b8a5a", "#8a4fbf", "#7a6a00", "#5c6670"];
-/// The same on a dark page.
+/// The same colours for a dark page.
 const DARK: [&str; 6] = ["#6cb4ff", "#ff9a62", "#5fd3a0", "#c79bff", "#e0cc4a", "#a9b4c0"];
 const LINES: f64 = 5.0;
-/// About how wide a letter of the legend is.
+/// Approximate width of a letter in the legend.
 const LETTER_WIDTH: f64 = 7.0;
-/// Letters of a heading that have room.
+/// Largest number of letters of a title.
 const TITLE_LETTERS: usize = 88;
 
 /// A chart that is being drawn.
@@ -26,7 +27,7 @@ pub(super) struct Frame {
 }
 
 impl Frame {
-    /// An empty chart with a scale of times on the left; `y_max` is in milliseconds.
+    /// An empty chart with a time scale on the left; `y_max` is in milliseconds.
     pub(super) fn new(title: &str, x_title: &str, x_max: f64, y_max: f64) -> Self {
         let step = nice_step(y_max.max(1e-3) / LINES);
         let y_max = (y_max.max(1e-3) / step - 1e-9).ceil() * step;
@@ -72,7 +73,7 @@ impl Frame {
         self.words(x, HEIGHT - MARGIN[3] + 18.0, "middle", 12, text);
     }
 
-    /// Ticks of seconds up to `x_max`.
+    /// Draws ticks of seconds up to `x_max`.
     pub(super) fn time_ticks(&mut self) {
         let step = nice_step(self.x_max / 10.0);
         let mut number = 0_u32;
@@ -85,7 +86,7 @@ impl Frame {
 
     pub(super) fn curve(&mut self, points: &[(f64, f64)], number: usize) {
         let colour = number % COLOURS.len();
-        // Beyond the colours, lines are dashed.
+        // When the colours are used up, lines are dashed.
         let dashes = if number < COLOURS.len() { "" } else { " stroke-dasharray=\"6 3\"" };
         let path: Vec<String> =
             points.iter().map(|(x, y)| format!("{:.1},{:.1}", self.x(*x), self.y(*y))).collect();
@@ -97,11 +98,11 @@ impl Frame {
         );
     }
 
-    /// The entry of a curve or a kind of dots; line `place` of the legend.
+    /// Draws the legend entry of a curve or of a kind of dots, in line `place`.
     pub(super) fn legend(&mut self, place: usize, number: usize, name: &str) {
         let colour = number % COLOURS.len();
         let y = MARGIN[1] + 16.0 + 18.0 * place as f64;
-        // Lines may pass below it, and the words stay legible.
+        // Keeps the text legible above curves.
         let _ = writeln!(
             self.svg,
             "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"18\" fill=\"#ffffff\" fill-opacity=\"0.85\" class=\"paper\"/>",
@@ -130,13 +131,13 @@ impl Frame {
         );
     }
 
-    /// What was drawn, without a picture around it.
+    /// The SVG elements of the chart, without an enclosing picture.
     pub(super) fn finish(self) -> String {
         self.svg
     }
 }
 
-/// One picture of charts, one below the other.
+/// One picture of several charts, one below the other.
 pub(super) fn picture(charts: &[String]) -> String {
     let height = HEIGHT * charts.len() as f64;
     let mut out = format!(
@@ -163,14 +164,14 @@ fn dark_style() -> String {
     out
 }
 
-/// 1, 2 or 5 times a power of ten, at least as large.
+/// The smallest of 1, 2 or 5 times a power of ten that is at least `least`.
 pub(super) fn nice_step(least: f64) -> f64 {
     let power = 10_f64.powf(least.max(1e-9).log10().floor());
     let steps = [1.0, 2.0, 5.0, 10.0].map(|step| step * power);
     steps.into_iter().find(|step| *step >= least * 0.999_999).unwrap_or(10.0 * power)
 }
 
-/// A time on the axis, in the unit that the longest one has.
+/// The label of a time on the axis, in the unit of the longest one.
 fn time_tick(ms: f64, longest_ms: f64, step_ms: f64) -> String {
     let (scale, unit) = match longest_ms {
         longest if longest >= 10_000.0 => (1e-3, "s"),

@@ -1,5 +1,5 @@
-//! Charts of a run: response times by percentile on the axis of 1/(1−p), their course in time, and every request. Only points that
-//! were measured are drawn.
+//! Charts of a run: response times by percentile on an axis of 1/(1−p), over time, and for every
+//! request. Only measured points are drawn; nothing is smoothed or interpolated.
 
 mod frame;
 mod png;
@@ -10,34 +10,35 @@ use super::spectrum::Curve;
 use frame::{Frame, PLOT_WIDTH, escape};
 pub use png::png;
 
-/// Points of a scatter in one column of a pixel's width; of more, the slowest are drawn.
+/// Largest number of points of a scatter chart per column of pixels; the slowest ones are drawn.
 const COLUMN_POINTS: usize = 40;
-/// The numbers of the colours of what is well, and of what is not.
+/// Colour numbers of successful and of failed requests.
 const GOOD: usize = 0;
 const BAD: usize = 1;
-/// Tenths of a second that can be told apart in a chart, and the requests that each must have for its mean to say something.
+/// Largest number of tenths of a second that a chart can show separately, and the mean number of
+/// requests that each must have for a meaningful mean.
 const FINE_PARTS: usize = 600;
 const FINE_COUNT: u64 = 5;
 const TIME_AXIS: &str = "seconds since the measurement began, by intended start";
 
-/// What charts are drawn of.
+/// The input of the charts.
 #[derive(Clone, Copy, Debug)]
 pub struct Charts<'a> {
-    /// What stands above the first one.
+    /// The title of the first chart.
     pub title: &'a str,
     /// The run.
     pub record: &'a Record,
-    /// Percentiles of other runs, for the same chart.
+    /// Percentiles of other runs, for comparison in the same chart.
     pub others: &'a [Curve],
 }
 
 impl Charts<'_> {
-    /// All of them in one picture; requests one by one only where every request was kept.
+    /// All charts in one picture. The scatter chart is included only if every request was recorded.
     pub fn svg(&self) -> String {
         frame::picture(&self.each(self.title))
     }
 
-    /// A page with the charts and the report; it needs nothing else. `verdict` is what the reader must know first.
+    /// A self-contained page with the charts and the report. `verdict` stands at its top.
     pub fn page(&self, verdict: &str, report: &str) -> String {
         let charts: String = self
             .each("Response times by percentile")
@@ -76,7 +77,7 @@ h1 { font-size: 1.4em; overflow-wrap: anywhere } svg { display: block; margin: 1
 pre { background: #f4f4f4; padding: 1em; overflow-x: auto } .verdict { font-weight: bold; white-space: pre-line } \
 @media (prefers-color-scheme: dark) { body { color: #dfe3e8; background: #15181c } pre { background: #20252b } }";
 
-/// Times by percentile; the axis stretches so that each further nine has the same room.
+/// Response times by percentile. Each further nine takes the same width on the axis.
 fn percentiles(title: &str, curves: &[Curve]) -> String {
     let samples = curves.iter().map(|curve| curve.samples).max().unwrap_or(0).max(2) as f64;
     let longest = curves.iter().flat_map(|curve| &curve.points).map(|(_, ms)| *ms);
@@ -89,7 +90,7 @@ fn percentiles(title: &str, curves: &[Curve]) -> String {
         nines += 1;
     }
     for (number, curve) in curves.iter().enumerate() {
-        // The slowest one stands where one of all samples stands.
+        // The slowest sample is at the place of one in all samples.
         let end = (curve.samples.max(1) as f64).log10();
         let place = |share: f64| if share < 1.0 { (-(1.0 - share).log10()).min(end) } else { end };
         let points: Vec<_> = curve.points.iter().map(|(share, ms)| (place(*share), *ms)).collect();
@@ -101,7 +102,8 @@ fn percentiles(title: &str, curves: &[Curve]) -> String {
     frame.finish()
 }
 
-/// The course of a run: of each second, or tenth of one where that is enough to see, its longest and its mean response time.
+/// The longest and the mean response time of each second, or of each tenth of a second if the run
+/// is short enough and has enough requests.
 fn course(record: &Record) -> String {
     let requests: u64 = record.parts.iter().map(|part| u64::from(part.count)).sum();
     let is_fine = record.parts.len() <= FINE_PARTS
@@ -138,7 +140,7 @@ fn scatter(samples: &[Sample]) -> String {
         |sample: &Sample| sample.ended_ns.saturating_sub(sample.intended_ns) as f64 / 1e6;
     let is_failure = |sample: &Sample| sample.failure.is_some() || sample.status >= 400;
     let last_ns = samples.iter().map(|sample| sample.intended_ns).max().unwrap_or(0);
-    // As long as the chart above it.
+    // The same length as the chart above.
     let x_max = (last_ns / 1_000_000_000 + 1) as f64;
     let y_max = samples.iter().map(response_ms).fold(0.0, f64::max);
     let mut frame = Frame::new("Every request", TIME_AXIS, x_max, y_max);
@@ -211,12 +213,12 @@ mod tests {
         let places = ["0%", "90%", "99%", "99.9%"].map(tick);
         let gaps: Vec<f64> = places.windows(2).map(|pair| pair[1] - pair[0]).collect();
         assert!(gaps.iter().all(|gap| (gap - gaps[0]).abs() < 0.2), "{places:?}");
-        // A thousand samples say nothing of the 99.99th.
+        // A thousand samples say nothing about the 99.99th percentile.
         assert!(
             !svg.contains("99.99%") && svg.contains("A &amp; B") && svg.contains("(1000 samples)")
         );
         assert_eq!(svg.matches("<polyline").count(), 2);
-        // Of ten samples, the slowest is the 90th percentile: the curve ends there.
+        // The slowest of ten samples is the 90th percentile, where the curve ends.
         let ends: Vec<f64> = svg
             .split("<polyline points=\"")
             .skip(1)

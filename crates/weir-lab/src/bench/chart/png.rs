@@ -1,4 +1,5 @@
-//! A picture as PNG. The font comes along, so that it looks the same everywhere and has its words on a machine without fonts.
+//! Renders a picture as PNG. The font is included, so that the result is the same on every machine,
+//! also without installed fonts.
 
 use std::sync::Arc;
 
@@ -6,16 +7,16 @@ use resvg::tiny_skia::{Pixmap, Transform};
 use resvg::usvg::fontdb::Database;
 use resvg::usvg::{Options, Tree};
 
-/// `assets/DejaVuSans-subset.LICENSE` says where it is from.
+/// Its source is named in `assets/DejaVuSans-subset.LICENSE`.
 const FONT: &[u8] = include_bytes!("../../../assets/DejaVuSans-subset.ttf");
 const FAMILY: &str = "DejaVu Sans";
-/// Pixels for each unit of the picture, for screens with small ones.
+/// Pixels per unit of the picture, for screens of high resolution.
 const SCALE: f32 = 2.0;
 
-/// Draws an SVG picture.
+/// Renders an SVG picture.
 ///
 /// # Errors
-/// One sentence, when it is none, or too large.
+/// One sentence if the text is not an SVG picture, or the picture is too large.
 pub fn png(svg: &str) -> Result<Vec<u8>, String> {
     let mut fonts = Database::new();
     fonts.load_font_data(FONT.to_vec());
@@ -37,7 +38,7 @@ mod tests {
     use super::{SCALE, png};
     use resvg::tiny_skia::Pixmap;
 
-    /// How many pixels are darker than paper.
+    /// The number of pixels that are darker than the background.
     fn ink(text: &str) -> usize {
         let svg = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"100\" height=\"20\" font-family=\"sans-serif\">\
@@ -48,7 +49,7 @@ mod tests {
         picture.pixels().iter().filter(|pixel| pixel.red() < 128).count()
     }
 
-    /// No font of the machine is looked at, so this holds where there is none.
+    /// Fonts of the machine are not used, so this holds on machines without any.
     #[test]
     fn words_are_drawn_with_the_font_that_comes_along() {
         assert_eq!(ink(""), 0);
