@@ -1,41 +1,42 @@
-//! What happens next: events in order of time, those of one instant in the order in which they were planned.
+//! The event queue of a run: events in order of time, those of the same time in the order in which
+//! they were planned. It handles no event.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// An exchange at one of its attempts. What is planned for an attempt that is over does not happen.
+/// An exchange in one of its attempts. Events of an attempt that is over are ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Token {
-    /// Its place among those in the system.
+    /// Index among the exchanges in the system.
     pub(crate) place: u32,
-    /// The attempt's number, of all attempts of the run.
+    /// Number of the attempt, over all attempts of the run.
     pub(crate) attempt: u64,
 }
 
-/// What may happen.
+/// The kinds of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Event {
     /// This client of a closed loop sends its next request.
     Send(u32),
     /// A request reaches its server.
     Reach(Token),
-    /// Its connection was refused, and the proxy knows.
+    /// The proxy learns that the connection was refused.
     Refuse(Token),
-    /// Its server is done.
+    /// The server has finished the request.
     Finish(Token),
-    /// It waited long enough, not for the first time.
+    /// The queue timeout of a later wait of the request expires.
     TimeOut(Token),
-    /// The proxy has the answer.
+    /// The response reaches the proxy.
     Answer(Token),
     /// An outage begins.
     Fail(usize),
     /// An outage ends.
     Recover(usize),
-    /// Something timed ends in the balancer.
+    /// A timed state in the balancer ends.
     Tick,
 }
 
-/// The events to come.
+/// The planned events.
 #[derive(Debug, Default)]
 pub(crate) struct Agenda {
     events: BinaryHeap<Reverse<(u64, u64, Event)>>,
@@ -48,7 +49,7 @@ impl Agenda {
         self.events.push(Reverse((time, self.planned, event)));
     }
 
-    /// When the next one happens.
+    /// The time of the next event.
     pub(crate) fn next_time(&self) -> Option<u64> {
         self.events.peek().map(|next| next.0.0)
     }

@@ -1,4 +1,5 @@
-//! When requests come. Open loops and traces do not care what becomes of them; a closed loop's next request follows an answer.
+//! The arrival times of requests. In open loops and traces they do not depend on responses; in a
+//! closed loop a client's next request follows a response, and its time is computed by the caller.
 
 use super::draw::{Draws, Purpose};
 use super::plan::{Load, Plan};
@@ -12,7 +13,7 @@ pub(crate) struct Arrivals<'a> {
     draws: Draws,
     requests: u64,
     next: u64,
-    /// Of the last arrival, ns.
+    /// Time of the last arrival, ns.
     time: f64,
 }
 
@@ -28,12 +29,12 @@ impl<'a> Arrivals<'a> {
         }
     }
 
-    /// Whether requests follow answers.
+    /// Returns true if requests follow responses.
     pub(crate) fn is_closed(&self) -> bool {
         matches!(self.load, Load::Closed(_))
     }
 
-    /// When each client of a closed loop sends its first request: all at once, as `ab` does.
+    /// The time of the first request of each client of a closed loop: all at once, as with `ab`.
     pub(crate) fn initial(&self) -> impl Iterator<Item = u64> + use<> {
         let clients = match self.load {
             Load::Closed(clients) => clients,
@@ -42,7 +43,7 @@ impl<'a> Arrivals<'a> {
         (0..clients).map(|_| 0)
     }
 
-    /// When the next request of an open loop comes, ns.
+    /// The time of the next request of an open loop, ns.
     pub(crate) fn next(&mut self) -> Option<u64> {
         let number = self.next;
         if number >= self.requests {

@@ -1,20 +1,21 @@
-//! When a server works: pauses that come again and again, and times in which it is frozen or down.
+//! The times at which a server works: periodic pauses, and times in which it is frozen or down. It
+//! knows no requests.
 
-/// A pause that comes again and again, ns.
+/// A periodic pause, ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pause {
-    /// From the start of one to the start of the next.
+    /// Interval between the starts of two pauses.
     pub every: u64,
-    /// How long it lasts; shorter than `every`.
+    /// Length of a pause; shorter than `every`.
     pub length: u64,
 }
 
 /// The times at which one server does not work.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Calendar {
-    /// Pauses, each with when its first begins.
+    /// Pauses, each with the start of its first one.
     pauses: Vec<(Pause, u64)>,
-    /// From and until, ns.
+    /// Start and end of each stop, ns.
     stops: Vec<(u64, u64)>,
 }
 
@@ -23,7 +24,7 @@ impl Calendar {
         Self { pauses, stops }
     }
 
-    /// The first time from `now` on at which it works.
+    /// The first time from `now` on at which the server works.
     fn open_at(&self, now: u64) -> u64 {
         let mut time = now;
         while let Some(end) = self.closed_until(time) {
@@ -32,7 +33,7 @@ impl Calendar {
         time
     }
 
-    /// When `work` is done that begins at `start`, both ns; a stop holds it up.
+    /// The end of `work` that begins at `start`, both ns. Stops delay it.
     pub(crate) fn finish(&self, start: u64, work: u64) -> u64 {
         if self.pauses.is_empty() && self.stops.is_empty() {
             return start + work;
@@ -48,7 +49,7 @@ impl Calendar {
         }
     }
 
-    /// The end of the stop that holds at `now`, if one does.
+    /// The end of the stop at `now`, if there is one.
     fn closed_until(&self, now: u64) -> Option<u64> {
         let stops = self.stops.iter().filter(|(from, until)| (*from..*until).contains(&now));
         let stopped = stops.map(|(_, until)| *until);
@@ -59,7 +60,7 @@ impl Calendar {
         stopped.chain(pauses).max()
     }
 
-    /// When the next stop begins after `now`, at which it works.
+    /// The start of the next stop after `now`, a time at which the server works.
     fn next_stop(&self, now: u64) -> u64 {
         let stops = self.stops.iter().map(|(from, _)| *from).filter(|from| *from > now);
         let pauses = self.pauses.iter().map(|(pause, first)| match now.checked_sub(*first) {

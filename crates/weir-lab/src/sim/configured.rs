@@ -1,5 +1,5 @@
-//! A pool as a configuration has it, to be simulated. How fast its servers are and on how many requests they work at once no
-//! configuration says.
+//! Takes a pool from a configuration into a plan. The speed and concurrency of its servers are in
+//! no configuration and keep their defaults.
 
 use weir_balance::{PassiveSettings, StallSettings};
 use weir_config::model::{self, Passive, Pool, Retry, RetryOn, Stall, UpstreamTimeouts};
@@ -8,8 +8,8 @@ use super::plan::{Candidate, Endpoint, MaxConn, Plan, Queue, QueueLimits};
 use super::state::State;
 
 impl Plan {
-    /// Takes the endpoints and the rules of a pool. Returns its policy, limits and queue as a candidate. Probes and sticky
-    /// cookies are not simulated, and every name is taken to be known.
+    /// Takes the endpoints and the rules of a pool. Returns its policy, limits and queue as a
+    /// candidate. Probes and sticky cookies are not simulated, and every name counts as resolved.
     pub fn take_pool(&mut self, pool: &Pool) -> Candidate {
         let endpoint = |endpoint: &model::Endpoint| Endpoint {
             name: endpoint.name.clone(),
@@ -32,7 +32,7 @@ impl Plan {
     }
 }
 
-/// In the balancer's units.
+/// The ejection settings in the balancer's units.
 pub(super) fn passive(passive: &Passive) -> PassiveSettings {
     PassiveSettings {
         errors: passive.errors,
@@ -42,13 +42,13 @@ pub(super) fn passive(passive: &Passive) -> PassiveSettings {
     }
 }
 
-/// In the balancer's units; `None` where it is off.
+/// The stall settings in the balancer's units; `None` if off.
 pub(super) fn stall(stall: &Stall) -> Option<StallSettings> {
     (stall.factor > 0)
         .then_some(StallSettings { factor: stall.factor, floor_us: stall.floor.as_micros() as u64 })
 }
 
-/// The bounds of a queue.
+/// The bounds of the queue.
 pub(super) fn queue_limits(queue: &model::Queue, timeouts: &UpstreamTimeouts) -> QueueLimits {
     QueueLimits {
         max: queue.max,
@@ -57,7 +57,7 @@ pub(super) fn queue_limits(queue: &model::Queue, timeouts: &UpstreamTimeouts) ->
     }
 }
 
-/// Further attempts after a failed connect.
+/// Number of further attempts after a failed connect.
 pub(super) fn retries(retry: &Retry) -> u16 {
     let retried = [RetryOn::Connect, RetryOn::Refused].iter().any(|on| retry.on.contains(on));
     if retried { retry.attempts.min(u32::from(u16::MAX)) as u16 } else { 0 }

@@ -1,9 +1,10 @@
-//! Random numbers that are a function of a seed, what they are for, and their number, as service times are: request 17 draws the
-//! same whoever asks, in whatever order. Nothing has to be stored to be shared by all candidates.
+//! Random numbers as a function of a seed, a purpose and an index, like service times: request 17
+//! draws the same number in every run and in any order. All candidates share the numbers without
+//! storing them.
 
 use crate::service_time::uniform;
 
-/// What numbers are drawn for; two purposes never share any.
+/// The purpose of random numbers; two purposes never share any.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Purpose {
     Arrival = 1,
@@ -34,23 +35,24 @@ impl Draws {
         mix(self.base.wrapping_add(number.wrapping_add(1).wrapping_mul(STEP)))
     }
 
-    /// A number between 0 and 1, never either.
+    /// A number between 0 and 1, both excluded.
     pub(crate) fn unit(self, number: u64) -> f64 {
         uniform(self.base, number)
     }
 
-    /// One of `count` numbers from 0, evenly; 0 for a `count` of 0.
+    /// A uniformly distributed number below `count`; 0 for a `count` of 0.
     pub(crate) fn below(self, number: u64, count: u64) -> u64 {
         ((u128::from(self.bits(number)) * u128::from(count)) >> 64) as u64
     }
 
-    /// Exponentially distributed with mean 1.
+    /// An exponentially distributed number with mean 1.
     pub(crate) fn exponential(self, number: u64) -> f64 {
         -self.unit(number).ln()
     }
 }
 
-/// The finaliser of SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
+/// The finalizer of SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators,
+/// 2014).
 pub(crate) fn mix(bits: u64) -> u64 {
     let bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -1,4 +1,5 @@
-//! One run: one candidate in one scenario, event by event in virtual time, on the balancer that the proxy uses.
+//! One run: one candidate in one scenario, event by event in virtual time, with the balancer that
+//! the proxy uses. Figures are computed in `summary.rs`.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -22,7 +23,7 @@ use super::state::{Pools, Shares};
 use super::time::micros;
 use super::watch::{OrderWatch, Stand};
 
-/// Requests in the system at once; each takes some 300 bytes.
+/// Largest number of requests in the system at once; each takes about 300 bytes.
 const MAX_PRESENT: usize = 1_000_000;
 
 struct Engine<'a> {
@@ -33,7 +34,7 @@ struct Engine<'a> {
     now: u64,
     pools: Pools,
     servers: Vec<Server<'a>>,
-    /// Places that are taken at each endpoint, as the simulation counts them.
+    /// Occupied slots of each endpoint, as counted by the simulation.
     taken: Vec<u32>,
     shares: Shares,
     agenda: Agenda,
@@ -41,7 +42,7 @@ struct Engine<'a> {
     next_arrival: Option<u64>,
     present: Vec<Option<Exchange>>,
     vacant: Vec<u32>,
-    /// Of first waits, which are equally long, so that these are in order.
+    /// Deadlines of first waits. All have the same timeout, so they are in order.
     deadlines: VecDeque<(u64, Token)>,
     woken: Arc<Woken>,
     order: OrderWatch,
@@ -51,13 +52,13 @@ struct Engine<'a> {
     balancer_draws: Draws,
     keys: Draws,
     ejections: Draws,
-    /// Connects that failed, of all endpoints.
+    /// Number of failed connects, over all endpoints.
     failures: u64,
     sticky: Draws,
     outcomes: Vec<Outcome>,
 }
 
-/// Runs it. The only failure is that too many requests are in the system at once.
+/// Runs a candidate in a scenario. It fails only if too many requests are in the system at once.
 pub(crate) fn run(
     plan: &Plan,
     scenario: &Scenario,
@@ -152,12 +153,13 @@ impl<'a> Engine<'a> {
         Ok(())
     }
 
-    /// Whether all requests came and went; recoveries and the like may still be planned.
+    /// Returns true once all requests have ended; recoveries and other events may still be planned.
     fn is_over(&self) -> bool {
         self.outcomes.len() as u64 == self.plan.requests && self.present.len() == self.vacant.len()
     }
 
-    /// The next thing that happens; of one instant first what was planned, then deadlines, then arrivals. False when nothing is left.
+    /// Handles the next event. At equal times planned events come first, then deadlines, then
+    /// arrivals. Returns false if nothing is left.
     fn step(&mut self) -> bool {
         while self.deadlines.front().is_some_and(|(_, token)| !self.waits(*token)) {
             self.deadlines.pop_front();
@@ -205,7 +207,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// A new request, of a client of a closed loop or of anybody.
+    /// Adds a new request, of the given client in a closed loop.
     fn come(&mut self, client: Option<u32>) {
         let number = self.outcomes.len() as u64;
         if number >= self.plan.requests {
@@ -250,7 +252,7 @@ impl<'a> Engine<'a> {
         recorded.unwrap_or_else(|| hash_key(&self.keys.below(number, self.plan.keys).to_le_bytes()))
     }
 
-    /// It asks the balancer for an endpoint.
+    /// Asks the balancer for an endpoint.
     fn ask(&mut self, place: u32) {
         self.attempts += 1;
         let attempt = self.attempts;
@@ -280,13 +282,13 @@ impl<'a> Engine<'a> {
                 self.order.join(seq, token, bound);
                 self.set_deadline(token, request);
                 self.hold(token, Holds::Ticket(ticket));
-                // The first look tells the ticket whom to wake.
+                // The first poll registers the waker of the ticket.
                 self.hear(token);
             }
         }
     }
 
-    /// The timeout is for all of its waits together.
+    /// Sets the deadline of a wait. The timeout covers all waits of the request together.
     fn set_deadline(&mut self, token: Token, request: usize) {
         let Some(timeout) = self.queue_timeout else { return };
         match self.outcomes[request].queue {
@@ -313,7 +315,7 @@ impl<'a> Engine<'a> {
         stand(&self.present, token, None) != Stand::Gone
     }
 
-    /// Its ticket may have news.
+    /// Polls the ticket of a request.
     fn hear(&mut self, token: Token) {
         let waker = Waker::from(Arc::new(WakeOne { woken: Arc::clone(&self.woken), token }));
         let Some(exchange) = self.exchange(token) else { return };
@@ -353,7 +355,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// It has a place at an endpoint and sets out.
+    /// Sends a request that got a slot to its endpoint.
     fn dispatch(&mut self, token: Token, slot: Slot) {
         let index = slot.index();
         let Some(exchange) = self.exchange(token) else { return };
@@ -377,7 +379,8 @@ impl<'a> Engine<'a> {
         self.after_latency(Event::Reach(token));
     }
 
-    /// Whether another endpoint of the same priority is idle, whoever looks, and could be had by this balancer's knowledge.
+    /// Returns true if another endpoint of the same tier has no exchange of any worker, and is
+    /// available by this balancer's knowledge.
     fn has_idle_beside(&self, chosen: usize, pool: &Balancer, tried: &Tried) -> bool {
         let endpoints = &self.plan.endpoints;
         self.taken.iter().enumerate().any(|(index, taken)| {
@@ -391,7 +394,7 @@ impl<'a> Engine<'a> {
         })
     }
 
-    /// What the network carries happens later, or at once where it takes no time.
+    /// Handles an event after the network latency, or at once if there is none.
     fn after_latency(&mut self, event: Event) {
         if self.plan.latency == 0 {
             self.happen(event);
@@ -400,7 +403,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// It is at its server.
+    /// The request reaches its server.
     fn reach(&mut self, token: Token) {
         let now = self.now;
         let Some(exchange) = self.exchange(token) else { return };
@@ -422,7 +425,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Its server begins to work on it.
+    /// The server starts to work on the request.
     fn work(&mut self, token: Token, index: usize) {
         let now = self.now;
         let Some(exchange) = self.exchange(token) else { return };
@@ -467,7 +470,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Its connection was refused: another endpoint, if it may.
+    /// The connection was refused: tries another endpoint if retries are left.
     fn refused(&mut self, token: Token) {
         let Some(worker) = self.exchange(token).map(|exchange| exchange.worker) else { return };
         let Some(slot) = self.take_slot(token) else { return };
@@ -502,7 +505,7 @@ impl<'a> Engine<'a> {
         self.end(token, end);
     }
 
-    /// A server goes down: what is there is lost.
+    /// A server goes down: its requests are lost.
     fn fail(&mut self, outage: usize) {
         let index = self.plan.outages[outage].endpoint;
         self.servers[index].fail();
@@ -521,7 +524,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// It is over; its client of a closed loop thinks about the next.
+    /// Ends the request. A client of a closed loop sends its next one after its think time.
     fn end(&mut self, token: Token, end: End) {
         let Some(exchange) = self.exchange(token) else { return };
         let (request, client) = (exchange.request, exchange.client);
@@ -535,7 +538,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Nothing will happen any more, and somebody still waits.
+    /// Ends the requests that still wait when no event is left.
     fn forget_the_rest(&mut self) {
         for place in 0..self.present.len() {
             let Some(exchange) = self.present[place].take() else { continue };
@@ -550,7 +553,8 @@ fn order_watch(plan: &Plan, candidate: &Candidate) -> OrderWatch {
     let endpoints = plan.endpoints.len();
     let keyed = candidate.policy.hashes().is_some();
     if plan.queue.max_per_endpoint.is_some() && (keyed || plan.sticky > 0.0) {
-        // Who finds his endpoint's line full stands in another, and only the balancer knows.
+        // A request that finds its endpoint's queue full waits in another one, and only the
+        // balancer knows which.
         OrderWatch::off()
     } else if !keyed {
         OrderWatch::by_line(endpoints)

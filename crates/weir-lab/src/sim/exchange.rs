@@ -1,4 +1,4 @@
-//! A request on its way, and who is told when its ticket has news.
+//! A request in the system, and the wakers of tickets. It is moved by `engine.rs`.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Wake;
@@ -11,25 +11,25 @@ use super::watch::Stand;
 /// A request in the system.
 #[derive(Debug)]
 pub(crate) struct Exchange {
-    /// Its place among the outcomes.
+    /// Index among the outcomes.
     pub(crate) request: usize,
     pub(crate) attempt: u64,
-    /// Its number in the order in which requests asked the balancer.
+    /// Number in the order in which requests asked the balancer.
     pub(crate) seq: u64,
-    /// When it asked.
+    /// Time at which it asked.
     pub(crate) asked: u64,
-    /// When it came to its server.
+    /// Time at which it reached its server.
     pub(crate) reached: u64,
     pub(crate) bound: Option<usize>,
     /// Its client in a closed loop.
     pub(crate) client: Option<u32>,
-    /// Whose balancer it asks.
+    /// The worker whose balancer it asks.
     pub(crate) worker: usize,
     pub(crate) tried: Tried,
     pub(crate) holds: Holds,
 }
 
-/// What a request in the system has.
+/// The ticket or slot that a request holds.
 #[derive(Debug)]
 pub(crate) enum Holds {
     Nothing,
@@ -37,7 +37,7 @@ pub(crate) enum Holds {
     Slot(Slot),
 }
 
-/// Those whose tickets have news.
+/// Requests whose tickets were woken.
 #[derive(Debug, Default)]
 pub(crate) struct Woken(Mutex<Vec<Token>>);
 
@@ -58,15 +58,15 @@ impl Wake for WakeOne {
     }
 }
 
-/// A place that somebody gets.
+/// A slot that a request gets.
 #[derive(Clone, Copy)]
 pub(crate) struct Place {
     pub(crate) endpoint: usize,
-    /// Only who is bound to it gets a place there.
+    /// Set if only requests bound to the endpoint get a slot there.
     pub(crate) stalled: bool,
 }
 
-/// How somebody stands who joined a line; towards a place, if one is asked about.
+/// The state of a queued request, with regard to `place` if one is given.
 pub(crate) fn stand(present: &[Option<Exchange>], token: Token, place: Option<Place>) -> Stand {
     let exchange = present.get(token.place as usize).and_then(Option::as_ref);
     let Some(exchange) = exchange.filter(|exchange| exchange.attempt == token.attempt) else {

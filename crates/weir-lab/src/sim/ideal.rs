@@ -1,6 +1,7 @@
-//! What the best that can be had without knowing the future gives: one queue in arrival order before all servers, each of
-//! which takes the next as soon as it is free and not down. That a server is paused or frozen nobody knows beforehand. The same
-//! requests, the same servers, no balancer's code.
+//! The best result without knowledge of the future: one queue in order of arrival before all
+//! servers, and each server takes the next request as soon as it is free and not down. Pauses and
+//! freezes are not known in advance. The requests and servers are those of the run, but no code of
+//! the balancer is used.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -9,26 +10,26 @@ use super::arrivals::Arrivals;
 use super::calendar::Calendar;
 use super::plan::{Endpoint, Outage, OutageKind, Plan, Scenario};
 
-/// The ideal run.
+/// The result of the ideal run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ideal {
-    /// The longest that a request waits before a server works on it, ns.
+    /// Longest time that a request waits before a server works on it, ns.
     pub(crate) longest_wait: u64,
-    /// The sum of all waits, ns.
+    /// Sum of all waits, ns.
     pub(crate) total_wait: u128,
 }
 
-/// One server's places, each with when it is free.
+/// The places of one server, each with the time at which it becomes free.
 struct Places<'a> {
     endpoint: &'a Endpoint,
     calendar: &'a Calendar,
-    /// From and until, ns.
+    /// Start and end of each outage, ns.
     down: Vec<(u64, u64)>,
     free: BinaryHeap<Reverse<u64>>,
 }
 
 impl Places<'_> {
-    /// The first time from `now` on at which it is not down.
+    /// The first time from `now` on at which the server is not down.
     fn up_at(&self, now: u64) -> u64 {
         let mut time = now;
         while let Some((_, until)) =
@@ -40,7 +41,7 @@ impl Places<'_> {
     }
 }
 
-/// Runs it.
+/// Computes the ideal run.
 pub(crate) fn run(plan: &Plan, scenario: &Scenario, calendars: &[Calendar]) -> Ideal {
     let mut places: Vec<Places<'_>> = plan
         .endpoints
@@ -57,7 +58,7 @@ pub(crate) fn run(plan: &Plan, scenario: &Scenario, calendars: &[Calendar]) -> I
         .collect();
     let mut ideal = Ideal { longest_wait: 0, total_wait: 0 };
     let mut arrivals = Arrivals::new(plan, scenario.load);
-    // When clients of a closed loop send their next.
+    // Times of the next requests of a closed loop's clients.
     let mut clients: BinaryHeap<Reverse<u64>> = arrivals.initial().map(Reverse).collect();
     for number in 0..plan.requests {
         let arrival =
@@ -89,7 +90,7 @@ fn downs(plan: &Plan, endpoint: usize) -> Vec<(u64, u64)> {
     plan.outages.iter().filter(own).map(|outage| (outage.from, outage.until)).collect()
 }
 
-/// The server that can start first, the fastest of several.
+/// The server that can start first; of several, the fastest.
 fn earliest(places: &[Places<'_>], reached: u64) -> Option<(usize, u64)> {
     let mut best: Option<(usize, u64)> = None;
     for (index, place) in places.iter().enumerate() {
@@ -106,8 +107,8 @@ fn earliest(places: &[Places<'_>], reached: u64) -> Option<(usize, u64)> {
     best
 }
 
-/// What a server of this speed takes for it, ns.
+/// The service time on a server of this speed, ns.
 pub(crate) fn scaled(work: u64, speed: f64) -> u64 {
-    // Most servers have speed 1; it must not lose nanoseconds.
+    // Most servers have speed 1, for which no nanosecond may be lost to rounding.
     if (speed - 1.0).abs() < f64::EPSILON { work } else { (work as f64 / speed).round() as u64 }
 }

@@ -1,4 +1,5 @@
-//! A comparison for programs: JSON with every figure unrounded, and one CSV line for each request. Times are microseconds.
+//! A comparison for programs: JSON with every figure unrounded, and CSV with one line per request.
+//! Times are in microseconds.
 
 use std::io::{self, Write};
 
@@ -9,7 +10,7 @@ use super::plan::{Candidate, Scenario};
 use super::report::{Report, Row, ScenarioReport};
 
 impl Report {
-    /// One JSON object, with a line break at its end.
+    /// One JSON object, followed by a line break.
     pub fn to_json(&self) -> String {
         let scenarios: Vec<Value> = self.scenarios.iter().map(ScenarioReport::to_json).collect();
         let value = json!({ "title": self.title, "seed": self.seed, "scenarios": scenarios });
@@ -82,7 +83,7 @@ impl Row {
 }
 
 impl End {
-    /// As it stands in files.
+    /// The name in files.
     pub fn word(self) -> &'static str {
         match self {
             Self::Answered => "answered",
@@ -101,11 +102,11 @@ fn micros(nanoseconds: u64) -> f64 {
     nanoseconds as f64 / 1e3
 }
 
-/// The names of the columns that [`write_points`] writes.
+/// The header line of the CSV that [`write_points`] writes.
 pub const POINTS_HEADER: &str = "load,service,policy,max_conn,queue,request,arrival_us,response_us,queue_us,door_us,\
     queue_position,endpoint,attempts,end,state\n";
 
-/// A line for each request of a run. Endpoints are numbered from 1.
+/// Writes a line for each request of a run. Endpoints are numbered from 1.
 pub fn write_points(
     out: &mut impl Write,
     scenario: &Scenario,
@@ -138,7 +139,7 @@ pub fn write_points(
     Ok(())
 }
 
-/// `lognormal:20ms,0.5` has a comma.
+/// Quotes a field if necessary: `lognormal:20ms,0.5` contains a comma.
 fn quoted(text: &str) -> String {
     if text.contains([',', '"', '\n']) {
         format!("\"{}\"", text.replace('"', "\"\""))

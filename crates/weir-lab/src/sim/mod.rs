@@ -1,10 +1,11 @@
-//! `weir sim`: what would this policy, this limit, this queue do to the response times? The balancer's own code in virtual time:
-//! requests arrive, ask the very [`weir_balance::Balancer`] that the proxy asks, wait in its queue, are worked on by simulated
-//! servers. Nothing is measured, everything follows from the seed: the same plan gives the same bytes.
+//! `weir sim`: the effect of a policy, a limit or a queue on response times. The balancer's own
+//! code runs in virtual time: requests arrive, ask the [`weir_balance::Balancer`] that the proxy
+//! uses, wait in its queue, and are served by simulated servers. Nothing is measured. Everything
+//! follows from the seed: the same plan gives the same bytes.
 //!
-//! `plan` says what is compared, `report` runs it, `engine` is one run. What is left out of the model: what the proxy itself
-//! costs and bandwidth. Time to connect and to transfer is `latency`. Workers share one balancer, unless `state` says that each has
-//! its own.
+//! `plan` describes a comparison, `report` runs it, `engine` is one run. The model leaves out the
+//! proxy's own cost and bandwidth. Time to connect and to transfer is `latency`. Workers share one
+//! balancer, unless `state` gives each its own.
 
 mod agenda;
 mod arrivals;

@@ -1,61 +1,61 @@
-//! What became of the requests of a run.
+//! The outcomes of a run's requests. Figures over them are in `summary.rs`.
 
 use weir_balance::Counters;
 
 use super::server::ServerFigures;
 
-/// How a request ended.
+/// The way in which a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum End {
-    /// With its answer.
+    /// It was answered.
     Answered,
-    /// It waited in the queue until its time was over.
+    /// It waited in the queue until the timeout.
     TimedOut,
-    /// It waited, and nobody ever came.
+    /// It waited in the queue and was never served.
     Forgotten,
     /// The queue was full.
     QueueFull,
     /// All endpoints were at their limit, and there was no queue.
     Full,
-    /// No endpoint could be had.
+    /// No endpoint was available.
     Unavailable,
-    /// No endpoint that was tried could be connected to.
+    /// No endpoint that was tried accepted the connection.
     Unreachable,
     /// Its server went down.
     Reset,
 }
 
-/// What became of a request. Times in ns.
+/// The outcome of a request. Times are in ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// When it came.
+    /// Time of arrival.
     pub arrived: u64,
-    /// From then until its end.
+    /// Time from arrival to end.
     pub response: u64,
-    /// Of that, in the balancer's queue.
+    /// Part of the response time spent in the balancer's queue.
     pub queue: u64,
-    /// Of that, at a server's door.
+    /// Part of the response time spent in a server's own queue.
     pub door: u64,
-    /// How many were ahead of it in the queue.
+    /// Number of requests ahead of it in the queue.
     pub position: u32,
     /// The last endpoint that it was sent to.
     pub endpoint: Option<u16>,
-    /// Endpoints that it was sent to.
+    /// Number of endpoints that it was sent to.
     pub attempts: u16,
-    /// How it ended.
+    /// The way in which it ended.
     pub end: End,
 }
 
-/// What a run gave.
+/// The results of a run.
 #[derive(Debug)]
 pub(crate) struct Run {
-    /// By the requests' numbers, in the order of arrival.
+    /// Indexed by request number, which is the order of arrival.
     pub(crate) outcomes: Vec<Outcome>,
     pub(crate) inversions: u64,
-    /// `None` where it cannot be told: a key decides the line, and outages move requests to other lines.
+    /// `None` if unknown: a key selects the queue, and outages move requests to other queues.
     pub(crate) order_violations: Option<u64>,
     pub(crate) servers: Vec<ServerFigures>,
     pub(crate) counters: Counters,
-    /// Most requests that an endpoint ever had beyond its share.
+    /// Largest number of requests of an endpoint beyond its share.
     pub(crate) most_ahead: f64,
 }

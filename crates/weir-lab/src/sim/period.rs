@@ -1,26 +1,26 @@
-//! Whether response times rise and fall with a period, as garbage collection or a cron job makes them: the autocorrelation of
-//! their means over time.
+//! Detects a period in response times, as garbage collection or a cron job causes: a peak in the
+//! autocorrelation of their means over time. It does not look for causes.
 
 use super::outcome::{End, Outcome};
 
-/// Parts of the run whose means are compared.
+/// Largest number of parts of the run whose means are compared.
 const BINS: usize = 1024;
-/// Means of fewer requests say nothing.
+/// Smallest number of requests for a meaningful mean.
 const MIN_PER_BIN: usize = 4;
-/// Correlations below this are chance.
+/// Correlations below this are taken for chance.
 const THRESHOLD: f64 = 0.3;
-/// A period has to come so often to be one.
+/// Number of times that a period must fit in the run.
 const MIN_PERIODS: usize = 5;
 
-/// Periods after which the correlation has to be there again.
+/// Number of multiples of a period at which the correlation must occur again.
 const MULTIPLES: usize = 3;
 
-/// A period that stands out.
+/// A significant period.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Period {
-    /// ns.
+    /// Length in ns.
     pub length: u64,
-    /// Autocorrelation at it, up to 1.
+    /// Autocorrelation at this lag, up to 1.
     pub correlation: f64,
 }
 
@@ -30,7 +30,7 @@ pub(crate) fn find(outcomes: &[Outcome]) -> Option<Period> {
     find_in(&means, width)
 }
 
-/// The strongest period of means over equal parts of a run, each of so many ns, if there is one.
+/// The strongest period of means over equal parts of a run, each `width` ns long, if there is one.
 pub(crate) fn find_in(means: &[f64], width: f64) -> Option<Period> {
     if means.len() < MIN_PERIODS * 4 {
         return None;
@@ -38,7 +38,7 @@ pub(crate) fn find_in(means: &[f64], width: f64) -> Option<Period> {
     let mean = means.iter().sum::<f64>() / means.len() as f64;
     let deviations: Vec<f64> = means.iter().map(|value| value - mean).collect();
     let variance: f64 = deviations.iter().map(|value| value * value).sum();
-    // All alike but for rounding.
+    // All means are equal except for rounding.
     if variance <= mean * mean * 1e-9 {
         return None;
     }
@@ -49,8 +49,8 @@ pub(crate) fn find_in(means: &[f64], width: f64) -> Option<Period> {
     };
     let longest = deviations.len() / MIN_PERIODS;
     let all: Vec<f64> = (0..=longest * MULTIPLES + MULTIPLES).map(correlation).collect();
-    // What comes again after one period comes again after two and three: chance meets once. A multiple may be a part of
-    // the run or so beside the place, for a period is no whole number of parts.
+    // A real period also correlates at two and three times its lag; chance does so once. A period
+    // is no whole number of parts, so a multiple may be off by a part or two.
     let score = |lag: usize| {
         let at = |multiple: usize| {
             let place = lag * multiple;
@@ -59,14 +59,14 @@ pub(crate) fn find_in(means: &[f64], width: f64) -> Option<Period> {
         };
         (1..=MULTIPLES).map(at).fold(all[lag], f64::min)
     };
-    // Slow changes correlate at short lags: a period is a peak after the correlation was gone.
+    // Slow changes correlate at short lags: a period is a peak after the correlation has fallen.
     let start = all.iter().position(|value| *value < THRESHOLD / 3.0)?.max(2);
     let scores: Vec<f64> = (start..=longest).map(score).collect();
     let highest = scores.iter().copied().fold(f64::MIN, f64::max);
     if highest <= THRESHOLD {
         return None;
     }
-    // Multiples of a period are as high; the shortest is meant.
+    // Multiples of a period score as high; the shortest one is returned.
     let high: Vec<usize> =
         (0..scores.len()).skip_while(|index| scores[*index] < highest * 0.85).collect();
     let first = high.iter().copied().take_while(|index| scores[*index] >= highest * 0.85);
@@ -74,7 +74,7 @@ pub(crate) fn find_in(means: &[f64], width: f64) -> Option<Period> {
     Some(Period { length: (lag as f64 * width).round() as u64, correlation: all[lag] })
 }
 
-/// Mean response times over equal parts of the run, with the length of a part, ns.
+/// Mean response times over equal parts of the run, and the length of a part in ns.
 fn means(outcomes: &[Outcome]) -> Option<(Vec<f64>, f64)> {
     let answered = || outcomes.iter().filter(|outcome| outcome.end == End::Answered);
     let start = answered().next()?.arrived;
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
     use crate::sim::time::SECOND;
 
-    /// Requests every 10 ms, for 100 s; `response` says how long one takes that comes at a time.
+    /// Requests every 10 ms for 100 s; `response` gives the response time for a time of arrival.
     fn check(response: impl Fn(u64) -> u64, expected: Option<f64>) {
         let outcome = |number: u64| Outcome {
             arrived: number * SECOND / 100,
@@ -141,7 +141,7 @@ mod tests {
         );
     }
 
-    /// One request in fifty takes fifty times as long: some of them always meet at some lag.
+    /// One request in fifty takes fifty times as long: some of them coincide at some lag.
     #[test]
     fn rare_slow_requests_have_no_period() {
         for seed in 0..50 {

@@ -1,5 +1,6 @@
-//! What is to be simulated: the endpoints, what happens to them, the scenarios (load and service times) and the candidates
-//! (policy, limit, queue). Every candidate is run in every scenario.
+//! The plan of a simulation: the endpoints and their outages, the scenarios (load and service
+//! times) and the candidates (policy, limit, queue). Every candidate runs in every scenario.
+//! Nothing is run here.
 
 use std::fmt::{self, Write};
 use std::sync::Arc;
@@ -14,76 +15,77 @@ use super::state::{MAX_WORKERS, Spread, State};
 use super::time;
 use super::trace::Trace;
 
-/// Requests that one run may have; each takes about 60 bytes while its candidate runs.
+/// Largest number of requests of one run; each takes about 60 bytes while its candidate runs.
 pub const MAX_REQUESTS: u64 = 10_000_000;
-/// Endpoints that a pool may have.
+/// Largest number of endpoints of a pool.
 pub const MAX_ENDPOINTS: usize = 1_000;
-/// Requests that a server may work on at once, unless it is any number.
+/// Largest number of requests that a server with a limit may work on at once.
 const MAX_AT_ONCE: u32 = 10_000;
-/// Candidates times scenarios.
+/// Largest number of candidates times scenarios.
 const MAX_ROWS: usize = 1_000;
-/// Clients of a closed loop.
+/// Largest number of clients of a closed loop.
 const MAX_CLIENTS: u32 = 1_000_000;
 
 /// A comparison.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Said above the tables, before what [`Plan::describe`] says; may be empty.
+    /// Text above the tables, before the text of [`Plan::describe`]; may be empty.
     pub title: String,
-    /// Requests in each run; those of a trace are as many as it has.
+    /// Requests in each run; with a trace, the number of its requests.
     pub requests: u64,
-    /// What all draws come from.
+    /// Seed of all random numbers.
     pub seed: u64,
     /// The servers.
     pub endpoints: Vec<Endpoint>,
-    /// Pauses of every server, each server at its own time.
+    /// Pauses of every server; each server has its own phase.
     pub pauses: Vec<Pause>,
     /// Outages.
     pub outages: Vec<Outage>,
-    /// From the proxy to a server and from there back, each, ns.
+    /// One-way latency between the proxy and a server, ns.
     pub latency: u64,
-    /// From an answer to the client's next request in a closed loop, ns.
+    /// Time from a response to the client's next request in a closed loop, ns.
     pub think: u64,
-    /// Different clients, by which policies that hash send requests to endpoints.
+    /// Number of different clients, whose keys the hashing policies use.
     pub keys: u64,
     /// Share of requests that are bound to an endpoint, 0 to 1.
     pub sticky: f64,
-    /// The queue where there is one.
+    /// Bounds of the queue, for candidates with one.
     pub queue: QueueLimits,
-    /// When failed connects eject an endpoint.
+    /// Rules for ejecting an endpoint after failed connects.
     pub passive: PassiveSettings,
-    /// When an endpoint that does not answer gets nothing more; `None`: never.
+    /// Rules for dispatching nothing more to an endpoint that does not answer; `None`: off.
     pub stall: Option<StallSettings>,
-    /// Further attempts after a failed connect.
+    /// Number of further attempts after a failed connect.
     pub retries: u16,
-    /// Workers of the instance; they matter where each has a balancer of its own.
+    /// Number of workers of the instance. It matters only where each has its own balancer.
     pub workers: u32,
-    /// How requests fall on those.
+    /// Assignment of requests to workers.
     pub spread: Spread,
-    /// Recorded arrivals.
+    /// The recorded arrivals, if there are any.
     pub trace: Option<Arc<Trace>>,
-    /// What comes in.
+    /// The scenarios.
     pub scenarios: Vec<Scenario>,
-    /// What is compared.
+    /// The candidates to compare.
     pub candidates: Vec<Candidate>,
 }
 
 /// One server.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
-    /// Its name in the pool, which policies that hash go by; empty: `app1`, `app2` and so on.
+    /// Name in the pool, which hashing policies use; if empty, `app1`, `app2` and so on.
     pub name: String,
-    /// How fast it works; 1 takes as long as the service time says.
+    /// Speed; a server of speed 1 takes the drawn service time.
     pub speed: f64,
-    /// Its share, as the pool is told.
+    /// Weight in the pool.
     pub weight: u32,
-    /// Its priority: endpoints of a higher number take part only when none of a lower one may be had.
+    /// Priority: endpoints of a higher tier take part only if none of a lower one is available.
     pub tier: u8,
-    /// What the operator lets it take.
+    /// The operator's order (ready, draining, maintenance).
     pub order: Order,
-    /// Requests that it works on at once; the others wait at its door. `None`: all of them.
+    /// Number of requests that it works on at once; the others wait in its own queue. `None`: no
+    /// limit.
     pub at_once: Option<u32>,
-    /// Requests that may wait at its door; it refuses more. `None`: any number.
+    /// Largest length of its own queue; it refuses further requests. `None`: no limit.
     pub backlog: Option<u32>,
 }
 
@@ -102,7 +104,7 @@ impl Default for Endpoint {
 }
 
 impl Endpoint {
-    /// Its name, or the one that its place gives it.
+    /// Its name, or the default for its index.
     pub(crate) fn name_at(&self, index: usize) -> String {
         if self.name.is_empty() { format!("app{}", index + 1) } else { self.name.clone() }
     }
@@ -111,33 +113,34 @@ impl Endpoint {
 /// A time in which an endpoint does not serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outage {
-    /// The endpoint, from 0.
+    /// Index of the endpoint, from 0.
     pub endpoint: usize,
-    /// What happens to it.
+    /// The kind of the outage.
     pub kind: OutageKind,
-    /// ns.
+    /// Start in ns.
     pub from: u64,
-    /// ns.
+    /// End in ns.
     pub until: u64,
 }
 
-/// How an endpoint does not serve.
+/// The kinds of outages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutageKind {
-    /// It refuses connections, and what it works on is lost.
+    /// The server refuses connections, and its requests are lost.
     Down,
-    /// It takes requests and does nothing, as after SIGSTOP.
+    /// The server accepts requests and does nothing, as after SIGSTOP.
     Frozen,
 }
 
 /// The bounds of the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueLimits {
-    /// Requests that may wait.
+    /// Largest number of waiting requests.
     pub max: u32,
-    /// Requests that may wait for one endpoint, of those bound to it; who comes later waits for any.
+    /// Largest number of requests that wait for one endpoint because they are bound to it; further
+    /// ones wait for any endpoint.
     pub max_per_endpoint: Option<u32>,
-    /// How long one may wait, ns; `None`: for ever.
+    /// Longest wait, ns; `None`: no timeout.
     pub timeout: Option<u64>,
 }
 
@@ -147,47 +150,47 @@ impl Default for QueueLimits {
     }
 }
 
-/// What comes in.
+/// A load and a kind of service times.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scenario {
-    /// When requests come.
+    /// Arrival of requests.
     pub load: Load,
-    /// How long servers take.
+    /// Service times.
     pub service: Service,
 }
 
-/// When requests come.
+/// The arrival of requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Load {
-    /// So many clients, each with one request at a time: `ab -c N`.
+    /// This many clients, each with one request at a time: `ab -c N`.
     Closed(u32),
-    /// So many a second, evenly.
+    /// This many requests per second, at equal intervals.
     Constant(f64),
-    /// So many a second, independent of each other.
+    /// This many requests per second, independent of each other.
     Poisson(f64),
-    /// As recorded, so many times as fast.
+    /// As recorded, with the speed multiplied by this factor.
     Trace(f64),
 }
 
-/// What is compared.
+/// A configuration to compare.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
-    /// How the pool picks.
+    /// The policy of the pool.
     pub policy: PolicyKind,
-    /// Most requests in flight at an endpoint: one value for all, or one each.
+    /// Largest number of requests in flight at an endpoint: one value for all, or one for each.
     pub max_conn: MaxConn,
-    /// What happens when all are at their limit.
+    /// Behaviour when all endpoints are at their limit.
     pub queue: Queue,
-    /// Whether the workers share all this.
+    /// Shared or separate state of the workers.
     pub state: State,
 }
 
-/// Most requests in flight at an endpoint.
+/// Largest number of requests in flight at an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MaxConn(pub Vec<Option<u32>>);
 
 impl MaxConn {
-    /// One limit each; one for all where they are alike.
+    /// One limit for each endpoint; a single one if all are equal.
     pub fn new(mut limits: Vec<Option<u32>>) -> Self {
         if limits.windows(2).all(|pair| pair[0] == pair[1]) {
             limits.truncate(1);
@@ -200,25 +203,26 @@ impl MaxConn {
         self.0.get(endpoint).or(self.0.first()).copied().flatten()
     }
 
-    /// Whether there is no limit anywhere.
+    /// Returns true if no endpoint has a limit.
     pub fn is_none(&self) -> bool {
         self.0.iter().all(Option::is_none)
     }
 }
 
-/// What happens when all endpoints are at their limit.
+/// Behaviour when all endpoints are at their limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Queue {
     /// Requests wait.
     On,
     /// Requests are refused.
     Off,
-    /// Requests wait, and a freed place is not handed to those who do: the bug of HAProxy before 1.3.15.2.
+    /// Requests wait, and a freed slot is not passed to them: the bug of HAProxy before 1.3.15.2.
     Buggy,
 }
 
 impl Candidate {
-    /// Whether anybody may ever have to wait in the balancer: a limit is set, or the policy has one of its own.
+    /// Returns true if requests may wait in the balancer: a limit is set, or the policy has its
+    /// own.
     pub fn may_wait(&self) -> bool {
         let peak = matches!(
             self.policy,
@@ -227,7 +231,8 @@ impl Candidate {
         peak || !self.max_conn.is_none()
     }
 
-    /// Every policy with every limit and every queue. Without a limit nobody waits: such a candidate stands once.
+    /// Every policy with every limit and every queue. Without a limit no request waits, so such a
+    /// candidate occurs once.
     pub fn product(policies: &[PolicyKind], limits: &[MaxConn], queues: &[Queue]) -> Vec<Self> {
         let mut candidates = Vec::new();
         for &policy in policies {
@@ -247,7 +252,7 @@ impl Candidate {
 }
 
 impl Scenario {
-    /// Every load with every kind of service time.
+    /// Every load with every kind of service times.
     pub fn product(loads: &[Load], services: &[Service]) -> Vec<Self> {
         let with = |service: &Service| {
             let service = service.clone();
@@ -258,7 +263,7 @@ impl Scenario {
 }
 
 impl Default for Plan {
-    /// Three servers that work on one request at a time, with nothing to compare yet.
+    /// Three servers that work on one request at a time, and no candidates.
     fn default() -> Self {
         Self {
             title: String::new(),
@@ -285,7 +290,7 @@ impl Default for Plan {
 }
 
 impl Plan {
-    /// Whether it can be run; if not, what to do about it.
+    /// Checks that the plan can be run. The error says how to correct it.
     pub fn check(&self) -> Result<(), String> {
         self.check_endpoints()?;
         self.check_outages()?;
@@ -312,7 +317,7 @@ impl Plan {
         self.candidates.iter().try_for_each(|candidate| self.check_candidate(candidate))
     }
 
-    /// The servers and what happens to them, in a sentence.
+    /// A sentence about the servers, their pauses and outages.
     pub fn describe(&self) -> String {
         let count = self.endpoints.len();
         let mut text = if count == 1 { "1 server".to_owned() } else { format!("{count} servers") };
@@ -377,12 +382,12 @@ impl Plan {
         text + "."
     }
 
-    /// Whether workers have balancers of their own in any candidate.
+    /// Returns true if workers have separate balancers in any candidate.
     fn has_processes(&self) -> bool {
         self.candidates.iter().any(|candidate| candidate.state == State::PerProcess)
     }
 
-    /// Whether an endpoint takes part as long as all are well: it has to be ready, and no backup.
+    /// Returns true if an endpoint takes part while all are available: it is ready, and no backup.
     pub(crate) fn is_regular(&self, endpoint: &Endpoint) -> bool {
         let ready = self.endpoints.iter().filter(|other| other.order == Order::Ready);
         let first = ready.map(|other| other.tier).min();

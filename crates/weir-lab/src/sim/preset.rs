@@ -1,4 +1,4 @@
-//! Comparisons that have a name.
+//! Named comparisons. They can be run but not changed.
 
 use weir_balance::PolicyKind;
 
@@ -7,21 +7,22 @@ use super::service::Service;
 use super::state::State;
 use super::time::SECOND;
 
-/// A comparison that has a name.
+/// A named comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Preset {
-    /// The experiment of June 2008 ("Comparing Nginx and HAProxy for web applications"): three Mongrels, which work on one
-    /// request at a time, and `ab` with 1,000 requests of 3, 10 and 30 clients.
+    /// The experiment of June 2008 ("Comparing Nginx and HAProxy for web applications"): three
+    /// Mongrels, which work on one request at a time, and `ab` with 1,000 requests of 3, 10 and 30
+    /// clients.
     Mongrel2008,
 }
 
 impl Preset {
-    /// All of them, with their names.
+    /// All presets with their names.
     pub fn all() -> &'static [(&'static str, Self)] {
         &[("2008-mongrel", Self::Mongrel2008)]
     }
 
-    /// What it runs.
+    /// The plan of the preset.
     pub fn plan(self) -> Result<Plan, String> {
         match self {
             Self::Mongrel2008 => mongrel_2008(),
@@ -45,7 +46,7 @@ fn mongrel_2008() -> Result<Plan, String> {
         title: "The experiment of 2008".to_owned(),
         requests: 1_000,
         seed: 2008,
-        // Nobody wrote down the queue's timeout of 2008; the longest request that was seen took 47 s.
+        // The queue timeout of 2008 was not recorded; the longest request took 47 s.
         queue: QueueLimits { timeout: Some(47 * SECOND), ..QueueLimits::default() },
         scenarios: Scenario::product(&loads, &services),
         candidates: vec![
@@ -57,7 +58,7 @@ fn mongrel_2008() -> Result<Plan, String> {
             candidate("least_conn", Some(1), Queue::On)?,
             candidate("least_conn", Some(1), Queue::Buggy)?,
         ],
-        // The policies as they were.
+        // The policies of that time had no stall detection.
         stall: None,
         ..Plan::default()
     })

@@ -1,4 +1,5 @@
-//! All rows of a comparison, and the way to them.
+//! Runs all candidates of a comparison in all scenarios and collects the results. Formats are in
+//! `text.rs` and `json.rs`.
 
 use super::calendar::Calendar;
 use super::draw::{Draws, Purpose};
@@ -7,14 +8,14 @@ use super::outcome::Outcome;
 use super::plan::{Candidate, Plan, Scenario};
 use super::summary::{Bounds, Summary};
 
-/// A comparison's result.
+/// The result of a comparison.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// What it is about.
+    /// The subject of the comparison.
     pub title: String,
-    /// What all draws came from.
+    /// Seed of all random numbers.
     pub seed: u64,
-    /// By scenario.
+    /// The results by scenario.
     pub scenarios: Vec<ScenarioReport>,
 }
 
@@ -25,7 +26,7 @@ pub struct ScenarioReport {
     pub scenario: Scenario,
     /// Requests of each run.
     pub requests: u64,
-    /// What holds for all candidates.
+    /// Figures that hold for all candidates.
     pub bounds: Bounds,
     /// The candidates.
     pub rows: Vec<Row>,
@@ -34,14 +35,14 @@ pub struct ScenarioReport {
 /// One candidate in one scenario.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// Policy, limit, queue.
+    /// Policy, limit and queue.
     pub candidate: Candidate,
     /// Its figures.
     pub summary: Summary,
 }
 
-/// Runs every candidate in every scenario, one after the other. `points` is given each run's requests, in the order in which
-/// they came; its failure ends the comparison.
+/// Runs every candidate in every scenario, one after the other. `points` is called with the
+/// requests of each run in order of arrival; an error of it ends the comparison.
 pub fn run(
     plan: &Plan,
     mut points: impl FnMut(&Scenario, &Candidate, &[Outcome]) -> Result<(), String>,
@@ -68,7 +69,7 @@ pub fn run(
     Ok(Report { title, seed: plan.seed, scenarios })
 }
 
-/// When each server does not work: its outages, and each pause from a time of its own.
+/// The times at which each server does not work: its outages, and each pause with a random phase.
 fn calendars(plan: &Plan) -> Vec<Calendar> {
     let draws = Draws::new(plan.seed, Purpose::Pause);
     let calendar = |endpoint: usize| {

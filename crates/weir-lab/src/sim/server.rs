@@ -1,4 +1,5 @@
-//! A server: it works on so many requests at once, and lets the others wait at its door in the order in which they came.
+//! A simulated server: it works on a number of requests at once, and queues the others in order of
+//! arrival (at its door). It knows nothing of the balancer.
 
 use std::collections::VecDeque;
 
@@ -14,29 +15,29 @@ pub(crate) struct Server<'a> {
     calendar: &'a Calendar,
     working: u32,
     door: VecDeque<Token>,
-    /// Outages that hold now in which it refuses connections.
+    /// Number of current outages in which it refuses connections.
     down: u32,
-    /// What it did.
+    /// Counters of the run.
     pub(crate) figures: ServerFigures,
 }
 
-/// What a server did in a run.
+/// Counters of a server in a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ServerFigures {
-    /// Requests that it worked on to the end.
+    /// Requests that it completed.
     pub(crate) served: u64,
-    /// Most requests that were there at once.
+    /// Largest number of requests present at once.
     pub(crate) most: u32,
-    /// Requests that came while it worked on as many as it can.
+    /// Requests that arrived while all its places were busy.
     pub(crate) overlaps: u64,
 }
 
-/// What a server does with a request that reaches it.
+/// The server's reaction to an arriving request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Entry {
-    /// It works on it.
+    /// It starts to work on the request.
     Works,
-    /// It lets it wait.
+    /// It queues the request.
     Waits,
     /// It refuses the connection.
     Refused,
@@ -48,7 +49,7 @@ impl<'a> Server<'a> {
         Self { endpoint, calendar, working: 0, door: VecDeque::new(), down: 0, figures }
     }
 
-    /// A request comes.
+    /// Adds a request.
     pub(crate) fn enter(&mut self, token: Token) -> Entry {
         if self.down > 0 {
             return Entry::Refused;
@@ -68,7 +69,7 @@ impl<'a> Server<'a> {
         if free { Entry::Works } else { Entry::Waits }
     }
 
-    /// It is done with one, and works on the next at its door.
+    /// Completes a request and returns the next one of its queue, on which it works now.
     pub(crate) fn leave(&mut self) -> Option<Token> {
         self.figures.served += 1;
         let next = self.door.pop_front();
@@ -78,19 +79,19 @@ impl<'a> Server<'a> {
         next
     }
 
-    /// When it is done with work that it begins now, ns.
+    /// The end of work that begins now, ns.
     pub(crate) fn finish(&self, now: u64, work: u64) -> u64 {
         self.calendar.finish(now, scaled(work, self.endpoint.speed))
     }
 
-    /// It refuses connections from now on; what was there is lost.
+    /// Refuses connections from now on and drops all requests.
     pub(crate) fn fail(&mut self) {
         self.down += 1;
         self.working = 0;
         self.door.clear();
     }
 
-    /// One outage is over.
+    /// Ends one outage.
     pub(crate) fn recover(&mut self) {
         self.down -= 1;
     }

@@ -1,5 +1,5 @@
-//! How long servers work on requests. The time belongs to the request's number, so that every candidate gets the same
-//! requests.
+//! Service times of requests. A time depends on the number of the request, so that every candidate
+//! gets the same requests.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,22 +7,23 @@ use std::str::FromStr;
 use super::trace::Trace;
 use crate::service_time::ServiceTime;
 
-/// What service times are like.
+/// The source of service times.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Service {
-    /// Drawn.
+    /// Drawn from a distribution.
     Drawn {
-        /// As it was written.
+        /// The distribution as written.
         text: String,
-        /// What that means.
+        /// The parsed distribution.
         time: ServiceTime,
     },
-    /// What the trace recorded.
+    /// Recorded in the trace.
     Trace,
 }
 
 impl Service {
-    /// The time of request `number`, ns. Without a trace that knows it, [`Service::Trace`] is 0; the plan is checked before.
+    /// The service time of request `number`, ns. [`Service::Trace`] without a trace gives 0; the
+    /// plan check excludes that.
     pub(crate) fn time(&self, seed: u64, number: u64, trace: Option<&Trace>) -> u64 {
         match self {
             Self::Drawn { time, .. } => time.draw_ns(seed, number),

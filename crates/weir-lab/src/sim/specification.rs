@@ -1,4 +1,5 @@
-//! What a command line says of endpoints, outages, limits and queues, read into what the plan means.
+//! Parses endpoints, outages, limits and queues of the command line into values of the plan.
+//! Contradictions between them are found by the plan's check.
 
 use std::str::FromStr;
 
@@ -7,7 +8,7 @@ use super::plan::{MaxConn, Outage, OutageKind, Queue};
 use super::time;
 use crate::units::time_ns;
 
-/// `every=5s,for=200ms`.
+/// Reads `every=5s,for=200ms`.
 impl FromStr for Pause {
     type Err = String;
 
@@ -27,7 +28,7 @@ impl FromStr for Pause {
     }
 }
 
-/// `down:2:10s..20s`, `frozen:1:5s..11s`; `down` may have no end.
+/// Reads `down:2:10s..20s` or `frozen:1:5s..11s`; `down` may have no end.
 impl FromStr for Outage {
     type Err = String;
 
@@ -54,7 +55,7 @@ impl FromStr for Outage {
     }
 }
 
-/// `1`, `none`, `1/2/4`.
+/// Reads `1`, `none` or `1/2/4`.
 impl FromStr for MaxConn {
     type Err = String;
 
@@ -76,12 +77,12 @@ impl FromStr for Queue {
     }
 }
 
-/// One value for all, or one for each with slashes between them.
+/// Reads one value for all, or one for each, separated by slashes.
 pub fn each<T>(text: &str, read: impl Fn(&str) -> Result<T, String>) -> Result<Vec<T>, String> {
     text.split('/').map(read).collect()
 }
 
-/// A number, or `none`, whatever the word for that is.
+/// Reads a number, or the word `none` in its given form.
 pub fn count_or(text: &str, none: &str) -> Result<Option<u32>, String> {
     if text == none {
         return Ok(None);
@@ -89,14 +90,14 @@ pub fn count_or(text: &str, none: &str) -> Result<Option<u32>, String> {
     text.parse().map(Some).map_err(|_| format!("`{text}` is neither a number nor `{none}`"))
 }
 
-/// `100` or `100/s`.
+/// Reads `100` or `100/s`.
 pub fn rate(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix("/s").unwrap_or(text);
     let wrong = || format!("`{text}` is no rate: write requests a second, as in 100 or 100/s");
     number.parse::<f64>().ok().filter(|rate| rate.is_finite()).ok_or_else(wrong)
 }
 
-/// `20%`, as a share of 1.
+/// Reads `20%` as a share of 1.
 pub fn share(text: &str) -> Result<f64, String> {
     let wrong = || format!("`{text}` is no share: write percent, as in 20%");
     let percent: f64 =

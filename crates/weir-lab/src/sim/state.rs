@@ -1,5 +1,6 @@
-//! Whether the workers of an instance share what they know, and which worker a request falls to. Weir's share everything; those of
-//! a proxy of several processes have a balancer each, and this is here to show what that costs (row S0-06).
+//! Shared and separate state: the balancers of an instance's workers, and the assignment of
+//! requests to workers. Weir's workers share one balancer; those of a proxy with several processes
+//! have one each, and the simulation shows the cost of that.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,27 +13,27 @@ use weir_balance::{
 use super::draw::{Draws, Purpose};
 use super::plan::{Candidate, Endpoint, Plan, Queue};
 
-/// Workers that a simulated instance may have.
+/// Largest number of workers of a simulated instance.
 pub(crate) const MAX_WORKERS: u32 = 1_000;
 
-/// Whether workers share limits, queue and what the policy knows.
+/// Shared or separate limits, queues and policy state of the workers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum State {
     /// One balancer for all workers, as in Weir.
     #[default]
     Shared,
-    /// A balancer for each worker, with limits, a queue and a place in the round of its own: HAProxy's `nbproc`, and nginx
-    /// without `zone`.
+    /// A balancer for each worker, with its own limits, queue and round-robin position: HAProxy's
+    /// `nbproc`, and nginx without `zone`.
     PerProcess,
 }
 
-/// How requests fall on workers.
+/// Assignment of requests to workers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Spread {
-    /// A client stays with the worker that took its connection.
+    /// A client stays with the worker that accepted its connection.
     #[default]
     Connection,
-    /// Every request comes over a connection of its own.
+    /// Every request arrives over a new connection.
     Request,
 }
 
@@ -57,12 +58,12 @@ impl fmt::Display for State {
     }
 }
 
-/// The balancers of a run: one for all workers, or one each.
+/// The balancers of a run: one for all workers, or one for each.
 pub(crate) struct Pools {
     by_worker: Vec<Arc<Balancer>>,
     spread: Spread,
     draws: Draws,
-    /// Most that waited at once, of all workers together.
+    /// Largest number of requests that waited at once, over all workers.
     longest: u64,
 }
 
@@ -80,7 +81,7 @@ impl Pools {
         }
     }
 
-    /// The balancer that a request asks, by its number and its client.
+    /// The index of the balancer for a request, by request number or client.
     pub(crate) fn worker_of(&self, request: u64, client: u64) -> usize {
         let number = match self.spread {
             Spread::Connection => client,
@@ -94,23 +95,24 @@ impl Pools {
         &self.by_worker[worker]
     }
 
-    /// What has ended by now has ended everywhere.
+    /// Ends timed states of all balancers that have expired.
     pub(crate) fn tick(&self, now_us: u64) {
         for pool in &self.by_worker {
             pool.tick(now_us);
         }
     }
 
-    /// Somebody began to wait.
+    /// Records the queue length after a request started to wait.
     pub(crate) fn note_queue(&mut self) {
-        // One balancer knows by itself.
+        // A single balancer counts this itself.
         if self.by_worker.len() > 1 {
             let waiting = self.by_worker.iter().map(|pool| pool.counters().waiting).sum();
             self.longest = self.longest.max(waiting);
         }
     }
 
-    /// What all balancers counted. What one of them lost by not knowing of the others it cannot count: `regret_us` is without that.
+    /// The counters of all balancers together. A balancer does not know the state of the others, so
+    /// `regret_us` leaves out what that costs.
     pub(crate) fn counters(&self) -> Counters {
         let mut sum = Counters::default();
         for pool in &self.by_worker {
@@ -162,10 +164,10 @@ fn pool(plan: &Plan, candidate: &Candidate) -> Arc<Balancer> {
     pool
 }
 
-/// How far endpoints get ahead of the share of requests that their weights give them.
+/// The lead of endpoints over the share of requests that their weights give them.
 #[derive(Debug)]
 pub(crate) struct Shares {
-    /// The share that each endpoint has to get, 0 to 1.
+    /// The share due to each endpoint, 0 to 1.
     due: Vec<f64>,
     got: Vec<u64>,
     all: u64,
@@ -186,7 +188,7 @@ impl Shares {
         }
     }
 
-    /// A request goes to an endpoint.
+    /// Records a dispatch to an endpoint.
     pub(crate) fn dispatched(&mut self, endpoint: usize) {
         self.all += 1;
         self.got[endpoint] += 1;
@@ -194,7 +196,8 @@ impl Shares {
         self.most_ahead = self.most_ahead.max(ahead);
     }
 
-    /// Most requests that an endpoint ever had beyond its share of those so far. Below 1 is exact.
+    /// Largest number of requests of an endpoint beyond its share so far. Below 1 the distribution
+    /// is exact.
     pub(crate) fn most_ahead(&self) -> f64 {
         self.most_ahead
     }

@@ -1,4 +1,4 @@
-//! A run in figures.
+//! The figures of a run. They are formatted in `text.rs` and `json.rs`.
 
 use super::arrivals::Arrivals;
 use super::calendar::Calendar;
@@ -9,21 +9,22 @@ use super::plan::{Load, Plan, Scenario};
 use super::service::Service;
 use super::time::SECOND;
 
-/// A value that a share of the requests does not exceed, with how many requests are at it or above: what it rests on.
+/// A value that a share of the requests does not exceed, with the number of requests at or above
+/// it, which shows how reliable it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quantile {
     /// Its name: `p99`, `max`.
     pub name: &'static str,
-    /// ns.
+    /// Value in ns.
     pub value: u64,
     /// Requests that took as long or longer, by rank.
     pub samples: u64,
 }
 
-/// Seconds of work beyond which nanoseconds do not fit their counter: 126 years.
+/// Limit of the work in seconds: beyond it, nanoseconds do not fit their counter. About 126 years.
 const MOST_WORK: f64 = 4e9;
 
-/// The shares of which the tables tell, per million.
+/// The shares in the tables, per million.
 const QUANTILES: [(&str, u64); 7] = [
     ("p25", 250_000),
     ("p50", 500_000),
@@ -34,35 +35,36 @@ const QUANTILES: [(&str, u64); 7] = [
     ("max", 1_000_000),
 ];
 
-/// What holds for all candidates of a scenario.
+/// Figures that hold for all candidates of a scenario.
 #[derive(Clone, Debug)]
 pub struct Bounds {
-    /// Answers a second that cannot be exceeded, for these requests on these servers.
+    /// Upper bound of responses per second, for these requests on these servers.
     pub ceiling: Option<f64>,
-    /// Whether there are endpoints that take part only when others may not be had; the figures here are without them.
+    /// Set if there are backup endpoints, which the other figures leave out.
     pub backups: bool,
-    /// Requests a second that come, in an open loop.
+    /// Requests per second that arrive, in an open loop.
     pub offered: Option<f64>,
-    /// Requests a second that the servers can do, for these requests.
+    /// Requests per second that the servers can complete, for these requests.
     pub capacity: Option<f64>,
-    /// The longest wait with one queue before all servers, ns.
+    /// Longest wait with one queue before all servers, ns.
     pub ideal_longest_wait: u64,
-    /// The mean of those waits, ns.
+    /// Mean of those waits, ns.
     pub ideal_mean_wait: f64,
 }
 
-/// What one candidate gave in one scenario.
+/// The figures of one candidate in one scenario.
 #[derive(Clone, Debug)]
 pub struct Summary {
-    /// Requests.
+    /// Number of requests.
     pub requests: u64,
-    /// Requests by how they ended; those of no request are left out.
+    /// Number of requests by the way in which they ended, without zeros.
     pub ends: Vec<(End, u64)>,
-    /// From the first arrival to the last end, ns.
+    /// Time from the first arrival to the last end, ns.
     pub duration: u64,
-    /// Answers a second.
+    /// Responses per second.
     pub throughput: f64,
-    /// Requests that the times below are of: those answered, and those that waited in vain.
+    /// Number of requests that the times below are computed from: those answered, and those that
+    /// waited in vain.
     pub samples: u64,
     /// Mean response time, ns.
     pub mean: f64,
@@ -72,36 +74,38 @@ pub struct Summary {
     pub fastest: u64,
     /// Share of the samples that took at most 1.5 times as long as the fastest.
     pub near_fastest: f64,
-    /// The longest wait in the balancer's queue, ns.
+    /// Longest wait in the balancer's queue, ns.
     pub longest_queue_wait: u64,
-    /// The longest wait in the queue and at a server's door together, ns.
+    /// Longest wait in the balancer's and the server's queue together, ns.
     pub longest_wait: u64,
-    /// The mean of those waits, ns.
+    /// Mean of those waits, ns.
     pub mean_wait: f64,
-    /// The longest wait as a multiple of the ideal's; `None` where the ideal has none.
+    /// Longest wait as a multiple of the ideal one; `None` if that is 0.
     pub wait_to_ideal: Option<f64>,
-    /// Dispatches to a busy endpoint while an idle one could be had.
+    /// Dispatches to a busy endpoint while an idle one was available.
     pub inversions: u64,
-    /// What those lost by the balancer's regret meter, µs; with a balancer for each worker, only what each can know of.
+    /// Time lost by inversions according to the balancer's regret meter, µs. With separate
+    /// balancers, only the part that each can know of.
     pub regret_us: u64,
-    /// Requests that came to a server that worked on as many as it can.
+    /// Requests that arrived at a server with all places busy.
     pub overlaps: u64,
-    /// Dispatches that overtook somebody who waited; `None` where that cannot be told.
+    /// Dispatches that overtook a waiting request; `None` if unknown.
     pub order_violations: Option<u64>,
-    /// Most requests that an endpoint ever had beyond its share by weight of those so far; below 1 in an exact round robin.
+    /// Largest number of requests of an endpoint beyond its share by weight so far; below 1 in an
+    /// exact round robin.
     pub most_ahead: f64,
-    /// Most requests that were in the queue at once, of all workers together.
+    /// Largest number of requests in the queue at once, over all workers.
     pub longest_queue: u64,
-    /// Requests that each endpoint served.
+    /// Number of requests that each endpoint served.
     pub served: Vec<u64>,
-    /// Most requests that were at each endpoint at once.
+    /// Largest number of requests at each endpoint at once.
     pub most: Vec<u32>,
-    /// A period of the response times that stands out.
+    /// A significant period of the response times.
     pub period: Option<Period>,
 }
 
 impl Bounds {
-    /// Fails when the work is so much that its end cannot be told in nanoseconds.
+    /// Fails if the total work does not fit the clock of the simulation.
     pub(crate) fn new(
         plan: &Plan,
         scenario: &Scenario,
@@ -137,19 +141,19 @@ impl Bounds {
         })
     }
 
-    /// Whether more comes than the servers can do.
+    /// Returns true if more requests arrive than the servers can complete.
     pub fn is_overloaded(&self) -> bool {
         matches!((self.offered, self.capacity), (Some(offered), Some(capacity)) if offered > capacity)
     }
 }
 
-/// Seconds of work in all requests.
+/// The work of all requests, in seconds.
 fn total_work(plan: &Plan, service: &Service) -> f64 {
     let time = |number| service.time(plan.seed, number, plan.trace.as_deref());
     (0..plan.requests).map(time).map(|time| time as f64 / SECOND as f64).sum()
 }
 
-/// Seconds of work that the servers do in a second; `None`: any.
+/// The work that the servers complete per second, in seconds; `None`: no limit.
 fn capacity(plan: &Plan) -> Option<f64> {
     plan.endpoints
         .iter()
@@ -159,26 +163,26 @@ fn capacity(plan: &Plan) -> Option<f64> {
         .map(|speed| speed * working(plan))
 }
 
-/// Seconds of work that the slowest server does in a second, one request at a time.
+/// The work that the slowest server completes per second with one request at a time, in seconds.
 fn slowest(plan: &Plan) -> f64 {
     let slowest = plan.endpoints.iter().map(|endpoint| endpoint.speed).fold(f64::MAX, f64::min);
     slowest * working(plan)
 }
 
-/// The share of its time in which a server is not paused. Pauses of several kinds may come one upon the other.
+/// The share of time in which a server is not paused. Pauses of different kinds may overlap.
 fn working(plan: &Plan) -> f64 {
     plan.pauses.iter().map(|pause| 1.0 - pause.length as f64 / pause.every as f64).product()
 }
 
-/// What a client of a closed loop spends on one request of mean length at least, seconds.
+/// The least time that a client of a closed loop spends on a request of mean length, in seconds.
 fn fastest_round(plan: &Plan, mean: f64, clients: u32) -> f64 {
     let fastest = plan.endpoints.iter().map(|endpoint| endpoint.speed).fold(0.0, f64::max);
-    // After its last request a client does not think.
+    // A client does not think after its last request.
     let thinks = 1.0 - f64::from(clients) / plan.requests as f64;
     mean / fastest + (2.0 * plan.latency as f64 + thinks * plan.think as f64) / SECOND as f64
 }
 
-/// By these very arrivals.
+/// The offered rate of these arrivals.
 fn offered(plan: &Plan, load: Load) -> Option<f64> {
     let mut arrivals = Arrivals::new(plan, load);
     let first = arrivals.next()?;
@@ -186,7 +190,8 @@ fn offered(plan: &Plan, load: Load) -> Option<f64> {
     (last > first).then(|| plan.requests as f64 * SECOND as f64 / (last - first) as f64)
 }
 
-/// Whether its times are counted: who is turned away at once would make any policy look fast.
+/// Returns true if the response time counts. Requests that are refused at once would make any
+/// policy look fast.
 fn is_sample(outcome: &Outcome) -> bool {
     matches!(outcome.end, End::Answered | End::TimedOut | End::Forgotten)
 }
@@ -239,7 +244,7 @@ impl Summary {
         }
     }
 
-    /// Requests that ended so.
+    /// Number of requests that ended in this way.
     pub fn count(&self, end: End) -> u64 {
         self.ends.iter().find(|(own, _)| *own == end).map_or(0, |(_, count)| *count)
     }
@@ -261,7 +266,7 @@ fn per_second(count: u64, duration: u64) -> f64 {
     if duration == 0 { 0.0 } else { count as f64 * SECOND as f64 / duration as f64 }
 }
 
-/// By nearest rank, of sorted times.
+/// The quantiles of sorted times, by nearest rank.
 fn quantiles(times: &[u64]) -> Vec<Quantile> {
     let count = times.len() as u64;
     let quantile = |&(name, share): &(&'static str, u64)| {

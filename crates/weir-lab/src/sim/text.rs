@@ -1,4 +1,4 @@
-//! A comparison as tables for people. Figures are those of [`super::json`], rounded.
+//! A comparison as tables for people. The figures are those of [`super::json`], rounded.
 
 use std::fmt::Write;
 
@@ -22,7 +22,7 @@ overlaps       requests that came to a server that was already working on as man
 out of order   times that somebody who waited was overtaken
 ";
 
-/// For tables in which workers have balancers of their own.
+/// The additional legend of tables with separate balancers.
 const STATE_LEGEND: &str = "\
 state          shared: one balancer for all workers; per-process: each worker has limits, a queue and a policy of its own
 most at one    most requests that were at one server at once
@@ -30,7 +30,7 @@ ahead          most requests that a server ever had beyond its share; below 1 is
 ";
 
 impl Report {
-    /// Tables, one pair for each scenario, and what their words mean.
+    /// A pair of tables for each scenario, and a legend.
     pub fn to_text(&self) -> String {
         let mut text = format!("{} Seed {}.\n", self.title, self.seed);
         for scenario in &self.scenarios {
@@ -75,7 +75,7 @@ impl ScenarioReport {
             );
         }
         text.push('\n');
-        // The columns that name a candidate stand left, the others right.
+        // The columns that name a candidate are left-aligned, the others right-aligned.
         let left = self.names().len();
         text.push_str(&align(&self.times(), left));
         text.push('\n');
@@ -110,7 +110,7 @@ impl ScenarioReport {
         ]);
         let names = self.names().len();
         let mut lines = vec![words(&headings)];
-        // One line for all whose every request counts; the others have their own.
+        // One line for all rows in which every request counts; other rows have their own.
         let whole = |row: &&Row| row.summary.samples == self.requests;
         if let Some(row) = self.rows.iter().find(whole) {
             lines.push(samples(&row.summary, names));
@@ -171,7 +171,7 @@ impl ScenarioReport {
         lines
     }
 
-    /// Whether workers have balancers of their own in any row.
+    /// Returns true if workers have separate balancers in any row.
     fn has_states(&self) -> bool {
         self.rows.iter().any(|row| row.candidate.state == State::PerProcess)
     }
@@ -196,13 +196,13 @@ fn words(headings: &[&str]) -> Vec<String> {
 
 fn names(row: &Row) -> Vec<String> {
     let candidate = &row.candidate;
-    // Without a limit nobody waits in the balancer.
+    // Without a limit no request waits in the balancer.
     let queue = if candidate.may_wait() { candidate.queue.to_string() } else { dash() };
     let limit = if candidate.max_conn.is_none() { dash() } else { candidate.max_conn.to_string() };
     vec![candidate.policy.to_string(), limit, queue]
 }
 
-/// Under so many columns of names, and two of rates.
+/// The line of sample numbers, below the columns of names and two of rates.
 fn samples(summary: &Summary, names: usize) -> Vec<String> {
     let mut line = vec![String::new(); names + 2];
     "  samples".clone_into(&mut line[0]);
@@ -211,7 +211,8 @@ fn samples(summary: &Summary, names: usize) -> Vec<String> {
     line
 }
 
-/// Those who were turned away waited for nobody: what the others waited is no figure to compare.
+/// The ratio to the ideal wait. It is left out if requests were refused without waiting, since the
+/// others then waited less.
 fn to_ideal(summary: &Summary) -> String {
     let all_waited = summary.samples == summary.requests;
     summary.wait_to_ideal.filter(|_| all_waited).map_or_else(dash, |times| format!("{times:.2}"))
@@ -235,7 +236,8 @@ fn not_answered(summary: &Summary) -> String {
     if parts.is_empty() { "0".to_owned() } else { parts.join(", ") }
 }
 
-/// Columns with two spaces between them; so many stand left, the others right.
+/// Aligns columns with two spaces between them; the first `left` ones to the left, the others to
+/// the right.
 fn align(lines: &[Vec<String>], left: usize) -> String {
     let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
     let cell =
@@ -256,7 +258,7 @@ fn dash() -> String {
     "-".to_owned()
 }
 
-/// With thousands apart.
+/// A number with thousands separators.
 pub(super) fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -269,7 +271,7 @@ pub(super) fn count(number: u64) -> String {
     text
 }
 
-/// Three digits or whole numbers, whichever is more.
+/// Milliseconds with three significant digits, or all digits of a longer whole number.
 fn milliseconds(nanoseconds: u64) -> String {
     match nanoseconds {
         0 => "0".to_owned(),
@@ -288,7 +290,7 @@ fn percent(share: f64) -> String {
 }
 
 impl Load {
-    /// One word for files: `closed:10`, `poisson:100`.
+    /// A word for files: `closed:10`, `poisson:100`.
     pub(super) fn word(&self) -> String {
         match self {
             Self::Closed(clients) => format!("closed:{clients}"),

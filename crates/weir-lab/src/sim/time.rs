@@ -1,11 +1,11 @@
-//! How the simulation counts time, nanoseconds in a `u64`, and how it writes times down.
+//! The time of the simulation, nanoseconds in a `u64`, and its notation. It reads no clock.
 
-/// A second.
+/// One second in nanoseconds.
 pub(crate) const SECOND: u64 = 1_000_000_000;
-/// Later than anything that happens.
+/// A time later than all events.
 pub(crate) const NEVER: u64 = u64::MAX / 4;
 
-/// The shortest spelling that `units::time_ns` reads back to the same.
+/// The shortest notation that `units::time_ns` reads back to the same value.
 pub(crate) fn format(nanoseconds: u64) -> String {
     if nanoseconds == 0 {
         return "0s".to_owned();
@@ -25,7 +25,7 @@ pub(crate) fn format(nanoseconds: u64) -> String {
     format!("{whole}.{}{name}", decimals.trim_end_matches('0'))
 }
 
-/// In microseconds, what began included.
+/// The time in microseconds, rounded down.
 pub(crate) fn micros(nanoseconds: u64) -> u64 {
     nanoseconds / 1_000
 }

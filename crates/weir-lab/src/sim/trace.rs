@@ -1,4 +1,5 @@
-//! Recorded traffic: when requests came, and how long servers took, from Weir's JSON access log or from CSV.
+//! Recorded traffic: arrival and service times of requests, from Weir's JSON access log or from
+//! CSV. It resolves no names and sends nothing.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -11,9 +12,9 @@ use weir_balance::hash_key;
 
 use super::time::SECOND;
 
-/// Requests that a trace may have.
+/// Largest number of requests in a trace.
 const MAX_REQUESTS: usize = 10_000_000;
-/// Bytes that a line may have; a log line of Weir is bounded by its message limits.
+/// Largest length of a line in bytes; a log line of Weir is bounded by its message limits.
 const MAX_LINE: u64 = 1 << 20;
 
 /// Recorded requests, the oldest first.
@@ -21,24 +22,24 @@ const MAX_LINE: u64 = 1 << 20;
 pub struct Trace {
     name: String,
     entries: Vec<Recorded>,
-    /// Whether every entry has a service time.
+    /// Set if every entry has a service time.
     timed: bool,
-    /// Lines of the log that were not about this pool or any.
+    /// Number of log lines for another pool, or for none.
     skipped: u64,
 }
 
 /// One recorded request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Recorded {
-    /// From the first request on, ns.
+    /// Arrival since the first request, ns.
     arrival: u64,
-    /// ns.
+    /// Service time in ns.
     service: Option<u64>,
-    /// Stands for who sent it.
+    /// A hash of the client.
     key: u64,
 }
 
-/// What is read of a line of the access log.
+/// The fields that are read from a line of the access log.
 #[derive(Deserialize)]
 struct Line<'a> {
     #[serde(borrow)]
@@ -47,16 +48,17 @@ struct Line<'a> {
     pool: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
     client: Option<Cow<'a, str>>,
-    /// µs.
+    /// Microseconds.
     #[serde(default)]
     t_response: Option<u64>,
-    /// µs.
+    /// Microseconds.
     #[serde(default)]
     t_data: Option<u64>,
 }
 
 impl Trace {
-    /// Reads a trace. Of an access log only the lines of `pool` count; without one all must be of the same.
+    /// Reads a trace. Of an access log, only the lines of `pool` are used; without `pool` all lines
+    /// must be of one pool.
     pub fn read(path: &Path, pool: Option<&str>) -> Result<Self, String> {
         let name = path.display().to_string();
         let file = std::fs::File::open(path)
@@ -84,7 +86,7 @@ impl Trace {
                 if skipped > 0 { " that went to a pool" } else { "" }
             ));
         }
-        // Logs are written when requests end.
+        // Log lines are written when requests end.
         entries.sort_by_key(|entry| entry.arrival);
         let start = entries[0].arrival;
         for entry in &mut entries {
@@ -94,48 +96,48 @@ impl Trace {
         Ok(Self { name: name.to_owned(), entries, timed, skipped })
     }
 
-    /// Its file.
+    /// Path of the trace's file.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Requests.
+    /// Number of requests.
     pub fn len(&self) -> u64 {
         self.entries.len() as u64
     }
 
-    /// Whether there are none, which cannot be.
+    /// Returns true if there are no requests, which [`Trace::read`] refuses.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Whether every request has a service time.
+    /// Returns true if every request has a service time.
     pub fn is_timed(&self) -> bool {
         self.timed
     }
 
-    /// Lines that are not about the pool.
+    /// Number of lines that do not belong to the pool.
     pub fn skipped(&self) -> u64 {
         self.skipped
     }
 
-    /// When a request came, ns from the first on.
+    /// Arrival of a request, ns since the first one.
     pub(crate) fn arrival(&self, number: u64) -> Option<u64> {
         self.entries.get(number as usize).map(|entry| entry.arrival)
     }
 
-    /// How long a server took for it, ns.
+    /// Service time of a request, ns.
     pub(crate) fn service(&self, number: u64) -> Option<u64> {
         self.entries.get(number as usize).and_then(|entry| entry.service)
     }
 
-    /// Stands for who sent it.
+    /// A hash of the client of a request.
     pub(crate) fn key(&self, number: u64) -> Option<u64> {
         self.entries.get(number as usize).map(|entry| entry.key)
     }
 }
 
-/// Lines with their numbers, one kept at a time.
+/// The lines of a file with their numbers, one in memory at a time.
 struct Lines<'a, R> {
     name: &'a str,
     reader: &'a mut R,
@@ -181,7 +183,7 @@ impl<R: BufRead> Lines<'_, R> {
     }
 }
 
-/// From the current line on.
+/// Reads an access log, beginning with the current line.
 fn read_log<R: BufRead>(
     lines: &mut Lines<'_, R>,
     pool: Option<&str>,
@@ -244,7 +246,7 @@ impl Line<'_> {
     }
 }
 
-/// Which column is which.
+/// The indexes of the columns, with the factors of their units.
 struct Columns {
     arrival: (usize, f64),
     service: Option<(usize, f64)>,
@@ -288,7 +290,7 @@ impl Columns {
     }
 }
 
-/// The current line is the header.
+/// Reads CSV; the current line is the header.
 fn read_csv<R: BufRead>(lines: &mut Lines<'_, R>) -> Result<Vec<Recorded>, String> {
     let Some(columns) = Columns::read(lines.current()) else {
         return Err(lines.wrong(

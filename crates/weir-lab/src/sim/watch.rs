@@ -1,36 +1,37 @@
-//! What the simulation checks beside the balancer's own counters: that nobody overtakes anybody who waits.
+//! Checks that no request overtakes a waiting one, independently of the balancer's own counters.
 
 use std::collections::VecDeque;
 
 use super::agenda::Token;
 
-/// Whom a request waits for, and since when in the order of arrival.
+/// A waiting request, with its number in the order of arrival.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     seq: u64,
     token: Token,
 }
 
-/// Whether requests get their places in the order in which they came.
+/// The check that requests get their slots in order of arrival.
 #[derive(Debug)]
 pub(crate) struct OrderWatch {
     lines: Lines,
     violations: u64,
 }
 
-/// What there is to compare with.
+/// The state that dispatches are compared with.
 #[derive(Debug)]
 enum Lines {
-    /// Those who wait: first those for any endpoint, then those for each.
+    /// The waiting requests: first those for any endpoint, then those for each endpoint.
     Waiting(Vec<VecDeque<Waiting>>),
-    /// The latest arrival that was seen at each endpoint. A key decides who waits for which, and only the balancer knows.
+    /// The latest arrival that was dispatched to each endpoint. A key determines the endpoint of a
+    /// request, which only the balancer knows.
     Latest(Vec<u64>),
-    /// Nothing.
+    /// No check.
     Off,
 }
 
 impl OrderWatch {
-    /// For policies that send anybody anywhere.
+    /// For policies that may send any request to any endpoint.
     pub(crate) fn by_line(endpoints: usize) -> Self {
         Self { lines: Lines::Waiting(vec![VecDeque::new(); endpoints + 1]), violations: 0 }
     }
@@ -40,24 +41,25 @@ impl OrderWatch {
         Self { lines: Lines::Latest(vec![0; endpoints]), violations: 0 }
     }
 
-    /// Where neither can be told.
+    /// For runs in which the order is not known.
     pub(crate) fn off() -> Self {
         Self { lines: Lines::Off, violations: 0 }
     }
 
-    /// Dispatches that overtook somebody.
+    /// Number of dispatches that overtook a waiting request.
     pub(crate) fn violations(&self) -> Option<u64> {
         (!matches!(self.lines, Lines::Off)).then_some(self.violations)
     }
 
-    /// A request waits, for one endpoint or any.
+    /// A request starts to wait, for one endpoint or for any.
     pub(crate) fn join(&mut self, seq: u64, token: Token, bound: Option<usize>) {
         if let Lines::Waiting(lines) = &mut self.lines {
             lines[bound.map_or(0, |endpoint| endpoint + 1)].push_back(Waiting { seq, token });
         }
     }
 
-    /// Arrival `seq` gets a place at `endpoint`. `stand` says how somebody stands towards that place.
+    /// Arrival `seq` gets a slot at `endpoint`. `stand` gives the state of a request with regard to
+    /// that slot.
     pub(crate) fn dispatched(&mut self, seq: u64, endpoint: usize, stand: impl Fn(Token) -> Stand) {
         let overtaken = match &mut self.lines {
             Lines::Waiting(lines) => [0, endpoint + 1].into_iter().any(|line| {
@@ -80,14 +82,14 @@ impl OrderWatch {
     }
 }
 
-/// How somebody who joined a line stands.
+/// The state of a queued request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stand {
-    /// Waits, and could have the place in question.
+    /// It waits, and could take the slot.
     Waits,
-    /// Waits for another.
+    /// It waits for another slot.
     WaitsForAnother,
-    /// Was served or left.
+    /// It was served, or has left.
     Gone,
 }
 

@@ -1,4 +1,4 @@
-//! What must hold for every run, and what each candidate is known for.
+//! Properties of every run, and the known properties of each candidate.
 
 use proptest::prelude::*;
 use weir_balance::PolicyKind;
@@ -69,7 +69,8 @@ fn the_experiment_of_2008_comes_out_as_its_page_says() {
             _ => panic!("{name}"),
         };
         if clients == 3 {
-            // Nobody waits behind an idle server, and so nobody is forgotten.
+            // No request waits at a busy server while another is idle, so none is lost to the
+            // queue's bug.
             assert_eq!((fair.overlaps, fair.inversions, none.overlaps), (0, 0, 0), "{name}");
             continue;
         }
@@ -100,7 +101,7 @@ fn a_second_slot_hides_the_way_between_proxy_and_server() {
         summary(&plan).throughput
     };
     let (one, two) = (throughput(1), throughput(2));
-    // 20 ms of work and 2 ms on the way for one slot; the work alone for two.
+    // One slot costs 20 ms of work and 2 ms of latency; with two slots the latency is hidden.
     assert!((one / (3.0 / 0.022) - 1.0).abs() < 0.01, "{one}");
     assert!((two / (3.0 / 0.020) - 1.0).abs() < 0.01, "{two}");
 }
@@ -111,7 +112,7 @@ fn the_bug_of_2008_is_seen() {
     plan.queue.timeout = Some(47 * SECOND);
     plan.candidates[0] = candidate("least_conn", Some(1), Queue::Buggy);
     let buggy = summary(&plan);
-    // Seven of ten clients wait; the places of the other three go to whoever comes next.
+    // Seven of ten clients wait; the slots of the other three go to new arrivals.
     assert_eq!((buggy.count(End::Answered), buggy.count(End::TimedOut)), (993, 7));
     assert_eq!(buggy.longest_queue_wait, 47 * SECOND);
     assert!(buggy.order_violations.unwrap() > 900);
@@ -243,7 +244,7 @@ fn check_laws(plan: &Plan) -> Result<(), TestCaseError> {
     prop_assert_eq!(ended, plan.requests);
     prop_assert_eq!(outcomes.len() as u64, plan.requests);
     prop_assert_eq!(summary.count(End::Forgotten), 0);
-    // Outages and stalls move requests that hash to other lines: there it cannot be told.
+    // Outages and stalls move hashed requests to other queues, whose order is not known.
     let moved = !plan.outages.is_empty() || plan.stall.is_some();
     let told = !moved || plan.candidates[0].policy.hashes().is_none();
     prop_assert_eq!(summary.order_violations, told.then_some(0));
@@ -301,7 +302,7 @@ proptest! {
     }
 }
 
-/// Each is a thousand requests; `PROPTEST_CASES` asks for more.
+/// Number of cases, each of a thousand requests; `PROPTEST_CASES` changes it.
 fn cases() -> u32 {
     std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(200)
 }

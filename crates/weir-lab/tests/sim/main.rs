@@ -1,4 +1,5 @@
-//! The simulation as `weir sim` uses it: held against the theory of queues, against the laws of the pool, and against itself.
+//! The simulation as used by `weir sim`, compared with queueing theory, with the laws of the pool,
+//! and with itself.
 
 mod laws;
 mod output;

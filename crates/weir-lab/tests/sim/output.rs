@@ -1,4 +1,4 @@
-//! What is written: tables, JSON, a line for each request; and what is said of plans that cannot be.
+//! The output: tables, JSON, a line per request, and the errors for invalid plans.
 
 use serde_json::Value;
 use weir_lab::sim::{
@@ -45,7 +45,7 @@ fn the_same_seed_gives_the_same_bytes() {
 fn every_combination_has_a_row() {
     let report = report(&comparison(1));
     assert_eq!(report.scenarios.len(), 4);
-    // Without a limit the queue makes no difference, and such a candidate stands once.
+    // Without a limit the queue makes no difference, so such a candidate occurs once.
     assert!(report.scenarios.iter().all(|scenario| scenario.rows.len() == 6));
 }
 

@@ -1,10 +1,10 @@
-//! What shared state is for: one balancer for all workers beside one each, on the same requests (row S0-06).
+//! The effect of shared state: one balancer for all workers and one for each, on the same requests.
 
 use weir_lab::sim::{Load, Plan, Queue, Spread, State, Summary, run};
 
 use crate::support::{candidate, plan, report, summary};
 
-/// With one balancer for all workers, and with one each.
+/// The results with one balancer for all workers, and with one for each.
 fn both(mut plan: Plan) -> [Summary; 2] {
     let shared = plan.candidates.remove(0);
     let mut own = shared.clone();
@@ -14,7 +14,8 @@ fn both(mut plan: Plan) -> [Summary; 2] {
     [rows[0].summary.clone(), rows[1].summary.clone()]
 }
 
-/// Servers that work on anything at once, so that nothing but the balancer's limit bounds what is there.
+/// Makes the servers work on any number of requests at once, so that only the balancer's limit
+/// bounds them.
 fn anything_at_once(mut plan: Plan) -> Plan {
     for endpoint in &mut plan.endpoints {
         endpoint.at_once = None;
@@ -69,7 +70,7 @@ fn a_round_of_each_worker_s_own_is_uneven() {
         let candidates = vec![candidate("round_robin", None, Queue::On)];
         let [shared, own] = both(Plan { candidates, spread, ..base });
         assert!(shared.most_ahead < 1.0, "{spread:?}: {}", shared.most_ahead);
-        // Each worker's is exact, and all four may be ahead at the same server.
+        // Each worker's distribution is exact, but all four may be ahead at the same server.
         assert!((2.0..4.0).contains(&own.most_ahead), "{spread:?}: {}", own.most_ahead);
         assert_eq!(shared.served.iter().max().unwrap() - shared.served.iter().min().unwrap(), 1);
     }
@@ -79,7 +80,7 @@ fn a_round_of_each_worker_s_own_is_uneven() {
 fn a_hash_needs_no_state() {
     let base = plan(2_000, Load::Poisson(60.0), "exp:20ms");
     let candidates = vec![candidate("hash", None, Queue::On)];
-    // Which server seems to be stuck is state.
+    // Stall detection would be state, so it is off.
     let [shared, own] = both(Plan { candidates, stall: None, ..base });
     assert_eq!(shared.served, own.served);
     assert_eq!(shared.quantiles, own.quantiles);

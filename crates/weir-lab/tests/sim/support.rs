@@ -1,11 +1,11 @@
-//! Short ways to a plan.
+//! Helpers to build plans and run them.
 
 use weir_lab::sim::{
     Candidate, Load, MaxConn, Outcome, Plan, Queue, QueueLimits, Report, Scenario, State, Summary,
     run,
 };
 
-/// One scenario, one candidate, nothing that ends a wait.
+/// A plan of one scenario and one candidate, without a queue timeout.
 pub(crate) fn plan(requests: u64, load: Load, service: &str) -> Plan {
     Plan {
         requests,
@@ -25,12 +25,12 @@ pub(crate) fn report(plan: &Plan) -> Report {
     run(plan, |_, _, _| Ok(())).unwrap()
 }
 
-/// Of the first candidate in the first scenario.
+/// The summary of the first candidate in the first scenario.
 pub(crate) fn summary(plan: &Plan) -> Summary {
     report(plan).scenarios[0].rows[0].summary.clone()
 }
 
-/// Of the first candidate in the first scenario, request by request.
+/// The outcomes of the first candidate in the first scenario.
 pub(crate) fn outcomes(plan: &Plan) -> Vec<Outcome> {
     let mut all = Vec::new();
     run(plan, |_, _, outcomes| {

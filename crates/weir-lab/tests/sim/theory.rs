@@ -1,6 +1,7 @@
-//! Mean waits against their closed forms. The simulation is free to differ only by chance, and chance is bounded: beside each
-//! case stands the standard error of its mean, from 24 runs with other seeds (whose mean is that of theory within one error). The
-//! seeds here are fixed, so that a test that passes goes on passing.
+//! Mean waits compared with their closed forms. The simulation may differ by chance only, and
+//! chance is bounded: each case states the standard error of its mean, from 24 runs with other
+//! seeds (whose mean is within one error of theory). The seeds are fixed, so the tests are
+//! deterministic.
 
 use weir_lab::sim::{Endpoint, Load, MaxConn, Plan};
 
@@ -9,7 +10,7 @@ use crate::support::{candidate, plan, summary};
 /// The mean service time, in seconds.
 const SERVICE: f64 = 0.02;
 
-/// Poisson arrivals at `servers` that are together busy for the share `load`.
+/// Poisson arrivals at `servers` that have the utilisation `load` together.
 fn poisson(requests: u64, servers: usize, load: f64, service: &str) -> Plan {
     let rate = load * servers as f64 / SERVICE;
     let mut plan = plan(requests, Load::Poisson(rate), service);
@@ -31,12 +32,13 @@ fn erlang(servers: usize, load: f64) -> f64 {
     waits * SERVICE / (servers as f64 * (1.0 - load))
 }
 
-/// The mean wait in M/G/1 (Pollaczek and Khinchine), in seconds; `variation` is the squared coefficient of variation.
+/// The mean wait in M/G/1 (Pollaczek and Khinchine), in seconds; `variation` is the squared
+/// coefficient of variation.
 fn pollaczek(load: f64, variation: f64) -> f64 {
     load / (1.0 - load) * SERVICE * (1.0 + variation) / 2.0
 }
 
-/// The mean of runs with these seeds is within 1 % of theory.
+/// Checks that the mean of runs with these seeds is within 1 % of theory.
 #[track_caller]
 fn check(name: &str, plan: &Plan, seeds: std::ops::Range<u64>, expected_s: f64) {
     let count = seeds.end - seeds.start;
@@ -54,7 +56,7 @@ fn the_formulas_agree_where_they_must() {
         assert!((found / expected - 1.0).abs() < 1e-12, "{found} {expected}");
     };
     near(erlang(1, 0.6), pollaczek(0.6, 1.0));
-    // A textbook's M/M/2: with half load the wait is a third of the service time.
+    // M/M/2 of the textbooks: at half load the wait is a third of the service time.
     near(erlang(2, 0.5), SERVICE / 3.0);
 }
 
@@ -76,7 +78,8 @@ fn one_constant_server_waits_as_in_m_d_1() {
     check("M/D/1", &poisson(1_500_000, 1, 0.5, "constant:20ms"), 1..4, pollaczek(0.5, 0.0));
 }
 
-/// The queue at the door of a server that works on three at once is the one in the balancer before three servers.
+/// The queue of a server that works on three requests at once equals the balancer's queue before
+/// three servers.
 #[test]
 fn a_server_that_works_on_three_at_once_waits_as_three_servers_do() {
     let mut plan = poisson(300_000, 3, 0.6, "exp:20ms");
@@ -96,8 +99,9 @@ fn a_faster_server_waits_as_one_with_shorter_work() {
     assert!((found / expected - 1.0).abs() < 1e-4, "{found} {expected}");
 }
 
-/// Round robin over three exponential servers with no limit: each is an E3/M/1, whose wait is shorter than M/M/1's and longer than
-/// that of one queue. σ solves σ = (3r / (3r + 1 − σ))³ with r the load. Standard error 0.4 %.
+/// Round robin over three exponential servers without a limit: each is an E3/M/1 system, with a
+/// wait shorter than in M/M/1 and longer than with one queue. σ solves σ = (3r / (3r + 1 − σ))³
+/// with the load r. Standard error 0.4 %.
 #[test]
 fn round_robin_without_a_limit_waits_as_three_single_queues_do() {
     let load: f64 = 0.6;
@@ -110,7 +114,8 @@ fn round_robin_without_a_limit_waits_as_three_single_queues_do() {
     check("E3/M/1", &plan, 1..4, SERVICE * root / (1.0 - root));
 }
 
-/// More servers and higher loads, where chance is larger and more requests are needed: standard errors of at most 0.4 %.
+/// More servers and higher loads, which have more variance and need more requests. Standard errors
+/// of at most 0.4 %.
 #[test]
 #[ignore = "300 million requests: minutes"]
 fn waits_are_those_of_theory_at_other_loads_too() {
@@ -123,7 +128,7 @@ fn waits_are_those_of_theory_at_other_loads_too() {
         let plan = poisson(REQUESTS, 1, load, "constant:20ms");
         check(&format!("M/D/1 at {load}"), &plan, 1..9, pollaczek(load, 0.0));
     }
-    // 98 % of 10 ms and 2 % of 500 ms are 19.8 ms in the mean; the rate is for 20 ms.
+    // 98 % of 10 ms and 2 % of 500 ms have a mean of 19.8 ms; the rate is chosen for 20 ms.
     let plan = poisson(REQUESTS, 1, 0.5, "mix:98%10ms+2%500ms");
     let mean: f64 = 0.98 * 0.01 + 0.02 * 0.5;
     let square = 0.98 * 0.01 * 0.01 + 0.02 * 0.5 * 0.5;

@@ -4,7 +4,7 @@ use super::*;
 use crate::sim::plan::{Load, MaxConn, Queue};
 use crate::sim::state::State;
 
-/// The balancer's regret meter and the simulation count apart from each other.
+/// The balancer's regret meter and the simulation count independently.
 #[test]
 fn the_regret_meter_counts_what_the_simulation_sees() {
     for policy in PolicyKind::all() {
