@@ -333,8 +333,8 @@ fn every_framing_of_an_answer_is_read_to_its_end() {
     let url = Url::parse(&format!("http://{address}/echo")).unwrap();
     let requests = Requests::new(vec![(1.0, close.request(&url).unwrap())]);
     let outcome = run(Load { requests, ..load(address, "/", open(100.0, 200)) });
-    // The first connections were opened before the start, the others when needed, although some
-    // were free.
+    // The first connection of each task was opened before the start, the others when needed. Tasks
+    // were free, so hardly any request was delayed.
     assert_eq!((outcome.record.answered, outcome.record.errors()), (20, 0));
     assert!(outcome.record.delayed <= 2, "{}", outcome.record.delayed);
     assert!((20..=36).contains(&outcome.opened), "{}", outcome.opened);

@@ -1,4 +1,4 @@
-//! Method and version of a message.
+//! Method and version of a message. Request lines are parsed in `request.rs`.
 
 /// The HTTP version of a message; others are refused.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]

@@ -1,4 +1,4 @@
-//! Status codes and their reason phrases.
+//! Status codes and their reason phrases. Status lines are written in `encode.rs`.
 
 /// The registered reason phrase (IANA HTTP status codes, RFC 9110 section 15), nginx's phrase for
 /// its 499, or `Unknown`.

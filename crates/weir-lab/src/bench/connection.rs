@@ -274,7 +274,7 @@ impl Connection {
             Framing::Chunked => self.read_chunks(bytes).await?,
             Framing::UntilClose => self.read_to_close(bytes).await?,
         }
-        // There are bytes after the response that belong to nothing.
+        // Bytes after the end of the response belong to no request.
         if !self.input.is_empty() {
             return Err(protocol("there are bytes after the end of the answer"));
         }

@@ -30,7 +30,7 @@ pub struct Process {
 /// The machine's counters, in ticks of all cores together.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Machine {
-    /// All time.
+    /// Total time.
     pub total: u64,
     /// Time that the host gave to other guests.
     pub steal: u64,

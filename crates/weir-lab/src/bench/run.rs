@@ -91,7 +91,7 @@ impl Watch {
         }
     }
 
-    /// Ends the run now. What it has seen is still reported.
+    /// Ends the run now. The results so far are still reported.
     pub fn stop(&self) {
         self.0.stop();
     }

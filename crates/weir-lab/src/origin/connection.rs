@@ -147,7 +147,7 @@ impl<S: Wire> Connection<S> {
     /// Serves requests until one side ends the connection.
     pub(super) async fn serve(mut self) {
         loop {
-            // An error means that the client's side has gone, so there is no one to report it to.
+            // An error means that the client's side has gone, so it cannot be reported.
             match self.exchange().await.unwrap_or(Next::Close) {
                 Next::Again => {}
                 Next::Linger => return self.linger().await,

@@ -346,7 +346,7 @@ mod tests {
         (Load::new(None, 0, None), Port::new(0, address, false, limit))
     }
 
-    /// The begin of service, if it has begun.
+    /// The start of service, if it has started.
     fn begun(arrival: &mut Arrival<'_>) -> Option<u64> {
         let mut context = Context::from_waker(Waker::noop());
         match pin!(arrival.turn.begin_ns()).poll(&mut context) {

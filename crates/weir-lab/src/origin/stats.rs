@@ -21,7 +21,7 @@ pub(super) struct Entry {
     pub(super) target: Text<TARGET_BYTES>,
     pub(super) id: Text<ID_BYTES>,
     pub(super) arrived_ns: u64,
-    /// Begin of service.
+    /// Start of service.
     pub(super) began_ns: u64,
     pub(super) ended_ns: u64,
     /// Planned service time.

@@ -35,7 +35,7 @@ struct Recorded {
     arrival: u64,
     /// Service time in ns.
     service: Option<u64>,
-    /// A hash of the client.
+    /// A hash that identifies the client.
     key: u64,
 }
 
@@ -131,7 +131,7 @@ impl Trace {
         self.entries.get(number as usize).and_then(|entry| entry.service)
     }
 
-    /// A hash of the client of a request.
+    /// A hash that identifies the client of a request.
     pub(crate) fn key(&self, number: u64) -> Option<u64> {
         self.entries.get(number as usize).map(|entry| entry.key)
     }
