@@ -1,4 +1,5 @@
-//! TLS for programs that ask an admin address: `weir ctl` and `weir top`. The address's own side is `admin/socket.rs`.
+//! TLS for clients of an admin address: `weir ctl` and `weir top`. It makes no connection itself;
+//! the server side is in `admin/socket.rs`.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -6,21 +7,21 @@ use std::sync::Arc;
 use tokio_rustls::rustls::ClientConnection;
 use weir_proxy::tls::{CertificateMaterial, ClientSettings, ClientTls, PemFile, server_name};
 
-/// The files of a client.
+/// The PEM files of a TLS client.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ClientFiles<'a> {
-    /// Trusted roots; `None`: the system's.
+    /// The trusted roots; `None` means those of the system.
     pub ca: Option<&'a Path>,
-    /// The certificate to show.
+    /// The client certificate.
     pub certificate: Option<&'a Path>,
-    /// Its key, when it is not in the same file.
+    /// The certificate's key, if it is in another file.
     pub key: Option<&'a Path>,
 }
 
-/// A connection, not yet begun, to the admin address of this host.
+/// A TLS session, before its handshake, with the admin address of this host.
 ///
 /// # Errors
-/// One sentence: a file that cannot be read or used, or a host that is none.
+/// One sentence: a file cannot be read or used, or the host name is invalid.
 pub fn client_connection(files: &ClientFiles<'_>, host: &str) -> Result<ClientConnection, String> {
     let read = |path: &Path| {
         let label = path.display().to_string();

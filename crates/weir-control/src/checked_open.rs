@@ -1,5 +1,6 @@
-//! Opens a log file for appending, so that nobody but root and this process's own user decides which file that is. It writes nothing,
-//! and it does not replace the kernel's permission check: it narrows what the path may lead to.
+//! Opens a log file for appending such that only root and this process's own user decide which file
+//! that is. It writes nothing, and it does not replace the kernel's permission check: it narrows
+//! what the path may lead to.
 //!
 //! The path is walked one component at a time (path_resolution(7)). A symbolic link is followed only where no other user could have
 //! put it, and a file that another user could have put there must be an ordinary one, with one name and an expected owner.
@@ -17,14 +18,15 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-/// Symbolic links followed in one path, as the kernel's `MAXSYMLINKS`.
+/// The most symbolic links followed in one path, the kernel's `MAXSYMLINKS`.
 const MOST_LINKS: usize = 40;
 
-/// Opens a file for appending, without waiting for the reader of a pipe, and makes it with mode 0640 if it is missing. `user` is
-/// the one that this process is about to become, whose files are as good as its own.
+/// Opens a file for appending, without waiting for the reader of a pipe, and creates it with mode
+/// 0640 if it is missing. `user` is the user that this process is about to become; its files are
+/// trusted like the process's own.
 ///
 /// # Errors
-/// The kernel's, or a sentence that says what may not be followed or written.
+/// The kernel's error, or a sentence that says what may not be followed or written.
 pub(crate) fn append(path: &Path, user: Option<u32>) -> io::Result<File> {
     let place = Walk::to(path, user)?;
     let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -32,15 +34,15 @@ pub(crate) fn append(path: &Path, user: Option<u32>) -> io::Result<File> {
     let flags = if place.is_followed { flags } else { flags | OFlags::NOFOLLOW };
     let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP;
     let file = openat(&place.directory, &place.name, flags, mode)?;
-    // Another file may have taken the name since it was looked at.
+    // Another file may have been put under the name since it was checked.
     place.standing.permits(&fstat(&file)?, user).map_err(|why| refused(&why))?;
     Ok(File::from(file))
 }
 
-/// Looks at what [`append`] would open and opens it only if it is there and is no pipe.
+/// Checks what [`append`] would open, and opens it only if it exists and is not a pipe.
 ///
 /// # Returns
-/// The kind of file, or `None` if there is none yet.
+/// The kind of file, or `None` if it does not exist.
 ///
 /// # Errors
 /// As for [`append`].
@@ -50,7 +52,7 @@ pub(crate) fn look(path: &Path, user: Option<u32>) -> io::Result<Option<FileType
     match place.kind {
         None | Some(FileType::Fifo) => return Ok(place.kind),
         Some(FileType::Symlink) => {
-            // A descriptor of this process below `/proc`. To open it may mean to wait.
+            // A descriptor of this process below `/proc`. Opening it for writing may block.
             let flags = OFlags::PATH | OFlags::CLOEXEC;
             let file = openat(&place.directory, &place.name, flags, Mode::empty())?;
             return Ok(Some(FileType::from_raw_mode(fstat(&file)?.st_mode)));
@@ -65,14 +67,14 @@ fn refused(why: &impl fmt::Display) -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, why.to_string())
 }
 
-/// Who may change what a directory holds.
+/// The users that may change a directory's entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
     /// Root and this process's user.
     Ours,
-    /// Everybody may add names and take only own ones away, as in `/tmp`.
+    /// All users may add entries and remove only their own, as in `/tmp`.
     Sticky,
-    /// Another user, its owner among them.
+    /// A user other than root and this process's, such as its owner.
     Others { owner: u32 },
 }
 
@@ -88,17 +90,17 @@ impl Standing {
         }
     }
 
-    /// The standing of a directory in this one.
+    /// The standing of a directory that is inside this one.
     fn below(self, directory: &Stat) -> Self {
         match self {
             Self::Ours => Self::of(directory),
             Self::Sticky if is_ours(directory.st_uid) => Self::of(directory),
-            // Whoever may change the outer one can put another in the place of the inner one.
+            // A user that may change the outer directory can replace the inner one.
             Self::Sticky | Self::Others { .. } => Self::Others { owner: directory.st_uid },
         }
     }
 
-    /// Whether a symbolic link was put there by root or this process's user.
+    /// Returns true if only root or this process's user can have created the symbolic link.
     fn trusts_link(self, link: &Stat) -> bool {
         match self {
             Self::Ours => true,
@@ -108,7 +110,7 @@ impl Standing {
     }
 
     /// # Errors
-    /// A clause: why the file may not be written.
+    /// A clause that says why the file may not be written.
     fn permits(self, file: &Stat, user: Option<u32>) -> Result<(), String> {
         let owner = match self {
             Self::Ours => return Ok(()),
@@ -146,14 +148,14 @@ fn own_group() -> u32 {
     rustix::process::getegid().as_raw()
 }
 
-/// The directory that a path ends in, with the name there.
+/// The directory that a path ends in, with the file's name in it.
 struct Walk {
     directory: OwnedFd,
     name: OsString,
     standing: Standing,
-    /// `None`: there is nothing yet.
+    /// `None` if the name does not exist.
     kind: Option<FileType>,
-    /// Whether the kernel is to follow the name: a link to an open file, below `/proc`.
+    /// Set if the kernel is to follow the name: a link to an open file, below `/proc`.
     is_followed: bool,
 }
 
@@ -217,7 +219,8 @@ impl Walk {
     }
 }
 
-/// The root directory is nobody's to change, even where a user namespace shows it as somebody's.
+/// An absolute path starts at the root directory, which counts as root's even where a user
+/// namespace shows another owner.
 fn standing_of_start(path: &Path, directory: &OwnedFd) -> io::Result<Standing> {
     Ok(if path.is_absolute() { Standing::Ours } else { Standing::of(&fstat(directory)?) })
 }
@@ -226,7 +229,7 @@ fn searched() -> OFlags {
     OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC
 }
 
-/// Adds the components of a path, the first of them on top.
+/// Adds the components of a path, so that its first component is the last element.
 fn push(rest: &mut Vec<OsString>, path: &Path) {
     let steps = path.components().rev().filter_map(|component| match component {
         Component::Normal(name) => Some(name.to_owned()),
@@ -245,7 +248,7 @@ fn is_proc(directory: &OwnedFd) -> io::Result<bool> {
     Ok(fstatfs(directory)?.f_type == PROC_SUPER_MAGIC)
 }
 
-/// Why a link is not followed.
+/// A link that is not followed, shown as the reason.
 struct Untrusted<'a> {
     link: &'a OsStr,
     standing: Standing,
@@ -272,7 +275,7 @@ mod tests {
 
     use super::*;
 
-    /// A directory of root's, where only that can be tried.
+    /// A directory of root's; `None` if the test does not run as root.
     fn folder() -> Option<tempfile::TempDir> {
         if !rustix::process::geteuid().is_root() {
             println!("skipped: only root can make directories of other users");
@@ -314,7 +317,7 @@ mod tests {
             assert_eq!(done.is_ok(), expected, "{owner} {mode:o} {link_owner}: {done:?}");
             assert_eq!(look(&link, None).is_ok(), expected);
             assert_eq!(fs::read(&precious).unwrap().len(), if expected { 5 } else { 0 });
-            // A link on the way is one as well.
+            // A link to a directory in the path is checked as well.
             symlink(&place, logs.join("way")).unwrap();
             let trusted = (owner, mode) == (0, 0o755) || (owner == 0 && mode == 0o1777);
             assert_eq!(write(&logs.join("way/precious")).is_ok(), trusted, "{owner} {mode:o}");

@@ -1,5 +1,6 @@
-//! What changes the configuration of a running server: a reload reads it anew, checks and compiles it, and swaps it whole, or changes
-//! nothing and says why. One at a time, whoever asks. It serves nothing and watches nothing itself.
+//! Changes of a running server's configuration: a reload reads it again, checks and compiles it,
+//! and either swaps it whole or changes nothing and returns the reason. Changes run one at a time.
+//! It serves no traffic and watches nothing itself.
 //!
 //! ```text
 //! read ─▶ check ─▶ compile ─▶ open logs, bind, look names up ─▶ publish ─▶ workers adopt ─▶ accept, probe, resolve anew
@@ -47,52 +48,53 @@ use crate::server::{connection_cap, tell};
 use crate::supervisor;
 use crate::upgrade::{self, NotUpgraded, Serving, Successor};
 
-/// How long whoever asked for an upgrade waits for this process to accept nothing any more.
+/// The longest that the caller of an upgrade waits for this process to stop accepting.
 const LEAVING: Duration = Duration::from_secs(5);
 
-/// How long a stop waits for a change of the configuration that is under way.
+/// The longest that a stop waits for a configuration change in progress.
 const CHANGE_PATIENCE: Duration = Duration::from_secs(1);
 
-/// Where a configuration comes from, so that it can be read anew.
+/// The source of a configuration, which a reload reads again.
 pub struct Source {
-    /// The file.
+    /// The configuration file.
     pub path: PathBuf,
-    /// Reads and checks it. An error is everything that is wrong with it, ready to be shown.
+    /// Reads and checks the file. The error lists everything that is wrong with it, ready to print.
     pub read: Box<dyn Fn() -> Result<Config, String> + Send + Sync>,
 }
 
-/// Changes the configuration of a running server. Whoever wants to look at it or to change it has this.
+/// The handle through which the configuration of a running server is read and changed.
 pub struct Control {
     plane: Arc<DataPlane>,
     health: Arc<HealthLog>,
     source: Option<Source>,
     held: Mutex<Held>,
-    /// What goes with the configuration. Whoever changes that one has it to the end.
+    /// The parts that follow the configuration. A change holds this lock from its beginning to its
+    /// end.
     turn: tokio::sync::Mutex<Beside>,
     pub(crate) log_writer: Arc<LogWriter>,
     pub(crate) notifier: Notifier,
     pub(crate) handover: Handover,
-    /// Where a successor waits for connections.
+    /// The socket over which connections are passed on to a successor.
     passing: Mutex<Option<OwnedFd>>,
     pub(crate) credits: Arc<Credits>,
-    /// `pid_file` and `state_file`.
+    /// The pid file and the state file (`pid_file`, `state_file`).
     pub(crate) files: Arc<OwnFiles>,
-    /// Of agent addresses.
+    /// The sockets of agent addresses.
     lent_sockets: Vec<Lent>,
     program_log: Mutex<ProgramLog>,
-    /// Of the control thread.
+    /// The runtime of the control thread.
     runtime: Handle,
 }
 
-/// The configuration that holds.
+/// The configuration in effect.
 #[derive(Clone)]
 struct Held {
     file: Arc<Config>,
-    /// Those that it names.
+    /// The files that it names.
     files: Arc<FilesRead>,
-    /// With what was changed at run time.
+    /// The file with the runtime changes applied.
     config: Arc<Config>,
-    /// And with servers in place of names.
+    /// `config` with resolved servers in place of names.
     live: Arc<Config>,
     names: Answers,
     overrides: Overrides,
@@ -106,25 +108,25 @@ impl Held {
     }
 }
 
-/// Which files a configuration is made of.
+/// The source of the files that a configuration names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reading {
-    /// Of those that are there now: a reload.
+    /// The files as they are on disk now: a reload.
     Anew,
-    /// Of those that were read already: it is about something else.
+    /// The files as they were read before: the change concerns something else.
     AsBefore,
 }
 
-/// What a configuration has beside what is compiled, open already.
+/// The parts of a new configuration that `compile` does not make, already open.
 struct Ready {
     logs: PreparedLogs,
     program_log: Option<ProgramLog>,
     doors: Prepared,
-    /// `None`: as they are.
+    /// `None` if the admin addresses stay as they are.
     admin: Option<PreparedAdmin>,
 }
 
-/// What stands beside the data plane and follows the configuration.
+/// The parts beside the data plane that follow the configuration.
 pub(crate) struct Beside {
     pub(crate) doors: Doors,
     pub(crate) admin: AdminDoors,
@@ -133,14 +135,14 @@ pub(crate) struct Beside {
     pub(crate) agents: Agents,
 }
 
-/// What a reload changed.
+/// The outcome of a reload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReloadReport {
-    /// The number of the configuration that holds now.
+    /// The number of the configuration now in effect.
     pub generation: u64,
-    /// What is different, a line each.
+    /// The differences, one line each.
     pub changes: Vec<String>,
-    /// What the operator should know, a sentence each.
+    /// Warnings for the operator, one sentence each.
     pub warnings: Vec<String>,
 }
 
@@ -158,15 +160,16 @@ impl fmt::Display for ReloadReport {
     }
 }
 
-/// A socket that a successor is to have, with the address that it was opened for, for as long as it is open.
+/// A listening socket for a successor, with the address it was opened for; weak, so that it does
+/// not keep the socket open.
 pub(crate) type Lent = (ListenAddress, Weak<OwnedFd>);
 
-/// The parts of a running server that [`Control`] is made of.
+/// The parts of a running server from which [`Control`] is made.
 pub(crate) struct Parts {
     pub(crate) plane: Arc<DataPlane>,
     pub(crate) health: Arc<HealthLog>,
     pub(crate) source: Option<Source>,
-    /// As the file says.
+    /// The configuration as the file has it.
     pub(crate) file: Config,
     pub(crate) files_read: FilesRead,
     pub(crate) overrides: Overrides,
@@ -180,7 +183,7 @@ pub(crate) struct Parts {
     pub(crate) runtime: Handle,
 }
 
-/// A change of the configuration that is under way; nobody else makes one.
+/// A configuration change in progress. It excludes every other change.
 pub(crate) type Changing<'a> = Turn<'a, Beside>;
 
 impl Control {
@@ -205,62 +208,63 @@ impl Control {
         }
     }
 
-    /// What lives as long as the process.
+    /// The state that lives as long as the process.
     pub fn process(&self) -> &Arc<Process> {
         self.plane.process()
     }
 
-    /// What runs on every worker now, the oldest first.
+    /// The exchanges that run on all workers, oldest first.
     pub(crate) async fn sessions(&self) -> Vec<RunningExchange> {
-        // A worker that hangs says nothing, and keeps nobody from the others for long.
+        // A worker that hangs does not reply; the timeout bounds how long it delays the others'
+        // replies.
         timeout(LEAVING, self.plane.sessions()).await.unwrap_or_default()
     }
 
-    /// What new exchanges run on.
+    /// The snapshot on which new exchanges run.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         self.process().snapshot()
     }
 
-    /// The configuration that holds, with what was changed at run time.
+    /// The configuration in effect, with the runtime changes.
     pub fn config(&self) -> Arc<Config> {
         self.held().config.clone()
     }
 
-    /// The same with servers in place of names, as it is served.
+    /// The configuration in effect with servers in place of names, as it is served.
     pub fn live(&self) -> Arc<Config> {
         self.held().live.clone()
     }
 
-    /// What would be served if this was changed at run time.
+    /// The configuration that would be served with these runtime changes.
     pub(crate) fn live_with(&self, overrides: &Overrides) -> Config {
         let held = self.held().clone();
         held.names.over(&overrides.over(&held.file), overrides)
     }
 
-    /// The configuration as the file says.
+    /// The configuration as the file has it.
     pub fn file(&self) -> Arc<Config> {
         self.held().file.clone()
     }
 
-    /// What was changed at run time.
+    /// The runtime changes.
     pub fn overrides(&self) -> Overrides {
         self.held().overrides.clone()
     }
 
-    /// What happened to the health of endpoints.
+    /// The log of health changes of endpoints.
     pub fn health(&self) -> &Arc<HealthLog> {
         &self.health
     }
 
-    /// The file that a reload reads.
+    /// The file that a reload reads; `None` if there is none.
     pub fn configuration_file(&self) -> Option<&Path> {
         self.source.as_ref().map(|source| &*source.path)
     }
 
-    /// Reads the configuration anew and swaps it. What was changed at run time stays.
+    /// Reads the configuration again and swaps it. Runtime changes stay.
     ///
     /// # Errors
-    /// Everything that is wrong with it; nothing has changed then.
+    /// Everything that is wrong with the new configuration; nothing has changed then.
     pub async fn reload(&self) -> Result<ReloadReport, String> {
         self.handover.check()?;
         self.notifier.reloading();
@@ -269,18 +273,19 @@ impl Control {
         reloaded
     }
 
-    /// What is served, in a few words.
+    /// The status line for systemd: the generation that is served.
     pub(crate) fn summary(&self) -> String {
         format!("serving generation {}", self.snapshot().generation)
     }
 
-    /// Has another process take the listening sockets over. What comes then is whoever calls [`Handover::done`]'s to do.
+    /// Starts a successor that takes over the listening sockets. The task that waits on
+    /// [`Handover::done`] does the rest of the upgrade.
     ///
     /// # Errors
-    /// Why there is none; everything is as it was.
+    /// The reason that there is no successor; nothing has changed then.
     pub(crate) async fn upgrade(&self, successor: &Successor) -> Result<u32, NotUpgraded> {
         let attempt = self.handover.begin().map_err(NotUpgraded::NotNow)?;
-        // Nothing changes under the successor's hands.
+        // The configuration does not change while the successor starts.
         let turn = self.changing().await;
         let sockets = self.sockets(&turn);
         let Serving { process, passing } =
@@ -288,12 +293,12 @@ impl Control {
         *self.passing.lock().unwrap_or_else(PoisonError::into_inner) = passing;
         attempt.done(process);
         drop(turn);
-        // Whoever connects after the answer shall find the successor.
+        // A client that connects after the reply reaches the successor.
         let _ = timeout(LEAVING, self.handover.left()).await;
         Ok(process)
     }
 
-    /// Every socket that is listened on, with the address that it was opened for.
+    /// Every listening socket, with the address it was opened for.
     fn sockets(&self, turn: &Changing<'_>) -> Vec<(ListenAddress, Arc<OwnedFd>)> {
         let mut sockets = turn.doors.sockets();
         sockets.extend(turn.admin.sockets());
@@ -302,14 +307,16 @@ impl Control {
         sockets
     }
 
-    /// Has the supervisor hold the sockets that are listened on now.
+    /// Passes the current listening sockets to the supervisor, which holds them.
     pub(crate) async fn have_sockets_held(&self) {
         let turn = self.changing().await;
         supervisor::hold(&self.sockets(&turn));
     }
 
-    /// Accepts nothing any more, before anybody is told that this process ends: whoever connects anew finds another, or is refused at
-    /// once. Nothing is changed from here on. A change that is under way is not waited for long: what it opens is closed with the rest.
+    /// Stops accepting before the end of this process is announced: new clients reach another
+    /// process, or are refused at once. From here on the configuration does not change. The wait
+    /// for a change in progress is bounded by `CHANGE_PATIENCE`; what it opens is closed with the
+    /// process.
     pub(crate) async fn close_doors(&self) {
         self.handover.stop();
         if let Ok(mut turn) = timeout(CHANGE_PATIENCE, self.changing()).await {
@@ -318,7 +325,7 @@ impl Control {
         supervisor::hold(&[]);
     }
 
-    /// Accepts, probes and looks up nothing any more: another process does.
+    /// Stops accepting, probing and resolving: another process does so now.
     pub(crate) async fn leave(&self) {
         let mut turn = self.changing().await;
         turn.doors.leave().await;
@@ -327,8 +334,8 @@ impl Control {
         turn.agents = Agents::default();
     }
 
-    /// Passes connections on to the successor, if it takes any. Returns when all that could go at once have gone; others follow when they
-    /// are idle.
+    /// Passes connections on to the successor, if it takes any. Returns when all that could be
+    /// passed on at once have been; the others follow when they become idle.
     pub(crate) async fn pass_on(&self, process: u32) {
         let socket = self.passing.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(packets) = socket.and_then(|socket| Packets::new(socket).ok()) else { return };
@@ -355,12 +362,12 @@ impl Control {
         Ok(report)
     }
 
-    /// Waits until nobody changes the configuration, and keeps others from it.
+    /// Waits for the change in progress, and excludes others until the guard is dropped.
     pub(crate) async fn changing(&self) -> Changing<'_> {
         self.turn.lock().await
     }
 
-    /// What was changed at run time is this from now on.
+    /// Replaces the runtime changes.
     ///
     /// # Errors
     /// One sentence; nothing has changed then.
@@ -373,7 +380,7 @@ impl Control {
         self.swap(turn, (file, overrides), Reading::AsBefore).await
     }
 
-    /// Serves by what is known of names now, if that is not so already.
+    /// Applies the current results of name resolution, if they differ from those in effect.
     ///
     /// # Errors
     /// One sentence; nothing has changed then.
@@ -387,14 +394,14 @@ impl Control {
         self.swap(&mut turn, what, Reading::AsBefore).await.map(drop)
     }
 
-    /// What was changed at run time is this from now on, and has been put into effect already.
+    /// Records runtime changes that have already taken effect.
     pub(crate) fn note_applied(&self, _turn: &Changing<'_>, overrides: Overrides) {
         let mut held = self.held();
         let what = (Config::clone(&held.file), Arc::clone(&held.files));
         *held = Held::new(what, overrides, held.names.clone());
     }
 
-    /// Swaps one configuration for another.
+    /// Replaces the configuration in effect.
     async fn swap(
         &self,
         turn: &mut Changing<'_>,
@@ -410,7 +417,7 @@ impl Control {
         let names = turn.resolver.answers(&prepared);
         let live = names.over(&config, &overrides);
         let (previous, process) = (self.snapshot(), self.process());
-        // Everything that may fail, first.
+        // Steps that can fail come first.
         let ready = self.make_ready(turn, (before, &config), reading)?;
         let files = FilesRead::default();
         let known = (reading == Reading::AsBefore).then_some(&*held.files);
@@ -457,7 +464,8 @@ impl Control {
         Ok(report)
     }
 
-    /// Opens what another configuration has beside what is compiled. Dropped, it is closed.
+    /// Opens the parts of another configuration that `compile` does not make. Dropping the result
+    /// closes them.
     fn make_ready(
         &self,
         turn: &Changing<'_>,
@@ -481,24 +489,24 @@ impl Control {
         Ok(Ready { logs, program_log, doors, admin })
     }
 
-    /// Opens log files anew, after somebody moved them away.
+    /// Reopens log files after they were renamed or removed.
     pub(crate) fn reopen_logs(&self) {
         self.log_writer.reopen();
         self.program_log().reopen();
     }
 
-    /// Where Weir itself speaks.
+    /// The program log: the error and audit logs.
     pub(crate) fn program_log(&self) -> MutexGuard<'_, ProgramLog> {
         self.program_log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn held(&self) -> MutexGuard<'_, Held> {
-        // Whoever panicked under it is a bug of its own; what is there is whole.
+        // A panic under the lock is a separate bug; the value is never left half changed.
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Pools and listeners that say the same as before and yet are others: what their files hold is different.
+/// Pools and listeners whose configuration is unchanged but whose files have new contents.
 fn files_changed(
     before: &Config,
     after: &Config,
@@ -515,7 +523,7 @@ fn files_changed(
         }
     }
     if before.pools.len() != after.pools.len() || before.logs != after.logs {
-        // Listeners are others for that alone.
+        // Listeners are compiled anew for that reason alone.
         return lines;
     }
     for listener in after.listeners.iter().filter(|one| before.listeners.contains(one)) {

@@ -1,5 +1,5 @@
-//! What is different between two configurations, in lines for the operator: by pool, server, listener and log, and there by the
-//! words of the canonical JSON form.
+//! The differences between two configurations, in lines for the operator: by pool, server, listener
+//! and log, and within these by the keys of the canonical JSON form. It applies no change.
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -10,10 +10,10 @@ use serde_json::Value;
 use weir_config::Config;
 use weir_config::model::{AdminListener, ListenAddress};
 
-/// Lines about one pool or listener; what is more is counted.
+/// The most differences listed for one pool or listener; the rest are counted.
 const MOST: usize = 12;
 
-/// Everything that is different, a line each.
+/// All differences, one line each.
 pub(crate) fn lines(before: &Config, after: &Config) -> Vec<String> {
     let mut lines = Vec::new();
     if before.max_connections != after.max_connections {
@@ -57,7 +57,7 @@ pub(crate) fn lines(before: &Config, after: &Config) -> Vec<String> {
             lines.push(format!("{word} {} -> {}", path(old), path(new)));
         }
     }
-    // Routes name pools by number, which is not what the operator wrote.
+    // Routes refer to pools by number, which is not what the operator wrote.
     let named = |config: &Config| {
         let names: Vec<&str> = config.pools.iter().map(|pool| pool.name.as_str()).collect();
         let mut listeners = list(&config.listeners);
@@ -74,7 +74,7 @@ pub(crate) fn lines(before: &Config, after: &Config) -> Vec<String> {
     lines
 }
 
-/// An admin address, which is what the operator calls it by.
+/// An admin address as JSON, with the address as its name: the operator knows it by that.
 fn by_address(admin: &AdminListener) -> Value {
     let mut value = serde_json::to_value(admin).unwrap_or_default();
     let (address, mode) = match &admin.address {
@@ -89,7 +89,7 @@ fn by_address(admin: &AdminListener) -> Value {
     value
 }
 
-/// Changes that only a restart brings, a sentence each.
+/// Changes that take effect only after a restart, one sentence each.
 pub(crate) fn not_reloadable(before: &Config, after: &Config) -> Vec<String> {
     let mut sentences = Vec::new();
     let mut note = |changed: bool, word: &str, takes: &str| {
@@ -111,7 +111,7 @@ fn list<T: Serialize>(things: &[T]) -> Vec<Value> {
     things.iter().map(|thing| serde_json::to_value(thing).unwrap_or_default()).collect()
 }
 
-/// Replaces `{"pool": NUMBER}` by the pool's name, wherever it is.
+/// Replaces `{"pool": NUMBER}` by the pool's name, at any depth.
 fn name_pools(value: &mut Value, names: &[&str]) {
     match value {
         Value::Object(fields) => {
@@ -192,7 +192,8 @@ fn compare(path: &str, before: &Value, after: &Value, differences: &mut Vec<Stri
     }
 }
 
-/// Whether what stands there is not told: lists, those of header edits among them, are never told as a whole.
+/// Returns true if the value at this path must not be shown. Lists, such as those of header edits,
+/// are never shown as values.
 fn is_secret(path: &str) -> bool {
     let mut words = path.split('.');
     words.any(|word| word == "secret")
@@ -200,7 +201,7 @@ fn is_secret(path: &str) -> bool {
         || path.ends_with("probe.tcp.send")
 }
 
-/// Lists of things with names: servers, routes.
+/// Compares lists of named things: servers, routes.
 fn named(path: &str, before: &[Value], after: &[Value], differences: &mut Vec<String>) {
     let word = match path.rsplit('.').next().unwrap_or(path) {
         "endpoints" => "server",

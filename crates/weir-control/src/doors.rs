@@ -1,5 +1,6 @@
-//! The listening sockets of a running server, by address. A reload opens new ones before anything is swapped and closes others after
-//! it; what stays is never closed, so that nobody who connects notices.
+//! The listening sockets of a running server, by address. A reload opens new sockets before the
+//! configuration is swapped and closes unused ones after it; sockets that stay are never closed, so
+//! no client is refused. It accepts no connections itself.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
@@ -19,33 +20,34 @@ use weir_proxy::tcp_keepalive;
 
 use crate::server::{Listening, Purpose};
 
-/// How long closing all sockets may take.
+/// The longest that closing all sockets may take.
 const LEAVING: Duration = Duration::from_secs(1);
 
-/// Every socket that is accepted from.
+/// All sockets that accept connections.
 #[derive(Default)]
 pub(crate) struct Doors(Vec<Open>);
 
 struct Open {
-    /// As configured.
+    /// The address as configured.
     asked: ListenAddress,
     listening: Listening,
     door: Door,
-    /// For a successor; whoever accepts from it closes it.
+    /// The socket for a successor; weak, since the acceptor owns and closes it.
     socket: Weak<OwnedFd>,
 }
 
-/// Sockets that were opened for a configuration and that nobody accepts from yet.
+/// Sockets that were opened for a new configuration and do not accept connections yet.
 pub(crate) struct Prepared {
     sockets: Vec<(ListenAddress, BoundSocket)>,
     made: Made,
 }
 
-/// Files of Unix sockets that are new. Unless somebody accepts there, they go again with this: a rejected configuration leaves nothing.
+/// The files of new Unix sockets. They are removed on drop unless the sockets are kept: a rejected
+/// configuration leaves no files.
 #[derive(Debug, Default)]
 pub(crate) struct Made {
     paths: Vec<PathBuf>,
-    /// Where sockets were handed over, files may be somebody else's.
+    /// Set if sockets were inherited: the files may then belong to another process.
     leaves_files: bool,
 }
 
@@ -60,7 +62,7 @@ impl Made {
         }
     }
 
-    /// They are accepted from.
+    /// Keeps the files, since the sockets accept connections now.
     pub(crate) fn stay(mut self) {
         self.paths.clear();
     }
@@ -74,7 +76,7 @@ impl Drop for Made {
     }
 }
 
-/// Connections that are accepted from now on inherit it.
+/// Sets keep-alive on the listening socket; connections accepted from now on inherit it.
 fn set_tcp_keepalive(address: &BoundAddress, socket: &OwnedFd, probes: &TcpKeepalive) {
     if matches!(address, BoundAddress::Socket(_)) {
         tcp_keepalive::set(socket.as_fd(), probes);
@@ -82,10 +84,11 @@ fn set_tcp_keepalive(address: &BoundAddress, socket: &OwnedFd, probes: &TcpKeepa
 }
 
 impl Doors {
-    /// Opens what a configuration listens on and is not open yet, and was not inherited.
+    /// Opens the sockets that a configuration listens on and that are not open yet; sockets in
+    /// `inherited` are taken over instead.
     ///
     /// # Errors
-    /// One sentence naming the address; nothing stays open then.
+    /// One sentence that names the address; nothing stays open then.
     pub(crate) fn prepare(
         &self,
         config: &Config,
@@ -105,10 +108,11 @@ impl Doors {
         Ok(prepared)
     }
 
-    /// Accepts from what was prepared, and leads all sockets to their listeners; those that are not configured any more are closed.
+    /// Starts to accept on the prepared sockets, assigns all sockets to their listeners, and closes
+    /// those that are no longer configured.
     ///
     /// # Returns
-    /// What is different for clients, a line each.
+    /// The differences for clients, one line each.
     pub(crate) async fn follow(
         &mut self,
         Prepared { sockets: mut prepared, made }: Prepared,
@@ -150,37 +154,38 @@ impl Doors {
             lines.push(format!("not listening on {listening} any more"));
             door.close().await;
             if let BoundAddress::Unix(path) = &listening.address {
-                // Nobody is there any more; a new socket would remove it all the same.
+                // No process listens there. A new socket at this path would replace the file anyway.
                 let _ = std::fs::remove_file(path);
             }
         }
         lines
     }
 
-    /// Every socket, for a process that is to take them over, with the address that it was opened for.
+    /// Every socket with the address it was opened for, for a process that takes them over.
     pub(crate) fn sockets(&self) -> Vec<(ListenAddress, Arc<OwnedFd>)> {
         let socket = |open: &Open| Some((open.asked.clone(), open.socket.upgrade()?));
         self.0.iter().filter_map(socket).collect()
     }
 
-    /// Accepts nothing any more. The sockets' files stay: they are another process's now.
+    /// Stops accepting. The sockets' files stay: they belong to another process now.
     pub(crate) async fn leave(&mut self) {
         let mut closing = JoinSet::new();
         for open in std::mem::take(&mut self.0) {
             closing.spawn(open.door.leave());
         }
-        // One that has a connection in hand and waits for room under a cap is left to the drain.
+        // An acceptor that holds a connection while it waits for room under a cap is left to the
+        // drain.
         let _ = timeout(LEAVING, async { while closing.join_next().await.is_some() {} }).await;
         closing.detach_all();
     }
 
-    /// What is listened on, in the configuration's order.
+    /// The addresses listened on, in the configuration's order.
     pub(crate) fn listening(&self) -> Vec<Listening> {
         self.0.iter().map(|open| open.listening.clone()).collect()
     }
 }
 
-/// Gives a Unix socket other permissions, if others are wanted; a line when that did not work.
+/// Changes the mode of a Unix socket if another one is configured; returns a line if that failed.
 fn change_mode(before: &ListenAddress, after: &ListenAddress) -> Option<String> {
     let ListenAddress::Unix { path, mode } = after else { return None };
     if before == after {

@@ -1,6 +1,6 @@
-//! Faults on purpose, for tests: a worker that hangs or panics, a process that dies. There are none
-//! unless `WEIR_FAULTS` names a pipe at the start, which is read for orders: `hang 0`, `lock 0`, `panic 1`, `task 0`,
-//! `segv`.
+//! Deliberate faults, for tests: a worker that hangs or panics, a process that dies. They are
+//! available only if `WEIR_FAULTS` names a pipe at the start, from which orders are read: `hang 0`,
+//! `lock 0`, `panic 1`, `task 0`, `segv`.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -12,7 +12,7 @@ use crate::server::warn;
 
 const VARIABLE: &str = "WEIR_FAULTS";
 
-/// Obeys orders from now on, if that was asked for.
+/// Starts to obey orders, if `WEIR_FAULTS` is set.
 pub(crate) fn listen(plane: &Arc<DataPlane>) {
     let Some(path) = std::env::var_os(VARIABLE) else { return };
     warn(&format!("{VARIABLE} is set: this process breaks itself when told to"));
@@ -28,9 +28,10 @@ pub(crate) fn listen(plane: &Arc<DataPlane>) {
                 "lock" => plane.inject(worker, Fault::LockedLoop),
                 "panic" => plane.inject(worker, Fault::Panic),
                 "task" => plane.inject(worker, Fault::TaskPanic),
-                // The first one is taken by the standard library, which looks whether a stack is too small.
+                // The standard library's handler takes the first signal, to check for a stack
+                // overflow.
                 "segv" => loop {
-                    // SAFETY: raises a signal in this process, which is to die of it.
+                    // SAFETY: raises a signal in this process, which is meant to die of it.
                     unsafe { libc::raise(libc::SIGSEGV) };
                 },
                 _ => {}

@@ -1,5 +1,6 @@
-//! The files that a configuration was made of, as they were read. What changes without a reload (addresses behind names, what is changed
-//! at run time) goes by them: it is about other things, and a process that gave root's rights up may not be able to read a key again.
+//! The files that a configuration was made of, as they were read. Changes without a reload
+//! (resolved addresses, runtime changes) use these copies: they concern other things, and a process
+//! that gave up root's rights may be unable to read a key again.
 
 use std::collections::HashMap;
 use std::io;
@@ -8,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use zeroize::Zeroizing;
 
-/// File contents by path. Keys are among them: memory that held one is overwritten before it is given back.
+/// File contents by path. Keys are among them, so memory is overwritten before it is freed.
 #[derive(Default)]
 pub(crate) struct FilesRead(Mutex<HashMap<PathBuf, Zeroizing<Vec<u8>>>>);
 
@@ -19,7 +20,7 @@ impl std::fmt::Debug for FilesRead {
 }
 
 impl FilesRead {
-    /// Reads a file, unless it is among those `known`, and remembers it.
+    /// Reads a file, unless `known` has its contents, and stores it.
     ///
     /// # Errors
     /// As [`std::fs::read`].
@@ -30,7 +31,7 @@ impl FilesRead {
         Ok(bytes)
     }
 
-    /// Which files, in order.
+    /// The paths of the files, sorted.
     pub(crate) fn paths(&self) -> Vec<PathBuf> {
         let mut paths: Vec<PathBuf> = self.files().keys().cloned().collect();
         paths.sort_unstable();
@@ -57,7 +58,7 @@ mod tests {
         let next = FilesRead::default();
         assert_eq!(next.read(&path, Some(&known)).unwrap(), b"first");
         std::fs::remove_file(&path).unwrap();
-        // And so on, as often as needed.
+        // A set read from known files serves as the known files of the next one.
         assert_eq!(FilesRead::default().read(&path, Some(&next)).unwrap(), b"first");
         assert!(FilesRead::default().read(&path, None).is_err());
         assert_eq!(next.paths(), [path]);

@@ -1,4 +1,5 @@
-//! Entry points for the targets of `weir-fuzz`, which feed them bytes from outside the process. No interface for anything else.
+//! Entry points for the targets of `weir-fuzz`, which feed them bytes from outside the process.
+//! They are not an interface for other callers.
 
 use std::net::IpAddr;
 
@@ -11,10 +12,11 @@ use crate::machine_clock::MachineClock;
 use crate::passing::message::Message;
 use crate::resolver::dns;
 
-/// Reads a hand-over message: the same message written once more, and how many connections it brings.
+/// Decodes a hand-over message. Returns the message encoded again and the number of connections in
+/// it.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The flaw in the message.
 pub fn hand_over(bytes: &[u8]) -> Result<(Vec<u8>, usize), String> {
     let (message, behind) = Message::decode(bytes)?;
     let clock = MachineClock::new();
@@ -30,12 +32,12 @@ pub fn hand_over(bytes: &[u8]) -> Result<(Vec<u8>, usize), String> {
     Ok((again, connections))
 }
 
-/// The commands of a line of HAProxy's command line.
+/// Splits a line of HAProxy's command line into its commands.
 pub fn command_line(line: &str) -> Vec<Vec<String>> {
     admin::commands(line)
 }
 
-/// The parameters of the path, where an admin address has something for it, and the fields of the query.
+/// The parameters of the path, if an admin address has a route for it, and the fields of the query.
 pub fn admin_target(
     method: &str,
     path: &str,
@@ -49,16 +51,16 @@ pub fn admin_target(
     (parameters, admin::query_of(query))
 }
 
-/// What a DNS answer says.
+/// The contents of a DNS answer.
 #[derive(Debug)]
 pub struct DnsAnswer {
-    /// Addresses that a server could have.
+    /// The addresses that are usable for a server.
     pub addresses: Vec<IpAddr>,
-    /// Targets of a service with their ports.
+    /// The targets of a service with their ports.
     pub services: Vec<(String, u16)>,
 }
 
-/// Reads a DNS answer; `None` where it is no message.
+/// Reads a DNS answer; `None` if the bytes are no DNS message.
 pub fn dns_answer(bytes: &[u8]) -> Option<DnsAnswer> {
     let message = DnsMessage::from_vec(bytes).ok()?;
     let records: Vec<RData> = message.answers.iter().map(|record| record.data.clone()).collect();

@@ -1,13 +1,14 @@
-//! Whether this process is still the one to talk to: while an upgrade is under way nothing is changed, and after it nothing ever again.
+//! The state of an upgrade in this process: while an upgrade runs and after it, the configuration
+//! must not change. It starts no successor itself.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-/// Why nothing is changed at the end.
+/// The error for changes while the process stops.
 pub(crate) const STOPPING: &str = "this process is stopping";
 
-/// Who serves.
+/// The process that serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Ours,
@@ -15,20 +16,21 @@ enum State {
     Done {
         successor: u32,
     },
-    /// Nobody after us.
+    /// This process ends without a successor.
     Stopping,
 }
 
-/// How far the handing over of this process's place is.
+/// The progress of handing over to a successor.
 #[derive(Debug)]
 pub(crate) struct Handover {
     state: Mutex<State>,
     done: Notify,
-    /// Permitted once when this process accepts nothing any more.
+    /// Notified once, when this process stops accepting.
     left: Notify,
 }
 
-/// An upgrade. Dropped before it is done, it is none.
+/// An upgrade in progress. If it is dropped before [`Attempt::done`], the upgrade has not taken
+/// place.
 #[derive(Debug)]
 pub(crate) struct Attempt<'a>(&'a Handover);
 
@@ -47,10 +49,10 @@ impl Handover {
         Ok(Attempt(self))
     }
 
-    /// Whether this process may still be changed.
+    /// Checks that this process may still be changed.
     ///
     /// # Errors
-    /// One sentence: why not.
+    /// One sentence with the reason against it.
     pub(crate) fn check(&self) -> Result<(), String> {
         match *self.state() {
             State::Ours => Ok(()),
@@ -62,7 +64,7 @@ impl Handover {
         }
     }
 
-    /// This process ends, and nobody takes over.
+    /// Records that this process ends without a successor.
     pub(crate) fn stop(&self) {
         let mut state = self.state();
         if !matches!(*state, State::Done { .. }) {
@@ -70,12 +72,12 @@ impl Handover {
         }
     }
 
-    /// Whether it does.
+    /// Returns true if this process ends without a successor.
     pub(crate) fn is_stopping(&self) -> bool {
         *self.state() == State::Stopping
     }
 
-    /// Who has taken over.
+    /// The process id of the successor that has taken over.
     pub(crate) fn successor(&self) -> Option<u32> {
         match *self.state() {
             State::Done { successor } => Some(successor),
@@ -83,7 +85,7 @@ impl Handover {
         }
     }
 
-    /// Waits until somebody has taken over.
+    /// Waits until a successor has taken over.
     pub(crate) async fn done(&self) -> u32 {
         loop {
             let notified = self.done.notified();
@@ -94,12 +96,13 @@ impl Handover {
         }
     }
 
-    /// This process accepts nothing any more, and answers each connection once more.
+    /// Signals that this process has stopped accepting and closes each connection after its next
+    /// response.
     pub(crate) fn leave(&self) {
         self.left.notify_one();
     }
 
-    /// Waits for that.
+    /// Waits for [`Handover::leave`].
     pub(crate) async fn left(&self) {
         self.left.notified().await;
     }
@@ -110,7 +113,7 @@ impl Handover {
 }
 
 impl Attempt<'_> {
-    /// The successor serves.
+    /// Records that the successor serves.
     pub(crate) fn done(self, successor: u32) {
         *self.0.state() = State::Done { successor };
         self.0.done.notify_waiters();

@@ -1,5 +1,5 @@
-//! What happened to the health of endpoints (row H-15): each change is said once on standard error and kept in a bounded list for
-//! whoever asks later. It decides nothing.
+//! The history of endpoint health: each change is written once to the program log and kept in a
+//! bounded list. It decides nothing about health itself.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -12,24 +12,24 @@ use weir_config::model::Severity;
 use weir_proxy::shared::{Process, Snapshot};
 use weir_proxy::upstream::UpstreamPool;
 
-/// Most changes kept; the oldest go first.
+/// The most changes kept; the oldest are dropped first.
 pub const KEPT: usize = 1000;
 
-/// What an endpoint is observed to be.
+/// The observed state of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HealthState {
     /// It takes exchanges.
     Up,
-    /// Its probes fail.
+    /// Its active probes fail.
     Down,
-    /// It is out for failures seen in traffic.
+    /// It was ejected for failures seen in traffic.
     Ejected,
-    /// It does not answer, while others do.
+    /// It does not answer, while other endpoints do.
     Stalled,
 }
 
 impl HealthState {
-    /// Its word.
+    /// The state's name.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Up => "up",
@@ -40,16 +40,16 @@ impl HealthState {
     }
 }
 
-/// Whether a pool ignores its probes.
+/// A pool begins or ceases to ignore its probes (panic mode).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Panic {
-    /// From now on.
+    /// The pool ignores probes from now on.
     Begins,
-    /// No longer.
+    /// The pool obeys probes again.
     Ends,
 }
 
-/// An endpoint, named as it is over all configurations.
+/// An endpoint by name, which is the same in all configurations.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct EndpointName {
     pub(crate) pool: Arc<str>,
@@ -67,50 +67,50 @@ impl EndpointName {
 /// The latest probe of an endpoint.
 #[derive(Clone, Debug)]
 pub(crate) struct LastProbe {
-    /// When it ended.
+    /// The time at which it ended.
     pub(crate) at: SystemTime,
     pub(crate) took: Duration,
-    /// Why it failed, in one clause, and how the reply began.
+    /// The reason of its failure, in one clause, and the beginning of the reply.
     pub(crate) failure: Option<(String, String)>,
-    /// All of them.
+    /// The number of all probes.
     pub(crate) probes: u64,
-    /// Those of them that failed.
+    /// The number of failed probes.
     pub(crate) failures: u64,
 }
 
-/// A change, as whoever saw it tells it.
+/// A change of health as it is reported to the log.
 #[derive(Clone, Debug)]
 pub(crate) struct Change {
     pub(crate) of: EndpointName,
     pub(crate) to: HealthState,
-    /// One clause.
+    /// The reason, in one clause.
     pub(crate) reason: String,
-    /// How the reply began; empty when there was none.
+    /// The beginning of the reply; empty if there was none.
     pub(crate) excerpt: String,
 }
 
-/// A change that was noted.
+/// A change that was recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HealthEvent {
-    /// Its number, from 1.
+    /// Its number, counted from 1.
     pub number: u64,
-    /// When.
+    /// The time of the change.
     pub at: SystemTime,
     /// The pool's name.
     pub pool: Arc<str>,
     /// The endpoint's name.
     pub endpoint: Arc<str>,
-    /// What it was.
+    /// The state before.
     pub from: HealthState,
-    /// What it is.
+    /// The state after.
     pub to: HealthState,
-    /// Why, in one clause.
+    /// The reason, in one clause.
     pub reason: String,
-    /// How the reply began, printable; empty when there was none.
+    /// The beginning of the reply, printable; empty if there was none.
     pub excerpt: String,
-    /// How long it was `from`.
+    /// The time spent in state `from`.
     pub lasted: Duration,
-    /// Endpoints of the pool that take exchanges now, and all.
+    /// The number of the pool's endpoints that take exchanges now, and of all its endpoints.
     pub left: (usize, usize),
 }
 
@@ -132,7 +132,7 @@ impl fmt::Display for HealthEvent {
     }
 }
 
-/// A span of time in its two largest units.
+/// A duration shown in its two largest units.
 pub(crate) struct Span(pub(crate) Duration);
 
 impl fmt::Display for Span {
@@ -148,7 +148,7 @@ impl fmt::Display for Span {
     }
 }
 
-/// The changes of this process.
+/// The health changes of this process.
 pub struct HealthLog {
     start: Instant,
     kept: Mutex<Kept>,
@@ -159,17 +159,19 @@ pub struct HealthLog {
 struct Kept {
     events: VecDeque<HealthEvent>,
     count: u64,
-    /// The latest probe of each, as long as it is configured.
+    /// The latest probe of each configured endpoint.
     probes: HashMap<EndpointName, LastProbe>,
-    /// Probes that were not made for want of descriptors, ports or memory since the latest that was.
+    /// The number of probes that were skipped for lack of descriptors, ports or memory since the
+    /// latest one that was made.
     unprobed: HashMap<EndpointName, u64>,
-    /// What it is and since when; those missing are up since the start.
+    /// Each endpoint's state and since when; an endpoint without an entry has been up since the
+    /// start.
     states: HashMap<EndpointName, (HealthState, Instant)>,
-    /// How often it went from up to something else, and how long it was that, without what lasts.
+    /// The outages of each endpoint; the time in its current state is not part of the total.
     outages: HashMap<EndpointName, Outages>,
 }
 
-/// How often an endpoint was out, and for how long in all.
+/// The number of an endpoint's outages, and their total duration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Outages {
     pub(crate) count: u64,
@@ -177,42 +179,43 @@ pub(crate) struct Outages {
 }
 
 impl HealthLog {
-    /// An empty log that tells `say` of each change.
+    /// Creates an empty log that passes each change to `say`.
     pub fn new(say: fn(Severity, &str)) -> Self {
         Self { start: Instant::now(), kept: Mutex::default(), say }
     }
 
-    /// Changes after number `after`, the oldest first, as far as they are kept.
+    /// The kept changes after number `after`, oldest first.
     pub fn since(&self, after: u64) -> Vec<HealthEvent> {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.events.iter().filter(|event| event.number > after).cloned().collect()
     }
 
-    /// What an endpoint was last noted to be, and for how long.
+    /// An endpoint's last recorded state, and for how long it has been in it.
     pub(crate) fn standing(&self, of: &EndpointName) -> (HealthState, Duration) {
         self.turn(of, None)
     }
 
-    /// The latest change of an endpoint, as far as it is kept.
+    /// The latest kept change of an endpoint.
     pub(crate) fn latest_of(&self, pool: &str, endpoint: &str) -> Option<HealthEvent> {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let mut events = kept.events.iter().rev();
         events.find(|event| *event.pool == *pool && *event.endpoint == *endpoint).cloned()
     }
 
-    /// A number for an event that is kept elsewhere, so that one order holds for all.
+    /// Takes a number for an event that is kept elsewhere, so that all events share one order.
     pub(crate) fn draw_number(&self) -> u64 {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.count += 1;
         kept.count
     }
 
-    /// What an endpoint was last noted to be.
+    /// An endpoint's last recorded state.
     pub(crate) fn state(&self, of: &EndpointName) -> HealthState {
         self.turn(of, None).0
     }
 
-    /// Notes a change that has taken effect; nothing when the endpoint was noted to be that already, or is not configured any more.
+    /// Records a change that has taken effect. Does nothing if the endpoint was in that state
+    /// already or is no longer configured.
     pub(crate) fn change(&self, process: &Process, change: Change) {
         let EndpointName { pool, endpoint } = &change.of;
         let snapshot = process.snapshot();
@@ -244,7 +247,7 @@ impl HealthLog {
         });
     }
 
-    /// Endpoints that are not configured any more are forgotten; what happened to them is not.
+    /// Forgets the state of endpoints that are no longer configured; their past changes are kept.
     pub(crate) fn forget_all_but(&self, snapshot: &Snapshot) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let is_there = |of: &EndpointName| snapshot.endpoint(&of.pool, &of.endpoint).is_some();
@@ -254,7 +257,7 @@ impl HealthLog {
         kept.outages.retain(|of, _| is_there(of));
     }
 
-    /// How often an endpoint was out, and for how long until now.
+    /// The number of an endpoint's outages and their total duration, including the current one.
     pub(crate) fn outages(&self, of: &EndpointName) -> Outages {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let mut outages = kept.outages.get(of).copied().unwrap_or_default();
@@ -266,7 +269,7 @@ impl HealthLog {
         outages
     }
 
-    /// Notes a probe that has ended, and why it failed and how the reply began, if it did.
+    /// Records a probe that has ended and, if it failed, the reason and the beginning of the reply.
     pub(crate) fn probed(
         &self,
         of: &EndpointName,
@@ -289,8 +292,8 @@ impl HealthLog {
         }
     }
 
-    /// Notes a probe that could not be made for want of something that this machine lacks. Said once, until one is made again; what
-    /// the endpoint is held to be stays.
+    /// Records a probe that was skipped because this machine lacks a resource. It is logged once
+    /// until a probe is made again; the endpoint's state does not change.
     pub(crate) fn not_probed(&self, of: &EndpointName, reason: &str) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let count = kept.unprobed.entry(of.clone()).or_default();
@@ -313,7 +316,7 @@ impl HealthLog {
         kept.probes.get(of).cloned()
     }
 
-    /// Says that a pool ignores its probes from now on, or no longer.
+    /// Logs that a pool begins or ceases to ignore its probes.
     pub(crate) fn panic(&self, pool: &str, panic: Panic) {
         match panic {
             Panic::Begins => (self.say)(
@@ -329,7 +332,7 @@ impl HealthLog {
         }
     }
 
-    /// What an endpoint was and for how long; from now on it is `to`, if anything.
+    /// An endpoint's state and for how long it has been in it; sets the state to `to`, if given.
     fn turn(&self, of: &EndpointName, to: Option<HealthState>) -> (HealthState, Duration) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let before = kept.states.get(of).copied();

@@ -1,5 +1,6 @@
-//! What this process was started with by who started it: listening sockets, from systemd (`LISTEN_FDS`) or from the Weir whose place it
-//! takes (`WEIR_UPGRADE`), the pipe over which that one waits for a word, and the socket over which it passes connections on.
+//! Descriptors handed to this process at its start: listening sockets, from systemd (`LISTEN_FDS`)
+//! or from the Weir that it replaces (`WEIR_UPGRADE`), the pipe on which that Weir waits for the
+//! outcome, and the socket over which it passes connections on. It binds no address itself.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -20,49 +21,50 @@ use crate::passing::estate::Estate;
 use crate::rights::Given;
 use crate::supervisor::{self, Held};
 
-/// Names the variable that a predecessor leaves its [`Legacy`] in.
+/// The environment variable in which a predecessor passes its [`Legacy`].
 pub(crate) const LEGACY_VARIABLE: &str = "WEIR_UPGRADE";
-/// What a successor says when it serves.
+/// The message of a successor that serves.
 pub(crate) const READY: &str = "ready\n";
 /// The first descriptor that systemd hands over.
 const FIRST_OF_SYSTEMD: RawFd = 3;
 
-/// What a predecessor leaves.
+/// The descriptors and facts that a predecessor passes on.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Legacy {
-    /// The end of the pipe that the successor writes to.
+    /// The write end of the pipe that the successor reports on.
     pub(crate) ready: RawFd,
-    /// Listening sockets, with the addresses that they were opened for.
+    /// Listening sockets, with the addresses they were opened for.
     pub(crate) sockets: Vec<(RawFd, ListenAddress)>,
-    /// The end of the socket over which it passes connections on; a Weir before 2026-11-21 has none.
+    /// The end of the socket over which the predecessor passes connections on; a Weir before
+    /// 2026-11-21 has none.
     #[serde(default)]
     pub(crate) passing: Option<RawFd>,
-    /// What it gave up; the successor cannot have it back.
+    /// The rights that the predecessor gave up; the successor cannot regain them.
     #[serde(default)]
     pub(crate) given: Option<Given>,
-    /// What leads to its supervisor, if it has one.
+    /// The descriptors that lead to its supervisor, if it has one.
     #[serde(default)]
     pub(crate) supervisor: Option<supervisor::Way>,
 }
 
-/// Where a predecessor waits.
+/// The pipe on which the predecessor waits.
 static PREDECESSOR: Mutex<Option<File>> = Mutex::new(None);
-/// Where connections come from.
+/// The socket on which a predecessor's connections arrive.
 static PASSING: Mutex<Option<OwnedFd>> = Mutex::new(None);
-/// Descriptors are taken once: after that their numbers may be somebody else's.
+/// Set once the descriptors are taken: after that their numbers may be reused.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// What a predecessor gave up.
+/// The rights that a predecessor gave up.
 pub(crate) fn given() -> Option<Given> {
     let text = std::env::var(LEGACY_VARIABLE).ok()?;
     serde_json::from_str::<Legacy>(&text).ok()?.given
 }
 
 impl Legacy {
-    /// Owns the descriptors.
+    /// Takes ownership of the descriptors.
     ///
     /// # Errors
-    /// One clause; what was owned already is closed.
+    /// One clause; descriptors that were already owned are closed.
     fn take(self) -> Result<(Inherited, File, Option<OwnedFd>), String> {
         let numbers = self.sockets.iter().map(|(number, _)| *number);
         let way = self.supervisor.iter().flat_map(supervisor::Way::numbers);
@@ -94,7 +96,7 @@ impl Legacy {
 }
 
 /// # Errors
-/// A clause, when a descriptor is named twice: it can have one owner.
+/// A clause if a descriptor is named twice: it can have only one owner.
 fn once_each(numbers: impl Iterator<Item = RawFd>) -> Result<(), String> {
     let mut seen = HashSet::new();
     for number in numbers {
@@ -110,7 +112,7 @@ fn is_pipe(file: &OwnedFd) -> io::Result<()> {
     (kind == FileType::Fifo).then_some(()).ok_or_else(|| io::Error::other("it is no pipe"))
 }
 
-/// Whether connections can be passed on over it.
+/// Checks that connections can be passed on over the socket.
 fn is_way(socket: &OwnedFd) -> io::Result<()> {
     let is_unix = socket_domain(socket)? == AddressFamily::UNIX;
     (is_unix && socket_type(socket)? == SocketType::SEQPACKET)
@@ -118,11 +120,12 @@ fn is_way(socket: &OwnedFd) -> io::Result<()> {
         .ok_or_else(|| io::Error::other("it is no socket over which connections are passed on"))
 }
 
-/// Takes the sockets that were handed over. Later calls find none. To be called before this process opens anything: until then every
-/// descriptor from 3 on was handed over, whatever a variable that is out of date says.
+/// Takes the sockets that were handed over; later calls return none. It must be called before this
+/// process opens anything: until then every descriptor from 3 on was handed over, even if a
+/// variable is out of date.
 ///
 /// # Errors
-/// One sentence: what was handed over makes no sense.
+/// One sentence: the descriptors that were handed over are not usable.
 pub(crate) fn take() -> Result<Inherited, String> {
     let mut inherited = Inherited::default();
     if TAKEN.swap(true, Ordering::AcqRel) {
@@ -147,8 +150,8 @@ pub(crate) fn take() -> Result<Inherited, String> {
     Ok(inherited)
 }
 
-/// Takes the descriptors that systemd means for this process. A supervisor holds them; the process that serves has another
-/// number, so that it does not take them once more.
+/// Takes the descriptors that systemd passed to this process. A supervisor holds them; the process
+/// that serves has another process id, so it does not take them again.
 ///
 /// # Errors
 /// One sentence.
@@ -168,12 +171,12 @@ pub(crate) fn of_systemd() -> Result<Vec<Held>, String> {
     numbers.into_iter().map(take).collect()
 }
 
-/// Whether this process was started by another Weir, to take over from it.
+/// Returns true if this process was started by another Weir to take over from it.
 pub fn is_successor() -> bool {
     std::env::var_os(LEGACY_VARIABLE).is_some()
 }
 
-/// Descriptors that systemd means for this process.
+/// The numbers of the descriptors that systemd passed to this process.
 fn handed_over(process: Option<String>, count: Option<String>, own: u32) -> Vec<RawFd> {
     let process = process.and_then(|text| text.parse::<u32>().ok());
     let count = count.and_then(|text| text.parse::<u16>().ok());
@@ -181,49 +184,50 @@ fn handed_over(process: Option<String>, count: Option<String>, own: u32) -> Vec<
     (0..RawFd::from(count)).map(|number| FIRST_OF_SYSTEMD + number).collect()
 }
 
-/// Owns a descriptor that was handed over by number.
+/// Takes ownership of a descriptor that was handed over by number.
 fn descriptor(number: RawFd) -> io::Result<OwnedFd> {
     // SAFETY: `fcntl` with `F_GETFD` reads a flag, whatever the number is.
     let flags = unsafe { libc::fcntl(number, libc::F_GETFD) };
     if flags == -1 || number < FIRST_OF_SYSTEMD {
         return Err(io::Error::other("nothing was handed over there"));
     }
-    // SAFETY: it is open, and it is nobody else's: who started this process opened it for whoever takes it by this number, and
-    // `TAKEN` sees to it that this happens once.
+    // SAFETY: it is open and has no other owner: the parent process opened it to be taken by this
+    // number, and `TAKEN` ensures that this happens once.
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
-/// The process that this one is to take over from, until it was told that this one serves.
+/// The process that this one takes over from; `None` once that process knows that this one serves.
 pub(crate) fn predecessor() -> Option<u32> {
     let waits = PREDECESSOR.lock().unwrap_or_else(PoisonError::into_inner).is_some();
     waits.then(std::os::unix::process::parent_id)
 }
 
-/// What a predecessor leaves to this process beside sockets.
+/// The state that a predecessor passes on beside sockets.
 pub(crate) fn estate() -> Option<Estate> {
     let socket = PASSING.lock().unwrap_or_else(PoisonError::into_inner);
     crate::passing::estate_from(socket.as_ref()?)
 }
 
-/// The socket over which a predecessor passes connections on, if it does.
+/// The socket over which a predecessor passes connections on, if there is one.
 pub(crate) fn passing() -> Option<OwnedFd> {
     PASSING.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
-/// Tells a predecessor, if there is one, that this process serves.
+/// Reports to a predecessor, if there is one, that this process serves.
 ///
 /// # Errors
-/// One sentence: it is gone, and with it whoever wanted this process.
+/// One sentence: the predecessor is gone, and nothing waits for this process any more.
 pub(crate) fn tell_ready() -> Result<(), String> {
     tell_predecessor(READY)
         .map_err(|_| "the process that this one was to take over from gave it up".to_owned())
 }
 
-/// Tells a predecessor, if there is one, why this process does not come to serve; it says so to whoever asked for the upgrade.
+/// Reports to a predecessor, if there is one, why this process cannot serve; the predecessor
+/// includes that in its reply to the upgrade request.
 pub fn tell_failed(why: &str) {
-    // It may have failed before anything was taken.
+    // The start may have failed before the descriptors were taken.
     drop(take());
-    // One that is gone does not want to know.
+    // If the predecessor is gone, the report has no reader.
     let _ = tell_predecessor(why);
 }
 

@@ -1,6 +1,5 @@
-//! What stands beside the data plane: it starts and stops it, writes the access logs, resolves endpoint names and
-//! probes endpoints. It is
-//! never on a request's way.
+//! The control plane beside the data plane: it starts and stops the data plane, writes access logs,
+//! resolves endpoint names and probes endpoints. No request passes through it.
 
 pub mod admin;
 mod admin_tls;

@@ -1,4 +1,5 @@
-//! What the balancer knows of pools and endpoints, in the words that the status and the metrics share.
+//! The state of pools and endpoints in the balancer, as the types that the status and the metrics
+//! share. It changes no state.
 
 use weir_balance::{Availability, EndpointState as LiveState, Health, Order};
 use weir_proxy::limiting::counts::{LimitCounts, LimitedKey};
@@ -8,7 +9,7 @@ use weir_stats::exposition::{
     EndpointState, LimitReport, LimitedKeyReport, LimitsReport, PoolCounters,
 };
 
-/// What limits on clients and keys did until `now_ns`; `None` where there are none.
+/// The counts of the limits on clients and keys until `now_ns`; `None` if there are none.
 pub(crate) fn limits(snapshot: &Snapshot, now_ns: u64) -> Option<LimitsReport> {
     let limiter = &snapshot.limiter;
     let limits = limiter.all();
@@ -45,7 +46,8 @@ fn limit(counts: &LimitCounts, now_ns: u64) -> LimitReport {
     }
 }
 
-/// An endpoint's state in one word: what the operator ordered counts before what was observed, unless nothing can be sent there at all.
+/// An endpoint's state. The operator's order takes precedence over observed health, except where no
+/// address is known.
 pub(crate) fn state(endpoint: &LiveState, now_us: u64) -> EndpointState {
     if endpoint.order() == Order::Maintenance {
         EndpointState::Maintenance
@@ -64,7 +66,7 @@ pub(crate) fn state(endpoint: &LiveState, now_us: u64) -> EndpointState {
     }
 }
 
-/// Whether requests may go to an endpoint of this pool that is in this state.
+/// Returns true if requests may go to an endpoint of this pool in this state.
 pub(crate) fn is_usable(pool: &UpstreamPool, state: EndpointState) -> bool {
     match state {
         EndpointState::Up | EndpointState::Stalled => true,
@@ -76,7 +78,7 @@ pub(crate) fn is_usable(pool: &UpstreamPool, state: EndpointState) -> bool {
     }
 }
 
-/// What a pool counted.
+/// The counters of a pool.
 pub(crate) fn counters(pool: &UpstreamPool) -> PoolCounters {
     let counters = pool.balancer.counters();
     PoolCounters {

@@ -1,6 +1,6 @@
-//! The threads that write access logs, one for each place that lines go to. Workers hand them batches over bounded
-//! channels and never wait: a disk or a receiver that is stuck fills its channel, and lines beyond that are dropped and
-//! counted, there alone. They know nothing of formats.
+//! The threads that write access logs, one for each target. Workers hand them batches over bounded
+//! channels and never wait: a disk or receiver that is stuck fills its channel, and further lines
+//! for that target alone are dropped and counted. The threads know nothing of log formats.
 
 mod file;
 mod losses;
@@ -25,24 +25,25 @@ pub(crate) use target::{Outcome, Target};
 
 use crate::program_log::say;
 
-/// Batches that may wait for one place: 8 MiB.
+/// The most batches that wait for one target: 8 MiB.
 const CAPACITY: usize = 128;
 
 /// The running writers.
 pub struct LogWriter {
     open: Mutex<Vec<OpenLog>>,
     orders: Arc<Orders>,
-    /// Of every thread, until it has ended.
+    /// One receiver for each thread, until the thread has ended.
     threads: Mutex<Vec<Receiver<()>>>,
 }
 
-/// A log that is configured.
+/// A configured log.
 struct OpenLog {
     log: AccessLog,
     sink: LogSink,
 }
 
-/// Logs of a configuration, open and with their threads. Nothing has come of it yet; when it is dropped, those that are new end.
+/// The logs of a configuration, open and with their threads, but not yet in use. Dropping it ends
+/// the new threads.
 pub struct PreparedLogs {
     /// In the configuration's order.
     open: Vec<OpenLog>,
@@ -51,34 +52,34 @@ pub struct PreparedLogs {
 }
 
 impl PreparedLogs {
-    /// Where lines go, in the configuration's order.
+    /// The sinks for log lines, in the configuration's order.
     pub fn sinks(&self) -> &[LogSink] {
         &self.sinks
     }
 }
 
-/// What the control side wants of the threads, and what they tell back.
+/// The control side's orders to the threads, and their counts of errors.
 #[derive(Debug, Default)]
 struct Orders {
-    /// How often files were to be opened anew.
+    /// The number of times that files were to be reopened.
     reopened: AtomicU64,
     stop: AtomicBool,
     errors: AtomicU64,
 }
 
-/// How a stop ended.
+/// The outcome of a stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flushed {
-    /// Everything handed over is written.
+    /// All lines that were handed over are written.
     All,
-    /// The deadline passed first; what was left is lost with the process.
+    /// The deadline passed first; the remaining lines are lost with the process.
     Late,
 }
 
 impl LogWriter {
-    /// Opens every log and starts the threads; the sinks stand in the order of `logs`. A file that cannot be opened
-    /// is an error that names it. A syslog socket that is not there yet, and a pipe that nobody reads yet, are tried again with
-    /// every batch.
+    /// Opens every log and starts the threads; the sinks are in the order of `logs`. A file that
+    /// cannot be opened is an error that names it. A syslog socket that does not exist yet and a
+    /// pipe without a reader are tried again with every batch.
     pub fn start(logs: &[AccessLog]) -> io::Result<(Self, Vec<LogSink>)> {
         let own =
             Self { open: Mutex::default(), orders: Arc::default(), threads: Mutex::default() };
@@ -88,7 +89,7 @@ impl LogWriter {
         Ok((own, sinks))
     }
 
-    /// Opens the logs of another configuration, as far as they are not open.
+    /// Opens the logs of another configuration that are not open yet.
     pub fn prepare(&self, logs: &[AccessLog]) -> io::Result<PreparedLogs> {
         let known = lock(&self.open);
         let mut prepared =
@@ -105,7 +106,8 @@ impl LogWriter {
         Ok(prepared)
     }
 
-    /// These are the logs from now on. What is not among them is closed when nobody has lines for it any more.
+    /// Replaces the current logs. A log that is no longer configured is closed when its last sink
+    /// is dropped.
     pub fn commit(&self, prepared: PreparedLogs) {
         let PreparedLogs { open, threads, .. } = prepared;
         *lock(&self.open) = open;
@@ -114,7 +116,7 @@ impl LogWriter {
         all.extend(threads);
     }
 
-    /// Opens every place of a log and starts its threads.
+    /// Opens every target of a log and starts its threads.
     fn open(&self, log: &AccessLog, threads: &mut Vec<Receiver<()>>) -> io::Result<LogSink> {
         let targets = log.to.iter().map(|target| Target::open(target, &log.name));
         let targets = targets.collect::<io::Result<Vec<_>>>()?;
@@ -132,7 +134,7 @@ impl LogWriter {
             };
             thread::Builder::new().name("weir-log".to_owned()).spawn(move || {
                 writer.run();
-                // Nobody waits any more when the deadline of `stop` has passed.
+                // The receiver is gone if the deadline of `stop` has passed.
                 let _ = finished.send(());
             })?;
             threads.push(ended);
@@ -140,13 +142,15 @@ impl LogWriter {
         Ok(sink)
     }
 
-    /// Opens every file anew, after somebody moved it away. What waits in the channel goes to the new file.
+    /// Reopens every file after it was renamed or removed. Batches that wait in the channel go to
+    /// the new file.
     pub fn reopen(&self) {
         self.orders.reopened.fetch_add(1, Ordering::Release);
         self.wake();
     }
 
-    /// Writes what was handed over and ends the threads; workers have flushed their batches before.
+    /// Writes the remaining batches and ends the threads; workers have flushed their batches
+    /// before.
     pub fn stop(&self, deadline: Duration) -> Flushed {
         let until = Instant::now() + deadline;
         self.orders.stop.store(true, Ordering::Release);
@@ -158,17 +162,18 @@ impl LogWriter {
         if lock(&self.threads).iter().any(late) { Flushed::Late } else { Flushed::All }
     }
 
-    /// Lines dropped so far, of the logs that are configured: a writer was behind, or could not write them.
+    /// The number of lines of the configured logs that were dropped because a writer was behind or
+    /// could not write them.
     pub fn dropped(&self) -> u64 {
         lock(&self.open).iter().map(|open| open.sink.dropped()).sum()
     }
 
-    /// Writes and sends that failed so far.
+    /// The number of failed writes and sends.
     pub fn errors(&self) -> u64 {
         self.orders.errors.load(Ordering::Relaxed)
     }
 
-    /// The lost lines of each log that is configured, by its name.
+    /// The lost lines of each configured log, by the log's name.
     pub(crate) fn lost(&self) -> Vec<(String, Arc<LostLines>)> {
         let open = lock(&self.open);
         open.iter().map(|open| (open.log.name.clone(), Arc::clone(open.sink.lost()))).collect()
@@ -195,30 +200,30 @@ impl fmt::Debug for LogWriter {
 }
 
 impl Drop for LogWriter {
-    /// A writer that is dropped instead of stopped ends its threads too, without waiting for them.
+    /// Dropping a writer without `stop` also ends its threads, without waiting for them.
     fn drop(&mut self) {
         self.orders.stop.store(true, Ordering::Release);
         self.wake();
     }
 }
 
-/// What runs on a thread.
+/// The state of a writer thread.
 struct Writer {
     log: String,
     target: Target,
     lost: Arc<LostLines>,
     state: State,
-    /// [`Orders::reopened`] when the file was opened last.
+    /// The value of [`Orders::reopened`] when the file was last opened.
     reopened: u64,
     receiver: LogReceiver,
     orders: Arc<Orders>,
 }
 
-/// Whether the last write went well: a change is worth a line to the operator, a repetition is not.
+/// The outcome of the last write: a change is worth a line to the operator, a repetition is not.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Working,
-    /// With the lines lost since.
+    /// With the number of lines lost since the first failure.
     Failing(u64),
 }
 

@@ -1,5 +1,5 @@
-//! What the process takes of the machine and what the machine takes from it (rows O-17, O-19, NEW-14), from `/proc` and the control
-//! group. What cannot be read is left out.
+//! The process's use of the machine, and the processor time that the machine withholds from it,
+//! from `/proc` and the control group. Values that cannot be read are left out.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use rustix::process::{Resource, getrlimit};
 use weir_stats::exposition::{Cpu, CpuGroup, MachineFigures};
 
-/// Length of a tick of `/proc`, µs: the kernel shows a hundred a second to all programs.
+/// The length of a tick of `/proc`, µs: the kernel reports 100 ticks a second to all programs.
 const TICK_US: u64 = 10_000;
-/// How the threads of workers are called, before their number.
+/// The name of worker threads, before their number.
 const WORKER: &str = "weir-worker-";
-/// Where control groups are.
+/// The root of the control groups.
 const GROUPS: &str = "/sys/fs/cgroup";
 
-/// A reading of now, for so many workers.
+/// Reads the current figures, with one entry for each of `workers` threads.
 pub(crate) fn read(workers: usize) -> MachineFigures {
     let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let machine = machine_of(&text("/proc/stat"));
@@ -40,15 +40,15 @@ pub(crate) fn read(workers: usize) -> MachineFigures {
     }
 }
 
-/// Of a process's or thread's `stat`.
+/// The processor time in the `stat` file of a process or thread.
 fn cpu_of(stat: &str) -> Option<Cpu> {
-    // The name in parentheses may have spaces and parentheses in it.
+    // The name in parentheses may contain spaces and parentheses.
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
     let mut us = || Some(fields.next()?.parse::<u64>().ok()? * TICK_US);
     Some(Cpu { user_us: us()?, system_us: us()? })
 }
 
-/// Of each worker's thread, found by its name.
+/// The processor time of each worker's thread, found by the thread's name.
 fn workers_of(tasks: &Path, workers: usize) -> Vec<Option<Cpu>> {
     let mut found = vec![None; workers];
     let Ok(tasks) = fs::read_dir(tasks) else { return found };
@@ -65,18 +65,18 @@ fn workers_of(tasks: &Path, workers: usize) -> Vec<Option<Cpu>> {
     found
 }
 
-/// What all programs of the machine used of all cores since it was started, µs.
+/// The processor time that all programs have used on all cores since the machine started, µs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Used {
     pub(crate) busy_us: u64,
-    /// What they wanted beside that, and the host gave to others.
+    /// The time that they were ready to run in and that the host gave to other machines.
     pub(crate) steal_us: u64,
     pub(crate) cores: u64,
-    /// How long ago that was.
+    /// The time since the machine started.
     pub(crate) uptime_us: u64,
 }
 
-/// A reading of now; `None` where the machine does not tell.
+/// Reads the current figures; `None` if the machine does not report them.
 pub(crate) fn used() -> Option<Used> {
     let text = |path: &str| fs::read_to_string(path).ok();
     used_of(&text("/proc/stat")?, &text("/proc/uptime")?)
@@ -97,7 +97,7 @@ fn used_of(stat: &str, uptime: &str) -> Option<Used> {
     })
 }
 
-/// Times of all cores, µs.
+/// Times summed over all cores, µs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Machine {
     total: u64,
@@ -105,7 +105,7 @@ struct Machine {
     idle: u64,
 }
 
-/// Of `/proc/stat`: time of guests is in that of users already.
+/// Parses `/proc/stat`. Guest time is already part of user time.
 fn machine_of(stat: &str) -> Option<Machine> {
     let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
     let ticks: Vec<u64> =
@@ -118,7 +118,8 @@ fn machine_of(stat: &str) -> Option<Machine> {
     })
 }
 
-/// Where the files of this process's control group are: version 2, or the first version's processor group.
+/// The directory of this process's control group: of version 2, or the processor group of version
+/// 1.
 fn group_directory(groups: &str) -> Option<PathBuf> {
     let mut lines = groups.lines().map(|line| line.splitn(3, ':').collect::<Vec<_>>());
     let (below, path) = lines.find_map(|line| match line[..] {
@@ -128,24 +129,25 @@ fn group_directory(groups: &str) -> Option<PathBuf> {
     })?;
     let root = Path::new(GROUPS).join(below);
     let own = root.join(path.trim_start_matches('/'));
-    // Within a container the group's own directory is the root of what is seen.
+    // Inside a container the group's own directory is the root of the visible tree.
     if own.join("cpu.stat").exists() { Some(own) } else { Some(root) }
 }
 
-/// Periods and µs of a group's `cpu.stat`, of either version.
+/// The number of throttled periods and the throttled µs in a group's `cpu.stat`, of either version.
 fn throttled_of(stat: &str) -> Option<(u64, u64)> {
     let us = value_of(stat, "throttled_usec")
         .or_else(|| Some(value_of(stat, "throttled_time")? / 1_000))?;
     Some((value_of(stat, "nr_throttled")?, us))
 }
 
-/// A value of a group's `cpu.stat`.
+/// One value of a group's `cpu.stat`.
 fn value_of(stat: &str, name: &str) -> Option<u64> {
     let mut lines = stat.lines().filter_map(|line| line.split_once(' '));
     lines.find(|(key, _)| *key == name)?.1.parse().ok()
 }
 
-/// What a group may use and saved up, of either version; `file` reads one of its files, which may be missing.
+/// The processor limit of a group and its bursts, of either version; `file` reads one of the
+/// group's files, which may be missing.
 fn group_of(stat: &str, file: impl Fn(&str) -> String) -> CpuGroup {
     let number = |name: &str| file(name).trim().parse::<u64>().ok();
     let both = file("cpu.max");
@@ -166,14 +168,15 @@ fn group_of(stat: &str, file: impl Fn(&str) -> String) -> CpuGroup {
     }
 }
 
-/// Newer kernels tell the number as the directory's size; else it is counted.
+/// The number of open files. Newer kernels report it as the directory's size; otherwise the entries
+/// are counted.
 fn open_files() -> Option<u64> {
     let told = fs::metadata("/proc/self/fd").ok()?.len();
     if told > 0 {
         return Some(told);
     }
     let counted = fs::read_dir("/proc/self/fd").ok()?.count() as u64;
-    // The directory that is being read is one of them.
+    // Reading the directory opens one more file.
     Some(counted.saturating_sub(1))
 }
 
@@ -266,7 +269,7 @@ mod tests {
         assert!(figures.open_files.is_some_and(|files| files > 2));
         assert!(figures.open_files <= figures.open_files_limit);
         assert!(figures.resident_bytes.is_some_and(|bytes| bytes > 1 << 20));
-        // Another test of this program may run a server with workers of its own.
+        // Another test in this program may run a server with workers of its own.
         assert!(figures.workers[1].is_some());
         drop(stop);
         thread.unwrap().join().unwrap();

@@ -1,4 +1,5 @@
-//! The clock that all processes of the machine share (`CLOCK_MONOTONIC`), for what one process tells another.
+//! The clock that all processes of the machine share (`CLOCK_MONOTONIC`), for times that one
+//! process passes to another. It is not used to serve requests.
 
 use std::time::Duration;
 
@@ -7,12 +8,12 @@ use weir_proxy::instant::Instant;
 
 /// Now, in microseconds since the machine started.
 pub(crate) fn now_us() -> u64 {
-    // The C library's, not rustix's, which valgrind does not get through.
+    // The C library's call, since valgrind does not support rustix's.
     let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(Duration::ZERO, Duration::from);
     now.as_micros() as u64
 }
 
-/// Instants of this process as all processes of the machine count them.
+/// The conversion between this process's instants and the machine's clock.
 pub(crate) struct MachineClock {
     pub(crate) instant: Instant,
     pub(crate) microseconds: u64,

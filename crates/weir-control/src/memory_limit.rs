@@ -1,15 +1,15 @@
-//! The memory that the process may have: what its control group allows, or what the machine has, and the share of it that is
-//! configured.
+//! The memory limit of the process: the limit of its control group or the machine's memory, and the
+//! configured share of it. It enforces nothing.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use weir_config::Config;
 
-/// Where control groups are.
+/// The root of the control groups.
 const GROUPS: &str = "/sys/fs/cgroup";
 
-/// The budget that this configuration gives the process, bytes; `None` without a bound.
+/// The memory budget of the process under this configuration, in bytes; `None` if it is unbounded.
 pub(crate) fn budget(config: &Config) -> Option<usize> {
     let text = |path: &Path| fs::read_to_string(path).ok();
     let groups = text(Path::new("/proc/self/cgroup")).unwrap_or_default();
@@ -17,7 +17,8 @@ pub(crate) fn budget(config: &Config) -> Option<usize> {
     config.memory.bytes(available).map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX))
 }
 
-/// The least of the machine's memory and the limits of the control group and those above it; `file` reads one of their files.
+/// The smallest of the machine's memory and the limits of the control group and its ancestors;
+/// `file` reads one of their files.
 fn available(meminfo: &str, groups: &str, file: impl Fn(&Path) -> Option<String>) -> Option<u64> {
     let limits = limit_files(groups);
     let limits = limits.iter().filter_map(|path| file(path)?.trim().parse::<u64>().ok());
@@ -29,8 +30,8 @@ fn total(meminfo: &str) -> Option<u64> {
     Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1_024)
 }
 
-/// Files that may hold a limit, of either version of control groups: those of the group and all above it. Within a container the group's own
-/// directory is the root of what is seen.
+/// The files that may hold a limit, for either version of control groups: those of the group and
+/// all its ancestors. Inside a container the group's own directory is the root of the visible tree.
 fn limit_files(groups: &str) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for line in groups.lines() {

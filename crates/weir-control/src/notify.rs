@@ -1,5 +1,5 @@
-//! What systemd is told (`sd_notify`): one datagram each to the socket that `NOTIFY_SOCKET` names. Without that variable nobody is told
-//! anything, and nothing fails.
+//! Notifications to systemd (`sd_notify`): each is one datagram to the socket that `NOTIFY_SOCKET`
+//! names. Without that variable nothing is sent, and nothing fails.
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
@@ -8,15 +8,15 @@ use std::time::Duration;
 use crate::machine_clock;
 use crate::supervisor;
 
-/// The way to systemd.
+/// The socket of systemd and its watchdog time.
 pub(crate) struct Notifier {
     socket: Option<(UnixDatagram, SocketAddr)>,
-    /// How often it wants to hear that all is well, if it does.
+    /// The time after which systemd takes a silent process for dead; `None` without a watchdog.
     watchdog: Option<Duration>,
 }
 
 impl Notifier {
-    /// As the environment says.
+    /// Reads the environment variables that systemd sets.
     pub(crate) fn from_environment() -> Self {
         let variable = |name: &str| std::env::var(name).ok();
         let own = supervisor::main_process();
@@ -32,50 +32,52 @@ impl Notifier {
         let socket = address.and_then(|address| Some((UnixDatagram::unbound().ok()?, address)));
         if let Some((socket, address)) = &socket {
             let _ = socket.set_nonblocking(true);
-            // The name may mean nothing any more after a `chroot`.
+            // The name may not resolve any more after a `chroot`.
             let _ = socket.connect_addr(address);
         }
         Self { watchdog: watchdog.filter(|_| socket.is_some()), socket }
     }
 
-    /// How often [`Notifier::alive`] has to be called: twice within the time after which systemd takes the process for dead.
+    /// The interval at which [`Notifier::alive`] has to be called: half of the time after which
+    /// systemd takes the process for dead.
     pub(crate) fn watchdog_period(&self) -> Option<Duration> {
         self.watchdog.map(|time| time / 2)
     }
 
-    /// It serves.
+    /// Reports that the process serves.
     pub(crate) fn ready(&self, status: &str) {
         self.send(&format!("READY=1\nSTATUS={status}\nMAINPID={}", std::process::id()));
     }
 
-    /// It reads its configuration anew. [`Notifier::ready`] ends that.
+    /// Reports that the process reads its configuration again, until [`Notifier::ready`].
     pub(crate) fn reloading(&self) {
         let now_us = machine_clock::now_us();
         self.send(&format!("RELOADING=1\nMONOTONIC_USEC={now_us}\nSTATUS=reloading"));
     }
 
-    /// It stops.
+    /// Reports that the process stops.
     pub(crate) fn stopping(&self) {
         self.send("STOPPING=1\nSTATUS=finishing what runs");
     }
 
-    /// All is well.
+    /// Answers the watchdog.
     pub(crate) fn alive(&self) {
         self.send("WATCHDOG=1");
     }
 
-    /// This process is the service now; what it says itself is heard from then on.
+    /// Reports that `process` is the service's main process now; systemd accepts its messages from
+    /// then on.
     pub(crate) fn replaced_by(&self, process: u32, status: &str) {
         self.send(&format!("MAINPID={process}\nREADY=1\nSTATUS={status}"));
     }
 
-    /// Passes on what the process that serves says, as its supervisor.
+    /// Forwards a message of the process that serves; called by the supervisor.
     pub(crate) fn relay(&self, text: &str) {
         self.send_directly(text);
     }
 
     fn send(&self, text: &str) {
-        // systemd listens to the main process alone.
+        // systemd accepts messages from the main process only.
         if self.socket.is_some() && supervisor::notify(text) {
             return;
         }
@@ -85,13 +87,14 @@ impl Notifier {
     fn send_directly(&self, text: &str) {
         if let Some((socket, address)) = &self.socket {
             let sent = socket.send(text.as_bytes());
-            // A systemd that does not read is none that could be helped.
+            // There is no remedy if systemd does not read.
             let _ = sent.or_else(|_| socket.send_to_addr(text.as_bytes(), address));
         }
     }
 }
 
-/// After how long without a word systemd takes the process `own` for dead.
+/// The watchdog time of the process `own`, after which systemd takes it for dead; `None` if the
+/// watchdog is off or meant for another process.
 fn watchdog(time_us: Option<String>, process: Option<String>, own: u32) -> Option<Duration> {
     if process.is_some_and(|process| process.parse() != Ok(own)) {
         return None;

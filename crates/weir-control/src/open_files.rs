@@ -1,25 +1,29 @@
-//! The limit on open files, and how many client connections fit into it.
+//! The limit on open files, and the number of client connections that fit into it. It refuses no
+//! connection itself.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use weir_config::Config;
 
-/// Files that are neither client nor endpoint connections, at least: listening sockets, logs, runtimes, what libraries open.
+/// The fewest files reserved for other uses than client and endpoint connections: listening
+/// sockets, logs, runtimes, files of libraries.
 const RESERVE: u64 = 128;
 
-/// Of these, what every process has: standard streams, signals, the runtimes of the control plane, DNS.
+/// The part of them that every process has: standard streams, signals, the runtimes of the control
+/// plane, DNS.
 const BASE: u64 = 64;
 
-/// Those of a worker: its reactor, its way to be woken.
+/// The files of a worker: its reactor and its waker.
 const WORKER_FILES: u64 = 8;
 
-/// Connections of an admin address that are reckoned with.
+/// The connections reckoned for each admin address.
 const ADMIN_CONNECTIONS: u64 = 8;
 
-/// Open files to ask for when the hard limit may be raised too, which takes `CAP_SYS_RESOURCE`: as many as the kernel grants
-/// one process unless `fs.nr_open` was changed.
+/// The open files to ask for where the hard limit may be raised too, which takes
+/// `CAP_SYS_RESOURCE`: the most that the kernel grants one process by default (`fs.nr_open`).
 const PLENTY: u64 = 1 << 20;
 
-/// Raises the limits as far as this process may and says how many files may be open then.
+/// Raises the limits as far as this process may, and returns the number of files that may be open
+/// then.
 pub(crate) fn raise_limit() -> u64 {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let hard = maximum.unwrap_or(u64::MAX);
@@ -29,23 +33,24 @@ pub(crate) fn raise_limit() -> u64 {
             return wanted;
         }
     }
-    // An unlimited hard limit may be more than the kernel grants; what was there before still holds then.
+    // An unlimited hard limit may exceed what the kernel grants; the former limit still holds then.
     current.unwrap_or(u64::MAX)
 }
 
-/// How many files may be open at once.
+/// The number of files that may be open at once.
 pub(crate) fn limit() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// Client connections that fit below `limit` files, each with a connection to an endpoint beside it, when `others` are needed for
-/// other things.
+/// The number of client connections that fit into `limit` files, each paired with a connection to
+/// an endpoint, if `others` files have other uses.
 pub(crate) fn connections_below(limit: u64, others: u64) -> usize {
     let connections = limit.saturating_sub(others) / 2;
     usize::try_from(connections).unwrap_or(usize::MAX).clamp(1, tokio::sync::Semaphore::MAX_PERMITS)
 }
 
-/// Files that a configuration needs beside client and endpoint connections, at most a half of `limit`.
+/// The number of files that a configuration needs beside client and endpoint connections, at most
+/// half of `limit`.
 pub(crate) fn needed(config: &Config, workers: u64, limit: u64) -> u64 {
     let count = |list: usize| list as u64;
     let listeners: usize = config.listeners.iter().map(|one| one.addresses.len()).sum();

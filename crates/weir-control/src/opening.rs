@@ -1,5 +1,5 @@
-//! The first half of a start: everything is opened, read and bound, and then the rights that this took are given up. Nothing is served
-//! here; what runs afterwards is `server.rs`'s.
+//! The first half of a start: everything is opened, read and bound, and then the rights that this
+//! required are given up. Nothing is served here; `server.rs` does the rest.
 
 use std::path::{Path, PathBuf};
 
@@ -24,14 +24,15 @@ use crate::rights::{self, Rights};
 use crate::server::{Listening, Purpose, connection_cap, warn};
 use crate::signals::Signals;
 
-/// All that a server is made of, open, by a process that has no more rights than it needs from here on.
+/// The parts of a server, opened by a process that has since given up the rights it no longer
+/// needs.
 pub(crate) struct Opened {
     pub(crate) program_log: ProgramLog,
     pub(crate) state_file: Option<StateFile>,
     pub(crate) overrides: Overrides,
-    /// With what was changed at run time.
+    /// The file with the runtime changes applied.
     pub(crate) config: Config,
-    /// And with servers in place of names.
+    /// `config` with resolved servers in place of names.
     pub(crate) live: Config,
     pub(crate) files_read: FilesRead,
     pub(crate) connection_cap: usize,
@@ -46,7 +47,8 @@ pub(crate) struct Opened {
     pub(crate) agent_sockets: Vec<AgentSocket>,
     pub(crate) signals: Signals,
     pub(crate) notifier: Notifier,
-    /// Where it had to be written before rights were given up; else it is written when everything runs.
+    /// Set if it had to be written before rights were given up; otherwise it is written when
+    /// everything runs.
     pub(crate) pid_file: Option<PidFile>,
 }
 
@@ -67,7 +69,7 @@ impl Opened {
             LogWriter::start(&config.logs).map_err(|error| error.to_string())?;
         let failed = |error: std::io::Error| format!("cannot start: {error}");
         let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
-        // Who connects as soon as we say that we listen shall find the servers there.
+        // A client that connects as soon as listening is announced finds the servers resolved.
         let resolver = Resolver::default();
         let names = runtime.block_on(resolver.prepare(&config));
         let live = resolver.answers(&names).over(&config, &overrides);
@@ -115,7 +117,8 @@ impl Opened {
     }
 }
 
-/// Writes the pid file while that can be done, becomes who is wanted, and says what that one cannot have.
+/// Writes the pid file while that is permitted, switches to the configured user, and warns of files
+/// that this user cannot reach.
 fn give_up(rights: Rights, config: &Config, read: &[PathBuf]) -> Result<Option<PidFile>, String> {
     let pid_file = config.pid_file.as_deref().map(PidFile::write).transpose()?;
     rights.give_up(config)?;
@@ -125,10 +128,11 @@ fn give_up(rights: Rights, config: &Config, read: &[PathBuf]) -> Result<Option<P
     Ok(pid_file)
 }
 
-/// Sockets of listeners, of the admin interface, and of agents.
+/// The sockets of listeners, of the admin interface, and of agents.
 type Sockets = (Prepared, PreparedAdmin, Vec<AgentSocket>);
 
-/// Opens every socket that was not handed over, and closes those that were and that nobody names.
+/// Opens every socket that was not inherited, and closes inherited ones that the configuration does
+/// not name.
 fn open_sockets(config: &Config, mut inherited: Inherited) -> Result<Sockets, String> {
     let prepared = Doors::default().prepare(config, &mut inherited)?;
     let admin_sockets = AdminDoors::new().0.prepare(config, &mut inherited)?;

@@ -1,5 +1,5 @@
-//! The files that a running process writes of itself, `pid_file` and `state_file`: a reload may name others. What stands in them is
-//! `pid_file.rs`'s and `admin/state_file.rs`'s.
+//! The files that a running process writes about itself, `pid_file` and `state_file`: a reload may
+//! name others. Their contents are defined in `pid_file.rs` and `admin/state_file.rs`.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,21 +10,21 @@ use weir_config::model::Overrides;
 use crate::admin::StateFile;
 use crate::pid_file::PidFile;
 
-/// Those that are written now.
+/// The files in use now.
 #[derive(Debug, Default)]
 pub(crate) struct OwnFiles {
     pid: Mutex<Option<PidFile>>,
     state: Mutex<Option<Arc<StateFile>>>,
 }
 
-/// Others, written already. Dropped, a pid file is removed.
+/// The files of another configuration, already written. Dropping it removes a new pid file.
 #[derive(Debug)]
 pub(crate) struct PreparedFiles {
     pid: After<PidFile>,
     state: After<Arc<StateFile>>,
 }
 
-/// What becomes of a file.
+/// The effect of a new configuration on a file.
 #[derive(Debug)]
 enum After<T> {
     AsBefore,
@@ -54,11 +54,12 @@ impl<T> After<T> {
 }
 
 impl PreparedFiles {
-    /// Writes what another configuration names and this one does not. A state file that is there has to make sense: it is replaced, and
-    /// might be somebody else's.
+    /// Writes the files that `after` names and `before` does not. An existing state file has to be
+    /// valid, because it is replaced and could be another program's file.
     ///
     /// # Errors
-    /// One sentence; nothing has changed then, unless that a new state file holds what was changed at run time.
+    /// One sentence; nothing has changed then, except that a new state file may hold the runtime
+    /// changes.
     pub(crate) fn write(
         (before, after): (&Config, &Config),
         overrides: &Overrides,
@@ -76,7 +77,7 @@ impl PreparedFiles {
     }
 }
 
-/// Removes the pid file when the server ends, in whatever way.
+/// Removes the pid file when the server ends, however it ends.
 #[derive(Debug)]
 pub(crate) struct UntilTheEnd(pub(crate) Arc<OwnFiles>);
 
@@ -91,28 +92,29 @@ impl OwnFiles {
         Self { pid: Mutex::default(), state: Mutex::new(state.map(Arc::new)) }
     }
 
-    /// The pid file is this one from now on.
+    /// Sets the pid file.
     pub(crate) fn set_pid(&self, file: Option<PidFile>) {
         *locked(&self.pid) = file;
     }
 
-    /// These are the files from now on. A pid file that is none any more is removed; a state file stays, and is written no more.
+    /// Switches to the prepared files. A pid file that is no longer configured is removed; a state
+    /// file stays and is not written any more.
     pub(crate) fn commit(&self, prepared: PreparedFiles) {
         prepared.pid.put_into(&self.pid);
         prepared.state.put_into(&self.state);
     }
 
-    /// Where runtime changes are kept.
+    /// The path of the state file, which keeps runtime changes.
     pub(crate) fn state_path(&self) -> Option<PathBuf> {
         locked(&self.state).as_ref().map(|file| file.path().to_owned())
     }
 
-    /// Writes what was changed at run time where it survives a restart, if there is such a place and that is not there already.
+    /// Writes runtime changes to the state file, if there is one and it does not hold them already.
     ///
     /// # Errors
-    /// One clause: why it cannot be written.
+    /// One clause with the reason that it cannot be written.
     pub(crate) fn keep(&self, overrides: &Overrides) -> Result<(), String> {
-        // It may be slow: others shall not wait to learn where it is.
+        // Writing may be slow, so the lock is not held meanwhile.
         let file = locked(&self.state).clone();
         file.map_or(Ok(()), |file| file.keep(overrides))
     }

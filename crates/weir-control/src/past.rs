@@ -1,5 +1,6 @@
-//! What was counted and used until now, and lately: one reading a second, of which metrics, JSON and the dashboard are views. It says what
-//! "recent" means for all of them (`weir-stats/numbers/window.rs`).
+//! The totals and the recent past of all counters: one reading a second, of which metrics, JSON and
+//! the dashboard are views. It defines "recent" for all of them (`weir-stats/numbers/window.rs`)
+//! and counts nothing itself.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::Ordering;
@@ -14,29 +15,30 @@ use weir_stats::numbers::{Figures, Recent, WINDOW_STEPS, Window};
 
 use crate::machine;
 
-/// How often a reading is made.
+/// The interval between readings.
 pub(crate) const SAMPLE: Duration = Duration::from_secs(1);
 
-/// The readings that are kept.
+/// The kept readings.
 pub(crate) struct Past {
     process: Arc<Process>,
     window: Mutex<Window>,
-    /// What the process had used of the machine at each step, the oldest first.
+    /// The process's use of the machine at each step, oldest first.
     machine: Mutex<VecDeque<MachineFigures>>,
-    /// Since when counting is told.
+    /// The figures when an operator cleared the counters; `None` if none did.
     cleared: Mutex<Option<Arc<Figures>>>,
     marks: Mutex<Arc<Marks>>,
 }
 
-/// The busiest second of each that is configured, and when it had something to do last.
+/// The busiest second of each configured listener, pool and endpoint, and the time of its last
+/// request.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Marks {
     by_name: HashMap<Marked, Mark>,
-    /// The configuration whose names these are.
+    /// The generation of the configuration that has these names.
     generation: u64,
 }
 
-/// Who is watched.
+/// The subject of a [`Mark`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Marked {
     Listener(String),
@@ -44,16 +46,16 @@ pub(crate) enum Marked {
     Endpoint(String, String),
 }
 
-/// What is known of it.
+/// The maxima of a listener, pool or endpoint.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Mark {
-    /// Most requests that ended in a second.
+    /// The most requests that ended in one second.
     pub(crate) requests: u64,
-    /// Most connections that came in a second; of listeners alone.
+    /// The most connections accepted in one second; for listeners only.
     pub(crate) accepted: u64,
-    /// Most requests in flight as they were seen once a second; of pools alone.
+    /// The most requests in flight, seen once a second; for pools only.
     pub(crate) in_flight: u64,
-    /// When a request ended last.
+    /// The time at which a request last ended.
     pub(crate) last: Option<Instant>,
 }
 
@@ -62,7 +64,7 @@ impl Marks {
         self.by_name.get(who).copied().unwrap_or_default()
     }
 
-    /// Takes what came in the last second.
+    /// Takes in the figures of the last second.
     fn take(&mut self, more: &Figures, snapshot: &Snapshot) {
         let mut requests: HashMap<Marked, u64> = HashMap::new();
         for cell in &more.cells {
@@ -96,7 +98,7 @@ impl Marks {
             return;
         }
         self.generation = snapshot.generation;
-        // Names that no configuration has any more.
+        // Names that are no longer configured are dropped.
         self.by_name.retain(|who, _| match who {
             Marked::Listener(name) => snapshot.listener(name).is_some(),
             Marked::Pool(name) => snapshot.pool(name).is_some(),
@@ -105,17 +107,17 @@ impl Marks {
     }
 }
 
-/// What was counted, all of it and lately.
+/// The totals and the recent figures at one moment.
 pub(crate) struct Look {
-    /// Until now.
+    /// The totals until now.
     pub(crate) now: Arc<Figures>,
-    /// When counting that is told began, if somebody cleared it.
+    /// The totals when an operator last cleared the counters, if one did.
     pub(crate) cleared: Option<Arc<Figures>>,
-    /// In the last ten seconds.
+    /// The last ten seconds.
     pub(crate) recent: Recent,
-    /// In the last one.
+    /// The last second.
     pub(crate) moment: Recent,
-    /// Since the start or since counting began anew.
+    /// The maxima since the start or since the counters were cleared.
     pub(crate) marks: Arc<Marks>,
 }
 
@@ -125,14 +127,14 @@ impl Past {
         Self {
             process,
             window: Mutex::new(Window::new(Arc::default(), now_us)),
-            // What the process used before it served is told too.
+            // The time used before the process began to serve is part of the totals.
             machine: Mutex::new(VecDeque::from([MachineFigures::default()])),
             cleared: Mutex::default(),
             marks: Mutex::default(),
         }
     }
 
-    /// Makes a reading; to be called once in [`SAMPLE`].
+    /// Makes a reading; to be called every [`SAMPLE`].
     pub(crate) fn sample(&self) {
         let now = Arc::new(self.process.numbers.read());
         let mut window = locked(&self.window);
@@ -147,7 +149,7 @@ impl Past {
         kept.push_back(machine);
     }
 
-    /// What is known at this moment.
+    /// The figures at this moment.
     pub(crate) fn look(&self) -> Look {
         let (now, now_us) = (Arc::new(self.process.numbers.read()), self.now_us());
         let window = locked(&self.window);
@@ -157,13 +159,13 @@ impl Past {
         Look { now, cleared, recent, moment, marks }
     }
 
-    /// What the process has used of the machine until now, and until where the window begins.
+    /// The process's use of the machine until now, and until the beginning of the window.
     pub(crate) fn machine(&self) -> (MachineFigures, MachineFigures) {
         let earlier = locked(&self.machine).front().cloned().unwrap_or_default();
         (machine::read(self.process.loads.len()), earlier)
     }
 
-    /// From now on counters are told from what they are.
+    /// Clears the counters: from now on they are shown relative to their current values.
     pub(crate) fn clear(&self) {
         *locked(&self.cleared) = Some(Arc::new(self.process.numbers.read()));
         *locked(&self.marks) = Arc::default();
@@ -184,6 +186,6 @@ impl Past {
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Whoever panicked under it is a bug of its own; what is there is whole.
+    // A panic under the lock is a separate bug; the value is never left half changed.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,5 @@
-//! The file that holds the number of the process while it runs (`pid_file`), for those who send signals by hand.
+//! The file that holds the process id while the process runs (`pid_file`), for operators and
+//! scripts that send signals. It locks nothing and does not prevent a second start.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write as _};
@@ -10,8 +11,8 @@ use rustix::fs::OFlags;
 use crate::supervisor;
 use crate::whole_file::{Outlasts, replace};
 
-/// The file, which is removed with this unless another process has taken it over. Where it cannot be removed any more, because this
-/// process has given up the right to it, it is emptied.
+/// The pid file. Dropping it removes the file unless another process has written it meanwhile. If
+/// the process has given up the right to remove the file, it truncates it.
 #[derive(Debug)]
 pub(crate) struct PidFile {
     path: PathBuf,
@@ -20,8 +21,8 @@ pub(crate) struct PidFile {
 }
 
 impl PidFile {
-    /// Writes it. A reader finds the old one or the new one, never half of it; unless only the file itself may be written, and not its
-    /// directory.
+    /// Writes the file. A reader finds the old or the new contents, never a part; unless only the
+    /// file itself is writable and not its directory.
     ///
     /// # Errors
     /// One sentence for the operator.
@@ -37,7 +38,7 @@ impl PidFile {
         }
     }
 
-    /// Whether the file that was written still holds the number.
+    /// Returns true if the file that was written still holds this process's number.
     fn is_ours(&self) -> bool {
         let mut text = vec![0; self.text.len() + 1];
         let read = self.file.read_at(&mut text, 0);
@@ -45,7 +46,7 @@ impl PidFile {
     }
 }
 
-/// Where only the file itself may be written.
+/// Writes the file in place, for a directory that is not writable.
 fn rewrite(path: &Path, text: &str) -> io::Result<File> {
     let no_link = OFlags::NOFOLLOW.bits().cast_signed();
     let mut options = OpenOptions::new();
@@ -60,7 +61,8 @@ impl Drop for PidFile {
         let inode = |data: fs::Metadata| (data.dev(), data.ino());
         let named = fs::metadata(&self.path).map(inode).ok();
         let is_there = named.is_some() && named == self.file.metadata().map(inode).ok();
-        // One that was replaced or removed meanwhile has no name any more: nobody minds that it is emptied.
+        // If the file was replaced or removed meanwhile, it has no name any more, and truncating it
+        // does no harm.
         if self.is_ours() && (!is_there || fs::remove_file(&self.path).is_err()) {
             let _ = self.file.set_len(0);
         }
@@ -97,7 +99,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("weir.pid");
         let file = PidFile::write(&path).unwrap();
-        // As behind a `chroot`: the same file, and its name leads nowhere.
+        // As after a `chroot`: the same file, but its path leads nowhere.
         let moved = folder.path().join("outside.pid");
         fs::rename(&path, &moved).unwrap();
         drop(file);

@@ -1,5 +1,6 @@
-//! What Weir itself has to say, apart from the access logs: one line each, with a level, to standard error or wherever
-//! `error_log` leads. Who speaks never waits: each place has its own thread, and what does not fit into its way is counted.
+//! Weir's own log, apart from the access logs: one line per message, with a level, to standard
+//! error or to the targets of `error_log`. Callers never wait: each target has its own thread, and
+//! lines that do not fit into its channel are counted as dropped.
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -16,21 +17,22 @@ use weir_stats::Clock;
 
 use crate::log_writer::{Outcome, Target};
 
-/// Lines that may wait for one place.
+/// The most lines that wait for one target.
 const CAPACITY: usize = 1024;
 
-/// How long the end waits for a place.
+/// The longest that the end of the process waits for a target.
 const FLUSH: Duration = Duration::from_secs(1);
 
-/// Where lines go; `None`: straight to standard error, as before the start and after the end.
+/// The targets of log lines; `None` before the start and after the end: lines go directly to
+/// standard error.
 static PLACES: RwLock<Option<Arc<[Place]>>> = RwLock::new(None);
 
-/// Says something that is worth knowing.
+/// Logs a sentence with severity `notice`.
 pub fn tell(sentence: &str) {
     say(Severity::Notice, sentence);
 }
 
-/// Says something of this severity.
+/// Logs a sentence with this severity.
 pub fn say(severity: Severity, sentence: &str) {
     let places = PLACES.read().unwrap_or_else(PoisonError::into_inner).clone();
     let Some(places) = places else {
@@ -48,7 +50,8 @@ fn say_at(places: &[Place], severity: Severity, sentence: &str) {
     }
 }
 
-/// The same before this process ends itself. Returns when it is written everywhere, or after a bounded wait.
+/// As [`say`], before this process ends itself. Returns when the line is written everywhere, or
+/// after a bounded wait.
 pub(crate) fn say_last(severity: Severity, sentence: &str) {
     say(severity, sentence);
     let places = PLACES.read().unwrap_or_else(PoisonError::into_inner).clone();
@@ -74,23 +77,23 @@ fn audit_at(places: &[Place], object: &str) {
     }
 }
 
-/// What a place is for.
+/// The purpose of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Purpose {
-    /// What Weir says, in sentences.
+    /// Messages of Weir, in sentences.
     Speech,
-    /// Who changed what, as JSON.
+    /// Records of the changes and their authors, as JSON.
     Audit,
 }
 
-/// The open places. [`say`] leads there once they are published, until this is dropped.
+/// The open targets. [`say`] writes to them from when they are published until this is dropped.
 pub struct ProgramLog {
     places: Arc<[Place]>,
     done: Vec<Receiver<()>>,
 }
 
 impl ProgramLog {
-    /// Opens every place, standard error if there is none, and every audit log.
+    /// Opens every error log, or standard error if none is configured, and every audit log.
     ///
     /// # Errors
     /// The file that cannot be opened.
@@ -128,7 +131,7 @@ impl ProgramLog {
                 while let Ok(order) = orders.recv() {
                     writer.take(&order);
                 }
-                // Nobody waits any more when that took too long.
+                // The receiver is gone if the wait for the end took too long.
                 let _ = finished.send(());
             })?;
             done.push(ended);
@@ -136,12 +139,13 @@ impl ProgramLog {
         Ok(Self { places: places.into(), done })
     }
 
-    /// Everything that is said from now on goes there.
+    /// Makes these the targets of all further messages.
     pub fn publish(&self) {
         *PLACES.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&self.places));
     }
 
-    /// Says why the process ends everywhere but on standard error, where whoever started it says so itself.
+    /// Logs the reason of the process's end everywhere but on standard error, where the parent
+    /// process reports it.
     pub fn say_elsewhere(&self, sentence: &str) {
         let time = SystemTime::now();
         let line = Line { severity: Severity::Crit, time, text: sentence.into() };
@@ -151,7 +155,7 @@ impl ProgramLog {
         }
     }
 
-    /// Writes what was said, within a second. What is said after that goes straight to standard error.
+    /// Writes the pending lines, within one second. Later lines go directly to standard error.
     pub fn close(&mut self) {
         {
             let mut current = PLACES.write().unwrap_or_else(PoisonError::into_inner);
@@ -159,17 +163,17 @@ impl ProgramLog {
                 *current = None;
             }
         }
-        // The threads end when the last sender is gone.
+        // The threads end when the last sender is dropped.
         self.places = Arc::new([]);
         let until = Instant::now() + FLUSH;
         for done in std::mem::take(&mut self.done) {
             let left = until.saturating_duration_since(Instant::now());
-            // A place that is stuck loses the rest.
+            // A target that is stuck loses its remaining lines.
             let _ = done.recv_timeout(left);
         }
     }
 
-    /// Opens files anew, after somebody moved them away.
+    /// Reopens files after they were renamed or removed.
     pub fn reopen(&self) {
         for place in &*self.places {
             place.send(Order::Reopen);
@@ -183,7 +187,7 @@ impl Drop for ProgramLog {
     }
 }
 
-/// The way to a place.
+/// The channel to a target's thread.
 struct Place {
     purpose: Purpose,
     level: Severity,
@@ -203,7 +207,7 @@ impl Place {
 enum Order {
     Write(Line),
     Reopen,
-    /// Says when everything before it is written.
+    /// Sends a reply when everything before it is written.
     Tell(SyncSender<()>),
 }
 
@@ -214,12 +218,13 @@ struct Line {
     text: Arc<str>,
 }
 
-/// What stands around a line's text.
+/// The format of a line around its text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Frame {
-    /// `weir: text`, as programs speak on a terminal.
+    /// `weir: text`, as programs write to a terminal.
     Name,
-    /// `<5>text`, as systemd reads levels (sd-daemon(3)); it knows the time and the program itself.
+    /// `<5>text`, with the level as systemd reads it (sd-daemon(3)), which adds the time and the
+    /// program's name.
     Journal,
     /// `2026-11-20T19:15:00.000007+00:00 [notice] text`.
     Time,
@@ -236,7 +241,7 @@ impl Frame {
         }
     }
 
-    /// systemd says which stream is its own.
+    /// The format of a standard stream. systemd identifies its own stream in `JOURNAL_STREAM`.
     fn of_stream(stream: impl AsFd) -> Self {
         let is_journal = || {
             let named = std::env::var("JOURNAL_STREAM").ok()?;
@@ -264,7 +269,7 @@ impl Frame {
                 if let Some(fields) = line.text.strip_prefix('{') {
                     append_text(fields, out);
                 } else {
-                    // A sentence of the writer's own.
+                    // A sentence that the writer itself produced.
                     let text = serde_json::Value::from(&*line.text);
                     let _ = write!(out, "\"kind\":\"log\",\"what\":{text}}}");
                 }
@@ -278,18 +283,18 @@ impl Frame {
     }
 }
 
-/// Whether `device:inode` is this file.
+/// Returns true if `device:inode` identifies this file.
 fn names(text: &str, device: u64, inode: u64) -> bool {
     let Some((first, second)) = text.split_once(':') else { return false };
     first.parse() == Ok(device) && second.parse() == Ok(inode)
 }
 
-/// Sentences that stop nothing begin with a word for people, where the level is not shown.
+/// Removes the prefix `warning: `, which is meant for output that does not show the level.
 fn without_level(text: &str) -> &str {
     text.strip_prefix("warning: ").unwrap_or(text)
 }
 
-/// One line stays one, whatever it quotes.
+/// Replaces control characters, so that quoted text cannot break a line.
 fn append_text(text: &str, out: &mut Vec<u8>) {
     let mut bytes = [0; 4];
     for character in text.chars() {
@@ -298,7 +303,7 @@ fn append_text(text: &str, out: &mut Vec<u8>) {
     }
 }
 
-/// What runs on a place's thread.
+/// The state of a target's thread.
 struct Writer {
     target: Target,
     clock: Clock,
@@ -346,7 +351,8 @@ impl Writer {
         self.note(outcome);
     }
 
-    /// A place that fails is said once where people look then, standard error; if that is the one, nobody can be told.
+    /// Reports a failing target once, on standard error; a failure of standard error itself is not
+    /// reported.
     fn note(&mut self, outcome: Outcome) {
         let name = self.target.name();
         match outcome.last {
@@ -370,7 +376,7 @@ impl Writer {
     }
 }
 
-/// Says it on standard error. When that is gone too, there is nobody to tell.
+/// Writes to standard error. A failure is ignored, since there is no other place to report it.
 fn say_directly(severity: Severity, sentence: &str) {
     let line = Line { severity, time: SystemTime::now(), text: sentence.into() };
     let mut bytes = Vec::new();

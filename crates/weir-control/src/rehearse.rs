@@ -1,5 +1,5 @@
-//! Does everything that a start does before the first socket, and nothing that lasts: what `weir check` adds to reading
-//! the configuration.
+//! A start's checks before its first socket, without lasting effects: the part of `weir check`
+//! beyond reading the configuration.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use weir_stats::log_channel;
 
 use crate::{checked_open, rights};
 
-/// Reads certificates, keys, pages and directories, and sees whether the log files can be written.
+/// Reads certificates, keys, pages and directories, and checks that the log files are writable.
 ///
 /// # Returns
 /// Warnings.
@@ -36,7 +36,8 @@ pub fn rehearse(config: &Config) -> Result<Vec<String>, String> {
     Ok(warnings)
 }
 
-/// Said when a configuration is checked and not at each start: a client that wants another server can throw its cookie away as well.
+/// A warning about an unsigned cookie. It is given when a configuration is checked and not at each
+/// start: a client that wants another server can discard its cookie as well.
 fn unsigned(pool: &Pool) -> Option<String> {
     let sticky = pool.sticky.as_ref().filter(|sticky| sticky.secret.is_none())?;
     Some(format!(
@@ -45,10 +46,10 @@ fn unsigned(pool: &Pool) -> Option<String> {
     ))
 }
 
-/// Whether lines could be appended; a log file that is not there yet is not made.
+/// Checks that lines could be appended; a log file that does not exist is not created.
 fn writable(path: &Path, user: Option<u32>) -> std::io::Result<()> {
     match checked_open::look(path, user)? {
-        // To open it would mean to wait for a reader.
+        // Opening it would block until it has a reader.
         Some(FileType::Fifo) => return Ok(access(path, Access::WRITE_OK)?),
         Some(_) => return Ok(()),
         None => {}

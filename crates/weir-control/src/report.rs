@@ -1,4 +1,5 @@
-//! Gathers everything that is known of the process into one plain [`Report`]: metrics and JSON are views of it. It changes nothing.
+//! Gathers all figures of the process into one plain [`Report`], of which metrics and JSON are
+//! views. It changes nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -20,7 +21,7 @@ use crate::live;
 use crate::past::{Look, Past};
 use crate::supervisor;
 
-/// Makes reports of a process.
+/// The source of reports about a process.
 pub(crate) struct Reporter {
     process: Arc<Process>,
     started: SystemTime,
@@ -36,7 +37,7 @@ impl Reporter {
         self.process.balance_clock(Instant::now())
     }
 
-    /// Everything at this moment; `config` is what `snapshot` was made of.
+    /// A report of this moment; `config` is the configuration that `snapshot` was made from.
     pub(crate) fn report(&self, config: &Config, snapshot: &Snapshot) -> Report {
         let Look { now, recent, .. } = self.past.look();
         let (machine, machine_before) = self.past.machine();
@@ -112,7 +113,7 @@ impl Reporter {
     }
 }
 
-/// Incidents of workers and of the processes before this one.
+/// The incidents of workers and of earlier serving processes.
 pub(crate) fn incidents(incidents: &Incidents) -> IncidentReport {
     let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
     IncidentReport {

@@ -1,5 +1,6 @@
-//! Names of servers to addresses, beside the data plane: looked up before a configuration begins to hold, and again when what was
-//! answered does not hold any more. It picks no endpoints; what it finds is put over the configuration like other runtime changes.
+//! Resolution of server names to addresses, beside the data plane: before a configuration takes
+//! effect, and again whenever an answer expires. It picks no endpoints; its results are applied to
+//! the configuration like other runtime changes.
 
 pub(crate) mod dns;
 mod known;
@@ -21,10 +22,10 @@ use self::dns::{Answer, Dns};
 use self::known::Known;
 use crate::program_log::say;
 
-/// How long a configuration waits for the first answers for names that are new.
+/// The longest that a configuration waits for the first answers for new names.
 const FIRST_LOOKUPS: Duration = Duration::from_secs(2);
 
-/// The names of the configuration that holds, each kept resolved by a task of its own.
+/// The names of the configuration in effect, each kept resolved by a task of its own.
 #[derive(Default)]
 pub(crate) struct Resolver {
     settings: Settings,
@@ -32,14 +33,14 @@ pub(crate) struct Resolver {
     tasks: HashMap<Question, AbortHandle>,
 }
 
-/// What is known of names.
+/// The current answers for all names.
 #[derive(Default)]
 pub(crate) struct Names {
     known: Mutex<HashMap<Question, Known>>,
     changed: Notify,
 }
 
-/// What has to be asked for a configuration, and the first answers for what is new.
+/// The questions of a new configuration, and the first answers for those that are new.
 pub(crate) struct Prepared {
     settings: Settings,
     dns: Arc<Dns>,
@@ -48,12 +49,13 @@ pub(crate) struct Prepared {
 }
 
 impl Resolver {
-    /// What everybody shares who wants to know of changes.
+    /// The shared answers, which also signal changes.
     pub(crate) fn names(&self) -> &Arc<Names> {
         &self.names
     }
 
-    /// Looks up what a configuration names anew, and waits a moment for that: when it begins to hold, its servers shall be there.
+    /// Looks up the new names of a configuration and waits a bounded time, so that its servers are
+    /// known when it takes effect.
     pub(crate) async fn prepare(&self, config: &Config) -> Prepared {
         let settings = config.resolver.clone();
         let dns = Arc::new(Dns::new(&settings));
@@ -72,12 +74,12 @@ impl Resolver {
                 first.insert(question, answer);
             }
         };
-        // What is not answered by then is asked again by its task.
+        // A task asks again for names without an answer by then.
         let _ = timeout(FIRST_LOOKUPS, all).await;
         Prepared { settings, dns, asked, first }
     }
 
-    /// What is known with the first answers of `prepared`; nothing has come of them yet.
+    /// The current answers together with the first answers of `prepared`, which is not applied yet.
     pub(crate) fn answers(&self, prepared: &Prepared) -> Answers {
         let mut answers = Answers::default();
         let known = self.names.known();
@@ -127,7 +129,7 @@ impl Resolver {
 }
 
 impl Names {
-    /// What the configuration is put under.
+    /// The answers that are applied to the configuration.
     pub(crate) fn answers(&self) -> Answers {
         let mut answers = Answers::default();
         for (question, known) in &*self.known() {
@@ -136,12 +138,13 @@ impl Names {
         answers
     }
 
-    /// Waits until something is known that was not.
+    /// Waits for the next change of an answer.
     pub(crate) async fn changed(&self) {
         self.changed.notified().await;
     }
 
-    /// Takes an answer in, says what is worth saying, and how long to wait before the next.
+    /// Stores an answer, logs what the operator should know, and returns the wait before the next
+    /// question.
     fn take(
         &self,
         question: &Question,
@@ -169,7 +172,7 @@ impl Names {
     }
 }
 
-/// Every name of a configuration, once.
+/// The names of a configuration, without duplicates.
 fn questions(config: &Config) -> Vec<Question> {
     let endpoints = config.pools.iter().flat_map(|pool| &pool.endpoints);
     let mut asked: Vec<Question> =
@@ -179,7 +182,7 @@ fn questions(config: &Config) -> Vec<Question> {
     asked
 }
 
-/// Keeps one name resolved for ever.
+/// Keeps one name resolved until the task is aborted.
 async fn watch<L, F>(
     (question, first): (Question, Duration),
     ask: L,

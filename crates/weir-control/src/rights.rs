@@ -1,13 +1,15 @@
-//! The rights that a start needs and serving does not (`user`, `group`, `chroot`): once everything is open, root becomes somebody with
-//! few rights, for good. It opens nothing, and it does not decide what a reload may read: the kernel does, from then on.
+//! Rights that a start needs and serving does not (`user`, `group`, `chroot`): once everything is
+//! open, root becomes an unprivileged user, irrevocably. It opens nothing, and it does not decide
+//! which files a reload may read: from then on the kernel does.
 //!
 //! ```text
 //! root: logs, certificates, sockets, pid file open ─▶ they get their owner ─▶ chroot ─▶ groups ─▶ group ─▶ user
 //!       ─▶ of the capabilities only CAP_NET_BIND_SERVICE ─▶ verified ─▶ the first thread of the data plane
 //! ```
 //!
-//! It comes before the data plane and the admin interface have threads. The C library changes users of all threads, but capabilities
-//! belong to one: those that write logs are left with none, those that come later have what the main thread has.
+//! This happens before the data plane and the admin interface have threads. The C library changes
+//! the user of all threads, but capabilities belong to one thread: log threads that exist already
+//! keep none, and later threads inherit those of the main thread.
 
 use std::ffi::CString;
 use std::io;
@@ -32,7 +34,7 @@ use weir_config::model::{ListenAddress, LogTarget};
 
 use crate::inheritance;
 
-/// What a process is that gave rights up, as its configuration said.
+/// The rights that a process gave up, as its configuration had them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Given {
     user: Option<String>,
@@ -40,23 +42,23 @@ pub(crate) struct Given {
     chroot: Option<PathBuf>,
 }
 
-/// What this process gave up.
+/// The rights that this process gave up.
 static GIVEN: OnceLock<Given> = OnceLock::new();
 
 /// The user that this process is about to become, or is.
 static SERVING_USER: OnceLock<u32> = OnceLock::new();
 
-/// The user that serves, where another one than this process's was asked for at the start.
+/// The user that serves, if the start was asked to become another user than this process's.
 pub(crate) fn serving_user() -> Option<u32> {
     SERVING_USER.get().copied()
 }
 
-/// The user that a configuration has Weir become, by number.
+/// The number of the user that a configuration names.
 pub(crate) fn user_of(config: &Config) -> Option<u32> {
     identity(config).ok()?.user.map(Uid::as_raw)
 }
 
-/// What this process gave up, or the one that started it.
+/// The rights that this process or its predecessor gave up.
 pub(crate) fn given() -> Option<Given> {
     GIVEN.get().cloned().or_else(inheritance::given)
 }
@@ -68,16 +70,16 @@ impl Given {
     }
 }
 
-/// Whom a process becomes.
+/// The user and groups that a process becomes.
 #[derive(Debug, PartialEq, Eq)]
 struct Identity {
     user: Option<Uid>,
     group: Option<Gid>,
-    /// All of them.
+    /// All groups, including the primary one.
     groups: Vec<Gid>,
 }
 
-/// What is to be given up.
+/// The rights that are to be given up.
 #[derive(Debug)]
 pub(crate) struct Rights {
     identity: Identity,
@@ -86,11 +88,13 @@ pub(crate) struct Rights {
 }
 
 impl Rights {
-    /// What this configuration has this process give up, if anything. Not root, it can become nobody else: that is a warning, as
-    /// everywhere; another root directory is more than that, because other files would be served.
+    /// The rights that this configuration has the process give up, if any. Without the right to
+    /// change its user, a process keeps its user with a warning; a `chroot` that cannot be done is
+    /// an error, because other files would be served.
     ///
     /// # Errors
-    /// One sentence: a user or group that is not known, or a root directory that cannot be had.
+    /// One sentence: a user or group that does not exist, or a root directory that cannot be
+    /// entered.
     pub(crate) fn to_give_up(config: &Config, warn: fn(&str)) -> Result<Option<Self>, String> {
         let wanted = Given::wanted(config);
         let given = given();
@@ -134,12 +138,13 @@ impl Rights {
         Ok(None)
     }
 
-    /// Where `/` will be.
+    /// The directory that `/` will be.
     pub(crate) fn root(&self) -> Option<&Path> {
         self.chroot.as_deref()
     }
 
-    /// Gives them up: all threads that there are, and all that come. Files that were made for the configuration belong to the user.
+    /// Gives the rights up, for all threads that exist and all later ones. Files that were created
+    /// for the configuration are given to the user.
     ///
     /// # Errors
     /// One sentence. This process must not serve then.
@@ -175,7 +180,8 @@ impl Rights {
         }
     }
 
-    /// Gives what root opened to whoever has to open it anew: logs, the state file, the pid file, Unix sockets.
+    /// Changes the owner of the files that root opened and that have to be reopened later: logs,
+    /// the state file, the pid file, Unix sockets.
     fn hand_over(&self, config: &Config) {
         let access = config.logs.iter().flat_map(|log| &log.to);
         let files = access.chain(config.error_logs.iter().map(|log| &log.to));
@@ -202,7 +208,7 @@ impl Rights {
     }
 
     /// # Errors
-    /// The call that failed, and how.
+    /// The call that failed, and its error.
     fn become_it(&self) -> Result<(), (&'static str, io::Error)> {
         let Identity { user, group, groups } = &self.identity;
         if user.is_some() || group.is_some() {
@@ -220,8 +226,8 @@ impl Rights {
         set_keep_capabilities(true).map_err(|error| ("PR_SET_KEEPCAPS", error.into()))?;
         let root = Uid::from_raw(0);
         if !Uid::effective().is_root() {
-            // Other threads lose their capabilities only when root becomes somebody else: whoever came by these without being root is
-            // root for this moment.
+            // Other threads lose their capabilities only when root changes to another user; a
+            // process that has the capabilities without being root becomes root for this moment.
             setresuid(root, root, root).map_err(|error| ("setuid", error.into()))?;
         }
         setresuid(user, user, user).map_err(|error| ("setuid", error.into()))?;
@@ -229,7 +235,8 @@ impl Rights {
         let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: kept };
         set_capabilities(None, sets).map_err(|error| ("capset", error.into()))?;
         if !kept.is_empty() {
-            // For the process that takes over in an upgrade. Where that is forbidden, it does without.
+            // For the process that takes over in an upgrade. Where this is forbidden, that process
+            // does without.
             let _ = configure_capability_in_ambient_set(kept, true);
         }
         keep_to_ourselves()
@@ -257,16 +264,16 @@ impl Rights {
 }
 
 impl Identity {
-    /// Whether this process is that already.
+    /// Returns true if this process has this user and group already.
     fn is_ours(&self) -> bool {
         self.user.is_none_or(|user| user == Uid::effective())
             && self.group.is_none_or(|group| group == Gid::effective())
     }
 }
 
-/// What a start of the process that serves may take: to read keys and write logs of any owner, to give
-/// files their owner, to become the user in its directory, more open files, low ports, and a signal
-/// to that user.
+/// The capabilities that a start of the serving process may need: to read keys and write logs of
+/// any owner, to change the owner of files, to become the user in its directory, to raise the limit
+/// on open files, to bind low ports, and to signal processes of that user.
 const START_NEEDS: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::DAC_OVERRIDE)
     .union(CapabilitySet::DAC_READ_SEARCH)
@@ -278,11 +285,12 @@ const START_NEEDS: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::SYS_CHROOT)
     .union(CapabilitySet::SYS_RESOURCE);
 
-/// Gives up, for good, what no start of the process that serves needs. The supervisor calls it before the first one, so
-/// that a start that would fail for it fails then and not after a death.
+/// Gives up, irrevocably, the rights that no start of the serving process needs. The supervisor
+/// calls it before the first start, so that a start that would fail for lack of them fails at once
+/// and not after a crash.
 ///
 /// # Errors
-/// The call that failed, and how.
+/// The call that failed, and its error.
 pub(crate) fn keep_what_a_start_needs() -> Result<(), (&'static str, io::Error)> {
     set_no_new_privs(true).map_err(|error| ("PR_SET_NO_NEW_PRIVS", error.into()))?;
     let own = capabilities(None).map_err(|error| ("capget", error.into()))?;
@@ -294,22 +302,23 @@ pub(crate) fn keep_what_a_start_needs() -> Result<(), (&'static str, io::Error)>
     set_capabilities(None, sets).map_err(|error| ("capset", error.into()))
 }
 
-/// Nobody needs more rights again, whatever program is started; and nobody else of this user shall read keys out of memory.
+/// Forbids programs started from here to gain rights, and other processes of this user to read keys
+/// from this process's memory.
 fn keep_to_ourselves() -> Result<(), (&'static str, io::Error)> {
     set_no_new_privs(true).map_err(|error| ("PR_SET_NO_NEW_PRIVS", error.into()))?;
     set_dumpable_behavior(DumpableBehavior::NotDumpable)
         .map_err(|error| ("PR_SET_DUMPABLE", error.into()))
 }
 
-/// Whether this process may become another user.
+/// Returns true if this process may change its user.
 fn may_change() -> bool {
     let needed = CapabilitySet::SETUID | CapabilitySet::SETGID;
-    // Root without these is told so when it tries: it must not serve as root.
+    // Root without these capabilities fails when it tries to change: it must not serve as root.
     Uid::effective().is_root()
         || capabilities(None).is_ok_and(|sets| sets.effective.contains(needed))
 }
 
-/// Whether there are the user, the group and the directory.
+/// Checks that the configured user, group and root directory exist.
 ///
 /// # Errors
 /// One sentence.
@@ -377,9 +386,9 @@ fn path_of(address: &ListenAddress) -> Option<&Path> {
     }
 }
 
-/// Gives a file of root's to somebody else. Whoever may write to its directory must not be able to have root give him another file
-/// than the one that is meant: no symbolic link is followed, and a file with a second name is left alone. What is not handed over is
-/// told by [`out_of_reach`].
+/// Gives a file of root's to another user. A user that may write to its directory must not be able
+/// to make root give it a different file: symbolic links are not followed, and a file with a second
+/// name is left alone. Files that are not handed over are reported by [`out_of_reach`].
 fn hand_over(path: &Path, user: Option<Uid>, group: Option<Gid>) {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let Ok(file) = openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) else {
@@ -397,8 +406,9 @@ fn hand_over(path: &Path, user: Option<Uid>, group: Option<Gid>) {
     let _ = chownat(&file, "", user, group, AtFlags::EMPTY_PATH);
 }
 
-/// What reloads, upgrades and USR1 will want and this process cannot have any more, a sentence each. `read` are the files that the
-/// configuration was made of, itself first.
+/// The files that reloads, upgrades and USR1 will need and that this process cannot access any
+/// more, one sentence each. `read` has the files that the configuration was made of, beginning with
+/// the configuration itself.
 pub(crate) fn out_of_reach(config: &Config, read: &[PathBuf]) -> Vec<String> {
     let who = format!("uid {}", Uid::effective());
     let within = match &config.chroot {
@@ -421,7 +431,7 @@ pub(crate) fn out_of_reach(config: &Config, read: &[PathBuf]) -> Vec<String> {
     let logs = logs.chain(config.error_logs.iter().map(|log| &log.to));
     for target in logs.chain(&config.audit_logs) {
         let LogTarget::File(path) = target else { continue };
-        // One that was moved away is made anew.
+        // A log that was renamed or removed is created again.
         if let Err(error) = wants(path, Access::WRITE_OK)
             && (path.exists() || config.chroot.is_some())
         {
@@ -463,7 +473,7 @@ pub(crate) fn out_of_reach(config: &Config, read: &[PathBuf]) -> Vec<String> {
     sentences
 }
 
-/// Files that cannot be read which are told one by one: where one is missing all may be.
+/// The most unreadable files listed one by one; where one is missing, all may be.
 const MOST_FILES: usize = 3;
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! From a configuration to a running proxy, and from a signal to its end. It serves nothing itself: workers do
-//! (`weir-proxy`); here is what starts them, stands beside them and stops them.
+//! The server's life: from a configuration to a running proxy, and from a signal to its end. It
+//! starts, supervises and stops the workers (`weir-proxy`), which serve; it serves nothing itself.
 //!
 //! ```text
 //! start ─▶ serving ──TERM, QUIT, INT──▶ draining ──nothing runs, or the deadline──▶ ended
@@ -50,38 +50,38 @@ use crate::supervisor;
 use crate::traffic;
 use crate::upgrade::{Successor, UPGRADE_PATIENCE};
 
-/// How often a stop looks whether the workers have ended.
+/// The interval at which a stop checks that the workers have ended.
 const STOP_POLL: Duration = Duration::from_millis(5);
-/// How much longer than the deadline workers may take to notice it.
+/// The time that workers may take to notice the deadline, beyond it.
 const STOP_MARGIN: Duration = Duration::from_secs(1);
 
-/// From the first answer that changes something to the configuration that serves by it.
+/// The delay from the first changed answer to the configuration that applies it.
 const NAMES_PAUSE: Duration = Duration::from_millis(50);
-/// Before that is tried again, when a file that the configuration needs cannot be read.
+/// The delay before another try if a file that the configuration needs cannot be read.
 const NAMES_RETRY: Duration = Duration::from_secs(5);
 
-/// How long a stop waits for the logs.
+/// The longest that a stop waits for the logs.
 const LOG_FLUSH: Duration = Duration::from_secs(5);
 
-/// What an address is for.
+/// The purpose of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// Clients and their requests.
     Traffic,
-    /// Looking at the process and changing it.
+    /// Status of the process and changes of it.
     Admin,
-    /// Telling balancers in front how much this instance asks for.
+    /// The load of this instance, for balancers in front.
     Agent,
 }
 
 /// An address that is served.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listening {
-    /// What is there.
+    /// The purpose of the address.
     pub purpose: Purpose,
-    /// Where, with the port that the kernel chose if 0 was asked for.
+    /// The address, with the port that the kernel chose if 0 was configured.
     pub address: BoundAddress,
-    /// Whether clients speak TLS there.
+    /// Set if clients use TLS there.
     pub tls: bool,
 }
 
@@ -98,7 +98,7 @@ impl Listening {
         Self { purpose: Purpose::Agent, address: socket.address().clone(), tls: false }
     }
 
-    /// Where it is, as the configuration writes it.
+    /// The address as the configuration writes it.
     pub(crate) fn place(&self) -> String {
         match &self.address {
             BoundAddress::Socket(address) => address.to_string(),
@@ -128,12 +128,12 @@ impl fmt::Display for Listening {
     }
 }
 
-/// A proxy that serves.
+/// A running proxy.
 pub struct Server {
     running: Running,
     listening: Vec<Listening>,
     control: Arc<Control>,
-    /// What happened, and who did it.
+    /// The record of changes and their authors.
     context: Arc<Context>,
     until_the_end: UntilTheEnd,
     runtime: Runtime,
@@ -142,8 +142,9 @@ pub struct Server {
 }
 
 impl Server {
-    /// Opens logs, reads certificates, binds every address, gives up the rights that this took, and starts the workers. From then on
-    /// signals are orders, obeyed by [`Server::run`]. A reload reads `source`.
+    /// Opens logs, reads certificates, binds every address, gives up the rights that this required,
+    /// and starts the workers. From then on signals are orders, which [`Server::run`] obeys. A
+    /// reload reads `source`.
     ///
     /// # Errors
     /// One sentence for the operator; nothing runs then.
@@ -222,27 +223,28 @@ impl Server {
         &self.listening
     }
 
-    /// What happened to the health of endpoints.
+    /// The log of health changes of endpoints.
     pub fn health(&self) -> &Arc<HealthLog> {
         self.control.health()
     }
 
-    /// What changes its configuration.
+    /// The handle through which the configuration is changed.
     pub fn control(&self) -> &Arc<Control> {
         &self.control
     }
 
-    /// Says on standard error where it listens: it serves by then.
+    /// Logs the addresses listened on; the server serves by then.
     pub fn announce(&self) {
         for listening in &self.listening {
             tell(&format!("listening on {listening}"));
         }
     }
 
-    /// Serves until a signal tells it to stop, then stops gracefully.
+    /// Serves until a signal orders a stop, then stops gracefully.
     ///
     /// # Errors
-    /// One sentence, when a worker had to be left behind or ended by a bug: what the others still serve is finished then.
+    /// One sentence if a worker had to be abandoned or ended because of a bug; the other workers
+    /// finish their exchanges then.
     pub fn run(mut self) -> Result<(), String> {
         self.tell_ready()?;
         loop {
@@ -269,7 +271,7 @@ impl Server {
         }
     }
 
-    /// Tells whoever supervises this process, and a predecessor, that it serves.
+    /// Reports to the supervisor, to systemd and to a predecessor that this process serves.
     fn tell_ready(&self) -> Result<(), String> {
         if let Some(socket) = inheritance::passing() {
             self.take_over(socket);
@@ -280,7 +282,8 @@ impl Server {
         Ok(())
     }
 
-    /// Goes on with connections that a predecessor passes on. Where that cannot be, it finishes what it has itself.
+    /// Takes over connections that a predecessor passes on. If that fails, the predecessor finishes
+    /// them itself.
     fn take_over(&self, socket: OwnedFd) {
         if passing::say_hello(socket.as_fd()).is_err() {
             return;
@@ -292,17 +295,18 @@ impl Server {
         }
     }
 
-    /// Starts a new process of the same program to take over. What comes of it is said when that is known.
+    /// Starts a new process of the same program as a successor. The outcome is logged when it is
+    /// known.
     fn upgrade(&self, who: &'static str) {
         let context = self.context.clone();
         self.runtime.spawn(async move {
             let successor = Successor { program: None, patience: UPGRADE_PATIENCE };
-            // The event says it.
+            // The outcome is part of the logged event.
             let _ = context.upgrade(who, &successor).await;
         });
     }
 
-    /// Another process serves: accepts nothing more, and finishes what runs.
+    /// Stops accepting, since a successor serves, and finishes running exchanges.
     fn leave_to(mut self, process: u32) -> Result<(), String> {
         tell(&format!("upgraded: process {process} serves; this one finishes what runs"));
         self.control.notifier.replaced_by(process, "upgraded");
@@ -322,7 +326,7 @@ impl Server {
         ended
     }
 
-    /// Reads the configuration anew, and says what came of it.
+    /// Reloads the configuration and logs the outcome.
     fn reload(&self, who: &str) {
         match self.runtime.block_on(self.context.reload_and_keep(who)) {
             Ok(report) => report.to_string().lines().for_each(tell),
@@ -346,11 +350,11 @@ impl Server {
         })
     }
 
-    /// Takes nothing new, lets what runs finish within the configured time, writes the logs out. A second order to stop
-    /// ends what runs at once.
+    /// Accepts no new requests, lets running exchanges finish within the configured time, and
+    /// flushes the logs. A second order to stop ends running exchanges at once.
     ///
     /// # Errors
-    /// One sentence, when a worker had to be left behind.
+    /// One sentence if a worker had to be abandoned.
     pub fn stop(self) -> Result<(), String> {
         let patience = self.control.config().shutdown_timeout;
         self.control.notifier.stopping();
@@ -359,7 +363,7 @@ impl Server {
         self.finish(patience)
     }
 
-    /// Waits for the end of what runs.
+    /// Waits for running exchanges to end.
     fn finish(mut self, patience: Duration) -> Result<(), String> {
         match requests_running(&self.running) {
             0 => {}
@@ -391,34 +395,34 @@ impl Server {
             tell("the last lines of the access log could not be written in time");
         }
         if let Err(sentence) = &ended {
-            // Whoever started us reads it on standard error, at the very end.
+            // The parent process prints it on standard error, at the very end.
             self.control.program_log().say_elsewhere(sentence);
         }
         drop(self.until_the_end);
-        // A lookup that hangs would hold the runtime up.
+        // A lookup that hangs would delay the runtime's shutdown.
         self.runtime.shutdown_background();
         self.control.program_log().close();
         ended
     }
 }
 
-/// What a running server reacts to.
+/// The events that a running server reacts to.
 enum Event {
     Ordered(Given),
-    /// A thread of the data plane is gone, one sentence.
+    /// A thread of the data plane is gone; one sentence.
     Failed(String),
-    /// This process serves instead.
+    /// The process with this id serves instead.
     Succeeded(u32),
 }
 
-/// Whether every worker has ended.
+/// The result of waiting for the workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Finished {
     Yes,
     No,
 }
 
-/// Waits for the workers of a stop: they watch the deadline themselves.
+/// Waits for the workers of a stop to end; they watch the deadline themselves.
 async fn wait_for_end(
     running: &Running,
     (signals, context): (&mut Signals, &Context),
@@ -444,7 +448,7 @@ async fn wait_for_end(
     }
 }
 
-/// Tells systemd's watchdog that all is well, for as long as every worker answers.
+/// Notifies systemd's watchdog as long as every worker responds.
 async fn watch_workers(control: Arc<Control>, plane: Arc<DataPlane>) {
     let Some(period) = control.notifier.watchdog_period() else { return };
     let mut due = interval(period);
@@ -467,7 +471,7 @@ fn worker_count(config: &Config) -> usize {
     }
 }
 
-/// What the configuration says, as far as the limit on open files allows it.
+/// The configured connection limit, bounded by the limit on open files.
 pub(crate) fn connection_cap(config: &Config) -> usize {
     let limit = open_files::raise_limit();
     let others = open_files::needed(config, worker_count(config) as u64, limit);
@@ -485,11 +489,11 @@ pub(crate) fn connection_cap(config: &Config) -> usize {
     }
 }
 
-/// Serves by what names are found to be, as soon as that changes.
+/// Applies each change of name resolution.
 async fn follow_names(names: Arc<Names>, control: Weak<Control>) {
     loop {
         names.changed().await;
-        // What changes with it makes one new configuration.
+        // Answers that arrive together make one new configuration.
         sleep(NAMES_PAUSE).await;
         loop {
             let Some(control) = control.upgrade() else { return };
@@ -500,7 +504,7 @@ async fn follow_names(names: Arc<Names>, control: Weak<Control>) {
     }
 }
 
-/// Says one line to the operator, of what stops nothing and should be looked at.
+/// Logs a warning: nothing stops, but the operator should act.
 pub(crate) fn warn(sentence: &str) {
     program_log::say(Severity::Warning, &format!("warning: {sentence}"));
 }

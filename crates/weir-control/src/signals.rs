@@ -1,26 +1,29 @@
-//! What the operator tells a running process by signal.
+//! The signals by which the operator gives a running process orders. It does not act on them.
 
 use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// What a signal asks for.
+/// The order that a signal stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// TERM, QUIT, INT: finish what runs; a second one: end at once.
+    /// TERM, QUIT, INT: finish running exchanges; a second one ends them at once.
     Stop,
-    /// USR1: open the log files anew.
+    /// USR1: reopen the log files.
     ReopenLogs,
-    /// HUP, USR2: read the configuration anew.
+    /// HUP, USR2: reload the configuration.
     Reload,
-    /// RTMIN+1: let a new process of the same program take over. WINCH, which nginx has for a part of that, comes from terminals too.
+    /// RTMIN+1: let a new process of the same program take over. nginx uses WINCH for a part of
+    /// this, but terminals send WINCH as well.
     Upgrade,
 }
 
-/// An order, and who gave it, as events name him. Which process sent a signal the kernel tells only to handlers that nobody wants.
+/// An order and its source, as events name it. The kernel reports the sending process only to a
+/// `SA_SIGINFO` handler, which this is not.
 pub(crate) type Given = (Order, &'static str);
 
-/// The signals taken from their default effect. Made inside a tokio runtime.
+/// The signal streams, which replace the signals' default actions. They are created inside a tokio
+/// runtime.
 #[derive(Debug)]
 pub(crate) struct Signals {
     terminate: Signal,
@@ -33,7 +36,7 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// From now on these signals are [`Order`]s.
+    /// Registers the signals; from now on they are [`Order`]s.
     pub(crate) fn take() -> io::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
@@ -46,7 +49,7 @@ impl Signals {
         })
     }
 
-    /// Waits for the next order. Cancelling it loses none.
+    /// Waits for the next order. Cancelling it loses no order.
     pub(crate) async fn next(&mut self) -> Given {
         tokio::select! {
             _ = self.terminate.recv() => (Order::Stop, "signal TERM"),

@@ -1,6 +1,6 @@
-//! The supervisor: a small process of one thread that starts the one that serves, keeps duplicates of its
-//! listening sockets, and starts another one when it dies. It serves nothing, reads no configuration,
-//! and knows of a socket no more than the address that it was opened for.
+//! The supervisor: a small process of one thread that starts the serving process, keeps duplicates
+//! of its listening sockets, and starts another process when that one dies. It serves nothing,
+//! reads no configuration, and knows no more of a socket than the address it was opened for.
 //!
 //! ```text
 //! fork ─▶ starting ──the sockets come──▶ serving ──killed, or a failure──▶ fork again, after a pause if that is frequent
@@ -8,8 +8,8 @@
 //!            └──ends: so does the supervisor └──told to stop, or ends in order: so does the supervisor
 //! ```
 //!
-//! Signals that it gets are passed on. A process that serves sees when its supervisor is gone, and then stops
-//! in order.
+//! Signals to the supervisor are passed on. A serving process detects the end of its supervisor,
+//! and then stops in order.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -28,53 +28,54 @@ use crate::passing::packets::{self, Packet, Received};
 use crate::program_log;
 use crate::rights;
 
-/// Sockets that one message carries.
+/// The most sockets in one message.
 const SOCKETS: usize = 32;
-/// How long the supervisor may take to take sockets.
+/// The longest that the supervisor may take to confirm sockets.
 const ACKNOWLEDGED: Duration = Duration::from_secs(1);
-/// A process that served for so long did not die of what the one before it died of.
+/// The serving time after which a death counts as unrelated to the one before.
 const SETTLED: Duration = Duration::from_secs(10);
-/// The pause before the second start in a row; it doubles with each one.
+/// The pause before the second start in a row; it doubles with each further one.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
-/// How long a successor is waited for when its predecessor has ended in order.
+/// The longest wait for a successor after its predecessor has ended in order.
 const SUCCESSION: Duration = Duration::from_secs(2);
-/// Exit code of a process that was killed before it ever served.
+/// The exit code if a process was killed before any had served.
 const KILLED: u8 = 1;
 
 /// The rights that the supervisor keeps (`sandbox`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SupervisorRights {
-    /// Only those that a start needs.
+    /// The rights that a start needs.
     Needed,
-    /// All that it was started with.
+    /// All rights that it was started with.
     All,
 }
 
-/// What this process is.
+/// The role of the process that returns from [`supervise`].
 #[derive(Debug)]
 pub enum Role<T> {
-    /// The one that serves. What was given to [`supervise`] comes back in the first one.
+    /// The process that serves. The first one gets back the value given to [`supervise`].
     Serves(Option<T>),
-    /// The supervisor, at its end, with its exit code.
+    /// The supervisor at its end, with its exit code.
     Ended(u8),
 }
 
-/// What the process that serves says.
+/// The messages of the serving process.
 #[derive(Debug, Serialize, Deserialize)]
 enum Told {
-    /// It serves from these sockets, which come along, and from those of the messages that follow.
+    /// It serves from these sockets, which come with the message, and from those of the messages
+    /// that follow.
     Serves { process: u32, sockets: Vec<ListenAddress>, more: bool },
-    /// Something for systemd.
+    /// A message for systemd.
     Notify(String),
 }
 
-/// What leads to the supervisor.
+/// The descriptors and facts that lead to the supervisor.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Way {
-    /// Messages go here.
+    /// The socket for messages.
     channel: RawFd,
-    /// Ends with the supervisor.
+    /// A pipe that ends with the supervisor.
     alive: RawFd,
     process: u32,
     restarts: u64,
@@ -88,7 +89,7 @@ impl Way {
     }
 }
 
-/// The same, in the process that serves.
+/// The connection to the supervisor, in the serving process.
 struct Supervisor {
     channel: OwnedFd,
     alive: OwnedFd,
@@ -99,19 +100,20 @@ struct Supervisor {
 #[derive(Debug)]
 pub(crate) struct Held {
     pub(crate) socket: OwnedFd,
-    /// What it was opened for, where that is known.
+    /// The address that it was opened for, if known.
     pub(crate) asked: Option<ListenAddress>,
-    /// Where it comes from, in a few words.
+    /// The origin, in a few words.
     pub(crate) source: String,
 }
 
 static SUPERVISOR: Mutex<Option<Arc<Supervisor>>> = Mutex::new(None);
-/// Sockets of a process that died, or of systemd, for the one that serves now.
+/// The sockets of a process that died, or of systemd, for the process that serves now.
 static HELD: Mutex<Vec<Held>> = Mutex::new(Vec::new());
 static RESTARTS: AtomicU64 = AtomicU64::new(0);
-/// Time that the latest of them took, from the death to when the next one served; 0 without one.
+/// The duration of the latest restart, from the death of one process until the next one served, µs;
+/// 0 without one.
 static RESTART_US: AtomicU64 = AtomicU64::new(0);
-/// Answer of the supervisor before that time.
+/// The prefix of the supervisor's confirmation, followed by the duration of the latest restart.
 const HELD_ANSWER: &str = "held ";
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -122,36 +124,36 @@ fn supervisor() -> Option<Arc<Supervisor>> {
     locked(&SUPERVISOR).clone()
 }
 
-/// Times that the process that serves was started again.
+/// The number of times that the serving process was restarted.
 pub(crate) fn restarts() -> u64 {
     RESTARTS.load(Ordering::Relaxed)
 }
 
-/// Time that the latest restart took, from the death of one process to when the next one served, µs.
+/// The duration of the latest restart, from the death of one process until the next one served, µs.
 pub(crate) fn restart_us() -> Option<u64> {
     Some(RESTART_US.load(Ordering::Relaxed)).filter(|time| *time > 0)
 }
 
-/// The process that signals are sent to and that systemd knows: the supervisor, if there is one.
+/// The process that receives signals and that systemd knows: the supervisor, if there is one.
 pub(crate) fn main_process() -> u32 {
     supervisor().map_or_else(std::process::id, |supervisor| supervisor.process)
 }
 
-/// Sockets that the supervisor held for this process. Later calls find none.
+/// The sockets that the supervisor held for this process. Later calls return none.
 pub(crate) fn take_held() -> Vec<Held> {
     std::mem::take(&mut *locked(&HELD))
 }
 
-/// Gives systemd a message by way of the supervisor; `false` where there is none.
+/// Sends systemd a message by way of the supervisor; `false` if there is no supervisor.
 pub(crate) fn notify(text: &str) -> bool {
     let Some(supervisor) = supervisor() else { return false };
-    // Its pid is what systemd knows.
+    // systemd knows the supervisor's process id.
     let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with("MAINPID=")).collect();
     let _ = supervisor.send(&Told::Notify(lines.join("\n")), &[]);
     true
 }
 
-/// Has the supervisor hold these sockets and no others, from when this returns.
+/// Makes the supervisor hold these sockets and no others; it does so when this returns.
 pub(crate) fn hold(sockets: &[(ListenAddress, Arc<OwnedFd>)]) {
     let Some(supervisor) = supervisor() else { return };
     let mut parts = sockets.chunks(SOCKETS).peekable();
@@ -169,21 +171,21 @@ pub(crate) fn hold(sockets: &[(ListenAddress, Arc<OwnedFd>)]) {
     supervisor.wait_for_answer();
 }
 
-/// Returns when the supervisor is gone; never where there is none.
+/// Returns when the supervisor is gone; never, if there is none.
 pub(crate) async fn gone() {
     let waits = supervisor().and_then(|supervisor| {
-        // A pipe's end that nobody ever writes to.
+        // The read end of a pipe that is never written to.
         let pipe = supervisor.alive.try_clone().ok()?;
         tokio::net::unix::pipe::Receiver::from_owned_fd(pipe).ok()
     });
     let Some(pipe) = waits else { return std::future::pending().await };
-    // Readable only at its end.
+    // It becomes readable only when it is closed.
     if pipe.readable().await.is_err() {
         std::future::pending::<()>().await;
     }
 }
 
-/// What a successor of this process needs, with copies of the descriptors for it.
+/// The data that a successor of this process needs, with copies of the descriptors in it.
 pub(crate) fn way() -> Option<(Way, [OwnedFd; 2])> {
     let supervisor = supervisor()?;
     let channel = supervisor.channel.try_clone().ok()?;
@@ -198,7 +200,7 @@ pub(crate) fn way() -> Option<(Way, [OwnedFd; 2])> {
     Some((way, [channel, alive]))
 }
 
-/// This process is the successor of one that had a supervisor.
+/// Connects this process, a successor, to its predecessor's supervisor.
 pub(crate) fn follow(
     way: Way,
     descriptor: impl Fn(RawFd) -> io::Result<OwnedFd>,
@@ -233,8 +235,9 @@ impl Supervisor {
     }
 }
 
-/// Starts the process that serves and looks after it. Returns in that one, at once, and in the
-/// supervisor at the end. The calling process must have one thread. `kept` is for the first process that serves.
+/// Starts and supervises the serving process. It returns at once in that process, and at the end in
+/// the supervisor. The calling process must have one thread. `kept` is returned in the first
+/// serving process.
 ///
 /// # Errors
 /// One sentence: no process can be started.
@@ -247,8 +250,8 @@ pub fn supervise<T>(kept: T, rights: SupervisorRights) -> Result<Role<T>, String
         let sentence = format!("the supervisor keeps all of its rights: {call}: {error}");
         program_log::say(Severity::Warning, &sentence);
     }
-    // The library's test of its source of entropy is half of what a start costs. Processes that are forked
-    // have it behind them, and seed anew.
+    // The library's self-test of its entropy source takes half of a start. Forked processes inherit
+    // its result and reseed.
     let _ = aws_lc_rs::rand::fill(&mut [0]);
     let mut kept = Some(kept);
     loop {
@@ -278,38 +281,39 @@ enum Next {
     End(u8),
 }
 
-/// How a process ended.
+/// The way in which a process ended.
 #[derive(Clone, Copy, Debug)]
 enum Death {
     Exit(u8),
     Signal(i32),
 }
 
-/// The supervisor's own state.
+/// The state of the supervisor.
 struct Watch {
     signals: File,
-    /// Signals that were blocked before.
+    /// The signal mask before the supervisor blocked its signals.
     mask: libc::sigset_t,
-    /// To the process that serves, and its successors.
+    /// The channel to the serving process and its successors.
     channel: Option<OwnedFd>,
-    /// Closed by the kernel when the supervisor is gone.
+    /// The pipe that the kernel closes when the supervisor is gone.
     alive: Option<OwnedFd>,
     held: Vec<Held>,
-    /// Those of a message that others follow.
+    /// The sockets of messages that are not complete yet.
     coming: Vec<Held>,
     serving: libc::pid_t,
-    /// Whether any process ever served.
+    /// Set once any process has served.
     ever_served: bool,
-    /// Since when the one that serves does.
+    /// The time since which the current process serves.
     since: Option<Instant>,
     stopping: bool,
     deaths_in_a_row: u32,
-    /// Time of the death of the process that another one is started for; `None` once that serves.
+    /// The time at which the process died that is being replaced; `None` once its replacement
+    /// serves.
     died: Option<Instant>,
     notifier: crate::notify::Notifier,
 }
 
-/// Signals that are passed on.
+/// The signals that are passed on.
 fn passed_on() -> [i32; 8] {
     let upgrade = libc::SIGRTMIN() + 1;
     [
@@ -337,7 +341,7 @@ impl Watch {
             libc::sigprocmask(libc::SIG_BLOCK, &raw const set, &raw mut mask);
             let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
             let signals = libc::signalfd(-1, &raw const set, flags);
-            // A process that serves may end before the successor that it started does.
+            // A serving process may end before the successor that it started.
             libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1);
             libc::prctl(libc::PR_SET_NAME, c"weir-supervisor".as_ptr());
             (signals, mask)
@@ -368,7 +372,8 @@ impl Watch {
         let (own, channel) = packets::pair()?;
         let (alive, kept) = io::pipe()?;
         let process = std::process::id();
-        // SAFETY: this process has one thread, so that the child finds nothing half done.
+        // SAFETY: this process has one thread, so the child finds no lock held and no data half
+        // written.
         match unsafe { libc::fork() } {
             -1 => Err(io::Error::last_os_error()),
             0 => {
@@ -383,7 +388,8 @@ impl Watch {
                 self.channel = Some(own);
                 self.alive = Some(kept.into());
                 (self.serving, self.since) = (child, None);
-                // SAFETY: a number of our own child. Whichever of both is first does it.
+                // SAFETY: the process id of our own child. Parent and child both call it; the first
+                // call takes effect.
                 unsafe { libc::setpgid(child, child) };
                 Ok(Forked::Parent)
             }
@@ -395,7 +401,7 @@ impl Watch {
         drop(self.alive.take());
         // SAFETY: plain calls, in a process of one thread.
         unsafe {
-            // A terminal's signals go to the supervisor alone, which passes them on.
+            // A terminal signals only the supervisor, which passes the signals on.
             libc::setpgid(0, 0);
             libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 0);
             libc::prctl(libc::PR_SET_NAME, c"weir".as_ptr());
@@ -403,7 +409,7 @@ impl Watch {
         }
     }
 
-    /// Waits for something to happen, for so long at most.
+    /// Waits for an event, for `patience` at most.
     fn wait(&self, patience: Option<Duration>) {
         let wait = patience.and_then(|patience| Timespec::try_from(patience).ok());
         let mut ends = vec![PollFd::new(&self.signals, PollFlags::IN)];
@@ -411,7 +417,7 @@ impl Watch {
         let _ = poll(&mut ends, wait.as_ref());
     }
 
-    /// Looks after the process that serves until it has died.
+    /// Supervises the serving process until it has died.
     fn until_death(&mut self) -> Next {
         let mut ended_in_order: Option<Instant> = None;
         loop {
@@ -419,7 +425,7 @@ impl Watch {
             self.pass_signals_on();
             self.hear();
             if let Some(death) = self.reap() {
-                // What it said last is heard before anything is made of its end.
+                // Its last messages are read before its end is judged.
                 let before = self.serving;
                 self.hear();
                 if self.serving == before {
@@ -440,7 +446,8 @@ impl Watch {
         }
     }
 
-    /// What comes of the death of the process that serves; `None`: a successor may be about to.
+    /// Decides the next step after the death of the serving process; `None` if a successor may be
+    /// starting.
     fn judge(&mut self, death: Death) -> Option<Next> {
         if self.stopping {
             return Some(Next::End(match death {
@@ -455,7 +462,7 @@ impl Watch {
             Death::Signal(_) if !self.ever_served => return Some(Next::End(KILLED)),
             Death::Exit(_) | Death::Signal(_) => {}
         }
-        // One that dies before it serves prolongs the same restart.
+        // A process that dies before it serves prolongs the same restart.
         self.died.get_or_insert_with(Instant::now);
         let settled = self.since.is_some_and(|since| since.elapsed() >= SETTLED);
         self.deaths_in_a_row = if settled { 1 } else { self.deaths_in_a_row + 1 };
@@ -476,7 +483,7 @@ impl Watch {
         Some(Next::Again(pause))
     }
 
-    /// Waits before another start; `false` when it is told to stop meanwhile.
+    /// Waits before another start; returns `false` if it is ordered to stop meanwhile.
     fn pause(&mut self, pause: Duration) -> bool {
         self.serving = 0;
         let until = Instant::now() + pause;
@@ -495,7 +502,7 @@ impl Watch {
     fn pass_signals_on(&mut self) {
         let mut information = [0; size_of::<libc::signalfd_siginfo>()];
         while self.signals.read_exact(&mut information).is_ok() {
-            // The first field, the signal's number.
+            // The first field of `signalfd_siginfo` is the signal's number.
             let [a, b, c, d, ..] = information;
             let signal = u32::from_ne_bytes([a, b, c, d]) as i32;
             if signal == libc::SIGCHLD {
@@ -505,13 +512,13 @@ impl Watch {
                 self.stopping = true;
             }
             if self.serving > 0 {
-                // SAFETY: a number of our own child that was not waited for.
+                // SAFETY: the process id of our own child, which was not waited for yet.
                 unsafe { libc::kill(self.serving, signal) };
             }
         }
     }
 
-    /// Takes what the process that serves says.
+    /// Handles the messages of the serving process.
     fn hear(&mut self) {
         while let Some(channel) = &self.channel {
             match packets::receive_now(channel) {
@@ -551,7 +558,7 @@ impl Watch {
         }
     }
 
-    /// Says how long a restart took, when its process serves.
+    /// Logs the duration of a restart once the new process serves.
     fn tell_restart(&mut self) {
         let Some(died) = self.died.take() else { return };
         let took = died.elapsed();
@@ -562,7 +569,7 @@ impl Watch {
         program_log::say(Severity::Notice, &sentence);
     }
 
-    /// Waits for all that have ended; how the one that serves did, if it has.
+    /// Waits for all ended children; returns the serving process's death if it is among them.
     fn reap(&mut self) -> Option<Death> {
         let mut own = None;
         loop {
@@ -583,7 +590,7 @@ impl Watch {
     }
 }
 
-/// The pause before a start after so many deaths in a row: none after the first.
+/// The pause before a start after this many deaths in a row: none after the first.
 fn pause_before(deaths: u32) -> Duration {
     match deaths {
         0 | 1 => Duration::ZERO,
@@ -591,9 +598,9 @@ fn pause_before(deaths: u32) -> Duration {
     }
 }
 
-/// Whether there is a process to wait for.
+/// Returns true if there is a child to wait for.
 fn has_children() -> bool {
-    // SAFETY: looks, and takes nothing away.
+    // SAFETY: it only looks; `WNOWAIT` leaves the child waitable.
     unsafe {
         let mut information: libc::siginfo_t = std::mem::zeroed();
         let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;

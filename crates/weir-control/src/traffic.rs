@@ -1,5 +1,5 @@
-//! What workers tell of endpoints, made into events of health and lines for the operator; and the end of an ejection, which nobody
-//! else sees.
+//! Notices of workers about endpoints, made into health events and log lines, and the end of an
+//! ejection, which no worker reports. It ejects nothing itself.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,10 +13,10 @@ use weir_proxy::upstream::UpstreamPool;
 
 use crate::health_log::{Change, EndpointName, HealthLog, HealthState, Span};
 
-/// An endpoint's failed connects are one line in this time, at most.
+/// The shortest time between two lines about an endpoint's failed connects.
 const TROUBLE_PAUSE: Duration = Duration::from_secs(1);
 
-/// Notes what is told until nobody is left to tell.
+/// Handles notices until all senders are gone.
 pub(crate) async fn listen(
     mut notices: mpsc::Receiver<Notice>,
     process: Arc<Process>,
@@ -68,7 +68,7 @@ fn take(notice: &Notice, process: &Arc<Process>, log: &Arc<HealthLog>, say: fn(S
     }
 }
 
-/// Says what connects to an endpoint fail with, until none has for a while.
+/// Logs the reasons of an endpoint's failed connects, until none has failed for a while.
 async fn watch_trouble(pool: Arc<UpstreamPool>, endpoint: usize, say: fn(Severity, &str)) {
     loop {
         say_trouble(&pool, endpoint, say);
@@ -79,7 +79,7 @@ async fn watch_trouble(pool: Arc<UpstreamPool>, endpoint: usize, say: fn(Severit
     }
 }
 
-/// Says one line, if there is something to say.
+/// Logs one line, if there are failures to report.
 fn say_trouble(pool: &UpstreamPool, endpoint: usize, say: fn(Severity, &str)) {
     let Some(one) = pool.endpoints.get(endpoint) else { return };
     if let Some((failure, count)) = one.trouble.take() {
@@ -97,7 +97,7 @@ fn say_trouble(pool: &UpstreamPool, endpoint: usize, say: fn(Severity, &str)) {
     }
 }
 
-/// Says what was still held back: at the end.
+/// Logs the failures held back so far; called at the end.
 pub(crate) fn say_rest(process: &Process, say: fn(Severity, &str)) {
     for pool in &process.snapshot().pools {
         for endpoint in 0..pool.endpoints.len() {
@@ -115,7 +115,7 @@ fn words(cause: PassiveCause) -> &'static str {
     }
 }
 
-/// The end of an ejection that no worker of this process caused.
+/// Waits for the end of an ejection that no worker of this process caused.
 pub(crate) async fn end_ejection(
     of: EndpointName,
     until_us: u64,
@@ -129,7 +129,8 @@ pub(crate) async fn end_ejection(
     wait_for_return(of, until_us, process, log).await;
 }
 
-/// Tells the operator that an ejection is over. Those who wait in the queue hear it from the worker that caused it.
+/// Logs the end of an ejection. Queued exchanges are dispatched by the worker that caused the
+/// ejection.
 async fn wait_for_return(
     of: EndpointName,
     until_us: u64,

@@ -1,4 +1,5 @@
-//! An upgrade, from the side of the process that is to go: it starts a successor with the listening sockets and waits for its word.
+//! An upgrade, in the process that is to be replaced: it starts a successor with the listening
+//! sockets and waits for the successor's report. It stops nothing in this process.
 //!
 //! ```text
 //! spawn ─▶ waiting ──"ready"──▶ the successor serves; who called stops
@@ -29,21 +30,21 @@ use crate::passing::{self, packets};
 use crate::rights;
 use crate::supervisor;
 
-/// How long a successor may take when nobody says.
+/// The longest that a successor may take if the caller sets no limit.
 pub const UPGRADE_PATIENCE: Duration = Duration::from_secs(30);
-/// No successor says more.
+/// The longest report of a successor.
 const WORDS_BYTES: usize = 64 * 1024;
-/// How often it is looked whether a successor that closed its pipe has ended.
+/// The interval at which a successor that closed its pipe is checked for its end.
 const END_POLL: Duration = Duration::from_millis(5);
 /// The exit status of a process whose configuration is wrong.
 const REJECTED: i32 = 3;
 
-/// Why there is no successor. The process serves on.
+/// The reason that there is no successor. This process continues to serve.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotUpgraded {
-    /// It rejected its configuration; everything that is wrong with that.
+    /// It rejected its configuration; all errors in it.
     Rejected(String),
-    /// It could not be started, ended, or did not get ready in time: one sentence.
+    /// It could not be started, ended, or was not ready in time: one sentence.
     Failed(String),
     /// Another upgrade is under way, or done.
     NotNow(String),
@@ -56,11 +57,12 @@ impl fmt::Display for NotUpgraded {
     }
 }
 
-/// A program to start.
+/// The program to start as a successor.
 pub(crate) struct Successor {
-    /// The program; by default the one that this process was started as, which may be another file by now.
+    /// The program; by default the path that this process was started from, which may be another
+    /// file by now.
     pub(crate) program: Option<PathBuf>,
-    /// How long it may take to get ready.
+    /// The longest that it may take to get ready.
     pub(crate) patience: Duration,
 }
 
@@ -68,17 +70,17 @@ pub(crate) struct Successor {
 pub(crate) struct Serving {
     /// Its process id.
     pub(crate) process: u32,
-    /// Where connections are passed on to it, if it takes any.
+    /// The socket over which connections are passed on to it.
     pub(crate) passing: Option<OwnedFd>,
 }
 
-/// Starts a successor with these sockets and what it is to know. Given up, it is killed.
+/// Starts a successor with these sockets and this state. Dropping the future kills the successor.
 ///
 /// # Returns
-/// Once it serves.
+/// The successor, once it serves.
 ///
 /// # Errors
-/// Why it does not; nothing of it is left then.
+/// The reason that it does not serve; none of its processes are left then.
 pub(crate) async fn start(
     successor: &Successor,
     sockets: Vec<(ListenAddress, Arc<OwnedFd>)>,
@@ -104,12 +106,12 @@ pub(crate) async fn start(
     }
     let heard = heard.unwrap_or_default();
     let ended = timeout_at(deadline, child.end()).await;
-    // A shell that ended may have left others behind that hold the sockets.
+    // A shell that ended may have left processes that hold the sockets.
     drop(child);
     Err(why_not(pid, successor.patience, ended.ok(), heard.trim_end()))
 }
 
-/// What a successor says until it is ready or closes its end.
+/// Reads the report of a successor until it is ready or closes its end.
 async fn hear(words: &mut pipe::Receiver) -> String {
     let mut heard = Vec::new();
     while heard != READY.as_bytes() && heard.len() < WORDS_BYTES {
@@ -146,7 +148,7 @@ fn why_not(
     }
 }
 
-/// A successor and what it starts: a process group of its own.
+/// A successor and the processes it starts: a process group of its own.
 struct Starting {
     process: Child,
     serves: bool,
@@ -176,13 +178,13 @@ impl Drop for Starting {
 /// A process that was started.
 struct Spawned {
     child: Starting,
-    /// What it says is read here.
+    /// The pipe on which it reports.
     words: OwnedFd,
-    /// Connections are passed on here.
+    /// The socket over which connections are passed on.
     passing: OwnedFd,
 }
 
-/// Starts a process that has these sockets, a pipe to write to, and a socket for connections.
+/// Starts a process with these sockets, a pipe for its report, and a socket for connections.
 fn spawn(
     mut command: Command,
     sockets: Vec<(ListenAddress, Arc<OwnedFd>)>,
@@ -190,7 +192,7 @@ fn spawn(
 ) -> io::Result<Spawned> {
     let (reader, writer) = io::pipe()?;
     let (passing, its_end) = packets::pair()?;
-    // One that could not be sent is found out anew.
+    // If the state cannot be sent, the successor finds it out anew.
     let _ = packets::send_now(&passing, &estate.encode(), &[]);
     let mut legacy = Legacy {
         ready: writer.as_raw_fd(),
@@ -210,18 +212,19 @@ fn spawn(
         lent.push(socket);
     }
     let legacy = serde_json::to_string(&legacy)?;
-    // Within another root directory there may be no `/dev/null`.
+    // Inside another root directory there may be no `/dev/null`.
     let (nothing, _) = io::pipe()?;
     command
         .env(LEGACY_VARIABLE, legacy)
-        // What systemd said was for this process.
+        // These variables of systemd are meant for this process.
         .env_remove("LISTEN_PID")
         .env_remove("LISTEN_FDS")
         .env_remove("LISTEN_FDNAMES")
         .env_remove("WATCHDOG_PID")
         .stdin(Stdio::from(nothing))
         .process_group(0);
-    // These are copies, gone when this returns, and nobody else starts a process here.
+    // These are copies that are closed when this returns, and no other process is started
+    // meanwhile.
     for descriptor in &lent {
         fcntl_setfd(descriptor, FdFlags::empty())?;
     }
@@ -263,7 +266,7 @@ mod tests {
             let (reader, writer) = io::pipe().unwrap();
             let mut writer = std::fs::File::from(OwnedFd::from(writer));
             io::Write::write_all(&mut writer, text.as_bytes()).unwrap();
-            // One that is ready need not close it.
+            // A successor that is ready need not close its pipe.
             let kept = (text == READY).then_some(writer);
             let mut receiver = pipe::Receiver::from_owned_fd(reader.into()).unwrap();
             assert_eq!(hear(&mut receiver).await, text);

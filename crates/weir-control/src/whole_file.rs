@@ -1,25 +1,27 @@
-//! Files that readers find whole: written beside and renamed, so that there is the old one or the new one, whatever happens meanwhile.
-//! What stands in them is for `pid_file.rs`, `admin/state_file.rs` and `credits/kept.rs` to say.
+//! Files that are replaced atomically: written under another name and renamed, so that a reader
+//! finds the old or the new contents, even after a crash. The contents are defined in
+//! `pid_file.rs`, `admin/state_file.rs` and `credits/kept.rs`.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-/// What a file has to outlast.
+/// The event that a file has to survive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outlasts {
-    /// This process.
+    /// The end of this process.
     Process,
     /// A crash of the machine.
     Machine,
 }
 
-/// Puts a file with this text and mode (less the process's mask) where `path` leads. The directory may belong to somebody with fewer
-/// rights: what stands under the name beside is removed and never written to, for it might lead to another file.
+/// Replaces the file at `path` with this text and mode (less the process's mask). The directory may
+/// belong to a less privileged user: a file under the temporary name is removed and never written
+/// to, since it could be a link to another file.
 ///
 /// # Errors
-/// What was there is there still.
+/// The file is unchanged then.
 pub(crate) fn replace(path: &Path, text: &str, mode: u32, outlasts: Outlasts) -> io::Result<File> {
     let beside = beside(path);
     match fs::remove_file(&beside) {
@@ -37,7 +39,8 @@ pub(crate) fn replace(path: &Path, text: &str, mode: u32, outlasts: Outlasts) ->
         return Err(error);
     }
     if outlasts == Outlasts::Machine {
-        // The name is on the disk too only then. A file system that cannot do that has to do without.
+        // Only then is the new name on the disk too. A file system that does not support this goes
+        // without.
         let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         let _ = File::open(directory.unwrap_or(Path::new("."))).and_then(|file| file.sync_all());
     }
@@ -90,7 +93,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         put(&path, "first").unwrap();
-        // Nobody, root included, opens a directory for writing.
+        // No user, including root, can open a directory for writing.
         fs::create_dir(beside(&path)).unwrap();
         assert!(put(&path, "second").is_err());
         assert_eq!(fs::read_to_string(&path).unwrap(), "first");
