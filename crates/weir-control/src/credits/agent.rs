@@ -1,6 +1,7 @@
-//! Tells balancers in front how much of its weight this instance asks for, in the agent protocol of HAProxy (`agent-check`): whoever
-//! connects gets one line with a share in percent and is done. Only the share is told: words such as `ready` would undo what the operator
-//! of that balancer ordered. While this instance stops the share is `0%`, which its successor takes back.
+//! The agent protocol of HAProxy (`agent-check`): tells balancers in front which share of its
+//! weight this instance asks for. Each connection gets one line with a percentage and is closed.
+//! Words such as `ready` are not sent, since they would undo orders of that balancer's operator.
+//! While this instance stops, the share is `0%`, which its successor raises again.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -23,18 +24,18 @@ use weir_proxy::shared::{BoundAddress, Process};
 use super::Credits;
 use crate::server::tell;
 
-/// Who asks at once, at one address; others wait in the kernel.
+/// The most simultaneous connections at one address; others wait in the kernel's backlog.
 const ASKING: usize = 32;
-/// For a whole answer.
+/// The longest that one connection may take.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// After an accept that failed for want of files or memory.
+/// The pause after an accept that failed for lack of files or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// What somebody who asks may say, `agent-send` in HAProxy's words. It is not looked at.
+/// The most bytes that a client may send (HAProxy's `agent-send`). They are ignored.
 const SAID_BYTES: u64 = 4_096;
 
-/// An agent's socket that is open.
+/// An agent's open socket.
 pub(crate) struct AgentSocket {
-    /// As configured.
+    /// The address as configured.
     asked: ListenAddress,
     socket: BoundSocket,
 }
@@ -51,23 +52,23 @@ pub(crate) fn open(config: &Config, inherited: &mut Inherited) -> Result<Vec<Age
 }
 
 impl AgentSocket {
-    /// Where it is.
+    /// The address listened on.
     pub(crate) fn address(&self) -> &BoundAddress {
         &self.socket.address
     }
 
-    /// For a successor, for as long as it is accepted from.
+    /// The socket for a successor, valid as long as it accepts connections.
     pub(crate) fn lent(&self) -> (ListenAddress, Weak<OwnedFd>) {
         (self.asked.clone(), Arc::downgrade(&self.socket.socket))
     }
 }
 
-/// Agents that answer; dropped, they accept nothing any more.
+/// The running agents. Dropping them stops accepting.
 #[derive(Default)]
 pub(crate) struct Agents(Vec<AbortHandle>);
 
 impl Agents {
-    /// Answers at these sockets.
+    /// Serves on these sockets.
     pub(crate) fn start(
         sockets: Vec<AgentSocket>,
         told: (&Arc<Credits>, &Arc<Process>),
@@ -92,7 +93,7 @@ impl Drop for Agents {
     }
 }
 
-/// The line that is told now.
+/// The line to send at this moment.
 pub(crate) fn line(credits: &Credits, process: &Process) -> String {
     let stopping = process.stopping.load(Ordering::Relaxed);
     let percent = if stopping { 0 } else { credits.weight_percent() };
@@ -118,7 +119,7 @@ async fn serve(
     }
 }
 
-/// Answers on a task of its own, once there is a place.
+/// Serves a connection on a task of its own, once there is a permit.
 async fn answer<S, A>(accepted: io::Result<(S, A)>, line: String, places: &Arc<Semaphore>)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -134,7 +135,8 @@ where
     });
 }
 
-/// Says it, and waits until the other side has it: with something unread the end would be a reset, which takes the line with it.
+/// Sends the line and reads until the peer closes: closing with unread input would reset the
+/// connection, and the line could be lost.
 async fn say(mut stream: impl AsyncRead + AsyncWrite + Unpin, line: &str) -> io::Result<()> {
     stream.write_all(line.as_bytes()).await?;
     stream.shutdown().await?;

@@ -1,8 +1,8 @@
-//! The books of the machine's processor credits: what it earns, what it uses, and when that ends. Pure: readings and the clock are
-//! arguments. One credit is a minute of one core.
+//! The books of the machine's processor credits: earnings, use, and the time until they run out.
+//! Pure: readings and the clock are arguments. One credit is one minute of one core.
 //!
 //! ```text
-//! estimated ──held to the baseline for want of credits──▶ seen ◀──┐
+//! estimated ──held to the baseline for lack of credits──▶ known ◀─┐
 //!     └──uses far more than the books say it can──▶ refuted ──────┘
 //! ```
 
@@ -11,63 +11,65 @@ mod tests;
 
 use std::collections::VecDeque;
 
-/// A minute, µs.
+/// One minute, µs.
 pub(super) const MINUTE_US: f64 = 60e6;
-/// What a rate is told of, µs.
+/// The span of the rate that is reported, µs.
 const LATELY_US: u64 = 60_000_000;
-/// What a rate is told of that has to be heeded at once, µs.
+/// The span of the rate that shedding follows, µs.
 const JUST_NOW_US: u64 = 10_000_000;
-/// Less tells no rate: the kernel counts in hundredths of a second.
+/// The shortest span that gives a rate: the kernel counts in hundredths of a second.
 const LEAST_US: u64 = 5_000_000;
-/// How long a machine has to be held to its baseline before that counts, µs.
+/// The time that a machine has to be held to its baseline before the books are corrected, µs.
 const HELD_US: u64 = 15_000_000;
-/// Readings are kept for this long, µs.
+/// The time for which readings are kept, µs.
 const KEPT_US: u64 = 2 * LATELY_US;
-/// And there are no more than this.
+/// The most readings kept.
 const KEPT: usize = 600;
-/// Who wants this many times his baseline and gets no more than that many times is held to it.
+/// A machine counts as held to its baseline if it demands at least `WANTS` times and gets at most
+/// `GETS` times the baseline.
 const WANTS: f64 = 1.25;
 const GETS: f64 = 1.15;
-/// Credits beyond what there is, for each core, that a machine may use before the books are wrong: clouds lower it to its baseline over a
-/// quarter of an hour, in which it uses about half of that time.
+/// The credits beyond the balance, for each core, that a machine may use before the books count as
+/// wrong: clouds reduce it to its baseline over a quarter of an hour, in which it uses about half
+/// of that time.
 const OVERDRAFT: f64 = 8.0;
-/// Credits that are none.
+/// A balance up to this counts as zero.
 const NONE: f64 = 1e-6;
 
-/// What a bucket is filled with and holds.
+/// The rate at which credits are earned, and their limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Bucket {
-    /// Cores that are earned.
+    /// The earnings, as a number of cores.
     pub(crate) earned_cores: f64,
-    /// Most credits.
+    /// The most credits.
     pub(crate) max: f64,
     pub(crate) cores: u64,
 }
 
-/// What was used up to a moment.
+/// The processor time used until a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_field_names, reason = "the unit stands last")]
 pub(crate) struct Reading {
-    /// On any clock that does not jump.
+    /// The moment, on any clock that does not jump.
     pub(crate) at_us: u64,
-    /// Time of all cores, of all programs.
+    /// The time of all programs on all cores.
     pub(crate) busy_us: u64,
-    /// What they wanted beside that and did not get.
+    /// The time in which they were ready to run but got no core.
     pub(crate) steal_us: u64,
 }
 
-/// How far the balance can be believed.
+/// The reliability of the balance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trust {
     /// It began with an estimate.
     Estimated,
-    /// It began with what somebody knew, or was seen to be 0.
+    /// It began with a known value, or was observed to be 0.
     Known,
-    /// It is wrong, or means nothing.
+    /// It is wrong or meaningless.
     Refuted,
 }
 
-/// Cores, over some time.
+/// Cores used and stolen, averaged over some time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Rate {
     pub(crate) used: f64,
@@ -75,47 +77,47 @@ pub(crate) struct Rate {
 }
 
 impl Rate {
-    /// What was wanted.
+    /// The cores demanded.
     pub(crate) fn wanted(self) -> f64 {
         self.used + self.stolen
     }
 }
 
-/// What comes of it.
+/// The prediction from a rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Forecast {
-    /// Too little was seen.
+    /// There are too few readings.
     Unknown,
-    /// At this rate credits last.
+    /// Credits last at this rate.
     Lasting,
-    /// At this rate they are used up in so many µs.
+    /// Credits run out at this rate after `in_us` µs.
     Exhausted { in_us: f64 },
-    /// There are none, and more than the baseline is wanted.
+    /// There are no credits, and more than the baseline is demanded.
     Empty,
-    /// The books are of no use.
+    /// The books are unusable.
     Refuted,
 }
 
-/// The books.
+/// The books of one machine's credits.
 #[derive(Clone, Debug)]
 pub(crate) struct Books {
     bucket: Bucket,
     balance: f64,
     trust: Trust,
-    /// Credits that were used although the books say that there were none.
+    /// The credits used beyond a balance of zero.
     overdraft: f64,
-    /// The oldest first; never empty.
+    /// The readings, oldest first; never empty.
     readings: VecDeque<Reading>,
 }
 
 impl Books {
-    /// Books that begin with so many credits at a first reading.
+    /// Creates books with this balance at a first reading.
     pub(crate) fn new(bucket: Bucket, balance: f64, trust: Trust, first: Reading) -> Self {
         let balance = balance.clamp(0.0, bucket.max);
         Self { bucket, balance, trust, overdraft: 0.0, readings: VecDeque::from([first]) }
     }
 
-    /// Credits that there are.
+    /// The current credits.
     pub(crate) fn balance(&self) -> f64 {
         self.balance
     }
@@ -128,20 +130,20 @@ impl Books {
         self.trust
     }
 
-    /// Another bucket from now on; what was saved up stays, as far as it has room.
+    /// Changes the bucket; the balance stays, up to the new limit.
     pub(crate) fn change_bucket(&mut self, bucket: Bucket) {
         self.bucket = bucket;
         self.balance = self.balance.clamp(0.0, bucket.max);
     }
 
-    /// Somebody knows better.
+    /// Sets the balance to a known value.
     pub(crate) fn set_balance(&mut self, balance: f64) {
         self.balance = balance.clamp(0.0, self.bucket.max);
         self.trust = Trust::Known;
         self.overdraft = 0.0;
     }
 
-    /// Enters what was used up to a reading. One that is not later than the last one tells nothing.
+    /// Enters a reading. A reading that is not later than the last one is ignored.
     pub(crate) fn enter(&mut self, reading: Reading) {
         let Some(last) = self.readings.back().copied() else { return };
         let elapsed = reading.at_us.saturating_sub(last.at_us);
@@ -165,7 +167,8 @@ impl Books {
         self.readings.push_back(reading);
     }
 
-    /// What the machine shows counts more than what was added up.
+    /// Corrects the balance by the observed behaviour of the machine, which is more reliable than
+    /// the sum.
     fn correct(&mut self) {
         let baseline = self.bucket.earned_cores;
         let held = self
@@ -178,17 +181,17 @@ impl Books {
         }
     }
 
-    /// Over the last minute, as far as that was seen.
+    /// The rate over the last minute, or as much of it as was observed.
     pub(crate) fn rate(&self) -> Option<Rate> {
         self.rate_over(LATELY_US, LEAST_US)
     }
 
-    /// Over the last seconds.
+    /// The rate over the last ten seconds.
     pub(crate) fn rate_just_now(&self) -> Option<Rate> {
         self.rate_over(JUST_NOW_US, LEAST_US)
     }
 
-    /// Over `span_us`; `None` when less than `least_us` was seen.
+    /// The rate over `span_us`; `None` if less than `least_us` was observed.
     fn rate_over(&self, span_us: u64, least_us: u64) -> Option<Rate> {
         let last = self.readings.back()?;
         let enough = |first: &&Reading| last.at_us.saturating_sub(first.at_us) >= span_us;
@@ -204,7 +207,7 @@ impl Books {
         })
     }
 
-    /// What comes of it, if all goes on as it did over the last minute.
+    /// The prediction, if the rate of the last minute continues.
     pub(crate) fn forecast(&self) -> Forecast {
         if self.trust == Trust::Refuted {
             return Forecast::Refuted;
@@ -212,7 +215,7 @@ impl Books {
         let Some(rate) = self.rate() else { return Forecast::Unknown };
         let earned = self.bucket.earned_cores;
         if self.balance <= NONE {
-            // Who uses just what he earns has none either, and lacks nothing.
+            // A machine that uses just what it earns has no credits either, and lacks none.
             return if rate.wanted() > earned * GETS { Forecast::Empty } else { Forecast::Lasting };
         }
         let less = rate.used - earned;
@@ -223,8 +226,9 @@ impl Books {
     }
 }
 
-/// What a machine may have saved up that was started so long ago with `launch` credits and has used so much since. When during that time it
-/// was used is not known: it is taken to be all the time, and no more is counted than fills the bucket.
+/// The estimated savings of a machine that was started `uptime_us` ago with `launch` credits and
+/// has used `busy_us` since. The distribution of its use over that time is unknown: it is taken to
+/// be even, and no more is counted than fills the bucket.
 pub(crate) fn estimate(bucket: Bucket, launch: f64, uptime_us: u64, busy_us: u64) -> f64 {
     if uptime_us == 0 {
         return launch.clamp(0.0, bucket.max);

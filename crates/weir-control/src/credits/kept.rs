@@ -1,5 +1,6 @@
-//! The file that keeps the books over restarts and upgrades of Weir. It counts from what all programs used since the machine was started,
-//! which the kernel remembers, so that nothing is lost between two processes; after the machine itself was started anew it says nothing.
+//! The file that keeps the books across restarts and upgrades of Weir. It is based on the processor
+//! time used since the machine started, which the kernel counts, so nothing is lost between two
+//! processes; after a restart of the machine it is not used.
 
 use std::fs;
 use std::io;
@@ -15,20 +16,20 @@ use crate::machine::Used;
 use crate::program_log;
 use crate::whole_file::{Outlasts, replace};
 
-/// The books at one moment.
+/// The state of the books at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct KeptBooks {
-    /// The kernel's name for this start of the machine.
+    /// The kernel's identifier of this start of the machine.
     boot: String,
-    /// How long ago that was, µs.
+    /// The time since the start, µs.
     uptime_us: u64,
-    /// What all programs had used of all cores by then, µs.
+    /// The processor time that all programs had used on all cores by then, µs.
     busy_us: u64,
     balance: f64,
     trust: KeptTrust,
 }
 
-/// [`Trust`] as it is written down.
+/// [`Trust`] as it is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum KeptTrust {
@@ -48,7 +49,7 @@ impl KeptBooks {
         Self { boot: boot().unwrap_or_default(), uptime_us, busy_us, balance, trust }
     }
 
-    /// What there is now, after what was earned and used meanwhile.
+    /// The balance now, with the credits earned and used since.
     pub(super) fn now(&self, bucket: Bucket, used: Used) -> (f64, Trust) {
         let minutes = used.uptime_us.saturating_sub(self.uptime_us) as f64 / MINUTE_US;
         let spent = used.busy_us.saturating_sub(self.busy_us) as f64 / MINUTE_US;
@@ -62,14 +63,14 @@ impl KeptBooks {
     }
 }
 
-/// What the file keeps of this start of the machine.
+/// The stored books, if they are of this start of the machine.
 pub(super) fn read(file: &Path) -> Option<KeptBooks> {
     let kept: KeptBooks = serde_json::from_str(&fs::read_to_string(file).ok()?).ok()?;
     let sound = kept.balance.is_finite() && boot().is_some_and(|boot| boot == kept.boot);
     sound.then_some(kept)
 }
 
-/// Writes the file, one time after the other, and complains once.
+/// Writes the file, one write at a time, and reports only the first of a series of failures.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Kept(Arc<State>);
 
@@ -80,7 +81,8 @@ struct State {
 }
 
 impl Kept {
-    /// Keeps these, on a thread that may wait for a disk. As long as one has to, others are left out.
+    /// Saves the books on a thread that may block. While a write is in progress, further ones are
+    /// skipped.
     pub(super) fn write(&self, file: PathBuf, books: KeptBooks) {
         if self.0.is_writing.swap(true, Ordering::AcqRel) {
             return;
@@ -94,10 +96,11 @@ impl Kept {
         });
     }
 
-    /// After a crash of the machine the books would mean nothing, so nothing is flushed.
+    /// Writes the file without flushing it: after a crash of the machine the books would be
+    /// useless.
     ///
     /// # Errors
-    /// One sentence, the first time that it does not work.
+    /// One sentence for the first failure of a series.
     fn write_now(&self, file: &Path, books: &KeptBooks) -> Result<(), String> {
         let result = put(file, books);
         let before = self.0.failed.swap(result.is_err(), Ordering::Relaxed);
@@ -116,7 +119,7 @@ fn put(file: &Path, books: &KeptBooks) -> io::Result<()> {
     replace(file, &text, 0o666, Outlasts::Process).map(drop)
 }
 
-/// The kernel's name for this start of the machine.
+/// The kernel's identifier of this start of the machine.
 fn boot() -> Option<String> {
     let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     Some(text.trim().to_owned())

@@ -1,5 +1,6 @@
-//! The machine's processor credits (row NEW-14): reads once a second what all programs used, keeps the books, tells the operator when they
-//! will be used up, and lowers what is asked of this instance before that, where the configuration wants it.
+//! The machine's processor credits: reads once a second the processor time that all programs used,
+//! keeps the books, warns the operator before credits run out and, if configured, reduces the load
+//! on this instance before that. It cannot query the cloud provider's own balance.
 //!
 //! ```text
 //! /proc/stat ─▶ books.rs ─▶ watch.rs: lines and events
@@ -31,15 +32,15 @@ use kept::{Kept, KeptBooks};
 use shedding::{Admission, Share, Supply};
 use watch::{Level, Watch};
 
-/// From one reading to the next.
+/// The interval between readings.
 const PERIOD: Duration = Duration::from_secs(1);
-/// How often the books are written down, in readings.
+/// The interval at which the books are saved, in readings.
 const KEEP_EVERY: u32 = 60;
 
-/// What others ask about credits.
+/// The credits' state as other modules see it.
 #[derive(Debug)]
 pub(crate) struct Credits {
-    /// Percent.
+    /// The weight in percent.
     weight: AtomicU8,
     report: Mutex<Option<CreditsReport>>,
 }
@@ -51,7 +52,7 @@ impl Default for Credits {
 }
 
 impl Credits {
-    /// What the books say; `None` where none are kept.
+    /// The state of the books; `None` if none are kept.
     pub(crate) fn report(&self) -> Option<CreditsReport> {
         self.report.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -68,7 +69,7 @@ impl Credits {
     }
 }
 
-/// Keeps the books for as long as the configuration wants any.
+/// Keeps the books as long as the configuration asks for it.
 pub(crate) async fn keep(context: Arc<Context>) {
     let mut ticks = interval(PERIOD);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -79,17 +80,17 @@ pub(crate) async fn keep(context: Arc<Context>) {
     }
 }
 
-/// The keeper at work in this process.
+/// The keeper that runs in this process.
 struct Keeping {
     context: Arc<Context>,
     keeper: Option<Keeper>,
     kept: Kept,
-    /// Whether it was said that the machine does not tell.
+    /// Set once it was logged that the machine's figures cannot be read.
     is_blind: bool,
 }
 
 impl Keeping {
-    /// A second of it.
+    /// Does the work of one second.
     fn turn(&mut self) {
         let Served { config, process, .. } = self.context.served();
         let Some(settings) = config.cpu_credits.clone() else { return self.end(&process) };
@@ -124,7 +125,7 @@ impl Keeping {
         }
     }
 
-    /// No books, and nothing is lowered for their sake.
+    /// Ends the books and lifts the limits that they set.
     fn end(&mut self, process: &Process) {
         if self.keeper.take().is_some() {
             process.connections.squeeze(None);
@@ -146,7 +147,7 @@ fn event(what: String) -> Event {
     }
 }
 
-/// The books with all that follows of them. The clock and readings are arguments.
+/// The books and everything derived from them. The clock and readings are arguments.
 struct Keeper {
     settings: CpuCredits,
     books: Books,
@@ -157,10 +158,10 @@ struct Keeper {
     turns: u32,
 }
 
-/// What a look led to.
+/// The result of one reading.
 struct Look {
     report: CreditsReport,
-    /// Most client connections.
+    /// The cap on client connections.
     cap: Option<usize>,
     told: Option<(Severity, String)>,
 }
@@ -187,7 +188,7 @@ impl Keeper {
         }
     }
 
-    /// Follows a reload: what was saved up stays, unless somebody says anew what it is.
+    /// Follows a reload: saved-up credits stay, unless the configuration has a new balance.
     fn adopt(&mut self, settings: CpuCredits, cores: u64) {
         let bucket = bucket(&settings, cores);
         if bucket != self.books.bucket() {
@@ -201,7 +202,7 @@ impl Keeper {
         self.settings = settings;
     }
 
-    /// Enters a reading; `open`: client connections that are open.
+    /// Enters a reading; `open` is the number of open client connections.
     fn look(&mut self, (used, at_us): (Used, u64), open: usize) -> Look {
         self.books.enter(reading(used, at_us));
         let seconds = at_us.saturating_sub(self.looked_us) as f64 / 1e6;
@@ -222,7 +223,7 @@ impl Keeper {
         }
     }
 
-    /// Lowers what is asked of this instance, or raises it again; the most client connections.
+    /// Reduces the requested load or raises it again; returns the cap on client connections.
     fn shed(&mut self, open: usize, seconds: f64) -> Option<usize> {
         let settings = &self.settings;
         let useless = settings.shed.is_empty() || self.books.trust() == Trust::Refuted;
@@ -280,7 +281,7 @@ impl Keeper {
         }
     }
 
-    /// What the operator is told, and what he can do.
+    /// The message to the operator, with the possible remedies.
     fn words(&self, level: Level, (forecast, rate): (Forecast, Option<Rate>)) -> String {
         let (left, earned) = (self.books.balance(), self.books.bucket().earned_cores);
         let used = rate.map_or(0.0, |rate| rate.used);
@@ -329,7 +330,7 @@ fn severity(level: Level) -> Severity {
     }
 }
 
-/// `11 min`, `2 h 5 min`.
+/// A time as `11 min` or `2 h 5 min`.
 fn in_minutes(us: f64) -> String {
     let minutes = (us / MINUTE_US).round() as u64;
     match minutes {

@@ -1,34 +1,37 @@
-//! How far load is lowered so that credits last. Pure: what the books say and the clock are arguments.
+//! The share of the load to request so that credits last. Pure: the state of the books and the
+//! clock are arguments.
 //!
-//! So much may be used that what is saved up would last for `within`: the baseline, and the balance spread over that time. As the balance
-//! falls, that falls with it, down to the baseline: instead of a cliff there is a slope that never ends. The share of the load that is asked
-//! for follows what is used slowly, because those in front, and connections that are open, take their time to follow the share.
+//! The permitted use is the baseline plus the balance spread over `within_min`. As the balance
+//! falls, the permitted use falls towards the baseline: a gradual decrease instead of a sudden
+//! drop. The requested share follows the use slowly, because balancers in front and open
+//! connections follow the share with a delay.
 
-/// How fast the share follows, a second: with a delay of ten seconds between a share and its effect it does not swing.
+/// The speed at which the share follows, per second: it does not oscillate with a delay of ten
+/// seconds between a share and its effect.
 const GAIN: f64 = 0.03;
-/// Most that it changes by in a second.
+/// The largest change in one second.
 const STEP: f64 = 0.02;
-/// Steps are no longer than this, seconds: after a pause it is not known what went on.
+/// The longest step, seconds: after a pause the load in between is unknown.
 const LONGEST: f64 = 5.0;
-/// A share above this is all.
+/// A share above this counts as the whole load.
 const ALL: f64 = 0.999;
 
-/// The share of the load that is asked for.
+/// The share of the load that is requested.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Share(f64);
 
-/// What it follows.
+/// The values that the share follows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Supply {
-    /// Cores that are earned.
+    /// The earnings, as a number of cores.
     pub(crate) earned_cores: f64,
-    /// Credits that there are.
+    /// The current credits.
     pub(crate) balance: f64,
-    /// How long they shall last, minutes.
+    /// The time that they are to last, minutes.
     pub(crate) within_min: f64,
-    /// Cores that are wanted now.
+    /// The cores demanded now.
     pub(crate) wanted_cores: f64,
-    /// The least share.
+    /// The smallest share.
     pub(crate) floor: f64,
 }
 
@@ -39,17 +42,17 @@ impl Default for Share {
 }
 
 impl Share {
-    /// As it was told before.
+    /// The share as a fraction.
     pub(crate) fn of(self) -> f64 {
         self.0
     }
 
-    /// Whether the whole load is asked for.
+    /// Returns true if the whole load is requested.
     pub(crate) fn is_whole(self) -> bool {
         self.0 >= 1.0
     }
 
-    /// The share after so many seconds.
+    /// The share after this many seconds.
     #[must_use]
     pub(crate) fn follow(self, supply: Supply, seconds: f64) -> Self {
         let seconds = seconds.clamp(0.0, LONGEST);
@@ -61,27 +64,27 @@ impl Share {
         Self(if share > ALL { 1.0 } else { share })
     }
 
-    /// In whole percent, at least 1: at 0 a balancer would send nothing at all.
+    /// The share in whole percent, at least 1: at 0 a balancer would send no requests at all.
     pub(crate) fn percent(self) -> u8 {
         (self.0 * 100.0).ceil().clamp(1.0, 100.0) as u8
     }
 }
 
-/// The most connections that may be open, as the share says.
+/// The cap on open connections for a share.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Admission {
-    /// Most that were open in the last moments before the share was lowered.
+    /// The most connections that were open shortly before the share was lowered.
     before: usize,
     cap: Option<usize>,
 }
 
-/// Fewer are never let in: on a machine that something else keeps busy, little would be won.
+/// The lowest cap: on a machine that another program keeps busy, a lower one would gain little.
 const LEAST_CONNECTIONS: usize = 16;
-/// How fast what was open is forgotten, of its size a second.
+/// The part of the remembered maximum that is forgotten per second.
 const FORGOTTEN: f64 = 0.05;
 
 impl Admission {
-    /// The cap that goes with a share while so many connections are open; `None` is no cap.
+    /// The cap for a share while `open` connections are open; `None` is no cap.
     pub(crate) fn follow(&mut self, share: Share, open: usize, seconds: f64) -> Option<usize> {
         if share.is_whole() {
             let faded = self.before as f64 * (1.0 - FORGOTTEN * seconds.clamp(0.0, LONGEST));
@@ -106,7 +109,8 @@ mod tests {
 
     const BUCKET: Bucket = Bucket { earned_cores: 0.4, max: 576.0, cores: 2 };
 
-    /// A machine second by second: what is wanted of it at full weight, and how many seconds those in front take to follow its share.
+    /// A machine, second by second, with its load at full weight and the delay in seconds with
+    /// which balancers in front follow its share.
     struct Machine {
         books: Books,
         share: Share,
@@ -124,7 +128,7 @@ mod tests {
             }
         }
 
-        /// A second; the cores that were used in it.
+        /// Simulates one second; returns the cores used in it.
         fn second(&mut self, load_cores: f64) -> f64 {
             let used = (load_cores * self.shares.pop_front().unwrap()).min(2.0);
             self.now.at_us += 1_000_000;
@@ -157,7 +161,8 @@ mod tests {
             let first = used.iter().position(|used| *used < 1.6).unwrap();
             let minute = first / 60;
             assert!((30..50).contains(&minute), "first lowered in minute {minute}");
-            // It only ever gets less, within what a share in whole steps may do: no swinging.
+            // It only decreases, up to the steps of a share in whole percent: there is no
+            // oscillation.
             let rises = used.windows(2).map(|pair| pair[1] - pair[0]).fold(0.0, f64::max);
             assert!(rises < 0.02, "it rises by {rises} with a delay of {delay} s");
             let end = *used.last().unwrap();
@@ -211,7 +216,7 @@ mod tests {
         let mut admission = Admission::default();
         let share = |percent: f64| Share(percent / 100.0);
         assert_eq!(admission.follow(share(100.0), 1_000, 1.0), None);
-        // A lull is not what was there before.
+        // A lull lowers the remembered maximum only slowly.
         assert_eq!(admission.follow(share(100.0), 900, 1.0), None);
         assert_eq!(admission.follow(share(90.0), 900, 1.0), Some(855));
         assert_eq!(admission.follow(share(50.0), 855, 1.0), Some(475));

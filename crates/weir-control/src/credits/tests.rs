@@ -1,4 +1,5 @@
-//! The keeper over hours: what it tells, lowers and reports. The machine is one in numbers.
+//! The keeper over simulated hours: its messages, limits and reports. The machine is simulated by
+//! numbers.
 
 use std::time::Duration;
 
@@ -6,7 +7,7 @@ use weir_config::model::credits::machine;
 
 use super::*;
 
-/// A machine and its keeper, second by second.
+/// A machine and its keeper, advanced second by second.
 struct World {
     keeper: Keeper,
     used: Used,
@@ -26,7 +27,8 @@ impl World {
         Self { keeper, used, at_us: 0, said: Vec::new(), last: None }
     }
 
-    /// So many minutes in which so many cores are wanted; without credits there are those of the baseline.
+    /// Runs for `minutes` in which `wanted` cores are demanded; without credits only the baseline
+    /// is available.
     fn minutes(&mut self, minutes: u64, wanted: f64) {
         for _ in 0..minutes * 60 {
             let has = self.keeper.books.balance() > 1e-6;
@@ -111,7 +113,7 @@ fn books_that_are_refuted_lower_nothing_and_that_is_said() {
         shed: vec![Shed::Weight, Shed::Connections],
         ..medium()
     });
-    // It is not held to its baseline, whatever the books say.
+    // The machine is not held to its baseline, whatever the books say.
     for _ in 0..3_600 {
         world.at_us += 1_000_000;
         world.used.busy_us += 1_600_000;

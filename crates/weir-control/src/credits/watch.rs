@@ -1,5 +1,5 @@
-//! When the operator is told how it stands with credits: at once when it gets worse, and when it is better only once that has lasted.
-//! Pure: the forecast and the clock are arguments.
+//! The times at which the operator is told about credits: at once when the forecast gets worse, and
+//! when it gets better only after that has lasted. Pure: the forecast and the clock are arguments.
 //!
 //! ```text
 //! calm ◀──▶ soon ◀──▶ near ◀──▶ refuted ◀──▶ empty
@@ -7,34 +7,34 @@
 
 use super::books::Forecast;
 
-/// Better has to last for this long, µs.
+/// The time that a better forecast has to last, µs.
 const PATIENCE_US: u64 = 120_000_000;
-/// And has to be better by this much.
+/// The factor by which it has to be better.
 const MARGIN: f64 = 1.5;
-/// `near` is this part of the time in which it is `soon`.
+/// The part of the warning time from which the level is `near`.
 const NEAR: f64 = 0.25;
 
-/// How grave it is.
+/// The severity of the forecast.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Level {
-    /// Nothing to tell.
+    /// There is nothing to report.
     #[default]
     Calm,
-    /// They will be used up within the time set.
+    /// Credits will run out within the warning time.
     Soon,
-    /// Within a quarter of it.
+    /// Credits will run out within a quarter of it.
     Near,
     /// The books are wrong.
     Refuted,
-    /// There are none.
+    /// There are no credits.
     Empty,
 }
 
-/// What the operator was told last.
+/// The level that the operator was told last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Watch {
     level: Level,
-    /// Since when it is better than that, µs.
+    /// The time since which the forecast is better than that, µs.
     better_since: Option<u64>,
 }
 
@@ -43,14 +43,15 @@ impl Watch {
         self.level
     }
 
-    /// Looks at a forecast; what there is to tell, if anything. `warn_us`: how long before the end it begins to be `soon`.
+    /// Takes in a forecast; returns the new level if it is to be reported. `warn_us` is the warning
+    /// time, from which the level is `soon`.
     pub(crate) fn look(&mut self, forecast: Forecast, warn_us: f64, now_us: u64) -> Option<Level> {
         let now = level_of(forecast, warn_us)?;
         if now > self.level {
             *self = Self { level: now, better_since: None };
             return Some(now);
         }
-        // What is only just better would be told again and again.
+        // Without the margin a forecast near the limit would be reported again and again.
         let eased = level_of(forecast, warn_us * MARGIN)?;
         if eased >= self.level {
             self.better_since = None;
@@ -65,7 +66,7 @@ impl Watch {
     }
 }
 
-/// `None` where nothing is known.
+/// The level of a forecast; `None` if it is unknown.
 fn level_of(forecast: Forecast, warn_us: f64) -> Option<Level> {
     Some(match forecast {
         Forecast::Unknown => return None,
@@ -83,7 +84,8 @@ mod tests {
 
     const MINUTE: u64 = 60_000_000;
 
-    /// What is told by forecasts in minutes, one a minute; 0 is none left, and `None` that they last.
+    /// The levels reported for forecasts in minutes, one a minute; 0 means no credits are left, and
+    /// `None` that they last.
     fn told(minutes: &[Option<u64>]) -> Vec<(usize, Level)> {
         let mut watch = Watch::default();
         let forecasts = minutes.iter().map(|minutes| match minutes {

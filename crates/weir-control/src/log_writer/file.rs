@@ -1,4 +1,5 @@
-//! A log file: appended to, and opened anew when it was moved away. It may be a pipe that nobody reads.
+//! A log file: it is appended to, and reopened after it was renamed or removed. It may be a pipe
+//! without a reader.
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -24,7 +25,7 @@ impl LogFile {
         &self.path
     }
 
-    /// On an error the old file stays in use.
+    /// Reopens the file by its path. On an error the old file stays in use.
     pub(super) fn reopen(&mut self) -> io::Result<()> {
         self.file = append_to(&self.path)?;
         Ok(())
@@ -44,10 +45,10 @@ impl LogFile {
     }
 }
 
-/// A file that lines are added to.
+/// A file that lines are appended to.
 pub(crate) struct Appender {
     file: File,
-    /// Whether the last line in it is not whole.
+    /// Set if the last line in it is incomplete.
     torn: bool,
 }
 
@@ -56,7 +57,8 @@ impl Appender {
         Self { file, torn: false }
     }
 
-    /// Writes lines. When the disk fills up within one, that one is ended before others follow it.
+    /// Writes lines. If the disk fills up within a line, that line is ended before others follow
+    /// it.
     pub(super) fn write(&mut self, lines: &[u8]) -> Outcome {
         if self.torn
             && let Err(error) = self.file.write_all(b"\n")
@@ -84,14 +86,15 @@ impl Appender {
 }
 
 impl Outcome {
-    /// What of `lines` was not written begins here.
+    /// The outcome of a failed write, from which `lines` were not written.
     fn lost(lines: &[u8], error: io::Error) -> Self {
         let lost = lines.split(|byte| *byte == b'\n').count().saturating_sub(1) as u64;
         Self { lost, errors: 1, last: Some(error) }
     }
 }
 
-/// `None`: a pipe without a reader, for whom nobody waits.
+/// Opens the file for appending; `None` for a pipe without a reader, for which the writer does not
+/// wait.
 fn append_to(path: &Path) -> io::Result<Option<Appender>> {
     let opened = checked_open::append(path, rights::serving_user());
     let cleared = opened.and_then(|file| {

@@ -1,5 +1,5 @@
-//! Whether lines are dropped because somebody takes them too slowly: said when it begins and when it is over, with how many
-//! there were. What cannot be written at all is said by the writer itself.
+//! Reports of dropped log lines, if a target takes them too slowly: one when drops begin and one,
+//! with their number, when they end. Failed writes are reported by the writer itself.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -10,30 +10,30 @@ use weir_stats::LostLines;
 
 use super::LogWriter;
 
-/// How often it is looked at.
+/// The interval between checks.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Looks without a loss after which it is over.
+/// The number of checks without a loss after which drops have ended.
 const QUIET_LOOKS: u32 = 10;
 
-/// What is known of the logs that are configured.
+/// The losses of the configured logs.
 #[derive(Default)]
 pub(crate) struct Losses(Vec<Loss>);
 
 struct Loss {
     lost: Arc<LostLines>,
-    /// Lines lost up to the last look.
+    /// The number of lines lost until the last check.
     seen: u64,
     losing: Option<Losing>,
 }
 
 struct Losing {
-    /// Lines lost before it began.
+    /// The number of lines lost before the drops began.
     before: u64,
     quiet_looks: u32,
 }
 
-/// Tells `say` of lines that are dropped, as long as there is a writer.
+/// Reports dropped lines to `say` as long as there is a writer.
 pub(crate) async fn watch(writer: Weak<LogWriter>, say: fn(Severity, &str)) {
     let mut losses = Losses::default();
     let mut looks = interval(LOOK);
@@ -48,7 +48,7 @@ pub(crate) async fn watch(writer: Weak<LogWriter>, say: fn(Severity, &str)) {
 }
 
 impl Losses {
-    /// What is worth saying of the logs that there are now.
+    /// Checks the current logs, and returns the messages for the operator.
     fn look(&mut self, logs: Vec<(String, Arc<LostLines>)>) -> Vec<(Severity, String)> {
         let mut before = std::mem::take(&mut self.0);
         let mut said = Vec::new();

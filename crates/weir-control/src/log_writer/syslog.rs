@@ -1,5 +1,5 @@
-//! Syslog messages as RFC 3164 or RFC 5424 have them, one for each line: datagrams over a Unix socket or UDP, or lines over a
-//! Unix socket that is a stream.
+//! Syslog messages in the format of RFC 3164 or RFC 5424, one for each line: datagrams over a Unix
+//! socket or UDP, or lines over a Unix stream socket. It does not use TCP or TLS.
 
 use std::io::{self, Write as _};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -12,17 +12,17 @@ use weir_stats::Clock;
 
 use super::Outcome;
 
-/// A receiver that takes nothing for this long loses the rest of the batch.
+/// The longest that a send may block; after that the rest of the batch is lost.
 const SEND_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// Longest `MSGID` of RFC 5424.
+/// The longest `MSGID` of RFC 5424.
 const MESSAGE_ID_BYTES: usize = 32;
 
 pub(crate) struct Syslog {
     settings: model::Syslog,
-    /// `None` while the receiver is not there.
+    /// `None` while the receiver is absent.
     socket: Option<Socket>,
-    /// What stands between time and text: ` weir[4711]: ` or ` host weir 4711 access - `.
+    /// The text between the time and the message: ` weir[4711]: ` or ` host weir 4711 access - `.
     tag: String,
     clock: Clock,
     message: Vec<u8>,
@@ -81,7 +81,8 @@ impl Socket {
         }
     }
 
-    /// Whether it can be used on after this error. Of a stream nobody knows how much of the message went.
+    /// Returns true if the socket is usable after this error. On a stream, an unknown part of the
+    /// message may have been sent.
     fn survives(&self, error: &io::Error) -> bool {
         !matches!(self, Self::Stream(_))
             && (error.kind() == io::ErrorKind::WouldBlock
@@ -90,7 +91,7 @@ impl Socket {
 }
 
 impl Syslog {
-    /// For messages of what is called `log`.
+    /// Creates a sender for the messages of the log named `log`.
     pub(crate) fn new(settings: &model::Syslog, log: &str) -> Self {
         Self {
             settings: settings.clone(),
@@ -108,8 +109,8 @@ impl Syslog {
         }
     }
 
-    /// Sends each line as a message. One that is too long is lost alone; after another failure the rest of the
-    /// batch is, and the next batch tries again.
+    /// Sends each line as a message. If a line is too long, only that line is lost; after another
+    /// failure the rest of the batch is lost, and the next batch tries again.
     pub(super) fn write(&mut self, lines: &[u8]) -> Outcome {
         let now = SystemTime::now();
         let mut outcome = Outcome::default();
@@ -153,7 +154,8 @@ impl Syslog {
         outcome
     }
 
-    /// Sends the message, over a new socket when the old one fails: the receiver may have been restarted.
+    /// Sends the message, over a new socket if the old one fails: the receiver may have been
+    /// restarted.
     fn send(&mut self, errors: &mut u64) -> io::Result<()> {
         if let Some(socket) = &mut self.socket {
             let Err(error) = socket.send(&mut self.message) else { return Ok(()) };
@@ -162,7 +164,8 @@ impl Syslog {
                 return Err(error);
             }
             self.socket = None;
-            // What went of it cannot be told from a whole one, and a slow receiver would be waited for twice.
+            // A part that was sent would look like a whole message, and a slow receiver would delay
+            // the log twice.
             if error.kind() == io::ErrorKind::WouldBlock {
                 return Err(error);
             }

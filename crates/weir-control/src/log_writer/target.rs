@@ -1,4 +1,4 @@
-//! A place that log lines go to, open.
+//! An open target of log lines. It does not format them.
 
 use std::fs::File;
 use std::io;
@@ -11,24 +11,24 @@ use super::syslog::Syslog;
 
 pub(crate) enum Target {
     File(LogFile),
-    /// Standard output or error, by its name in sentences.
+    /// Standard output or error, with its name for messages.
     Stream(Appender, &'static str),
     Syslog(Syslog),
 }
 
-/// How writing lines went.
+/// The outcome of a write.
 #[derive(Default)]
 pub(crate) struct Outcome {
-    /// Lines not written.
+    /// The number of lines that were not written.
     pub(crate) lost: u64,
-    /// Calls that failed, also those that a second try made good.
+    /// The number of failed calls, including those that a second try made good.
     pub(crate) errors: u64,
-    /// Why the last lines were lost.
+    /// The error by which the last lines were lost.
     pub(crate) last: Option<io::Error>,
 }
 
 impl Target {
-    /// Opens it for what is called `log`.
+    /// Opens the target for the log named `log`.
     pub(crate) fn open(target: &LogTarget, log: &str) -> io::Result<Self> {
         Ok(match target {
             LogTarget::File(path) => Self::File(LogFile::open(path)?),
@@ -46,7 +46,7 @@ impl Target {
         }
     }
 
-    /// Opens a file anew, after it was moved away; on an error the old one stays in use.
+    /// Reopens a file after it was renamed or removed; on an error the old one stays in use.
     pub(crate) fn reopen(&mut self) -> io::Result<()> {
         match self {
             Self::File(file) => file.reopen(),
@@ -54,7 +54,7 @@ impl Target {
         }
     }
 
-    /// Writes lines, each with its end.
+    /// Writes lines, each of which ends with a line feed.
     pub(crate) fn write(&mut self, lines: &[u8]) -> Outcome {
         match self {
             Self::File(file) => file.write(lines),
@@ -64,7 +64,8 @@ impl Target {
     }
 }
 
-/// A handle of its own: the one of the standard library keeps what it could not write and writes it later.
+/// A separate handle: the standard library's handle buffers text that it could not write and writes
+/// it later.
 fn stream(stream: impl AsFd) -> io::Result<Appender> {
     Ok(Appender::new(File::from(stream.as_fd().try_clone_to_owned()?)))
 }

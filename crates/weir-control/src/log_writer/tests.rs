@@ -37,7 +37,7 @@ fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap()
 }
 
-/// A datagram without its priority, time and tag, after checking them.
+/// A datagram without its priority, time and tag, which are checked.
 fn message(datagram: &[u8], priority: &str) -> String {
     let text = String::from_utf8(datagram.to_vec()).unwrap();
     let rest = text.strip_prefix(priority).unwrap();
@@ -131,7 +131,7 @@ fn a_stuck_reader_holds_up_nobody_and_every_line_is_written_or_counted() {
         batch.push(|out| out.extend_from_slice(line.as_bytes()));
     }
     assert!(writer.dropped() > 0);
-    // Stopped while it is stuck, it is late.
+    // A stop while the target is stuck exceeds its deadline.
     let orders = Arc::clone(&writer.orders);
     let sink = writer.sinks().remove(0);
     drop(batch);
@@ -186,7 +186,7 @@ fn syslog_over_udp_loses_only_a_line_that_fits_no_datagram() {
     let text = String::from_utf8(buffer[..len].to_vec()).unwrap();
     assert!(text.starts_with("<14>"), "{text}");
     assert!(text.ends_with(&format!(" weir[{}]: short", std::process::id())), "{text}");
-    // Over the network the host is told: `<14>Nov 20 19:15:00 HOST weir[4711]: short`.
+    // Over the network the host is included: `<14>Nov 20 19:15:00 HOST weir[4711]: short`.
     assert_eq!(text.split_ascii_whitespace().count(), 6, "{text}");
     assert_eq!(writer.stop(DEADLINE), Flushed::All);
     assert_eq!(sink.dropped(), 1);
@@ -203,7 +203,7 @@ fn several_places_get_every_line_and_one_that_is_stuck_loses_alone() {
     let (writer, sinks) = LogWriter::start(&[both]).unwrap();
     let mut batch = sinks[0].batch();
     let line = format!("{}\n", "x".repeat(1023));
-    // What the disk cannot follow is handed over in parts that its channel holds.
+    // The lines are handed over in parts that fit into the channel, at the pace of the disk.
     let part = CAPACITY / 2 * BATCH_BYTES / 1024;
     let mut pushed = 0;
     while pushed < 4 * part {
@@ -235,7 +235,7 @@ fn a_pipe_without_a_reader_holds_up_no_start_and_is_written_once_it_has_one() {
     let reader = rustix::fs::open(&path, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty()).unwrap();
     push(&mut batch, "heard\n");
     assert_eq!(writer.stop(DEADLINE), Flushed::All);
-    // The end comes when the thread is gone, a moment later.
+    // The pipe ends when the thread does, a moment later.
     rustix::fs::fcntl_setfl(&reader, OFlags::empty()).unwrap();
     let mut text = String::new();
     File::from(reader).read_to_string(&mut text).unwrap();
@@ -249,7 +249,7 @@ fn a_line_that_a_full_disk_tore_is_ended_before_the_next() {
     rustix::fs::mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
     let reader = rustix::fs::open(&path, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty()).unwrap();
     let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
-    // A pipe that may not wait stands for the disk: it takes a part, then nothing, and then there is room again.
+    // A non-blocking pipe stands for the disk: it accepts a part, then nothing, and later more.
     rustix::fs::fcntl_setfl(&file, OFlags::NONBLOCK).unwrap();
     let mut appender = file::Appender::new(file);
     let line = format!("{}\n", "x".repeat(9_999));
@@ -305,7 +305,7 @@ fn another_configuration_keeps_what_is_open_and_closes_what_nobody_writes_to() {
     push(&mut kept, "one\n");
     push(&mut same, "two\n");
     push(&mut new, "three\n");
-    // What an exchange of the earlier configuration has to say still comes.
+    // Lines of an exchange that runs on the earlier configuration still arrive.
     push(&mut old, "four\n");
     drop(old);
     let threads = || lock(&writer.threads).len();

@@ -1,5 +1,6 @@
-//! What runs at servers with a limit in the process that is left: its successor counts it in, so that a server gets no more than its `max_conn`
-//! from both together. A count that changed is told within [`LOOK`].
+//! Counts of exchanges at endpoints with a limit in the old process: its successor counts them in,
+//! so that an endpoint gets no more than its `max_conn` from both together. A changed count is sent
+//! within [`LOOK`].
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,14 +9,14 @@ use serde::{Deserialize, Serialize};
 use weir_balance::Slot;
 use weir_proxy::shared::Process;
 
-/// How often the process that is left looks what has ended.
+/// The interval at which the old process checks for changed counts.
 pub(crate) const LOOK: Duration = Duration::from_millis(5);
-/// Most servers in one message.
+/// The most endpoints in one message.
 const SERVERS: usize = 500;
-/// No server is believed to have more.
+/// The highest count that is accepted for one endpoint.
 const MOST: u32 = 1 << 16;
 
-/// Exchanges at one server.
+/// The exchanges at one endpoint.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Busy {
     pool: String,
@@ -23,20 +24,20 @@ pub(crate) struct Busy {
     in_flight: u32,
 }
 
-/// Pool and server.
+/// A pool and an endpoint.
 type Name = (String, String);
 
-/// What the successor was told.
+/// The counts that the successor was sent last.
 #[derive(Default)]
 pub(crate) struct Told(BTreeMap<Name, u32>);
 
 impl Told {
-    /// Whether it believes that anything runs.
+    /// Returns true if all counts sent are zero.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// What is different now, message by message.
+    /// The counts that changed, split into messages.
     pub(crate) fn news(&mut self, process: &Process) -> Vec<Vec<Busy>> {
         let news = self.changes(running(process));
         news.chunks(SERVERS).map(<[Busy]>::to_vec).collect()
@@ -73,12 +74,12 @@ fn running(process: &Process) -> BTreeMap<Name, u32> {
     running
 }
 
-/// Places that are counted in for the process before this one. Dropping it gives them back.
+/// Slots that are taken on behalf of the predecessor. Dropping it returns them.
 #[derive(Default)]
 pub(crate) struct Occupied(BTreeMap<Name, Vec<Slot>>);
 
 impl Occupied {
-    /// Counts in what is told.
+    /// Takes or returns slots to match the counts received.
     pub(crate) fn follow(&mut self, news: Vec<Busy>, process: &Process) {
         let snapshot = process.snapshot();
         for Busy { pool, endpoint, in_flight } in news {

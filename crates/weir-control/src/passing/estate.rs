@@ -1,5 +1,6 @@
-//! What a process knows that its successor would have to find out anew: the keys of TLS session tickets, which servers are down, and which
-//! are ejected. It is sent before the successor is started, and holds before that one accepts anything.
+//! State that a successor would otherwise have to find out anew: the keys of TLS session tickets,
+//! the endpoints that are down, and those that are ejected. It is sent before the successor starts,
+//! and applied before it accepts anything.
 
 use std::sync::Arc;
 
@@ -15,26 +16,26 @@ use crate::health_log::{Change, EndpointName, HealthLog, HealthState};
 use crate::machine_clock::MachineClock;
 use crate::traffic;
 
-/// What is left to a successor. It does not go into any log: the keys are secret.
+/// The state passed to a successor. It must not be logged: the keys are secret.
 #[derive(Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Estate {
-    /// As [`weir_proxy::tls::Tickets::save`] writes them.
+    /// The keys as [`weir_proxy::tls::Tickets::save`] writes them.
     #[serde(default)]
     tickets: Zeroizing<Vec<u8>>,
-    /// Endpoints that do not take what comes.
+    /// The endpoints that are down or ejected.
     #[serde(default)]
     endpoints: Vec<Standing>,
 }
 
-/// An endpoint that does not.
+/// An endpoint that is down or ejected.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Standing {
     pool: String,
     endpoint: String,
-    /// Its probes failed.
+    /// Set if its probes failed.
     #[serde(default)]
     down: bool,
-    /// Until when it is ejected, on the machine's monotonic clock, µs.
+    /// The end of its ejection, on the machine's monotonic clock, µs.
     #[serde(default)]
     ejected_until_us: Option<u64>,
 }
@@ -46,7 +47,7 @@ impl std::fmt::Debug for Estate {
 }
 
 impl Estate {
-    /// What there is to leave.
+    /// The state of this process.
     pub(crate) fn of(process: &Process) -> Self {
         let (snapshot, clock) = (process.snapshot(), MachineClock::new());
         let now_us = process.balance_clock(Instant::now());
@@ -70,7 +71,8 @@ impl Estate {
         Self { tickets: snapshot.tickets().save(), endpoints }
     }
 
-    /// As it is sent. What is too much for a message is left out: the successor finds it out.
+    /// Encodes the state as a message. Endpoints are left out if they do not fit into one: the
+    /// successor will find their state out.
     pub(crate) fn encode(self) -> Zeroizing<Vec<u8>> {
         let tickets = self.tickets.clone();
         let whole = Message::Estate(self).encode(&[]);
@@ -78,7 +80,7 @@ impl Estate {
         whole.or_else(|_| less()).unwrap_or_default().into()
     }
 
-    /// Takes it over, before anything is served.
+    /// Applies the state, before anything is served.
     pub(crate) fn apply(&self, process: &Process) {
         let (snapshot, clock) = (process.snapshot(), MachineClock::new());
         let now_us = process.balance_clock(Instant::now());
@@ -96,7 +98,7 @@ impl Estate {
         snapshot.tickets().restore(&self.tickets);
     }
 
-    /// Says what was taken over, and when an ejection of it is over.
+    /// Logs the state that was taken over, and the ends of its ejections when they come.
     pub(crate) fn note(self, process: &Arc<Process>, log: &Arc<HealthLog>, runtime: &Handle) {
         for standing in self.endpoints {
             let snapshot = process.snapshot();

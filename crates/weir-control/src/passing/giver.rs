@@ -1,5 +1,6 @@
-//! The side of the process that is left: it offers connections that have left their workers, holds them until it knows what becomes of
-//! them, and goes on itself with those that nobody takes.
+//! The side of the old process: it offers connections that have left their workers, holds them
+//! until the successor has decided, and continues to serve those that the successor does not take.
+//! It accepts no connections.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::BorrowedFd;
@@ -18,9 +19,10 @@ use super::message::{CONNECTIONS, MESSAGE_BYTES, Message, Offer, room_for};
 use super::packets::{Packet, Packets, Received};
 use crate::machine_clock::MachineClock;
 
-/// How long a successor may take to say what becomes of a connection. It looks whether there is room, and nothing else.
+/// The longest that a successor may take to decide on a connection, for which it only checks that
+/// there is room.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// Most connections that nothing is known of: the kernel bounds descriptors under way.
+/// The most undecided connections: the kernel bounds the number of descriptors in flight.
 const OUTSTANDING: usize = 4 * CONNECTIONS;
 
 type Connection = Parting<OsNet>;
@@ -31,43 +33,45 @@ pub(crate) struct Giver {
     plane: Arc<DataPlane>,
     departures: UnboundedReceiver<Connection>,
     clock: MachineClock,
-    /// Left their workers, and are not offered yet.
+    /// Connections that have left their workers and are not offered yet.
     pending: VecDeque<Connection>,
-    /// Offered, by number, with the time of that. Their sockets stay open here, and nobody reads from them.
+    /// Offered connections, by number, with the time of the offer. Their sockets stay open here but
+    /// are not read.
     outstanding: BTreeMap<u64, (Instant, Connection)>,
     next_number: u64,
-    /// What the successor knows of what runs here.
+    /// The counts that the successor knows of exchanges in this process.
     told: Told,
-    /// When it was told.
+    /// The time at which they were last sent.
     told_at: Instant,
     taken: Taken,
 }
 
-/// What a successor took.
+/// The outcome of passing connections on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Taken {
-    /// Connections.
+    /// The number of connections that the successor took.
     pub(crate) connections: usize,
-    /// Of them, those with a request that waits in a queue.
+    /// The number of them with a request that waits in a queue.
     pub(crate) waiting: usize,
-    /// Those that it did not take, by its reasons.
+    /// The number of connections that it did not take, by its reasons.
     pub(crate) refused: BTreeMap<String, usize>,
 }
 
-/// Why nothing is passed on any more.
+/// The reason that no more connections are passed on.
 #[derive(Debug, PartialEq, Eq)]
 enum Over {
-    /// There is nothing left.
+    /// No connections are left.
     Done,
-    /// The successor is gone, is silent, or says what makes no sense.
+    /// The successor is gone, is silent, or sent an invalid message.
     Broken(String),
 }
 
 impl Giver {
-    /// Has plain connections leave their workers, and offers those that could leave at once.
+    /// Makes plain connections leave their workers, and offers those that could leave at once.
     ///
     /// # Returns
-    /// What became of them, and who passes on what becomes idle later; nobody if the successor is gone.
+    /// The outcome, and the giver that passes on connections that become idle later; `None` if the
+    /// successor is gone.
     pub(crate) async fn begin(packets: Packets, plane: Arc<DataPlane>) -> (Taken, Option<Self>) {
         let (sender, mut departures) = unbounded_channel();
         plane.part(Some(sender)).await;
@@ -75,7 +79,7 @@ impl Giver {
         while let Ok(connection) = departures.try_recv() {
             first.push(connection);
         }
-        // Who waits goes first, and in the order in which he came.
+        // Waiting requests go first, in the order of their arrival.
         first.sort_by_key(|connection| {
             let seniority = connection.seniority();
             (seniority.is_none(), seniority)
@@ -92,7 +96,7 @@ impl Giver {
             told_at: Instant::now(),
             taken: Taken::default(),
         };
-        // Before those who wait: what runs is ahead of them.
+        // The counts go before the waiting requests: running exchanges are ahead of them.
         let mut going = giver.tell().await;
         while going.is_ok() && !giver.is_settled() {
             going = giver.step().await;
@@ -103,7 +107,7 @@ impl Giver {
         (std::mem::take(&mut giver.taken), Some(giver))
     }
 
-    /// Passes on what becomes idle, until nothing is left or the successor takes nothing any more.
+    /// Passes on connections that become idle, until none is left or the successor takes no more.
     pub(crate) async fn go_on(mut self) -> Taken {
         loop {
             if let Err(over) = self.step().await {
@@ -116,9 +120,10 @@ impl Giver {
         self.pending.is_empty() && self.outstanding.is_empty()
     }
 
-    /// Waits for the next thing to happen.
+    /// Waits for the next event and handles it.
     async fn step(&mut self) -> Result<(), Over> {
-        // However much there is to offer and to hear: a place that is free here is free there only once that is told.
+        // Counts are sent in time, however much there is to offer and to receive: a slot that is
+        // free here is free at the successor only once that is sent.
         if !self.told.is_empty() && self.told_at.elapsed() >= LOOK {
             return self.tell().await;
         }
@@ -152,7 +157,7 @@ impl Giver {
         }
     }
 
-    /// Tells the successor what runs here, where that has changed.
+    /// Sends the changed counts to the successor.
     async fn tell(&mut self) -> Result<(), Over> {
         for news in self.told.news(self.plane.process()) {
             self.send(&Message::Busy(news), &[]).await.map_err(Over::Broken)?;
@@ -161,7 +166,7 @@ impl Giver {
         Ok(())
     }
 
-    /// Waits for what becomes of the last connections: no others will come.
+    /// Waits for the verdicts on the last connections; no others will come.
     async fn last_verdicts(&mut self) -> Result<(), Over> {
         match timeout(PATIENCE, self.packets.receive()).await {
             Ok(Ok(Received::Packet(packet))) => self.settle(&packet).await.map_err(Over::Broken),
@@ -171,7 +176,7 @@ impl Giver {
         }
     }
 
-    /// Offers as many as fit into a message.
+    /// Offers as many connections as fit into a message.
     async fn offer(&mut self) -> Result<(), Over> {
         let (mut offers, mut batch, mut room) = (Vec::new(), Vec::new(), MESSAGE_BYTES);
         while offers.len() < CONNECTIONS
@@ -200,7 +205,7 @@ impl Giver {
                 Ok(())
             }
             Err(why) => {
-                // Nothing of it was sent.
+                // Nothing of the batch was sent.
                 for (_, connection) in batch.into_iter().rev() {
                     self.pending.push_front(connection);
                 }
@@ -221,7 +226,7 @@ impl Giver {
         }
     }
 
-    /// Lets go of connections that were taken over, and takes others back.
+    /// Drops connections that were taken over, and takes refused ones back.
     async fn settle(&mut self, packet: &Packet) -> Result<(), String> {
         let (message, _) = Message::decode(&packet.bytes)?;
         let Message::Verdicts(verdicts) = message else {
@@ -241,11 +246,11 @@ impl Giver {
         Ok(())
     }
 
-    /// Goes on itself with everything that is not the successor's by now.
+    /// Takes back all connections that the successor does not own by now.
     async fn give_up(&mut self, over: Over) -> Taken {
         for packet in self.packets.withdraw() {
             if self.settle(&packet).await.is_err() {
-                // What stands behind that means nothing either.
+                // The messages after an invalid one are not trusted either.
                 break;
             }
         }
@@ -273,7 +278,7 @@ fn late() -> String {
     format!("it did not answer within {} s", PATIENCE.as_secs())
 }
 
-/// How long name and addresses of a listener are.
+/// The size of a listener's name and addresses in a message.
 fn names_bytes(name: &str, addresses: &[ListenAddress]) -> usize {
     let address = |address: &ListenAddress| match address {
         ListenAddress::Socket(_) => 128,
@@ -283,7 +288,7 @@ fn names_bytes(name: &str, addresses: &[ListenAddress]) -> usize {
 }
 
 impl Taken {
-    /// In words, a sentence each; nothing where there was nothing to take.
+    /// The outcome as sentences; none if there was nothing to pass on.
     pub(crate) fn lines(&self, process: u32) -> Vec<String> {
         let mut lines = Vec::new();
         let plural = |count: usize| if count == 1 { "" } else { "s" };

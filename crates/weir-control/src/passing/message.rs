@@ -1,8 +1,9 @@
-//! What a process and its successor say to each other about connections: a length, JSON, and the bytes that were read of requests. Words
-//! that one side does not know are passed over; a message that makes no sense as a whole is refused as a whole.
+//! The messages between a process and its successor: a length, JSON, and the bytes already read of
+//! requests. Unknown JSON fields are ignored; an invalid message is refused as a whole. It sends
+//! nothing itself.
 //!
 //! ```text
-//! 4 bytes, little endian: bytes of JSON │ JSON │ what was read of the first request │ of the second │ …
+//! 4 bytes, little endian: bytes of JSON │ JSON │ bytes read of the first request │ of the second │ …
 //! ```
 
 use std::io;
@@ -17,51 +18,52 @@ use super::busy::Busy;
 use super::estate::Estate;
 use crate::machine_clock::MachineClock;
 
-/// Most bytes of a message. The kernel has room for as much unless somebody made its buffers smaller than they are by default.
+/// The most bytes of a message. The kernel has room for it unless its default socket buffers were
+/// made smaller.
 pub(crate) const MESSAGE_BYTES: usize = 192 * 1024;
-/// Most connections in one.
+/// The most connections in one message.
 pub(crate) const CONNECTIONS: usize = 64;
-/// Bytes of JSON that an offer may need beside names and addresses of its listener.
+/// The bytes of JSON that an offer may need beside the name and addresses of its listener.
 const OFFER_BYTES: usize = 1024;
-/// What stands before the JSON.
+/// The size of the length before the JSON.
 const LENGTH: usize = size_of::<u32>();
 
 /// A message.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Message {
-    /// What a successor is to know before it serves.
+    /// State that a successor needs before it serves.
     Estate(Estate),
-    /// The first word of a successor.
+    /// The first message of a successor.
     Hello { version: u32 },
-    /// What runs at servers, where that has changed.
+    /// The counts of exchanges at endpoints that have changed.
     Busy(Vec<Busy>),
-    /// Connections to go on with. Their sockets come along, in this order.
+    /// Connections to take over. Their sockets are attached in the same order.
     Offer(Vec<Offer>),
-    /// What becomes of connections that were offered.
+    /// The decisions on offered connections.
     Verdicts(Vec<Verdict>),
 }
 
-/// What becomes of one.
+/// The decision on one connection.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Verdict {
-    /// Its number in the offer.
+    /// The connection's number in the offer.
     pub(crate) number: u64,
-    /// Why it is not taken over; without that it is.
+    /// The reason that it is not taken over; `None` if it is.
     #[serde(default)]
     pub(crate) refused: Option<String>,
 }
 
-/// A connection. Times are microseconds of the machine's monotonic clock.
+/// An offered connection. Times are microseconds of the machine's monotonic clock.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Offer {
-    /// Whoever takes it over calls it so.
+    /// The number by which the verdict refers to it.
     pub(crate) number: u64,
     /// The listener's name.
     pub(crate) listener: String,
-    /// Where that listens.
+    /// The addresses of the listener.
     pub(crate) addresses: Vec<ListenAddress>,
-    /// `None` on a Unix socket.
+    /// The client's address; `None` on a Unix socket.
     pub(crate) peer: Option<SocketAddr>,
     served: u64,
     since_us: u64,
@@ -70,7 +72,7 @@ pub(crate) struct Offer {
     begun: Option<OfferedRequest>,
 }
 
-/// A request of which something was read.
+/// A request that was read in part.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct OfferedRequest {
     bytes: usize,
@@ -79,7 +81,7 @@ struct OfferedRequest {
     waiting: Option<OfferedWait>,
 }
 
-/// Its place in a queue.
+/// A request's place in a queue.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct OfferedWait {
     head_end_us: u64,
@@ -91,10 +93,10 @@ struct OfferedWait {
 }
 
 impl Message {
-    /// As it is sent, with what was read of requests behind it.
+    /// Encodes the message, followed by the bytes already read of requests.
     ///
     /// # Errors
-    /// When it is longer than a message may be.
+    /// It is longer than a message may be.
     pub(crate) fn encode(&self, requests: &[&[u8]]) -> io::Result<Vec<u8>> {
         let text = serde_json::to_vec(self)?;
         let length = u32::try_from(text.len()).map_err(io::Error::other)?;
@@ -109,10 +111,10 @@ impl Message {
         Ok(bytes)
     }
 
-    /// A message, and what stands behind it.
+    /// Decodes a message; returns it with the bytes that follow it.
     ///
     /// # Errors
-    /// When it is none.
+    /// The bytes are not a valid message.
     pub(crate) fn decode(bytes: &[u8]) -> Result<(Self, &[u8]), String> {
         let (length, rest) = bytes.split_first_chunk::<LENGTH>().ok_or("it has no length")?;
         let length = u32::from_le_bytes(*length) as usize;
@@ -123,7 +125,7 @@ impl Message {
 }
 
 impl Offer {
-    /// A connection to be offered; its bytes follow the message.
+    /// Makes an offer of a connection; its request bytes follow the message.
     pub(crate) fn new(
         number: u64,
         (listener, addresses): (&str, &[ListenAddress]),
@@ -155,10 +157,10 @@ impl Offer {
         }
     }
 
-    /// The connection, with its bytes from the beginning of `rest`.
+    /// Rebuilds the connection, with its request bytes from the beginning of `rest`.
     ///
     /// # Errors
-    /// When they do not fit together.
+    /// The offer and the bytes do not match.
     pub(crate) fn moved(&self, rest: &mut &[u8], clock: &MachineClock) -> Result<Moved, String> {
         let times = (clock.instant(self.since_us), clock.instant(self.began_us));
         let mut moved = Moved::new(self.peer, self.served, times);
@@ -183,7 +185,7 @@ impl Offer {
     }
 }
 
-/// How much of a message an offer takes, at most.
+/// The most bytes that an offer takes in a message.
 pub(crate) fn room_for(names_bytes: usize, moved: &Moved) -> usize {
     let begun = moved.begun.as_ref().map_or(0, |begun| begun.bytes.len());
     OFFER_BYTES + 2 * names_bytes + begun
@@ -214,7 +216,7 @@ mod tests {
         moved
     }
 
-    /// An idle connection and one that waits.
+    /// An idle connection and one with a waiting request.
     fn offers(clock: &MachineClock) -> (Message, Vec<Moved>) {
         let address = ListenAddress::Socket("127.0.0.1:80".parse().unwrap());
         let at = [address, ListenAddress::Unix { path: "/run/a.sock".into(), mode: None }];
@@ -237,7 +239,7 @@ mod tests {
         let (message, mut rest) = Message::decode(&bytes).unwrap();
         assert_eq!(message, offers(&clock).0);
         let Message::Offer(offers) = message else { panic!("no offer") };
-        // Another process: its clock began elsewhere.
+        // The clock of another process has another origin.
         let other = MachineClock {
             instant: clock.instant + Duration::from_millis(5),
             microseconds: clock.microseconds + 5000,

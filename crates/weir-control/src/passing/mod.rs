@@ -1,16 +1,19 @@
-//! Connections that go on in the next process: at an upgrade the one that is left passes plain client connections on, over a Unix socket.
-//! `giver.rs` is its side, `taker.rs` that of its successor; `message.rs` is what they say, `packets.rs` how it gets there, `estate.rs`
-//! what a successor gets before it starts, `busy.rs` what it counts in meanwhile. How a connection leaves a worker and enters one is the
-//! data plane's (`weir-proxy/moving.rs`).
+//! Connections that continue in the next process: at an upgrade the old process passes plain client
+//! connections to its successor over a Unix socket. `giver.rs` is the old process's side,
+//! `taker.rs` the successor's; `message.rs` defines the messages, `packets.rs` transports them,
+//! `estate.rs` is the state that a successor gets before it starts, `busy.rs` the exchanges that it
+//! counts in meanwhile. The data plane moves a connection out of a worker and into one
+//! (`weir-proxy/moving.rs`).
 //!
 //! ```text
 //! old: hears "hello" ─▶ connections leave their workers ─▶ offer ──▶ holds the sockets, reads nothing ─▶ "taken": closes its copies
 //!                                                            │                └─"refused", no answer, or the other is gone: goes on itself
 //! new: "hello", "ready" ──────────────────────────────────────▶ room? listener? ─▶ "taken" ─▶ serves
 //! ```
-//! *A connection has one owner at every instant.* It is the successor's from the moment that its "taken" stands in the old process's
-//! receive queue. When the old one does not want to wait any longer, it shuts its socket down and reads what stands there; whatever the
-//! successor says after that fails, so that it knows that nothing came of it and lets go.
+//! *A connection has one owner at every instant.* It belongs to the successor from the moment at
+//! which the verdict "taken" is in the old process's receive queue. To end the wait, the old
+//! process shuts its socket down and reads the remaining messages; a later verdict fails in the
+//! successor, which then drops the connection.
 
 mod busy;
 pub(crate) mod estate;
@@ -28,18 +31,19 @@ use self::estate::Estate;
 use self::message::Message;
 use self::packets::{Received, receive_now, send_now};
 
-/// What both have to speak.
+/// The version of the protocol, which both processes must share.
 pub(crate) const VERSION: u32 = 1;
 
-/// Says that this process takes connections over. It is said before anything else, to whoever hears it later.
+/// Announces that this process takes connections over. It is sent before any other message and
+/// waits in the socket until the predecessor reads it.
 ///
 /// # Errors
-/// When the other end is gone.
+/// The other end is closed.
 pub(crate) fn say_hello(socket: BorrowedFd<'_>) -> io::Result<()> {
     send_now(socket, &Message::Hello { version: VERSION }.encode(&[])?, &[])
 }
 
-/// What a predecessor sent before this process was started.
+/// The state that a predecessor sent before this process was started.
 pub(crate) fn estate_from(socket: &OwnedFd) -> Option<Estate> {
     let Ok(Received::Packet(packet)) = receive_now(socket) else { return None };
     let bytes = Zeroizing::new(packet.bytes);
@@ -49,8 +53,8 @@ pub(crate) fn estate_from(socket: &OwnedFd) -> Option<Estate> {
     }
 }
 
-/// Whether a successor that says that it is ready has said [`say_hello`] before, in words that this process knows. One that did not is
-/// of another version, and this process finishes what runs itself.
+/// Returns true if a successor that is ready sent [`say_hello`] before, with this process's
+/// version. Otherwise it is of another version, and this process finishes its connections itself.
 pub(crate) fn heard_hello(socket: &OwnedFd) -> bool {
     let Ok(Received::Packet(packet)) = receive_now(socket) else { return false };
     let message = Message::decode(&packet.bytes);

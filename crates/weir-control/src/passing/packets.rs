@@ -1,4 +1,5 @@
-//! A Unix socket that keeps messages apart (`SOCK_SEQPACKET`) and carries descriptors with them. A message arrives whole or not at all.
+//! A Unix socket that preserves message boundaries (`SOCK_SEQPACKET`) and carries descriptors. A
+//! message arrives whole or not at all. It does not interpret messages.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -15,44 +16,44 @@ use tokio::io::unix::AsyncFd;
 
 use super::message::{CONNECTIONS, MESSAGE_BYTES};
 
-/// One end, on the runtime in which it was made.
+/// One end of the socket, registered with the runtime in which it was made.
 pub(crate) struct Packets(AsyncFd<OwnedFd>);
 
 /// A message.
 #[derive(Debug)]
 pub(crate) struct Packet {
     pub(crate) bytes: Vec<u8>,
-    /// What came along. Programs that this process starts do not get it.
+    /// The descriptors attached to it, with close-on-exec set.
     pub(crate) descriptors: Vec<OwnedFd>,
 }
 
-/// What a receiver finds.
+/// The result of a receive.
 #[derive(Debug)]
 pub(crate) enum Received {
     Packet(Packet),
-    /// Nothing more will come.
+    /// The other end is closed.
     End,
 }
 
-/// Two ends that do not block.
+/// Makes two connected non-blocking ends.
 pub(crate) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let (one, other) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
     for end in [&one, &other] {
-        // Room for a message and what the kernel adds; as much as the machine allows.
+        // Room for a message and the kernel's overhead, as far as the machine's limit allows.
         set_socket_send_buffer_size(end, 2 * MESSAGE_BYTES)?;
     }
     Ok((one, other))
 }
 
 impl Packets {
-    /// An end made by [`pair`], perhaps by another process.
+    /// Wraps an end made by [`pair`], perhaps by another process.
     pub(crate) fn new(socket: OwnedFd) -> io::Result<Self> {
         // SAFETY: an `OwnedFd` names the same open descriptor until it is dropped, and the `AsyncFd` owns it.
         Ok(Self(unsafe { AsyncFd::register(socket) }?))
     }
 
-    /// Sends one message; given up before it is done, nothing was sent.
+    /// Sends one message; if the future is dropped before it completes, nothing was sent.
     pub(crate) async fn send(
         &self,
         bytes: &[u8],
@@ -61,19 +62,21 @@ impl Packets {
         self.0.async_io(Interest::WRITABLE, |socket| send_now(socket, bytes, descriptors)).await
     }
 
-    /// Waits for a message; given up before it is done, nothing is lost.
+    /// Waits for a message; if the future is dropped before it completes, no message is lost.
     pub(crate) async fn receive(&self) -> io::Result<Received> {
         self.0.async_io(Interest::READABLE, |socket| receive_now(socket.as_fd())).await
     }
 
-    /// From now on the other end can send nothing any more, and is told so when it tries. Returns what it had sent before.
+    /// Shuts the socket down: later sends of the other end fail. Returns the messages that it had
+    /// sent before.
     pub(crate) fn withdraw(&self) -> Vec<Packet> {
         let _ = shutdown(self.0.get_ref(), Shutdown::Both);
         let mut rest = Vec::new();
         loop {
             match receive_now(self.0.get_ref()) {
                 Ok(Received::Packet(packet)) => rest.push(packet),
-                // The other end was closed with something unread: said once, and before what stands here.
+                // The other end was closed with unread messages: the error is reported once, before
+                // the messages that wait here.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {}
                 Ok(Received::End) | Err(_) => return rest,
             }
@@ -81,7 +84,7 @@ impl Packets {
     }
 }
 
-/// Sends one message, or fails with [`io::ErrorKind::WouldBlock`] when there is no room for it.
+/// Sends one message, or fails with [`io::ErrorKind::WouldBlock`] if there is no room for it.
 pub(crate) fn send_now(
     socket: impl AsFd,
     bytes: &[u8],
@@ -97,7 +100,7 @@ pub(crate) fn send_now(
     Ok(())
 }
 
-/// Takes a message that is there, or fails with [`io::ErrorKind::WouldBlock`].
+/// Receives a waiting message, or fails with [`io::ErrorKind::WouldBlock`].
 pub(crate) fn receive_now(socket: impl AsFd) -> io::Result<Received> {
     let mut bytes = vec![0; MESSAGE_BYTES];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(CONNECTIONS))];
@@ -114,7 +117,7 @@ pub(crate) fn receive_now(socket: impl AsFd) -> io::Result<Received> {
         return Ok(Received::End);
     }
     if got.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
-        // Too long, or no room for its descriptors in this process.
+        // It was too long, or this process had no room for its descriptors.
         return Err(io::Error::other("a message was cut off"));
     }
     bytes.truncate(got.bytes);

@@ -1,5 +1,6 @@
-//! The side of the process that takes over: it looks whether there is room for a connection that is offered and a listener that it may
-//! have come through, says so, and goes on with it.
+//! The side of the process that takes over: it checks that there is room for an offered connection
+//! and a listener through which it may have come, replies, and serves the connection from then on.
+//! It opens no connections.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ pub(crate) struct Taker {
     clock: MachineClock,
 }
 
-/// A connection that there is room for.
+/// A connection for which there is room.
 struct Taken {
     socket: OsAccepted,
     moved: Moved,
@@ -34,10 +35,10 @@ impl Taker {
     }
 
     pub(crate) async fn run(self) {
-        // Given back when the predecessor has ended.
+        // The slots are returned when the predecessor has ended.
         let mut occupied = Occupied::default();
         while let Ok(Received::Packet(packet)) = self.packets.receive().await {
-            // One that says what makes no sense gets no answer, and keeps what it has.
+            // A predecessor that sends an invalid message gets no reply, and keeps its connections.
             let Ok((message, rest)) = Message::decode(&packet.bytes) else { return };
             let offers = match message {
                 Message::Busy(news) => {
@@ -52,7 +53,7 @@ impl Taker {
             };
             let Ok(answer) = Message::Verdicts(verdicts).encode(&[]) else { return };
             if self.packets.send(&answer, &[]).await.is_err() {
-                // It does not wait any longer: nothing of this is ours.
+                // The predecessor does not wait any longer, so the connections are still its own.
                 return;
             }
             for Taken { socket, moved, admission } in taken {
@@ -61,7 +62,7 @@ impl Taker {
         }
     }
 
-    /// What becomes of connections that are offered.
+    /// Decides on offered connections.
     fn judge(
         &self,
         offers: &[Offer],
@@ -98,7 +99,8 @@ impl Taker {
     }
 }
 
-/// Where a connection may have come in: a listener of that name and address, else one of that address, else one of that name.
+/// The listener through which a connection may have come: one with the same name and address, else
+/// one with the same address, else one with the same name.
 fn listener<'a>(offer: &Offer, snapshot: &'a Snapshot) -> Option<&'a Arc<Listener>> {
     let is_at = |listener: &&Arc<Listener>| {
         let mut own = listener.addresses.iter();

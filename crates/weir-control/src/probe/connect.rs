@@ -1,5 +1,5 @@
-//! Connections of probes: TCP or Unix, with TLS as the pool says. Every probe opens its own; a session is never resumed, so that each
-//! handshake verifies the certificate anew.
+//! Connections of probes: TCP or Unix, with TLS as the pool is configured. Every probe opens its
+//! own; no TLS session is resumed, so that each handshake verifies the certificate.
 
 use std::io;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use weir_proxy::net::PeerAddress;
 
 use super::reply::{Blame, Failure, Heard, Phase};
 
-/// What probes read and write.
+/// A connection that probes read and write.
 pub(super) trait Transport: AsyncRead + AsyncWrite + Unpin + Send {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Transport for T {}
@@ -22,16 +22,16 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Transport for T {}
 /// An open connection.
 pub(super) type Stream = Box<dyn Transport>;
 
-/// How TLS is spoken to one endpoint.
+/// The TLS parameters for one endpoint.
 #[derive(Clone, Debug)]
 pub(super) struct Tls {
     /// The pool's settings.
     pub(super) config: Arc<ClientConfig>,
-    /// Name asked for and verified.
+    /// The name that is requested (SNI) and verified.
     pub(super) name: ServerName<'static>,
 }
 
-/// Connects, and shakes hands if `tls` says so.
+/// Connects, and does the TLS handshake if `tls` is given.
 pub(super) async fn connect(
     address: &PeerAddress,
     tls: Option<&Tls>,

@@ -1,4 +1,5 @@
-//! The HTTP probe: one request on a connection of its own, read by the same strict parser as traffic.
+//! The HTTP probe: one request on a connection of its own. Its response is read by the same strict
+//! parser as traffic.
 
 use tokio::io::AsyncWriteExt;
 use weir_config::model::HttpProbe;
@@ -10,10 +11,10 @@ use super::reply::{Failure, Heard, Phase};
 
 const LIMITS: HeadLimits =
     HeadLimits { head_bytes: 32 * 1024, request_line_bytes: 0, headers: 200 };
-/// Bytes of a body that are read to be shown when the probe has failed already.
+/// The bytes of a body that are read for display when the probe has already failed.
 const SHOWN_BYTES: usize = 1024;
 
-/// A request that is the same each time, and what its response has to be.
+/// A request, the same for each probe, and the expected response.
 #[derive(Debug)]
 pub(super) struct HttpQuestion {
     request: Vec<u8>,
@@ -22,7 +23,7 @@ pub(super) struct HttpQuestion {
 }
 
 impl HttpQuestion {
-    /// The question to an endpoint that goes by `host` when the probe names no other.
+    /// Makes the request for an endpoint; `host` is used if the probe names no other.
     pub(super) fn new(probe: &HttpProbe, host: &str) -> Self {
         let HttpProbe { method, path, .. } = probe;
         let host = probe.host.as_deref().unwrap_or(host);
@@ -42,7 +43,7 @@ impl HttpQuestion {
         }
     }
 
-    /// Asks, and holds the response against what is expected.
+    /// Sends the request, and compares the response with what is expected.
     pub(super) async fn ask(&self, stream: &mut Stream, heard: &mut Heard) -> Result<(), Failure> {
         heard.phase = Phase::Sending;
         stream.write_all(&self.request).await.map_err(|error| heard.broken(&error))?;
@@ -63,7 +64,7 @@ impl HttpQuestion {
         Err(heard.failure(reason))
     }
 
-    /// Reads to the end of the final response's head; interim ones before it are cut away.
+    /// Reads to the end of the final response's head; interim responses are removed.
     async fn head(&self, stream: &mut Stream, heard: &mut Heard) -> Result<ResponseHead, Failure> {
         let mut head = ResponseHead::default();
         let mut scan = Scan::default();
@@ -142,12 +143,12 @@ impl HttpQuestion {
     }
 }
 
-/// The search for the end of a body that is read bit by bit. It goes on where it stopped, so that each byte is looked at once however
-/// many reads the body takes.
+/// An incremental search for the end of a body. It continues where it stopped, so that each byte is
+/// examined once, however many reads the body takes.
 struct BodyEnd<'a> {
     head: &'a ResponseHead,
     decoder: ChunkedDecoder,
-    /// Bytes of the reply before which the framing was taken apart.
+    /// The number of bytes of the reply whose framing has been decoded.
     at: usize,
 }
 
@@ -156,8 +157,8 @@ impl<'a> BodyEnd<'a> {
         Self { head, decoder: ChunkedDecoder::new(), at: head.head_bytes }
     }
 
-    /// Whether the body is there to its end, in `bytes` of a reply that only grow. Framing that is wrong ends it: what is wrong is said
-    /// when the body is taken apart.
+    /// Returns true if `bytes`, a reply to which bytes are only appended, contain the whole body.
+    /// Malformed framing ends the body too; decoding the body reports it.
     fn is_in(&mut self, bytes: &[u8]) -> bool {
         match self.head.framing {
             Framing::None => true,
@@ -182,7 +183,7 @@ impl<'a> BodyEnd<'a> {
     }
 }
 
-/// The body as far as it came, without its framing.
+/// The received part of the body, without its framing.
 fn decoded(head: &ResponseHead, bytes: &[u8]) -> Result<Vec<u8>, String> {
     let raw = bytes.get(head.head_bytes..).unwrap_or_default();
     let length = match head.framing {
@@ -231,7 +232,7 @@ mod tests {
         let mut bytes = HEAD.to_vec();
         for (count, byte) in body.iter().enumerate() {
             assert!(!end.is_in(&bytes), "after {count} bytes");
-            // Whatever is looked at again has become malformed framing, which would end the body.
+            // A byte that was examined twice would now be malformed framing, which ends the body.
             bytes.fill(0);
             bytes.push(*byte);
         }

@@ -1,5 +1,6 @@
-//! Active health checks, beside the data plane: one task per endpoint on the control runtime, so that an endpoint is probed once an
-//! interval however many workers there are. Rise, fall and times are `weir-balance`'s; here is what goes over the wire.
+//! Active health checks, beside the data plane: one task per endpoint on the control runtime, so
+//! that an endpoint is probed once per interval however many workers there are. It makes the
+//! connections and requests; rise, fall and timing are decided in `weir-balance`.
 
 mod connect;
 mod http;
@@ -29,24 +30,25 @@ use self::http::HttpQuestion;
 use self::reply::{Blame, Failure, Heard};
 use crate::health_log::{Change, EndpointName, HealthLog, HealthState, Panic};
 
-/// The probes of the configuration that holds, one task per endpoint.
+/// The probes of the configuration in effect, one task per endpoint.
 #[derive(Default)]
 pub(crate) struct Probes(HashMap<EndpointName, Probing>);
 
-/// A probe that goes on over configurations in which nothing about it is different.
+/// A probe that continues across reloads as long as its own parameters do not change.
 struct Probing {
     asks: Asks,
     task: AbortHandle,
 }
 
-/// Everything that a probe is made of.
+/// The parameters of a probe.
 #[derive(PartialEq)]
 struct Asks {
     check: Check,
     own: EndpointCheck,
     address: EndpointAddress,
     host: Option<String>,
-    /// Its server name, and the pool whose TLS it speaks: that may be made of other files in another configuration.
+    /// The endpoint's server name and the address of the pool whose TLS settings the probe uses: a
+    /// new pool may have been made from other files.
     tls: Option<(String, usize)>,
 }
 
@@ -57,8 +59,8 @@ impl Drop for Probing {
 }
 
 impl Probes {
-    /// Probes every endpoint that a check of this configuration asks for, and no other; returns how many those are. An endpoint that
-    /// is not probed any more counts as healthy.
+    /// Probes every endpoint for which the configuration has a check, and no other; returns their
+    /// number. An endpoint that is no longer probed counts as healthy.
     pub(crate) fn follow(
         &mut self,
         config: &Config,
@@ -108,7 +110,7 @@ impl Probes {
     }
 }
 
-/// Nobody probes this endpoint: what probes found of it once says nothing any more.
+/// Sets an endpoint that is not probed to healthy, since earlier results no longer apply.
 fn unprobed(process: &Process, pool: &UpstreamPool, endpoint: usize) {
     let health = pool.balancer.endpoint(endpoint).map(EndpointState::health);
     if health == Some(Health::Unhealthy) {
@@ -117,33 +119,33 @@ fn unprobed(process: &Process, pool: &UpstreamPool, endpoint: usize) {
     }
 }
 
-/// One endpoint that is probed.
+/// A probed endpoint.
 #[derive(Debug)]
 struct Target {
     of: EndpointName,
     place: Place,
     question: Question,
-    /// TLS before the question.
+    /// The TLS parameters, if there is a handshake before the question.
     tls: Option<Tls>,
     timeout: Duration,
     settings: ProbeSettings,
 }
 
-/// Where an endpoint is probed.
+/// The address at which an endpoint is probed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Place {
-    /// Where traffic goes, at this port if there is one.
+    /// The address of its traffic, with this port if one is given.
     Own(Option<u16>),
-    /// Elsewhere.
+    /// Another address.
     Fixed(PeerAddress),
 }
 
-/// What is asked once connected.
+/// The exchange that follows the connection.
 #[derive(Debug)]
 enum Question {
     Http(HttpQuestion),
     Tcp(weir_config::model::TcpProbe),
-    /// The handshake was the question.
+    /// The handshake alone is the probe.
     Tls,
 }
 
@@ -157,7 +159,7 @@ impl Target {
             EndpointCheck::At(EndpointAddress::Unix(path)) => {
                 Place::Fixed(PeerAddress::Unix(path.clone()))
             }
-            // Names are refused when the configuration is checked.
+            // A name is refused when the configuration is checked.
             EndpointCheck::Off
             | EndpointCheck::At(EndpointAddress::Name(..) | EndpointAddress::Service(_)) => {
                 return None;
@@ -192,7 +194,7 @@ impl Target {
         })
     }
 
-    /// Where to connect to now; `None` while the endpoint has no address.
+    /// The address to connect to now; `None` while the endpoint has no address.
     fn address(&self, process: &Process) -> Option<PeerAddress> {
         let port = match &self.place {
             Place::Fixed(address) => return Some(address.clone()),
@@ -210,7 +212,7 @@ impl Target {
         })
     }
 
-    /// Whether the endpoint is held to be down.
+    /// Returns true if the endpoint is marked unhealthy.
     fn is_down(&self, process: &Process) -> bool {
         let snapshot = process.snapshot();
         let found = snapshot.endpoint(&self.of.pool, &self.of.endpoint);
@@ -218,7 +220,7 @@ impl Target {
         state.is_some_and(|state| state.health() == Health::Unhealthy)
     }
 
-    /// Probes once.
+    /// Makes one probe.
     async fn ask(&self, address: &PeerAddress) -> Result<(), Failure> {
         let mut heard = Heard::default();
         let asked = timeout(self.timeout, async {
@@ -236,7 +238,7 @@ impl Target {
     }
 }
 
-/// Whom a request names when the probe does not say.
+/// The `Host` of a request if the probe names none.
 fn host(own: &Endpoint, encrypted: bool) -> String {
     let usual = if encrypted { 443 } else { 80 };
     if let (Some(host), EndpointAddress::Socket(address)) = (&own.host, &own.address) {
@@ -253,24 +255,24 @@ fn host(own: &Endpoint, encrypted: bool) -> String {
     }
 }
 
-/// Probes an endpoint for ever.
+/// Probes an endpoint until the task is aborted.
 async fn watch(target: Target, turn: (u64, u64), process: Arc<Process>, log: Arc<HealthLog>) {
     let clock = || process.balance_clock(Instant::now());
     let mut history = ProbeHistory::new(target.settings, clock());
     if target.is_down(&process) {
-        // As a probe of an earlier configuration found it.
+        // The result of a probe under an earlier configuration.
         history = history.down();
     }
     let mut due_us = history.first_probe_us(clock(), turn, fastrand::u64(..));
     loop {
         sleep_until(process.instant(due_us).into()).await;
         let began_us = clock();
-        // An endpoint without an address is out for that already, and there is nobody to ask.
+        // An endpoint without an address takes no requests anyway, and cannot be probed.
         if let Some(address) = target.address(&process) {
             let began = Instant::now();
             let answer = target.ask(&address).await;
             if let Err(Failure { blame: Blame::Shortage, reason, .. }) = &answer {
-                // Nothing was learned of the endpoint.
+                // The probe says nothing about the endpoint.
                 log.not_probed(&target.of, reason);
                 due_us = history.next_probe_us(began_us, clock(), fastrand::u64(..));
                 continue;

@@ -1,4 +1,5 @@
-//! What came back from a probe, bounded, and in words: why it failed and how the reply began.
+//! The reply to a probe, bounded in size, and its description: the reason of a failure and the
+//! beginning of the reply. It does not parse HTTP.
 
 use std::fmt::Write;
 use std::io;
@@ -6,10 +7,10 @@ use std::io;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use weir_config::model::check::REPLY_BYTES;
 
-/// Most bytes of a reply that an event shows.
+/// The most bytes of a reply that an event shows.
 const EXCERPT_BYTES: usize = 256;
 
-/// How far a probe came.
+/// The progress of a probe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Phase {
     /// Opening the connection.
@@ -24,7 +25,7 @@ pub(super) enum Phase {
 }
 
 impl Phase {
-    /// What it was at, in a sentence.
+    /// The phase as part of a sentence.
     fn doing(self) -> &'static str {
         match self {
             Self::Connecting => "connecting",
@@ -35,40 +36,41 @@ impl Phase {
     }
 }
 
-/// Why a probe failed.
+/// The failure of a probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Failure {
-    /// One clause.
+    /// The reason, in one clause.
     pub(super) reason: String,
-    /// How the reply began; empty when there was none.
+    /// The beginning of the reply; empty if there was none.
     pub(super) excerpt: String,
-    /// Whose fault it is.
+    /// The cause: the endpoint or this machine.
     pub(super) blame: Blame,
 }
 
-/// Whose fault a failed probe is.
+/// The cause of a failed probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Blame {
-    /// The endpoint's, or that of the way to it.
+    /// The endpoint, or the network path to it.
     Endpoint,
-    /// This machine is short of descriptors, ports or memory: the endpoint was not asked.
+    /// This machine is short of descriptors, ports or memory: the endpoint was not probed.
     Shortage,
 }
 
-/// What is known while a probe runs; it outlives one that is cut short by its timeout.
+/// The state of a running probe; it survives the timeout that cuts the probe short.
 #[derive(Debug, Default)]
 pub(super) struct Heard {
     pub(super) phase: Phase,
-    /// The reply so far.
+    /// The reply received so far.
     pub(super) bytes: Vec<u8>,
-    /// Where its body begins, for HTTP.
+    /// The offset of its body, for HTTP.
     pub(super) body: Option<usize>,
-    /// Why it fails, when that is known and only more of the reply is read to be shown.
+    /// The reason of the failure, if it is known already and more of the reply is read only for
+    /// display.
     pub(super) failed: Option<String>,
 }
 
 impl Heard {
-    /// Reads once; how many bytes came, 0 at the end of the reply or when as much is there as is ever read.
+    /// Reads once; returns the number of bytes, or 0 at the end of the reply or of the room for it.
     pub(super) async fn read(
         &mut self,
         stream: &mut (impl AsyncRead + Unpin + ?Sized),

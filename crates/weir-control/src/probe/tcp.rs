@@ -1,4 +1,4 @@
-//! The TCP probe: a connection, and perhaps a line said and one heard.
+//! The TCP probe: a connection and, if configured, a text to send and one to receive.
 
 use tokio::io::AsyncWriteExt;
 use weir_config::model::TcpProbe;
@@ -6,7 +6,8 @@ use weir_config::model::TcpProbe;
 use super::connect::Stream;
 use super::reply::{Failure, Heard, Phase};
 
-/// Says what is to be said and waits for what is to be heard; without either, the connection was the answer.
+/// Sends the configured text and waits for the expected one; without either, the connection alone
+/// is the probe.
 pub(super) async fn ask(
     probe: &TcpProbe,
     stream: &mut Stream,

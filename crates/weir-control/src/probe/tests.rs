@@ -1,11 +1,12 @@
-//! What passes and what fails, against scripted servers on loopback, asked as a configuration's line says.
+//! Passing and failing probes against scripted servers on loopback, each configured by a line of a
+//! configuration file.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
 
-/// What the server does with a connection after it has read once.
+/// The server's behaviour on a connection after its first read.
 #[derive(Clone, Copy)]
 enum Manner {
     /// Writes this and closes.
@@ -33,7 +34,7 @@ fn target(check: &str, address: SocketAddr) -> Target {
     Target::new(pool.check.as_ref().unwrap(), (pool, &pool.endpoints[0]), None).unwrap()
 }
 
-/// Asks a server of this manner; what it got, and what the probe found.
+/// Probes a server with this behaviour; returns the request and the result.
 async fn ask(check: &str, manner: Manner) -> (String, Result<(), Failure>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -44,7 +45,8 @@ async fn ask(check: &str, manner: Manner) -> (String, Result<(), Failure>) {
     (String::from_utf8(server.await.unwrap()).unwrap(), answer)
 }
 
-/// Holds what the probe found against `expected`: empty for a pass, else the reason and, behind `<<`, the excerpt.
+/// Compares the result with `expected`: empty for a pass, else the reason and, after `<<`, the
+/// excerpt.
 async fn check(line: &str, manner: Manner, expected: &str) {
     let found = match ask(line, manner).await.1 {
         Ok(()) => String::new(),
@@ -142,7 +144,7 @@ async fn a_reply_that_is_none_fails() {
         "timeout after 50ms waiting for the reply",
     )
     .await;
-    // What is known already is not lost to a body that never ends.
+    // A known failure is reported even if the body never ends.
     let endless = "HTTP/1.1 500 Oh\r\nContent-Length: 100\r\n\r\nstack";
     check(
         "http interval=1s timeout=50ms",

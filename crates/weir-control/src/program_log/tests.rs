@@ -7,7 +7,7 @@ use weir_config::model::{Syslog, SyslogFormat, SyslogReceiver};
 
 use super::*;
 
-/// Other tests of this process publish logs of their own.
+/// Opens a log without publishing it, since other tests of this process publish theirs.
 fn open(logs: &[ErrorLog]) -> ProgramLog {
     ProgramLog::open(logs, &[]).unwrap()
 }
@@ -26,7 +26,7 @@ fn to_file(path: &Path, level: Severity) -> ErrorLog {
     ErrorLog { to: LogTarget::File(path.to_owned()), level }
 }
 
-/// Lines without their time stamps, which are checked for their form.
+/// The lines without their time stamps, whose form is checked.
 fn lines(path: &Path) -> Vec<String> {
     let text = fs::read_to_string(path).unwrap();
     let without_time = |line: &str| {
@@ -62,7 +62,8 @@ fn a_moved_file_is_opened_anew() {
     log.reopen();
     log.tell("after");
     drop(log);
-    // The first line may have been written before or after the file was moved, in either case to the same file.
+    // The first line may be written before or after the file is renamed, in either case to the same
+    // file.
     assert_eq!(
         (lines(&moved), lines(&path)),
         (vec!["[notice] before".into()], vec!["[notice] after".into()])
@@ -81,7 +82,7 @@ fn a_place_that_is_stuck_holds_up_nobody_and_what_is_missing_is_counted() {
     )
     .unwrap();
     let log = open(&[to_file(&pipe, Severity::Notice), to_file(&file, Severity::Warning)]);
-    // More than pipe and channel hold together.
+    // More than the pipe and the channel hold together.
     let text = "x".repeat(1000);
     for _ in 0..4 * CAPACITY {
         log.tell(&text);
@@ -101,7 +102,8 @@ fn a_place_that_is_stuck_holds_up_nobody_and_what_is_missing_is_counted() {
     });
     let missing: usize = missing.sum();
     let there = text.lines().filter(|line| line.ends_with('x') || line.ends_with("heard")).count();
-    // The last ones may be missing without a line that says so, which is written before the next.
+    // The last lines may be missing without a message about it, which is written before the next
+    // line.
     assert!(missing > 0 && there + missing <= 4 * CAPACITY + 1, "{there} {missing}");
     assert!(there < 4 * CAPACITY, "nothing was dropped");
 }

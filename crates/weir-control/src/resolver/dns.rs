@@ -1,5 +1,5 @@
-//! One look-up: `/etc/hosts`, then DNS, with hickory-resolver. It remembers nothing of answers: how long one holds is the
-//! caller's to say.
+//! One look-up: `/etc/hosts`, then DNS, with hickory-resolver. It caches no answers: the caller
+//! decides how long an answer is used.
 
 use std::fs::{self, File};
 use std::io;
@@ -22,24 +22,24 @@ use tokio::time::timeout;
 use weir_config::model::names::{Found, Question, Service};
 use weir_config::model::resolver::Resolver as Settings;
 
-/// An answer of `/etc/hosts` holds for so long.
+/// The time for which an answer of `/etc/hosts` is used.
 const HOSTS_TTL: Duration = Duration::from_secs(5);
 
-/// Tries at each server within the time of a look-up.
+/// The number of tries at each server within the time of a look-up.
 const TRIES: u32 = 3;
 
-/// Most targets of a service that are looked up; more are left out.
+/// The most targets of a service that are looked up; the rest are left out.
 const MOST_TARGETS: usize = 64;
 
-/// What a question was answered with.
+/// The answer to a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
-    /// Nothing is there twice.
+    /// The places found, without duplicates.
     pub(crate) found: Vec<Found>,
     pub(crate) ttl: Duration,
 }
 
-/// Asks one set of DNS servers.
+/// A client of one set of DNS servers.
 pub(crate) struct Dns {
     settings: Settings,
     hosts: PathBuf,
@@ -47,7 +47,7 @@ pub(crate) struct Dns {
     read: Mutex<Option<Read>>,
 }
 
-/// What was made of the system's files.
+/// The contents of the system's files.
 struct Read {
     stamps: [Option<SystemTime>; 2],
     hosts: Arc<Hosts>,
@@ -71,7 +71,7 @@ impl Dns {
     /// Answers a question within the configured time.
     ///
     /// # Errors
-    /// Why not, one clause for the operator.
+    /// One clause for the operator.
     pub(crate) async fn ask(&self, question: &Question) -> Result<Answer, String> {
         let answer = async {
             match question {
@@ -91,7 +91,7 @@ impl Dns {
         Ok(Answer { found, ttl })
     }
 
-    /// The addresses of a name: those of IPv4, or if there are none those of IPv6.
+    /// The IPv4 addresses of a name or, if there are none, its IPv6 addresses.
     async fn addresses(&self, name: &str) -> Result<(Vec<IpAddr>, Duration), String> {
         let mut refused = None;
         for (wanted, kind) in
@@ -107,7 +107,7 @@ impl Dns {
                         return Ok((addresses, ttl));
                     }
                 }
-                // The other family may still be there.
+                // The name may still have addresses of the other family.
                 Err(error) if error.is_no_records_found() => {
                     refused.get_or_insert(error);
                 }
@@ -117,7 +117,8 @@ impl Dns {
         Err(refused.map_or_else(|| "it has no address".to_owned(), |error| words(&error)))
     }
 
-    /// The targets of a service (RFC 2782), each with its addresses. One that has none is left out as long as another has.
+    /// The targets of a service (RFC 2782), each with its addresses. A target without addresses is
+    /// left out as long as another has some.
     async fn service(&self, name: &str) -> Result<Answer, String> {
         let (records, mut ttl) =
             self.records(name, RecordType::SRV).await.map_err(|error| words(&error))?;
@@ -150,13 +151,13 @@ impl Dns {
         match refused {
             Some(error) if found.is_empty() => Err(error),
             None if found.is_empty() => Err("the service is not offered".to_owned()),
-            // What is missing may come back sooner than the records change.
+            // A missing target may return before the records' time to live ends.
             Some(_) => Ok(Answer { found, ttl: self.settings.min_ttl }),
             None => Ok(Answer { found, ttl }),
         }
     }
 
-    /// The same for a task of its own.
+    /// A copy for another task.
     fn at_hand(&self) -> Self {
         let read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         let read = read.as_ref().map(|read| Read {
@@ -192,7 +193,7 @@ impl Dns {
         Ok((records, Duration::from_secs(u64::from(ttl))))
     }
 
-    /// What the system's files say now: they are read anew when they change.
+    /// The contents of the system's files, which are read again when they change.
     fn current(&self) -> Result<(Arc<Hosts>, Arc<TokioResolver>), NetError> {
         let stamp = |path: &Path| fs::metadata(path).and_then(|data| data.modified()).ok();
         let stamps = if self.settings.servers.is_empty() {
@@ -206,7 +207,7 @@ impl Dns {
         }
         let mut hosts = Hosts::default();
         if let Ok(file) = File::open(&self.hosts) {
-            // What was read before a fault counts.
+            // The lines read before an error are used.
             let _ = hosts.read_hosts_conf(file);
         }
         let (hosts, resolver) = (Arc::new(hosts), Arc::new(self.resolver()?));
@@ -220,7 +221,7 @@ impl Dns {
                 .map_err(NetError::from)
                 .and_then(parse_resolv_conf)
                 .unwrap_or_else(
-                    // As the C library does when the file does not say.
+                    // The default of the C library if the file names no server.
                     |_| {
                         (
                             servers(&[SocketAddr::from((Ipv4Addr::LOCALHOST, 53))]),
@@ -253,7 +254,7 @@ fn servers(addresses: &[SocketAddr]) -> ResolverConfig {
     ResolverConfig::from_parts(None, Vec::new(), addresses.iter().map(server).collect())
 }
 
-/// The addresses among these records that a server could have, each once.
+/// The addresses in these records that a server can have, without duplicates.
 pub(crate) fn usable(records: &[RData]) -> Vec<IpAddr> {
     let mut addresses: Vec<IpAddr> =
         records.iter().filter_map(RData::ip_addr).filter(is_usable).collect();
@@ -262,7 +263,8 @@ pub(crate) fn usable(records: &[RData]) -> Vec<IpAddr> {
     addresses
 }
 
-/// The target that an SRV record names; `None` where it says that the service is not offered (the root, or port 0).
+/// The target that an SRV record names; `None` if the record says that the service is not offered
+/// (the root, or port 0).
 pub(crate) fn service_of(record: &RData) -> Option<Service> {
     let RData::SRV(target) = record else { return None };
     let host = target.target.to_ascii();
@@ -274,13 +276,14 @@ pub(crate) fn service_of(record: &RData) -> Option<Service> {
     Some(Service { host, port, priority, weight })
 }
 
-/// Whether a server could be there. Filters that block names answer with an address of nobody.
+/// Returns true if the address can be a server's. DNS filters that block a name answer with an
+/// unspecified address.
 fn is_usable(address: &IpAddr) -> bool {
     let broadcast = matches!(address, IpAddr::V4(address) if address.is_broadcast());
     !address.is_unspecified() && !address.is_multicast() && !broadcast
 }
 
-/// What went wrong, for the operator.
+/// The error as a clause for the operator.
 fn words(error: &NetError) -> String {
     match error {
         NetError::Dns(DnsError::NoRecordsFound(none)) => match none.response_code {

@@ -1,4 +1,5 @@
-//! What is known of one name: the last good answer, and since when there is none. It asks nobody and tells nobody.
+//! The state of one name: the last good answer, and the time since which look-ups fail. It makes no
+//! look-ups and logs nothing.
 
 use std::time::Duration;
 
@@ -10,18 +11,18 @@ use weir_config::units;
 
 use super::dns::Answer;
 
-/// First wait after a failure; doubled with each further one, up to [`LAST_RETRY`].
+/// The wait after the first failure; it doubles with each further one, up to [`LAST_RETRY`].
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 const LAST_RETRY: Duration = Duration::from_secs(30);
 
-/// Addresses in one sentence; what is more is counted.
+/// The most addresses listed in one message; the rest are counted.
 const SHOWN: usize = 5;
 
 #[derive(Default)]
 pub(super) struct Known {
     places: Places,
     failing: Option<Failing>,
-    /// Addresses that there were no places for.
+    /// The number of addresses for which there were no places.
     left_out: usize,
 }
 
@@ -30,18 +31,18 @@ struct Failing {
     times: u32,
 }
 
-/// What one answer leads to.
+/// The consequences of one answer.
 pub(super) struct Told {
-    /// Whether the configuration is another with it.
+    /// Set if the configuration changes with it.
     pub(super) changed: bool,
-    /// For the operator.
+    /// A message for the operator.
     pub(super) notice: Option<(Severity, String)>,
-    /// Until the next look.
+    /// The wait until the next look-up.
     pub(super) wait: Duration,
 }
 
 impl Known {
-    /// Puts the last good answer there, if there was one.
+    /// Inserts the last good answer, if there is one, into `answers`.
     pub(super) fn tell(&self, question: &Question, answers: &mut Answers) {
         if !self.places.is_empty() {
             answers.insert(question.clone(), self.places.clone());

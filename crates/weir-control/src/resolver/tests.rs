@@ -23,10 +23,11 @@ fn question(name: &str) -> Question {
     Question::Host(name.to_owned())
 }
 
-/// Last bytes of the addresses that an answer has and its TTL in seconds; `None` is a failure.
+/// The last bytes of an answer's addresses and its TTL in seconds; `None` is a failure.
 type Script = &'static [Option<(&'static [u8], u64)>];
 
-/// Keeps a name resolved through `script` in virtual time; gives the seconds of each look and each state that was told.
+/// Keeps a name resolved through `script` in virtual time; returns the second of each look-up and
+/// each announced state.
 async fn play(script: Script) -> (Vec<u64>, Vec<Answers>) {
     let start = Instant::now();
     let script: Mutex<VecDeque<_>> = Mutex::new(script.iter().copied().collect());
@@ -43,7 +44,7 @@ async fn play(script: Script) -> (Vec<u64>, Vec<Answers>) {
                     ttl: Duration::from_secs(ttl),
                 }),
                 Some(None) => Err("the DNS server answered SERVFAIL".to_owned()),
-                // When the script is over, the last look hangs.
+                // At the end of the script the look-up hangs.
                 None => std::future::pending().await,
             }
         }

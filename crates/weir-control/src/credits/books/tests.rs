@@ -1,4 +1,4 @@
-//! The arithmetic of credits, held against closed forms, properties, and the published comparison.
+//! The arithmetic of credits, checked against closed forms, properties, and a published comparison.
 
 use proptest::prelude::*;
 
@@ -22,7 +22,7 @@ impl Machine {
         Self { books, now: Reading::default() }
     }
 
-    /// So many seconds in which so many cores are used, and so many wanted beside.
+    /// Runs for `seconds` with `used` cores used and `stolen` cores demanded beyond that.
     fn runs(&mut self, seconds: u64, used: f64, stolen: f64) {
         for _ in 0..seconds {
             self.now.at_us += SECOND;
@@ -32,7 +32,7 @@ impl Machine {
         }
     }
 
-    /// The same, of a machine that is held to its baseline when it has no credits left.
+    /// Runs likewise on a machine that is held to its baseline when it has no credits left.
     fn wants(&mut self, seconds: u64, wanted: f64) {
         for _ in 0..seconds {
             let used = if self.books.balance() > 1e-6 { wanted } else { 0.4 };
@@ -91,8 +91,9 @@ fn a_rate_that_changed_is_heeded_within_a_minute() {
     assert_eq!(machine.books.rate().map(|rate| rate.used), Some(2.0));
 }
 
-/// Seed 001: 20 runs of three minutes each at 2,500 requests/s, on a machine that began with the credits of its start. The 17th was the
-/// first with latencies of seconds: so it used about 1.6 of its two cores. At lower rates all 20 runs went through.
+/// Seed 001 of the published comparison: 20 runs of three minutes each at 2,500 requests/s, on a
+/// machine that began with its launch credits. The 17th run was the first with latencies of
+/// seconds, so the machine used about 1.6 of its two cores. At lower rates all 20 runs passed.
 #[test]
 fn the_cliff_of_the_published_comparison_is_predicted_in_its_first_run() {
     let run = 180;
@@ -130,7 +131,7 @@ fn a_machine_that_is_held_to_its_baseline_has_none_left_whatever_the_books_say()
     machine.runs(60, 0.4, 1.2);
     assert_eq!((machine.books.forecast(), machine.books.balance()), (Forecast::Empty, 0.0));
     assert_eq!(machine.books.trust(), Trust::Known);
-    // Neighbours that steal while it is busy are no sign of that, nor is an idle machine.
+    // Stolen time on a busy machine does not indicate it, nor does an idle machine.
     for (used, stolen) in [(1.2, 0.6), (0.05, 0.02), (0.4, 0.05)] {
         let mut machine = Machine::new(300.0);
         machine.runs(600, used, stolen);
@@ -143,7 +144,7 @@ fn a_machine_that_uses_what_the_books_say_it_has_not_got_refutes_them() {
     let mut machine = Machine::new(1.0);
     machine.runs(120, 2.0, 0.0);
     assert_eq!(machine.books.forecast(), Forecast::Empty);
-    // Its cloud slows it down over a quarter of an hour: that refutes nothing.
+    // The cloud slows the machine down over a quarter of an hour: that refutes nothing.
     for minute in 0..15 {
         machine.runs(60, 2.0 - 1.6 * f64::from(minute) / 15.0, 0.0);
     }
@@ -168,12 +169,12 @@ fn a_reading_that_is_missing_or_goes_back_spoils_nothing() {
     machine.books.enter(machine.now);
     machine.books.enter(Reading { at_us: machine.now.at_us - 1, ..machine.now });
     near(machine.books.balance(), before);
-    // The machine slept: an hour in one step.
+    // The machine slept for an hour, in one step.
     machine.now.at_us += 60 * MINUTE;
     machine.now.busy_us += 6 * MINUTE;
     machine.books.enter(machine.now);
     near(machine.books.balance(), before + 60.0 * 0.4 - 6.0);
-    // Counters that begin anew.
+    // The counters start again from zero.
     machine.now = Reading { at_us: machine.now.at_us + SECOND, busy_us: 0, steal_us: 0 };
     machine.books.enter(machine.now);
     near(machine.books.balance(), before + 18.0 + 0.4 / 60.0);
@@ -208,7 +209,7 @@ fn an_estimate_takes_what_was_used_since_the_start_for_even() {
     near(guess(hour, hour * 16 / 10), 60.0 - 72.0 + 12.0);
     near(guess(hour, hour), 60.0 - 36.0);
     near(guess(100 * 24 * hour, 0), 576.0);
-    // A month at half of the baseline, whatever happened lately: half a bucket.
+    // A month at half of the baseline, whatever the recent use: half a bucket.
     near(guess(30 * 24 * hour, 6 * 24 * hour), 288.0);
     near(guess(30 * 24 * hour, 60 * 24 * hour), 0.0);
 }

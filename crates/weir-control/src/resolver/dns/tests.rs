@@ -1,4 +1,5 @@
-//! Real look-ups at a DNS server of the tests' own, on loopback. It shares no code with the library that asks.
+//! Look-ups at a real DNS server on loopback, which the tests run. The server shares no code with
+//! the library under test.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,12 +19,12 @@ const SERVFAIL: u8 = 2;
 const NXDOMAIN: u8 = 3;
 const REFUSED: u8 = 5;
 
-/// What the server does with a question.
+/// The server's reaction to a question.
 #[derive(Clone)]
 enum Reply {
-    /// A code and records: kind, TTL, data. The name is the question's.
+    /// A code and records (type, TTL, data), under the name of the question.
     Says(u8, Vec<(u16, u32, Vec<u8>)>),
-    /// The same, but over UDP only that it was cut off.
+    /// The same over TCP; over UDP the reply is truncated.
     OverTcp(Vec<(u16, u32, Vec<u8>)>),
     Silent,
     Garbage,
@@ -37,13 +38,13 @@ struct Server {
 type Zone = HashMap<(String, u16), Reply>;
 
 impl Server {
-    /// Answers what `zone` has; every other name does not exist.
+    /// Starts a server that answers for `zone`; every other name does not exist.
     async fn start(zone: Vec<(&str, u16, Reply)>) -> Self {
         let zone: Zone =
             zone.into_iter().map(|(name, kind, reply)| ((name.to_owned(), kind), reply)).collect();
         let zone = Arc::new(zone);
         let asked = Arc::<AtomicUsize>::default();
-        // The same port for both, which somebody else may have for one.
+        // UDP and TCP need the same port, which another program may use for one of them.
         let (udp, tcp) = loop {
             let tcp = TcpListener::bind("127.0.0.1:0").await.unwrap();
             if let Ok(udp) = UdpSocket::bind(tcp.local_addr().unwrap()).await {
@@ -102,7 +103,7 @@ impl Server {
     }
 }
 
-/// The end of the question: its name, kind and class.
+/// The end of the question: its name, type and class.
 fn question_end(message: &[u8]) -> usize {
     let mut at = 12;
     while message[at] != 0 {
@@ -128,7 +129,7 @@ fn reply(zone: &Zone, message: &[u8]) -> Reply {
     zone.get(&(name, kind)).cloned().unwrap_or(none)
 }
 
-/// An answer (RFC 1035 section 4) to `question`, whose name the records have by a pointer.
+/// An answer (RFC 1035 section 4) to `question`; the records point to its name.
 fn answer(question: &[u8], code: u8, records: &[(u16, u32, Vec<u8>)], cut_off: bool) -> Vec<u8> {
     let end = question_end(question);
     let mut out = question[..2].to_vec();
@@ -191,7 +192,7 @@ async fn all_addresses_of_a_name_come_with_the_shortest_ttl() {
         (ips(&answer), answer.ttl.as_secs()),
         (vec!["10.0.0.1".into(), "10.0.0.2".into()], 7)
     );
-    // Nothing is remembered: the second look asks again.
+    // Answers are not cached: the second look-up asks again.
     let before = server.asked();
     dns.ask(&host("app.test")).await.unwrap();
     assert!(server.asked() > before);
@@ -304,7 +305,7 @@ async fn a_service_has_the_addresses_of_its_targets() {
         "10.0.0.3:8002 two.test 10 40",
     ];
     assert_eq!(shown, expected);
-    // One target is missing: it is looked for again soon.
+    // One target is missing, so it is looked up again soon.
     assert_eq!(answer.ttl, Settings::default().min_ttl);
     assert_eq!(ask("_off._tcp.test").await.unwrap_err(), "the service is not offered");
     let expected = "its target gone.test: there is no such name (NXDOMAIN)";
@@ -317,7 +318,7 @@ async fn the_files_of_the_system_are_read_anew_when_they_change() {
     let folder = tempfile::tempdir().unwrap();
     let (hosts, resolv) = (folder.path().join("hosts"), folder.path().join("resolv.conf"));
     fs::write(&hosts, "10.0.0.1 app.test # here\n10.0.0.2 app.test\nfd00::1 six.test\n").unwrap();
-    // No name server is named, and none is here.
+    // The file names no name server, and none runs on this host.
     fs::write(&resolv, "search example.com\n").unwrap();
     let settings = Settings { timeout: Duration::from_millis(600), ..Settings::default() };
     let dns = Dns::with_files(&settings, &hosts, &resolv);
