@@ -1,4 +1,5 @@
-//! The other end of an admin connection, and what it may do: by its user at a Unix socket, by a token or a client certificate over TCP.
+//! The other end of an admin connection, and its rights: by its user at a Unix socket, by a token
+//! or a client certificate over TCP. It reads no credentials from files.
 
 use std::sync::Arc;
 
@@ -7,19 +8,19 @@ use weir_config::model::Role;
 use super::seats::Standing;
 use super::token::Token;
 
-/// What a request needs, and what somebody may do; each holds those before it.
+/// The right that a request needs or a caller has; each includes those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Right {
-    /// Look.
+    /// Read the status.
     Read,
-    /// Change orders, weights and limits, and give such changes up.
+    /// Change orders, weights and limits, and revert such changes.
     Operate,
     /// Everything else: add and remove servers, reload, upgrade, stop.
     Admin,
 }
 
 impl Right {
-    /// Its word.
+    /// The right's name.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -39,26 +40,26 @@ impl From<Role> for Right {
     }
 }
 
-/// The other end of a connection, before a request shows more of it.
+/// The other end of a connection, before a request shows credentials.
 pub(crate) struct Visitor {
-    /// For the audit log: `uid 0 (pid 77) over unix:/run/weir/admin.sock`.
+    /// The text for the audit log: `uid 0 (pid 77) over unix:/run/weir/admin.sock`.
     pub(crate) who: String,
     /// The user at the other end of a Unix socket.
     pub(crate) uid: Option<u32>,
-    /// What it may do without a token; `None`: nothing.
+    /// The right without a token; `None` if there is none.
     pub(crate) right: Option<Right>,
-    /// What the connection itself has shown: its user, or a certificate.
+    /// The standing that the connection itself gives: by its user or a certificate.
     pub(crate) standing: Standing,
-    /// The tokens that give more, and what they give.
+    /// The tokens, with the right that each gives.
     pub(crate) tokens: Arc<[(Right, Token)]>,
-    /// Host names that the address answers to.
+    /// The host names that the address answers to.
     pub(crate) names: Arc<[String]>,
 }
 
-/// Who makes a request.
+/// The author of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Caller {
-    /// As [`Visitor::who`], with what was shown.
+    /// As [`Visitor::who`], with the kind of credentials.
     pub(crate) who: String,
     pub(crate) uid: Option<u32>,
     pub(crate) right: Right,
@@ -66,7 +67,7 @@ pub(crate) struct Caller {
 }
 
 impl Visitor {
-    /// Who makes a request with this `Authorization` header; `None`: somebody who may do nothing here.
+    /// The caller of a request with this `Authorization` header; `None` if it has no rights here.
     pub(crate) fn caller(&self, authorization: Option<&[u8]>) -> Option<Caller> {
         let uid = self.uid;
         let brought = self.tokens.iter().filter(|(_, token)| token.is_in(authorization));
@@ -76,7 +77,7 @@ impl Visitor {
             return Some(Caller { who, uid, right, standing: Standing::Known });
         }
         if authorization.is_some() && !self.tokens.is_empty() {
-            // A wrong token is not taken for none.
+            // A request with a wrong token is refused, even if one without a token is not.
             return None;
         }
         let standing = match self.standing {
@@ -86,20 +87,21 @@ impl Visitor {
         Some(Caller { who: self.who.clone(), uid, right: self.right?, standing })
     }
 
-    /// Whether a token would help.
+    /// Returns true if a token could give more rights.
     pub(crate) fn may_bring_token(&self) -> bool {
         !self.tokens.is_empty()
     }
 }
 
 impl Caller {
-    /// Whether he might as well start programs as the user whom this process runs as.
+    /// Returns true if the caller is root or the user of this process, and could start programs as
+    /// that user anyway.
     pub(crate) fn is_owner(&self) -> bool {
         is_owner(self.uid)
     }
 }
 
-/// Whether a user might as well be the one whom this process runs as.
+/// Returns true if the user is root or the user of this process.
 pub(crate) fn is_owner(uid: Option<u32>) -> bool {
     let own = rustix::process::geteuid().as_raw();
     uid.is_some_and(|uid| uid == 0 || uid == own)
@@ -141,7 +143,7 @@ mod tests {
         check(Some(Right::Read), Some("Bearer a-token-for-all"), Some(Right::Admin));
         check(Some(Right::Operate), Some("Bearer a-token-to-look"), Some(Right::Operate));
         check(Some(Right::Read), Some("Bearer another"), None);
-        // Where there is no token, the header is for somebody else: a proxy in front may have wanted it.
+        // Without configured tokens the header is ignored: it may be meant for a proxy in front.
         let open = visitor(Some(Right::Read), Vec::new());
         assert_eq!(open.caller(Some(b"Bearer x")).unwrap().right, Right::Read);
     }

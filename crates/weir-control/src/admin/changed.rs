@@ -1,4 +1,5 @@
-//! What a change made different, one field at a time: for answers, events and the operator's eyes.
+//! The differences that a change makes, one field at a time, for responses, events and log lines.
+//! It applies nothing.
 
 use std::fmt;
 
@@ -7,20 +8,21 @@ use weir_config::Config;
 use weir_config::model::overrides::server_line;
 use weir_config::model::{Addressed, Endpoint, Pool};
 
-/// One field that is different.
+/// A field that differs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Changed {
-    /// The pool, if it is about one.
+    /// The pool, if the field belongs to one.
     pub(crate) pool: Option<String>,
-    /// The endpoint, if it is about one.
+    /// The endpoint, if the field belongs to one.
     pub(crate) endpoint: Option<String>,
-    /// The listener, if it is about one.
+    /// The listener, if the field belongs to one.
     pub(crate) listener: Option<String>,
-    /// Which: `order`, `weight`, `max_conn`, `max_connections`, or `server` for one that is more or less.
+    /// The field: `order`, `weight`, `max_conn`, `max_connections`, or `server` for one that was
+    /// added or removed.
     pub(crate) field: String,
-    /// What it was; `null`: it was not there.
+    /// The value before; `null` if there was none.
     pub(crate) before: Option<String>,
-    /// What it is; `null`: it is not there any more.
+    /// The value after; `null` if there is none.
     pub(crate) after: Option<String>,
 }
 
@@ -36,7 +38,7 @@ impl Changed {
         self
     }
 
-    /// Whether the live state takes it as it is, without another configuration.
+    /// Returns true if the live state takes the value directly, without a new snapshot.
     pub(crate) fn is_live(&self) -> bool {
         matches!(self.field.as_str(), "order" | "max_conn" | "max_connections")
     }
@@ -55,8 +57,8 @@ impl fmt::Display for Changed {
     }
 }
 
-/// What is different between two configurations that differ by runtime changes only: as they are configured, and as they are served
-/// with addresses in place of names.
+/// The differences between two configurations that differ in runtime changes only: as they are
+/// configured, and as they are served with addresses in place of names.
 pub(crate) fn between(
     (before, after): (&Config, &Config),
     (live_before, live_after): (&Config, &Config),
@@ -71,7 +73,7 @@ pub(crate) fn between(
             let Some(of) = of.filter(|_| old.name == new.name) else { continue };
             let before = of_pool.len();
             endpoints(own, (old, new), &mut of_pool);
-            // What was changed of the whole name is said once.
+            // A change of the whole name is listed only once.
             let said = |one: &Changed| {
                 list[..whole].iter().any(|all| {
                     all.pool == one.pool

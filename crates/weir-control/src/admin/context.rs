@@ -1,5 +1,5 @@
-//! What every admin connection sees: the live state, what was changed at run time, and the list of events. Changes go through
-//! here one after the other, whichever way they came.
+//! The state that all admin connections share: the live state, the runtime changes, and the list of
+//! events. All changes go through here one at a time, from whichever interface they come.
 
 use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
@@ -34,12 +34,12 @@ use crate::report::Reporter;
 use crate::server::{Listening, connection_cap};
 use crate::upgrade::{NotUpgraded, Successor};
 
-/// From one line about requests that are turned away to the next.
+/// The shortest time between two log lines about refused requests.
 const TURNED_AWAY_PAUSE: Duration = Duration::from_secs(10);
 
 /// What all admin connections share.
 pub(crate) struct Context {
-    /// When the process started.
+    /// The start of the process.
     pub(crate) started: SystemTime,
     pub(crate) health: Arc<HealthLog>,
     control: Arc<Control>,
@@ -47,34 +47,35 @@ pub(crate) struct Context {
     events: Mutex<VecDeque<Event>>,
     reporter: Reporter,
     pub(crate) past: Arc<Past>,
-    /// For the dashboard's charts.
+    /// The points of the dashboard's charts.
     pub(crate) history: History,
-    /// Room for those who listen to `/v1/stream`.
+    /// The permits of clients that listen to `/v1/stream`.
     pub(crate) streams: Arc<Semaphore>,
-    /// Admin connections that gave way to others.
+    /// The counts of admin connections that were closed or refused for lack of room.
     pub(crate) seats: Arc<SeatCounts>,
-    /// Requests that were turned away since that was said last, and when.
+    /// The number of refused requests since they were last logged, and the time of that.
     turned_away: Mutex<(u64, Option<Instant>)>,
-    /// Whether the next signal to stop is one that this process sends itself, for somebody who was noted.
+    /// Set if the next stop signal is sent by this process itself for a caller that was recorded.
     stop_told: AtomicBool,
     say: fn(&str),
 }
 
-/// One configuration that is served, with its live state.
+/// A configuration that is served, with its live state.
 #[derive(Clone)]
 pub(crate) struct Served {
-    /// As it holds, with what was changed at run time.
+    /// The configuration in effect, with runtime changes.
     pub(crate) config: Arc<Config>,
-    /// The same with servers in place of names.
+    /// `config` with servers in place of names.
     pub(crate) live: Arc<Config>,
-    /// As the file says.
+    /// The configuration as the file has it.
     pub(crate) file: Arc<Config>,
     pub(crate) snapshot: Arc<Snapshot>,
     pub(crate) process: Arc<Process>,
 }
 
 impl Served {
-    /// A server as it is served, or else as it is configured: of a name it is the first address then.
+    /// A server as it is served, or else as it is configured: the name then stands for its first
+    /// address.
     pub(crate) fn endpoint(&self, pool: &str, name: &str) -> Option<&model::Endpoint> {
         let of = self.addressed(pool, name);
         let live = pool_of(&self.live, pool)?.endpoints.iter();
@@ -87,12 +88,13 @@ impl Served {
         live.next().or_else(configured)
     }
 
-    /// Which address of a name is meant, where it is one.
+    /// The address that `name` stands for, if it names one of the addresses of a DNS name.
     pub(crate) fn addressed(&self, pool: &str, name: &str) -> Option<Addressed> {
         Addressed::named(name, (pool_of(&self.config, pool)?, pool_of(&self.live, pool)?))
     }
 
-    /// A change as it is meant: what names a server that was found by DNS is about its address.
+    /// Resolves the target of a change: a name of a server that was found by DNS stands for that
+    /// address.
     fn meant(&self, change: &Change) -> Result<Change, Refusal> {
         Ok(match change {
             Change::Endpoint { pool, endpoint, set } => match self.addressed(pool, endpoint) {
@@ -127,43 +129,45 @@ fn pool_of<'config>(config: &'config Config, name: &str) -> Option<&'config mode
     config.pools.iter().find(|pool| pool.name == *name)
 }
 
-/// What was changed at run time.
+/// The record of runtime changes.
 #[derive(Default)]
 struct Made {
-    /// By pool and endpoint, when its order was changed last, or when it was added.
+    /// The time at which each endpoint's order was last changed, or the endpoint was added, by pool
+    /// and endpoint.
     ordered: HashMap<(String, String), SystemTime>,
 }
 
-/// How a change is to be made.
+/// The effect that a change is to have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trial {
-    /// For good.
+    /// The change takes effect.
     Real,
-    /// Only checked.
+    /// The change is only checked.
     Dry,
 }
 
-/// What became of a change.
+/// The result of a change.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Outcome {
-    /// What is different now, or would be.
+    /// The fields that changed, or would change.
     pub(crate) changed: Vec<Changed>,
-    /// Whether it was only checked.
+    /// Set if the change was only checked.
     pub(crate) dry_run: bool,
-    /// Workers that it holds for: all, from one instant on, for they share what was changed.
+    /// The number of workers for which it holds: all, from the same instant, since they share the
+    /// changed state.
     pub(crate) workers: usize,
-    /// How long it lasts.
+    /// The duration of the change.
     pub(crate) lasts: Lasts,
 }
 
-/// How long a change lasts.
+/// The duration of a change.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Lasts {
-    /// Whether it survives a reload.
+    /// Set if it survives a reload.
     pub(crate) reload: bool,
-    /// Whether it survives a restart.
+    /// Set if it survives a restart.
     pub(crate) restart: bool,
-    /// The same in words.
+    /// The same as a sentence.
     pub(crate) note: String,
 }
 
@@ -188,7 +192,7 @@ impl Context {
         }
     }
 
-    /// Says, at most every so often, that somebody is turned away who has shown nothing, or something wrong.
+    /// Logs, at a limited rate, that requests with missing or wrong credentials are refused.
     pub(crate) fn turned_away(&self, visitor: &Visitor) {
         let mut turned_away = locked(&self.turned_away);
         let (count, said) = &mut *turned_away;
@@ -204,10 +208,10 @@ impl Context {
         (self.say)(&format!("admin: turned away {}{more}", visitor.who));
     }
 
-    /// Notes that somebody wanted what his role does not allow.
+    /// Records that a caller's role did not allow a request.
     ///
     /// # Returns
-    /// What he is told.
+    /// The message for the caller.
     pub(crate) fn denied(&self, caller: &Caller, route: &Route) -> String {
         let needed = route.right.as_str();
         if caller.standing == Standing::Known {
@@ -234,7 +238,7 @@ impl Context {
         }
     }
 
-    /// Everything that is known of the process at this moment.
+    /// A report about the process at this moment.
     pub(crate) fn report(&self) -> Report {
         let served = self.served();
         let report = self.reporter.report(&served.live, &served.snapshot);
@@ -250,7 +254,7 @@ impl Context {
         &self.control.credits
     }
 
-    /// What runs on every worker now, the oldest first.
+    /// The exchanges that run on all workers, oldest first.
     pub(crate) async fn sessions(&self) -> Vec<RunningExchange> {
         self.control.sessions().await
     }
@@ -267,14 +271,15 @@ impl Context {
         self.control.files.state_path()
     }
 
-    /// When the order of an endpoint was changed last, under whichever of these names, or when it was added: the start when neither.
+    /// The time at which the endpoint's order was last changed under any of these names, or the
+    /// endpoint was added; otherwise the start.
     pub(crate) fn ordered_at(&self, pool: &str, names: &[String]) -> SystemTime {
         let made = locked(&self.made);
         let at = names.iter().filter_map(|name| made.ordered.get(&(pool.to_owned(), name.clone())));
         at.max().copied().unwrap_or(self.started)
     }
 
-    /// Everything that happened, the oldest first, as far as it is kept.
+    /// All events that are kept, oldest first.
     pub(crate) fn events(&self) -> Vec<Event> {
         let mut events: Vec<Event> = self.health.since(0).iter().map(health_event).collect();
         events.extend(locked(&self.events).iter().cloned());
@@ -282,14 +287,14 @@ impl Context {
         events
     }
 
-    /// Keeps an event and says it to the operator.
+    /// Keeps an event and logs it.
     pub(crate) fn note(&self, event: Event) {
         let by = event.who.as_ref().map(|who| format!(", by {who}")).unwrap_or_default();
         (self.say)(&format!("{}: {}{by}", event.kind, event.what));
         self.keep(event);
     }
 
-    /// Keeps an event that the operator was told already.
+    /// Keeps an event that was logged already.
     pub(crate) fn keep(&self, mut event: Event) {
         event.number = self.health.draw_number();
         if event.who.is_some() {
@@ -302,12 +307,12 @@ impl Context {
         events.push_back(event);
     }
 
-    /// Notes what somebody did, or what happened.
+    /// Records an action of a caller, or an event.
     pub(crate) fn said(&self, kind: &str, who: Option<&str>, what: &str) {
         self.note(event(kind, who, what.to_owned()));
     }
 
-    /// Keeps that this process serves, what it listens on, whose place it took, and what the operator was warned of.
+    /// Keeps the start event: the addresses listened on, the predecessor and the warnings.
     pub(crate) fn started(&self, listening: &[Listening], warnings: Vec<String>) {
         let predecessor = inheritance::predecessor();
         let heard = listening.iter().map(|one| format!("listening on {one}"));
@@ -324,13 +329,13 @@ impl Context {
         self.keep(Event { details, ..event("process", who, what) });
     }
 
-    /// Notes that somebody asks the process to stop, for which he sends it a signal.
+    /// Records that a caller asks the process to stop, before the signal that follows from it.
     pub(crate) fn told_to_stop(&self, who: &str) {
         self.stop_told.store(true, Ordering::Release);
         self.said("process", Some(who), "told to stop");
     }
 
-    /// Keeps that the process stops, unless whoever sent the signal was noted himself.
+    /// Records that the process stops, unless the caller behind the signal was recorded already.
     pub(crate) fn stopping(&self, who: &str, requests_running: usize) {
         if self.stop_told.swap(false, Ordering::AcqRel) {
             return;
@@ -339,16 +344,17 @@ impl Context {
         self.keep(event("process", Some(who), what));
     }
 
-    /// Counters that are told begin at 0 again; those of `/metrics` never go back.
+    /// Restarts the displayed counters at 0; those of `/metrics` never decrease.
     pub(crate) fn clear_counters(&self, who: &str) {
         self.past.clear();
         self.said("change", Some(who), "counters cleared");
     }
 
-    /// Changes something for every worker at once, and for later configurations and processes as far as that can be.
+    /// Makes a change for every worker at once, and as far as possible for later configurations and
+    /// processes.
     ///
     /// # Errors
-    /// Why not; then everything is as it was.
+    /// The reason of the refusal; nothing has changed then.
     pub(crate) async fn change(
         &self,
         who: &str,
@@ -358,7 +364,7 @@ impl Context {
         self.change_if(who, change, trial, |_| Ok(())).await
     }
 
-    /// The same, if `still` finds what is now as whoever asks believes it to be.
+    /// As [`Context::change`], if `still` finds that the state is the one the caller expects.
     pub(crate) async fn change_if(
         &self,
         who: &str,
@@ -401,10 +407,10 @@ impl Context {
         Ok(Outcome { changed, dry_run: false, workers, lasts })
     }
 
-    /// Has another process take over, and waits until it serves.
+    /// Starts a successor, and waits until it serves.
     ///
     /// # Errors
-    /// Why it does not; everything is as it was.
+    /// The reason that it does not; nothing has changed then.
     pub(crate) async fn upgrade(
         &self,
         who: &str,
@@ -418,7 +424,7 @@ impl Context {
         upgraded
     }
 
-    /// Reads the configuration anew, and waits for what comes of it.
+    /// Reloads the configuration, and waits for the outcome.
     ///
     /// # Errors
     /// Everything that is wrong with it; nothing has changed then.
@@ -431,7 +437,7 @@ impl Context {
         reloaded
     }
 
-    /// The same for whoever says himself what came of it.
+    /// As [`Context::reload`], for a caller that logs the outcome itself.
     ///
     /// # Errors
     /// As [`Context::reload`].
@@ -458,8 +464,8 @@ impl Context {
         (reloaded, Event { details, ..event("reload", Some(who), what) })
     }
 
-    /// Writes what was changed at run time where it survives a restart, if that is not there already. A reload may have given changes
-    /// up.
+    /// Writes runtime changes to the state file, if it does not hold them already. A reload may
+    /// have dropped some.
     pub(crate) fn keep_state(&self) -> Result<(), String> {
         self.control.files.keep(&self.overrides())
     }
@@ -478,7 +484,7 @@ impl Context {
         }
     }
 
-    /// How long changes last; `failed`: why the state file could not be written.
+    /// The duration of changes; `failed` is the error of writing the state file.
     fn lasts(&self, failed: Option<String>) -> Lasts {
         let (restart, note) = match (self.state_file(), failed) {
             (None, _) => {
@@ -499,7 +505,7 @@ impl Context {
     }
 }
 
-/// Something that happens now.
+/// An event of this moment.
 fn event(kind: &str, who: Option<&str>, what: String) -> Event {
     Event {
         number: 0,
@@ -513,7 +519,8 @@ fn event(kind: &str, who: Option<&str>, what: String) -> Event {
     }
 }
 
-/// Puts another configuration into effect that differs in what the live state takes as it is, for all workers: they share it.
+/// Applies a configuration that differs only in values that the live state takes directly; workers
+/// share that state.
 fn put(served: &Served, (config, live): (&Config, &Config)) {
     let process = &served.process;
     let now_us = process.balance_clock(Instant::now());
@@ -540,6 +547,6 @@ fn put(served: &Served, (config, live): (&Config, &Config)) {
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Whoever panicked under it is a bug of its own; what is there is whole.
+    // A panic under the lock is a separate bug; the value is never left half changed.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,6 +1,7 @@
-//! The admin sockets that are open, by address. A reload opens new ones before anything is swapped and closes others after it. One
-//! that stays and has other rights, another owner or another token stays open; who is connected to it by what held before has a moment
-//! to end, as has who is connected to one that is gone: the answer to the reload itself goes that way.
+//! The open admin sockets, by address. A reload opens new ones before the configuration is swapped
+//! and closes others after it. A socket that stays remains open even if its rights, owner or token
+//! change; its connections under the old rules then have a moment to end, as have the connections
+//! of closed sockets: the response to the reload itself may go over one of them.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Weak};
@@ -16,10 +17,11 @@ use super::socket::{AdminSocket, Keys};
 use crate::doors::Made;
 use crate::server::Listening;
 
-/// Every admin socket that is accepted from.
+/// All admin sockets that accept connections.
 pub(crate) struct AdminDoors {
     open: Vec<Open>,
-    /// The thread that accepts.
+    /// The channel to the thread that accepts. The socket for a reload and for a successor; weak,
+    /// since the acceptor owns and closes it.
     thread: mpsc::UnboundedSender<Opening>,
 }
 
@@ -29,30 +31,31 @@ struct Open {
     listening: Listening,
     /// For a reload and for a successor; whoever accepts from it closes it.
     socket: Weak<OwnedFd>,
-    /// Dropped, it is over with what holds here.
+    /// Dropping it ends the rules under which connections were accepted.
     _life: watch::Sender<()>,
 }
 
-/// A socket that is to be accepted from for as long as the other side of `life` is there.
+/// A socket that accepts connections as long as the sender of `life` exists.
 pub(crate) struct Opening {
     pub(super) socket: AdminSocket,
     pub(super) life: watch::Receiver<()>,
 }
 
-/// The sockets of a configuration, open; nobody accepts yet from those that are new.
+/// The open sockets of a configuration; new ones do not accept yet.
 pub(crate) struct PreparedAdmin {
     sockets: Vec<AdminSocket>,
     made: Made,
 }
 
 impl AdminDoors {
-    /// None yet, and what the thread that is to accept from them waits for.
+    /// Creates an empty list, and the channel from which the accepting thread receives sockets.
     pub(crate) fn new() -> (Self, mpsc::UnboundedReceiver<Opening>) {
         let (thread, openings) = mpsc::unbounded_channel();
         (Self { open: Vec::new(), thread }, openings)
     }
 
-    /// Opens what a configuration has and is not open yet, and was not inherited; reads tokens.
+    /// Opens the sockets of a configuration that are not open yet, or takes over inherited ones;
+    /// reads tokens.
     ///
     /// # Errors
     /// One sentence for the operator; nothing new stays open then.
@@ -77,10 +80,10 @@ impl AdminDoors {
         Ok(prepared)
     }
 
-    /// Accepts from what was prepared, by the rights that hold now, and from nothing else.
+    /// Accepts on the prepared sockets, under their new rules, and on no others.
     ///
     /// # Returns
-    /// What is different for those who connect, a line each.
+    /// The differences for clients, one line each.
     pub(crate) fn follow(&mut self, prepared: PreparedAdmin) -> Vec<String> {
         let PreparedAdmin { sockets: prepared, made } = prepared;
         made.stay();
@@ -107,7 +110,8 @@ impl AdminDoors {
         for gone in before {
             lines.push(format!("not listening on {} any more", gone.listening));
             if let BoundAddress::Unix(path) = &gone.listening.address {
-                // Nobody is there any more; a new socket would remove it all the same.
+                // No process listens there. A new socket at this path would replace the file
+                // anyway.
                 let _ = std::fs::remove_file(path);
             }
         }
@@ -123,24 +127,24 @@ impl AdminDoors {
             socket: Arc::downgrade(&socket.socket.socket),
             _life: life,
         });
-        // A thread that is gone serves nobody, and the server ends.
+        // If the thread is gone, the server ends anyway.
         let _ = self.thread.send(Opening { socket, life: ended });
     }
 
-    /// Every socket, for a process that is to take them over, with the address that it was opened for.
+    /// Every socket with the address it was opened for, for a process that takes them over.
     pub(crate) fn sockets(&self) -> Vec<(ListenAddress, Arc<OwnedFd>)> {
         let socket = |open: &Open| Some((open.model.address.clone(), open.socket.upgrade()?));
         self.open.iter().filter_map(socket).collect()
     }
 
-    /// What is listened on, in the configuration's order.
+    /// The addresses listened on, in the configuration's order.
     pub(crate) fn listening(&self) -> Vec<Listening> {
         self.open.iter().map(|open| open.listening.clone()).collect()
     }
 }
 
 impl Open {
-    /// The socket, if it is accepted from.
+    /// The socket, if it still accepts connections.
     fn still(&self) -> Option<BoundSocket> {
         let address = self.listening.address.clone();
         Some(BoundSocket { socket: self.socket.upgrade()?, address })

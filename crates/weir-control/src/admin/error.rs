@@ -1,14 +1,14 @@
-//! What the HTTP API says when it does not do something: a status and `{"error": {"field", "message"}}`.
+//! The errors of the HTTP API: a status and `{"error": {"field", "message"}}`. They are not logged.
 
 use hyper::StatusCode;
 use serde_json::json;
 use weir_config::model::{Refusal, RefusalKind};
 
-/// A request that is not fulfilled.
+/// The refusal of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ApiError {
     pub(crate) status: StatusCode,
-    /// What of the request is to blame; `None`: nothing in particular.
+    /// The field of the request that is wrong; `None` if it is no particular one.
     pub(crate) field: Option<String>,
     /// One sentence.
     pub(crate) message: String,
@@ -19,18 +19,18 @@ impl ApiError {
         Self { status, field: None, message: message.into() }
     }
 
-    /// The value of a field makes no sense.
+    /// The error for an invalid value of a field.
     pub(crate) fn field(field: impl Into<String>, message: impl Into<String>) -> Self {
         let (field, message) = (Some(field.into()), message.into());
         Self { status: StatusCode::UNPROCESSABLE_ENTITY, field, message }
     }
 
-    /// There is no such thing.
+    /// The error for a name that does not exist.
     pub(crate) fn unknown(field: &str, name: &str) -> Self {
         Refusal::unknown(field, name).into()
     }
 
-    /// The body that tells it.
+    /// The body of the response.
     pub(crate) fn body(&self) -> String {
         let error = json!({"error": {"field": self.field, "message": self.message}});
         format!("{error}\n")

@@ -1,4 +1,5 @@
-//! Figures as people read them, for the dashboard and `weir top`: three digits and a unit.
+//! Figures for people, in the dashboard and `weir top`: three digits and a unit. JSON has exact
+//! values instead.
 
 use std::fmt::Write as _;
 
@@ -42,7 +43,7 @@ pub fn span_us(us: u64) -> String {
     }
 }
 
-/// How long ago, or for how long, in its two largest units: `0s`, `59s`, `3m 12s`, `4h 1m`, `2d 3h`.
+/// An age or duration in its two largest units: `0s`, `59s`, `3m 12s`, `4h 1m`, `2d 3h`.
 pub fn age_ms(ms: u64) -> String {
     let seconds = ms / 1_000;
     match seconds {
@@ -53,7 +54,7 @@ pub fn age_ms(ms: u64) -> String {
     }
 }
 
-/// Processor credits: how many of how many, and what comes of them.
+/// Processor credits: the balance of the maximum, and the forecast.
 pub fn credits(credits: &CreditsReport) -> (String, String) {
     let left = format!("{:.1} of {:.0}", credits.balance, credits.max);
     let mut what = match (credits.state, credits.exhausted_in_s) {
@@ -73,7 +74,7 @@ pub fn credits(credits: &CreditsReport) -> (String, String) {
 fn scaled(mut number: f64, units: &[&str], step: f64) -> String {
     let mut units = units.iter();
     let mut unit = units.next().copied().unwrap_or_default();
-    // What would be rounded to 1000 has the next unit.
+    // A number that would be rounded to 1000 gets the next unit.
     while number >= 999.5 {
         let Some(next) = units.next() else { break };
         unit = next;
@@ -84,19 +85,19 @@ fn scaled(mut number: f64, units: &[&str], step: f64) -> String {
 }
 
 impl Traffic {
-    /// The times of a phase in the last moments; `None` where none of that phase ended in them.
+    /// The times of a phase in the recent window; `None` if no such phase ended in it.
     pub fn recent_of(&self, phase: &str) -> Option<&PhaseTimes> {
         self.recent.iter().find(|times| times.phase == phase)
     }
 
-    /// Those with a status of this class: `4xx`.
+    /// The number of requests with a status of this class: `4xx`.
     pub fn of_class(&self, class: &str) -> u64 {
         self.statuses.get(class).copied().unwrap_or(0)
     }
 }
 
 impl EndpointStatus {
-    /// Requests that came to nothing here: connects that failed, and attempts given up for another.
+    /// The number of attempts that failed here: failed connects, and attempts given up for another.
     pub fn failed(&self) -> u64 {
         self.connect_failures.max(self.failed_attempts)
     }

@@ -1,5 +1,5 @@
-//! Reads the live state into `status.rs`'s values. It changes nothing and holds no lock for longer than the balancer's own
-//! counters take.
+//! Reads the live state into the values of `status.rs`. It changes nothing and holds no lock for
+//! longer than the balancer's own counters do.
 
 use std::cell::OnceCell;
 use std::net::IpAddr;
@@ -32,7 +32,7 @@ use crate::health_log::{EndpointName, HealthEvent, HealthState};
 use crate::past::{Look, Marked};
 use crate::{live, open_files, report};
 
-/// Everything at this moment.
+/// The whole status at this moment.
 pub(crate) fn status(context: &Context) -> Status {
     let view = View::new(context);
     Status {
@@ -46,7 +46,7 @@ pub(crate) fn status(context: &Context) -> Status {
     }
 }
 
-/// What is looked at: one configuration with its live state, taken once so that every number is of the same.
+/// One configuration with its live state, taken once so that all figures belong to the same one.
 pub(crate) struct View<'a> {
     context: &'a Context,
     served: Served,
@@ -68,7 +68,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// What was counted, read once, when it is first asked for.
+    /// The counted figures, read once when they are first needed.
     fn look(&self) -> &Look {
         self.look.get_or_init(|| self.context.past.look())
     }
@@ -112,7 +112,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Limits on clients and keys; `None` where there are none.
+    /// The limits on clients and keys; `None` if there are none.
     pub(crate) fn limits(&self) -> Option<LimitsReport> {
         live::limits(self.snapshot(), self.process().limit_clock(self.now))
     }
@@ -168,7 +168,7 @@ impl<'a> View<'a> {
         listeners.map(one).collect()
     }
 
-    /// Every route that had a request.
+    /// The routes that had a request.
     pub(crate) fn routes(&self) -> Vec<RouteStatus> {
         let counted = self.counted();
         let routes = self.look().now.routes.iter();
@@ -182,7 +182,7 @@ impl<'a> View<'a> {
         routes.map(one).filter(|route| route.traffic.requests > 0).collect()
     }
 
-    /// The slowest requests of the last 15 minutes, of a route or of all, the slowest first.
+    /// The slowest requests of the last 15 minutes, of one route or of all, slowest first.
     pub(crate) fn slowest(&self, route: Option<&str>, most: usize) -> Vec<Arc<ExchangeRecord>> {
         let now_us = self.process().balance_clock(self.now);
         let mut slow = self.process().numbers.slowest(route, now_us);
@@ -190,7 +190,7 @@ impl<'a> View<'a> {
         slow
     }
 
-    /// What is known of the request with this id.
+    /// The record of the request with this id.
     pub(crate) fn why(&self, request_id: &str) -> Option<ExchangeRecord> {
         let now_us = self.process().balance_clock(self.now);
         self.process().numbers.why(request_id, now_us)
@@ -216,7 +216,7 @@ impl<'a> View<'a> {
         self.endpoint(index, (pool, self.live(pool)?), &self.counted())
     }
 
-    /// A pool as it is configured, with servers in place of names.
+    /// A pool's configuration, with servers in place of names.
     fn live(&self, pool: &UpstreamPool) -> Option<&model::Pool> {
         self.served.live.pools.iter().find(|config| config.name == *pool.name)
     }
@@ -361,7 +361,8 @@ impl<'a> View<'a> {
         })
     }
 
-    /// Since when an endpoint is in its state, and the event that put it there as far as it is one of health.
+    /// The time since which an endpoint is in its state, and the health event that caused it, if
+    /// one did.
     fn standing(
         &self,
         (pool, endpoint): (&UpstreamPool, &UpstreamEndpoint),
@@ -380,14 +381,14 @@ impl<'a> View<'a> {
             State::Ejected => HealthState::Ejected,
             State::Stalled => HealthState::Stalled,
         };
-        // Whoever sees a change notes it a moment later.
+        // A change is recorded a moment after it takes effect.
         let since = if noted == observed { self.wall - lasted } else { self.wall };
         let ordered = self.context.ordered_at(&pool.name, names);
         let since = if state == State::Up { since.max(ordered) } else { since };
         (since, self.context.health.latest_of(&pool.name, &endpoint.name))
     }
 
-    /// What became this server, in the configuration that has names for addresses.
+    /// The configured endpoint, perhaps a name, from which this server was made.
     fn written(&self, pool: &str, own: &model::Endpoint, index: usize) -> Option<&model::Endpoint> {
         let pool = self.served.config.pools.iter().find(|known| known.name == *pool)?;
         named(&pool.endpoints, &own.name, index)
@@ -420,18 +421,18 @@ impl<'a> View<'a> {
         fields
     }
 
-    /// Whether there is a pool of that name.
+    /// Returns true if there is a pool of that name.
     pub(crate) fn has_pool(&self, name: &str) -> bool {
         self.snapshot().pool(name).is_some()
     }
 
-    /// Who waits in every pool, by its name.
+    /// The waiting exchanges of every pool, by its name.
     pub(crate) fn queues(&self) -> impl Iterator<Item = (&str, Vec<WaitingStatus>)> {
         let pools = self.snapshot().pools.iter();
         pools.map(|pool| (&*pool.name, self.queue(&pool.name).unwrap_or_default()))
     }
 
-    /// Who waits in a pool, the oldest first.
+    /// The exchanges that wait in a pool, oldest first.
     pub(crate) fn queue(&self, pool: &str) -> Option<Vec<WaitingStatus>> {
         let live = self.snapshot().pool(pool)?;
         let now_us = self.process().balance_clock(Instant::now());
@@ -466,7 +467,8 @@ impl<'a> View<'a> {
     }
 }
 
-/// The endpoint of this name, which probably has this place: of a thousand, each is looked up.
+/// The endpoint of this name, which is probably at this index: a scan for each of a thousand
+/// endpoints would be slow.
 fn named<'a>(
     endpoints: &'a [model::Endpoint],
     name: &str,
@@ -476,14 +478,15 @@ fn named<'a>(
     here.or_else(|| endpoints.iter().find(|own| own.name == *name))
 }
 
-/// What orders for an endpoint may have called it: as it is configured, and with its address where it is one of a name's.
+/// The names that orders for an endpoint may have used: as configured and, if it is one of a name's
+/// addresses, with its address.
 fn names_of(written: Option<&model::Endpoint>, own: &model::Endpoint) -> Vec<String> {
     let mut names = vec![written.unwrap_or(own).name.clone()];
     names.extend(written.and_then(|written| Addressed::of(written, own)).map(|of| of.to_string()));
     names
 }
 
-/// The address that the data plane handed to the queue as octets; empty without one.
+/// The client's address from the octets that the data plane gave the queue; empty without one.
 fn client_text(octets: &[u8]) -> String {
     let v4 = || <[u8; 4]>::try_from(octets).ok().map(IpAddr::from);
     let v6 = || <[u8; 16]>::try_from(octets).ok().map(IpAddr::from);
@@ -514,7 +517,7 @@ pub(crate) fn address_text(address: &ListenAddress) -> String {
     }
 }
 
-/// An event of health as one of the list.
+/// A health event as an event of the list.
 pub(crate) fn health_event(event: &HealthEvent) -> Event {
     let text = event.to_string();
     Event {
@@ -539,7 +542,7 @@ pub(crate) fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// How the budget of memory stands.
+/// The state of the memory budget.
 fn memory(process: &Process) -> MemoryStatus {
     let figures = process.memory.figures();
     MemoryStatus {

@@ -1,5 +1,5 @@
-//! The HTTP side of an admin connection: bounds on what is sent, who may do what, and the way to the handler. What there is to ask
-//! for is in `routes.rs`.
+//! The HTTP side of an admin connection: bounds on requests, authorization, and dispatch to a
+//! handler. The routes are in `routes.rs`.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -26,27 +26,28 @@ use super::routes::{Answer, Found, find};
 use super::seats::{Seat, Standing};
 use super::stream::AdminStream;
 
-/// Request line and headers, bytes.
+/// The most bytes of the request line and headers.
 const HEAD_BYTES: usize = 16 * 1024;
-/// Header lines.
+/// The most header lines.
 const HEADERS: usize = 64;
-/// The body of a request, bytes.
+/// The most bytes of a request's body.
 const BODY_BYTES: usize = 64 * 1024;
-/// For a request's head, the wait for it on an open connection included.
+/// The longest wait for a request's head, including the idle time before it.
 const HEAD_PATIENCE: Duration = Duration::from_secs(30);
-/// For a request's body.
+/// The longest wait for a request's body.
 const BODY_PATIENCE: Duration = Duration::from_secs(10);
-/// For anything to move on the connection.
+/// The longest time without any progress on the connection.
 pub(crate) const IDLE_PATIENCE: Duration = Duration::from_mins(1);
 
-/// How a browser may bring the token: it asks for it as a password. Programs send it as it is.
+/// The challenge for browsers, which ask for the token as a password. Programs send it as a bearer
+/// token.
 const CHALLENGE: &str = "Basic realm=\"Weir (the token is the password)\", charset=\"UTF-8\"";
 
-/// One request, as its handler sees it.
+/// A request as its handler sees it.
 pub(crate) struct Call {
     pub(crate) context: Arc<Context>,
     pub(crate) caller: Rc<Caller>,
-    /// What stood in the braces of the route's path, in order.
+    /// The values of the braces in the route's path, in order.
     pub(crate) parameters: Vec<String>,
     pub(crate) query: Vec<(String, String)>,
     pub(crate) headers: HeaderMap,
@@ -54,7 +55,7 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    /// What stood in the n-th braces.
+    /// The value of the n-th braces in the route's path.
     pub(crate) fn parameter(&self, index: usize) -> &str {
         self.parameters.get(index).map_or("", String::as_str)
     }
@@ -84,7 +85,7 @@ pub(crate) async fn serve<S>(
         .header_read_timeout(HEAD_PATIENCE)
         .max_buf_size(HEAD_BYTES)
         .max_headers(HEADERS);
-    // Whatever ends a connection early is its client's doing, and he knows.
+    // If a connection ends early, the client has caused it and knows.
     let _ = builder.serve_connection(TokioIo::new(stream), service).await;
 }
 
@@ -96,7 +97,7 @@ async fn answer(
     let head = request.method() == Method::HEAD;
     let handled = handle(request, context, &visitor, &seat).await;
     let mut reply = handled.unwrap_or_else(Reply::from);
-    // A stream goes on after this.
+    // A stream continues after this.
     seat.set_busy(matches!(reply.body, ReplyBody::Stream(_)));
     if head {
         if let ReplyBody::Whole(body) = &reply.body {
@@ -156,7 +157,8 @@ async fn handle(
         return Err(ApiError::new(StatusCode::FORBIDDEN, context.denied(&caller, route)));
     }
     if route.right > Right::Read {
-        // At a Unix socket everybody who may is one of this machine, but may be a browser that a forwarded port leads here.
+        // A Unix socket is open only to users of this machine, but a port forwarded to it may be
+        // used by a browser.
         let is_guarded = visitor.uid.is_none() && caller.standing == Standing::Known;
         let guarded = if is_guarded { Guarded::ByToken } else { Guarded::ByNothing };
         if let Some(message) = origin::objection(&parts.headers, guarded, &own) {
@@ -174,7 +176,7 @@ async fn handle(
     }
 }
 
-/// Reads a body that has a bound.
+/// Reads a body of bounded size.
 async fn whole(mut body: Incoming) -> Result<Bytes, ApiError> {
     let too_large = || {
         let message = format!("the body of a request has at most {BODY_BYTES} bytes");
@@ -209,7 +211,7 @@ pub(crate) fn query_of(text: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-/// With `%41` read as `A`; what is no such thing stays.
+/// Decodes percent-encoding; invalid sequences stay as they are.
 pub(crate) fn decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

@@ -1,4 +1,5 @@
-//! `GET /v1/stream`: the whole status once a second, as server-sent events, for as long as somebody listens.
+//! `GET /v1/stream`: the whole status once a second, as server-sent events, as long as the client
+//! listens. The dashboard's own stream is in `dashboard/live.rs`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,9 +16,9 @@ use super::http::Call;
 use super::reply::{Reply, ReplyBody};
 use super::routes::Later;
 
-/// Listeners at once.
+/// The most streams at once.
 pub(crate) const STREAMS: usize = 16;
-/// From one status to the next.
+/// The interval between two statuses.
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// Begins a stream.
@@ -25,7 +26,8 @@ pub(crate) fn stream(call: Call) -> Later {
     Box::pin(async move { begin(&call.context, |sender| tell(call.context.clone(), sender)) })
 }
 
-/// An answer that goes on for as long as `tell` sends and somebody listens, if there is room for one more.
+/// A response that continues as long as `tell` sends and the client listens, if there is room for
+/// one more.
 pub(super) fn begin<T: Future<Output = ()> + 'static>(
     context: &Context,
     tell: impl FnOnce(mpsc::Sender<Bytes>) -> T,
@@ -34,7 +36,7 @@ pub(super) fn begin<T: Future<Output = ()> + 'static>(
         let message = format!("{STREAMS} streams are open already");
         return Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, message));
     };
-    // One on its way: who reads slowly gets fewer, not older ones.
+    // One piece in flight: a slow reader gets fewer statuses, not older ones.
     let (sender, pieces) = mpsc::channel(1);
     let telling = tell(sender);
     tokio::task::spawn_local(async move {

@@ -1,5 +1,6 @@
-//! The admin interface: where a running Weir is looked at and changed, over HTTP and in HAProxy's command line. It has a thread and
-//! a runtime of its own, so that neither a worker nor a signal waits for whoever is connected to it, however slow he is.
+//! The admin interface: status and changes of a running Weir, over HTTP and HAProxy's command line.
+//! It has a thread and a runtime of its own, so that neither a worker nor a signal waits for a slow
+//! admin client.
 //!
 //! ```text
 //! socket.rs ── capital letter ──▶ http.rs ──▶ routes.rs ──▶ gather.rs ──▶ status.rs (look)
@@ -56,28 +57,28 @@ pub(crate) use state_file::StateFile;
 
 /// The admin interface of a running server.
 pub(crate) struct Admin {
-    /// Gone, it ends.
+    /// Dropping it ends the interface.
     accepting: watch::Sender<Accepting>,
-    /// Ends with the last connection.
+    /// Closed when the last connection has ended.
     connections: mpsc::Receiver<()>,
 }
 
-/// Sockets that are to be accepted from.
+/// The sockets that are to accept connections.
 type Openings = mpsc::UnboundedReceiver<Opening>;
 
-/// Whether new connections are taken.
+/// Tells the sockets to accept new connections or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Accepting {
     Yes,
-    /// A successor does.
+    /// A successor accepts instead.
     NoMore,
 }
 
-/// How long answers that are on their way may take at the very end.
+/// The longest that responses in progress may take at the very end.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// Reads what was changed at run time before the restart. A state file that makes no sense stops nothing: it is set aside and
-/// told.
+/// Reads the runtime changes made before the restart. An invalid state file does not stop the
+/// start: it is renamed and reported. Starts the interface's thread.
 pub(crate) fn restore(file: Option<&StateFile>, config: &Config, say: fn(&str)) -> Overrides {
     let Some(file) = file else { return Overrides::default() };
     let mut overrides = match file.read() {
@@ -135,12 +136,13 @@ impl Admin {
         Ok(Self { accepting, connections })
     }
 
-    /// Takes no new connections any more: a successor does. Those that are there stay.
+    /// Stops accepting, since a successor does. Open connections stay.
     pub(crate) fn leave(&self) {
         self.accepting.send_replace(Accepting::NoMore);
     }
 
-    /// Ends; answers that are on their way are given a moment. After [`Admin::leave`]. Blocks.
+    /// Ends the interface; responses in progress get `LAST_WORDS` to finish. Called after
+    /// [`Admin::leave`]. Blocks.
     pub(crate) fn finish(mut self) {
         let runtime = Builder::new_current_thread().enable_time().build();
         if let Ok(runtime) = runtime {
@@ -150,7 +152,8 @@ impl Admin {
     }
 }
 
-/// Accepts from every socket that is opened until the server is gone. Nothing is watched for a dashboard as long as there is none.
+/// Accepts on every socket that is opened, until the server ends. Sampling for status and dashboard
+/// begins with the first socket.
 async fn serve(
     mut openings: Openings,
     (context, connected): (Arc<Context>, mpsc::Sender<()>),
@@ -164,7 +167,8 @@ async fn serve(
                 if order.is_err() {
                     return;
                 }
-                // Who waits for the last connection shall not wait for us.
+                // [`Admin::finish`] waits for the last connection, so this sender must not count as
+                // one.
                 connected = None;
                 continue;
             }
@@ -192,7 +196,7 @@ async fn accept(
             tell(&format!("an admin address is not served: {error}"));
         },
         _ = orders.wait_for(|order| *order == Accepting::NoMore) => {}
-        // Nothing is ever sent: the other side is gone.
+        // No value is ever sent: the sender was dropped.
         _ = ended.changed() => {}
     }
 }

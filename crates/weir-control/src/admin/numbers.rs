@@ -1,4 +1,5 @@
-//! What was counted, for programs: metrics for Prometheus, histograms that others can merge, and what the process takes of the machine.
+//! Counted figures for programs: metrics for Prometheus, histograms that can be merged, and the
+//! process's use of the machine. It counts nothing itself.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -15,10 +16,10 @@ use super::reply::Reply;
 use super::write::yes;
 use crate::credits::agent;
 
-/// Lines of metrics that are shown apart for each worker at most; some 40 MB.
+/// The most lines of metrics with separate workers; some 40 MB.
 const MAX_LINES_BY_WORKER: usize = 250_000;
 
-/// Everything, for Prometheus; on demand with what was counted apart for each worker.
+/// All metrics for Prometheus; on request with separate counts for each worker.
 pub(crate) fn metrics(call: &Call) -> Result<Reply, ApiError> {
     let accept = call.headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
     let format = Format::accepted(accept.unwrap_or_default());
@@ -43,7 +44,7 @@ fn bounded(by_worker: Vec<Figures>, most: usize) -> Result<Vec<Figures>, ApiErro
     Err(ApiError::field("per_worker", message))
 }
 
-/// The times that are asked about.
+/// The span of time that is asked for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Window {
     Start,
@@ -86,7 +87,7 @@ impl Window {
     }
 }
 
-/// Histograms as HdrHistogram's log of them: whoever has those of several instances can add them up.
+/// Histograms as a HdrHistogram log, so that those of several instances can be added up.
 pub(crate) fn hlog(call: &Call) -> Result<Reply, ApiError> {
     let window = Window::of(call)?;
     let report = call.context.report();
@@ -95,7 +96,7 @@ pub(crate) fn hlog(call: &Call) -> Result<Reply, ApiError> {
     Ok(Reply::new("text/plain; charset=utf-8", text))
 }
 
-/// One distribution as HdrHistogram's plotter reads it.
+/// One distribution in the format of HdrHistogram's plotter.
 pub(crate) fn hgrm(call: &Call) -> Result<Reply, ApiError> {
     let window = Window::of(call)?;
     let phase = call.query("phase").unwrap_or(Phase::Total.as_str());
@@ -116,7 +117,7 @@ pub(crate) fn hgrm(call: &Call) -> Result<Reply, ApiError> {
     let report = call.context.report();
     let log = interchange::log_of(&window.figures(&report).by_subject());
     let times = wanted.of(&log, phase);
-    // Whoever has had no request yet is not in the log.
+    // A subject without requests is not in the log.
     let times = times.or_else(|| is_there(&wanted, &report).then(Distribution::default));
     let times = times.ok_or_else(|| {
         let names = [&wanted.endpoint, &wanted.route, &wanted.pool, &wanted.listener];
@@ -127,7 +128,7 @@ pub(crate) fn hgrm(call: &Call) -> Result<Reply, ApiError> {
     Ok(Reply::new("text/plain; charset=utf-8", text))
 }
 
-/// Whether the configuration has what is asked for, or nothing is.
+/// Returns true if the configuration has the subject, or no subject is asked for.
 fn is_there(wanted: &Wanted, report: &Report) -> bool {
     let Wanted { listener, route, pool, endpoint } = wanted;
     let has_pool = |name: &String| {
@@ -181,12 +182,12 @@ pub(crate) fn distributions(call: &Call) -> Result<Reply, ApiError> {
     })))
 }
 
-/// What is shown of a distribution.
+/// The level of detail of a distribution.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Detail {
-    /// Its figures.
+    /// Summary figures only.
     Figures,
-    /// Its counts too, for whoever merges them with those of other processes.
+    /// The counts too, so that they can be merged with those of other processes.
     Counts,
 }
 
@@ -214,7 +215,7 @@ fn times_json(times: &Distribution, detail: Detail) -> Value {
     value
 }
 
-/// What the process takes of the machine, and what the machine takes from it.
+/// The process's use of the machine, and the time that the machine withholds from it.
 pub(crate) fn machine(call: &Call) -> Reply {
     let report = call.context.report();
     let workers = report.figures.workers.iter().zip(&report.machine.workers).zip(&report.workers);
@@ -240,7 +241,7 @@ pub(crate) fn machine(call: &Call) -> Reply {
     Reply::json(&told)
 }
 
-/// How much of its weight this instance asks for, as `agent` tells it.
+/// The share of its weight that this instance asks for, as `agent` sends it.
 pub(crate) fn weight(call: &Call) -> Reply {
     let process = call.context.served().process;
     Reply::new("text/plain", agent::line(call.context.credits(), &process))

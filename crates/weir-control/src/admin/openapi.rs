@@ -1,7 +1,7 @@
-//! The description of the HTTP interface for programs (OpenAPI 3.1), drawn from the table of routes. The file in the tree is what
-//! is served; a test holds it against the table.
+//! The description of the HTTP interface for programs (OpenAPI 3.1), made from the table of routes.
+//! The file in the repository is served; a test compares it with the table.
 
-/// What is served.
+/// The description as it is served.
 pub(crate) const TEXT: &str = include_str!("../../openapi.json");
 
 #[cfg(test)]

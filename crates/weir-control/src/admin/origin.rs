@@ -1,5 +1,6 @@
-//! Whether a change is wanted by whoever sits at a browser, and not by some page that he looks at: with a forwarded socket or a password
-//! that his browser remembers, every page could send changes here. Programs say nothing of an origin, and are not concerned.
+//! Protection against cross-site requests: a change must be intended by the user of a browser and
+//! not come from another page, which could reach a forwarded socket or use a password that the
+//! browser remembers. Programs send no origin and are not affected.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -7,21 +8,21 @@ use hyper::header::{self, HeaderMap, HeaderName};
 
 const SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// Whether a request says where it comes from, as those of browsers do.
+/// Returns true if a request states its origin, as browsers' requests do.
 pub(crate) fn is_said(headers: &HeaderMap) -> bool {
     headers.contains_key(header::ORIGIN) || headers.contains_key(SITE)
 }
 
-/// Whether somebody has to show a token, which a page of another address does not have.
+/// The need for a token, which a page of another address does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Guarded {
-    /// Yes.
+    /// A token is needed.
     ByToken,
-    /// No.
+    /// No token is needed.
     ByNothing,
 }
 
-/// Why a change is not taken from this request's origin; `None`: it is.
+/// The reason to refuse a change because of the request's origin; `None` if it is allowed.
 pub(crate) fn objection(
     headers: &HeaderMap,
     guarded: Guarded,
@@ -39,7 +40,8 @@ pub(crate) fn objection(
     if authority.is_empty() || !authority.eq_ignore_ascii_case(host) {
         return Some(foreign);
     }
-    // A name that somebody else's DNS says leads here is same-origin to a browser, and still foreign.
+    // A name that foreign DNS resolves to this address is same-origin to a browser (DNS rebinding),
+    // but not ours.
     if guarded == Guarded::ByNothing && !own.have(host) {
         return Some(
             "open this page by an address, by localhost or by the machine's own name to change something",
@@ -48,8 +50,9 @@ pub(crate) fn objection(
     None
 }
 
-/// Why nothing is told to a request that has shown nothing, by the name that it asks for; `None`: it is. A name that somebody else's
-/// DNS leads here is same-origin to a browser that has a page of that name open.
+/// The reason to refuse a request without credentials because of its `Host`; `None` if it is
+/// allowed. With DNS rebinding, a foreign name that resolves to this address is same-origin to a
+/// browser that shows a page of that name.
 pub(crate) fn misdirected(headers: &HeaderMap, own: &OwnNames<'_>) -> Option<String> {
     let host = headers.get(header::HOST).map(|value| value.to_str().unwrap_or_default())?;
     if !own.have(host) {
@@ -65,16 +68,16 @@ pub(crate) fn misdirected(headers: &HeaderMap, own: &OwnNames<'_>) -> Option<Str
     (!authority.eq_ignore_ascii_case(host)).then(foreign)
 }
 
-/// The names that an address answers to, besides IP addresses and `localhost`.
+/// The names that an address answers to, in addition to IP addresses and `localhost`.
 pub(crate) struct OwnNames<'a> {
-    /// The machine's.
+    /// The machine's name.
     pub(crate) host_name: &'a str,
-    /// Those of the configuration and of the certificate.
+    /// The names in the configuration and in the certificate.
     pub(crate) names: &'a [String],
 }
 
 impl OwnNames<'_> {
-    /// Whether a `Host` is surely this machine.
+    /// Returns true if a `Host` certainly means this machine.
     fn have(&self, host: &str) -> bool {
         if let Some(inside) = host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
             return inside.0.parse::<Ipv6Addr>().is_ok();
@@ -89,14 +92,14 @@ impl OwnNames<'_> {
     }
 }
 
-/// Whether a name is one label below the domain of a wildcard such as `*.example.com`.
+/// Returns true if a name is one label below the domain of a wildcard such as `*.example.com`.
 fn is_below(name: &str, wildcard: &str) -> bool {
     let Some(domain) = wildcard.strip_prefix("*.") else { return false };
     name.split_once('.')
         .is_some_and(|(label, rest)| !label.is_empty() && rest.eq_ignore_ascii_case(domain))
 }
 
-/// A `Host` without its port and without the dot of the root.
+/// A `Host` without its port and without a trailing dot.
 fn name_of(host: &str) -> &str {
     host.split(':').next().unwrap_or_default().trim_end_matches('.')
 }
@@ -143,7 +146,7 @@ mod tests {
         check(&[("host", "127.0.0.1:9900"), ("origin", "null")], nothing, Some("a page"));
         check(&[("host", "localhost"), ("sec-fetch-site", "cross-site")], nothing, Some("a page"));
         check(&[("host", "localhost"), ("sec-fetch-site", "same-site")], nothing, Some("a page"));
-        // DNS that somebody else rules.
+        // A name in foreign DNS.
         let rebound = [("host", "evil.example:9900"), ("origin", "http://evil.example:9900")];
         check(&rebound, nothing, Some("open t"));
         check(&rebound, Guarded::ByToken, None);

@@ -1,4 +1,5 @@
-//! What is answered over HTTP: a whole body, or one that goes on for as long as somebody listens.
+//! The responses of the HTTP interface: a whole body, or one that continues as long as the client
+//! listens. It writes nothing to a connection.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -12,11 +13,11 @@ use tokio::sync::mpsc;
 
 use super::error::ApiError;
 
-/// The body of an answer.
+/// The body of a response.
 pub(crate) enum ReplyBody {
-    /// All of it.
+    /// The whole body.
     Whole(Bytes),
-    /// Pieces, as they come.
+    /// The pieces of the body, as they arrive.
     Stream(mpsc::Receiver<Bytes>),
 }
 
@@ -49,7 +50,7 @@ impl Body for ReplyBody {
     }
 }
 
-/// An answer.
+/// A response.
 pub(crate) struct Reply {
     pub(crate) status: StatusCode,
     pub(crate) headers: Vec<(HeaderName, String)>,
@@ -57,7 +58,7 @@ pub(crate) struct Reply {
 }
 
 impl Reply {
-    /// A body of this type.
+    /// A response with a body of this type.
     pub(crate) fn new(content_type: &str, body: impl Into<Bytes>) -> Self {
         Self {
             status: StatusCode::OK,
@@ -78,7 +79,7 @@ impl Reply {
         self
     }
 
-    /// As hyper sends it. Nobody keeps it, no page frames it, no browser guesses its type.
+    /// Converts it for hyper. The headers forbid caching and type sniffing.
     pub(crate) fn into_response(self) -> Response<ReplyBody> {
         let mut response = Response::new(self.body);
         *response.status_mut() = self.status;
@@ -87,7 +88,7 @@ impl Reply {
         headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
         for (name, value) in self.headers {
             if let Ok(value) = HeaderValue::from_str(&value) {
-                // One may be there twice.
+                // A header may occur twice.
                 headers.append(name, value);
             }
         }

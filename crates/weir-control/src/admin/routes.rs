@@ -1,4 +1,5 @@
-//! What there is to ask for over HTTP, in one table: the router, the rights and `openapi.json` are drawn from it.
+//! The routes of the HTTP interface in one table, from which the router, the rights and
+//! `openapi.json` are made. Handlers that change something are in `write.rs`.
 
 use std::pin::Pin;
 
@@ -13,16 +14,16 @@ use super::http::{Call, decoded};
 use super::reply::Reply;
 use super::{live, numbers, openapi, upgrade, write};
 
-/// An answer that takes its time.
+/// A response that is computed asynchronously.
 pub(crate) type Later = Pin<Box<dyn Future<Output = Result<Reply, ApiError>>>>;
 
-/// One thing to ask for.
+/// A route of the interface.
 pub(crate) struct Route {
     pub(crate) method: Method,
-    /// With `{names}` for what varies.
+    /// The path, with `{names}` for parameters.
     pub(crate) path: &'static str,
     pub(crate) right: Right,
-    /// What it does, in one line.
+    /// A description in one line. The handler of a route.
     pub(crate) summary: &'static str,
     pub(crate) answer: Answer,
 }
@@ -30,9 +31,9 @@ pub(crate) struct Route {
 /// Who answers.
 #[derive(Clone, Copy)]
 pub(crate) enum Answer {
-    /// At once.
+    /// A handler that replies at once.
     Now(fn(&Call) -> Result<Reply, ApiError>),
-    /// When it is done.
+    /// An asynchronous handler.
     Later(fn(Call) -> Later),
 }
 
@@ -62,10 +63,10 @@ const fn operate(
     Route { method, path, right: Right::Operate, summary, answer: Answer::Later(answer) }
 }
 
-/// Where one endpoint is.
+/// The path of one endpoint.
 pub(crate) const ENDPOINT: &str = "/v1/pools/{pool}/endpoints/{endpoint}";
 
-/// Everything there is.
+/// All routes but those of the dashboard.
 pub(crate) const ROUTES: &[Route] = &[
     look("/v1", "What there is to ask for", |_| {
         let list = ROUTES.iter().map(|route| {
@@ -254,7 +255,7 @@ pub(crate) const ROUTES: &[Route] = &[
     ),
 ];
 
-/// Slowest requests that are told when nobody says how many.
+/// The number of slowest requests listed by default.
 const SLOW_TOLD: usize = 20;
 
 fn slow(call: &Call) -> Result<Reply, ApiError> {
@@ -284,17 +285,17 @@ fn events(call: &Call) -> Result<Reply, ApiError> {
     Ok(Reply::json(&json!({"events": events})))
 }
 
-/// What a method and a path lead to.
+/// The result of a look-up.
 pub(crate) enum Found {
-    /// That, with what stands in the braces.
+    /// The route, with the values of the braces in its path.
     Route(&'static Route, Vec<String>),
-    /// There is something, but for these methods.
+    /// The path exists, but only for these methods.
     OtherMethods(Vec<&'static str>),
-    /// Nothing.
+    /// The path does not exist.
     Nothing,
 }
 
-/// Looks a request's way up. HEAD is GET without a body.
+/// Looks a request's route up. HEAD counts as GET.
 pub(crate) fn find(method: &Method, path: &str) -> Found {
     let method = if *method == Method::HEAD { &Method::GET } else { method };
     let mut others = Vec::new();
@@ -308,7 +309,7 @@ pub(crate) fn find(method: &Method, path: &str) -> Found {
     if others.is_empty() { Found::Nothing } else { Found::OtherMethods(others) }
 }
 
-/// What stands in the braces of `pattern`, if `path` is of its form.
+/// The values of the braces in `pattern`, if `path` matches it.
 fn parameters(pattern: &str, path: &str) -> Option<Vec<String>> {
     let mut found = Vec::new();
     let (mut wanted, mut there) = (pattern.split('/'), path.split('/'));

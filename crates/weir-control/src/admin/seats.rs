@@ -1,8 +1,10 @@
-//! Room for the connections of one admin address, by what they have shown. It never turns a newcomer away for those who have shown
-//! nothing: the oldest of these gives way. Whoever has shown a token, a certificate or, at a Unix socket, its user has room of its own.
+//! Room for the connections of one admin address, by their standing. A new connection is never
+//! refused because of unproven ones: the oldest of these is closed instead. Connections with a
+//! token, a certificate or, at a Unix socket, a known user have room of their own. It does not
+//! check credentials.
 //!
 //! ```text
-//! accepted ─▶ unproven ──request or command line──▶ anonymous (nothing to show is asked for)
+//! accepted ─▶ unproven ──request or command line──▶ anonymous (the address asks for no credentials)
 //!                │  └───────token, certificate────▶ known
 //!                └─ oldest of too many, or late: closed
 //! ```
@@ -15,24 +17,25 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-/// Connections that have not made a request yet.
+/// The most connections that have not made a request yet.
 const UNPROVEN: usize = 32;
-/// Connections that have made one and had nothing to show.
+/// The most connections that have made a request without credentials.
 const ANONYMOUS: usize = 64;
-/// Connections that have shown who they are.
+/// The most connections with credentials.
 const KNOWN: usize = 64;
 
-/// For the whole of the first request's head or the first command line, the TLS handshake included.
+/// The longest time for the first request's head or the first command line, including the TLS
+/// handshake.
 pub(super) const PROOF_PATIENCE: Duration = Duration::from_secs(10);
 
-/// What a connection has shown.
+/// The credentials of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// Nothing yet.
+    /// No request yet.
     Unproven,
-    /// A request, at an address that asks for nothing more.
+    /// A request, at an address that asks for no credentials.
     Anonymous,
-    /// Who it is.
+    /// Valid credentials.
     Known,
 }
 
@@ -46,14 +49,14 @@ impl Standing {
     }
 }
 
-/// Connections that gave way, over all addresses.
+/// The numbers of connections that were closed or refused, over all addresses.
 #[derive(Debug, Default)]
 pub(crate) struct SeatCounts {
     /// Closed to make room for others.
     pub(crate) closed: AtomicU64,
-    /// Closed because nothing was shown in time.
+    /// Closed because they made no request in time.
     pub(crate) late: AtomicU64,
-    /// Told that there is no room.
+    /// Refused because there was no room.
     pub(crate) refused: AtomicU64,
 }
 
@@ -66,12 +69,12 @@ pub(crate) struct Seats {
 struct Taken {
     number: u64,
     standing: Standing,
-    /// Whether a request is being answered.
+    /// Set while a request is being answered.
     is_busy: bool,
     end: Rc<Notify>,
 }
 
-/// There is no room: every connection of this standing is being answered.
+/// The error if there is no room: every connection of this standing has a request in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Full;
 
@@ -80,7 +83,8 @@ impl Seats {
         Rc::new(Self { taken: RefCell::default(), counts })
     }
 
-    /// Takes a seat for a connection that has shown nothing yet; the one that has shown nothing for the longest time gives way.
+    /// Takes a seat for a new connection; if there is no room, the oldest unproven connection is
+    /// closed.
     pub(super) fn enter(self: &Rc<Self>) -> Seat {
         let _ = self.make_room(Standing::Unproven, None);
         let mut taken = self.taken.borrow_mut();
@@ -91,14 +95,14 @@ impl Seats {
         Seat { seats: Rc::clone(self), number, end }
     }
 
-    /// Makes room for one of this standing, which may have a seat already.
+    /// Makes room for one connection of this standing; `own` is the seat it may have already.
     fn make_room(&self, standing: Standing, own: Option<u64>) -> Result<(), Full> {
         let mut taken = self.taken.borrow_mut();
         let others = |one: &&Taken| one.standing == standing && Some(one.number) != own;
         if taken.iter().filter(others).count() < standing.most() {
             return Ok(());
         }
-        // In the order in which they came.
+        // Seats are in the order of arrival.
         let idle = taken.iter().position(|one| others(&one) && !one.is_busy);
         let Some(index) = idle else {
             self.counts.refused.fetch_add(1, Ordering::Relaxed);
@@ -110,7 +114,7 @@ impl Seats {
     }
 }
 
-/// A connection's seat; dropping it makes room.
+/// The seat of a connection. Dropping it makes room.
 pub(crate) struct Seat {
     seats: Rc<Seats>,
     number: u64,
@@ -118,7 +122,7 @@ pub(crate) struct Seat {
 }
 
 impl Seat {
-    /// The connection has shown this; what it has shown before stays, if that is more.
+    /// Records the connection's standing, which never decreases.
     ///
     /// # Errors
     /// There is no room.
@@ -131,12 +135,12 @@ impl Seat {
         Ok(())
     }
 
-    /// Whether a request is being answered.
+    /// Records that a request is being answered, or no longer.
     pub(crate) fn set_busy(&self, is_busy: bool) {
         self.with(|own| own.is_busy = is_busy);
     }
 
-    /// Ready when the connection has to give way, and when it has shown nothing in time.
+    /// Completes when the connection has to give way, or has made no request in time.
     pub(super) async fn lost(&self) {
         let late = async {
             tokio::time::sleep(PROOF_PATIENCE).await;
@@ -150,7 +154,7 @@ impl Seat {
         }
     }
 
-    /// `None`: it was given to another.
+    /// The standing; `None` if the seat was given to another connection.
     fn standing(&self) -> Option<Standing> {
         let taken = self.seats.taken.borrow();
         taken.iter().find(|one| one.number == self.number).map(|own| own.standing)
@@ -233,7 +237,7 @@ mod tests {
         busy[7].set_busy(false);
         newcomer.show(Standing::Known).unwrap();
         assert!(is_lost(&busy[7]).await);
-        // What it has shown before is enough from then on.
+        // A standing is kept for the rest of the connection.
         newcomer.show(Standing::Anonymous).unwrap();
         assert_eq!(newcomer.standing(), Some(Standing::Known));
     }

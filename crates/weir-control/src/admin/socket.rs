@@ -1,6 +1,6 @@
-//! The admin sockets: opened with their owner and mode before anybody can connect, and accepted from with a bound on how many are
-//! there at once. The first byte says what a connection speaks: requests of HTTP begin with a capital letter, commands of HAProxy's
-//! command line do not.
+//! The admin sockets: they get their owner and mode before they accept, and the number of
+//! connections is bounded. The first byte of a connection selects its protocol: HTTP requests begin
+//! with a capital letter, commands of HAProxy's command line do not.
 
 use std::io;
 use std::os::unix::fs::lchown;
@@ -33,37 +33,37 @@ use super::{LAST_WORDS, haproxy, http};
 use crate::rights::{group_called, user_called};
 use crate::server::warn;
 
-/// After an accept that failed for want of files or memory.
+/// The pause after an accept that failed for lack of files or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// An admin socket that is open, and what may be done over it.
+/// An open admin socket with its access rules.
 pub(crate) struct AdminSocket {
     pub(super) model: AdminListener,
     pub(super) keys: Keys,
     pub(super) socket: BoundSocket,
 }
 
-/// What the words of a listener stand for.
+/// The credentials that a listener accepts, resolved from its configuration.
 #[derive(Clone, PartialEq)]
 pub(super) struct Keys {
-    /// What each token gives.
+    /// The right that each token gives.
     tokens: Arc<[(Right, Token)]>,
-    /// What users have at a Unix socket.
+    /// The rights of users at a Unix socket.
     users: Vec<(Right, u32)>,
-    /// What names in client certificates give.
+    /// The rights that names in client certificates give.
     certificates: Vec<(Right, String)>,
     tls: Option<Tls>,
     owner: Option<u32>,
     group: Option<u32>,
 }
 
-/// TLS at an address.
+/// The TLS settings of an address.
 #[derive(Clone)]
 struct Tls {
     config: Arc<ServerConfig>,
-    /// The names of the certificate.
+    /// The names in the certificate.
     names: Vec<String>,
-    /// Of the files that it was made of.
+    /// The fingerprint of the files from which it was made.
     fingerprint: Digest,
 }
 
@@ -74,7 +74,7 @@ impl PartialEq for Tls {
 }
 
 impl Tls {
-    /// Reads certificate, key and authorities.
+    /// Reads the certificate, key and authorities.
     ///
     /// # Errors
     /// One sentence for the operator.
@@ -109,7 +109,7 @@ impl Tls {
 }
 
 impl Keys {
-    /// Reads tokens and certificates, and looks users and the group up.
+    /// Reads tokens and certificates, and looks up users and the group.
     ///
     /// # Errors
     /// One sentence for the operator.
@@ -140,7 +140,8 @@ impl Keys {
         Ok(Self { tokens: tokens.into(), users, certificates, tls, owner, group })
     }
 
-    /// What a user may do at a Unix socket; root and the user of this process whatever the address allows.
+    /// The right of a user at a Unix socket; root and the user of this process have the most that
+    /// the address allows.
     fn right_of_user(&self, access: AdminAccess, uid: Option<u32>) -> Option<Right> {
         let most = Right::most(access);
         if self.users.is_empty() || is_owner(uid) {
@@ -151,7 +152,7 @@ impl Keys {
         granted.map(|(right, _)| *right).max().or(open)
     }
 
-    /// What a client certificate with these names gives.
+    /// The right that a client certificate with these names gives.
     fn right_of_certificate(&self, access: AdminAccess, names: &[String]) -> Option<Right> {
         if self.certificates.is_empty() {
             return Some(Right::most(access));
@@ -160,7 +161,7 @@ impl Keys {
         granted.map(|(right, _)| *right).max()
     }
 
-    /// What somebody may do over TCP who has shown nothing.
+    /// The right of a TCP client without credentials.
     fn right_of_nobody(&self, listener: &AdminListener) -> Option<Right> {
         let asks = !self.tokens.is_empty()
             || listener.tls.as_ref().is_some_and(|tls| tls.client_ca.is_some());
@@ -169,7 +170,7 @@ impl Keys {
 
     fn give(&self, path: &Path) -> io::Result<()> {
         if self.owner.is_some() || self.group.is_some() {
-            // Of a link that somebody put there, itself.
+            // If the path is a symbolic link, the link itself changes its owner.
             lchown(path, self.owner, self.group)?;
         }
         Ok(())
@@ -177,7 +178,7 @@ impl Keys {
 }
 
 impl AdminSocket {
-    /// Opens it, unless it was inherited.
+    /// Opens the socket, unless it was inherited.
     ///
     /// # Errors
     /// One sentence for the operator.
@@ -190,24 +191,25 @@ impl AdminSocket {
         Ok(Self { model: listener.clone(), keys, socket })
     }
 
-    /// Where it is.
+    /// The address listened on.
     pub(crate) fn address(&self) -> &BoundAddress {
         &self.socket.address
     }
 
-    /// Whether TLS is spoken there.
+    /// Returns true if clients use TLS at the address.
     pub(crate) fn speaks_tls(&self) -> bool {
         self.keys.tls.is_some()
     }
 
-    /// Gives one that is open its owner and its mode; a line when that did not work.
+    /// Gives an open socket its owner and mode; returns a line if that failed.
     pub(super) fn change_owner(&self) -> Option<String> {
         let ListenAddress::Unix { path, mode } = &self.model.address else { return None };
         let error = self.keys.give(path).and_then(|()| set_mode(path, *mode)).err()?;
         Some(format!("cannot change owner and mode of unix:{}: {error}", path.display()))
     }
 
-    /// Accepts for ever. Whoever gives that up closes the socket. Connections end soon after the other side of `life` is gone.
+    /// Accepts until the future is dropped, which closes the socket. Connections end soon after the
+    /// sender of `life` is dropped.
     pub(super) async fn accept(
         self,
         (context, connected): (Arc<Context>, mpsc::Sender<()>),
@@ -256,7 +258,7 @@ impl AdminSocket {
     }
 }
 
-/// An address, for those who come in there.
+/// An address, with the data for its connections.
 struct Door {
     model: AdminListener,
     keys: Keys,
@@ -265,7 +267,7 @@ struct Door {
 }
 
 impl Door {
-    /// Somebody over a Unix socket.
+    /// A client over a Unix socket.
     fn local(&self, stream: &UnixStream) -> Visitor {
         let uid = stream.peer_cred().ok().map(|peer| peer.uid());
         Visitor {
@@ -278,7 +280,7 @@ impl Door {
         }
     }
 
-    /// Somebody over TCP, with the names in the certificate that was shown.
+    /// A client over TCP, with the names in its certificate, if it showed one.
     fn remote(&self, peer: &str, names: Option<&[String]>) -> Visitor {
         let place = &self.place;
         let (who, standing, right) = match names {
@@ -298,7 +300,7 @@ impl Door {
     }
 }
 
-/// The names in the certificate that a client has shown.
+/// The names in a client's certificate.
 fn client_names(connection: &ServerConnection) -> Option<Vec<String>> {
     let leaf = connection.peer_certificates()?.first()?;
     Some(certificate_names(leaf))
@@ -314,7 +316,7 @@ impl Right {
     }
 }
 
-/// What was accepted; after a failure, for want of files or memory, a pause.
+/// The accepted connection; after a failure, for lack of files or memory, `None` after a pause.
 async fn accepted<A>(result: io::Result<A>) -> Option<A> {
     if result.is_err() {
         sleep(ACCEPT_PAUSE).await;
@@ -322,7 +324,7 @@ async fn accepted<A>(result: io::Result<A>) -> Option<A> {
     result.ok()
 }
 
-/// Who is at the other end of a Unix socket, by the kernel's word.
+/// The process at the other end of a Unix socket, as the kernel reports it.
 fn peer_of(stream: &UnixStream) -> String {
     let Ok(peer) = stream.peer_cred() else { return "somebody".to_owned() };
     match peer.pid() {
@@ -331,24 +333,24 @@ fn peer_of(stream: &UnixStream) -> String {
     }
 }
 
-/// What may be spoken over a socket.
+/// The protocols allowed on a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Speaks {
-    /// Only HTTP: a command line has no place for a token.
+    /// Only HTTP: HAProxy's command line has no place for a token.
     Http,
     /// HTTP and HAProxy's command line.
     Both,
 }
 
-/// Room for connections to one address.
+/// The room for connections to one address.
 struct Room {
     seats: Rc<Seats>,
-    /// Each connection holds one.
+    /// Each connection holds a clone.
     connected: mpsc::Sender<()>,
     life: watch::Receiver<()>,
 }
 
-/// Serves a connection on a task of its own, once `entered` has made it one.
+/// Serves a connection on a task of its own, once the future `entered` has accepted it.
 fn attend<S>(
     room: &Room,
     context: &Arc<Context>,
@@ -381,7 +383,8 @@ fn attend<S>(
     });
 }
 
-/// Waits until what a connection came in by does not hold any more, and for as long as its last answer may take.
+/// Waits until the rules under which a connection was accepted no longer apply, and then for as
+/// long as its last response may take.
 async fn over(mut life: watch::Receiver<()>) {
     while life.changed().await.is_ok() {}
     sleep(LAST_WORDS).await;

@@ -1,4 +1,5 @@
-//! The file that keeps runtime changes over restarts. A crash leaves the old one or the new one (`whole_file.rs`).
+//! The file that keeps runtime changes across restarts. A crash leaves either the old or the new
+//! contents (`whole_file.rs`).
 
 use std::fs;
 use std::io;
@@ -10,14 +11,14 @@ use weir_config::model::Overrides;
 
 use crate::whole_file::{Outlasts, replace};
 
-/// The form of the file.
+/// The version of the file's format.
 const VERSION: u32 = 1;
 
-/// A place for runtime changes.
+/// The state file.
 #[derive(Debug)]
 pub(crate) struct StateFile {
     path: PathBuf,
-    /// What is in it, once that is known.
+    /// The contents of the file, once they are known.
     kept: Mutex<Option<Overrides>>,
 }
 
@@ -37,10 +38,10 @@ impl StateFile {
         &self.path
     }
 
-    /// What it keeps; nothing when it is not there yet.
+    /// Reads the file; the result is empty if the file does not exist.
     ///
     /// # Errors
-    /// One sentence: why it cannot be used.
+    /// One sentence with the reason that it cannot be used.
     pub(crate) fn read(&self) -> Result<Overrides, String> {
         let path = self.path.display();
         let text = match fs::read_to_string(&self.path) {
@@ -62,7 +63,7 @@ impl StateFile {
         Ok(content.overrides)
     }
 
-    /// Keeps these, if they are not what it keeps already.
+    /// Writes these changes, unless the file holds them already.
     ///
     /// # Errors
     /// As [`StateFile::write`]; the next call tries again.
@@ -86,10 +87,10 @@ impl StateFile {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps these instead.
+    /// Replaces the file's contents.
     ///
     /// # Errors
-    /// One clause: why it cannot be written. What was there is there still.
+    /// One clause with the reason that it cannot be written. The old contents are kept.
     fn write(&self, overrides: &Overrides) -> Result<(), String> {
         self.put(overrides).map_err(|error| {
             format!("the state file {} cannot be written: {error}", self.path.display())
@@ -103,7 +104,7 @@ impl StateFile {
         replace(&self.path, &text, 0o600, Outlasts::Machine).map(drop)
     }
 
-    /// Moves a file that makes no sense out of the way, so that the next change does not write over it.
+    /// Renames an invalid file, so that the next change does not overwrite it.
     pub(crate) fn set_aside(&self) -> Option<PathBuf> {
         let mut aside = self.path.clone().into_os_string();
         aside.push(".broken");
@@ -158,7 +159,7 @@ mod tests {
         let path = directory.path().join("state.json");
         let file = StateFile::new(&path);
         file.write(&some()).unwrap();
-        // Nobody, root included, opens a directory for writing.
+        // No user, including root, can open a directory for writing.
         fs::create_dir(directory.path().join("state.json.new")).unwrap();
         let error = file.write(&Overrides::default()).unwrap_err();
         assert!(error.contains("state.json cannot be written"), "{error}");

@@ -1,5 +1,6 @@
-//! A connection to the admin interface: what was read of it before it was known what it speaks, and an end when nothing moves on
-//! it for too long, whichever side is to blame.
+//! A connection to the admin interface: it buffers the bytes read to detect the protocol, and it
+//! ends a connection on which neither side makes progress for too long. It does not parse a
+//! protocol.
 
 use std::io;
 use std::pin::Pin;
@@ -9,10 +10,10 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
-/// A stream with patience.
+/// A stream with an idle timeout.
 pub(crate) struct AdminStream<S> {
     stream: S,
-    /// Read, but not handed on yet.
+    /// The bytes that were read but not handed on yet.
     head: Vec<u8>,
     patience: Duration,
     idle: Pin<Box<Sleep>>,
@@ -23,7 +24,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AdminStream<S> {
         Self { stream, head: Vec::new(), patience, idle: Box::pin(sleep(patience)) }
     }
 
-    /// Waits for the first bytes and leaves them to be read; none at the end of the stream.
+    /// Waits for the first bytes and keeps them for reading; returns the first, or `None` at the
+    /// end of the stream.
     pub(crate) async fn peek(&mut self) -> io::Result<Option<u8>> {
         if self.head.is_empty() {
             let mut head = Vec::with_capacity(1024);
@@ -33,7 +35,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AdminStream<S> {
         Ok(self.head.first().copied())
     }
 
-    /// From now on the connection may be idle for this long.
+    /// Sets the time for which the connection may be idle from now on.
     pub(crate) fn set_patience(&mut self, patience: Duration) {
         self.patience = patience;
         self.moved();
@@ -43,7 +45,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AdminStream<S> {
         self.idle.as_mut().reset(Instant::now() + self.patience);
     }
 
-    /// What an operation came to; one that waits ends when the patience does.
+    /// The result of an operation; if it is pending, it fails when the idle timeout expires.
     fn watch<T>(
         &mut self,
         context: &mut Context<'_>,
@@ -125,7 +127,7 @@ mod tests {
         let started = Instant::now();
         assert_eq!(stream.peek().await.unwrap_err().kind(), io::ErrorKind::TimedOut);
         assert_eq!(started.elapsed(), PATIENCE);
-        // Whoever sends and never reads.
+        // A client that sends and never reads.
         client.write_all(b"x").await.unwrap();
         assert_eq!(stream.peek().await.unwrap(), Some(b'x'));
         let started = Instant::now();

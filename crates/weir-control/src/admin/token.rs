@@ -1,5 +1,5 @@
-//! The token that whoever comes over TCP has to bring. It is compared by its digest and in constant time, so that how long that
-//! takes tells nothing of it, not even its length.
+//! The token that TCP clients have to send. Digests are compared in constant time, so that the time
+//! taken reveals nothing about the token, not even its length.
 
 use std::path::Path;
 
@@ -9,10 +9,10 @@ use base64::Engine;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
-/// Fewer bytes can be guessed.
+/// The shortest token, in bytes: a shorter one could be guessed.
 const LEAST_BYTES: usize = 16;
 
-/// What is known of a token.
+/// The digest of a token.
 pub(crate) struct Token(Digest);
 
 impl PartialEq for Token {
@@ -47,7 +47,7 @@ impl Token {
         Self(digest(&SHA256, token.as_bytes()))
     }
 
-    /// Whether an `Authorization` header brings it.
+    /// Returns true if an `Authorization` header contains the token.
     pub(crate) fn is_in(&self, header: Option<&[u8]>) -> bool {
         let Some(header) = header else { return false };
         let scheme = |scheme: &str| {
@@ -57,7 +57,7 @@ impl Token {
         if let Some(brought) = scheme("bearer ") {
             return self.is(brought);
         }
-        // A browser: the token is the password, whatever the user's name.
+        // A browser sends the token as the password, with any user name.
         let Some(pair) = scheme("basic ").and_then(from_base64) else { return false };
         let colon = pair.iter().position(|byte| *byte == b':');
         colon.is_some_and(|colon| self.is(&pair[colon + 1..]))
@@ -69,7 +69,8 @@ impl Token {
     }
 }
 
-/// RFC 4648 section 4, as browsers write it, with or without the padding; `None` when it is no such thing.
+/// Decodes base64 (RFC 4648 section 4) as browsers write it, with or without padding; `None` if it
+/// is invalid.
 fn from_base64(text: &[u8]) -> Option<Vec<u8>> {
     const PADDED_OR_NOT: GeneralPurpose = GeneralPurpose::new(
         &STANDARD,

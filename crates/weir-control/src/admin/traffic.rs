@@ -1,5 +1,6 @@
-//! From counted numbers (`weir-stats`) to what the status tells of them: totals since the start or since they were cleared, rates of
-//! the last second, and times of the last moments beside those of all the time.
+//! The status's view of counted figures (`weir-stats`): totals since the start or since they were
+//! cleared, rates of the last second, and times of the recent window beside those of the whole
+//! time. It counts nothing itself.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use super::context::Context;
 use super::status::{PhaseTimes, Traffic};
 use crate::past::{Look, Marked, SAMPLE};
 
-/// What has hardly begun says nothing, µs.
+/// The shortest span that gives a rate, µs.
 const SETTLED_US: u64 = 500_000;
 
 /// A rate with one digit.
@@ -26,19 +27,20 @@ pub(crate) fn per_second(count: u64, length_us: u64) -> f64 {
     }
 }
 
-/// Takes samples, and has the state file follow, for as long as the admin interface is there.
+/// Takes samples and keeps the state file current, as long as the admin interface exists.
 pub(crate) async fn sample(context: Arc<Context>) {
     let mut ticks = interval(SAMPLE);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
         context.past.sample();
-        // A reload by signal may have given runtime changes up. When the file cannot be written, the next change says so.
+        // A reload by signal may have dropped runtime changes. A failure to write the file is
+        // reported by the next change.
         let _ = context.keep_state();
     }
 }
 
-/// Whose exchanges.
+/// The subject whose exchanges are counted.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Of<'a> {
     Listener(&'a str),
@@ -48,7 +50,7 @@ pub(crate) enum Of<'a> {
 }
 
 impl Of<'_> {
-    /// Whose busiest second is known.
+    /// The subject's key, if its busiest second is recorded.
     fn marked(self) -> Option<Marked> {
         match self {
             Self::Listener(name) => Some(Marked::Listener(name.to_owned())),
@@ -59,7 +61,8 @@ impl Of<'_> {
     }
 }
 
-/// Counters by whose they are, looked up once: a thousand endpoints are asked about, and each has a handful.
+/// Counters by subject, indexed once: there may be a thousand endpoints with a handful of counters
+/// each.
 struct Cells<'a>(HashMap<Of<'a>, Vec<&'a CellFigures>>);
 
 impl<'a> Cells<'a> {
@@ -91,7 +94,7 @@ impl<'a> Cells<'a> {
         })
     }
 
-    /// Requests that a route without a pool answered.
+    /// The number of requests that a route without a pool answered.
     fn answered_here(&self, of: Of<'_>) -> u64 {
         let own = |cell: &&&CellFigures| cell.pool.is_empty() && !cell.route.is_empty();
         match of {
@@ -103,7 +106,7 @@ impl<'a> Cells<'a> {
     }
 }
 
-/// Times by whose they are.
+/// The times by subject.
 struct Times<'a> {
     figures: &'a Figures,
     endpoints: HashMap<(&'a str, &'a str), &'a EndpointFigures>,
@@ -139,11 +142,11 @@ impl<'a> Times<'a> {
     }
 }
 
-/// What was counted, to be asked about everybody.
+/// The counted figures, indexed for queries about all subjects.
 pub(crate) struct Counted<'a> {
     look: &'a Look,
     now: (Cells<'a>, Times<'a>),
-    /// When counting that is told began, if somebody cleared it.
+    /// The figures when an operator last cleared the counters, if one did.
     cleared: Option<(Cells<'a>, Times<'a>)>,
     recent: Times<'a>,
     moment: Cells<'a>,
@@ -161,7 +164,7 @@ impl<'a> Counted<'a> {
         }
     }
 
-    /// What is told of these exchanges.
+    /// The traffic of this subject.
     pub(crate) fn traffic(&self, of: Of<'_>) -> Traffic {
         let (cells, all) = &self.now;
         let (mut tally, mut phases) = (cells.tally(of), all.phases(of));
@@ -202,7 +205,7 @@ impl<'a> Counted<'a> {
         }
     }
 
-    /// Attempts given up at an endpoint, or at all of a pool.
+    /// The attempts given up at an endpoint, or in a whole pool.
     pub(crate) fn given_up(&self, pool: &str, endpoint: Option<&str>) -> GivenUp {
         let all = self.now.1.given_up(pool, endpoint);
         let cleared = self.cleared.as_ref().map(|(_, cleared)| cleared.given_up(pool, endpoint));
@@ -210,7 +213,7 @@ impl<'a> Counted<'a> {
     }
 }
 
-/// Every phase that has a sample.
+/// The times of every phase that has a sample.
 fn times(phases: &PhaseDistributions) -> Vec<PhaseTimes> {
     phases
         .counted()
@@ -218,7 +221,7 @@ fn times(phases: &PhaseDistributions) -> Vec<PhaseTimes> {
         .collect()
 }
 
-/// One distribution in a line.
+/// The figures of one distribution.
 pub(crate) fn phase_times(phase: &str, distribution: &Distribution) -> PhaseTimes {
     PhaseTimes {
         phase: phase.to_owned(),

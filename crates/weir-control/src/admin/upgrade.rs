@@ -1,4 +1,4 @@
-//! `POST /v1/upgrade`: a new process takes over. How that goes is `crate::upgrade`'s.
+//! `POST /v1/upgrade`: starts a successor. The upgrade itself is done by `crate::upgrade`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,10 +13,10 @@ use super::routes::Later;
 use super::write::{object, text, unknown_field, yes};
 use crate::upgrade::{NotUpgraded, Successor, UPGRADE_PATIENCE};
 
-/// No process needs longer, and nobody waits longer for an answer.
+/// The longest patience that a caller may ask for.
 const LONGEST: Duration = Duration::from_secs(100);
 
-/// Starts it and answers when it serves, or does not.
+/// Starts the successor and replies when it serves or has failed.
 pub(super) fn upgrade(call: Call) -> Later {
     Box::pin(async move {
         let successor = successor(&object(&call.body)?)?;

@@ -1,5 +1,6 @@
-//! The handlers that change something. What a change means is `weir-config`'s, that it takes effect `context.rs`'s; here a request
-//! is read strictly, and every mistake names its field.
+//! The handlers of requests that change something. They parse a request strictly, and every error
+//! names its field. The meaning of a change is defined in `weir-config`, and `context.rs` applies
+//! it.
 
 use hyper::StatusCode;
 use hyper::header::{self, HeaderMap};
@@ -72,7 +73,7 @@ pub(crate) fn patch_process(call: Call) -> Later {
     })
 }
 
-/// `max_connections`, and nothing else.
+/// The field `max_connections`, the only one allowed.
 fn connections(call: &Call) -> Result<usize, ApiError> {
     let fields = object(&call.body)?;
     if let Some(other) = fields.keys().find(|name| *name != "max_connections") {
@@ -84,7 +85,7 @@ fn connections(call: &Call) -> Result<usize, ApiError> {
     number("max_connections", value).map(|limit| limit as usize)
 }
 
-/// Gives runtime changes up.
+/// Discards runtime changes.
 pub(crate) fn revert(call: Call) -> Later {
     Box::pin(async move {
         let fields = object(&call.body)?;
@@ -100,7 +101,7 @@ pub(crate) fn revert(call: Call) -> Later {
     })
 }
 
-/// What to write into the file.
+/// The lines that make the runtime changes permanent in the configuration file.
 pub(crate) fn adopt(call: Call) -> Later {
     Box::pin(async move {
         let (served, overrides) = (call.context.served(), call.context.overrides());
@@ -109,7 +110,7 @@ pub(crate) fn adopt(call: Call) -> Later {
     })
 }
 
-/// Counters begin at 0 again.
+/// Restarts the displayed counters at 0.
 pub(crate) fn clear_counters(call: Call) -> Later {
     Box::pin(async move {
         if !yes(&call, "dry_run")? {
@@ -119,7 +120,7 @@ pub(crate) fn clear_counters(call: Call) -> Later {
     })
 }
 
-/// Reads the configuration anew.
+/// Reloads the configuration.
 pub(crate) fn reload(call: Call) -> Later {
     Box::pin(async move {
         if yes(&call, "dry_run")? {
@@ -136,7 +137,7 @@ pub(crate) fn reload(call: Call) -> Later {
     })
 }
 
-/// Stops as the signal does, which is who hears of it.
+/// Stops the process by sending it the signal.
 pub(crate) fn stop(call: Call) -> Later {
     Box::pin(async move {
         let running = View::new(&call.context).info().requests_running;
@@ -151,7 +152,7 @@ pub(crate) fn stop(call: Call) -> Later {
     })
 }
 
-/// One endpoint, or the error that says that there is none.
+/// One endpoint, or the error that it does not exist.
 pub(crate) fn endpoint(
     context: &Context,
     pool: &str,
@@ -164,7 +165,7 @@ pub(crate) fn endpoint(
     view.endpoint_named(pool, name).ok_or_else(|| ApiError::unknown("endpoint", name))
 }
 
-/// What tells one state of an endpoint's settings from another.
+/// The entity tag of an endpoint's settings.
 pub(crate) fn tag(endpoint: &EndpointStatus) -> String {
     tag_of(&endpoint.order, endpoint.weight, endpoint.max_conn)
 }
@@ -174,7 +175,7 @@ fn tag_of(order: &str, weight: u32, max_conn: Option<u32>) -> String {
     format!("\"{order}-{weight}-{limit}\"")
 }
 
-/// Makes a change, or only checks it, as the request says.
+/// Makes a change or only checks it, as the request says.
 async fn make(
     call: &Call,
     change: &Change,
@@ -197,7 +198,7 @@ async fn make(
     })
 }
 
-/// Whether the request's `If-Match`, if it has one, is about what is now.
+/// Returns true if the request has no `If-Match`, or one that matches the current state.
 fn matches(headers: &HeaderMap, served: &Served, (pool, name): (&str, &str)) -> bool {
     let Some(wanted) = headers.get(header::IF_MATCH) else { return true };
     let Ok(wanted) = wanted.to_str() else { return false };
@@ -207,7 +208,7 @@ fn matches(headers: &HeaderMap, served: &Served, (pool, name): (&str, &str)) -> 
     wanted.split(',').map(str::trim).any(|tag| tag == "*" || tag == own)
 }
 
-/// The answer to a change: what became of it, and more.
+/// The response to a change: its outcome and further fields.
 fn told(outcome: &Outcome, more: Value) -> Reply {
     let mut value = serde_json::to_value(outcome).unwrap_or_default();
     if let (Value::Object(value), Value::Object(more)) = (&mut value, more) {
@@ -216,7 +217,7 @@ fn told(outcome: &Outcome, more: Value) -> Reply {
     Reply::json(&value)
 }
 
-/// A query parameter that is `true` or `false`; absent is false, without a value true.
+/// A boolean query parameter; if it is absent it is false, and without a value true.
 pub(crate) fn yes(call: &Call, name: &str) -> Result<bool, ApiError> {
     match call.query(name) {
         None | Some("false" | "0" | "no") => Ok(false),
@@ -243,7 +244,7 @@ fn bad_body(message: &str) -> ApiError {
     ApiError { status: StatusCode::BAD_REQUEST, ..ApiError::field("body", message) }
 }
 
-/// What may be changed of an endpoint.
+/// Parses the changeable fields of an endpoint.
 fn endpoint_fields(fields: &Map<String, Value>) -> Result<EndpointOverride, ApiError> {
     let mut set = EndpointOverride::default();
     for (name, value) in fields {
@@ -258,7 +259,7 @@ fn endpoint_fields(fields: &Map<String, Value>) -> Result<EndpointOverride, ApiE
     Ok(set)
 }
 
-/// An endpoint as `POST` describes it.
+/// Parses an endpoint from the body of a `POST`.
 fn new_endpoint(fields: &Map<String, Value>) -> Result<Endpoint, ApiError> {
     let Some(address) = fields.get("address") else {
         return Err(ApiError::field("address", "it is missing: where is the server?"));
