@@ -2,8 +2,9 @@
 //! that is. It writes nothing, and it does not replace the kernel's permission check: it narrows
 //! what the path may lead to.
 //!
-//! The path is walked one component at a time (path_resolution(7)). A symbolic link is followed only where no other user could have
-//! put it, and a file that another user could have put there must be an ordinary one, with one name and an expected owner.
+//! The path is walked one component at a time (path_resolution(7)). A symbolic link is followed
+//! only where no other user can have created it, and a file that another user can have created must
+//! be a regular one, with one name and an expected owner.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;

@@ -3,8 +3,8 @@
 //! It serves no traffic and watches nothing itself.
 //!
 //! ```text
-//! read ─▶ check ─▶ compile ─▶ open logs, bind, look names up ─▶ publish ─▶ workers adopt ─▶ accept, probe, resolve anew
-//!   └───────┴─────────┴───────────────────┴──▶ rejected: everything is as it was
+//! read ─▶ check ─▶ compile ─▶ open logs, bind, resolve ─▶ publish ─▶ adopted ─▶ accept, probe
+//!   └───────┴─────────┴───────────────┴──▶ rejected: nothing has changed
 //! ```
 
 use std::collections::HashMap;
@@ -523,7 +523,7 @@ fn files_changed(
         }
     }
     if before.pools.len() != after.pools.len() || before.logs != after.logs {
-        // Listeners are compiled anew for that reason alone.
+        // Listeners are compiled again for that reason alone.
         return lines;
     }
     for listener in after.listeners.iter().filter(|one| before.listeners.contains(one)) {

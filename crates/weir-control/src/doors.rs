@@ -154,7 +154,8 @@ impl Doors {
             lines.push(format!("not listening on {listening} any more"));
             door.close().await;
             if let BoundAddress::Unix(path) = &listening.address {
-                // No process listens there. A new socket at this path would replace the file anyway.
+                // No process listens there. A new socket at this path would replace the file
+                // anyway.
                 let _ = std::fs::remove_file(path);
             }
         }

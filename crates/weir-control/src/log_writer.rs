@@ -45,7 +45,7 @@ struct OpenLog {
 /// The logs of a configuration, open and with their threads, but not yet in use. Dropping it ends
 /// the new threads.
 pub struct PreparedLogs {
-    /// In the configuration's order.
+    /// The logs, in the configuration's order.
     open: Vec<OpenLog>,
     sinks: Vec<LogSink>,
     threads: Vec<Receiver<()>>,

@@ -30,7 +30,7 @@ impl MachineClock {
         self.microseconds.saturating_add(after).saturating_sub(before)
     }
 
-    /// What cannot have been is now.
+    /// The instant at this machine time; the current instant if it is out of range.
     pub(crate) fn instant(&self, microseconds: u64) -> Instant {
         let after = Duration::from_micros(microseconds.saturating_sub(self.microseconds));
         let before = Duration::from_micros(self.microseconds.saturating_sub(microseconds));

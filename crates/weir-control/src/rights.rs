@@ -3,8 +3,9 @@
 //! which files a reload may read: from then on the kernel does.
 //!
 //! ```text
-//! root: logs, certificates, sockets, pid file open ─▶ they get their owner ─▶ chroot ─▶ groups ─▶ group ─▶ user
-//!       ─▶ of the capabilities only CAP_NET_BIND_SERVICE ─▶ verified ─▶ the first thread of the data plane
+//! root: logs, certificates, sockets, pid file open ─▶ their owner changes ─▶ chroot ─▶ groups
+//!       ─▶ group ─▶ user ─▶ no capability but CAP_NET_BIND_SERVICE ─▶ verified
+//!       ─▶ the first thread of the data plane
 //! ```
 //!
 //! This happens before the data plane and the admin interface have threads. The C library changes
@@ -235,8 +236,8 @@ impl Rights {
         let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: kept };
         set_capabilities(None, sets).map_err(|error| ("capset", error.into()))?;
         if !kept.is_empty() {
-            // For the process that takes over in an upgrade. Where this is forbidden, that process
-            // does without.
+            // The process that takes over in an upgrade needs it. Where this is forbidden, that
+            // process does without.
             let _ = configure_capability_in_ambient_set(kept, true);
         }
         keep_to_ourselves()

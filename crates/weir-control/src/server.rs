@@ -5,7 +5,7 @@
 //! start ─▶ serving ──TERM, QUIT, INT──▶ draining ──nothing runs, or the deadline──▶ ended
 //!            │  ▲  │                        └────────────second signal────────────────▶ ended
 //!            │  │  └──a worker ends by a bug──▶ draining, and an error
-//!            │  └──RTMIN+1, or the admin interface: a successor serves ──▶ draining behind it ──▶ ended
+//!            │  └──RTMIN+1, admin interface: a successor serves ──▶ draining behind it ──▶ ended
 //!            └──┘ USR1: logs reopened; HUP, USR2: configuration reloaded
 //! ```
 

@@ -3,9 +3,11 @@
 //! reads no configuration, and knows no more of a socket than the address it was opened for.
 //!
 //! ```text
-//! fork ─▶ starting ──the sockets come──▶ serving ──killed, or a failure──▶ fork again, after a pause if that is frequent
-//!            │                             │  └──its successor (an upgrade) sends its sockets──▶ that one serves
-//!            └──ends: so does the supervisor └──told to stop, or ends in order: so does the supervisor
+//! fork ─▶ starting ──the sockets come──▶ serving
+//!            │                           ├──killed, or a failure──▶ fork again, paused if frequent
+//!            │                           ├──its successor (upgrade) sends sockets──▶ that serves
+//!            │                           └──told to stop, or ends in order──▶ supervisor ends
+//!            └──ends──▶ supervisor ends
 //! ```
 //!
 //! Signals to the supervisor are passed on. A serving process detects the end of its supervisor,

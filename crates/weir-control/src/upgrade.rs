@@ -2,8 +2,8 @@
 //! sockets and waits for the successor's report. It stops nothing in this process.
 //!
 //! ```text
-//! spawn ─▶ waiting ──"ready"──▶ the successor serves; who called stops
-//!             ├──it ends, or says why not──▶ failed: everything is as it was
+//! spawn ─▶ waiting ──"ready"──▶ the successor serves; this process leaves
+//!             ├──it ends, or reports why not──▶ failed: nothing has changed
 //!             └──too late──▶ killed, with all that it started: failed
 //! ```
 
@@ -192,7 +192,7 @@ fn spawn(
 ) -> io::Result<Spawned> {
     let (reader, writer) = io::pipe()?;
     let (passing, its_end) = packets::pair()?;
-    // If the state cannot be sent, the successor finds it out anew.
+    // If the state cannot be sent, the successor determines it again.
     let _ = packets::send_now(&passing, &estate.encode(), &[]);
     let mut legacy = Legacy {
         ready: writer.as_raw_fd(),

@@ -37,7 +37,7 @@ use crate::upgrade::{NotUpgraded, Successor};
 /// The shortest time between two log lines about refused requests.
 const TURNED_AWAY_PAUSE: Duration = Duration::from_secs(10);
 
-/// What all admin connections share.
+/// State shared by all admin connections.
 pub(crate) struct Context {
     /// The start of the process.
     pub(crate) started: SystemTime,
@@ -167,7 +167,7 @@ pub(crate) struct Lasts {
     pub(crate) reload: bool,
     /// Set if it survives a restart.
     pub(crate) restart: bool,
-    /// The same as a sentence.
+    /// The duration as a sentence.
     pub(crate) note: String,
 }
 

@@ -20,8 +20,7 @@ use crate::server::Listening;
 /// All admin sockets that accept connections.
 pub(crate) struct AdminDoors {
     open: Vec<Open>,
-    /// The channel to the thread that accepts. The socket for a reload and for a successor; weak,
-    /// since the acceptor owns and closes it.
+    /// The channel to the thread that accepts.
     thread: mpsc::UnboundedSender<Opening>,
 }
 
@@ -29,7 +28,7 @@ struct Open {
     model: AdminListener,
     keys: Keys,
     listening: Listening,
-    /// For a reload and for a successor; whoever accepts from it closes it.
+    /// The socket for a reload and for a successor; weak, since the acceptor owns and closes it.
     socket: Weak<OwnedFd>,
     /// Dropping it ends the rules under which connections were accepted.
     _life: watch::Sender<()>,

@@ -23,12 +23,12 @@ pub(crate) struct Route {
     /// The path, with `{names}` for parameters.
     pub(crate) path: &'static str,
     pub(crate) right: Right,
-    /// A description in one line. The handler of a route.
+    /// A description in one line.
     pub(crate) summary: &'static str,
     pub(crate) answer: Answer,
 }
 
-/// Who answers.
+/// The handler of a route.
 #[derive(Clone, Copy)]
 pub(crate) enum Answer {
     /// A handler that replies at once.

@@ -4,7 +4,7 @@
 //! check credentials.
 //!
 //! ```text
-//! accepted ─▶ unproven ──request or command line──▶ anonymous (the address asks for no credentials)
+//! accepted ─▶ unproven ──request or command line──▶ anonymous (no credentials asked for)
 //!                │  └───────token, certificate────▶ known
 //!                └─ oldest of too many, or late: closed
 //! ```

@@ -1,5 +1,5 @@
-//! What the admin interface tells, as plain values: the JSON API, the dashboard, HAProxy's tables and `weir top` are views of
-//! this and nothing else. It is gathered in `gather.rs`.
+//! The status as plain values, of which the JSON API, the dashboard, HAProxy's tables and `weir
+//! top` are views. `gather.rs` reads it from the live state.
 
 use std::collections::BTreeMap;
 
@@ -8,23 +8,23 @@ use weir_stats::exposition::{CreditsReport, IncidentReport, LimitsReport};
 
 pub use weir_stats::exposition::{EndpointState as State, PoolCounters};
 
-/// Everything at one moment.
+/// The whole status at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Status {
-    /// When, milliseconds since 1970.
+    /// The moment, milliseconds since 1970.
     pub at_ms: u64,
     /// The process.
     pub info: Info,
-    /// In the configuration's order.
+    /// The listeners, in the configuration's order.
     pub listeners: Vec<ListenerStatus>,
-    /// In the configuration's order.
+    /// The pools, in the configuration's order.
     pub pools: Vec<PoolStatus>,
-    /// By number.
+    /// The workers, by number.
     pub workers: Vec<WorkerStatus>,
-    /// The machine's processor credits, where books of them are kept.
+    /// The machine's processor credits, if their books are kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credits: Option<CreditsReport>,
-    /// Limits on clients and keys, where there are any.
+    /// The limits on clients and keys, if there are any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limits: Option<LimitsReport>,
 }
@@ -40,52 +40,53 @@ pub struct Info {
     pub pid: u32,
     /// The machine's name.
     pub host: String,
-    /// When it started, milliseconds since 1970.
+    /// The start of the process, milliseconds since 1970.
     pub started_ms: u64,
-    /// Seconds since then.
+    /// Seconds since the start.
     pub uptime_s: u64,
     /// The number of the configuration that is served, from 1.
     pub generation: u64,
     /// `running` or `stopping`.
     pub state: String,
-    /// Worker threads.
+    /// The number of worker threads.
     pub workers: usize,
-    /// Client connections open now.
+    /// The number of open client connections.
     pub connections: usize,
-    /// Most that may be.
+    /// The most client connections allowed.
     pub max_connections: usize,
-    /// Requests that run now.
+    /// The number of running requests.
     pub requests_running: usize,
-    /// The configuration's file, where there is one.
+    /// The configuration file, if there is one.
     pub configuration: Option<String>,
-    /// The file that keeps runtime changes over restarts, where there is one.
+    /// The file that keeps runtime changes across restarts, if there is one.
     pub state_file: Option<String>,
-    /// Things that are not as the configuration's file says.
+    /// The number of settings that differ from the configuration file.
     pub overrides: usize,
-    /// Most files open at once.
+    /// The most files open at once.
     pub open_files_limit: u64,
-    /// The budget of memory.
+    /// The memory budget.
     #[serde(default)]
     pub memory: MemoryStatus,
-    /// Incidents of its workers and of the processes before it.
+    /// Incidents of its workers and of earlier serving processes.
     #[serde(default)]
     pub incidents: IncidentReport,
 }
 
-/// The budget of memory.
+/// The memory budget.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryStatus {
-    /// Bytes that the process has allocated.
+    /// The bytes that the process has allocated.
     pub used: usize,
-    /// Most that it may have; `null`: no bound.
+    /// The most bytes that it may allocate; `null` without a bound.
     pub max: Option<usize>,
-    /// What is done because it is near: `none`, `close_idle`, `pause_reads` or `refuse`.
+    /// The measure in effect because the bound is near: `none`, `close_idle`, `pause_reads` or
+    /// `refuse`.
     pub pressure: String,
-    /// Connections that were closed for it when they came.
+    /// The number of new connections that were closed because of it.
     pub connections_refused: u64,
-    /// Requests whose bodies were not read on for a while.
+    /// The number of requests whose bodies were not read for a while because of it.
     pub reads_paused: u64,
-    /// Requests that were given up, because they held most.
+    /// The number of requests that were ended because they held the most memory.
     pub requests_given_up: u64,
 }
 
@@ -94,91 +95,93 @@ pub struct MemoryStatus {
 pub struct ListenerStatus {
     /// Its name.
     pub name: String,
-    /// What it accepts on, as configured.
+    /// The addresses it accepts on, as configured.
     pub addresses: Vec<String>,
-    /// Whether clients speak TLS.
+    /// Set if clients use TLS.
     pub tls: bool,
-    /// Client connections open now.
+    /// The number of open client connections.
     pub connections: usize,
-    /// Most that may be; `null`: only the process's limit counts.
+    /// The most connections allowed; `null` if only the limit of the process applies.
     pub max_connections: Option<usize>,
-    /// Most that were at once, since the start or since counters were cleared.
+    /// The most connections open at once, since the start or since counters were cleared.
     pub most_connections: usize,
-    /// Connections accepted.
+    /// The number of accepted connections.
     pub accepted: u64,
-    /// How many in a second, now.
+    /// Connections accepted per second, now.
     pub accepted_per_second: f64,
-    /// Most in a second.
+    /// The most connections accepted in one second.
     pub accepted_per_second_max: u64,
-    /// Idle connections that were closed to make room for others.
+    /// The number of idle connections that were closed to make room for others.
     pub idle_closed: u64,
-    /// TLS handshakes that made a session, resumed one, and failed.
+    /// The number of TLS handshakes that made a session, that resumed one, and that failed.
     pub handshakes: [u64; 3],
     /// Its requests.
     pub traffic: Traffic,
 }
 
-/// Requests that ended, since the start or since counters were cleared.
+/// The requests that ended since the start or since counters were cleared.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Traffic {
-    /// How many.
+    /// Their number.
     pub requests: u64,
-    /// How many in a second, now.
+    /// Requests per second, now.
     pub per_second: f64,
-    /// Most in a second.
+    /// The most requests in one second.
     pub per_second_max: u64,
-    /// Seconds since the last one ended; `null`: there was none.
+    /// Seconds since the last one ended; `null` if there was none.
     pub last_s: Option<u64>,
-    /// By class of their status: `1xx` to `5xx`.
+    /// Their number by class of status: `1xx` to `5xx`.
     pub statuses: BTreeMap<String, u64>,
-    /// By status, those that there were; `none` where none was sent.
+    /// Their number by status; `none` if no status was sent. Only statuses that occurred.
     pub codes: BTreeMap<String, u64>,
-    /// By why they ended, those that there were.
+    /// Their number by the cause of their end. Only causes that occurred.
     pub causes: BTreeMap<String, u64>,
-    /// Request bytes, heads and bodies.
+    /// The bytes of requests, heads and bodies.
     pub bytes_received: u64,
-    /// Response bytes, heads and bodies.
+    /// The bytes of responses, heads and bodies.
     pub bytes_sent: u64,
-    /// Attempts of all of them.
+    /// The number of their attempts.
     pub attempts: u64,
-    /// Those with more than one.
+    /// The number of requests with more than one attempt.
     pub retried: u64,
-    /// Those whose last attempt went over a connection that was there.
+    /// The number of requests whose last attempt reused a connection.
     pub reused: u64,
-    /// Those that had to wait in the queue.
+    /// The number of requests that waited in the queue.
     pub queued: u64,
-    /// Those that Weir answered as it was told to, without a pool: responses, redirects, files.
+    /// The number of requests that Weir answered as configured, without a pool: responses,
+    /// redirects, files.
     pub answered_here: u64,
-    /// How long they took, by phase.
+    /// Their durations, by phase.
     pub times: Vec<PhaseTimes>,
-    /// The last moments that `recent` is of, seconds.
+    /// The length of the window of `recent`, seconds.
     pub recent_s: u64,
-    /// How long those of the last moments took.
+    /// The durations of the requests in the recent window.
     pub recent: Vec<PhaseTimes>,
 }
 
-/// How long a phase took.
+/// The durations of a phase.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PhaseTimes {
-    /// `request`, `queue`, `connect`, `response`, `data`, `total`, or `own`: Weir's own part.
+    /// The phase: `request`, `queue`, `connect`, `response`, `data`, `total`, or `own` for Weir's
+    /// own part.
     pub phase: String,
-    /// Samples.
+    /// The number of samples.
     pub count: u64,
-    /// Their mean, microseconds; the others are quantiles.
+    /// The mean, microseconds.
     pub mean_us: u64,
-    /// Half took no longer.
+    /// The median, microseconds.
     pub p50_us: u64,
-    /// 90 %.
+    /// The 90 % quantile, microseconds.
     pub p90_us: u64,
-    /// 99 %.
+    /// The 99 % quantile, microseconds.
     pub p99_us: u64,
-    /// 99.9 %.
+    /// The 99.9 % quantile, microseconds.
     pub p999_us: u64,
-    /// 99.99 %.
+    /// The 99.99 % quantile, microseconds.
     pub p9999_us: u64,
-    /// 99.9999 %.
+    /// The 99.9999 % quantile, microseconds.
     pub p999999_us: u64,
-    /// All.
+    /// The maximum, microseconds.
     pub max_us: u64,
 }
 
@@ -187,9 +190,9 @@ pub struct PhaseTimes {
 pub struct RouteStatus {
     /// The listener's name.
     pub listener: String,
-    /// Its name; empty for what no route took.
+    /// Its name; empty for requests that matched no route.
     pub route: String,
-    /// The pool it leads to; empty without one.
+    /// The pool it leads to; empty if there is none.
     pub pool: String,
     /// Its requests.
     pub traffic: Traffic,
@@ -200,18 +203,18 @@ pub struct RouteStatus {
 pub struct WorkerStatus {
     /// Its number, from 0.
     pub number: usize,
-    /// Client connections it holds.
+    /// The number of client connections it holds.
     pub connections: usize,
-    /// Of them, those with a request that runs.
+    /// The number of these connections with a running request.
     pub requests_running: usize,
-    /// Bytes that these requests hold in buffers.
+    /// The bytes that these requests hold in buffers.
     #[serde(default)]
     pub held: usize,
-    /// Requests that ended.
+    /// The number of requests that ended.
     pub requests: u64,
-    /// Time that it worked at requests, microseconds.
+    /// The time that it spent working on requests, microseconds.
     pub own_us: u64,
-    /// How late it is for its timer.
+    /// The lateness of its timer.
     pub lag: PhaseTimes,
 }
 
@@ -220,42 +223,42 @@ pub struct WorkerStatus {
 pub struct PoolStatus {
     /// Its name.
     pub name: String,
-    /// How it picks.
+    /// Its policy for picking endpoints.
     pub policy: String,
-    /// `up` while one endpoint can be had, else `down`.
+    /// `up` while at least one endpoint is usable, else `down`.
     pub state: String,
-    /// Whether probes are ignored because too few endpoints are healthy by them.
+    /// Set while probes are ignored because too few endpoints are healthy by them.
     pub panicking: bool,
-    /// Endpoints that can be had.
+    /// The number of usable endpoints.
     pub usable: usize,
-    /// Requests in flight.
+    /// The number of requests in flight.
     pub in_flight: u64,
-    /// Most that were, as seen once a second and at each endpoint alone.
+    /// The most requests in flight, sampled once a second and at each endpoint.
     pub most_in_flight: u64,
-    /// Those who wait; `null`: nobody may.
+    /// Its queue; `null` if there is none.
     pub queue: Option<QueueStatus>,
-    /// What was counted.
+    /// The counters of its balancer.
     pub counters: PoolCounters,
-    /// Attempts that were given up to ask the same endpoint again.
+    /// The number of attempts after which the same endpoint was tried again.
     pub repeated: u64,
-    /// Attempts that were given up to ask another endpoint.
+    /// The number of attempts after which another endpoint was tried.
     pub redispatched: u64,
     /// Its requests.
     pub traffic: Traffic,
-    /// In the configuration's order.
+    /// Its endpoints, in the configuration's order.
     pub endpoints: Vec<EndpointStatus>,
 }
 
 /// A pool's queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueueStatus {
-    /// Waiting now.
+    /// The number of waiting requests.
     pub now: u64,
-    /// Most that may.
+    /// The most requests allowed to wait.
     pub max: u64,
-    /// Most that ever did at once.
+    /// The most requests that have waited at once.
     pub longest: u64,
-    /// Longest wait, milliseconds.
+    /// The longest wait allowed, milliseconds.
     pub timeout_ms: u64,
 }
 
@@ -266,71 +269,72 @@ pub struct EndpointStatus {
     pub pool: String,
     /// Its name.
     pub name: String,
-    /// Its address, as written.
+    /// Its address, as configured.
     pub address: String,
-    /// Where its name leads, where it has one and that is known.
+    /// The address to which its name resolves, if it has a name that is resolved.
     pub resolved: Option<String>,
-    /// In one word: `up`, `draining`, `maintenance`, `down`, `ejected`, `stalled`, `unresolved`.
+    /// Its state: `up`, `draining`, `maintenance`, `down`, `ejected`, `stalled` or `unresolved`.
     pub state: State,
-    /// Since when, milliseconds since 1970.
+    /// The time since which it is in its state, milliseconds since 1970.
     pub since_ms: u64,
-    /// What the operator ordered: `ready`, `draining`, `maintenance`.
+    /// The operator's order: `ready`, `draining` or `maintenance`.
     pub order: String,
-    /// What its probes say: `up`, `down`, or `unchecked` when there are none.
+    /// The result of its probes: `up`, `down`, or `unchecked` if there are none.
     pub health: String,
-    /// Why it is in its state, in one clause; empty when nothing is known.
+    /// The reason of its state, in one clause; empty if none is known.
     pub reason: String,
-    /// How the reply to the probe that changed its health began.
+    /// The beginning of the reply to the probe that changed its health.
     pub excerpt: String,
-    /// The latest probe, where there was one.
+    /// The latest probe, if there was one.
     pub probe: Option<ProbeStatus>,
-    /// When its ejection ends, milliseconds since 1970.
+    /// The end of its ejection, milliseconds since 1970.
     pub ejected_until_ms: Option<u64>,
-    /// Requests in flight.
+    /// The number of requests in flight.
     pub in_flight: u32,
-    /// Most that were at once, since the start or since counters were cleared.
+    /// The most requests in flight at once, since the start or since counters were cleared.
     pub most_in_flight: u32,
-    /// Most that may be.
+    /// The most requests allowed in flight.
     pub max_conn: Option<u32>,
-    /// Requests that wait for it and no other.
+    /// The number of requests that wait for this endpoint only.
     pub queued: u32,
-    /// Most that did at once.
+    /// The most requests that waited for it at once.
     pub most_queued: u32,
-    /// Its share.
+    /// Its weight.
     pub weight: u32,
-    /// Its tier, 0 first.
+    /// Its tier; tier 0 is used first.
     pub tier: u8,
-    /// Whether it is a backup.
+    /// Set if it is a backup.
     pub backup: bool,
-    /// Idle connections kept to it.
+    /// The number of idle connections kept to it.
     pub idle_connections: u32,
-    /// Connections opened to it.
+    /// The number of connections opened to it.
     pub connections_opened: u64,
-    /// Requests that went over a connection that was there.
+    /// The number of requests sent over a reused connection.
     pub connections_reused: u64,
-    /// Times it was picked.
+    /// The number of times that it was picked.
     pub picks: u64,
-    /// Connects that failed.
+    /// The number of failed connects.
     pub connect_failures: u64,
-    /// Times it was ejected.
+    /// The number of its ejections.
     pub ejections: u64,
-    /// Times it was found stalled.
+    /// The number of times that it was found stalled.
     pub stalls: u64,
-    /// Times it was out: down, ejected or stalled.
+    /// The number of its outages: times that it was down, ejected or stalled.
     pub outages: u64,
-    /// Seconds that it was, in all.
+    /// The total duration of its outages, seconds.
     pub out_s: u64,
-    /// Most idle connections kept to it.
+    /// The most idle connections kept to it.
     pub max_idle: u32,
-    /// Its requests: those whose last attempt was here.
+    /// The requests whose last attempt was here.
     pub traffic: Traffic,
-    /// Attempts here that were given up for another.
+    /// The number of attempts here that were given up for another attempt.
     pub failed_attempts: u64,
-    /// Of them, those after which it was asked again.
+    /// The number of these after which this endpoint was tried again.
     pub repeated: u64,
-    /// Of them, those after which another endpoint was asked.
+    /// The number of these after which another endpoint was tried.
     pub redispatched: u64,
-    /// What is not as the configuration's file says: `order`, `weight`, `max_conn`, `added`.
+    /// The settings that differ from the configuration file: `order`, `weight`, `max_conn`,
+    /// `added`.
     pub overridden: Vec<String>,
 }
 
@@ -339,75 +343,76 @@ pub struct EndpointStatus {
 pub struct ProbeStatus {
     /// `http`, `tcp` or `tls`.
     pub kind: String,
-    /// When it ended, milliseconds since 1970.
+    /// The time at which it ended, milliseconds since 1970.
     pub at_ms: u64,
-    /// How long it took, microseconds.
+    /// Its duration, microseconds.
     pub took_us: u64,
-    /// Whether it passed.
+    /// Set if it passed.
     pub passed: bool,
-    /// Why not, in one clause.
+    /// The reason of its failure, in one clause; empty if it passed.
     pub reason: String,
-    /// How the reply began, when it did not pass.
+    /// The beginning of the reply, if it failed.
     pub excerpt: String,
-    /// Probes until now.
+    /// The number of probes so far.
     pub probes: u64,
-    /// Those of them that failed.
+    /// The number of failed probes so far.
     pub failures: u64,
-    /// Successes in a row that make it up again.
+    /// The successes in a row that make the endpoint up.
     pub rise: u32,
-    /// Failures in a row that make it down.
+    /// The failures in a row that make the endpoint down.
     pub fall: u32,
 }
 
-/// One who waits in a pool's queue.
+/// A request that waits in a pool's queue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WaitingStatus {
-    /// How many are before him.
+    /// The number of requests ahead of it.
     pub position: u32,
-    /// Since when, milliseconds since 1970.
+    /// The time since which it waits, milliseconds since 1970.
     pub since_ms: u64,
-    /// For how long, microseconds.
+    /// The time it has waited, microseconds.
     pub waited_us: u64,
-    /// How much longer he will wait at most, microseconds.
+    /// The longest time that it will still wait, microseconds.
     pub left_us: u64,
-    /// The id of his request, as it is in logs and in the request id header.
+    /// The request's id, as in logs and in the request id header.
     pub request_id: String,
-    /// His address; empty on a Unix socket without a trusted proxy.
+    /// The client's address; empty on a Unix socket without a trusted proxy.
     pub client: String,
-    /// What he asks for: method.
+    /// The request's method.
     pub method: String,
-    /// And target, the first 120 bytes or so of it; one that is longer ends with `…`.
+    /// The request's target, cut to about 120 bytes; a longer one ends with `…`.
     pub target: String,
-    /// The pool he waits for.
+    /// The pool it waits for.
     pub pool: String,
-    /// The endpoint he waits for, where no other will do.
+    /// The endpoint it waits for, if no other will do.
     pub endpoint: Option<String>,
 }
 
 impl WaitingStatus {
-    /// What he waits for: any endpoint of the pool, or one.
+    /// The pool and endpoint it waits for; `any` stands for any endpoint.
     pub fn waits_for(&self) -> String {
         format!("{}/{}", self.pool, self.endpoint.as_deref().unwrap_or("any"))
     }
 }
 
-/// Something that happened.
+/// An event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
     /// Its number; later ones are higher.
     pub number: u64,
-    /// When, milliseconds since 1970.
+    /// The time, milliseconds since 1970.
     pub at_ms: u64,
-    /// `health`, `change`, `reload` or `process`.
+    /// The kind: `health`, `change`, `reload`, `upgrade`, `denied`, `credits` or `process`.
     pub kind: String,
-    /// The pool, where it is about one.
+    /// The pool, if the event is about one.
     pub pool: Option<String>,
-    /// The endpoint, where it is about one.
+    /// The endpoint, if the event is about one.
     pub endpoint: Option<String>,
-    /// Who did it, where somebody did.
+    /// The caller that caused it, if one did.
     pub who: Option<String>,
-    /// What, in one line.
+    /// The event in one line.
     pub what: String,
-    /// How the reply to the probe began, or the lines that differ.
+    /// Further lines: the beginning of the reply to the probe, the differences of a reload, or the
+    /// note on how long a change lasts.
     pub details: Vec<String>,
 }

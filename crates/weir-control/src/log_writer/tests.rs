@@ -170,7 +170,8 @@ fn syslog_gets_a_datagram_a_line_and_is_found_again() {
     drop(batch);
     let orders = Arc::clone(&writer.orders);
     assert_eq!(writer.stop(DEADLINE), Flushed::All);
-    // One send to each receiver that was gone, and one try to find the second again; "five" is not tried.
+    // One send to each receiver that was gone, and one try to find the second again; "five" is not
+    // tried.
     assert_eq!((sink.dropped(), orders.errors.load(Ordering::Relaxed)), (2, 3));
 }
 

@@ -1,4 +1,4 @@
-//! State that a successor would otherwise have to find out anew: the keys of TLS session tickets,
+//! State that a successor would otherwise have to determine again: the keys of TLS session tickets,
 //! the endpoints that are down, and those that are ejected. It is sent before the successor starts,
 //! and applied before it accepts anything.
 

@@ -3,7 +3,7 @@
 //! nothing itself.
 //!
 //! ```text
-//! 4 bytes, little endian: bytes of JSON │ JSON │ bytes read of the first request │ of the second │ …
+//! 4 bytes, little endian: JSON bytes │ JSON │ bytes read of the first request │ of the second │ …
 //! ```
 
 use std::io;

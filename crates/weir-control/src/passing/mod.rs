@@ -6,9 +6,11 @@
 //! (`weir-proxy/moving.rs`).
 //!
 //! ```text
-//! old: hears "hello" ─▶ connections leave their workers ─▶ offer ──▶ holds the sockets, reads nothing ─▶ "taken": closes its copies
-//!                                                            │                └─"refused", no answer, or the other is gone: goes on itself
-//! new: "hello", "ready" ──────────────────────────────────────▶ room? listener? ─▶ "taken" ─▶ serves
+//! old: gets "hello" ─▶ connections leave their workers ─▶ offer ─▶ holds sockets, does not read
+//! new: "hello", "ready" ─▶ gets the offer ─▶ room? listener? ─▶ "taken" ─▶ serves
+//!                                                          └─▶ "refused"
+//! old: gets "taken" ─▶ closes its copies
+//!      gets "refused", no reply, or the successor is gone ─▶ serves the connection itself
 //! ```
 //! *A connection has one owner at every instant.* It belongs to the successor from the moment at
 //! which the verdict "taken" is in the old process's receive queue. To end the wait, the old

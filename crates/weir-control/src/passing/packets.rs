@@ -49,7 +49,8 @@ pub(crate) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
 impl Packets {
     /// Wraps an end made by [`pair`], perhaps by another process.
     pub(crate) fn new(socket: OwnedFd) -> io::Result<Self> {
-        // SAFETY: an `OwnedFd` names the same open descriptor until it is dropped, and the `AsyncFd` owns it.
+        // SAFETY: an `OwnedFd` names the same open descriptor until it is dropped, and the
+        // `AsyncFd` owns it.
         Ok(Self(unsafe { AsyncFd::register(socket) }?))
     }
 

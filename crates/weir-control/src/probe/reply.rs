@@ -107,7 +107,8 @@ impl Heard {
         self.failure(reason)
     }
 
-    /// The first line and the beginning of the body of an HTTP reply, the beginning of any other, in printable characters.
+    /// The first line and the beginning of the body of an HTTP reply, or the beginning of any
+    /// other, in printable characters.
     fn excerpt(&self) -> String {
         let mut text = String::new();
         match self.body.and_then(|body| self.bytes.split_at_checked(body)) {
@@ -125,7 +126,8 @@ impl Heard {
     }
 }
 
-/// Appends as much as an excerpt has room for; what cannot be printed is escaped, so that no reply writes lines of the log.
+/// Appends as many bytes as an excerpt has room for. Non-printable bytes are escaped, so that a
+/// reply cannot forge log lines.
 fn append(text: &mut String, bytes: &[u8]) {
     for byte in bytes.trim_ascii() {
         let before = text.len();

@@ -1,4 +1,5 @@
-//! The page of one endpoint: why it is in its state, its figures, the time of its requests by phase, and what happened to it.
+//! The page of one endpoint: the reason of its state, its figures, the time of its requests by
+//! phase, and its events. It changes nothing: its buttons post to `order.rs`.
 
 use super::super::figures::{age_ms, bytes, count, rate, span_us};
 use super::super::status::{EndpointStatus, PhaseTimes, PoolStatus};
@@ -7,7 +8,7 @@ use super::overview::events;
 use super::page::{self, Sight};
 use super::parts::{figure, orders, state, why};
 
-/// What `<main>` holds; `None`: there is no such endpoint.
+/// The contents of `<main>`; `None` if the endpoint does not exist.
 pub(super) fn main(sight: &Sight<'_>, pool: &str, name: &str) -> Option<Html> {
     let pool = sight.status.pools.iter().find(|own| own.name == pool)?;
     let endpoint = pool.endpoints.iter().find(|own| own.name == name)?;
@@ -39,7 +40,7 @@ pub(super) fn main(sight: &Sight<'_>, pool: &str, name: &str) -> Option<Html> {
     Some(html)
 }
 
-/// What it holds once the configuration has the endpoint no more.
+/// The contents of `<main>` once the endpoint is no longer configured.
 pub(super) fn gone() -> Html {
     let mut html = Html::default();
     html.markup(
@@ -49,7 +50,7 @@ pub(super) fn gone() -> Html {
     html
 }
 
-/// Why it is in its state, and what its latest probe came to.
+/// The reason of its state, and the result of its latest probe.
 fn standing(html: &mut Html, sight: &Sight<'_>, endpoint: &EndpointStatus) {
     let why = why(endpoint, sight);
     if !why.is_empty() {
@@ -156,7 +157,7 @@ fn facts(html: &mut Html, sight: &Sight<'_>, (pool, endpoint): (&PoolStatus, &En
     }
 }
 
-/// What came to nothing there.
+/// The counts of failures at the endpoint.
 fn failures(endpoint: &EndpointStatus) -> [(&'static str, String); 5] {
     [
         ("connects that failed", count(endpoint.connect_failures)),
@@ -206,7 +207,7 @@ fn phases(html: &mut Html, title: &'static str, times: &[PhaseTimes]) {
     html.markup("</tbody></table></div></section>");
 }
 
-/// Statuses, and why requests ended.
+/// The counts of statuses and of the causes by which requests ended.
 fn counts(html: &mut Html, endpoint: &EndpointStatus) {
     let traffic = &endpoint.traffic;
     if traffic.codes.is_empty() {

@@ -1,5 +1,6 @@
-//! The last minutes, one point a second, for the charts: whoever opens the page at night sees what just happened. Bounded in points
-//! and in pools.
+//! The points of the charts: the last minutes, one point a second, so that a page shows the recent
+//! past as soon as it is opened. The numbers of points and pools are bounded. Nothing is stored on
+//! disk.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,59 +10,59 @@ use tokio::sync::watch;
 
 use super::super::status::{PoolStatus, Status, Traffic};
 
-/// Points kept: five minutes.
+/// The most points kept: five minutes.
 pub(super) const POINTS: usize = 300;
-/// Pools with charts. Those beyond are in the tables only.
+/// The most pools with charts. Further pools appear in the tables only.
 pub(super) const POOLS: usize = 24;
-/// The parts of a request's time that are shown as a band, in order.
+/// The parts of a request's time, stacked in this order.
 const PARTS: [&str; 5] = ["request", "queue", "connect", "response", "data"];
 
-/// One second.
+/// The figures of one second.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Point {
-    /// When, milliseconds since 1970.
+    /// The time, milliseconds since 1970.
     pub(super) at_ms: u64,
     pub(super) pools: BTreeMap<String, PoolPoint>,
-    /// By number.
+    /// The workers, by number.
     pub(super) workers: Vec<WorkerPoint>,
 }
 
-/// A pool in one second.
+/// The figures of a pool in one second.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(super) struct PoolPoint {
-    /// Requests that ended.
+    /// The requests that ended, per second.
     pub(super) per_second: f64,
-    /// Of them, those with a status of 5xx.
+    /// The number of these with a status of 5xx.
     pub(super) failed: u64,
-    /// How long they took, over the last moments; `null`: none ended.
+    /// Their durations in the recent window; `null` if none ended in it.
     pub(super) p50_us: Option<u64>,
     pub(super) p99_us: Option<u64>,
     pub(super) p999_us: Option<u64>,
     pub(super) in_flight: u64,
     pub(super) queued: u64,
-    /// What the mean request took for each of [`PARTS`], µs.
+    /// The mean time of a request in each of [`PARTS`], µs.
     pub(super) parts_us: [u64; 5],
 }
 
-/// A worker in one second.
+/// The figures of a worker in one second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub(super) struct WorkerPoint {
-    /// The share of the time in which it worked at requests, 0 to 1.
+    /// The share of the time in which it worked on requests, 0 to 1.
     pub(super) busy: f64,
-    /// Requests that ended, in a second.
+    /// The requests that ended, per second.
     pub(super) per_second: f64,
 }
 
-/// What the counters stood at.
+/// The values of the counters at the last point.
 #[derive(Clone, Debug, Default)]
 struct Counters {
     at_ms: u64,
     failed: BTreeMap<String, u64>,
-    /// Requests and time worked, µs.
+    /// The number of requests and the time worked (µs) of each worker.
     workers: Vec<(u64, u64)>,
 }
 
-/// The last minutes.
+/// The history of the last minutes.
 pub(crate) struct History {
     kept: Mutex<Kept>,
     /// The latest status with its point.
@@ -74,7 +75,7 @@ struct Kept {
     before: Counters,
 }
 
-/// A status, and what is drawn of it.
+/// A status and the chart point made from it.
 pub(super) struct Moment {
     pub(super) status: Status,
     pub(super) point: Point,
@@ -87,7 +88,7 @@ impl Default for History {
 }
 
 impl History {
-    /// Takes the status of this second.
+    /// Adds the status of this second.
     pub(super) fn take(&self, status: Status) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Counters::of(&status);
@@ -101,7 +102,7 @@ impl History {
         self.latest.send_replace(Some(Arc::new(Moment { status, point })));
     }
 
-    /// Every point that is kept, the oldest first.
+    /// All points, oldest first.
     pub(super) fn points(&self) -> Vec<Point> {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.points.iter().cloned().collect()
@@ -112,7 +113,7 @@ impl History {
         self.latest.borrow().as_ref().map(|moment| moment.point.clone())
     }
 
-    /// Told of every second.
+    /// A receiver that is notified each second.
     pub(super) fn follow(&self) -> watch::Receiver<Option<Arc<Moment>>> {
         self.latest.subscribe()
     }
@@ -131,7 +132,7 @@ impl Counters {
 
 fn point(status: &Status, now: &Counters, before: &Counters) -> Point {
     let elapsed_ms = now.at_ms.saturating_sub(before.at_ms);
-    // The first point has nothing to be held against.
+    // The first point has no predecessor to compare with.
     let seconds = (before.at_ms > 0 && elapsed_ms > 0).then(|| elapsed_ms as f64 / 1e3);
     let pools = status.pools.iter().take(POOLS).map(|pool| {
         let failed = |counters: &Counters| counters.failed.get(&pool.name).copied();
@@ -166,7 +167,7 @@ fn pool_point(pool: &PoolStatus, failed: u64) -> PoolPoint {
     }
 }
 
-/// What the mean request of the last moments took for each of [`PARTS`], µs.
+/// The mean time of a request in the recent window in each of [`PARTS`], µs.
 pub(super) fn parts(traffic: &Traffic) -> [u64; 5] {
     let requests = traffic.recent_of("total").map_or(0, |total| total.count).max(1);
     PARTS.map(|part| {
@@ -199,7 +200,7 @@ mod tests {
         assert_eq!(points[1].workers[0], WorkerPoint { busy: 0.15, per_second: 250.0 });
         assert_eq!((points[0].pools["app"].failed, points[1].pools["app"].failed), (0, 5));
         assert_eq!(points[1].pools["app"].p99_us, Some(48_000));
-        // 100 requests, of which 50 waited for 4 ms in the mean.
+        // 100 requests, of which 50 waited for 4 ms on average.
         assert_eq!(points[1].pools["app"].parts_us, [100, 2_000, 0, 9_000, 500]);
     }
 

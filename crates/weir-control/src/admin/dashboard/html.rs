@@ -1,9 +1,10 @@
-//! HTML under way. What stands in the program's source gets in as it is; whatever else does is escaped, so that no name, request or
-//! reply can become markup.
+//! A writer of HTML. Markup from the program's source is written as it is and everything else is
+//! escaped, so that no name, request or reply can become markup. It does not check that elements
+//! are closed.
 
 use std::fmt::{self, Display, Write};
 
-/// HTML under way.
+/// The HTML written so far.
 #[derive(Debug, Default)]
 pub(super) struct Html(String);
 
@@ -14,14 +15,14 @@ impl Html {
         self
     }
 
-    /// Text, also inside of a quoted attribute.
+    /// Writes text, which may also be inside a quoted attribute.
     pub(super) fn text(&mut self, text: impl Display) -> &mut Self {
-        // Writing to a string does not fail.
+        // Writing to a `String` cannot fail.
         let _ = write!(Escaped(&mut self.0), "{text}");
         self
     }
 
-    /// A name as one part of a link's path.
+    /// Writes a name as one segment of a link's path.
     pub(super) fn path_part(&mut self, name: &str) -> &mut Self {
         for byte in name.bytes() {
             if byte.is_ascii_alphanumeric() || b"-._~:".contains(&byte) {
@@ -37,12 +38,12 @@ impl Html {
         self.0
     }
 
-    /// Whether nothing was written yet.
+    /// Returns true if nothing was written yet.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// What was written elsewhere.
+    /// Appends HTML that was written separately.
     pub(super) fn append(&mut self, other: &Self) -> &mut Self {
         self.0.push_str(&other.0);
         self
@@ -60,7 +61,7 @@ impl Write for Escaped<'_> {
                 '>' => self.0.push_str("&gt;"),
                 '"' => self.0.push_str("&quot;"),
                 '\'' => self.0.push_str("&#39;"),
-                // What would turn the direction of the text or is nothing to see.
+                // Control characters, and those that change the direction of the text.
                 control
                     if control.is_control()
                         || matches!(control, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}') =>

@@ -1,5 +1,6 @@
-//! `GET /live`: what a page needs to stay current, as server-sent events: first the last minutes for its charts, then each second a
-//! point and the page's inside. Who reads slowly gets fewer, not older ones; how many may listen is bounded.
+//! `GET /live`: the updates of an open page, as server-sent events: first the last minutes for its
+//! charts, then each second a point and the page's contents. A slow reader gets fewer updates, not
+//! older ones; the number of streams is bounded.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -18,7 +19,8 @@ use super::history::Moment;
 use super::page::Sight;
 use super::{endpoint, overview};
 
-/// Of a page, in a second. One of a thousand servers has six times that, and is told every sixth second.
+/// The page bytes sent per second. A page with a thousand servers has six times as many and is sent
+/// every seventh second.
 const BYTES: usize = 300_000;
 
 /// The page that is kept current.
@@ -58,7 +60,7 @@ async fn tell(context: Arc<Context>, (page, right): (Page, Right), sender: mpsc:
             () = sender.closed() => break,
         }
         let Ok(room) = sender.reserve().await else { break };
-        // The latest by now, however long the room took.
+        // The status may have changed while the channel had no room.
         let Some(moment) = seconds.borrow_and_update().clone() else { continue };
         let mut text = String::new();
         if pause == 0 {
@@ -67,7 +69,7 @@ async fn tell(context: Arc<Context>, (page, right): (Page, Right), sender: mpsc:
             event(&mut text, "main", &main);
         } else {
             pause -= 1;
-            // Of a comment nothing is seen; an empty piece would be the end.
+            // A browser ignores a comment; an empty piece would end the stream.
             text.push_str(":\n\n");
         }
         if matches!(page, Page::Overview) {
@@ -77,7 +79,7 @@ async fn tell(context: Arc<Context>, (page, right): (Page, Right), sender: mpsc:
     }
 }
 
-/// The inside of the page.
+/// The contents of the page.
 fn main_of(context: &Context, moment: &Moment, (page, right): (&Page, Right)) -> String {
     let sight = Sight::of(context, &moment.status, right);
     let main = match page {
@@ -89,13 +91,13 @@ fn main_of(context: &Context, moment: &Moment, (page, right): (&Page, Right)) ->
     main.into_string()
 }
 
-/// Seconds to leave out after a page of this size.
+/// The number of seconds to skip after a page of this size.
 fn pause_after(bytes: usize) -> usize {
     bytes / BYTES
 }
 
 fn event(text: &mut String, name: &str, data: &impl Serialize) {
-    // As JSON it is one line, whatever is in it.
+    // JSON is a single line, whatever it contains.
     let data = serde_json::to_string(data).unwrap_or_default();
     let _ = write!(text, "event: {name}\ndata: {data}\n\n");
 }

@@ -1,5 +1,6 @@
-//! The dashboard: pages that say everything without a script, and with one keep themselves current and draw charts. They are views of
-//! `status.rs`; what they change goes the way of the API. Nothing comes from another address, and nothing in a page is a script.
+//! The dashboard: pages that are complete without a script; the script keeps them current and draws
+//! charts. They are views of `status.rs`, and make changes as the API does. Nothing is loaded from
+//! another address, and no page contains inline scripts.
 
 mod endpoint;
 mod history;
@@ -31,13 +32,14 @@ use super::routes::{Answer, Route};
 pub(crate) use history::History;
 use page::Sight;
 
-/// From one point of the charts to the next.
+/// The interval between two points of the charts.
 const PERIOD: Duration = Duration::from_secs(1);
-/// What a page may load and do: what comes from here, and no script or style that stands in it.
+/// The content security policy of the pages: they load only from this address, and inline scripts
+/// and styles are forbidden.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
                       form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
-/// Where the pages are.
+/// The routes of the pages.
 pub(crate) const PAGES: &[Route] = &[
     page("/", "Everything at a glance", Answer::Now(|call| Ok(overview(call)))),
     page("/pools/{pool}/{endpoint}", "One endpoint", Answer::Now(|call| Ok(one_endpoint(call)))),
@@ -56,7 +58,7 @@ const fn page(path: &'static str, summary: &'static str, answer: Answer) -> Rout
     Route { method: Method::GET, path, right: Right::Read, summary, answer }
 }
 
-/// Takes a point for the charts once a second, for as long as the admin interface is there.
+/// Adds a point to the charts once a second, as long as the admin interface exists.
 pub(crate) async fn sample(context: Arc<Context>) {
     let mut ticks = interval(PERIOD);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -86,16 +88,16 @@ fn one_endpoint(call: &Call) -> Reply {
     html_reply(page::whole(&sight, &live, &main))
 }
 
-/// A page that says why there is none.
+/// A page with the reason that there is no other.
 fn sorry(status: StatusCode, sentence: &str) -> Reply {
     Reply { status, ..html_reply(page::sentence(sentence)) }
 }
 
-/// HTML, with what its browser has to keep to.
+/// An HTML response, with the security headers for its browser.
 fn html_reply(html: String) -> Reply {
     Reply::new("text/html; charset=utf-8", html)
         .header(header::CONTENT_SECURITY_POLICY, POLICY.to_owned())
-        // Forms say where they come from; other places hear nothing.
+        // Forms need the referrer; other sites do not get it.
         .header(header::REFERRER_POLICY, "same-origin".to_owned())
         .header(HeaderName::from_static("cross-origin-opener-policy"), "same-origin".to_owned())
 }
@@ -110,6 +112,7 @@ fn asset(call: &Call) -> Result<Reply, ApiError> {
         "weir.svg" => ("image/svg+xml", include_str!("../../../assets/weir.svg")),
         other => return Err(ApiError::unknown("file", other)),
     };
-    // Small, and of this very process: a browser asks again each time.
+    // The files are small and belong to this process's version, so a browser fetches them again
+    // each time.
     Ok(Reply::new(content_type, body).header(header::CONTENT_SECURITY_POLICY, POLICY.to_owned()))
 }

@@ -1,4 +1,5 @@
-//! The buttons of a page whose browser runs no script: a form whose fields are those of the API, and back to the page.
+//! The buttons of a page without a script: a form with the fields of the API, and a redirect back
+//! to the page. Scripts use the API itself.
 
 use hyper::StatusCode;
 use hyper::header;
@@ -12,10 +13,11 @@ use super::super::reply::Reply;
 use super::super::routes::Later;
 use super::sorry;
 
-/// Orders an endpoint about.
+/// Changes the order of an endpoint.
 pub(super) fn take(call: Call) -> Later {
     Box::pin(async move {
-        // A browser says where a form stands; what does not say so is no browser of today, and has the API.
+        // Browsers send the origin of a form; a client that sends none is a program and can use the
+        // API.
         if !origin::is_said(&call.headers) {
             let message = "a form has to say where it stands (`Origin`): programs use PATCH of /v1/pools/{pool}/endpoints/{endpoint}";
             return Err(ApiError::new(StatusCode::FORBIDDEN, message));
@@ -51,7 +53,7 @@ pub(super) fn take(call: Call) -> Later {
     })
 }
 
-/// The page the button was on: this endpoint's own, or that of everything.
+/// The page with the button: this endpoint's own page or the overview.
 fn back_to(call: &Call) -> String {
     let own = call.headers.get(header::REFERER).and_then(|value| value.to_str().ok());
     let is_own = own.is_some_and(|referer| referer.split('/').nth(3) == Some("pools"));

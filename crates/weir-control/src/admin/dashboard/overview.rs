@@ -1,4 +1,5 @@
-//! The page of everything: what is wrong, pools, listeners, workers, who was slow, what happened.
+//! The overview page: trouble, pools, listeners, workers, slow requests and events. Pages of single
+//! endpoints are in `endpoint.rs`.
 
 use super::super::figures::{age_ms, bytes, count, credits, rate, span_us};
 use weir_stats::exposition::IncidentReport;
@@ -10,12 +11,12 @@ use super::page::{self, Sight};
 use super::parts::{figure, is_trouble, link_to, of_limit, percentiles};
 use super::table;
 
-/// Servers that are named at the top of the page when they are out.
+/// The most servers listed at the top of the page while they are out.
 const TROUBLE: usize = 12;
-/// Clients or keys that are named for each limit.
+/// The most clients or keys listed for each limit.
 const MOST_LIMITED: usize = 5;
 
-/// What `<main>` holds.
+/// The contents of `<main>`.
 pub(super) fn main(sight: &Sight<'_>) -> Html {
     let mut html = Html::default();
     html.markup("<main id=\"main\" data-title=\"").text(page::title(sight)).markup("\">");
@@ -81,12 +82,12 @@ fn summary(html: &mut Html, status: &Status) {
     html.markup("</dl>");
 }
 
-/// The parts of Weir that failed, and how often; `None` where none did.
+/// The kinds of Weir's own failures, with their numbers; `None` if there was none.
 fn incidents(own: &IncidentReport) -> Option<(String, String)> {
     let parts = [
         (own.restarts, "started again", "started again"),
         (own.replaced, "worker replaced", "workers replaced"),
-        // A worker that hangs counts as one before it is replaced.
+        // A worker that hangs is counted before it is replaced.
         (own.hangs.saturating_sub(own.replaced), "worker hung", "workers hung"),
         (own.panics, "worker panicked", "workers panicked"),
     ];
@@ -104,7 +105,7 @@ fn incidents(own: &IncidentReport) -> Option<(String, String)> {
     Some((count(number), parts.join(", ")))
 }
 
-/// Memory that is allocated, and of how much.
+/// The allocated memory and its limit.
 fn memory(memory: &MemoryStatus) -> (String, String) {
     let used = bytes(memory.used as u64);
     let Some(max) = memory.max else { return (used, String::new()) };
@@ -115,7 +116,7 @@ fn memory(memory: &MemoryStatus) -> (String, String) {
     }
 }
 
-/// What somebody should look at, first.
+/// The problems that need attention, at the top of the page.
 fn trouble(html: &mut Html, sight: &Sight<'_>) {
     let mut notes = Html::default();
     let mut left = TROUBLE;
@@ -194,9 +195,10 @@ fn pool_section(html: &mut Html, sight: &Sight<'_>, (number, pool): (usize, &Poo
     html.markup("</section>");
 }
 
-/// Where the script draws; beside them, in words, what the parts of a request's time are.
+/// The places in which the script draws charts and, without the script, the parts of a request's
+/// time as text.
 fn charts(html: &mut Html, pool: &PoolStatus, number: usize) {
-    // The first pools are open at once.
+    // The charts of the first two pools are open from the beginning.
     html.markup("<details class=\"charts script\" data-keep");
     html.markup(if number < 2 { " open>" } else { ">" });
     html.markup("<summary>Last minutes</summary><div class=\"row\">");
@@ -233,7 +235,7 @@ fn charts(html: &mut Html, pool: &PoolStatus, number: usize) {
     html.markup("</p>");
 }
 
-/// What a pool had to turn away, as far as there was any.
+/// The counts of requests of a pool that waited, failed or were retried, if there are any.
 fn turned_away(html: &mut Html, pool: &PoolStatus) {
     let counters = &pool.counters;
     let kinds = [
@@ -333,7 +335,7 @@ fn listeners(html: &mut Html, status: &Status) {
     html.markup("</tbody></table></div></section>");
 }
 
-/// A table of what was limited, where anything was.
+/// A table of the limits that took effect, if any did.
 fn limits(html: &mut Html, status: &Status) {
     let Some(report) = &status.limits else { return };
     let acted = report.limits.iter().filter(|one| one.refused + one.delayed + one.dry_run > 0);
@@ -345,7 +347,7 @@ fn limits(html: &mut Html, status: &Status) {
         <th scope=\"col\">bound</th><th scope=\"col\">refused</th><th scope=\"col\">delayed</th>\
         <th scope=\"col\">dry run</th><th scope=\"col\">limited most</th></tr></thead><tbody>");
     for limit in acted {
-        // The one at the top of the configuration has no name of its own.
+        // The global limit has no name of its own.
         let name = if limit.limit == "*" { "all listeners" } else { limit.limit.as_str() };
         html.markup("<tr class=\"line\" data-find=\"")
             .text(name)
@@ -438,7 +440,7 @@ fn slowest(html: &mut Html, sight: &Sight<'_>) {
     html.markup("</tbody></table></div></section>");
 }
 
-/// What happened, of an endpoint or of all.
+/// The events of one endpoint or of all.
 pub(super) fn events(html: &mut Html, sight: &Sight<'_>, of: Option<(&str, &str)>) {
     html.markup("<section data-key=\"events\"><h2>Events <small>the latest first</small></h2>");
     let mut events = sight.events_of(of).peekable();
@@ -461,7 +463,7 @@ pub(super) fn events(html: &mut Html, sight: &Sight<'_>, of: Option<(&str, &str)
         if let Some(who) = &event.who {
             html.markup(" <small>by ").text(who).markup("</small>");
         }
-        // A line of health quotes the reply itself.
+        // A health event's line already contains the reply.
         for detail in event.details.iter().filter(|detail| !event.what.contains(detail.as_str())) {
             html.markup("<br><q>").text(detail).markup("</q>");
         }
@@ -560,7 +562,7 @@ mod tests {
         let html = page::whole(&sight, "/live", &main(&sight));
         assert!(html.contains("&lt;img src=x onerror=alert(1)&gt;&quot;&#39;"), "{html}");
         assert!(!html.contains("<img src=x"), "{html}");
-        // In a link's path it is one part.
+        // In a link's path the name is one segment.
         assert!(
             html.contains("/pools/%3Cimg%20src%3Dx%20onerror%3Dalert%281%29%3E%22%27/"),
             "{html}"

@@ -1,4 +1,5 @@
-//! What every page has: its frame, and what is looked at.
+//! The common parts of all pages: the frame, and the data that they show. The contents of `<main>`
+//! are made in `overview.rs` and `endpoint.rs`.
 
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
@@ -12,23 +13,23 @@ use super::super::status::{Event, Status, WaitingStatus};
 use super::history::Point;
 use super::html::Html;
 
-/// Events and slow requests on a page.
+/// The most events and slow requests on a page.
 const EVENTS: usize = 60;
 const SLOWEST: usize = 15;
-/// Of each queue.
+/// The most waiting requests shown of each queue.
 const WAITING: usize = 20;
 
-/// What a page is drawn of.
+/// The data of a page.
 pub(super) struct Sight<'a> {
     pub(super) status: &'a Status,
     pub(super) point: Option<Point>,
-    /// The latest first.
+    /// The events, latest first.
     pub(super) events: Vec<Event>,
-    /// The slowest first.
+    /// The slow requests, slowest first.
     pub(super) slowest: Vec<Arc<ExchangeRecord>>,
-    /// Those who wait, by pool; the first of them.
+    /// The first waiting requests of each pool.
     pub(super) queues: Vec<(String, Vec<WaitingStatus>)>,
-    /// What whoever looks may do.
+    /// The right of the viewer.
     pub(super) right: Right,
 }
 
@@ -53,7 +54,7 @@ impl<'a> Sight<'a> {
         }
     }
 
-    /// The latest events, of an endpoint or of all.
+    /// The latest events, of one endpoint or of all.
     pub(super) fn events_of(&self, endpoint: Option<(&str, &str)>) -> impl Iterator<Item = &Event> {
         let wanted = move |event: &&Event| match endpoint {
             None => true,
@@ -64,7 +65,7 @@ impl<'a> Sight<'a> {
         self.events.iter().filter(wanted).take(EVENTS)
     }
 
-    /// How long ago a moment was, milliseconds.
+    /// The time since a moment, milliseconds.
     pub(super) fn ago_ms(&self, at_ms: u64) -> u64 {
         self.status.at_ms.saturating_sub(at_ms)
     }
@@ -74,7 +75,7 @@ impl<'a> Sight<'a> {
     }
 }
 
-/// The whole page; `live` is where it is kept current from.
+/// The whole page; `live` is the address of its updates.
 pub(super) fn whole(sight: &Sight<'_>, live: &str, main: &Html) -> String {
     let info = &sight.status.info;
     let mut html = Html::default();
@@ -107,7 +108,7 @@ pub(super) fn whole(sight: &Sight<'_>, live: &str, main: &Html) -> String {
     html.into_string()
 }
 
-/// A page that only says something.
+/// A page with a single sentence.
 pub(super) fn sentence(sentence: &str) -> String {
     let mut html = Html::default();
     html.markup(
@@ -120,7 +121,7 @@ pub(super) fn sentence(sentence: &str) -> String {
     html.into_string()
 }
 
-/// What a tab says: trouble first.
+/// The title of the browser's tab, which begins with any trouble.
 pub(super) fn title(sight: &Sight<'_>) -> String {
     let endpoints = sight.status.pools.iter().flat_map(|pool| &pool.endpoints);
     let out = endpoints.filter(|endpoint| super::parts::is_trouble(endpoint.state)).count();
@@ -132,21 +133,21 @@ pub(super) fn title(sight: &Sight<'_>) -> String {
     }
 }
 
-/// A name as a query parameter takes it.
+/// A name encoded for a query parameter or a path segment.
 pub(super) fn encoded(name: &str) -> String {
     let mut html = Html::default();
     html.path_part(name);
     html.into_string()
 }
 
-/// A moment in the system's zone: `2026-11-20T19:15:00+00:00`.
+/// A time in the system's zone: `2026-11-20T19:15:00+00:00`.
 pub(super) fn moment(at_ms: u64) -> String {
     let mut text = Vec::new();
     Clock::new().append_iso(UNIX_EPOCH + Duration::from_millis(at_ms), &mut text);
     String::from_utf8(text).unwrap_or_default()
 }
 
-/// A moment with how long ago it was.
+/// A time, shown as its age.
 pub(super) fn time(html: &mut Html, sight: &Sight<'_>, at_ms: u64) {
     let moment = moment(at_ms);
     html.markup("<time datetime=\"")

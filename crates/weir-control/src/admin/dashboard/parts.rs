@@ -1,4 +1,5 @@
-//! Small parts of the pages: marks of states, meters, cells, buttons.
+//! Small parts of the pages: state marks, meters, cells, buttons. They do not decide which figures
+//! a page shows.
 
 use std::fmt::{Display, Write as _};
 
@@ -7,7 +8,7 @@ use super::super::status::{EndpointStatus, PoolStatus, State, Traffic};
 use super::html::Html;
 use super::page::Sight;
 
-/// Whether somebody should have a look.
+/// Returns true if an endpoint in this state needs attention.
 pub(super) fn is_trouble(state: State) -> bool {
     match state {
         State::Down | State::Ejected | State::Stalled | State::Unresolved => true,
@@ -15,7 +16,7 @@ pub(super) fn is_trouble(state: State) -> bool {
     }
 }
 
-/// The word of a state behind a mark of its own form, so that nobody needs colours.
+/// A state's name after a mark of a distinct shape, so that it is readable without colours.
 pub(super) fn state(html: &mut Html, state: State) {
     html.markup("<span class=\"state ")
         .text(state.as_str())
@@ -32,7 +33,7 @@ pub(super) fn state(html: &mut Html, state: State) {
     html.markup("</svg>").text(state.as_str()).markup("</span>");
 }
 
-/// A cell with a figure; `label` is what its column says, for narrow screens.
+/// A cell with a figure; `label` is the title of its column, for narrow screens.
 pub(super) fn figure(html: &mut Html, label: &'static str, figure: impl Display) {
     let text = figure.to_string();
     let class = if matches!(text.as_str(), "0" | "–" | "0 B") { "n none" } else { "n" };
@@ -40,7 +41,7 @@ pub(super) fn figure(html: &mut Html, label: &'static str, figure: impl Display)
     html.text(text).markup("</td>");
 }
 
-/// A cell of so many of at most so many, with a bar.
+/// A cell with a value, its limit and a bar.
 pub(super) fn of_limit(
     html: &mut Html,
     label: &'static str,
@@ -62,7 +63,7 @@ pub(super) fn of_limit(
     html.markup("</td>");
 }
 
-/// A bar of a share, 0 to 1.
+/// A bar for a share, 0 to 1.
 pub(super) fn meter(html: &mut Html, share: f64) {
     let percent = (share.clamp(0.0, 1.0) * 100.0).round();
     let class = if percent >= 90.0 { "bar high" } else { "bar" };
@@ -72,7 +73,7 @@ pub(super) fn meter(html: &mut Html, share: f64) {
     html.text(percent).markup("\" height=\"4\"/></svg>");
 }
 
-/// The cells of the last moments' percentiles.
+/// The cells of the percentiles in the recent window.
 pub(super) fn percentiles(html: &mut Html, traffic: &Traffic) {
     let total = traffic.recent_of("total");
     let cell = |html: &mut Html, label: &'static str, us: Option<u64>| {
@@ -83,7 +84,7 @@ pub(super) fn percentiles(html: &mut Html, traffic: &Traffic) {
     cell(html, "p99.9", total.map(|times| times.p999_us));
 }
 
-/// Why an endpoint is not up, in one line; empty when it is.
+/// The reason that an endpoint is not up, in one line; empty if it is up.
 pub(super) fn why(endpoint: &EndpointStatus, sight: &Sight<'_>) -> String {
     let since = age_ms(sight.ago_ms(endpoint.since_ms));
     let mut text = match endpoint.state {
@@ -110,12 +111,12 @@ fn or_unknown(reason: &str) -> &str {
     if reason.is_empty() { "nobody said why" } else { reason }
 }
 
-/// Where an endpoint's page is.
+/// The path of an endpoint's page.
 pub(super) fn link_to(html: &mut Html, pool: &str, endpoint: &str) {
     html.markup("/pools/").path_part(pool).markup("/").path_part(endpoint);
 }
 
-/// The buttons that order an endpoint about, where that is allowed.
+/// The buttons that change an endpoint's order, if the viewer may do so.
 pub(super) fn orders(
     html: &mut Html,
     sight: &Sight<'_>,

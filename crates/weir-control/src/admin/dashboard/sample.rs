@@ -1,4 +1,4 @@
-//! A status to draw, for tests.
+//! A sample status for the tests of the pages.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -86,7 +86,7 @@ fn endpoint(name: &str, address: &str) -> EndpointStatus {
     }
 }
 
-/// One that is down.
+/// An endpoint that is down.
 fn endpoint_down() -> EndpointStatus {
     let reply = "HTTP/1.1 503 Service Unavailable | no database";
     EndpointStatus {
@@ -196,7 +196,7 @@ pub(super) fn status() -> Status {
     }
 }
 
-/// Everything that is looked at beside a status.
+/// The data of a page beside its status.
 pub(super) fn sight(status: &Status, right: Right) -> Sight<'_> {
     let event = |number, endpoint: &str, what: &str| Event {
         number,

@@ -1,4 +1,5 @@
-//! The table of a pool: a line for each endpoint, and one for all of them.
+//! The table of a pool: a row for each endpoint, and one for all of them. Tables of listeners and
+//! workers are in `overview.rs`.
 
 use super::super::figures::{age_ms, bytes, count, rate, span_us};
 use super::super::status::{EndpointStatus, PoolStatus, State, Traffic};
@@ -6,7 +7,7 @@ use super::html::Html;
 use super::page::Sight;
 use super::parts::{figure, is_trouble, link_to, of_limit, orders, percentiles, state, why};
 
-/// Columns of the table, without the buttons.
+/// The number of columns, without the buttons.
 const COLUMNS: u8 = 17;
 
 /// The table of a pool.
@@ -87,7 +88,7 @@ fn line(html: &mut Html, sight: &Sight<'_>, (pool, endpoint): (&PoolStatus, &End
     reason(html, sight, endpoint);
 }
 
-/// The line that says why an endpoint is not up.
+/// The row with the reason that an endpoint is not up.
 fn reason(html: &mut Html, sight: &Sight<'_>, endpoint: &EndpointStatus) {
     let why = why(endpoint, sight);
     if why.is_empty() {
@@ -106,7 +107,7 @@ fn reason(html: &mut Html, sight: &Sight<'_>, endpoint: &EndpointStatus) {
     html.markup("</td></tr>");
 }
 
-/// What is particular about an endpoint, beside its name.
+/// The special properties of an endpoint, shown beside its name.
 fn marks(html: &mut Html, endpoint: &EndpointStatus) {
     if endpoint.address != endpoint.name {
         html.markup(" <span class=\"address\">").text(&endpoint.address).markup("</span>");
@@ -155,7 +156,7 @@ fn check(html: &mut Html, sight: &Sight<'_>, endpoint: &EndpointStatus) {
     html.markup("</td>");
 }
 
-/// The line of all endpoints together.
+/// The row with the totals of all endpoints.
 fn sum(html: &mut Html, sight: &Sight<'_>, pool: &PoolStatus) {
     html.markup(
         "<tr class=\"line sum\"><th scope=\"row\">all</th><td class=\"s\" data-label=\"state\">",

@@ -1,5 +1,6 @@
-//! The columns of HAProxy's `show stat`, in its order (version 2.6, read off the program), with the tags of its typed form: origin,
-//! nature, scope; and type. Tools go by these names and by their positions.
+//! The columns of HAProxy's `show stat` in its order (taken from version 2.6), each with the tags
+//! of the typed format (origin, nature, scope) and its type. Tools use these names and positions.
+//! The values are set in `stat.rs`.
 
 /// A column.
 pub(super) struct Column {
@@ -12,7 +13,7 @@ const fn column(name: &'static str, tags: &'static str, kind: &'static str) -> C
     Column { name, tags, kind }
 }
 
-/// All of them.
+/// All columns.
 pub(super) const COLUMNS: &[Column] = &[
     column("pxname", "KNS", "str"),
     column("svname", "KNS", "str"),
@@ -143,7 +144,7 @@ pub(super) const COLUMNS: &[Column] = &[
     column("h1_spliced_bytes_out", "MCP", "u64"),
 ];
 
-/// Those from here on are of protocols: in CSV a column with a dash stands before them.
+/// The first column about protocols; in CSV a column with a dash precedes it.
 pub(super) const OF_PROTOCOLS: usize = 103;
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! The commands of HAProxy's command line: what they do here, and what is said of mistakes, in HAProxy's words, for scripts look
-//! for those.
+//! The commands of HAProxy's command line. Errors have HAProxy's wording, because scripts look for
+//! it. The tables that commands print are made in the other files of this folder.
 
 use std::fmt::Write;
 use std::time::{Duration, SystemTime};
@@ -17,11 +17,11 @@ use crate::admin::context::{Context, Trial};
 use crate::admin::gather::status;
 use crate::admin::status::EndpointStatus;
 
-/// What a command comes to.
+/// The effect of a command.
 pub(super) enum Answer {
-    /// This is said.
+    /// A text to send.
     Text(String),
-    /// The connection goes on after each line, or no longer.
+    /// The connection continues after each line, or no longer.
     Prompt,
     /// The connection ends.
     Quit,
@@ -29,7 +29,7 @@ pub(super) enum Answer {
     Patience(Duration),
 }
 
-/// What there is, for `help`.
+/// The commands for `help`, with their descriptions and the rights they need.
 const HELP: &[(&str, &str, Right)] = &[
     ("add server <bk>/<srv> <addr>", "create a new server, in maintenance", Right::Admin),
     ("clear counters [all]", "clear max statistics counters (or all counters)", Right::Operate),
@@ -65,7 +65,7 @@ const HELP: &[(&str, &str, Right)] = &[
     ("quit", "disconnect", Right::Read),
 ];
 
-/// Does what a command says.
+/// Executes a command.
 pub(super) async fn execute(words: &[String], context: &Context, caller: &Caller) -> Answer {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let asked = Asked { context, caller };
@@ -85,7 +85,7 @@ pub(super) async fn execute(words: &[String], context: &Context, caller: &Caller
         }
         ["show", what @ ..] => asked.show(what),
         ["get", "weight", place @ ..] => asked.weight(place.first().copied()),
-        // Whoever may only look learns nothing of what is there from how a change is refused.
+        // A caller that may only read must not learn from refusals which names exist.
         ["set" | "enable" | "disable" | "clear", ..] if caller.right < Right::Operate => {
             Err("Permission denied".to_owned())
         }
@@ -111,7 +111,7 @@ pub(super) async fn execute(words: &[String], context: &Context, caller: &Caller
     Answer::Text(done.unwrap_or_else(|error| error))
 }
 
-/// The text of an answer; the other is a mistake of whoever asks, said the same way.
+/// The text of a reply. An error is a mistake of the caller, sent the same way.
 type Said = Result<String, String>;
 
 struct Asked<'a> {
@@ -184,7 +184,7 @@ impl Asked<'_> {
         Ok(format!("{} (initial {})", endpoint.weight, self.initial_weight(&endpoint)))
     }
 
-    /// What the file says.
+    /// The weight in the configuration file, to which percentages refer.
     fn initial_weight(&self, endpoint: &EndpointStatus) -> u32 {
         let file = self.context.served().file;
         let pool = file.pools.iter().find(|pool| pool.name == endpoint.pool);
@@ -236,11 +236,11 @@ impl Asked<'_> {
             Some(_) if number > 100 => {
                 return Err("Relative weight can only be between 0 and 100% inclusive.".to_owned());
             }
-            // What a file could say is at least 1.
+            // A weight in the file is at least 1, so a percentage above 0 gives at least 1.
             Some(_) => (self.initial_weight(&endpoint) * number / 100).max(u32::from(number > 0)),
         };
         if weight == 0 {
-            // HAProxy's way to drain a server.
+            // Weight 0 is HAProxy's way to drain a server.
             return self.order(words.first().copied(), Order::Draining).await;
         }
         self.set(
@@ -255,7 +255,7 @@ impl Asked<'_> {
         let Some(text) = words.get(1) else { return Err("Require <maxconn>.".to_owned()) };
         let limit: u32 =
             text.parse().map_err(|_| "maxconn string empty or preceded by garbage".to_owned())?;
-        // 0 is HAProxy's word for no limit.
+        // HAProxy's value 0 means no limit.
         let limit = if limit == 0 { Limit::Unlimited } else { Limit::At(limit) };
         self.set(
             &endpoint,
@@ -282,7 +282,8 @@ impl Asked<'_> {
         self.change(&Change::MaxConnections(limit)).await
     }
 
-    /// Probes go on whatever a command says: what they find is only told, or the pool's file says that there are none.
+    /// Probes are not switched on or off at run time: `enable` fails for a server without probes
+    /// and `disable` for one with them; otherwise a command has no effect.
     fn health(&self, verb: &str, words: &[&str]) -> Said {
         let (_, endpoint) = self.endpoint(words.first().copied())?;
         if endpoint.health == "unchecked" {
@@ -305,7 +306,7 @@ impl Asked<'_> {
         let address =
             weir_config::endpoint_address(address).map_err(|error| format!("{error}."))?;
         let mut endpoint = Endpoint::new(name, address);
-        // As there: nothing is sent to it before somebody says so.
+        // As in HAProxy, a new server gets no requests until it is enabled.
         endpoint.order = Order::Maintenance;
         let mut rest = words.get(2..).unwrap_or_default().iter();
         while let Some(word) = rest.next() {
@@ -318,7 +319,7 @@ impl Asked<'_> {
                 "maxconn" => endpoint.max_conn = Some(number()?).filter(|limit| *limit > 0),
                 "backup" => endpoint.backup = true,
                 "enabled" => endpoint.order = Order::Ready,
-                // What the pool says of checks holds for all of its servers.
+                // The pool's check applies to all of its servers.
                 "check" | "disabled" => {}
                 _ => return Err(format!("'{word}' option is not accepted for dynamic server.")),
             }
@@ -352,11 +353,11 @@ impl Asked<'_> {
         done.map(|_| String::new()).map_err(|refusal| refused(&refusal))
     }
 
-    /// The endpoint of `backend/server`.
+    /// The endpoint named by `backend/server`.
     fn endpoint(&self, place: Option<&str>) -> Result<(String, EndpointStatus), String> {
         let required = || "Require 'backend/server'.".to_owned();
         let place = place.ok_or_else(required)?;
-        // Names of servers may have slashes, those of backends seldom.
+        // Names of servers may contain slashes, those of backends seldom do.
         let (pool, name) = place.split_once('/').ok_or_else(required)?;
         let view = crate::admin::gather::View::new(self.context);
         if !view.has_pool(pool) {
@@ -372,7 +373,7 @@ fn no_backend() -> String {
     "Can't find backend.".to_owned()
 }
 
-/// A refusal as HAProxy would say it, where it has words for it.
+/// A refusal in HAProxy's words, if it has words for it.
 fn refused(refusal: &Refusal) -> String {
     match (refusal.kind, refusal.field.as_str()) {
         (RefusalKind::Unknown, "pool") => "No such backend.".to_owned(),
@@ -384,7 +385,7 @@ fn refused(refusal: &Refusal) -> String {
     }
 }
 
-/// HAProxy's times: a number of seconds, or with a unit.
+/// A duration in HAProxy's format: a number of seconds, or a number with a unit.
 fn delay_of(text: &str) -> Option<Duration> {
     let end = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
     let (digits, unit) = text.split_at(end);
@@ -397,7 +398,7 @@ fn delay_of(text: &str) -> Option<Duration> {
         "d" => 86_400_000,
         _ => return None,
     };
-    // A day is for ever enough, and holds up nobody else.
+    // One day is as good as unlimited and delays no other client.
     let most = 86_400_000;
     Some(Duration::from_millis(number.saturating_mul(milliseconds).clamp(1, most)))
 }
@@ -424,7 +425,7 @@ fn unknown(words: &[&str], caller: &Caller) -> String {
     listing("Unknown command. Please enter one of the following commands only:", |_| true, caller)
 }
 
-/// The commands that somebody may use, and of them those that `chosen` takes.
+/// The commands that the caller may use, filtered by `chosen`.
 fn listing(title: &str, chosen: impl Fn(&str) -> bool, caller: &Caller) -> String {
     let last = ["help [<command>]", "prompt", "quit"];
     let may = |right: Right| right <= caller.right;

@@ -1,5 +1,6 @@
-//! `show errors`: the last request of each listener and the last response of each pool that was no HTTP, with its bytes, in HAProxy's form
-//! (2.6). In place of HAProxy's flags stands the rule that was broken.
+//! `show errors`: the last invalid request of each listener and the last invalid response of each
+//! pool, with its bytes, in HAProxy's format (2.6). The broken rule is shown in place of HAProxy's
+//! flags.
 
 use std::fmt::Write;
 use std::time::SystemTime;
@@ -10,10 +11,10 @@ use weir_stats::Clock;
 use super::stat::{proxy_number, server_number};
 use crate::admin::status::Status;
 
-/// Bytes of a line of a dump.
+/// The bytes in a line of a dump.
 const LINE: usize = 70;
 
-/// The list: of everybody, or of `show errors [NAME|NUMBER] [request|response]`.
+/// The list of all errors, or of those that `show errors [NAME|NUMBER] [request|response]` selects.
 pub(super) fn errors(
     status: &Status,
     (count, captured): &(u64, Vec<Captured>),
@@ -38,7 +39,7 @@ pub(super) fn errors(
     text
 }
 
-/// Whose error it is told as: the listener's, or the pool's.
+/// The listener or pool under which the error is listed.
 fn owner(one: &Captured) -> &str {
     one.endpoint.as_ref().map_or(&one.listener, |(pool, _)| pool)
 }
@@ -73,8 +74,8 @@ fn append(status: &Status, one: &Captured, text: &mut String) {
     dump(&one.bytes, text);
 }
 
-/// Bytes in lines that begin with their place, each line of the message on one or more of its own: those that are more than fits go on
-/// with a plus.
+/// Dumps bytes in lines that begin with their offset. Each line of the message begins a new line of
+/// the dump; continuation lines are marked with a plus.
 fn dump(bytes: &[u8], text: &mut String) {
     let mut at = 0;
     let mut goes_on = false;
@@ -106,7 +107,7 @@ fn dump(bytes: &[u8], text: &mut String) {
     }
 }
 
-/// As HAProxy writes it: `21/Nov/2026:20:09:21.561`.
+/// A time as HAProxy writes it: `21/Nov/2026:20:09:21.561`.
 fn moment(time: SystemTime) -> String {
     let mut out = Vec::new();
     Clock::new().append_haproxy(time, &mut out);

@@ -1,13 +1,13 @@
-//! `show info`, in HAProxy's names and positions. What Weir has no such thing of is left out, as HAProxy leaves out what a build
-//! does not have.
+//! `show info`, with HAProxy's names and positions. Fields without a counterpart in Weir are left
+//! out, as HAProxy leaves out fields of features that are not compiled in.
 
 use super::table::{Cell, Field};
 use crate::admin::status::Status;
 
-/// The latest change of what this tells.
+/// The date of the latest change to these fields.
 const RELEASE_DATE: &str = "2026/11/21";
 
-/// Every field.
+/// All fields.
 pub(super) fn fields(status: &Status) -> Vec<Field> {
     let info = &status.info;
     let text = |position, name, tags, value: &str| Field {

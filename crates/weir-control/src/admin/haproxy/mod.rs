@@ -1,5 +1,6 @@
-//! HAProxy's command line on an admin socket, for the tools that people have: a line with commands separated by `;`, one answer and
-//! an empty line for each, and the end of the connection; or, after `prompt`, lines until `quit`.
+//! HAProxy's command line on an admin socket, for existing tools: a line has commands separated by
+//! `;`, each gets a reply and an empty line, and the connection ends; after `prompt` it continues
+//! until `quit`. Commands without an equivalent in Weir are refused.
 
 mod columns;
 mod command;
@@ -20,9 +21,9 @@ use super::context::Context;
 use super::seats::Seat;
 use super::stream::AdminStream;
 
-/// A command line, bytes.
+/// The most bytes of a command line.
 const LINE_BYTES: usize = 16 * 1024;
-/// For the next command, unless `set timeout cli` says another.
+/// The longest wait for the next command, unless `set timeout cli` changes it.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Answers commands until the connection ends.
@@ -35,7 +36,7 @@ pub(super) async fn serve<S>(
     S: AsyncRead + AsyncWrite + Unpin,
 {
     stream.set_patience(PATIENCE);
-    // A client that leaves or does not read has ended it himself.
+    // An error means that the client left or does not read; there is no one to report it to.
     let _ = if let Some(caller) = visitor.caller(None) {
         talk(&mut stream, context, &caller, seat).await
     } else {
@@ -45,7 +46,7 @@ pub(super) async fn serve<S>(
     let _ = stream.shutdown().await;
 }
 
-/// Whether a connection goes on after an answer.
+/// The connection's behaviour after a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
     OneLine,
@@ -94,7 +95,7 @@ where
     }
 }
 
-/// An answer with its newline, the empty line that ends it, and the prompt where there is one.
+/// A reply with its newline, the empty line that ends it, and the prompt in prompt mode.
 fn ended(mut text: String, mode: Mode) -> Vec<u8> {
     if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');
@@ -106,7 +107,8 @@ fn ended(mut text: String, mode: Mode) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// The next line without its end; the last one may have none. `None`: there is nothing more, or more than a line may have.
+/// The next line without its end; the last line may lack the end. `None` at the end of the stream,
+/// or if the line is too long.
 async fn next_line<S>(
     stream: &mut AdminStream<S>,
     pending: &mut Vec<u8>,
@@ -131,7 +133,8 @@ where
     }
 }
 
-/// The commands of a line: separated by `;`, with a backslash before what is to be taken as it is.
+/// Splits a line into commands at `;` and into words at blanks; a backslash escapes the next
+/// character.
 pub(crate) fn commands(line: &str) -> Vec<Vec<String>> {
     let mut list = vec![Vec::new()];
     let mut word: Option<String> = None;

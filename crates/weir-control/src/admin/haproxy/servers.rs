@@ -1,4 +1,4 @@
-//! `show servers state` and `show servers conn`.
+//! `show servers state` and `show servers conn`. Server state is not read back from these formats.
 
 use std::fmt::Write;
 
@@ -15,7 +15,7 @@ const STATE_HEADER: &str = "# be_id be_name srv_id srv_name srv_addr srv_op_stat
     bk_f_forced_id srv_f_forced_id srv_fqdn srv_port srvrecord srv_use_ssl srv_check_port srv_check_addr srv_agent_addr \
     srv_agent_port";
 
-/// Pools with their numbers, one or all; `None` when there is none of that name.
+/// Pools with their numbers, all or the one named; `None` if there is none of that name.
 fn pools<'status>(
     status: &'status Status,
     name: Option<&str>,
@@ -44,7 +44,8 @@ pub(super) fn servers_state(status: &Status, file: &Config, name: Option<&str>) 
                 State::Draining => 3,
                 State::Maintenance | State::Down | State::Ejected | State::Unresolved => 0,
             };
-            // Bits: 1 forced maintenance, 4 maintenance by the configuration, 8 forced drain, 32 no address.
+            // Bits: 1 forced maintenance, 4 maintenance by the configuration, 8 forced drain, 32 no
+            // address.
             let in_file = own.as_ref().is_some_and(|own| own.order == Order::Maintenance);
             let ordered = match endpoint.order.as_str() {
                 "maintenance" if in_file => 5,
@@ -53,7 +54,7 @@ pub(super) fn servers_state(status: &Status, file: &Config, name: Option<&str>) 
                 _ if endpoint.state == State::Unresolved => 32,
                 _ => 0,
             };
-            // The latest check and what came of it (2 failed, 3 passed); 6: configured and running.
+            // The latest check and its result (2 failed, 3 passed); 6 means configured and running.
             let check = match (&endpoint.probe, endpoint.health.as_str()) {
                 (Some(probe), _) => {
                     let (number, result) = (check_number(probe), if probe.passed { 3 } else { 2 });
@@ -70,7 +71,7 @@ pub(super) fn servers_state(status: &Status, file: &Config, name: Option<&str>) 
                  {check_port} {check_address} - 0",
                 pool.name,
                 endpoint.name,
-                // A drain by weight and one by order are the same here.
+                // A drain by weight and one by order look the same here.
                 endpoint.weight,
                 weight.unwrap_or(endpoint.weight),
                 age(status, endpoint),
@@ -81,14 +82,14 @@ pub(super) fn servers_state(status: &Status, file: &Config, name: Option<&str>) 
     Some(text)
 }
 
-/// What the file says of a server.
+/// A server's settings in the configuration file.
 struct Own {
     weight: Option<u32>,
     order: Order,
     tls: bool,
     /// The name of its service's records.
     record: String,
-    /// Where it is checked, if elsewhere: port and address.
+    /// The port and address of its probe, if they are not its own.
     check_at: (u16, String),
 }
 
@@ -144,7 +145,7 @@ pub(super) fn servers_conn(status: &Status, name: Option<&str>) -> Option<String
     Some(text)
 }
 
-/// Address, port and name, `-` where there is none.
+/// The address, port and name; `-` if there is none.
 fn place(endpoint: &EndpointStatus) -> (String, String, String) {
     let address = endpoint.resolved.as_deref().unwrap_or(&endpoint.address);
     let named = endpoint.address.parse::<std::net::SocketAddr>().is_err();

@@ -1,5 +1,6 @@
-//! `show sess`: a line for each request that runs, the oldest first, and one for who asks, in HAProxy's form (2.6). Of its fields for
-//! buffers, timers and file descriptors Weir has none: they are empty or 0.
+//! `show sess`: a line for each running request, oldest first, and one for the caller, in HAProxy's
+//! format (2.6). HAProxy's fields for buffers, timers and file descriptors have no counterpart in
+//! Weir: they are empty or 0.
 
 use std::fmt::Write;
 use std::net::SocketAddr;
@@ -9,17 +10,17 @@ use weir_proxy::sessions::RunningExchange;
 
 use crate::admin::figures::age_ms;
 
-/// What HAProxy tells of a session's inside, as of one where nothing is going on.
+/// HAProxy's fields about a session's internals, with the values of an inactive session.
 const INSIDE: &str = "rq[f=0h,i=0,an=00h,rx=,wx=,ax=] rp[f=0h,i=0,an=00h,rx=,wx=,ax=] scf=[8,0h,fd=-1] scb=[8,0h,fd=-1] exp= rc=0 c_exp=";
 
-/// The list; `who` asks.
+/// The list; `who` is the caller.
 pub(super) fn sessions(running: &[RunningExchange], who: &str, now: SystemTime) -> String {
     let mut text = String::new();
     for one in running {
         let (protocol, source) = match one.peer {
             None => ("unix_stream", "unix:1".to_owned()),
             Some(SocketAddr::V4(address)) => ("tcpv4", address.to_string()),
-            // HAProxy writes these without brackets.
+            // HAProxy writes IPv6 addresses without brackets.
             Some(SocketAddr::V6(address)) => {
                 ("tcpv6", format!("{}:{}", address.ip(), address.port()))
             }

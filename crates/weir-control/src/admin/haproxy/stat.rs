@@ -1,5 +1,6 @@
-//! `show stat`: Weir's listeners are HAProxy's frontends, its pools backends, its endpoints servers. What Weir has not got, agents,
-//! caches, compression, slow starts, stays empty, which tools read as unknown, or is 0 where HAProxy says 0 without them.
+//! `show stat`: Weir's listeners are HAProxy's frontends, its pools backends, its endpoints
+//! servers. Fields of features that Weir lacks (agents, caches, compression, slow start) stay
+//! empty, which tools read as unknown, or are 0 where HAProxy shows 0 without the feature.
 
 use super::table::{Cell, Kind, Row};
 use crate::admin::status::{
@@ -9,7 +10,7 @@ use crate::admin::status::{
 /// The number of the first proxy, as HAProxy counts them.
 pub(super) const FIRST_PROXY: u64 = 2;
 
-/// Which rows are asked for: `show stat [IID|NAME TYPE SID]`.
+/// The rows to show: `show stat [IID|NAME TYPE SID]`.
 #[derive(Clone, Debug)]
 pub(super) struct Choice {
     /// A proxy's number; -1 is all.
@@ -20,7 +21,7 @@ pub(super) struct Choice {
     pub(super) server: i64,
     /// Only servers that are up.
     pub(super) up: bool,
-    /// None in maintenance.
+    /// Set to leave out servers in maintenance.
     pub(super) no_maintenance: bool,
 }
 
@@ -42,7 +43,7 @@ impl Choice {
     }
 }
 
-/// The number of a listener or pool of that name, a pool's first when both have it.
+/// The number of the listener or pool of that name; the pool's, if both have it.
 pub(super) fn proxy_number(status: &Status, name: &str) -> Option<u64> {
     let listeners = status.listeners.len() as u64;
     let pool = status.pools.iter().position(|pool| pool.name == name);
@@ -58,7 +59,7 @@ pub(super) fn server_number(status: &Status, pool: &str, name: &str) -> Option<u
     Some(index as u64 + 1)
 }
 
-/// Every row that is asked for.
+/// The rows that are selected.
 pub(super) fn rows(status: &Status, choice: &Choice) -> Vec<Row> {
     let mut rows = Vec::new();
     let mut number = FIRST_PROXY;
@@ -111,14 +112,14 @@ fn frontend(status: &Status, listener: &ListenerStatus, number: u64) -> Row {
     ] {
         row.set(name, count);
     }
-    // HAProxy tells these of whoever has none of it.
+    // HAProxy shows 0 for these where the feature is not used.
     for name in ["rate_lim", "dresp", "dcon", "dses"] {
         row.set(name, 0_u64);
     }
     row
 }
 
-/// What requests that ended counted.
+/// Sets the counters of requests that ended.
 fn traffic(row: &mut Row, traffic: &Traffic) {
     row.set("bin", traffic.bytes_received);
     row.set("bout", traffic.bytes_sent);
@@ -133,7 +134,7 @@ fn traffic(row: &mut Row, traffic: &Traffic) {
     }
 }
 
-/// What HAProxy tells of backends and servers alone.
+/// Sets the fields that HAProxy has for backends and servers only.
 fn upstream(row: &mut Row, traffic: &Traffic) {
     let now = traffic.per_second as u64;
     row.set("rate", now);
@@ -145,7 +146,7 @@ fn upstream(row: &mut Row, traffic: &Traffic) {
     row.set("srv_abrt", of_causes(traffic, &["upstream_aborted"]));
     let last = traffic.last_s.map_or(-1, |seconds| i64::try_from(seconds).unwrap_or(i64::MAX));
     row.set("lastsess", Cell::Number(last));
-    // HAProxy's are means of the last 1,024 requests, in milliseconds.
+    // HAProxy's values are means of the last 1,024 requests, in milliseconds.
     let times = if traffic.recent.is_empty() { &traffic.times } else { &traffic.recent };
     for (phase, mean, most) in [
         ("queue", "qtime", "qtime_max"),
@@ -191,7 +192,7 @@ fn server_row(
         ("reuse", endpoint.connections_reused),
         ("srv_icur", u64::from(endpoint.idle_connections)),
         ("src_ilim", u64::from(endpoint.max_idle)),
-        // Each may be used by whichever client comes next.
+        // Any idle connection may serve any client's request.
         ("idle_conn_cur", 0),
         ("safe_conn_cur", u64::from(endpoint.idle_connections)),
         ("used_conn_cur", u64::from(endpoint.in_flight)),
@@ -215,7 +216,7 @@ fn server_row(
     row
 }
 
-/// What a server's checks say.
+/// Sets the results of a server's checks.
 fn checks(row: &mut Row, endpoint: &EndpointStatus, probe: &ProbeStatus) {
     let status = check_status(probe);
     row.set("check_status", status);
@@ -231,11 +232,12 @@ fn checks(row: &mut Row, endpoint: &EndpointStatus, probe: &ProbeStatus) {
     row.set("check_health", u64::from(check_health(endpoint)));
 }
 
-/// HAProxy's count of what speaks for a server: from 0, when all checks fail, to as many as rise and fall together less one.
+/// HAProxy's health counter of a server: from 0, when all checks fail, to the sum of rise and fall
+/// less one.
 pub(super) fn check_health(endpoint: &EndpointStatus) -> u32 {
     let Some(probe) = &endpoint.probe else { return 0 };
     match (endpoint.health.as_str(), probe.passed) {
-        // Failures in a row take one each; of them one is known.
+        // Each failure in a row subtracts one; only the latest is known.
         ("up", false) => (probe.rise + probe.fall).saturating_sub(2).max(probe.rise),
         ("up", true) => (probe.rise + probe.fall).saturating_sub(1),
         (_, true) => 1.min(probe.rise.saturating_sub(1)),
@@ -268,7 +270,8 @@ fn backend(status: &Status, pool: &PoolStatus, number: u64) -> Row {
         ("wredis", pool.redispatched),
         ("connect", sum(|one| one.connections_opened)),
         ("reuse", sum(|one| one.connections_reused)),
-        // Times that no server could be had are not counted apart from those of its servers.
+        // The time without any usable server is not counted: the minimum over the pool's servers
+        // stands for it.
         ("downtime", pool.endpoints.iter().map(|one| one.out_s).min().unwrap_or_default()),
         ("chkdown", pool.endpoints.iter().map(|one| one.outages).min().unwrap_or_default()),
         ("h1_open_streams", pool.in_flight),
@@ -298,7 +301,7 @@ pub(super) fn age(status: &Status, endpoint: &EndpointStatus) -> u64 {
     status.at_ms.saturating_sub(endpoint.since_ms) / 1000
 }
 
-/// An endpoint's state in HAProxy's words.
+/// An endpoint's state in HAProxy's terms.
 fn status_word(endpoint: &EndpointStatus) -> &'static str {
     match endpoint.state {
         State::Maintenance => "MAINT",
@@ -311,7 +314,7 @@ fn status_word(endpoint: &EndpointStatus) -> &'static str {
     }
 }
 
-/// A probe's end in HAProxy's words: the layer that it came to, and how.
+/// A probe's result in HAProxy's terms: the layer that it reached, and the outcome.
 fn check_status(probe: &ProbeStatus) -> &'static str {
     let reason = probe.reason.as_str();
     match (probe.kind.as_str(), probe.passed) {
@@ -328,7 +331,7 @@ fn check_status(probe: &ProbeStatus) -> &'static str {
     }
 }
 
-/// The same in a sentence, in HAProxy's words.
+/// The description that HAProxy gives for a check's status.
 fn check_description(status: &str) -> &'static str {
     match status {
         "L4OK" => "Layer4 check passed",
@@ -344,7 +347,7 @@ fn check_description(status: &str) -> &'static str {
     }
 }
 
-/// HAProxy's number for it.
+/// HAProxy's number for the check's status.
 pub(super) fn check_number(probe: &ProbeStatus) -> u64 {
     match check_status(probe) {
         "L4OK" => 6,
@@ -360,13 +363,13 @@ pub(super) fn check_number(probe: &ProbeStatus) -> u64 {
     }
 }
 
-/// The status that a probe was answered with.
+/// The status code in a probe's reply.
 fn code_of(probe: &ProbeStatus) -> Option<u64> {
     let rest = probe.reason.strip_prefix("status ")?;
     rest.split(|letter: char| !letter.is_ascii_digit()).next()?.parse().ok()
 }
 
-/// A policy in HAProxy's words, where it has one.
+/// A policy under HAProxy's name, if it has one.
 fn algorithm(policy: &str) -> &str {
     match policy {
         "round_robin" => "roundrobin",

@@ -1,4 +1,5 @@
-//! HAProxy's tables: named fields with values, written as text, as typed lines and as JSON, as HAProxy writes them.
+//! HAProxy's tables: named fields with values, as text, as typed lines and as JSON, in HAProxy's
+//! formats. The values come from `stat.rs` and `info.rs`.
 
 use std::fmt::Write;
 
@@ -6,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::columns::{COLUMNS, OF_PROTOCOLS};
 
-/// What stands in a field.
+/// The value of a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Cell {
     /// A number.
@@ -43,7 +44,7 @@ impl From<&str> for Cell {
     }
 }
 
-/// What a row of `show stat` is about.
+/// The subject of a row of `show stat`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A listener.
@@ -55,7 +56,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// The bit by which `show stat IID TYPE SID` chooses.
+    /// The bit that selects it in `show stat IID TYPE SID`.
     pub(super) fn bit(self) -> i64 {
         match self {
             Self::Frontend => 1,
@@ -112,7 +113,7 @@ impl Row {
         row
     }
 
-    /// Fills a field; the others are empty, which tools read as unknown.
+    /// Sets a field. Other fields stay empty, which tools read as unknown.
     pub(super) fn set(&mut self, column: &str, value: impl Into<Cell>) {
         let index = COLUMNS.iter().position(|known| known.name == column);
         debug_assert!(index.is_some(), "there is no column {column}");
@@ -121,7 +122,7 @@ impl Row {
         }
     }
 
-    /// What stands in a field.
+    /// The value of a field.
     pub(super) fn get(&self, column: &str) -> Option<&Cell> {
         let index = COLUMNS.iter().position(|known| known.name == column)?;
         self.cells.get(index)?.as_ref()
@@ -133,7 +134,7 @@ impl Row {
     }
 }
 
-/// `show stat` as comma-separated values, header included.
+/// `show stat` as comma-separated values, including the header.
 pub(super) fn csv(rows: &[Row]) -> String {
     let mut text = "# ".to_owned();
     for (place, column) in COLUMNS.iter().enumerate() {
@@ -155,7 +156,7 @@ pub(super) fn csv(rows: &[Row]) -> String {
     text
 }
 
-/// A field that would break its line stands in quotes.
+/// Quotes a field that would otherwise break its line.
 fn quoted(text: &str) -> String {
     if text.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", text.replace('"', "\"\"").replace(['\n', '\r'], " "))
@@ -198,7 +199,7 @@ pub(super) fn stat_json(rows: &[Row]) -> String {
 
 /// One field of `show info`.
 pub(super) struct Field {
-    /// Its number in HAProxy's typed form.
+    /// Its number in HAProxy's typed format.
     pub(super) position: usize,
     pub(super) name: &'static str,
     pub(super) tags: &'static str,
@@ -235,7 +236,7 @@ pub(super) fn info_json(fields: &[Field]) -> String {
     format!("{list}\n")
 }
 
-/// What HAProxy's JSON says of every field: its place, its tags in words, its value.
+/// Adds what HAProxy's JSON has for every field: its position, its tags as words, its value.
 fn described(field: &mut Value, (position, name): (usize, &str), tags: &str, value: &Value) {
     let mut tags = tags.chars();
     field["field"] = json!({"pos": position, "name": name});
