@@ -75,7 +75,7 @@ enum Standing {
     Ours,
     /// All users may add entries and remove only their own, as in `/tmp`.
     Sticky,
-    /// A user other than root and this process's, such as its owner.
+    /// Other users, among them the directory's owner.
     Others { owner: u32 },
 }
 

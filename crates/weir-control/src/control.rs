@@ -215,8 +215,8 @@ impl Control {
 
     /// The exchanges that run on all workers, oldest first.
     pub(crate) async fn sessions(&self) -> Vec<RunningExchange> {
-        // A worker that hangs does not reply; the timeout bounds how long it delays the others'
-        // replies.
+        // A worker that hangs is left out of the list. This timeout is a further bound; if it
+        // expires, the list is empty.
         timeout(LEAVING, self.plane.sessions()).await.unwrap_or_default()
     }
 

@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 /// The error for changes while the process stops.
 pub(crate) const STOPPING: &str = "this process is stopping";
 
-/// The process that serves.
+/// The stage of an upgrade, or the end of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Ours,

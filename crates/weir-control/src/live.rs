@@ -46,8 +46,8 @@ fn limit(counts: &LimitCounts, now_ns: u64) -> LimitReport {
     }
 }
 
-/// An endpoint's state. The operator's order takes precedence over observed health, except where no
-/// address is known.
+/// An endpoint's state. Maintenance takes precedence, then the states in which no request can be
+/// sent to the endpoint, then draining, and last what else was observed.
 pub(crate) fn state(endpoint: &LiveState, now_us: u64) -> EndpointState {
     if endpoint.order() == Order::Maintenance {
         EndpointState::Maintenance

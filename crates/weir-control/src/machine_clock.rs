@@ -1,5 +1,5 @@
 //! The clock that all processes of the machine share (`CLOCK_MONOTONIC`), for times that one
-//! process passes to another. It is not used to serve requests.
+//! process passes to another. Within a process, times are [`Instant`]s.
 
 use std::time::Duration;
 

@@ -52,7 +52,7 @@ use crate::upgrade::{Successor, UPGRADE_PATIENCE};
 
 /// The interval at which a stop checks that the workers have ended.
 const STOP_POLL: Duration = Duration::from_millis(5);
-/// The time that workers may take to notice the deadline, beyond it.
+/// The time after the deadline within which workers have to notice it.
 const STOP_MARGIN: Duration = Duration::from_secs(1);
 
 /// The delay from the first changed answer to the configuration that applies it.

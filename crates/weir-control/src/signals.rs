@@ -18,8 +18,8 @@ pub(crate) enum Order {
     Upgrade,
 }
 
-/// An order and its source, as events name it. The kernel reports the sending process only to a
-/// `SA_SIGINFO` handler, which this is not.
+/// An order and its source, as events name it. The sending process is not known: the kernel reports
+/// it only to a signal handler, and Weir has none of its own.
 pub(crate) type Given = (Order, &'static str);
 
 /// The signal streams, which replace the signals' default actions. They are created inside a tokio

@@ -1,4 +1,5 @@
-//! The errors of the HTTP API: a status and `{"error": {"field", "message"}}`. They are not logged.
+//! The errors of the HTTP API: a status and `{"error": {"field", "message"}}`. It does not log
+//! them.
 
 use hyper::StatusCode;
 use serde_json::json;

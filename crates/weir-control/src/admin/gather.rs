@@ -467,8 +467,8 @@ impl<'a> View<'a> {
     }
 }
 
-/// The endpoint of this name, which is probably at this index: a scan for each of a thousand
-/// endpoints would be slow.
+/// The endpoint of this name, looked for at this index first: to scan a thousand endpoints for each
+/// of them would be slow.
 fn named<'a>(
     endpoints: &'a [model::Endpoint],
     name: &str,

@@ -78,7 +78,7 @@ enum Accepting {
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Reads the runtime changes made before the restart. An invalid state file does not stop the
-/// start: it is renamed and reported. Starts the interface's thread.
+/// start: it is renamed and reported.
 pub(crate) fn restore(file: Option<&StateFile>, config: &Config, say: fn(&str)) -> Overrides {
     let Some(file) = file else { return Overrides::default() };
     let mut overrides = match file.read() {
@@ -109,7 +109,7 @@ pub(crate) fn restore(file: Option<&StateFile>, config: &Config, say: fn(&str)) 
 }
 
 impl Admin {
-    /// Starts its thread.
+    /// Starts the interface's thread.
     ///
     /// # Errors
     /// One sentence for the operator.

@@ -1,6 +1,6 @@
 //! The machine's processor credits: reads once a second the processor time that all programs used,
 //! keeps the books, warns the operator before credits run out and, if configured, reduces the load
-//! on this instance before that. It cannot query the cloud provider's own balance.
+//! on this instance before that. It does not query the cloud provider.
 //!
 //! ```text
 //! /proc/stat ─▶ books.rs ─▶ watch.rs: lines and events

@@ -6,8 +6,8 @@
 //! drop. The requested share follows the use slowly, because balancers in front and open
 //! connections follow the share with a delay.
 
-/// The speed at which the share follows, per second: it does not oscillate with a delay of ten
-/// seconds between a share and its effect.
+/// The speed at which the share follows, per second. It is low enough that the share does not
+/// oscillate with ten seconds between a share and its effect.
 const GAIN: f64 = 0.03;
 /// The largest change in one second.
 const STEP: f64 = 0.02;

@@ -19,8 +19,8 @@ use super::history::Moment;
 use super::page::Sight;
 use super::{endpoint, overview};
 
-/// The page bytes sent per second. A page with a thousand servers has six times as many and is sent
-/// every seventh second.
+/// The page bytes sent per second. A page with a thousand servers has almost six times as many and
+/// is sent every sixth second.
 const BYTES: usize = 300_000;
 
 /// The page that is kept current.

@@ -144,7 +144,7 @@ pub(super) const COLUMNS: &[Column] = &[
     column("h1_spliced_bytes_out", "MCP", "u64"),
 ];
 
-/// The first column about protocols; in CSV a column with a dash precedes it.
+/// The index of the first column about protocols; in CSV a column with a dash precedes it.
 pub(super) const OF_PROTOCOLS: usize = 103;
 
 #[cfg(test)]

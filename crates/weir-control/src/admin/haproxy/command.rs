@@ -21,7 +21,7 @@ use crate::admin::status::EndpointStatus;
 pub(super) enum Answer {
     /// A text to send.
     Text(String),
-    /// The connection continues after each line, or no longer.
+    /// Prompt mode is switched: the connection continues after each line, or no longer.
     Prompt,
     /// The connection ends.
     Quit,

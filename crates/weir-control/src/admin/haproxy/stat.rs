@@ -19,7 +19,7 @@ pub(super) struct Choice {
     pub(super) kinds: i64,
     /// A server's number; -1 is all.
     pub(super) server: i64,
-    /// Only servers that are up.
+    /// Set to show only servers that are up.
     pub(super) up: bool,
     /// Set to leave out servers in maintenance.
     pub(super) no_maintenance: bool,

@@ -131,7 +131,8 @@ fn a_machine_that_is_held_to_its_baseline_has_none_left_whatever_the_books_say()
     machine.runs(60, 0.4, 1.2);
     assert_eq!((machine.books.forecast(), machine.books.balance()), (Forecast::Empty, 0.0));
     assert_eq!(machine.books.trust(), Trust::Known);
-    // Stolen time on a busy machine does not indicate it, nor does an idle machine.
+    // Neither stolen time on a busy machine nor an idle machine means that it is held to its
+    // baseline.
     for (used, stolen) in [(1.2, 0.6), (0.05, 0.02), (0.4, 0.05)] {
         let mut machine = Machine::new(300.0);
         machine.runs(600, used, stolen);
