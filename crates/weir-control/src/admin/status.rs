@@ -412,7 +412,7 @@ pub struct Event {
     pub who: Option<String>,
     /// The event in one line.
     pub what: String,
-    /// Further lines: the beginning of the reply to the probe, the differences of a reload, or the
-    /// note on how long a change lasts.
+    /// Further lines, such as the beginning of the reply to a probe, the differences of a reload,
+    /// or the note on how long a change lasts.
     pub details: Vec<String>,
 }
