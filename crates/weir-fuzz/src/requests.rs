@@ -140,3 +140,33 @@ fn compare(data: &[u8], whole: &Outcome, head: Option<&RequestHead>) {
     }
     assert_eq!(head.method == Method::Connect, head.form == TargetForm::Authority);
 }
+
+#[cfg(test)]
+mod tests {
+    use std::panic::catch_unwind;
+
+    use super::*;
+
+    const PLAIN: &[u8] = b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n";
+
+    /// Tells whether the comparison finds fault with a parser that reads `parsed` as `sent`.
+    fn is_found(sent: &[u8], parsed: &[u8]) -> bool {
+        catch_unwind(|| {
+            let (whole, head) = parse(parsed, &[parsed.len()], &HeadLimits::default());
+            compare(sent, &whole, head.as_ref());
+        })
+        .is_err()
+    }
+
+    #[test]
+    fn a_parser_that_reads_a_head_differently_is_found() {
+        assert!(!is_found(PLAIN, PLAIN));
+        // Accepts what the reference refuses, and the other way round.
+        assert!(is_found(b"GET /a HTTP/1.1\nHost: a\r\n\r\n", PLAIN));
+        assert!(is_found(PLAIN, b"GET /a HTTP/1.1\nHost: a\r\n\r\n"));
+        // Another framing, another host.
+        let long = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\n";
+        assert!(is_found(long, b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n"));
+        assert!(is_found(PLAIN, b"GET /a HTTP/1.1\r\nHost: b\r\n\r\n"));
+    }
+}
