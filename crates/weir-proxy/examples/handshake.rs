@@ -1,5 +1,6 @@
-//! What a TLS handshake costs the server side, and what an idle TLS connection keeps in memory. In memory, one
-//! thread, no sockets: `cargo run --release -p weir-proxy --example handshake`. It asserts nothing.
+//! Measures the CPU time of the server side of a TLS handshake, and the memory of an idle TLS
+//! connection. Everything runs in memory on one thread, without sockets: `cargo run --release -p
+//! weir-proxy --example handshake`. It asserts nothing.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,7 +18,8 @@ const CONNECTIONS: usize = 2000;
 
 type Failure = Box<dyn std::error::Error>;
 
-/// What the client offers; by default X25519 and the library's suites, which begin with AES-256 and SHA-384.
+/// The client's offer; by default X25519 and the library's cipher suites, which begin with AES-256
+/// and SHA-384.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Offer {
     Default,
@@ -83,7 +85,8 @@ fn client(
         .with_no_client_auth())
 }
 
-/// Microseconds of the server's calls per handshake: the median, which other load on the machine moves least.
+/// The server's CPU time per handshake in microseconds: the median, because other load on the
+/// machine affects it least.
 fn cost(client: &Arc<ClientConfig>, server: &Arc<ServerConfig>) -> Result<f64, Failure> {
     let mut spent =
         (0..ROUNDS).map(|_| Ok(shake(client, server)?.1)).collect::<Result<Vec<_>, Failure>>()?;
@@ -92,7 +95,8 @@ fn cost(client: &Arc<ClientConfig>, server: &Arc<ServerConfig>) -> Result<f64, F
     Ok(median.as_secs_f64() * 1e6)
 }
 
-/// A handshake up to the ticket; what the server spent on it.
+/// Runs a handshake up to and including the session ticket; returns the time that the server spent
+/// on it.
 fn shake(
     client: &Arc<ClientConfig>,
     server: &Arc<ServerConfig>,
@@ -127,7 +131,8 @@ fn shake(
     Ok((server, spent))
 }
 
-/// Heap bytes per idle connection, by what the process's resident memory grows.
+/// Prints the memory per idle connection, computed from the growth of the process's resident
+/// memory.
 fn memory(
     kind: &str,
     client: &Arc<ClientConfig>,

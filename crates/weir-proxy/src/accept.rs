@@ -1,6 +1,6 @@
-//! Accepts connections, within the caps, and hands each to the worker that holds the fewest. At a cap, the oldest idle connection
-//! is given up for a new one (`idle_clients.rs`); where none is idle, surplus connections stay in the kernel's backlog. It reads no
-//! byte of them.
+//! Accepts connections within the caps and hands each to the worker with the fewest connections. At
+//! a cap, the oldest idle connection is closed to make room (`idle_clients.rs`); if none is idle,
+//! surplus connections stay in the kernel's backlog. It reads no byte of a connection.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -22,24 +22,25 @@ use crate::net::{Net, PeerAddress};
 use crate::shared::{Process, Stage};
 use crate::worker::{Mail, Worker, WorkerLoad};
 
-/// An accepted connection on its way to its worker.
+/// An accepted connection that is being handed to its worker.
 pub struct Handoff<N: Net> {
     pub(crate) accepted: N::Accepted,
     pub(crate) peer: PeerAddress,
     pub(crate) place: Place,
-    /// What is known of one that was served before.
+    /// The state of a connection that another process served before.
     pub(crate) moved: Option<Box<Moved>>,
 }
 
-/// A connection's place within the caps and counters; dropping it makes room.
+/// A connection's place within the caps and counters; dropping it frees the place.
 pub(crate) struct Place {
     load: Arc<WorkerLoad>,
     pub(crate) gate: Arc<Gate>,
-    /// In the process and at the listener.
+    /// The places under the process's cap and the listener's cap.
     _places: (RoomPlace, RoomPlace),
-    /// Among those of its client, where these are bounded.
+    /// The places under the client's own connection limits, if it has any.
     of_client: Vec<OpenPlace>,
-    /// Where its client is counted under the caps; `None` for one that speaks for others.
+    /// The client's bucket in the counts under the caps; `None` if the peer speaks for other
+    /// clients (a trusted proxy) or has no IP address.
     pub(crate) client: Option<ClientBucket>,
 }
 
@@ -54,7 +55,8 @@ impl Place {
         Self { load, gate, _places: places, of_client: Vec::new(), client: None }
     }
 
-    /// Counts a connection that others accepted among those of its client, whatever the bound.
+    /// Counts a connection that another process accepted among the connections of its client, even
+    /// beyond the limit.
     pub(crate) fn count_client<N: Net>(&mut self, worker: &Worker<N>, peer: Option<IpAddr>) {
         let current = worker.current();
         let snapshot = &current.snapshot;
@@ -70,7 +72,8 @@ impl Place {
         }
     }
 
-    /// A place for a connection that others accepted, if there is room now, and the worker that it is for.
+    /// Returns a place for a connection that another process accepted, if there is room now, and
+    /// the number of the worker that gets it.
     pub(crate) fn enter_now(process: &Process, gate: &Arc<Gate>) -> Option<(usize, Self)> {
         let places = (process.connections.enter_now(None)?, gate.room.enter_now(None)?);
         let number = least_loaded(&process.loads, process.open_connections());
@@ -78,8 +81,8 @@ impl Place {
     }
 }
 
-/// The places of a worker's connections. They stand here and not with the connections, so that they can
-/// be given back when the worker is lost.
+/// The places of a worker's connections. They are stored here and not with the connections, so that
+/// they can be given back when the worker is lost.
 #[derive(Default)]
 pub(crate) struct Places {
     places: Vec<Option<Place>>,
@@ -87,7 +90,7 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// How many there are.
+    /// The number of places.
     pub(crate) fn len(&self) -> usize {
         self.places.iter().flatten().count()
     }
@@ -108,7 +111,7 @@ impl Places {
         let place = self.places.get_mut(key)?.take();
         self.vacant.push(key);
         if self.vacant.len() == self.places.len() {
-            // As much memory as a worker without connections needs.
+            // Frees the memory of a worker without connections.
             *self = Self::default();
         }
         place
@@ -121,10 +124,10 @@ impl std::fmt::Debug for Places {
     }
 }
 
-/// A place among those of its worker; dropping it makes room.
+/// A place stored among those of its worker; dropping it frees the place.
 pub(crate) struct Kept {
     load: Arc<WorkerLoad>,
-    /// `None` once it was taken.
+    /// `None` once the place was taken out.
     key: Option<usize>,
     pub(crate) gate: Arc<Gate>,
 }
@@ -136,7 +139,7 @@ impl Kept {
         Self { load, key, gate }
     }
 
-    /// The place itself, for a connection that leaves its worker.
+    /// Takes the place out, for a connection that leaves its worker.
     pub(crate) fn take(mut self) -> Option<Place> {
         let key = self.key.take()?;
         self.load.places().remove(key)
@@ -146,13 +149,13 @@ impl Kept {
 impl Drop for Kept {
     fn drop(&mut self) {
         let place = self.key.and_then(|key| self.load.places().remove(key));
-        // What it wakes is not ours to know: not under the lock.
+        // Dropping a place can wake arbitrary code, so it happens without the lock.
         drop(place);
     }
 }
 
 impl<N: Net> Handoff<N> {
-    /// Makes it one for another worker.
+    /// Redirects the connection to another worker.
     pub(crate) fn reroute(mut self, load: &Arc<WorkerLoad>) -> Self {
         load.open.fetch_add(1, Ordering::Relaxed);
         let before = std::mem::replace(&mut self.place.load, Arc::clone(load));
@@ -168,15 +171,15 @@ impl Drop for Place {
     }
 }
 
-/// A new connection's client, where it is counted.
+/// The counts that a new connection's client holds.
 #[derive(Default)]
 struct Client {
-    /// Among those of its client, where these are bounded.
+    /// The places under the client's own connection limits, if it has any.
     places: Vec<OpenPlace>,
     bucket: Option<ClientBucket>,
 }
 
-/// The client of a new connection, if it may be opened.
+/// Counts a new connection for its client; an error if one of the client's limits is reached.
 fn client_of(process: &Process, gate: &Arc<Gate>, peer: &PeerAddress) -> Result<Client, OverLimit> {
     let snapshot = process.snapshot();
     let listener = snapshot.position_of(gate).and_then(|number| snapshot.listeners.get(number));
@@ -194,11 +197,12 @@ fn client_of(process: &Process, gate: &Arc<Gate>, peer: &PeerAddress) -> Result<
     Ok(Client { places, bucket: Some(process.client_hasher.bucket(peer.ip())) })
 }
 
-/// The gate that a socket's connections come through from now on; `None` closes the socket. Without a sender it stays as it is.
+/// The gate for a socket's future connections; `None` closes the socket. If the sender is dropped,
+/// the gate stays as it is.
 pub type GateOrders = watch::Receiver<Option<Arc<Gate>>>;
 
-/// Accepts from one socket until the stage changes or the socket is closed. A connection that the kernel has given to it is never lost
-/// to a change of the gate.
+/// Accepts from one socket until the stage changes or the socket is closed. A change of the gate
+/// never loses a connection that the kernel has already handed over.
 pub async fn accept<N: Net>(
     net: N,
     socket: N::Listener,
@@ -230,13 +234,14 @@ pub async fn accept<N: Net>(
             net.close(accepted);
             continue;
         }
-        // Before room is made for it.
+        // The client's limits come first: a refused connection must not cause another one to be
+        // closed.
         let Ok(client) = client_of(&process, gate, &peer) else {
             net.close(accepted);
             continue;
         };
         let places = tokio::select! {
-            // A connection that was accepted before a stop is served if there is room.
+            // A connection that was accepted before a stop is still served if there is room.
             biased;
             places = enter(gate, &process, client.bucket) => places,
             _ = stage.wait_for(|stage| !matches!(stage, Stage::Running)) => return,
@@ -253,14 +258,15 @@ pub async fn accept<N: Net>(
         };
         let mut place = Place::new(load, gate, places);
         (place.of_client, place.client) = (client.places, client.bucket);
-        // A worker that is gone is stopping; dropping the connection closes it.
+        // If the worker is gone, it is stopping; dropping the connection closes it.
         let _ = mailbox.send(Mail::Connection(Handoff { accepted, peer, place, moved: None }));
     }
-    // Before the orders: whoever waits for these to go may bind the address again then.
+    // The socket is closed before `orders` is dropped: code that waits for the receivers to
+    // disappear may then bind the address again.
     drop(socket);
 }
 
-/// A socket that is accepted from, counted at its gate.
+/// A gate that a socket accepts for, counted as long as this value lives.
 struct Accepting(Arc<Gate>);
 
 impl Accepting {
@@ -282,8 +288,10 @@ async fn changed(orders: &mut GateOrders) {
     }
 }
 
-/// Waits for room, or an idle connection to be given up for it, then for a connection. Room is taken after that, so that a listener
-/// nobody calls does not hold a place that another could use; when two take the last one, the later waits with its connection in hand.
+/// Waits for room, or for an idle connection that can be closed to make room, then for a
+/// connection. The place itself is taken after that, so that a listener without traffic holds no
+/// place that another listener could use; when two tasks compete for the last place, the later one
+/// waits with its connection already accepted.
 async fn accept_one<N: Net>(
     net: &N,
     socket: &N::Listener,
@@ -295,7 +303,7 @@ async fn accept_one<N: Net>(
     match net.accept(socket).await {
         Ok(accepted) => Some(accepted),
         Err(error) => {
-            // A connection that was reset before it was accepted is no reason to wait.
+            // A connection that was reset before it was accepted is no reason to pause.
             if !matches!(
                 error.kind(),
                 std::io::ErrorKind::ConnectionAborted | std::io::ErrorKind::Interrupted
@@ -316,8 +324,8 @@ async fn enter(
     Ok((place, process.make_room(Cap::Listener(gate), client).await?))
 }
 
-/// The worker with the fewest connections, then the fewest running exchanges; equal ones take turns from `first`. One that
-/// does not run its tasks comes last.
+/// Returns the worker with the fewest connections, then the fewest running exchanges; ties rotate
+/// from `first`. A worker that does not run its tasks comes last.
 pub(crate) fn least_loaded(loads: &[Arc<WorkerLoad>], first: usize) -> usize {
     let key = |load: &WorkerLoad| {
         let (open, busy) = (load.open.load(Ordering::Relaxed), load.busy.load(Ordering::Relaxed));

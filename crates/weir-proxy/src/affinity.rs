@@ -1,9 +1,11 @@
-//! Affinity by cookie (rows P-01, P-04, P-06): which endpoint a request's cookie means, and the cookie that a response sets. Everything is
-//! computed when the configuration is compiled: a request costs a look at its cookies and one in a table.
+//! Affinity by cookie: reads the endpoint that a request's cookie means, and builds the cookie that
+//! a response sets. Everything is computed when the configuration is compiled; a request costs one
+//! pass over its cookies and one table look-up.
 //!
-//! A value is made of the names of pool and endpoint and of the operator's secret, so that it is the same in every instance and after
-//! a restart, says nothing to whoever reads it, and cannot be made without the secret; one that was not given out is not in the table.
-//! Whether the endpoint may be had is the balancer's to say.
+//! A cookie's value is an HMAC of the names of pool and endpoint with the operator's secret. It is
+//! therefore the same in every instance and after a restart, reveals nothing to a reader, and
+//! cannot be forged without the secret; a value that Weir did not issue is not in the table. The
+//! balancer, not this file, decides if the endpoint is available.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -19,10 +21,10 @@ use crate::limits::STICKY_COOKIES;
 /// 128 bits in base64url without padding.
 const VALUE_BYTES: usize = 22;
 
-/// What a value is made of before the names, so that a secret may serve other ends too.
+/// A prefix of the text that is hashed, so that the secret can be used for other purposes too.
 const PURPOSE: &[u8] = b"weir sticky cookie 1";
 
-/// The key where the operator gave no secret: the value hides the names, no more.
+/// The key if the operator gave no secret: the value then hides the names, but is not unforgeable.
 const NO_SECRET: &[u8] = b"names only";
 
 type Value = [u8; VALUE_BYTES];
@@ -30,35 +32,35 @@ type Value = [u8; VALUE_BYTES];
 /// The sticky cookie of a pool.
 pub struct Affinity {
     name: Box<[u8]>,
-    /// What each endpoint's value means.
+    /// The endpoint of each cookie value.
     endpoints: HashMap<Value, usize>,
-    /// By endpoint.
+    /// Indexed by endpoint.
     lines: Box<[Lines]>,
     secure: Secure,
 }
 
-/// The whole `Set-Cookie` lines of an endpoint, with their ends.
+/// The complete `Set-Cookie` lines of an endpoint, including line ends.
 struct Lines {
     plain: Box<[u8]>,
     over_tls: Box<[u8]>,
 }
 
-/// What a request's cookies say.
+/// The result of looking for the sticky cookie in a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Claim {
-    /// Nobody asked: the pool has no sticky cookie.
+    /// The pool has no sticky cookie.
     #[default]
     None,
-    /// The cookie is not among them.
+    /// The request has no sticky cookie.
     New,
-    /// It is, and means no endpoint.
+    /// The request has the cookie, but its value means no endpoint.
     Unknown,
-    /// It means this one.
+    /// The cookie means this endpoint.
     Bound(usize),
 }
 
 impl Claim {
-    /// The endpoint that is meant.
+    /// The endpoint that the cookie means.
     pub(crate) fn endpoint(self) -> Option<usize> {
         match self {
             Self::Bound(endpoint) => Some(endpoint),
@@ -66,7 +68,7 @@ impl Claim {
         }
     }
 
-    /// What became of it, where `served` was the endpoint at last.
+    /// The outcome for the log; `served` is the endpoint that served the request in the end.
     pub(crate) fn outcome(self, served: Option<usize>) -> weir_stats::Affinity {
         match self {
             Self::None => weir_stats::Affinity::None,
@@ -78,17 +80,17 @@ impl Claim {
     }
 }
 
-/// What a response says of the sticky cookie.
+/// The sticky cookie as the response handles it.
 #[derive(Clone, Copy)]
 pub struct ResponseCookie<'a> {
-    /// Its name: the endpoint's own cookie of that name goes no further.
+    /// The cookie's name: a cookie of that name set by the endpoint is removed.
     pub name: &'a [u8],
-    /// The `Set-Cookie` line with its end; `None` when the client has the right one.
+    /// The `Set-Cookie` line with its line end; `None` if the client already has the right cookie.
     pub line: Option<&'a [u8]>,
 }
 
 impl Affinity {
-    /// The cookie of the pool `pool` with these endpoints, in its order.
+    /// Builds the cookie for the pool `pool` with these endpoints, in the pool's order.
     pub(crate) fn new(
         sticky: &Sticky,
         (pool, endpoints): (&str, &[&str]),
@@ -118,8 +120,9 @@ impl Affinity {
         &self.name
     }
 
-    /// What the request's cookies say; of several of the name, browsers' for other paths among them, the first that means an
-    /// endpoint, if it is among the first [`STICKY_COOKIES`].
+    /// Evaluates the request's cookies. Browsers may send several cookies of the name, for other
+    /// paths too: the first value that means an endpoint counts, if it is among the first
+    /// [`STICKY_COOKIES`].
     pub(crate) fn claim(&self, head: &RequestHead, bytes: &[u8]) -> Claim {
         let mut claim = Claim::New;
         for value in cookie::values(head, bytes, &self.name).take(STICKY_COOKIES) {
@@ -136,7 +139,8 @@ impl Affinity {
         self.endpoints.get(value).copied()
     }
 
-    /// What the response of `served` says to a client whose cookie meant `bound`.
+    /// The sticky cookie in a response of endpoint `served` to a client whose cookie meant endpoint
+    /// `bound`.
     pub(crate) fn response(
         &self,
         (bound, served): (Option<usize>, Option<usize>),
@@ -153,14 +157,15 @@ impl Affinity {
     }
 }
 
-/// Whether a trusted proxy says that the client came to it over TLS.
+/// Tells whether a trusted proxy reports that the client connected to it over TLS.
 pub(crate) fn came_over_tls(trust: PeerTrust, head: &RequestHead, bytes: &[u8]) -> bool {
     let mut lines = head.headers.iter().filter(|header| header.known == Known::XForwardedProto);
     let proto = lines.next().map(|header| header.value.of(bytes)).unwrap_or_default();
     trust == PeerTrust::Trusted && proto.eq_ignore_ascii_case(b"https")
 }
 
-/// Names have no control characters, so that no two pairs of names make one text.
+/// Computes a cookie value. Names contain no control characters, so two different pairs of names
+/// never hash the same text.
 fn value(key: &hmac::Key, pool: &str, endpoint: &str) -> Value {
     let mut context = hmac::Context::with_key(key);
     for part in [PURPOSE, b"\0", pool.as_bytes(), b"\0", endpoint.as_bytes()] {
@@ -169,13 +174,13 @@ fn value(key: &hmac::Key, pool: &str, endpoint: &str) -> Value {
     base64url(context.sign().as_ref())
 }
 
-/// The first 128 bits, six at a time.
+/// Encodes the first 128 bits in base64url, six bits per character.
 fn base64url(digest: &[u8]) -> Value {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     let bits = digest.iter().take(16).fold(0, |bits, byte| bits << 8 | u128::from(*byte));
     std::array::from_fn(|at| {
         let shift = 122_usize.checked_sub(6 * at);
-        // Of the last one, four bits are missing.
+        // The last character has only two bits of data; the other four are zero.
         let six = shift.map_or(bits << 4, |shift| bits >> shift) as usize & 63;
         ALPHABET.get(six).copied().unwrap_or_default()
     })
@@ -199,7 +204,7 @@ fn line(sticky: &Sticky, value: &Value, secure: bool) -> Box<[u8]> {
     line.push_str(match sticky.same_site {
         Some(SameSite::Lax) => "; SameSite=Lax",
         Some(SameSite::Strict) => "; SameSite=Strict",
-        // Without `Secure`, browsers throw the whole cookie away for it.
+        // Browsers discard a cookie with `SameSite=None` and without `Secure`.
         Some(SameSite::None) if secure => "; SameSite=None",
         Some(SameSite::None) | None => "",
     });
@@ -232,7 +237,8 @@ mod tests {
         affinity.claim(&request.head, &request.bytes)
     }
 
-    /// From Python: `base64.urlsafe_b64encode(hmac.digest(key, b"weir sticky cookie 1\0app\0b", "sha256")[:16]).rstrip(b"=")`.
+    /// Computed in Python: `base64.urlsafe_b64encode(hmac.digest(key, b"weir sticky cookie
+    /// 1\0app\0b", "sha256")[:16]).rstrip(b"=")`.
     #[test]
     fn values_are_those_that_another_implementation_makes() {
         assert_eq!(value_of(&affinity(Some(SECRET)), 1), "EsfB0Xk_g0tjzB1apAohVw");

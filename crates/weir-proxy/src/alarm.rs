@@ -1,5 +1,6 @@
-//! One timer per connection for all its deadlines. Moving a deadline later costs nothing: the timer fires early once and
-//! is set again. It decides no policy; callers say which instant matters now.
+//! One timer per connection for all its deadlines. Moving a deadline later costs nothing: the timer
+//! fires early once and is set again. It decides no policy; callers pass the deadline that applies
+//! now.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -9,7 +10,7 @@ use tokio::time::{Sleep, sleep_until};
 
 use crate::instant::Instant;
 
-/// A lazily re-armed timer, polled by one task only.
+/// A lazily re-armed timer, polled by only one task.
 #[derive(Default)]
 pub(crate) struct Alarm {
     timer: Option<Timer>,
@@ -33,7 +34,8 @@ impl Timer {
 }
 
 impl Alarm {
-    /// Ready once `deadline` has passed; otherwise the task is woken by then at the latest.
+    /// Returns `Ready` once `deadline` has passed; otherwise the task is woken at `deadline` at the
+    /// latest.
     pub(crate) fn poll(&mut self, context: &mut Context<'_>, deadline: Instant) -> Poll<()> {
         let timer = self.timer.get_or_insert_with(|| Timer::new(deadline));
         if timer.deadline > deadline {
@@ -57,7 +59,8 @@ impl Alarm {
     }
 }
 
-/// Ready once `deadline` has passed. At `look`, if that is there, the task is polled again too.
+/// Returns `Ready` once `deadline` has passed. If `look` is set, the task is also polled again at
+/// `look`.
 pub(crate) fn poll_either(
     alarm: &mut Alarm,
     context: &mut Context<'_>,
@@ -74,7 +77,7 @@ pub(crate) fn poll_either(
     }
 }
 
-/// The deadline passed first.
+/// Error: the deadline passed first.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Elapsed;
 

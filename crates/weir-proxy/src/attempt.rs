@@ -1,5 +1,6 @@
-//! Has a pool answer a request: body prepared, endpoint found, request sent, response head read; another attempt where the pool's
-//! `retry` says so, another connection after a stale one. What the client gets is `response.rs`.
+//! Proxies a request to a pool: prepares the body, gets an endpoint and a connection, sends the
+//! request and reads the response head. It makes another attempt if the pool's `retry` permits it,
+//! and uses another connection after a stale one. `response.rs` sends the response to the client.
 
 use weir_stats::{Cause, Entry};
 use weir_wire::Framing;
@@ -26,7 +27,7 @@ use crate::trailers;
 use crate::upload::{initial_body, leave_body, prepare_body, rewind};
 use crate::upstream::UpstreamPool;
 
-/// Sends the request to pool number `number` and its response to the client.
+/// Sends the request to pool number `number` and relays the response to the client.
 pub(crate) async fn proxy<N: Net>(
     scope: Scope<'_, N>,
     connection: &mut Connection<N>,
@@ -39,7 +40,7 @@ pub(crate) async fn proxy<N: Net>(
     let claim = |affinity: &Affinity| affinity.claim(&work.request, work.input.bytes());
     facts.claim = pool.affinity.as_ref().map_or(Claim::None, claim);
     facts.trailers = trailers::of_request(&route.trailers.0, &work.request, work.input.bytes());
-    // The body's beginning, held to its bandwidth.
+    // The beginning of the body is subject to the bandwidth limit too.
     let throttle = throttle(scope, connection, work, (&*facts, route), Toward::Endpoint);
     let mut upload = initial_body(scope, work, facts, (pool, throttle));
     prepare_body(scope, connection, work, facts, (pool, &mut upload)).await?;
@@ -50,7 +51,7 @@ pub(crate) async fn proxy<N: Net>(
     loop {
         let found = search.connection(scope, connection, (&mut *work, &mut upload), facts).await;
         let upstream = found.inspect_err(|ended| ended.leave_body(work, facts, &upload))?;
-        // A reload may have led the search to another pool.
+        // A reload may have moved the search to another pool.
         let pool = search.pool;
         write_head(scope, connection, work, facts, (route, pool, framing));
         upload.prepend(std::mem::take(&mut work.request_out));
@@ -67,7 +68,7 @@ pub(crate) async fn proxy<N: Net>(
                 scope.slot_answered(facts.slot.as_mut(), place, conversation.heard);
                 pool.retry.minds_status(status).then_some(Trouble::Status(status))
             }
-            // The endpoint closed an idle connection while our request was on its way to it (row C-07).
+            // The endpoint closed an idle connection while the request was on its way to it.
             Err(Failure::Silent) if repeatable && conversation.upstream.reused => {
                 search.pass_over_idle(scope);
                 rewind(scope, work, facts, (pool, conversation.upload));
@@ -94,7 +95,7 @@ pub(crate) async fn proxy<N: Net>(
             }
             (None, Ok(())) => {
                 facts.times.response = conversation.response_time();
-                // Pinned where it is made, because it is large.
+                // Pinned in place, because the future is large.
                 let relay =
                     response::relay(scope, connection, work, facts, (route, pool), conversation);
                 return std::pin::pin!(relay).await;
@@ -107,7 +108,7 @@ pub(crate) async fn proxy<N: Net>(
     }
 }
 
-/// Framing of the request's body upstream: one that was read whole has a length.
+/// The framing of the request's body towards the endpoint: a body that was read whole has a length.
 fn framing_upstream(work: &Workspace, pool: &UpstreamPool, upload: &Pump) -> Framing {
     match (work.request.framing, pool.buffer_request) {
         (Framing::None, _) => Framing::None,
@@ -116,7 +117,8 @@ fn framing_upstream(work: &Workspace, pool: &UpstreamPool, upload: &Pump) -> Fra
     }
 }
 
-/// Refuses a 101 that nobody asked for, that switches to what was not offered, or that comes before the request's end.
+/// Refuses a 101 that the client did not ask for, that switches to a protocol that was not offered,
+/// or that comes before the end of the request.
 fn check_switch<S: Socket>(
     work: &Workspace,
     conversation: &mut Conversation<'_, S>,
@@ -138,7 +140,7 @@ fn check_switch<S: Socket>(
     Err(Failure::BadResponse)
 }
 
-/// Leads the exchange to a pool, if that has room for it.
+/// Assigns the exchange to a pool, if the pool's limits have room for it.
 fn lead_to<N: Net>(
     scope: Scope<'_, N>,
     facts: &mut Facts,
@@ -153,7 +155,7 @@ fn lead_to<N: Net>(
     Ok(())
 }
 
-/// Keeps a response that is no HTTP for the operator.
+/// Keeps a malformed response for the operator.
 fn capture<N: Net>(
     scope: Scope<'_, N>,
     connection: &Connection<N>,
@@ -174,7 +176,8 @@ fn capture<N: Net>(
 }
 
 impl Ended {
-    /// As [`leave_body`]; a request that goes to another process has put its body back.
+    /// Calls [`leave_body`], except for a request that moves to another process, which has put its
+    /// body back.
     fn leave_body(self, work: &mut Workspace, facts: &mut Facts, upload: &Pump) {
         if !matches!(self, Self::Parted) {
             leave_body(work, facts, upload);
@@ -182,8 +185,8 @@ impl Ended {
     }
 }
 
-/// Ends an attempt that another one follows: its response goes nowhere, and its connection is kept if nothing of it is left on the
-/// way.
+/// Ends an attempt that is followed by another one: its response is discarded, and its connection
+/// is kept if no part of the response is still to come.
 fn give_up<N: Net>(
     scope: Scope<'_, N>,
     work: &mut Workspace,
@@ -191,7 +194,7 @@ fn give_up<N: Net>(
     (pool, conversation): (&UpstreamPool, Conversation<'_, N::Stream>),
     trouble: Trouble,
 ) {
-    // Without a response of this attempt, `work.response` is of an earlier one.
+    // An attempt without a response leaves `work.response` of an earlier attempt in place.
     let clean = matches!(trouble, Trouble::Status(_)) && conversation.is_over(&work.response);
     let Conversation { upstream, upload, raw, .. } = conversation;
     if clean && let Some(endpoint) = facts.endpoint {

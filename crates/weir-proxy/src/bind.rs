@@ -1,4 +1,5 @@
-//! Opens listening sockets, or takes over those that were opened before. One clear sentence when an address cannot be had.
+//! Opens listening sockets, or takes over inherited ones. When an address is not available, the
+//! error is one sentence for the operator. It accepts nothing.
 
 use std::io;
 use std::net::SocketAddr;
@@ -14,25 +15,25 @@ use weir_config::model::ListenAddress;
 use crate::inherited::Inherited;
 use crate::shared::BoundAddress;
 
-/// The kernel bounds it by `net.core.somaxconn`.
+/// The backlog that is asked for; the kernel limits it to `net.core.somaxconn`.
 const BACKLOG: i32 = 65_535;
 
 /// A listening socket.
 pub struct BoundSocket {
     /// Non-blocking and listening.
     pub socket: Arc<OwnedFd>,
-    /// Where it really is: the port is the kernel's choice when 0 was asked for.
+    /// The socket's actual address: the kernel chooses the port when 0 was asked for.
     pub address: BoundAddress,
 }
 
 impl BoundSocket {
-    /// Whether it is a Unix socket.
+    /// Returns true for a Unix socket.
     pub fn is_unix(&self) -> bool {
         matches!(self.address, BoundAddress::Unix(_))
     }
 }
 
-/// Opens a socket on `address`, unless that was inherited.
+/// Opens a socket on `address`, or takes the inherited socket of that address.
 ///
 /// # Errors
 /// One sentence naming the address.
@@ -40,7 +41,8 @@ pub fn bind(address: &ListenAddress, inherited: &mut Inherited) -> Result<BoundS
     bind_with(address, inherited, |_| Ok(()))
 }
 
-/// The same. `prepare` gives a Unix socket's file its owner before anybody can connect.
+/// Does the same as [`bind`]. `prepare` sets the owner of a Unix socket's file before a client can
+/// connect.
 ///
 /// # Errors
 /// One sentence naming the address.
@@ -71,16 +73,19 @@ pub fn bind_with(
     })
 }
 
-/// Who opened a socket has chosen its mode; he may have been root, and outside of what is our root directory now.
+/// Tells whether an error of preparing the file of an inherited Unix socket is to be ignored. The
+/// process that opened the socket has chosen its mode; it may have been root, and its path may lie
+/// outside our root directory now.
 fn is_beyond_us(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::NotFound)
 }
 
-/// Gives a socket's file its permissions, if any are wanted. Its directory may belong to somebody with fewer rights, who could put a
-/// link to another file there: none is followed.
+/// Sets the permissions of a socket's file, if a mode is configured. The file's directory may
+/// belong to a user with fewer rights, who could put a link to another file there, so links are not
+/// followed.
 ///
 /// # Errors
-/// When it is not ours, or is no socket.
+/// When the file is not ours, or is not a socket.
 pub fn set_mode(path: &Path, mode: Option<u32>) -> io::Result<()> {
     let Some(mode) = mode else { return Ok(()) };
     let permissions = std::fs::Permissions::from_mode(mode);
@@ -89,12 +94,13 @@ pub fn set_mode(path: &Path, mode: Option<u32>) -> io::Result<()> {
     if FileType::from_raw_mode(fstat(&file)?.st_mode) != FileType::Socket {
         return Err(io::Error::other("the file there is no socket"));
     }
-    // The one name that leads to what is open, and to nothing else.
+    // This path leads to the opened file and to no other.
     match std::fs::set_permissions(
         format!("/proc/self/fd/{}", file.as_raw_fd()),
         permissions.clone(),
     ) {
-        // Another root directory has none, and there nobody is root any more.
+        // After a change of root directory `/proc` may be missing; by then the process is no longer
+        // root.
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             std::fs::set_permissions(path, permissions)
         }
@@ -135,7 +141,7 @@ fn tcp_socket(address: SocketAddr) -> io::Result<Socket> {
         socket.set_only_v6(!address.ip().is_unspecified())?;
     }
     socket.set_reuse_address(true)?;
-    // Inherited by every accepted connection, which saves a system call on each.
+    // Accepted connections inherit this option, which saves a system call on each.
     socket.set_tcp_nodelay(true)?;
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
@@ -155,7 +161,8 @@ fn unix_socket(
     Ok(BoundSocket { socket: Arc::new(socket.into()), address })
 }
 
-/// A socket file that nobody listens on any more is in the way; one that somebody does is not ours to take.
+/// Removes a socket file that no process listens on any more; one that a process still uses is left
+/// alone.
 fn remove_dead_socket(path: &Path) -> io::Result<()> {
     let Ok(metadata) = std::fs::symlink_metadata(path) else { return Ok(()) };
     if !metadata.file_type().is_socket() {

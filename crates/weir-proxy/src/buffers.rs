@@ -1,4 +1,5 @@
-//! Buffers that a worker's connections borrow while they move bytes. Idle connections hold none. It knows no protocol.
+//! Buffers that a worker's connections borrow while they transfer bytes. Idle connections hold
+//! none. It knows no protocol.
 
 use std::cell::RefCell;
 use std::io;
@@ -27,13 +28,13 @@ impl Buffers {
         self.large.borrow_mut().pop().unwrap_or_else(|| Vec::with_capacity(LARGE_BUFFER))
     }
 
-    /// Frees the spare ones.
+    /// Frees the spare buffers.
     pub(crate) fn free(&self) {
         self.small.take();
         self.large.take();
     }
 
-    /// Takes a buffer back; odd sizes and surplus ones are freed.
+    /// Takes a buffer back; buffers of another size and surplus ones are freed.
     pub(crate) fn give_back(&self, mut buffer: Vec<u8>) {
         buffer.clear();
         let shelf = match buffer.capacity() {
@@ -48,7 +49,8 @@ impl Buffers {
     }
 }
 
-/// Reads once into the spare capacity of `buffer`; `Ok(0)` is the end of the stream (or a full buffer: callers keep room).
+/// Reads once into the spare capacity of `buffer`; `Ok(0)` is the end of the stream (or a full
+/// buffer: callers keep room).
 pub(crate) fn poll_read_into<S: AsyncRead + Unpin>(
     stream: &mut S,
     context: &mut Context<'_>,
@@ -65,8 +67,8 @@ pub(crate) fn poll_read_into<S: AsyncRead + Unpin>(
         return Poll::Ready(Err(io::Error::other("the stream read into memory of its own")));
     }
     let read = filled.len();
-    // SAFETY: these bytes follow those that the buffer holds, are within its capacity, and a `ReadBuf` counts as filled only what was
-    // initialised.
+    // SAFETY: these bytes follow those that the buffer holds and are within its capacity, and a
+    // `ReadBuf` counts only initialised bytes as filled.
     unsafe { buffer.set_len(buffer.len() + read) };
     Poll::Ready(Ok(read))
 }

@@ -1,6 +1,6 @@
-//! The last message of each listener's clients and of each pool's endpoints that was no HTTP, with its bytes: HAProxy's `show errors`.
-//! Bounded: one for each name that a configuration has, 4 KiB each, a few of each name per second. It parses nothing: what is wrong
-//! and where is the parser's to say.
+//! The latest malformed message of each listener's clients and of each pool's endpoints, with its
+//! bytes: HAProxy's `show errors`. It is bounded: one message of 4 KiB for each listener and pool,
+//! and a few per name and second. It parses nothing; the parser reports what is wrong and where.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::limits::{CAPTURED_BYTES, CAPTURES, CAPTURES_PER_SECOND};
 
-/// Whose message it was.
+/// The side that sent the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Side {
     /// A client's request.
@@ -19,51 +19,51 @@ pub enum Side {
     Response,
 }
 
-/// A message that was no HTTP.
+/// A malformed message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Captured {
     /// Its number in the process, from 0.
     pub number: u64,
-    /// When.
+    /// The time of its arrival, on the wall clock.
     pub at: SystemTime,
-    /// Whose.
+    /// The side that sent it.
     pub side: Side,
     /// The listener's name.
     pub listener: Arc<str>,
-    /// Pool and endpoint, of a response.
+    /// The names of pool and endpoint, for a response.
     pub endpoint: Option<(Arc<str>, Arc<str>)>,
-    /// Who is on the other end of the client's connection; `None` on a Unix socket.
+    /// The address of the client connection's peer; `None` on a Unix socket.
     pub peer: Option<SocketAddr>,
-    /// What is wrong, in one clause.
+    /// The fault, in one clause.
     pub reason: &'static str,
-    /// Where the line begins that breaks the rule; the end of the bytes where it is none alone.
+    /// The offset of the line that breaks the rule; the end of the bytes if no single line does.
     pub position: usize,
-    /// How it began.
+    /// The beginning of the message.
     pub bytes: Vec<u8>,
-    /// How many bytes there were.
+    /// The number of bytes that were received.
     pub length: usize,
 }
 
-/// The latest of each.
+/// The latest malformed message of each listener and pool.
 #[derive(Debug, Default)]
 pub struct Captures {
     count: AtomicU64,
     latest: Mutex<HashMap<(Side, Arc<str>), Latest>>,
 }
 
-/// The latest of one name, and the rate at which messages of it are kept.
+/// The latest message of one name, and the rate at which its messages are kept.
 #[derive(Debug)]
 struct Latest {
     captured: Captured,
-    /// When the second began in which `kept` of them were.
+    /// The beginning of the second in which `kept` messages were kept.
     since: SystemTime,
     kept: u32,
 }
 
-/// A message that is refused for the way it is written.
+/// A message that is refused because it is malformed.
 pub(crate) struct Malformed<'a> {
     pub(crate) listener: &'a Arc<str>,
-    /// Pool and endpoint, of a response.
+    /// The names of pool and endpoint, for a response.
     pub(crate) endpoint: Option<(&'a Arc<str>, &'a Arc<str>)>,
     pub(crate) peer: Option<SocketAddr>,
     /// The time on the wall clock.
@@ -74,17 +74,18 @@ pub(crate) struct Malformed<'a> {
 }
 
 impl Captures {
-    /// How many there were, and the latest that was kept of each listener and pool, the latest first.
+    /// The number of messages so far, and the latest kept message of each listener and pool, newest
+    /// first.
     pub fn read(&self) -> (u64, Vec<Captured>) {
-        // A panic under the lock is a bug of its own; what is there is whole.
+        // A panic under the lock is a bug of its own; the data stays consistent.
         let latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
         let mut list: Vec<Captured> = latest.values().map(|one| one.captured.clone()).collect();
         list.sort_by_key(|one| std::cmp::Reverse(one.number));
         (self.count.load(Ordering::Relaxed), list)
     }
 
-    /// Counts a message, and keeps it unless many of its name were kept a moment ago or another thread has the lock: a worker
-    /// waits for nobody.
+    /// Counts a message, and keeps it unless many of its name were kept within the current second
+    /// or another thread holds the lock: a worker never waits for it.
     pub(crate) fn keep(&self, message: &Malformed<'_>) {
         let number = self.count.fetch_add(1, Ordering::Relaxed);
         let Ok(mut latest) = self.latest.try_lock() else { return };
@@ -121,7 +122,8 @@ impl Latest {
         Self { captured, since: message.at, kept: 0 }
     }
 
-    /// Whether one more may be kept now. A clock that was set back begins a new second.
+    /// Tells whether one more message may be kept now. A clock that was set back starts a new
+    /// second.
     fn may_keep(&mut self, now: SystemTime) -> bool {
         let passed = now.duration_since(self.since).unwrap_or(Duration::MAX);
         if passed >= Duration::from_secs(1) {
@@ -133,7 +135,7 @@ impl Latest {
 }
 
 impl Captured {
-    /// Becomes this message; the room for its bytes stays.
+    /// Overwrites itself with this message; the buffer for its bytes is reused.
     fn take(&mut self, number: u64, message: &Malformed<'_>) {
         let bytes = message.bytes;
         self.number = number;

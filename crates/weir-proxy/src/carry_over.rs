@@ -1,5 +1,6 @@
-//! A reload in the middle of an exchange: the pool that it searches in has a successor, whose slot it was given. The exchange goes on in the
-//! successor, which its generation takes into its annex.
+//! Moves an exchange to another pool when a reload happens during its search: the exchange's pool
+//! has a successor, and the exchange was given a slot of the successor. The exchange goes on in the
+//! successor, which its generation adds to its annex.
 
 use std::sync::Arc;
 
@@ -13,7 +14,8 @@ use crate::search::Search;
 use crate::upstream::UpstreamPool;
 
 impl<'a> Search<'a> {
-    /// The slot as one of the pool that is searched in from now on; `None` when it is at an endpoint that is gone again.
+    /// Returns the slot as one of the pool that the search continues in; `None` when its endpoint
+    /// was removed again.
     #[cold]
     pub(crate) fn carry_over<N: Net>(
         &mut self,
@@ -34,7 +36,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// All that is known by an endpoint's number is known by its number in the other pool.
+    /// Translates all endpoint numbers of the exchange to those of the other pool.
     fn go_over<N: Net>(
         &mut self,
         scope: Scope<'a, N>,
@@ -47,7 +49,7 @@ impl<'a> Search<'a> {
         let index = |index| pool.balancer.index_from(before, index);
         self.tried = pool.balancer.tried_from(before, &self.tried);
         for (endpoint, _) in &mut facts.failed {
-            // One that is gone has no name in the log.
+            // An endpoint that is gone has no name in the log.
             *endpoint = index(*endpoint).unwrap_or(usize::MAX);
         }
         if let Claim::Bound(bound) = facts.claim {

@@ -1,6 +1,7 @@
-//! Who the client is behind trusted hops (W-03), and whether it may come in. It writes no headers.
+//! Finds the client behind trusted hops, and applies the access rules. It writes no headers.
 //!
-//! Addresses are compared in their canonical form: an IPv4 client of a dual-stack listener is that IPv4 address.
+//! Addresses are compared in their canonical form: an IPv4 client of a dual-stack listener counts
+//! as that IPv4 address.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -11,17 +12,17 @@ use weir_wire::Known;
 use crate::limits::FORWARDED_HOPS;
 use crate::route::RequestView;
 
-/// Whether what the peer says of others is believed.
+/// Tells whether a peer's statements about other clients are trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeerTrust {
-    /// One of the configured networks.
+    /// A peer in one of the configured networks.
     Trusted,
-    /// Anybody else; a peer on a Unix socket has no address and is never trusted.
+    /// Any other peer; a peer on a Unix socket has no address and is never trusted.
     Untrusted,
 }
 
 impl PeerTrust {
-    /// Judges a peer by the listener's trusted networks.
+    /// Checks a peer against the listener's trusted networks.
     pub fn of(peer: Option<IpAddr>, trusted: &[IpNet]) -> Self {
         match peer {
             Some(address) if !trusted.is_empty() && contains(trusted, address.to_canonical()) => {
@@ -32,8 +33,10 @@ impl PeerTrust {
     }
 }
 
-/// The client: from the peer back through `X-Forwarded-For`, right to left, as long as the one who says so is trusted. The walk ends
-/// at the first address that is not trusted, at the list's first, before what is no address, or after [`FORWARDED_HOPS`] entries.
+/// The client's address: follows `X-Forwarded-For` from the peer, right to left, as long as the hop
+/// that reports the next address is trusted. The walk ends at the first address that is not
+/// trusted, at the first entry of the list, before an entry that is no address, or after
+/// [`FORWARDED_HOPS`] entries.
 pub fn client_address(
     peer: Option<IpAddr>,
     trusted: &[IpNet],
@@ -60,7 +63,7 @@ pub fn client_address(
     client
 }
 
-/// An address, bare or in brackets, with or without a port.
+/// Parses an address, bare or in brackets, with or without a port.
 fn parse_hop(hop: &[u8]) -> Option<IpAddr> {
     let text = std::str::from_utf8(hop).ok()?;
     let bare = || text.strip_prefix('[')?.strip_suffix(']')?.parse().ok();
@@ -70,8 +73,9 @@ fn parse_hop(hop: &[u8]) -> Option<IpAddr> {
         .or_else(bare)
 }
 
-/// Whether the client may come in: the first rule that matches decides, and no rule lets everybody in. A client without an address (on a
-/// Unix socket) matches only rules for everybody.
+/// Tells whether the client may connect: the first matching rule decides, and if none matches the
+/// client is allowed. A client without an address (on a Unix socket) matches only rules for all
+/// clients.
 pub fn allowed(rules: &[AccessRule], client: Option<IpAddr>) -> bool {
     if rules.is_empty() {
         return true;

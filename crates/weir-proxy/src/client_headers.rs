@@ -1,8 +1,10 @@
-//! What an endpoint is told of the client (W-03): `X-Forwarded-For`, `-Proto`, `-Host` and `Forwarded` (RFC 7239).
+//! Headers that tell an endpoint about the client: `X-Forwarded-For`, `-Proto`, `-Host` and
+//! `Forwarded` (RFC 7239).
 //!
-//! A trusted peer's lines are continued, anybody else's are dropped, also those that Weir does not write itself (`X-Forwarded-*`,
-//! `X-Real-IP`): an endpoint must be able to believe what it sees. Where these headers are switched off, a trusted peer's lines pass as
-//! they came.
+//! A trusted peer's lines are continued. Any other peer's lines are dropped, including those that
+//! Weir does not write itself (`X-Forwarded-*`, `X-Real-IP`), because an endpoint must be able to
+//! rely on what it receives. Where these headers are switched off, a trusted peer's lines pass
+//! unchanged.
 
 use std::net::IpAddr;
 
@@ -13,7 +15,7 @@ use crate::client_address::PeerTrust;
 use crate::edits::same_name;
 use crate::forward::{UpstreamHead, write_sound};
 
-/// Whether a received line of this name does not go up as it came.
+/// Tells whether a received line of this name is dropped or replaced rather than forwarded.
 #[inline]
 pub(crate) fn replaces(input: &UpstreamHead<'_>, header: &Header) -> bool {
     match header.known {
@@ -27,8 +29,9 @@ pub(crate) fn replaces(input: &UpstreamHead<'_>, header: &Header) -> bool {
     }
 }
 
-/// An `X_Forwarded_For` is dropped whoever sends it: no honest proxy does, and an application behind CGI's naming could not tell it
-/// from the real one.
+/// Tells whether a line of an uncommon name is dropped. An `X_Forwarded_For` is dropped from any
+/// peer: no honest proxy sends it, and an application that uses CGI's naming could not distinguish
+/// it from the real one.
 fn replaces_other(trust: PeerTrust, name: &[u8]) -> bool {
     if !matches!(name.first(), Some(b'x' | b'X')) {
         return false;
@@ -40,7 +43,7 @@ fn replaces_other(trust: PeerTrust, name: &[u8]) -> bool {
 
 const PREFIX: &[u8] = b"x-forwarded-";
 
-/// Appends the lines that the listener sends.
+/// Appends the lines that the listener is configured to send.
 pub(crate) fn write(input: &UpstreamHead<'_>, out: &mut Vec<u8>) {
     if input.forwarded.x_forwarded {
         write_for(input, out);
@@ -58,7 +61,8 @@ pub(crate) fn write(input: &UpstreamHead<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// The list as far as it is believed, and the peer. A peer without an address adds nothing.
+/// Writes the trusted part of the list, and the peer's address. A peer without an address adds
+/// nothing.
 fn write_for(input: &UpstreamHead<'_>, out: &mut Vec<u8>) {
     if input.edits.drops(b"x-forwarded-for") {
         return;
@@ -81,7 +85,7 @@ fn write_for(input: &UpstreamHead<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// What a trusted peer says, else what we know, if anything.
+/// Writes the value of a trusted peer, else our own value, unless it is empty.
 fn write_kept(
     input: &UpstreamHead<'_>,
     (name, known): (&[u8], Known),
@@ -123,7 +127,7 @@ fn write_forwarded(input: &UpstreamHead<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(if input.tls { b";proto=https\r\n" } else { b";proto=http\r\n" });
 }
 
-/// The values of a trusted peer's lines of that name; nothing of anybody else's.
+/// The values of that header if the peer is trusted; otherwise nothing.
 fn believed<'a>(input: &'a UpstreamHead<'_>, known: Known) -> impl Iterator<Item = &'a [u8]> {
     let lines = match input.trust {
         PeerTrust::Trusted => input.head.headers.as_slice(),
@@ -134,7 +138,7 @@ fn believed<'a>(input: &'a UpstreamHead<'_>, known: Known) -> impl Iterator<Item
     named.map(|header| header.value.of(input.bytes))
 }
 
-/// A token as it is, anything else as a quoted string.
+/// Writes a token unchanged, and any other text as a quoted string.
 fn write_quoted(text: &[u8], out: &mut Vec<u8>) {
     if text.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-._~!$&'*+".contains(byte)) {
         out.extend_from_slice(text);

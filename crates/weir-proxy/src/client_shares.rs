@@ -1,7 +1,8 @@
-//! Connections per client under a cap, in a table of fixed size without locks: enough to find the client that
-//! holds the most of them when places run out. A client is an address, or a network of 64 bits of IPv6. Clients
-//! whose hashes fall together count as one, so a count is never too low; the hash is keyed, so that no client can
-//! choose to fall together with another. It decides nothing: `idle_clients.rs` and `accept.rs` do.
+//! Counts connections per client under a cap, in a table of fixed size without locks: enough to
+//! find the client that holds the most connections when places run out. A client is an IPv4 address
+//! or an IPv6 network of 64 bits. Clients whose hashes collide share one count, so a count is never
+//! too low; the hash is keyed, so that no client can choose to collide with another. It decides
+//! nothing; `idle_clients.rs` and `accept.rs` do.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
@@ -9,10 +10,11 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::limits::{FEW_CONNECTIONS, HEAVY_SHARE, ORDINARY_SHARE, OTHERS_REMEMBERED_US};
 
-/// Counts in a table: small enough to be looked through when a connection meets the cap (a microsecond).
+/// The number of counts in a table: small enough for a scan of the table when a connection meets
+/// the cap (a microsecond).
 const BUCKETS: usize = 4096;
 
-/// The place of a client's count. It is the same in all tables of the process.
+/// The index of a client's count, the same in all tables of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ClientBucket(u16);
 
@@ -26,12 +28,12 @@ impl ClientBucket {
     }
 }
 
-/// Assigns clients to buckets.
+/// Maps clients to buckets.
 #[derive(Debug, Default)]
 pub(crate) struct ClientHasher(RandomState);
 
 impl ClientHasher {
-    /// The bucket of a client.
+    /// Returns the bucket of a client.
     pub(crate) fn bucket(&self, client: IpAddr) -> ClientBucket {
         let network = match client.to_canonical() {
             IpAddr::V4(address) => (4, u64::from(address.to_bits())),
@@ -45,11 +47,12 @@ impl ClientHasher {
 #[derive(Debug)]
 pub(crate) struct ClientShares {
     counts: Box<[AtomicU32]>,
-    /// The two clients that came last and were not heavy, as [`Seen`] in one number; 0: none came yet.
+    /// The two most recent newcomers that were not heavy, each a packed [`Seen`]; 0 if none came
+    /// yet.
     seen: [AtomicU64; 2],
 }
 
-/// A client that came, and when, in microseconds of the balancers' clock.
+/// A newcomer and its time of arrival, in microseconds of the balancers' clock.
 #[derive(Clone, Copy)]
 struct Seen {
     /// [`BUCKETS`] for clients that are not counted.
@@ -92,8 +95,9 @@ impl ClientShares {
         }
     }
 
-    /// Excess of a client beyond an ordinary one's share of `cap`: 0 is within, each step is twice as much. A client that has no
-    /// others beside it takes nothing from them, and is within.
+    /// The excess of a client over an ordinary client's share of `cap`: 0 is within the share, and
+    /// each further step is twice as many connections. A client without other clients beside it
+    /// takes nothing from them, so its excess is 0.
     pub(crate) fn excess(&self, client: ClientBucket, cap: usize, now_us: u64) -> u32 {
         let ordinary = (cap / ORDINARY_SHARE).max(FEW_CONNECTIONS);
         let times = self.count(client).saturating_sub(1) / ordinary;
@@ -103,7 +107,7 @@ impl ClientShares {
         }
     }
 
-    /// Tells whether other clients came lately.
+    /// Tells whether another client connected recently.
     fn has_others(&self, client: ClientBucket, now_us: u64) -> bool {
         self.seen.iter().any(|seen| {
             let seen = Seen::unpack(seen.load(Ordering::Relaxed));
@@ -113,7 +117,7 @@ impl ClientShares {
         })
     }
 
-    /// Tells whether a client has so large a part of the cap that others have to be kept from harm.
+    /// Tells whether a client holds so large a part of the cap that other clients need protection.
     fn is_heavy(&self, client: ClientBucket, cap: usize) -> bool {
         let count = self.count(client);
         count > FEW_CONNECTIONS && count > cap / HEAVY_SHARE
@@ -126,8 +130,8 @@ impl ClientShares {
         Some(ClientBucket(place)).filter(|client| self.is_heavy(*client, cap))
     }
 
-    /// Settles the case of a newcomer for which there is no place, at this time of the balancers' clock. A newcomer
-    /// without a bucket speaks for many clients, and is none of the heavy ones.
+    /// Decides about a newcomer for which there is no place, at this time of the balancers' clock.
+    /// A newcomer without a bucket speaks for many clients and is never heavy.
     pub(crate) fn settle(
         &self,
         newcomer: Option<ClientBucket>,
@@ -143,7 +147,8 @@ impl ClientShares {
         heaviest.map_or(Settlement::Wait, Settlement::Displace)
     }
 
-    /// Remembers a newcomer that is not heavy. What two threads note at once may be one of both.
+    /// Records a newcomer that is not heavy. Of two that are recorded concurrently, one may be
+    /// lost.
     pub(crate) fn note_newcomer(&self, newcomer: Option<ClientBucket>, cap: usize, now_us: u64) {
         if newcomer.is_some_and(|client| self.is_heavy(client, cap)) {
             return;
@@ -158,14 +163,15 @@ impl ClientShares {
     }
 }
 
-/// Treatment of a newcomer for which there is no place.
+/// The treatment of a newcomer for which there is no place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Settlement {
     /// It waits for a place.
     Wait,
-    /// It is closed, so that those behind it do not wait for it.
+    /// It is closed, so that the connections behind it do not wait for it.
     Refuse,
-    /// The requests of this client that have run the longest are given up for it and those behind it.
+    /// The longest-running requests of this client are aborted to make room for it and the
+    /// connections behind it.
     Displace(ClientBucket),
 }
 
@@ -201,7 +207,7 @@ mod tests {
     fn a_heavy_newcomer_is_refused_only_where_others_come_too() {
         let shares = shares(&[(HEAVY, 90)]);
         shares.note_newcomer(Some(HEAVY), 100, 5);
-        // It was light with its first ones.
+        // The client was light when its first connections came.
         shares.note_newcomer(Some(HEAVY), 1000, 5);
         assert_eq!(shares.settle(Some(HEAVY), 100, 6), Settlement::Wait);
         shares.note_newcomer(Some(LIGHT), 100, 5);

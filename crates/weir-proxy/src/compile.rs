@@ -1,5 +1,6 @@
-//! From a checked configuration to what workers run on: routers, TLS, pools with their live state. Files are read through the
-//! caller's function; every failure is one sentence for the operator. Nothing of a running process changes until the result is published.
+//! Compiles a checked configuration into the snapshot that workers run on: routers, TLS, pools with
+//! their live state. Files are read through the caller's function; every failure is one sentence
+//! for the operator. A running process does not change until the result is published.
 
 mod pool;
 pub(crate) mod source;
@@ -33,32 +34,34 @@ use crate::upstream::{UpstreamEndpoint, UpstreamPool};
 /// Reads a file that the configuration names.
 pub type ReadFile<'a> = &'a dyn Fn(&Path) -> io::Result<Vec<u8>>;
 
-/// What compiling needs besides the configuration.
+/// The inputs of compilation besides the configuration.
 pub struct Surroundings<'a> {
     /// Reads certificates, keys and pages.
     pub read: ReadFile<'a>,
-    /// One per access log of the configuration, in its order.
+    /// One sink per access log of the configuration, in its order.
     pub sinks: Vec<LogSink>,
-    /// The directory that will be `/` when files are served, if that is to change until then.
+    /// The directory that will be `/` when files are served, if the process is going to change its
+    /// root directory.
     pub root: Option<&'a Path>,
 }
 
-/// What workers run on, and what the operator should know.
+/// A compiled snapshot, and warnings for the operator.
 pub struct Compiled {
-    /// For all workers.
+    /// The snapshot for all workers.
     pub snapshot: Arc<Snapshot>,
-    /// Sentences that stop nothing.
+    /// Problems that do not prevent the configuration from being used, one sentence each.
     pub warnings: Vec<String>,
     changes: Vec<Change>,
-    /// Endpoints that are gone, or to which connections are made in another way.
+    /// Endpoints that were removed, or whose connections are now made in another way.
     retired: Vec<Arc<UpstreamEndpoint>>,
 }
 
-/// Compiles a configuration. What is as in `previous`, files included, is the same there and here; of what changed, all that is live
-/// is kept.
+/// Compiles a configuration. A part that is unchanged since `previous`, its files included, is
+/// shared with `previous`; a changed part takes over all live state.
 ///
 /// # Errors
-/// One sentence: which file cannot be read, which certificate does not fit, which name is unknown.
+/// One sentence: a file that cannot be read, a certificate that does not fit, a name that is
+/// unknown.
 pub fn compile(
     config: &Config,
     surroundings: Surroundings<'_>,
@@ -116,8 +119,9 @@ pub fn compile(
 }
 
 impl Compiled {
-    /// Makes it what new exchanges run on: limits, queues and caps are those of the new configuration when this returns. Workers are told
-    /// by the caller. It has to be compiled from the process's current snapshot.
+    /// Makes the snapshot current for new exchanges: limits, queues and caps are those of the new
+    /// configuration when this returns. The caller tells the workers. The snapshot must have been
+    /// compiled from the process's current one.
     pub fn publish(self, process: &Process) -> Arc<Snapshot> {
         let Self { snapshot, changes, retired, .. } = self;
         process.publish(Arc::clone(&snapshot));
@@ -128,7 +132,7 @@ impl Compiled {
         }
         for endpoint in snapshot.pools.iter().flat_map(|pool| &pool.endpoints) {
             if endpoint.retired.load(Ordering::Relaxed) {
-                // It is back before all its exchanges had ended.
+                // The endpoint was configured again before all its exchanges had ended.
                 endpoint.retired.store(false, Ordering::Release);
             }
         }
@@ -148,17 +152,17 @@ fn by_name(pools: &[Arc<UpstreamPool>]) -> HashMap<&str, &Arc<UpstreamPool>> {
     pools.iter().map(|pool| (&*pool.name, pool)).collect()
 }
 
-/// Pools that are not configured as they were and may still have exchanges.
+/// Pools whose configuration changed or was removed and that may still have exchanges.
 fn former(previous: &Snapshot, pools: &[Arc<UpstreamPool>]) -> Vec<Weak<UpstreamPool>> {
     let there: HashSet<*const UpstreamPool> = pools.iter().map(Arc::as_ptr).collect();
     let stays = |one: &Arc<UpstreamPool>| there.contains(&Arc::as_ptr(one));
     let now = previous.pools.iter().filter(|pool| !stays(pool)).map(Arc::downgrade);
-    // What was gone may be back.
+    // A pool that was removed earlier may be configured again.
     let lives = |pool: &&Weak<UpstreamPool>| pool.upgrade().is_some_and(|pool| !stays(&pool));
     now.chain(previous.former.iter().filter(lives).cloned()).collect()
 }
 
-/// Endpoints whose idle connections nobody will use.
+/// Endpoints whose idle connections will not be used again.
 fn retired(previous: &Snapshot, next: &Snapshot) -> Vec<Arc<UpstreamEndpoint>> {
     let mut retired = Vec::new();
     let next = by_name(&next.pools);
@@ -175,8 +179,8 @@ fn retired(previous: &Snapshot, next: &Snapshot) -> Vec<Arc<UpstreamEndpoint>> {
     retired
 }
 
-/// The gate of the listener that this one was: of the same name, or, if its name is new, of one whose name is gone and that had one of its
-/// addresses.
+/// The gate of the listener's predecessor: the one of the same name or, if the name is new, one
+/// whose name is gone and that had one of the listener's addresses.
 fn gate_before(
     listener: &model::Listener,
     config: &Config,
@@ -191,15 +195,15 @@ fn gate_before(
     Some(Arc::clone(&one.gate))
 }
 
-/// All of a configuration that a listener is made of.
+/// All parts of a configuration that a listener depends on.
 #[derive(Debug, PartialEq)]
 pub(crate) struct ListenerModel {
     listener: model::Listener,
-    /// What its routes mean by the number of a pool.
+    /// The pools' names, by the number that routes use for a pool.
     pools: Vec<String>,
     logs: Vec<model::AccessLog>,
     keys_of_local_addresses: bool,
-    /// That of the whole configuration.
+    /// The client limit of the whole configuration.
     client_limit: Option<model::ClientLimit>,
 }
 
@@ -215,12 +219,12 @@ impl ListenerModel {
     }
 }
 
-/// The name of the bounds on clients over all listeners, which no listener has.
+/// The name under which the client limits over all listeners are counted; no listener can have it.
 const ALL_LISTENERS: &str = "*";
 
 struct Compiler<'a> {
     reader: Reader<'a>,
-    /// What will be `/`.
+    /// The directory that will be `/`.
     root: Option<&'a Path>,
     numbers: Arc<EndpointNumbers>,
     limiter: Arc<Limiter>,
@@ -230,7 +234,7 @@ struct Compiler<'a> {
 }
 
 impl Compiler<'_> {
-    /// The listener, the one before itself if nothing about it is different.
+    /// Compiles a listener; returns the previous one if nothing about it changed.
     fn listener(
         &mut self,
         listener: &model::Listener,
@@ -308,7 +312,7 @@ impl Compiler<'_> {
         }))
     }
 
-    /// The bounds on clients that hold at a listener.
+    /// The limits on clients that apply at a listener.
     fn client_limits(&self, listener: &model::Listener, config: &Config) -> Vec<Arc<ClientLimit>> {
         let all = config.client_limit.iter().map(|limit| (limit, ALL_LISTENERS));
         let own = listener.client_limit.iter().map(|limit| (limit, listener.name.as_str()));
@@ -346,13 +350,13 @@ impl Compiler<'_> {
     }
 }
 
-/// Whether a pool goes by the address that clients reached us at.
+/// Tells whether a pool hashes the local address of client connections.
 fn keys_of_local_addresses(config: &Config) -> bool {
     let mut keys = config.pools.iter().filter_map(|pool| pool.policy.key());
     keys.any(|key| key.variables().any(Variable::is_local_address))
 }
 
-/// Whether a limit of the listener goes by that address.
+/// Tells whether a limit of the listener is keyed by that address.
 fn limited_by_local_address(listener: &model::Listener) -> bool {
     let routes = listener.sites.iter().flat_map(|site| &site.routes).chain(&listener.default);
     let bandwidths = routes.clone().filter_map(|route| route.bandwidth.as_ref());

@@ -1,4 +1,5 @@
-//! When a route matches: the boolean expressions of R-01…04 over one request, compiled once. It decides nothing about what follows.
+//! Evaluates the matching rules of routes: boolean expressions over one request, compiled once. The
+//! action of a route is not its business.
 
 use ipnet::IpNet;
 use smallvec::SmallVec;
@@ -9,7 +10,7 @@ use crate::cookie::{self, split_pair};
 use crate::percent::{PathBuffer, decode_query, encode};
 use crate::route::RequestView;
 
-/// A rule ready to be tried on requests.
+/// A compiled rule, ready to be tried on requests.
 #[derive(Clone, Debug)]
 pub(crate) enum Condition {
     All(Box<[Self]>),
@@ -23,7 +24,7 @@ pub(crate) enum Condition {
     Client(Box<[IpNet]>),
 }
 
-/// A request, with its path in the form that rules see.
+/// A request, with its path in the form that rules are matched against.
 #[derive(Clone, Copy)]
 pub(crate) struct Subject<'a> {
     pub(crate) view: &'a RequestView<'a>,
@@ -61,12 +62,12 @@ impl Condition {
         Self::All(Box::default())
     }
 
-    /// Whether every request matches.
+    /// Returns true if every request matches.
     pub(crate) fn is_always(&self) -> bool {
         matches!(self, Self::All(conditions) if conditions.is_empty())
     }
 
-    /// Whether the path is looked at.
+    /// Returns true if the rule looks at the path.
     pub(crate) fn needs_path(&self) -> bool {
         match self {
             Self::Path(_) => true,
@@ -78,7 +79,7 @@ impl Condition {
         }
     }
 
-    /// Whether a match may leave groups of a path regex.
+    /// Returns true if a match may capture groups of a path regex.
     pub(crate) fn has_groups(&self) -> bool {
         match self {
             Self::Path(patterns) => has_groups(patterns),
@@ -89,7 +90,7 @@ impl Condition {
         }
     }
 
-    /// Whether it holds for this request.
+    /// Tells whether the rule matches this request.
     pub(crate) fn holds(&self, subject: Subject<'_>) -> bool {
         let view = subject.view;
         match self {
@@ -113,7 +114,7 @@ impl Condition {
         }
     }
 
-    /// The groups of the first path regex that made it hold.
+    /// The groups of the first path regex that made the rule match.
     pub(crate) fn groups<'a>(&self, subject: Subject<'a>) -> Option<PathGroups<'a>> {
         match self {
             Self::Path(patterns) => {
@@ -140,7 +141,7 @@ fn fits(pattern: Option<&TextPattern>, value: &[u8]) -> bool {
     pattern.is_none_or(|pattern| pattern.matches(value))
 }
 
-/// Whether one line of that name has such a value.
+/// Tells whether a header line of that name has a matching value.
 fn has_header(view: &RequestView<'_>, name: &[u8], value: Option<&TextPattern>) -> bool {
     view.head.headers.iter().any(|header| {
         header.name.len() == name.len()
@@ -149,13 +150,14 @@ fn has_header(view: &RequestView<'_>, name: &[u8], value: Option<&TextPattern>) 
     })
 }
 
-/// Whether a cookie of that name has such a value, as sent or without its quotes (RFC 6265 section 4.1.1).
+/// Tells whether a cookie of that name has a matching value, as sent or without its quotes (RFC
+/// 6265 section 4.1.1).
 fn has_cookie(view: &RequestView<'_>, name: &[u8], value: Option<&TextPattern>) -> bool {
     cookie::values(view.head, view.bytes, name)
         .any(|text| fits(value, text) || fits(value, cookie::bare(text)))
 }
 
-/// Whether a parameter of that name has such a value, as sent or decoded.
+/// Tells whether a query parameter of that name has a matching value, as sent or decoded.
 fn has_parameter(query: &[u8], name: &[u8], value: Option<&TextPattern>) -> bool {
     if memchr::memchr2(b'%', b'+', query).is_none() && memchr::memmem::find(query, name).is_none() {
         return false;
@@ -170,7 +172,7 @@ fn has_parameter(query: &[u8], name: &[u8], value: Option<&TextPattern>) -> bool
     })
 }
 
-/// The text decoded, where that makes a difference.
+/// The decoded text; `None` if decoding would not change it.
 fn decoded<'a>(text: &[u8], buffer: &'a mut PathBuffer) -> Option<&'a [u8]> {
     if !text.iter().any(|byte| matches!(byte, b'%' | b'+')) {
         return None;
@@ -179,12 +181,12 @@ fn decoded<'a>(text: &[u8], buffer: &'a mut PathBuffer) -> Option<&'a [u8]> {
     Some(buffer)
 }
 
-/// What the path regex of a route captured, `$1` first, as a URL carries it (percent-encoded), so that no group can break out of a
-/// `Location`, a header line or a page.
+/// The groups that the path regex of a route captured, `$1` first, percent-encoded as in a URL, so
+/// that no group can break out of a `Location`, a header line or a page.
 #[derive(Clone, Debug, Default)]
 pub struct Captures {
     text: PathBuffer,
-    /// Where each group ends in `text`; it starts where the one before ends.
+    /// The end of each group in `text`; a group begins at the end of the one before.
     ends: SmallVec<[usize; 12]>,
 }
 
@@ -198,7 +200,8 @@ impl Captures {
         captures
     }
 
-    /// The groups, for [`weir_stats::Entry::captures`]; those that took no part are empty.
+    /// The groups, for [`weir_stats::Entry::captures`]; groups that did not take part in the match
+    /// are empty.
     pub fn groups(&self) -> SmallVec<[&[u8]; 12]> {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
         starts

@@ -1,5 +1,6 @@
-//! Connects to an endpoint that failed, gathered until the control plane says so to the operator: a flood of failures is one line a
-//! second with their number, and no worker waits for it.
+//! Collects the failed connects to an endpoint until the control plane reports them to the
+//! operator: a flood of failures becomes one line per second with their number, and no worker waits
+//! for it.
 
 use std::fmt;
 use std::io;
@@ -10,16 +11,17 @@ use rustix::io::Errno;
 
 use crate::net::PeerAddress;
 
-/// Why no connection came about.
+/// The reason why no connection was established.
 #[derive(Debug)]
 pub enum ConnectFailure {
-    /// Refused, unreachable, reset.
+    /// The connection was refused or reset, or the endpoint is unreachable.
     Socket(io::Error),
-    /// This process or machine is short of descriptors, ports or memory: the endpoint was not asked.
+    /// This process or machine is short of descriptors, ports or memory: the endpoint was not
+    /// contacted.
     Shortage(io::Error),
     /// The TLS handshake failed.
     Tls(io::Error),
-    /// Neither came to an end in this time.
+    /// Neither the connect nor the handshake finished within this time.
     Timeout(Duration),
 }
 
@@ -37,19 +39,21 @@ impl fmt::Display for ConnectFailure {
 }
 
 impl ConnectFailure {
-    /// The failure of opening a socket to this address.
+    /// Classifies the failure of opening a socket to this address.
     pub(crate) fn socket(error: io::Error, address: &PeerAddress) -> Self {
         if is_own_shortage(&error, address) { Self::Shortage(error) } else { Self::Socket(error) }
     }
 
-    /// Whether a connection that is closed gives back what was missing. A port stays taken for a while (TIME_WAIT), and the more so.
+    /// Returns true if closing another connection frees the missing resource. A port is no such
+    /// resource: it stays taken for a while after a close (TIME_WAIT).
     pub(crate) fn is_mended_by_closing(&self) -> bool {
         let Self::Shortage(error) = self else { return false };
         !matches!(Errno::from_io_error(error), Some(Errno::ADDRNOTAVAIL | Errno::AGAIN))
     }
 }
 
-/// Whether a connect failed for want of descriptors, ports or memory on this machine, which says nothing about the endpoint.
+/// Tells whether a connect failed for lack of descriptors, ports or memory on this machine, which
+/// says nothing about the endpoint.
 pub fn is_own_shortage(error: &io::Error, address: &PeerAddress) -> bool {
     let Some(errno) = Errno::from_io_error(error) else { return false };
     match errno {
@@ -58,16 +62,17 @@ pub fn is_own_shortage(error: &io::Error, address: &PeerAddress) -> bool {
         | Errno::ADDRNOTAVAIL
         | Errno::NOBUFS
         | Errno::NOMEM
-        // Too many descriptors are watched (epoll_ctl(2)).
+        // The limit of watched descriptors is reached (epoll_ctl(2)).
         | Errno::NOSPC => true,
-        // For TCP no port is left; for a Unix socket the endpoint's backlog is full (connect(2)).
+        // For TCP, no local port is left; for a Unix socket, the endpoint's backlog is full
+        // (connect(2)).
         Errno::AGAIN => matches!(address, PeerAddress::Socket(_)),
         _ => false,
     }
 }
 
-/// The failed connects to one endpoint that the operator was not told of yet. Its lock is held for a few instructions, and only where a
-/// connect has failed.
+/// The failed connects to one endpoint that were not reported to the operator yet. The lock is held
+/// for a few instructions, and only after a failed connect.
 ///
 /// ```text
 ///  quiet ──note: announced──▶ loud ──take, take, …──▶ is_over ──nothing new──▶ quiet
@@ -79,21 +84,21 @@ pub struct ConnectTrouble(Mutex<State>);
 struct State {
     first: Option<ConnectFailure>,
     count: u64,
-    /// Whether somebody was told to look here.
+    /// Set if the reporter was notified to collect these failures.
     announced: bool,
 }
 
-/// Whether somebody has to be told that there is trouble.
+/// Tells whether the reporter has to be notified of the failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Announce {
-    /// Nobody looks here.
+    /// No reporter is collecting from here: notify it.
     Yes,
-    /// Somebody does.
+    /// A reporter is collecting already.
     No,
 }
 
 impl ConnectTrouble {
-    /// Another one.
+    /// Records a failure.
     pub(crate) fn note(&self, failure: ConnectFailure) -> Announce {
         let mut state = self.state();
         state.first.get_or_insert(failure);
@@ -101,19 +106,20 @@ impl ConnectTrouble {
         if std::mem::replace(&mut state.announced, true) { Announce::No } else { Announce::Yes }
     }
 
-    /// Nobody could be told.
+    /// Takes an announcement back that could not be delivered.
     pub(crate) fn was_not_announced(&self) {
         self.state().announced = false;
     }
 
-    /// The first failure since the last call, and how many there were.
+    /// The first failure since the last call, and the number of failures.
     pub fn take(&self) -> Option<(ConnectFailure, u64)> {
         let mut state = self.state();
         let first = state.first.take()?;
         Some((first, std::mem::take(&mut state.count)))
     }
 
-    /// Whether whoever was told may go: nothing is left to be taken, and the next failure is announced anew.
+    /// Returns true if the reporter may stop: no failure is left to collect, and the next failure
+    /// is announced anew.
     pub fn is_over(&self) -> bool {
         let mut state = self.state();
         if state.first.is_some() {
@@ -124,7 +130,7 @@ impl ConnectTrouble {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Whoever panicked under it left a count that is a little wrong.
+        // A panic under the lock leaves only a count that is slightly wrong.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,12 +1,13 @@
-//! One client connection: TLS handshake, waiting for requests, one exchange after the other, the end. What a request leads to
-//! is `exchange.rs`'s business.
+//! The life of one client connection: TLS handshake, waiting for requests, one exchange after the
+//! other, the end. `exchange.rs` handles the requests.
 //!
 //! ```text
 //!  handshake ─▶ cold ──first byte──▶ hot: exchange ─▶ wait ─▶ exchange …
 //!                ▲                        │ nothing for HOT_LINGER
 //!                └────────────────────────┘
 //! ```
-//! A cold connection holds a task, a socket and no buffer; the hot part lives in its own allocation.
+//! A cold connection holds a task, a socket and no buffer; the hot part has an allocation of its
+//! own.
 
 use std::cell::Cell;
 use std::net::{IpAddr, SocketAddr};
@@ -49,32 +50,34 @@ use crate::worker::{Worker, WorkerLoad};
 pub(crate) struct Connection<N: Net> {
     pub(crate) client: Transport<N::Stream>,
     pub(crate) alarm: Alarm,
-    /// Who is on the other end; `None` on a Unix socket.
+    /// The address of the peer; `None` on a Unix socket.
     pub(crate) peer: Option<SocketAddr>,
-    /// Time the handshake took, told by the first exchange.
+    /// The duration of the handshake, reported by the first exchange.
     pub(crate) handshake: Micros,
     /// End of the handshake or of the previous response.
     pub(crate) since: Instant,
-    /// When it was accepted, for the first exchange's total; later equal to `since`.
+    /// The time of accepting, for the first exchange's total; later equal to `since`.
     pub(crate) began: Instant,
-    /// When this worker took it.
+    /// The time at which this worker took the connection.
     pub(crate) taken: Instant,
-    /// Exchanges begun on it.
+    /// The number of exchanges begun on it.
     pub(crate) served: u64,
-    /// The latest of them, where it is told what it holds.
+    /// The session of the latest exchange, to which the memory of its buffers is reported.
     pub(crate) session: Option<SessionKey>,
-    /// Its place among the worker's, where its client is counted.
+    /// The connection's place among the worker's residents, if its client is counted.
     pub(crate) resident: Option<ResidentKey>,
-    /// What the handshake agreed on, looked up once; `None` without TLS.
+    /// The result of the handshake, looked up once; `None` without TLS.
     pub(crate) agreed: Option<TlsFacts<'static>>,
-    /// How the request stands in the queue that waited for in another process, or is to.
+    /// The queue position of a request that moves between processes: set when it arrives from
+    /// another process, or is to leave to one.
     pub(crate) waiting: Option<Box<Waiting>>,
-    /// Whether it stays in this process, because it was to leave it and nobody took it.
+    /// Set if the connection stays in this process, because it was offered to another one and not
+    /// taken.
     pub(crate) stays: bool,
 }
 
-/// The worker, the configuration and the listener of one exchange: its parts by one reference, because nearly all functions of an
-/// exchange hand it on.
+/// The worker, the configuration and the listener of one exchange. The parts are behind one
+/// reference, because nearly all functions of an exchange pass them on.
 pub(crate) struct Scope<'a, N: Net>(&'a ScopeParts<'a, N>);
 
 /// The parts of a scope.
@@ -82,14 +85,14 @@ pub(crate) struct ScopeParts<'a, N: Net> {
     pub(crate) worker: &'a Rc<Worker<N>>,
     pub(crate) generation: &'a Rc<Generation>,
     pub(crate) listener: &'a Listener,
-    /// Where exchanges of this listener are counted.
+    /// The counters of exchanges of this listener.
     pub(crate) counts: &'a ListenerCounts,
     /// The listener's number in the generation.
     pub(crate) number: usize,
-    /// When the exchange has to be over.
+    /// The deadline of the exchange as a whole.
     deadline: &'a Cell<Option<Instant>>,
     leaving: Leaving,
-    /// Whether another process may go on with the connection.
+    /// Set if another process may continue the connection.
     may_part: bool,
 }
 
@@ -109,7 +112,7 @@ impl<'a, N: Net> ScopeParts<'a, N> {
         connection: &Connection<N>,
     ) -> Option<Self> {
         let Seat { generation, listener, number, .. } = seat;
-        // The listener may speak TLS only since this connection came, or no more.
+        // The listener may have gained or lost TLS in a reload since this connection was accepted.
         let fits = matches!(connection.client, Transport::Server(_)) == listener.tls.is_some();
         let leaving = if fits { seat.leaving } else { Leaving::Yes };
         let may_part = leaving == Leaving::No && connection.may_part();
@@ -127,13 +130,13 @@ impl<'a, N: Net> ScopeParts<'a, N> {
 }
 
 impl<N: Net> Scope<'_, N> {
-    /// Notes that the exchange which runs on this connection holds so many bytes in buffers.
+    /// Records the bytes that the exchange running on this connection holds in buffers.
     #[inline]
     pub(crate) fn holds(self, connection: &Connection<N>, bytes: usize) {
         self.holds_for(connection.session, bytes);
     }
 
-    /// The same of this exchange.
+    /// Does the same as [`Scope::holds`] for an exchange by its session.
     #[inline]
     pub(crate) fn holds_for(self, session: Option<SessionKey>, bytes: usize) {
         if let Some(session) = session {
@@ -141,7 +144,7 @@ impl<N: Net> Scope<'_, N> {
         }
     }
 
-    /// Why the running exchange is to end at once, if it is.
+    /// The cause for which the running exchange has to end at once, if there is one.
     #[inline]
     pub(crate) fn ends_now(self, session: SessionKey) -> Option<Cause> {
         if self.worker.is_cut() {
@@ -150,23 +153,23 @@ impl<N: Net> Scope<'_, N> {
         self.worker.sessions.given_up(session)
     }
 
-    /// Whether the connection is to end with this answer.
+    /// Returns true if the connection closes after this response.
     pub(crate) fn is_last(self) -> bool {
         self.leaving == Leaving::Yes || self.worker.is_stopping() && !self.is_parting()
     }
 
-    /// When the exchange has to be over, as far as is known.
+    /// The deadline of the exchange as a whole, as far as it is known.
     pub(crate) fn deadline(self) -> Option<Instant> {
         self.deadline.get()
     }
 
-    /// The exchange has to be over by then, or may go on without end.
+    /// Sets the deadline of the exchange as a whole; `None` if it has none.
     pub(crate) fn set_deadline(self, deadline: Option<Instant>) {
         self.deadline.set(deadline);
     }
 
-    /// The least rate of a client that sends a body or takes a response; `limited` while its exchange holds a slot of which there are
-    /// only so many.
+    /// The minimum rate of a client that sends a body or receives a response; `limited` is set
+    /// while its exchange holds a slot of a limited number.
     pub(crate) fn client_rate(self, limited: bool) -> Option<MinRate> {
         let timeouts = &self.listener.timeouts;
         let in_slot = timeouts.slot_min_rate.filter(|_| limited);
@@ -174,7 +177,7 @@ impl<N: Net> Scope<'_, N> {
         Some(MinRate { bytes, after: timeouts.after })
     }
 
-    /// Whether the connection is to go on in another process, as soon as it can.
+    /// Returns true if the connection is to be handed to another process as soon as possible.
     pub(crate) fn is_parting(self) -> bool {
         self.worker.is_parting() && self.may_part
     }
@@ -198,7 +201,8 @@ pub(crate) fn spawn<N: Net>(worker: &Rc<Worker<N>>, handoff: Handoff<N>) {
 }
 
 async fn serve<N: Net>(worker: Rc<Worker<N>>, handoff: Handoff<N>) {
-    // Polled once before each call, so that this wakes the task, which then looks at the flags behind it.
+    // Renewed and polled once after each call to the worker's connections, so that the next call
+    // wakes this task, which then checks the flags that the call announces.
     let mut call = std::pin::pin!(worker.next_call());
     let mut called = None;
     let client = handoff.place.client;
@@ -225,15 +229,15 @@ async fn serve<N: Net>(worker: Rc<Worker<N>>, handoff: Handoff<N>) {
     .await;
 }
 
-/// Polls a connection's future once. A function by itself, so that its instructions can be counted by its name
-/// (`longest_poll.rs` of the simulation's tests).
+/// Polls a connection's future once. It is a function by itself, so that its instructions can be
+/// counted by its name (`longest_poll.rs` of the simulation's tests).
 #[inline(never)]
 fn take_turn<F: Future>(life: Pin<&mut F>, context: &mut Context<'_>) -> Poll<F::Output> {
     life.poll(context)
 }
 
-/// Serves a connection from its beginning to its end. What it does not need all the time is in allocations of its own, because there
-/// are many idle connections, and each keeps this.
+/// Serves a connection from its beginning to its end. Parts that are not needed all the time have
+/// allocations of their own: there are many idle connections, and each one keeps this future.
 async fn live<N: Net>(
     worker: &Rc<Worker<N>>,
     begin: Pin<Box<impl Future<Output = Option<(Connection<N>, Kept, Hot)>>>>,
@@ -267,7 +271,7 @@ async fn live<N: Net>(
     }
 }
 
-/// Opens a connection, or goes on with the exchange that another process began on it.
+/// Opens a connection, or continues the exchange that another process began on it.
 async fn begin<N: Net>(
     worker: &Rc<Worker<N>>,
     handoff: Handoff<N>,
@@ -291,7 +295,7 @@ async fn begin<N: Net>(
     Some((connection, place, hot))
 }
 
-/// Completes the TLS handshake if the listener speaks TLS.
+/// Completes the TLS handshake if the listener uses TLS.
 async fn open<N: Net>(
     worker: &Rc<Worker<N>>,
     gate: &Arc<Gate>,
@@ -360,7 +364,7 @@ async fn open<N: Net>(
     })
 }
 
-/// Whether this peer may begin a handshake now.
+/// Tells whether the client's limits permit this peer to begin a handshake now.
 fn may_shake_hands<N: Net>(
     worker: &Worker<N>,
     listener: &Listener,
@@ -373,8 +377,9 @@ fn may_shake_hands<N: Net>(
     limits.all(|limit| limit.begin_handshake(peer, now_ns).is_ok())
 }
 
-/// Counts an exchange as running, also when it ends by a panic or with its worker. Only its own worker writes the number, so that no
-/// other processor has to be kept from it meanwhile.
+/// Counts an exchange as running; the count is also corrected when the exchange ends by a panic or
+/// with its worker. Only its own worker writes the number, so no atomic read-modify-write is
+/// needed.
 struct Busy<'a>(&'a WorkerLoad);
 
 impl<'a> Busy<'a> {
@@ -391,29 +396,29 @@ impl Drop for Busy<'_> {
     }
 }
 
-/// How the hot part of a connection's life ended.
+/// The reason why the hot part of a connection's life ended.
 enum Hot {
-    /// Nothing came for a while.
+    /// No byte arrived for a while.
     Idle,
-    /// It is over.
+    /// The connection ended.
     Ended,
-    /// Another process is to go on with it, and with what was read of a request.
+    /// Another process is to continue the connection, with the bytes that were read of a request.
     Parting(Option<Box<Begun>>),
 }
 
-/// What ended a wait without a buffer.
+/// The event that ended a wait without a buffer.
 enum Cold {
     /// A request begins.
     Woken(Vec<u8>, Instant),
-    /// The client left or stayed silent too long, or its listener is gone.
+    /// The client closed the connection or stayed silent too long, or its listener was removed.
     Ended,
-    /// It is closed for the sake of others.
+    /// The connection is closed to make room for others.
     GivenUp(GivenUpIdle),
-    /// Another process is to go on.
+    /// Another process is to continue the connection.
     Parting,
 }
 
-/// What waiting for bytes brought.
+/// The result of waiting for bytes.
 enum Arrival {
     Bytes,
     Closed,
@@ -427,7 +432,8 @@ impl<N: Net> Connection<N> {
         self.peer.map(|peer| peer.ip())
     }
 
-    /// Whether it serves another request after one that is answered at `now`, as far as the listener's bounds go.
+    /// Tells whether the listener's limits permit another request after one that is answered at
+    /// `now`.
     pub(crate) fn may_stay(&self, scope: Scope<'_, N>, now: Instant) -> bool {
         if self.served >= scope.listener.limits.requests || scope.is_last() {
             return false;
@@ -439,15 +445,17 @@ impl<N: Net> Connection<N> {
         !too_old
     }
 
-    /// Until when the next request has to begin.
+    /// The deadline for the beginning of the next request; `None` if the listener was removed.
     fn deadline(&self, worker: &Worker<N>, gate: &Arc<Gate>) -> Option<Instant> {
         let seat = worker.seat(gate)?;
         let timeouts = &seat.listener.timeouts;
         Some(self.since + if self.served == 0 { timeouts.head } else { timeouts.keepalive })
     }
 
-    /// Waits without holding a buffer or a configuration. Without a deadline there is nobody to wait for. Meanwhile it may be given up
-    /// for others; one on which no request came yet, only after a while.
+    /// Waits without holding a buffer or a configuration. Without a deadline the listener is gone,
+    /// and the connection ends. While it waits, the connection may be closed to make room for
+    /// others; one that has not carried a request yet only after a grace period, unless its client
+    /// has more than its share of connections.
     async fn wait_cold(
         &mut self,
         worker: &Worker<N>,
@@ -501,7 +509,7 @@ impl<N: Net> Connection<N> {
         .await
     }
 
-    /// Whether another process can go on with it, as far as that depends on the connection.
+    /// Tells whether another process can continue it, as far as that depends on the connection.
     fn may_part(&self) -> bool {
         matches!(self.client, Transport::Plain(_)) && !self.stays
     }
@@ -529,7 +537,7 @@ impl<N: Net> Connection<N> {
         hot.unwrap_or(Hot::Ended)
     }
 
-    /// `None` when the listener is gone.
+    /// Serves requests until the connection is idle or over; `None` when the listener was removed.
     async fn serve_requests(
         &mut self,
         worker: &Rc<Worker<N>>,
@@ -546,7 +554,7 @@ impl<N: Net> Connection<N> {
                 yield_now().await;
                 worker.turn.resume_task(Instant::now());
             }
-            // The one look at the configuration that an exchange makes.
+            // An exchange checks the configuration only here.
             if seat.as_of != worker.generation() {
                 seat = worker.seat(gate)?;
             }
@@ -615,8 +623,8 @@ impl<N: Net> Connection<N> {
         .await
     }
 
-    /// Closes our side, then throws away what the client still sends, for a bounded time: a close with unread bytes would
-    /// reset the connection and could take our answer with it.
+    /// Closes our side, then discards what the client still sends, for a bounded time: a close with
+    /// unread bytes would reset the connection and could destroy our response on its way.
     async fn linger(&mut self, scope: Scope<'_, N>, work: &mut Workspace) {
         let now = Instant::now();
         let deadline = now + LINGERING_CLOSE;
@@ -649,7 +657,7 @@ impl<N: Net> Connection<N> {
         .await;
     }
 
-    /// Tells a TLS client that this is the end, if its socket takes it at once.
+    /// Sends a TLS client the close alert, if its socket takes it at once.
     fn say_goodbye(&mut self) {
         if matches!(self.client, Transport::Server(_)) {
             let mut context = Context::from_waker(Waker::noop());
@@ -663,7 +671,7 @@ mod tests {
     use super::*;
     use crate::os_net::OsNet;
 
-    /// Bytes of what an asynchronous function returns.
+    /// The size of the future that an asynchronous function returns, in bytes.
     fn future_bytes<A, B, F>(_function: impl Fn(A, B) -> F) -> usize {
         size_of::<F>()
     }

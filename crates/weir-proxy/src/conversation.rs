@@ -1,5 +1,6 @@
-//! The talk with one endpoint over one connection: the request goes out while the response head is awaited, and the client is
-//! watched for leaving. It decides no retry (`attempt.rs`) and sends the client nothing but interim responses.
+//! One attempt's communication with an endpoint over one connection: sends the request while it
+//! waits for the response head, and watches for the client closing its connection. It does not
+//! decide about retries (`attempt.rs`), and sends the client nothing but interim responses.
 
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -25,33 +26,33 @@ use crate::upload::body_failure;
 use crate::upstream::UpstreamPool;
 use crate::work_time::Turn;
 
-/// Why no response head came.
+/// The reason why no response head was received.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Failure {
-    /// The connection ended before a byte of a response.
+    /// The connection ended before the first byte of a response.
     Silent,
-    /// It ended inside the response head.
+    /// The connection ended inside the response head.
     Cut,
-    /// The response is not HTTP we accept.
+    /// The response is not valid HTTP, or breaks one of our limits.
     BadResponse,
-    /// The client's body broke.
+    /// The client's body failed.
     Body(PumpFailure),
-    /// The client's body did not come in time.
+    /// The client's body did not arrive in time.
     BodyTimeout,
-    /// It came too slowly.
+    /// The client's body arrived too slowly.
     BodyTooSlow,
     /// The endpoint did not take the request in time.
     SendTimeout,
-    /// No response head in time.
+    /// No response head arrived in time.
     ResponseTimeout,
     /// The attempt as a whole took too long.
     TryTimeout,
-    /// The client left.
+    /// The client closed its connection.
     ClientGone,
 }
 
 impl Failure {
-    /// What it means to the exchange.
+    /// The end of the exchange that the failure leads to.
     pub(crate) fn ended(self) -> Ended {
         match self {
             Self::Body(failure) => body_failure(failure),
@@ -70,7 +71,7 @@ impl Failure {
         }
     }
 
-    /// What it says of the endpoint; `None` when the client is at fault.
+    /// The failure as the pool's retry policy sees it; `None` when the client is at fault.
     pub(crate) fn trouble(self) -> Option<Trouble> {
         Some(Trouble::Cause(match self {
             Self::Silent | Self::Cut => Cause::UpstreamReset,
@@ -85,35 +86,38 @@ impl Failure {
     }
 }
 
-/// A running talk.
+/// A conversation in progress.
 pub(crate) struct Conversation<'a, S: Socket> {
     pub(crate) upstream: Box<UpstreamConnection<S>>,
-    /// The request on its way up.
+    /// The request on its way to the endpoint.
     pub(crate) upload: &'a mut Pump,
-    /// The endpoint stopped taking the request; it may have answered all the same.
+    /// Set once the endpoint stopped reading the request; it may have answered all the same.
     pub(crate) upload_failed: bool,
-    /// Whether the endpoint was just found silent, in this same turn, and its bytes wake the task: nothing is gained by trying to read.
+    /// Set if the endpoint was found silent in this same turn and its bytes wake the task: an
+    /// attempt to read would gain nothing.
     is_awaited: bool,
     /// Bytes from the endpoint, the response head first.
     pub(crate) raw: Vec<u8>,
     scan: Scan,
-    /// What is wrong with the response, and where, of one that is refused.
+    /// The fault of a refused response, and its offset.
     pub(crate) wrong: Option<(&'static str, usize)>,
     interim: u32,
-    /// When the request was sent whole, or last made progress, in the turns before this one.
+    /// The time at which the request was sent completely, or last made progress, in the turns
+    /// before this one.
     progressed: Instant,
     progress: u64,
-    /// Whether it did in this turn.
+    /// Set if it made progress in this turn.
     moved: bool,
-    /// When the response head was complete.
+    /// The time at which the response head was complete.
     pub(crate) heard: Instant,
-    /// When the attempt began, or went on after the client's body was waited for; `None` while it is.
+    /// The time at which the attempt began, or continued after waiting for the client's body;
+    /// `None` during such a wait.
     attempt_since: Option<Instant>,
-    /// Of the client's body.
+    /// The rate of the client's body.
     pub(crate) pace: Pace,
 }
 
-/// The client's side of a talk.
+/// The client's side of a conversation.
 pub(crate) struct ClientSide<'a, S> {
     pub(crate) stream: &'a mut Transport<S>,
     pub(crate) input: &'a mut Input,
@@ -121,7 +125,8 @@ pub(crate) struct ClientSide<'a, S> {
 }
 
 impl<'a, S: Socket> Conversation<'a, S> {
-    /// One whose attempt `began` when the slot was got; `now` the connection is there.
+    /// A conversation whose attempt `began` when the slot was obtained; `now` the connection is
+    /// established.
     pub(crate) fn new(
         upstream: Box<UpstreamConnection<S>>,
         upload: &'a mut Pump,
@@ -145,23 +150,25 @@ impl<'a, S: Socket> Conversation<'a, S> {
         }
     }
 
-    /// Bytes of memory that it has.
+    /// The bytes of memory that it holds.
     pub(crate) fn held(&self) -> usize {
         self.upload.held() + self.raw.capacity()
     }
 
-    /// Request sent to response head.
+    /// The time from the sent request to the response head.
     pub(crate) fn response_time(&self) -> Micros {
         self.heard.span_since(self.progressed)
     }
 
-    /// Law 7: whether the same request may be sent again. All of it has to be at hand still, and what went upstream of one that
-    /// may have had an effect is not sent twice, unless the configuration says so.
+    /// Tells whether the same request may be sent again (law 7 of the simulation's checkers). All
+    /// of it must still be available, and a request of which bytes went upstream is not sent twice
+    /// if it may have had an effect, unless the configuration allows that.
     pub(crate) fn may_repeat(&self, method: Method, policy: &RetryPolicy) -> bool {
         !self.upload.has_read && (self.upload.written == 0 || policy.may_resend(method))
     }
 
-    /// Whether the response whose head `response` is has come whole, and nothing else, so that the connection is as good as new.
+    /// Returns true if the response with the head `response` was received completely, with no byte
+    /// after it, so that the connection can be reused.
     pub(crate) fn is_over(&self, response: &ResponseHead) -> bool {
         let body = self.raw.len().saturating_sub(response.head_bytes) as u64;
         let whole = match response.framing {
@@ -215,7 +222,8 @@ impl<S: Socket> Conversation<'_, S> {
         }
     }
 
-    /// The response was here when this turn began, or came while the request was still being sent.
+    /// Notes when the response head arrived: at the beginning of this turn, or now if the request
+    /// still made progress in this turn.
     fn note_heard(&mut self, turn: &Turn) {
         if std::mem::take(&mut self.moved) {
             self.progressed = Instant::now();
@@ -243,7 +251,8 @@ impl<S: Socket> Conversation<'_, S> {
         self.poll_client_left(context, client).map(|()| Err(Failure::ClientGone))
     }
 
-    /// Ready when the client has left and no read of its body would tell: because the body was sent, or the endpoint does not take it.
+    /// Ready when the client has closed its connection. It checks only while the upload would not
+    /// notice: because the body was sent, or the endpoint does not read it.
     pub(crate) fn poll_client_left(
         &self,
         context: &mut Context<'_>,
@@ -258,12 +267,13 @@ impl<S: Socket> Conversation<'_, S> {
         Poll::Pending
     }
 
-    /// Set while the rest of the request is waited for, and the client is to send it.
+    /// Returns true while the rest of the request is awaited from the client.
     pub(crate) fn awaits_client(&self) -> bool {
         !self.upload.is_finished() && !self.upload_failed && self.upload.waiting == Waiting::Read
     }
 
-    /// Sends more of the request, if any is left and the endpoint takes it. Fails when the client's body is at fault.
+    /// Sends more of the request, if any is left and the endpoint reads it. Fails when the client's
+    /// body is at fault.
     pub(crate) fn poll_upload(
         &mut self,
         context: &mut Context<'_>,
@@ -368,7 +378,7 @@ impl<S: Socket> Conversation<'_, S> {
         alarm::poll_either(alarm, context, (deadline, look)).map(|()| Err(failure))
     }
 
-    /// When the attempt has to be over; not while the client's body is waited for.
+    /// The deadline of the attempt; none while the client's body is awaited.
     fn attempt_ends(&mut self, is_awaited: bool, wait: Duration) -> Option<Instant> {
         if is_awaited {
             self.attempt_since = None;
@@ -377,7 +387,8 @@ impl<S: Socket> Conversation<'_, S> {
         Some(*self.attempt_since.get_or_insert(self.progressed) + wait)
     }
 
-    /// Hands a 103 or the like on; a 100 we have given ourselves.
+    /// Passes an interim response such as 103 on to the client; a 100 is dropped, because Weir has
+    /// sent its own.
     async fn pass_interim<N: Net<Stream = S>>(
         &mut self,
         scope: Scope<'_, N>,
@@ -407,8 +418,8 @@ fn is_interim(response: &ResponseHead) -> bool {
     (100..200).contains(&response.status) && response.status != 101
 }
 
-/// As [`poll_client_left`], while a body of which not all has come waits to be sent: what comes is kept with it, as far as there
-/// is room.
+/// Does the same as [`poll_client_left`] while an incomplete body waits to be sent: bytes that
+/// arrive are kept with the body, as far as there is room.
 pub(crate) fn poll_sender_left<S: Socket>(
     context: &mut Context<'_>,
     client: &mut ClientSide<'_, S>,
@@ -424,8 +435,9 @@ pub(crate) fn poll_sender_left<S: Socket>(
     client.stream.poll_closed(context)
 }
 
-/// Ready when the client closed or reset its connection. What it sends meanwhile, the next requests, is kept until there are two of
-/// them or there is no room; from then on the socket is watched and not read.
+/// Ready when the client closed or reset its connection. What it sends meanwhile, the next
+/// requests, is kept until there are two of them or there is no room; from then on the socket is
+/// watched but not read.
 pub(crate) fn poll_client_left<S: Socket>(
     context: &mut Context<'_>,
     client: &mut ClientSide<'_, S>,

@@ -1,10 +1,10 @@
-//! Cookies of a request and of a response: their pairs as RFC 6265 has them, and a `Cookie` line without one of them. What a cookie
-//! means is others' business.
+//! Parses the cookies of requests and responses into pairs as in RFC 6265, and writes a `Cookie`
+//! line without one of them. It does not interpret a cookie's value.
 
 use memchr::{memchr, memmem};
 use weir_wire::{Known, RequestHead};
 
-/// Names and values of every cookie of a request, in order, values as sent.
+/// The names and values of all cookies of a request, in order, values as sent.
 #[cfg(test)]
 fn pairs<'a>(head: &'a RequestHead, bytes: &'a [u8]) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
     lines(head, bytes).flat_map(pieces).map(split_pair)
@@ -16,7 +16,7 @@ pub(crate) fn values<'a>(
     bytes: &'a [u8],
     name: &'a [u8],
 ) -> impl Iterator<Item = &'a [u8]> {
-    // Lines that do not have the name anywhere are not taken apart.
+    // Lines that do not contain the name anywhere are not parsed.
     let lines = lines(head, bytes).filter(move |line| memmem::find(line, name).is_some());
     let named = lines.flat_map(pieces).filter(move |piece| is_named(piece, name));
     named.map(|piece| split_pair(piece).1)
@@ -27,7 +27,7 @@ fn lines<'a>(head: &'a RequestHead, bytes: &'a [u8]) -> impl Iterator<Item = &'a
     lines.map(|header| header.value.of(bytes))
 }
 
-/// A value without its quotes, if it has any (RFC 6265 section 4.1.1).
+/// Returns a value without its quotes, if it has any (RFC 6265 section 4.1.1).
 pub(crate) fn bare(value: &[u8]) -> &[u8] {
     let inside = value.strip_prefix(b"\"").and_then(|text| text.strip_suffix(b"\""));
     inside.unwrap_or(value)
@@ -38,12 +38,13 @@ pub(crate) fn set_name(value: &[u8]) -> &[u8] {
     pieces(value).next().map_or(&[], |piece| split_pair(piece).0)
 }
 
-/// Whether a `Cookie` line has a cookie of that name.
+/// Tells whether a `Cookie` line has a cookie of that name.
 pub(crate) fn has(line: &[u8], name: &[u8]) -> bool {
     memmem::find(line, name).is_some() && pieces(line).any(|piece| is_named(piece, name))
 }
 
-/// Appends a `Cookie` line without the cookies of that name; nothing when no other is left.
+/// Appends a `Cookie` line without the cookies of that name; appends nothing when no cookie is
+/// left.
 pub(crate) fn write_without(line: &[u8], name: &[u8], out: &mut Vec<u8>) {
     let start = out.len();
     out.extend_from_slice(b"Cookie: ");
@@ -62,9 +63,9 @@ pub(crate) fn write_without(line: &[u8], name: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Tells whether a piece is a cookie of that name, which has no `=` and no space in it.
+/// Tells whether a piece is a cookie of that name; the name contains no `=` and no space.
 fn is_named(piece: &[u8], name: &[u8]) -> bool {
-    // Most pieces are told apart by that, without a call.
+    // This check rejects most pieces without a call.
     if piece.first() != name.first() {
         return false;
     }
@@ -76,7 +77,7 @@ fn pieces(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     line.split(|&byte| byte == b';').map(<[u8]>::trim_ascii)
 }
 
-/// The text before the first `=`, and what follows it.
+/// Splits a pair into the text before the first `=` and the text after it.
 pub(crate) fn split_pair(pair: &[u8]) -> (&[u8], &[u8]) {
     let at = memchr(b'=', pair).unwrap_or(pair.len());
     (

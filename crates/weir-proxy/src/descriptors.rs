@@ -1,6 +1,6 @@
-//! Which worker has which of the process's connected sockets, so that those of a worker that is lost can
-//! be closed in its place. It costs one plain store when a socket is registered with a worker and one
-//! when it goes.
+//! A table of the process's connected sockets by worker, so that the sockets of a lost worker can
+//! be closed by another thread. It costs one plain store when a socket is registered with a worker
+//! and one when it is closed.
 
 use std::cell::Cell;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -10,18 +10,19 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use rustix::net::{Shutdown, shutdown};
 use rustix::process::{Resource, getrlimit};
 
-/// By descriptor: the worker's number and 1, or 0. Pages that no descriptor falls into take no memory.
+/// Indexed by descriptor: the worker's number plus 1, or 0. Pages that no descriptor falls into
+/// take no memory.
 static OWNERS: OnceLock<Box<[AtomicU16]>> = OnceLock::new();
 
-/// Descriptors beyond are not looked after.
+/// Descriptors beyond this number are not tracked.
 const MOST: u64 = 1 << 20;
 
 thread_local! {
-    /// As in [`OWNERS`].
+    /// The value that this thread stores in [`OWNERS`].
     static WORKER: Cell<u16> = const { Cell::new(0) };
 }
 
-/// Sockets that are registered on this thread belong to this worker from now on.
+/// Assigns the sockets that are registered on this thread from now on to this worker.
 pub(crate) fn belong_to(worker: usize) {
     OWNERS.get_or_init(|| {
         let limit = getrlimit(Resource::Nofile).maximum.unwrap_or(MOST).min(MOST);
@@ -31,12 +32,12 @@ pub(crate) fn belong_to(worker: usize) {
     WORKER.set(u16::try_from(worker + 1).unwrap_or(0));
 }
 
-/// A socket that is on its worker's list until this is dropped, which must be before it is closed.
+/// A socket's entry in its worker's list; it must be dropped before the socket is closed.
 #[derive(Debug)]
 pub(crate) struct Listed(RawFd);
 
 impl Listed {
-    /// Lists a socket for the worker whose thread this is.
+    /// Lists a socket for the worker of this thread.
     pub(crate) fn new(socket: &impl AsFd) -> Self {
         let socket = socket.as_fd().as_raw_fd();
         note(socket, WORKER.get());
@@ -57,10 +58,10 @@ fn note(socket: RawFd, owner: u16) {
     }
 }
 
-/// Closes all that a worker has, and returns how many that were.
+/// Closes all sockets of a worker and returns their number.
 ///
 /// # Safety
-/// The worker's thread stands still for good: nothing will use or close these descriptors any more.
+/// The worker's thread is stopped for good: no code will use or close these descriptors any more.
 pub(crate) unsafe fn close_all_of(worker: usize) -> usize {
     let owners = OWNERS.get().map_or(&[][..], |owners| owners);
     let of_worker = u16::try_from(worker + 1).unwrap_or(0);
@@ -70,10 +71,10 @@ pub(crate) unsafe fn close_all_of(worker: usize) -> usize {
             continue;
         }
         owner.store(0, Ordering::Relaxed);
-        // SAFETY: it is open, since it is taken off the list before it is closed, and who had it
-        // does nothing any more.
+        // SAFETY: it is open, since it is taken off the list before it is closed, and its owner
+        // does not run any more.
         let socket = unsafe { OwnedFd::from_raw_fd(number as RawFd) };
-        // The peer is told whatever other descriptor of it there may be.
+        // The peer is notified even if another descriptor of the socket exists.
         let _ = shutdown(&socket, Shutdown::Both);
         closed += 1;
     }
@@ -95,9 +96,9 @@ mod tests {
         drop(Listed::new(&gone));
         belong_to(902);
         let _kept = Listed::new(&kept);
-        // Whoever had it does nothing any more.
+        // Simulates an owner that does not run any more.
         std::mem::forget((lost, listed));
-        // SAFETY: it was forgotten.
+        // SAFETY: the owner was forgotten.
         assert_eq!(unsafe { close_all_of(901) }, 1);
         let mut byte = [0];
         assert_eq!(std::io::Read::read(&mut &peer, &mut byte).unwrap(), 0);

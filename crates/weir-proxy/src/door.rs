@@ -1,6 +1,6 @@
-//! A listening socket and the worker that accepts from it. A socket outlives its worker: when that one
-//! is late or gone, another worker accepts (`watchdog.rs` says when). The accepting itself is
-//! `accept.rs`.
+//! A listening socket and the worker that accepts from it. A socket outlives its worker: when that
+//! worker is late or gone, another one accepts (`watchdog.rs` decides when). `accept.rs` does the
+//! accepting itself.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,12 +18,12 @@ use crate::shared::{Process, Stage};
 use crate::start::panic_text;
 use crate::worker::Mail;
 
-/// A listening socket that is accepted from. Dropping it leaves it as it is.
+/// A listening socket in use. Dropping it does not change the socket.
 pub struct Door(Arc<Site>);
 
-/// A listening socket, the gate that its connections come through, and the worker that accepts.
+/// A listening socket, the gate of its connections, and the worker that accepts from it.
 pub(crate) struct Site {
-    /// The listener's.
+    /// The listener's name.
     pub(crate) name: Arc<str>,
     pub(crate) unix: bool,
     state: Mutex<State>,
@@ -32,14 +32,14 @@ pub(crate) struct Site {
 type Orders = watch::Sender<Option<Arc<Gate>>>;
 
 struct State {
-    /// `None` once nothing is to be accepted from it any more.
+    /// `None` once no more connections are to be accepted from it.
     socket: Option<Arc<OwnedFd>>,
     gate: Arc<Gate>,
     /// The worker that accepts.
     worker: usize,
-    /// What that one is told.
+    /// The channel to the accepting worker.
     orders: Option<Orders>,
-    /// Of workers that accepted before and may not have noticed yet that they do not any more.
+    /// Channels to workers that accepted before and may not have noticed yet that they must stop.
     former: Vec<Orders>,
 }
 
@@ -64,14 +64,14 @@ impl Site {
         self.state().socket.is_none()
     }
 
-    /// Whether this worker is the one that accepts.
+    /// Returns true if this worker is the one that accepts.
     pub(crate) fn is_served_by(&self, worker: usize) -> bool {
         let state = self.state();
         state.socket.is_some() && state.worker == worker
     }
 
-    /// What another worker needs to accept from it; the one before stops as soon as it runs again.
-    /// `None` when nothing is to be accepted any more.
+    /// Makes another worker the accepting one and returns what it needs; the previous worker stops
+    /// as soon as it runs again. `None` when no more connections are to be accepted.
     pub(crate) fn move_to(&self, worker: usize) -> Option<(Arc<OwnedFd>, GateOrders)> {
         let mut state = self.state();
         let socket = state.socket.clone()?;
@@ -85,7 +85,7 @@ impl Site {
         Some((socket, orders))
     }
 
-    /// Keeps the socket open no longer; the task that accepts does until it is told.
+    /// Releases the socket; the accepting task still keeps it open until it is told to stop.
     pub(crate) fn let_go(&self) {
         self.state().socket = None;
     }
@@ -96,7 +96,7 @@ impl Door {
         Self(site)
     }
 
-    /// Connections come through this gate from now on; those that wait in the kernel too.
+    /// Sets the gate for all further connections, including those that wait in the kernel.
     pub fn lead_to(&self, gate: &Arc<Gate>) {
         let mut state = self.0.state();
         state.gate = Arc::clone(gate);
@@ -108,19 +108,20 @@ impl Door {
         });
     }
 
-    /// Accepts nothing any more, and closes the socket: it is closed when this returns. A worker
-    /// that does not answer holds it open; then it is shut down, so that clients are refused.
+    /// Stops accepting and closes the socket: it is closed when this returns. A worker that does
+    /// not answer holds it open; the socket is then shut down, so that clients are refused.
     pub async fn close(self) {
         let socket = self.0.state().socket.as_ref().map(Arc::downgrade);
         if timeout(ANSWER_PATIENCE, self.leave()).await.is_err()
             && let Some(socket) = socket.and_then(|socket| socket.upgrade())
         {
-            // One that is shut down already is as it should be.
+            // An error means that it is shut down already.
             let _ = shutdown(&socket, Shutdown::Both);
         }
     }
 
-    /// Accepts nothing any more: returns when no worker does. Another process may have the socket.
+    /// Stops accepting and returns when no worker accepts any more. Another process may still have
+    /// the socket.
     pub async fn leave(self) {
         let (orders, former) = {
             let mut state = self.0.state();
@@ -136,7 +137,7 @@ impl Door {
     }
 }
 
-/// What it takes to accept from a socket.
+/// The data that a worker needs to accept from a socket.
 pub(crate) struct AcceptJob {
     pub(crate) socket: Arc<OwnedFd>,
     pub(crate) unix: bool,
@@ -149,7 +150,7 @@ pub(crate) struct AcceptJob {
 }
 
 impl AcceptJob {
-    /// Accepts on the worker whose thread this is.
+    /// Starts accepting on the worker of this thread.
     pub(crate) fn spawn(self) {
         let Self { socket, unix, name, orders, process, mailboxes, stage, report } = self;
         let socket = match OsListener::new(socket, unix) {

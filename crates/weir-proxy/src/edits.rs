@@ -1,26 +1,31 @@
-//! Header edits (W-01): what the configuration sets, adds and removes, compiled once so that a request pays only for what it uses.
+//! Header edits: the lines that the configuration sets, adds and removes, compiled once so that a
+//! request pays only for the edits that it has.
 //!
-//! Framing and connection headers are not for editing: they say how the message is read, and Weir writes them from what it does.
+//! Framing and connection headers cannot be edited: they determine how the message is read, and
+//! Weir writes them according to what it sends.
 
 use weir_config::model::{HeaderEdit, forbidden_edit};
 use weir_stats::{Entry, Escape, Template};
 use weir_wire::encode;
 
-/// Whose headers are edited.
+/// The message whose headers are edited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// Of the request on its way up.
+    /// The request towards the endpoint.
     Request,
-    /// Of the response on its way down.
+    /// The response towards the client.
     Response,
 }
 
-/// The edits of a listener and a route, applied in order: `set` replaces every line of the name, also one that Weir itself writes; `add`
-/// appends a line; `remove` takes every line away, earlier edits' too. A line whose variables come to nothing is left out, as in nginx.
+/// The edits of a listener and a route, applied in order: `set` replaces all lines of the name,
+/// including lines that Weir writes itself; `add` appends a line; `remove` removes all lines,
+/// including those of earlier edits. A line whose value is empty after substitution is left out, as
+/// in nginx.
 #[derive(Clone, Debug, Default)]
 pub struct Edits {
     dropped: Box<[Box<[u8]>]>,
-    /// A bit for each length, modulo 64, of a dropped name: tells most names apart without looking at them.
+    /// One bit for the length, modulo 64, of each dropped name: rules most names out without
+    /// comparing them.
     lengths: u64,
     lines: Box<[EditLine]>,
     host: Option<Template>,
@@ -34,16 +39,17 @@ struct EditLine {
 
 #[derive(Clone, Debug)]
 enum EditValue {
-    /// The whole line with its end.
+    /// The whole line with its line end.
     Fixed(Box<[u8]>),
     Varying(Template),
 }
 
 impl Edits {
-    /// Compiles edits, the listener's first.
+    /// Compiles edits; the listener's edits come first.
     ///
     /// # Errors
-    /// A sentence on the first edit that cannot be: no header name, or one that is not for editing.
+    /// A sentence about the first invalid edit: not a header name, or a header that cannot be
+    /// edited.
     pub fn compile<'a>(
         direction: Direction,
         edits: impl IntoIterator<Item = &'a HeaderEdit>,
@@ -74,7 +80,7 @@ impl Edits {
         Ok(Self { dropped: dropped.into(), lengths, lines: lines.into(), host })
     }
 
-    /// Whether lines of this name, received or Weir's own, are left out.
+    /// Tells whether lines of this name, received or Weir's own, are left out.
     #[inline]
     pub(crate) fn drops(&self, name: &[u8]) -> bool {
         self.lengths & length_bit(name) != 0
@@ -99,12 +105,13 @@ impl Edits {
         }
     }
 
-    /// Whether a line has variables, so that [`Edits::write`] and [`Edits::write_host`] need an entry.
+    /// Returns true if a line has variables, so that [`Edits::write`] and [`Edits::write_host`]
+    /// need an entry.
     pub(crate) fn has_variables(&self) -> bool {
         self.templates().next().is_some()
     }
 
-    /// Appends the `Host` line where one was set and comes to something.
+    /// Appends the edited `Host` line and returns true, unless none was set or its value is empty.
     pub(crate) fn write_host(&self, entry: Option<&Entry<'_>>, out: &mut Vec<u8>) -> bool {
         let start = out.len();
         if let (Some(template), Some(entry)) = (&self.host, entry) {
@@ -113,17 +120,17 @@ impl Edits {
         out.len() > start
     }
 
-    /// Whether a line shows a group of the route's path regex.
+    /// Returns true if a line uses a group of the route's path regex.
     pub(crate) fn uses_captures(&self) -> bool {
         self.templates().any(uses_captures)
     }
 
-    /// Whether a line tells why a request went its way.
+    /// Returns true if a line contains the reasons for the request's handling (`$why`).
     pub(crate) fn tells_why(&self) -> bool {
         self.templates().any(Template::tells_why)
     }
 
-    /// Whether a line shows what the endpoint answered.
+    /// Returns true if a line uses a header of the endpoint's response.
     pub(crate) fn uses_response_headers(&self) -> bool {
         self.templates().any(Template::needs_response_headers)
     }
@@ -138,7 +145,7 @@ impl Edits {
 }
 
 impl EditLine {
-    /// `None` for a line without a value, which is never sent.
+    /// Returns `None` for a line without a value, which is never sent.
     fn new(name: &str, value: &Template) -> Option<Self> {
         let value = match value.constant() {
             Some(b"") => return None,
@@ -163,7 +170,8 @@ fn write_varying(name: &str, template: &Template, entry: &Entry<'_>, out: &mut V
         out.truncate(start);
         return;
     }
-    // Variables are escaped; the text around them is the file's, and may hold a line end too.
+    // Variables are escaped; the text around them comes from the configuration and may contain a
+    // line end too.
     for byte in out.get_mut(value..).unwrap_or_default() {
         if byte.is_ascii_control() {
             *byte = b' ';
@@ -172,14 +180,15 @@ fn write_varying(name: &str, template: &Template, entry: &Entry<'_>, out: &mut V
     out.extend_from_slice(b"\r\n");
 }
 
-/// Whether a template shows a group of the route's path regex.
+/// Tells whether a template uses a group of the route's path regex.
 pub(crate) fn uses_captures(template: &Template) -> bool {
     let is_capture = |name: &str| matches!(name.as_bytes(), [b'$', b'1'..=b'9']);
     template.variables().any(|variable| is_capture(&variable.to_string()))
 }
 
-/// Whether two header names are one to an application: in any case, and with `_` for `-`, because CGI and its heirs see both as
-/// `HTTP_X_USER`. Else a client could slip an `X_User` past a `header set X-User`.
+/// Tells whether two header names are the same to an application: regardless of case, and with `_`
+/// equal to `-`, because CGI and its successors map both to `HTTP_X_USER`. Otherwise a client could
+/// bypass a `header set X-User` with an `X_User`.
 pub(crate) fn same_name(name: &[u8], other: &[u8]) -> bool {
     let plain = |byte: &u8| if *byte == b'_' { b'-' } else { byte.to_ascii_lowercase() };
     name.len() == other.len() && name.iter().map(plain).eq(other.iter().map(plain))

@@ -1,21 +1,21 @@
-//! Small numbers for endpoints, unique in the process while the endpoint lives: workers keep what they hold of an endpoint in a plain
-//! vector, over all configurations.
+//! Small numbers for endpoints, unique in the process while the endpoint exists: workers keep their
+//! per-endpoint data in a plain vector across all configurations.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Gives numbers out and takes them back.
+/// Assigns numbers and takes them back.
 #[derive(Debug, Default)]
 pub struct EndpointNumbers(Mutex<Given>);
 
 #[derive(Debug, Default)]
 struct Given {
     next: u32,
-    /// Given back.
+    /// Numbers that were given back.
     free: Vec<u32>,
 }
 
 impl EndpointNumbers {
-    /// A number that nobody has.
+    /// Returns a number that is not in use.
     pub(crate) fn give(self: &Arc<Self>) -> EndpointNumber {
         let mut given = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let number = given.free.pop().unwrap_or_else(|| {
@@ -26,7 +26,7 @@ impl EndpointNumbers {
     }
 }
 
-/// An endpoint's number; dropping it gives it back.
+/// An endpoint's number; dropping it frees the number.
 #[derive(Debug)]
 pub struct EndpointNumber {
     number: u32,
@@ -34,7 +34,7 @@ pub struct EndpointNumber {
 }
 
 impl EndpointNumber {
-    /// As an index.
+    /// The number as an index.
     pub(crate) fn index(&self) -> usize {
         self.number as usize
     }

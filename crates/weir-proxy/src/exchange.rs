@@ -1,5 +1,5 @@
-//! One exchange: read a request head, decide where it leads, have it answered, write it down. How a pool answers is in
-//! `attempt.rs` and `response.rs`, how we answer ourselves in `local.rs`.
+//! One exchange: reads a request head, finds its route, has it answered and records it.
+//! `attempt.rs` and `response.rs` do the work with a pool, `local.rs` writes Weir's own responses.
 
 use std::io;
 use std::net::IpAddr;
@@ -41,27 +41,28 @@ use crate::sessions::{Begun, SessionKey};
 use crate::trailers::TrailerRules;
 use crate::work_time::WorkTime;
 
-/// What becomes of the connection after an exchange.
+/// The fate of the connection after an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// The next request may come.
+    /// The connection stays open for the next request.
     KeepAlive,
-    /// It is over, and nothing is unread.
+    /// The connection ends, and no byte is unread.
     Close,
-    /// It is over, but the client may still be sending.
+    /// The connection ends, but the client may still be sending.
     Linger,
     /// Another process is to serve the request that was begun.
     Part,
 }
 
-/// Bytes from the client, from the head being served on; later requests may stand behind it.
+/// Bytes from the client, starting with the head being served; later requests may follow it.
 ///
-/// It is bounded whatever comes: reads stop at the limit of a head or one small buffer, whichever is more, and a body pump returns at
-/// most [`SMALL_BUFFER`] bytes that it read beyond its body. What was used up makes room before the buffer grows.
+/// Its size is bounded: reads stop at the limit of a head or one small buffer, whichever is more,
+/// and a body pump returns at most [`SMALL_BUFFER`] bytes that it read beyond its body. Consumed
+/// bytes make room before the buffer grows.
 pub(crate) struct Input {
     bytes: Vec<u8>,
     start: usize,
-    /// Most unused bytes that reads fill it to.
+    /// The maximum of unconsumed bytes up to which reads fill it.
     read_limit: usize,
     /// Bytes of the request being served, from `start` on.
     own: usize,
@@ -78,17 +79,18 @@ impl Input {
         Self { bytes, start: 0, read_limit: SMALL_BUFFER, own: 0 }
     }
 
-    /// Most bytes that it holds for a listener whose heads may have `head_bytes`, those aside that came from another process.
+    /// The most bytes that it holds for a listener whose heads may have `head_bytes`, apart from
+    /// bytes that came from another process.
     pub(crate) fn limit(head_bytes: usize) -> usize {
         (head_bytes + 1).max(SMALL_BUFFER) + SMALL_BUFFER
     }
 
-    /// Bytes of memory that it has.
+    /// The bytes of memory that it holds.
     pub(crate) fn held(&self) -> usize {
         self.bytes.capacity()
     }
 
-    /// Heads may have so many bytes from now on.
+    /// Sets the maximum size of a head.
     pub(crate) fn set_head_limit(&mut self, head_bytes: usize) {
         self.read_limit = (head_bytes + 1).max(SMALL_BUFFER);
     }
@@ -110,7 +112,7 @@ impl Input {
         self.bytes.get_mut(self.start..).unwrap_or_default()
     }
 
-    /// Marks bytes as used up.
+    /// Marks bytes as consumed.
     pub(crate) fn consume(&mut self, count: usize) {
         self.start = (self.start + count).min(self.bytes.len());
         self.own = 0;
@@ -119,8 +121,8 @@ impl Input {
         }
     }
 
-    /// Appends what a body pump read beyond its body: at most [`SMALL_BUFFER`] bytes, which a pump keeps to
-    /// ([`crate::pump::Bounds::surplus`]).
+    /// Appends the bytes that a body pump read beyond its body: at most [`SMALL_BUFFER`] bytes, a
+    /// limit that pumps keep ([`crate::pump::Bounds::surplus`]).
     pub(crate) fn append(&mut self, surplus: &[u8]) {
         if surplus.is_empty() {
             return;
@@ -133,7 +135,7 @@ impl Input {
         self.bytes.extend_from_slice(surplus);
     }
 
-    /// Gives the room of bytes that were used up to later ones.
+    /// Moves the unconsumed bytes to the front of the buffer.
     fn compact(&mut self) {
         if self.start > 0 {
             self.bytes.drain(..self.start);
@@ -141,36 +143,38 @@ impl Input {
         }
     }
 
-    /// Puts other bytes in the place of `count` from offset `at` on.
+    /// Replaces `count` bytes from offset `at` on by other bytes.
     pub(crate) fn replace(&mut self, at: usize, count: usize, by: &[u8]) {
         let start = (self.start + at).min(self.bytes.len());
         let end = (start + count).min(self.bytes.len());
         self.bytes.splice(start..end, by.iter().copied());
     }
 
-    /// Whether a read has room without growing the buffer, and within its bound.
+    /// Returns true if a read has room without growing the buffer, and within its limit.
     pub(crate) fn has_room(&self) -> bool {
         self.bytes.capacity() == 0 || self.room() > 0
     }
 
-    /// Bytes that a read may add.
+    /// The number of bytes that a read may add.
     fn room(&self) -> usize {
         let unused = self.bytes.len() - self.start;
         let spare = self.bytes.capacity() - self.bytes.len();
         spare.min(self.read_limit.saturating_sub(unused))
     }
 
-    /// So many of the bytes are the request being served.
+    /// Sets how many of the bytes belong to the request being served.
     pub(crate) fn set_own(&mut self, own: usize) {
         self.own = own;
     }
 
-    /// Whether more is read while a request is served: not once two wait behind it.
+    /// Returns true if more may be read while a request is served: not once two more requests are
+    /// buffered.
     pub(crate) fn takes_more(&self) -> bool {
         self.has_room() && !self.has_two_waiting()
     }
 
-    /// Whether two heads end behind the request being served. The end of a chunked body looks like one.
+    /// Tells whether two heads end after the request being served. The end of a chunked body looks
+    /// like one.
     fn has_two_waiting(&self) -> bool {
         let behind = self.bytes().get(self.own..).unwrap_or_default();
         !behind.is_empty() && memmem::find_iter(behind, b"\r\n\r\n").nth(1).is_some()
@@ -184,7 +188,7 @@ impl Input {
         }
     }
 
-    /// Reads once. Callers make sure that there is room.
+    /// Reads once. The caller makes sure that there is room.
     pub(crate) fn poll_fill<R: AsyncRead + Unpin>(
         &mut self,
         source: &mut R,
@@ -204,26 +208,26 @@ impl Input {
     }
 }
 
-/// What one exchange after the other reuses.
+/// Buffers and parsed heads that are reused from one exchange to the next.
 #[derive(Default)]
 pub(crate) struct Workspace {
     pub(crate) input: Input,
     pub(crate) request: RequestHead,
     pub(crate) response: ResponseHead,
-    /// The request head as it goes upstream.
+    /// The request head as it is sent upstream.
     pub(crate) request_out: Vec<u8>,
-    /// The response head as it goes downstream.
+    /// The response head as it is sent downstream.
     pub(crate) response_out: Vec<u8>,
-    /// The response head as received, when a log wants it.
+    /// The response head as received, if a log needs it.
     pub(crate) response_bytes: Vec<u8>,
     /// The text of the key that the pool's policy hashes.
     pub(crate) key: Vec<u8>,
-    /// The request line as it came, where the path was normalised; else empty.
+    /// The request line as received, if the path was normalised; else empty.
     pub(crate) original_line: Vec<u8>,
 }
 
 impl Workspace {
-    /// The request line as it came.
+    /// The request line as received.
     pub(crate) fn request_line(&self) -> &[u8] {
         match self.original_line.as_slice() {
             b"" => self.request.request_line.of(self.input.bytes()),
@@ -231,23 +235,23 @@ impl Workspace {
         }
     }
 
-    /// The target as it came.
+    /// The request target as received.
     pub(crate) fn target(&self) -> &[u8] {
         match self.original_line.as_slice() {
             b"" => self.request.target.of(self.input.bytes()),
-            // Between method and version, with a space on either side.
+            // The target lies between method and version, with a space on either side.
             line => line
                 .get(self.request.method_span.len() + 1..line.len().saturating_sub(9))
                 .unwrap_or_default(),
         }
     }
 
-    /// Bytes of memory that the running exchange holds in it.
+    /// The bytes of memory that the running exchange holds in it.
     pub(crate) fn held(&self) -> usize {
         self.input.held() + self.request_out.capacity() + self.response_out.capacity()
     }
 
-    /// Makes it fit for another connection.
+    /// Prepares it for another connection.
     pub(crate) fn reset(&mut self, buffers: &Buffers) {
         buffers.give_back(std::mem::take(&mut self.input.bytes));
         self.input.start = 0;
@@ -258,50 +262,51 @@ impl Workspace {
     }
 }
 
-/// What is known of the exchange so far.
+/// The data of an exchange, as far as it is known.
 pub(crate) struct Facts {
     pub(crate) first_byte: Instant,
     /// The same on the wall clock.
     pub(crate) started: SystemTime,
     /// End of the request head.
     pub(crate) head_end: Instant,
-    /// When the response had been sent, once that was noted.
+    /// The time at which the response was sent completely, once that is known.
     pub(crate) ended: Option<Instant>,
     pub(crate) times: Times,
     pub(crate) cause: Cause,
-    /// Status sent to the client; 0 until one is.
+    /// The status sent to the client; 0 before that.
     pub(crate) status: u16,
-    /// Whether `Workspace::request` holds this exchange's head.
+    /// Set if `Workspace::request` holds this exchange's head.
     pub(crate) has_head: bool,
     pub(crate) client: Option<IpAddr>,
-    /// Whether the peer's forwarding headers are believed.
+    /// Tells whether the peer's forwarding headers are trusted.
     pub(crate) trust: PeerTrust,
     pub(crate) request_id: RequestId,
-    /// Its places among what its client has in flight.
+    /// The exchange's places in the counts of its client's exchanges in flight.
     pub(crate) places: Vec<OpenPlace>,
-    /// Its place among what its pool has in flight, and among what is sent there once more.
+    /// The exchange's place in the pool's count of exchanges in flight, and the one in its count of
+    /// retries.
     pub(crate) pool_place: Option<OpenPlace>,
     pub(crate) retry_place: Option<OpenPlace>,
-    /// What its response says of limits.
+    /// The limit headers of its response.
     pub(crate) told: Option<Box<Told>>,
-    /// How it stood in a queue of another process.
+    /// The queue position that it had in another process.
     pub(crate) waiting: Option<Box<Waiting>>,
-    /// Where it is told that it runs.
+    /// The session under which the worker lists it as running.
     pub(crate) session: Option<SessionKey>,
-    /// What holds for trailers of the request; `None` where there are none.
+    /// The rules for trailers of the request; `None` if there are none.
     pub(crate) trailers: Option<Arc<TrailerRules>>,
-    /// Index of the pool.
+    /// The index of the pool.
     pub(crate) pool: Option<usize>,
-    /// What the client's sticky cookie says.
+    /// The result of evaluating the client's sticky cookie.
     pub(crate) claim: Claim,
     pub(crate) slot: Option<Slot>,
-    /// When it was got.
+    /// The time at which the slot was obtained.
     pub(crate) slot_since: Instant,
-    /// Position in the queue at the first arrival there, from 1; 0 is straight through.
+    /// The position in the queue at the first arrival there, from 1; 0 if it did not have to wait.
     pub(crate) queue_position: u32,
-    /// What that arrival found; `None` without one.
+    /// The state of the queue at that arrival; `None` without one.
     pub(crate) wait: Option<Box<Wait>>,
-    /// What the latest choice of an endpoint rests on.
+    /// The basis of the latest choice of an endpoint.
     pub(crate) decision: Decision,
     /// The hashed key of that choice.
     pub(crate) key: u64,
@@ -309,12 +314,13 @@ pub(crate) struct Facts {
     pub(crate) delays: Delays,
     pub(crate) endpoint: Option<usize>,
     pub(crate) attempts: u32,
-    /// Attempts given up for another: the endpoint, and why.
+    /// Failed attempts that were followed by another one: the endpoint and the reason.
     pub(crate) failed: SmallVec<[(usize, Setback); 2]>,
     pub(crate) reused: bool,
     /// Bytes of `Workspace::input` behind the head that belong to this request's body.
     pub(crate) body_in_input: usize,
-    /// Whether the body was read whole, and what stands behind it in the input is the next request.
+    /// Set once the body was read completely, so that the bytes after it in the input are the next
+    /// request.
     pub(crate) body_read: bool,
     pub(crate) bytes_received: u64,
     pub(crate) bytes_sent: u64,
@@ -365,25 +371,26 @@ impl Facts {
 }
 
 impl Facts {
-    /// The exchange is led to a pool.
+    /// Assigns the exchange to a pool.
     pub(crate) fn lead_to<N: Net>(&mut self, scope: Scope<'_, N>, pool: usize) {
         self.pool = Some(pool);
         self.session.inspect(|session| scope.worker.sessions.leads_to(*session, pool));
     }
 
-    /// The exchange has an endpoint of its pool.
+    /// Assigns the exchange to an endpoint of its pool.
     pub(crate) fn be_at<N: Net>(&mut self, scope: Scope<'_, N>, endpoint: usize) {
         self.endpoint = Some(endpoint);
         self.session.inspect(|session| scope.worker.sessions.is_at(*session, Some(endpoint)));
     }
 
-    /// The client is sent a response of this status.
+    /// Records the status of the response that is sent to the client.
     pub(crate) fn respond_with<N: Net>(&mut self, scope: Scope<'_, N>, status: u16) {
         self.status = status;
         self.session.inspect(|session| scope.worker.sessions.responds(*session, status));
     }
 
-    /// Gives the slot back: the endpoint has done its part. How long that took goes to the regret meter.
+    /// Gives the slot back, because the endpoint has done its part. The time that it took is
+    /// reported to the regret meter.
     pub(crate) fn finish_slot(&mut self, now: Instant) {
         (self.pool_place, self.retry_place) = (None, None);
         if let Some(slot) = self.slot.take() {
@@ -392,7 +399,7 @@ impl Facts {
     }
 }
 
-/// An exchange that ends with an answer of our own.
+/// An exchange that ends with a response of Weir's own.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Refusal {
     pub(crate) cause: Cause,
@@ -405,16 +412,16 @@ impl From<Cause> for Refusal {
     }
 }
 
-/// Why an exchange did not go its way.
+/// The reason why an exchange did not complete normally.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Ended {
-    /// Nothing was sent to the client yet: it gets this answer.
+    /// No byte was sent to the client yet: it gets this response.
     Refused(Refusal),
-    /// The connection is of no more use: it is closed without a word.
+    /// The connection cannot be used any more: it is closed without a response.
     Broken(Cause),
-    /// The bytes on hand are no request and there was none: an idle connection went away.
+    /// The client closed an idle connection without sending a request.
     Silent,
-    /// Another process is to serve it.
+    /// Another process is to serve the exchange.
     Parted,
 }
 
@@ -447,14 +454,14 @@ pub(crate) async fn run<N: Net>(
     facts.times.idle = first_byte.span_since(connection.since);
     let mut own = WorkTime::begun(scope.worker.turn.work_begins(first_byte));
     if let Some(waiting) = connection.waiting.take() {
-        // What another process did at it is not our work.
+        // Work that another process did for the exchange is not counted as ours.
         own = WorkTime::begun(Instant::now());
         facts.queue_position = waiting.queue_position;
         facts.waiting = Some(waiting);
     }
     let mut route = None;
     let served = {
-        // Pinned where it is made: it is large, and moving it would copy it for every request.
+        // Pinned in place: it is large, and moving it would copy it for every request.
         let mut serving = std::pin::pin!(serve(scope, connection, work, &mut facts, &mut route));
         let mut total = Alarm::default();
         std::future::poll_fn(|context| {
@@ -501,7 +508,8 @@ pub(crate) async fn run<N: Net>(
     next
 }
 
-/// Sends a refusal within what is left of the exchange's time in all, or the send timeout where that is longer.
+/// Sends a refusal within the rest of the exchange's total time, or the send timeout if that is
+/// longer.
 async fn refuse_in_time<N: Net>(
     scope: Scope<'_, N>,
     connection: &mut Connection<N>,
@@ -509,7 +517,7 @@ async fn refuse_in_time<N: Net>(
     (facts, own): (&mut Facts, &mut WorkTime),
     refusal: (Refusal, Option<&CompiledRoute>),
 ) -> Next {
-    // No endpoint waits for our answer to be read.
+    // An endpoint's slot is not held while the client reads our response.
     facts.slot = None;
     let least = scope.listener.timeouts.send;
     scope.set_deadline(scope.deadline().map(|end| end.max(Instant::now() + least)));
@@ -522,7 +530,8 @@ async fn refuse_in_time<N: Net>(
             return refused;
         }
         if scarce {
-            // What it holds is wanted by others: the client is told if it takes that at once.
+            // Other exchanges need its memory or its place: the client gets the response only if
+            // its socket takes it at once.
             return Poll::Ready(Next::Close);
         }
         poll_deadline(scope, context, &mut total).map(|()| Next::Close)
@@ -530,7 +539,7 @@ async fn refuse_in_time<N: Net>(
     .await
 }
 
-/// Ready when the exchange has taken as long as it may in all.
+/// Ready when the exchange has reached its total time limit.
 fn poll_deadline<N: Net>(
     scope: Scope<'_, N>,
     context: &mut Context<'_>,
@@ -539,7 +548,8 @@ fn poll_deadline<N: Net>(
     scope.deadline().map_or(Poll::Pending, |deadline| alarm.poll(context, deadline))
 }
 
-/// What an exchange that was ended from outside comes to: a client that was sent nothing can still be told.
+/// The end of an exchange that was ended from outside: if no byte was sent to the client, it still
+/// gets a response.
 fn cut_short(cause: Cause, facts: &Facts) -> Ended {
     match cause {
         Cause::TotalTimeout if !facts.has_head => Cause::RequestTimeout.into(),
@@ -548,8 +558,9 @@ fn cut_short(cause: Cause, facts: &Facts) -> Ended {
     }
 }
 
-/// How to close after an exchange that broke off. With bytes of the client's unread, closing at once resets the connection, and
-/// earlier responses still on their way would be lost. The framing tells a client of HTTP/1.1 that this one is short.
+/// Decides how to close after an exchange that broke off. If bytes of the client are unread,
+/// closing at once resets the connection and would lose earlier responses still on their way. The
+/// framing tells an HTTP/1.1 client that this response is incomplete.
 fn after_break(version: Version, cause: Cause) -> Next {
     match (version, cause) {
         (
@@ -593,13 +604,14 @@ async fn serve<'a, N: Net>(
     }
     bound(scope, facts, found);
     if rate::is_limited(scope, found) {
-        // In an allocation of its own: exchanges without limits have no room for it.
+        // In an allocation of its own, so that exchanges without limits do not reserve space for
+        // it.
         Box::pin(rate::admit(scope, connection, work, facts, found)).await?;
     }
     answer(scope, connection, work, facts, found).await
 }
 
-/// Reads until the head is complete and sound.
+/// Reads until the head is complete and valid.
 async fn read_head<N: Net>(
     scope: Scope<'_, N>,
     connection: &mut Connection<N>,
@@ -650,7 +662,7 @@ async fn read_head<N: Net>(
         match before(alarm, deadline, fill).await {
             Ok(None) => return Err(Ended::Parted),
             Ok(Some(Ok(read))) if read > 0 => facts.head_end = Instant::now(),
-            // A lone line end before leaving is no request.
+            // A lone line end before the close is no request.
             Ok(_) if work.input.bytes().iter().all(u8::is_ascii_whitespace) => {
                 return Err(Ended::Silent);
             }
@@ -660,7 +672,7 @@ async fn read_head<N: Net>(
     }
     if let Some(waiting) = &facts.waiting {
         facts.head_end = waiting.head_end;
-        // It was told to go on before it came to wait.
+        // The client was told to continue (100) before the request began to wait.
         work.request.expect_continue = false;
     }
     facts.has_head = true;
@@ -673,7 +685,7 @@ async fn read_head<N: Net>(
     Ok(())
 }
 
-/// Brings the path into the form that rules and endpoints see.
+/// Normalises the path into the form that rules and endpoints see.
 fn normalise_path<N: Net>(
     scope: Scope<'_, N>,
     connection: &Connection<N>,
@@ -696,7 +708,7 @@ fn normalise_path<N: Net>(
     })
 }
 
-/// Applies the bounds on clients and the access rules, and finds the route.
+/// Applies the limits on clients and the access rules, and finds the route.
 fn find_route<'a, N: Net>(
     scope: Scope<'a, N>,
     connection: &Connection<N>,
@@ -728,7 +740,8 @@ fn find_route<'a, N: Net>(
     Ok(route)
 }
 
-/// Sets how long the exchange may take in all: as the route says, else the shorter of the listener's and the pool's.
+/// Sets the exchange's total time limit: the route's, else the shorter one of the listener's and
+/// the pool's.
 fn bound<N: Net>(scope: Scope<'_, N>, facts: &Facts, route: &CompiledRoute) {
     let wait = match (route.request_timeout, &route.action) {
         (RequestTimeout::After(wait), _) => Some(wait),
@@ -752,7 +765,8 @@ async fn answer<N: Net>(
     route: &CompiledRoute,
 ) -> Result<Next, Ended> {
     if work.request.method == Method::Connect {
-        // A tunnel to wherever the client says is not a gateway's to open, and a 2xx of any action would say that it is open.
+        // A gateway does not open tunnels to arbitrary hosts, and a 2xx from any action would tell
+        // the client that one is open.
         return Err(Ended::Refused(Refusal { cause: Cause::BadRequest, status: 405 }));
     }
     if let Some(session) = facts.session {

@@ -1,6 +1,7 @@
-//! Why an exchange went its way (row NEW-03): what the choice of its endpoint rested on, what it waited for and who was ahead, gathered for
-//! whoever tells it: the recorder of slow requests, a log with `$why`, a response header on demand. On the way of an exchange that does
-//! not wait, a few numbers are remembered and nothing else.
+//! Collects the reasons for an exchange's handling: the basis on which its endpoint was chosen, and
+//! the exchanges that it waited for. The recorder of slow requests, logs with `$why`, and a
+//! response header on request show them. For an exchange that does not wait, only a few numbers are
+//! stored.
 
 use std::net::IpAddr;
 
@@ -16,10 +17,10 @@ use crate::net::Net;
 use crate::record;
 use crate::route::CompiledRoute;
 
-/// How an exchange came to the queue.
+/// The state of the queue at an exchange's arrival.
 pub(crate) struct Wait {
     waited_for: WaitedFor,
-    /// Ids of the first of those ahead of it.
+    /// The ids of the first exchanges ahead of it.
     ahead: Ahead,
 }
 
@@ -34,12 +35,12 @@ impl Wait {
     }
 }
 
-/// How much of the reasons somebody wants.
+/// The amount of detail that is wanted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Depth {
-    /// What was remembered: for every request.
+    /// The stored reasons: for every request.
     Remembered,
-    /// Also what has to be looked up: a key's second choice.
+    /// Also reasons that have to be looked up: the second choice of a key.
     LookedUp,
 }
 
@@ -52,7 +53,7 @@ pub(crate) fn octets(address: Option<IpAddr>) -> SmallVec<[u8; 16]> {
     }
 }
 
-/// What is told of an exchange that has to wait.
+/// The description of an exchange that has to wait, for the balancer.
 pub(crate) fn about<'a>(work: &'a Workspace, facts: &'a Facts, client: &'a [u8]) -> About<'a> {
     let bytes = work.input.bytes();
     About {
@@ -63,7 +64,7 @@ pub(crate) fn about<'a>(work: &'a Workspace, facts: &'a Facts, client: &'a [u8])
     }
 }
 
-/// Hands the reasons of an exchange to `then`.
+/// Passes the reasons of an exchange to `then`.
 pub(crate) fn with_reasons<N: Net, R>(
     scope: Scope<'_, N>,
     facts: &Facts,
@@ -111,7 +112,8 @@ pub(crate) fn with_reasons<N: Net, R>(
     then(&reasons)
 }
 
-/// The header, and what it says, for who asks to be told how his request was handled.
+/// The name and value of the header that explains how the request was handled, if the client asks
+/// for it and may see it.
 pub(crate) fn on_demand<'a, N: Net>(
     scope: Scope<'a, N>,
     connection: &Connection<N>,
@@ -146,7 +148,7 @@ fn may_know<N: Net>(
     when.value.as_ref().is_none_or(|secret| is_same(secret.as_bytes(), shown))
 }
 
-/// Compares in the same time wherever the first difference is.
+/// Compares in constant time, regardless of where the first difference is.
 fn is_same(secret: &[u8], shown: &[u8]) -> bool {
     let different = secret.iter().zip(shown).fold(0, |all, (one, other)| all | (one ^ other));
     secret.len() == shown.len() && std::hint::black_box(different) == 0

@@ -1,6 +1,6 @@
-//! Files, sent without blocking this worker: what the kernel has in memory is read here, or not read at all where the network
-//! can send it by itself; everything else is read on the runtime's blocking threads. What a path and its conditions mean is
-//! `weir-files`' business.
+//! Sends files without blocking the worker: data in the kernel's page cache is read here, or sent
+//! by the kernel directly where the transport permits that; everything else is read on the
+//! runtime's blocking threads. `weir-files` interprets paths and conditional requests.
 
 use std::io;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::route::CompiledRoute;
 use crate::transport::Transport;
 use crate::turns::ByteTurn;
 
-/// Answers from directory number `number` of the listener.
+/// Answers a request from directory number `number` of the listener.
 pub(crate) async fn serve<N: Net>(
     scope: Scope<'_, N>,
     connection: &mut Connection<N>,
@@ -53,8 +53,8 @@ pub(crate) async fn serve<N: Net>(
     }
 }
 
-/// Where a request belongs whose path is the prefix that is cut off: `/static/*` takes `/static` too, which is a directory without its
-/// slash.
+/// The redirect target for a request whose path is exactly the stripped prefix: `/static/*` also
+/// matches `/static`, which is a directory without its slash.
 fn with_slash(head: &RequestHead, bytes: &[u8], strip: Option<&str>) -> Option<Vec<u8>> {
     let path = head.path_text(bytes);
     strip.filter(|prefix| prefix.as_bytes() == path && !prefix.ends_with('/'))?;
@@ -76,7 +76,7 @@ async fn find(
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
         answer => return answer,
     }
-    // The thread that may wait gets a copy of the question.
+    // The blocking thread gets a copy of the request.
     let (root, head, strip) = (root.clone(), head.clone(), strip.map(str::to_owned));
     let bytes = bytes.get(..head.head_bytes).unwrap_or_default().to_vec();
     let waiting = tokio::task::spawn_blocking(move || {
@@ -117,7 +117,7 @@ async fn send_file<N: Net>(
         FileBody::Whole(body) if throttle.is_none() && body.len() as u64 == file.content_length => {
             reply.with_body(&file.content_type, body)
         }
-        // Another one follows the head; none that of HEAD.
+        // A streamed body follows the head, or, for HEAD, no body.
         _ => reply.with_streamed_body(&file.content_type, file.content_length),
     };
     let next = send(scope, connection, work, facts, (reply, file.status, Some(route))).await?;
@@ -135,7 +135,7 @@ async fn send_file<N: Net>(
     Ok(next)
 }
 
-/// Waits until some of so many bytes may be sent, and tells how many.
+/// Waits until some of `wanted` bytes may be sent, and returns how many.
 async fn allowance(throttle: &mut Option<Box<Throttle>>, wanted: usize) -> usize {
     match throttle {
         None => wanted,
@@ -143,7 +143,7 @@ async fn allowance(throttle: &mut Option<Box<Throttle>>, wanted: usize) -> usize
     }
 }
 
-/// Sends a body that is at hand, at its rate.
+/// Sends a body from memory at its limited rate.
 async fn send_throttled<N: Net>(
     scope: Scope<'_, N>,
     connection: &mut Connection<N>,
@@ -168,7 +168,8 @@ fn note_sent(throttle: &mut Option<Box<Throttle>>, bytes: usize) {
     }
 }
 
-/// Sends a body piece by piece. A file that cannot be read to the promised end breaks the connection.
+/// Sends a body piece by piece. If the file cannot be read to the promised end, the connection is
+/// closed.
 async fn send_pieces<N: Net>(
     scope: Scope<'_, N>,
     connection: &mut Connection<N>,
@@ -234,7 +235,8 @@ fn count(facts: &mut Facts, bytes: usize) {
     facts.body_bytes_sent += bytes as u64;
 }
 
-/// Lets the network send what comes next straight from the file, and says how much it took; `None` when it has to be read.
+/// Lets the kernel send the next bytes directly from the file, and returns the number of bytes
+/// sent; `None` when the file has to be read.
 async fn send_from_file<N: Net>(
     scope: Scope<'_, N>,
     connection: &mut Connection<N>,
@@ -252,7 +254,7 @@ async fn send_from_file<N: Net>(
             return Poll::Ready(Ok(None));
         };
         Poll::Ready(match step {
-            // The file has become shorter than what its head promised.
+            // The file has become shorter than the length that its head promised.
             Poll::Ready(Ok(0)) => Err(Cause::Internal),
             Poll::Ready(Ok(sent)) => {
                 taking.wrote(sent);

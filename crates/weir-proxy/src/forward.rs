@@ -1,8 +1,9 @@
-//! Heads as they go on: a request's to an endpoint, a response's to the client. Lines that belong to one connection stay behind
-//! (`weir_wire` says which), the configuration's edits are applied, and framing is written from what the body really does.
+//! Writes the heads that are forwarded: a request's to an endpoint, a response's to the client.
+//! Hop-by-hop lines are left out (`weir_wire` defines them), the configuration's edits are applied,
+//! and framing lines are written according to how the body is really sent.
 //!
-//! It decides nothing: who is trusted, how a body is framed and whether a connection stays are the caller's words. It allocates only
-//! where `out` must grow.
+//! It decides nothing: the caller determines trust, the framing of the body and the persistence of
+//! the connection. It allocates only where `out` must grow.
 
 use std::net::SocketAddr;
 
@@ -17,25 +18,26 @@ use crate::cookie;
 use crate::edits::{Edits, same_name};
 use crate::upgrade::Protocols;
 
-/// How the next hop learns where the body ends.
+/// The framing of a body towards the next hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyFraming {
-    /// There is no body, and no line about it.
+    /// No body, and no line about it.
     None,
     /// `Content-Length`.
     Length(u64),
     /// `Transfer-Encoding: chunked`.
     Chunked,
-    /// The connection's end. Responses only.
+    /// The body ends with the connection. Responses only.
     Close,
-    /// No body follows, but the length that the endpoint told is passed on: responses to HEAD, and 304.
+    /// No body follows, but the length that the endpoint announced is passed on: responses to HEAD,
+    /// and 304.
     AsReceived,
 }
 
-/// What the head says of its connection.
+/// The `Connection` header of a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnectionLine {
-    /// Nothing: it stays open, as HTTP/1.1 has it.
+    /// No header: the connection is persistent, as is the default of HTTP/1.1.
     None,
     /// `Connection: close`.
     Close,
@@ -45,45 +47,46 @@ pub enum ConnectionLine {
     Upgrade,
 }
 
-/// What a request head to an endpoint is written from.
+/// The data that a request head to an endpoint is written from.
 #[derive(Clone, Copy)]
 pub struct UpstreamHead<'a> {
     /// The head as received.
     pub head: &'a RequestHead,
-    /// The bytes its spans lie in.
+    /// The bytes that its spans refer to.
     pub bytes: &'a [u8],
-    /// The client's end of its connection; `None` on a Unix socket.
+    /// The address of the client connection's peer; `None` on a Unix socket.
     pub peer: Option<SocketAddr>,
-    /// Whether the client speaks TLS.
+    /// Set if the client uses TLS.
     pub tls: bool,
     /// The request id, visible ASCII.
     pub request_id_value: &'a [u8],
     /// The endpoint's address as text.
     pub endpoint_address: &'a str,
-    /// The exchange so far; `None` where the edits have no variables, because making it costs more than these lines.
+    /// The exchange so far; `None` if the edits have no variables, because building it costs more
+    /// than writing these lines.
     pub entry: Option<&'a Entry<'a>>,
     /// The listener's forwarding headers.
     pub forwarded: &'a Forwarded,
     /// The listener's request id header.
     pub request_id: &'a RequestId,
-    /// The route's changes.
+    /// The route's header edits.
     pub edits: &'a Edits,
-    /// Whether the peer's forwarding headers are believed.
+    /// Tells whether the peer's forwarding headers are trusted.
     pub trust: PeerTrust,
-    /// The pool's sticky cookie, which is between the client and us.
+    /// The name of the pool's sticky cookie, which concerns only the client and Weir.
     pub hidden_cookie: Option<&'a [u8]>,
-    /// How the body will be sent.
+    /// The framing of the body as it will be sent.
     pub framing: BodyFraming,
-    /// What the connection may switch to; `None` where the client offers nothing of that.
+    /// The protocols that the connection may switch to; `None` if the client offers none of them.
     pub upgrade: Option<&'a Protocols>,
-    /// Whether the Weirs that it passes are counted.
+    /// Set if the Weirs that the request passes are counted.
     pub counts_hops: bool,
 }
 
 /// Appends the request head for an endpoint.
 ///
-/// The target goes on as it was received, in origin form. `Host` is the client's, unless it is edited or, from HTTP/1.0, missing: then it
-/// is the endpoint's address.
+/// The target is forwarded as received, in origin form. `Host` is the client's, unless it is edited
+/// or, in an HTTP/1.0 request, missing: then it is the endpoint's address.
 pub fn write_request_head(input: &UpstreamHead<'_>, out: &mut Vec<u8>) {
     let (head, bytes) = (input.head, input.bytes);
     write_request_line(head, bytes, out);
@@ -126,42 +129,46 @@ pub fn write_request_head(input: &UpstreamHead<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(encode::HEAD_END);
 }
 
-/// Appends the count of the Weirs that a request has passed, this one included, by which a loop is found out. A count of our own,
-/// because `Via` changes what servers answer: nginx compresses nothing for requests that have it.
+/// Appends the number of Weirs that a request has passed, including this one, by which a loop is
+/// detected. It is a header of our own, because `Via` changes how servers respond: nginx compresses
+/// nothing for requests that have it.
 fn write_hops(passed: u16, out: &mut Vec<u8>) {
     out.extend_from_slice(b"Weir-Hops: ");
     encode::decimal(out, u64::from(passed) + 1);
     out.extend_from_slice(b"\r\n");
 }
 
-/// What a response head to the client is written from.
+/// The data that a response head to the client is written from.
 #[derive(Clone, Copy)]
 pub struct DownstreamHead<'a> {
     /// The head as received.
     pub head: &'a ResponseHead,
-    /// The bytes its spans lie in.
+    /// The bytes that its spans refer to.
     pub bytes: &'a [u8],
-    /// The exchange so far; `None` where the edits have no variables, because making it costs more than these lines.
+    /// The exchange so far; `None` if the edits have no variables, because building it costs more
+    /// than writing these lines.
     pub entry: Option<&'a Entry<'a>>,
-    /// The route's changes.
+    /// The route's header edits.
     pub edits: &'a Edits,
-    /// What there is to say of the pool's sticky cookie, if it has one.
+    /// The pool's sticky cookie, if it has one.
     pub cookie: Option<ResponseCookie<'a>>,
-    /// Header that tells the client the request id, and the id; `None` tells nothing.
+    /// The name of the header that tells the client the request id, and the id; `None` sends none.
     pub request_id: Option<(&'a str, &'a [u8])>,
-    /// Header that tells how the request was handled, and what it says; `None` tells nothing.
+    /// The name and value of the header that explains how the request was handled; `None` sends
+    /// none.
     pub why: Option<(&'a str, &'a [u8])>,
-    /// Lines that tell of limits.
+    /// Header lines about limits.
     pub limits: &'a [(&'static str, String)],
-    /// Tells the value of `Date`, asked for a response that came without one.
+    /// Returns the value of `Date` for a response that has none.
     pub date: &'a dyn Fn() -> [u8; 29],
-    /// How the body will be sent.
+    /// The framing of the body as it will be sent.
     pub framing: BodyFraming,
-    /// What to say of the client's connection.
+    /// The `Connection` header towards the client.
     pub connection: ConnectionLine,
 }
 
-/// Appends the response head for the client: the endpoint's status, reason, `Server` and `Date`, without `Via`.
+/// Appends the response head for the client: the endpoint's status, reason, `Server` and `Date`,
+/// and no `Via`.
 pub fn write_response_head(input: &DownstreamHead<'_>, out: &mut Vec<u8>) {
     let (head, bytes) = (input.head, input.bytes);
     encode::parsed_status_line(out, bytes, head);
@@ -204,7 +211,7 @@ pub fn write_response_head(input: &DownstreamHead<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(encode::HEAD_END);
 }
 
-/// Whether the endpoint sets a cookie of the sticky cookie's name.
+/// Tells whether the line sets a cookie of the sticky cookie's name.
 fn is_own_cookie(input: &DownstreamHead<'_>, header: &Header) -> bool {
     header.known == Known::SetCookie
         && input
@@ -212,8 +219,9 @@ fn is_own_cookie(input: &DownstreamHead<'_>, header: &Header) -> bool {
             .is_some_and(|sticky| cookie::set_name(header.value.of(input.bytes)) == sticky.name)
 }
 
-/// After the edits, so that no `remove Set-Cookie` undoes affinity; and no cache may give one client's cookie to others (what HAProxy
-/// calls `nocache`).
+/// Writes the sticky cookie. It comes after the edits, so that no `remove Set-Cookie` disables
+/// affinity. No shared cache may store the response, because it would give one client's cookie to
+/// others (HAProxy's `nocache`).
 fn write_cookie(input: &DownstreamHead<'_>, out: &mut Vec<u8>) {
     let Some(line) = input.cookie.and_then(|sticky| sticky.line) else { return };
     out.extend_from_slice(line);
@@ -227,14 +235,15 @@ fn write_cookie(input: &DownstreamHead<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// RFC 9111 section 5.2.2. `private="field"` speaks of that field alone.
+/// Tells whether a `Cache-Control` value forbids shared caches (RFC 9111 section 5.2.2).
+/// `private="field"` restricts only that field.
 fn forbids_shared_caches(value: &[u8]) -> bool {
     value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii).any(|directive| {
         directive.eq_ignore_ascii_case(b"private") || directive.eq_ignore_ascii_case(b"no-store")
     })
 }
 
-/// Appends an interim response (1xx other than 101): its own lines, no edits and no framing.
+/// Appends an interim response (1xx other than 101): its own lines, without edits and framing.
 pub fn write_interim_head(head: &ResponseHead, bytes: &[u8], out: &mut Vec<u8>) {
     encode::parsed_status_line(out, bytes, head);
     let mut lines = Lines::new(bytes);
@@ -292,7 +301,7 @@ fn write_connection(line: ConnectionLine, (bytes, headers): (&[u8], &[Header]), 
     }
 }
 
-/// A line whose value is ours or from a parsed head, and so can hold no line end.
+/// Appends a line whose value is ours or from a parsed head, and so cannot contain a line end.
 pub(crate) fn write_sound(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
     debug_assert!(
         !value.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0)),
@@ -304,7 +313,7 @@ pub(crate) fn write_sound(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Copies lines of a parsed head as they came; neighbours go in one piece.
+/// Copies lines of a parsed head as received; adjacent lines are copied in one piece.
 struct Lines<'a> {
     bytes: &'a [u8],
     start: usize,
@@ -319,13 +328,13 @@ impl<'a> Lines<'a> {
     #[inline]
     fn push(&mut self, header: &Header, out: &mut Vec<u8>) {
         let start = header.name.start as usize;
-        // Two bytes between a value and the next name can only be the line's end.
+        // Exactly two bytes between a value and the next name can only be a line end.
         if self.end == self.start || start != self.end + 2 {
             self.flush(out);
             self.start = start;
         }
         if header.value.is_empty() {
-            // The span of an empty value may lie anywhere, so such a line is written out.
+            // The span of an empty value may lie anywhere, so such a line is written separately.
             self.end = self.start.max(start.saturating_sub(2));
             self.flush(out);
             out.extend_from_slice(header.name.of(self.bytes));

@@ -1,5 +1,5 @@
-//! Room for client connections, and the gate through which a listener's connections come: what outlives the listener's settings
-//! when the configuration changes.
+//! Caps on client connections, and the gate of a listener's connections: the state that outlives
+//! the listener's settings when the configuration changes. It closes no connection.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -17,23 +17,24 @@ pub struct Room {
     /// The lower of `caps`.
     cap: AtomicUsize,
     caps: Mutex<Caps>,
-    /// Places taken beyond a cap that was lowered: so many are not free when they are given back.
+    /// Places taken beyond a cap that was lowered: this many places do not become free when they
+    /// are given back.
     surplus: AtomicUsize,
-    /// The places of each client, once there is a cap.
+    /// The number of places of each client, counted once there is a cap.
     shares: OnceLock<ClientShares>,
 }
 
-/// What bounds a [`Room`].
+/// The caps of a [`Room`].
 #[derive(Clone, Copy, Debug)]
 struct Caps {
-    /// As configured.
+    /// The cap of the configuration.
     configured: usize,
-    /// For the sake of the machine.
+    /// The cap that protects the machine.
     squeezed: usize,
 }
 
 impl Room {
-    /// Room for `cap` connections.
+    /// Creates room for `cap` connections.
     pub fn new(cap: usize) -> Self {
         let cap = cap.min(Semaphore::MAX_PERMITS);
         Self {
@@ -45,55 +46,57 @@ impl Room {
         }
     }
 
-    /// The places of each client; `None` without a cap.
+    /// The counts of places per client; `None` without a cap.
     pub(crate) fn shares(&self) -> Option<&ClientShares> {
         let is_capped = self.cap() < Semaphore::MAX_PERMITS;
         is_capped.then(|| self.shares.get_or_init(ClientShares::default))
     }
 
-    /// Excess of a client beyond an ordinary one's share, in doublings.
+    /// The excess of a client over an ordinary client's share, in doublings.
     pub(crate) fn excess(&self, client: ClientBucket, now_us: u64) -> u32 {
         self.shares().map_or(0, |shares| shares.excess(client, self.cap(), now_us))
     }
 
-    /// Tells whether places are so few that idle connections are given up.
+    /// Returns true if so few places are free that idle connections are closed.
     pub(crate) fn is_short(&self) -> bool {
         self.free() <= self.reserve()
     }
 
-    /// How many may be open at once.
+    /// The number of connections that may be open at once.
     pub fn cap(&self) -> usize {
         self.cap.load(Ordering::Relaxed)
     }
 
-    /// How many more may come now.
+    /// The number of connections that may be opened now.
     pub fn free(&self) -> usize {
         self.places.available_permits()
     }
 
-    /// Places that are kept free by giving up idle connections: a small share of the cap.
+    /// The number of places that are kept free by closing idle connections: a small share of the
+    /// cap.
     pub(crate) fn reserve(&self) -> usize {
         (self.cap() / ROOM_RESERVE_SHARE).min(ROOM_RESERVE)
     }
 
-    /// Places taken beyond a cap that was lowered.
+    /// The number of places taken beyond a cap that was lowered.
     pub(crate) fn surplus(&self) -> usize {
         self.surplus.load(Ordering::Relaxed)
     }
 
-    /// Another cap from now on. Connections beyond a lower one stay; nobody comes until enough have gone.
+    /// Changes the configured cap. Connections beyond a lower cap stay; new ones wait until enough
+    /// have been closed.
     pub fn resize(&self, cap: usize) {
         self.bound(|caps| caps.configured = cap.min(Semaphore::MAX_PERMITS));
     }
 
-    /// A cap beside the configured one, which holds as long as it is lower; `None` lifts it.
+    /// Sets a cap beside the configured one, which applies as long as it is lower; `None` lifts it.
     pub fn squeeze(&self, cap: Option<usize>) {
         let cap = cap.unwrap_or(Semaphore::MAX_PERMITS);
         self.bound(|caps| caps.squeezed = cap.min(Semaphore::MAX_PERMITS));
     }
 
     fn bound(&self, change: impl FnOnce(&mut Caps)) {
-        // To the end, so that two changes never mix.
+        // Held until the end, so that two changes cannot interleave.
         let mut caps = self.caps.lock().unwrap_or_else(PoisonError::into_inner);
         change(&mut caps);
         let cap = caps.configured.min(caps.squeezed);
@@ -112,14 +115,14 @@ impl Room {
         }
     }
 
-    /// Waits until there is room, and takes none of it.
+    /// Waits until there is room, without taking a place.
     pub(crate) async fn wait(&self) {
         if self.places.available_permits() == 0 {
             drop(self.places.acquire().await);
         }
     }
 
-    /// Waits for a place and takes it. Those who wait are served in order.
+    /// Waits for a place and takes it. Waiting tasks are served in order.
     pub(crate) async fn enter(self: &Arc<Self>, client: Option<ClientBucket>) -> RoomPlace {
         if let Ok(permit) = self.places.acquire().await {
             permit.forget();
@@ -127,18 +130,18 @@ impl Room {
         RoomPlace::new(self, client)
     }
 
-    /// Takes a place if there is one now.
+    /// Takes a place if one is free now.
     pub(crate) fn enter_now(self: &Arc<Self>, client: Option<ClientBucket>) -> Option<RoomPlace> {
         self.places.try_acquire().ok()?.forget();
         Some(RoomPlace::new(self, client))
     }
 }
 
-/// A place in a [`Room`]; dropping it makes room.
+/// A place in a [`Room`]; dropping it frees the place.
 #[derive(Debug)]
 pub(crate) struct RoomPlace {
     room: Arc<Room>,
-    /// The client among whose places it is counted.
+    /// The client whose places include this one.
     client: Option<ClientBucket>,
 }
 
@@ -168,20 +171,21 @@ impl Drop for RoomPlace {
     }
 }
 
-/// What connections of one listener share. It is the same for all configurations in which the listener is.
+/// The state that all connections of one listener share. It is the same object in all
+/// configurations that have the listener.
 #[derive(Debug)]
 pub struct Gate {
-    /// Client connections open here.
+    /// The number of open client connections.
     pub open: AtomicUsize,
-    /// Most that ever were at once.
+    /// The highest number of connections that were open at once.
     pub most_open: AtomicUsize,
-    /// Room for them; without a cap of its own it never runs out.
+    /// Room for the connections; without a cap of the listener's own it never runs out.
     pub room: Arc<Room>,
-    /// Sockets that are accepted from.
+    /// The number of sockets that are accepted from.
     pub(crate) accepting: AtomicUsize,
-    /// Where the listener stands in the latest snapshot, most likely.
+    /// The listener's index in the latest snapshot; a hint that may be outdated.
     pub(crate) position: AtomicUsize,
-    /// Its idle connections, as far as others have to know of them.
+    /// The listener's idle connections, as far as other threads see them.
     pub(crate) idle_clients: IdleBoard,
 }
 

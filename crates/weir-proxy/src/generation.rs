@@ -1,5 +1,6 @@
-//! A snapshot as one worker runs on it: with the worker's own TLS configurations towards endpoints and its own log batches. An
-//! exchange takes the worker's current one at its start and keeps it; the last one to end frees it.
+//! A snapshot as used by one worker, with the worker's own TLS configurations towards endpoints and
+//! its own log batches. An exchange takes the worker's current generation at its start and keeps
+//! it; the last exchange to end frees it.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
@@ -18,27 +19,27 @@ use crate::shared::{Listener, Snapshot};
 use crate::tls::ClientTls;
 use crate::upstream::UpstreamPool;
 
-/// What exchanges of one worker run on.
+/// The configuration and its state that exchanges of one worker run on.
 pub(crate) struct Generation {
     pub(crate) snapshot: Arc<Snapshot>,
-    /// Where its exchanges are counted.
+    /// The counters of its exchanges.
     pub(crate) series: Arc<SnapshotSeries>,
-    /// By pool.
+    /// Indexed by pool.
     upstream_tls: Vec<Option<Arc<ClientConfig>>>,
     logs: RefCell<Vec<LogBatch>>,
     flush_due: Cell<bool>,
-    /// Pools of later ones that exchanges of this one were led to.
+    /// Pools of later generations that exchanges of this one were moved to.
     annex: Annex,
 }
 
-/// A list that only grows, so that what is in it can be borrowed.
+/// A list that only grows, so that its elements can be borrowed.
 #[derive(Default)]
 struct Annex(OnceCell<Box<Annexed>>);
 
 struct Annexed {
     pool: Arc<UpstreamPool>,
     tls: Option<Arc<ClientConfig>>,
-    /// Where its endpoints are counted.
+    /// The counters of the pool's endpoints.
     series: Vec<Arc<EndpointSeries>>,
     next: Annex,
 }
@@ -50,7 +51,7 @@ impl Annex {
 }
 
 impl Generation {
-    /// With what this worker had for the same pools in the generation before.
+    /// Creates a generation, with what this worker had for the same pools in the previous one.
     pub(crate) fn new(snapshot: Arc<Snapshot>, numbers: &Numbers, before: Option<&Self>) -> Self {
         let tls = |pool: &Arc<UpstreamPool>| {
             let tls = pool.tls.as_ref()?;
@@ -72,12 +73,12 @@ impl Generation {
         self.upstream_tls(number)
     }
 
-    /// Pool number `number`.
+    /// The pool with this number.
     pub(crate) fn pool(&self, number: usize) -> Option<&Arc<UpstreamPool>> {
         self.snapshot.pools.get(number).or_else(|| Some(&self.annexed(number)?.pool))
     }
 
-    /// The number, here, of a pool of a later generation.
+    /// Returns the number, in this generation, of a pool of a later one.
     pub(crate) fn annex(&self, pool: Arc<UpstreamPool>, numbers: &Numbers) -> usize {
         let mut number = self.snapshot.pools.len();
         let mut place = &self.annex;
@@ -95,7 +96,7 @@ impl Generation {
         number
     }
 
-    /// Where an endpoint's exchanges are counted.
+    /// The counters of an endpoint's exchanges.
     pub(crate) fn endpoint_series(&self, pool: usize, endpoint: usize) -> Option<&EndpointSeries> {
         let own = self.series.endpoint(pool, endpoint);
         own.or_else(|| Some(self.annexed(pool)?.series.get(endpoint)?))
@@ -105,7 +106,7 @@ impl Generation {
         self.annex.iter().nth(number.checked_sub(self.snapshot.pools.len())?)
     }
 
-    /// How this worker speaks TLS to the endpoints of a pool.
+    /// This worker's TLS configuration for the endpoints of a pool.
     pub(crate) fn upstream_tls(&self, number: usize) -> Option<&Arc<ClientConfig>> {
         match self.upstream_tls.get(number) {
             Some(own) => own.as_ref(),
@@ -116,7 +117,8 @@ impl Generation {
     /// Appends a line to log number `log`, to be flushed soon.
     pub(crate) fn log(self: &Rc<Self>, log: usize, write: impl FnOnce(&mut Vec<u8>)) {
         if let Some(batch) = self.logs.borrow_mut().get_mut(log) {
-            // For the thread that looks at them if this one is stopped for good meanwhile.
+            // Keeps the batch consistent for the watchdog's thread, which reads it if this thread
+            // is stopped for good in between.
             compiler_fence(Ordering::SeqCst);
             batch.push(write);
             compiler_fence(Ordering::SeqCst);
@@ -133,7 +135,7 @@ impl Generation {
         }
     }
 
-    /// Hands lines over that wait.
+    /// Hands the waiting lines to the log writer.
     pub(crate) fn flush_logs(&self) {
         let mut logs = self.logs.borrow_mut();
         compiler_fence(Ordering::SeqCst);
@@ -141,7 +143,8 @@ impl Generation {
         compiler_fence(Ordering::SeqCst);
     }
 
-    /// The same in place of a worker that is lost, unless it was at them.
+    /// Does the same as [`Generation::flush_logs`] in place of a lost worker, unless that worker
+    /// was using the batches.
     pub(crate) fn hand_over_lines(&self) {
         if let Ok(mut logs) = self.logs.try_borrow_mut() {
             logs.iter_mut().for_each(LogBatch::flush);
@@ -149,20 +152,21 @@ impl Generation {
     }
 }
 
-/// Where a connection's exchanges run: a listener in a generation.
+/// The place where a connection's exchanges run: a listener in a generation.
 #[derive(Clone)]
 pub(crate) struct Seat {
     pub(crate) generation: Rc<Generation>,
     pub(crate) listener: Arc<Listener>,
-    /// The listener's number there.
+    /// The listener's number in the generation.
     pub(crate) number: usize,
-    /// The worker's generation when it was looked for.
+    /// The worker's generation at the time of the look-up.
     pub(crate) as_of: u64,
-    /// Whether the listener is gone from the configuration: the next answer is the connection's last.
+    /// Set if the listener was removed from the configuration: the next response is the
+    /// connection's last.
     pub(crate) leaving: Leaving,
 }
 
-/// Whether a connection may go on after its next answer, as far as its listener is concerned.
+/// Tells whether a connection ends after its next response because of its listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Leaving {
     Yes,
@@ -170,7 +174,7 @@ pub(crate) enum Leaving {
 }
 
 impl Seat {
-    /// At the listener of this gate, if this generation has it.
+    /// Finds the listener of this gate, if this generation has it.
     pub(crate) fn find(generation: &Rc<Generation>, gate: &Arc<Gate>) -> Option<Self> {
         let snapshot = &generation.snapshot;
         let number = snapshot.position_of(gate)?;
@@ -180,7 +184,7 @@ impl Seat {
         Some(Self { generation, listener, number, as_of, leaving: Leaving::No })
     }
 
-    /// At a listener that the next snapshot does not have.
+    /// Returns a seat at a listener that the next snapshot does not have.
     pub(crate) fn leaving(
         generation: &Rc<Generation>,
         number: usize,
@@ -197,7 +201,7 @@ impl Seat {
         })
     }
 
-    /// Where that listener's exchanges are counted.
+    /// The counters of the listener's exchanges.
     pub(crate) fn counts(&self) -> Option<&ListenerCounts> {
         self.generation.series.listener(self.number)
     }
@@ -206,7 +210,7 @@ impl Seat {
         &self.listener.gate
     }
 
-    /// Whether a connection through its gate is there, or may still be on its way to its worker.
+    /// Returns true if a connection of its gate is open, or may still be on its way to its worker.
     pub(crate) fn is_needed(&self) -> bool {
         let gate = self.gate();
         gate.accepting.load(Ordering::Acquire) > 0 || gate.open.load(Ordering::Acquire) > 0

@@ -1,4 +1,5 @@
-//! The `Date` header's value (RFC 9110 section 5.6.7), formatted once a second per worker. The time is an argument.
+//! The `Date` header's value (RFC 9110 section 5.6.7), formatted once a second per worker. The time
+//! is an argument.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -7,7 +8,7 @@ const MONTHS: [&[u8; 3]; 12] = [
     b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec",
 ];
 
-/// `Sun, 06 Nov 1994 08:49:37 GMT`, kept until the second changes.
+/// A date such as `Sun, 06 Nov 1994 08:49:37 GMT`, kept until the second changes.
 #[derive(Clone, Debug)]
 pub struct HttpDate {
     second: u64,
@@ -21,7 +22,7 @@ impl Default for HttpDate {
 }
 
 impl HttpDate {
-    /// The date of `now`. Times before 1970 are 1970, years after 9999 are 9999.
+    /// The date of `now`. Times before 1970 become 1970, years after 9999 become 9999.
     pub fn at(&mut self, now: SystemTime) -> &[u8; 29] {
         let second = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         if second != self.second {
@@ -80,8 +81,9 @@ fn two(number: u64) -> [u8; 2] {
     [b'0' + (number / 10 % 10) as u8, b'0' + (number % 10) as u8]
 }
 
-/// Year, month and day of a day counted from 1970-01-01, in years that start in March so that leap days come last
-/// (Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms").
+/// Year, month and day of a day counted from 1970-01-01. The calculation uses years that start in
+/// March, so that leap days come last (Howard Hinnant, "chrono-Compatible Low-Level Date
+/// Algorithms").
 fn civil(days: u64) -> (u64, u64, u64) {
     let shifted = days + 719_468;
     let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);

@@ -1,6 +1,7 @@
-//! A worker's idle keep-alive connections to endpoints. The cap on their number holds over all workers; age, idle time and
-//! requests are checked here. It opens nothing. A connection stays with the worker whose reactor its socket is registered with: how often
-//! another one could have used it is counted.
+//! A worker's idle keep-alive connections to endpoints. The cap on their number applies to all
+//! workers together; age, idle time and number of requests are checked here. It opens no
+//! connections. A connection stays with the worker whose reactor its socket is registered with; the
+//! cases in which another worker could have used it are counted.
 
 use std::cell::RefCell;
 use std::pin::Pin;
@@ -19,23 +20,23 @@ use crate::net::{Net, Socket};
 use crate::transport::Transport;
 use crate::upstream::UpstreamPool;
 
-/// A connection to an endpoint with its history.
+/// A connection to an endpoint, with its history.
 pub(crate) struct UpstreamConnection<S: Socket> {
     pub(crate) transport: Transport<S>,
     opened: Instant,
     idle_since: Instant,
-    /// When the limits that it was kept under end its idle time.
+    /// The end of its idle time under the limits that it was kept under.
     idle_until: Instant,
-    /// Exchanges over it, the running one included.
+    /// The number of exchanges over it, including the running one.
     requests: u64,
-    /// Whether the running exchange found it idle.
+    /// Set if the running exchange found it idle.
     pub(crate) reused: bool,
-    /// Whether a part of the running exchange's request is not written yet.
+    /// Set if a part of the running exchange's request is not written yet.
     pub(crate) sends: bool,
 }
 
 impl<S: Socket> UpstreamConnection<S> {
-    /// A connection just opened, for its first exchange.
+    /// A new connection, for its first exchange.
     pub(crate) fn fresh(transport: Transport<S>, now: Instant) -> Self {
         Self {
             transport,
@@ -50,8 +51,8 @@ impl<S: Socket> UpstreamConnection<S> {
 }
 
 impl<S: Socket> Drop for UpstreamConnection<S> {
-    /// Of a request that is given up half-way, the endpoint gets no more: behind a FIN the kernel would keep the unsent bytes for
-    /// minutes for an endpoint that does not read.
+    /// Resets the connection if its request was aborted half-way: after a FIN, the kernel would
+    /// keep the unsent bytes for minutes if the endpoint does not read.
     fn drop(&mut self) {
         if self.sends {
             self.transport.socket().reset_on_close();
@@ -59,7 +60,7 @@ impl<S: Socket> Drop for UpstreamConnection<S> {
     }
 }
 
-/// Idle connections by the endpoint's number, the latest used on top.
+/// Idle connections by the endpoint's number, the most recently used last.
 pub(crate) struct IdleConnections<S: Socket> {
     shelves: RefCell<Vec<Vec<Box<UpstreamConnection<S>>>>>,
     worker: OfWorker,
@@ -72,7 +73,8 @@ impl<S: Socket> IdleConnections<S> {
 }
 
 impl<S: Socket> IdleConnections<S> {
-    /// The most recently used connection that is still open and within its limits. The task is woken when its next bytes come.
+    /// Takes the most recently used connection that is still open and within its limits. The task
+    /// is woken when the connection's next bytes arrive.
     pub(crate) fn take<N: Net<Stream = S>>(
         &self,
         net: &N,
@@ -101,7 +103,7 @@ impl<S: Socket> IdleConnections<S> {
         None
     }
 
-    /// Keeps a connection for the next exchange, or closes it when a limit says so.
+    /// Keeps a connection for the next exchange, or closes it when it has reached a limit.
     pub(crate) fn keep(
         &self,
         pool: &UpstreamPool,
@@ -136,7 +138,8 @@ impl<S: Socket> IdleConnections<S> {
         }
     }
 
-    /// Closes what leads to endpoints of these pools that are not configured any more. No worker keeps one afterwards.
+    /// Closes the connections to endpoints of these pools that are not configured any more. This
+    /// worker keeps none for them afterwards.
     pub(crate) fn close_retired(&self, pools: &[Arc<UpstreamPool>]) {
         let mut shelves = self.shelves.borrow_mut();
         for endpoint in pools.iter().flat_map(|pool| &pool.endpoints) {
@@ -149,7 +152,7 @@ impl<S: Socket> IdleConnections<S> {
         }
     }
 
-    /// Closes the connection that has been idle for the longest time, if there is one.
+    /// Closes the connection that has been idle the longest, if there is one.
     pub(crate) fn close_oldest(&self, pools: &[Arc<UpstreamPool>]) {
         let mut shelves = self.shelves.borrow_mut();
         let endpoints = pools.iter().flat_map(|pool| &pool.endpoints);
@@ -166,7 +169,7 @@ impl<S: Socket> IdleConnections<S> {
         }
     }
 
-    /// Closes the older half of the connections to each endpoint, one of them at least.
+    /// Closes the older half of the connections to each endpoint, at least one.
     pub(crate) fn close_half(&self, pools: &[Arc<UpstreamPool>]) {
         let mut shelves = self.shelves.borrow_mut();
         for endpoint in pools.iter().flat_map(|pool| &pool.endpoints) {
@@ -177,10 +180,10 @@ impl<S: Socket> IdleConnections<S> {
         }
     }
 
-    /// Closes what is too old or was closed by its endpoint.
+    /// Closes connections that are too old or were closed by the endpoint.
     pub(crate) fn sweep(&self, pools: &[Arc<UpstreamPool>], now: Instant) {
         let mut shelves = self.shelves.borrow_mut();
-        // A look and no more: there is nobody to be woken.
+        // Only the current state matters, so no task needs to be woken.
         let context = &mut Context::from_waker(Waker::noop());
         for pool in pools {
             for endpoint in &pool.endpoints {
@@ -196,8 +199,8 @@ impl<S: Socket> IdleConnections<S> {
     }
 }
 
-/// How long a connection is used of which its endpoint says that it closes it after so many seconds: a request that is on its way then would
-/// be lost.
+/// The time for which an idle connection is used if its endpoint announces that it closes it after
+/// `seconds`: a request that is on its way at that moment would be lost.
 fn shortened(seconds: u32) -> Duration {
     let said = Duration::from_secs(seconds.into());
     said.saturating_sub((said / 2).min(KEEP_ALIVE_MARGIN))
@@ -213,15 +216,17 @@ fn within_limits<S: Socket>(
         && now - connection.opened < pool.keepalive.max_age
 }
 
-/// Whether nothing came that the reactor has not reported yet. What came before the request was sent is no response to it, and would be
-/// taken for one, as would each after it for the one before. The system call is made where the last look at the socket is long
-/// ago: a connection that is taken right after it was kept was read to its end a moment before.
+/// Tells whether no bytes arrived that the reactor has not reported yet. Bytes that arrived before
+/// the request was sent are not its response but would be taken for it, and every later response
+/// would be matched to the wrong request. The system call is made only if the last look at the
+/// socket is some time ago: a connection that is taken right after it was kept was read to its end
+/// a moment before.
 fn is_silent<N: Net>(net: &N, connection: &UpstreamConnection<N::Stream>, now: Instant) -> bool {
     now < connection.idle_since + PEEK_AFTER || net.is_silent(connection.transport.socket())
 }
 
-/// Whether an idle connection has neither been closed nor sent anything unasked. Costs no system call while the reactor
-/// has seen nothing.
+/// Tells whether an idle connection is still open and has received no unexpected bytes. It costs no
+/// system call while the reactor has reported nothing.
 fn is_open<S: AsyncRead + AsyncWrite + Unpin>(
     context: &mut Context<'_>,
     transport: &mut Transport<S>,
@@ -262,7 +267,8 @@ mod tests {
         NotAsked,
     }
 
-    /// Whether a connection is used again that was idle for this long, during which `meanwhile` happened at its other end.
+    /// Tells whether a connection is reused that was idle for this long, while `meanwhile` happened
+    /// at its other end.
     async fn is_used_after(
         idle_for: Duration,
         reactor: Reactor,
@@ -280,7 +286,7 @@ mod tests {
         idle.keep(&pool, 0, connection, (KeepAliveLimits::default(), now));
         meanwhile(peer);
         if reactor == Reactor::Asked {
-            // The socket has it, then the reactor does.
+            // The bytes reach the socket first, then the reactor.
             while socket.peek(&mut [0]).is_err() {
                 std::thread::yield_now();
             }
@@ -296,7 +302,7 @@ mod tests {
     async fn what_came_unasked_and_was_not_reported_yet_ends_an_idle_connection() {
         let mut kept = None;
         assert!(is_used_after(PEEK_AFTER, Reactor::NotAsked, |peer| kept = Some(peer)).await);
-        // Sooner after it was kept, the reactor has reported it.
+        // If the connection is taken sooner, only the reactor's report can show the bytes.
         for (after, reactor) in
             [(PEEK_AFTER, Reactor::NotAsked), (Duration::from_millis(1), Reactor::Asked)]
         {

@@ -1,12 +1,15 @@
-//! Idle client connections: the list of them, oldest first, and the choice of those that are closed when connections or memory run short, so
-//! that nobody who has a request is refused or waits for the sake of a connection that carries none. It closes nothing itself:
-//! the connection's own task is woken and does.
+//! Idle client connections: lists them, oldest first, and chooses those that are closed when
+//! connections or memory run short, so that no request is refused or delayed because of a
+//! connection that carries none. It closes nothing itself: it wakes the connection's own task,
+//! which does.
 //!
 //! ```text
-//!  acceptor ── wants one ──▶ IdleBoard (process, listener) ── calls the worker with the oldest ──▶ IdleClients ── wakes ──▶ task
+//!  acceptor ─ order ─▶ IdleBoard (process, listener) ─ call ─▶ IdleClients of the
+//!                                     worker with the first candidate ─ wake ─▶ task
 //! ```
-//! A worker alone lists its connections; what others see of them is the rank of the first to go, an atomic. A connection is listed when it
-//! has waited without a buffer for its next request, so a busy keep-alive connection never touches any of this.
+//! Only a worker lists its own connections; other threads see just the rank of its first candidate,
+//! an atomic. A connection is listed when it has waited without a buffer for its next request, so a
+//! busy keep-alive connection never touches any of this.
 
 use std::cell::RefCell;
 use std::rc::Weak;
@@ -25,34 +28,36 @@ use crate::net::Net;
 use crate::shared::Process;
 use crate::worker::Worker;
 
-/// The rank of the first in a worker that lists no idle connection.
+/// The lowest rank of a worker that lists no idle connection.
 const NONE: u64 = u64::MAX;
-/// Bits of a rank that hold the time.
+/// The number of bits of a rank that hold the time.
 const TIME_BITS: u32 = 58;
-/// Set in the rank of a connection that carried a request already. Those that never did are given up first.
+/// Set in the rank of a connection that has carried a request. Connections that never did are
+/// closed first.
 const SERVED: u64 = 1 << TIME_BITS;
-/// The largest excess that ranks tell apart.
+/// The largest excess that ranks distinguish.
 const MOST_EXCESS: u32 = 31;
 
-/// Tells whether a rank is that of a client with more than an ordinary one's share of connections.
+/// Tells whether a rank belongs to a client with more than an ordinary client's share of
+/// connections.
 fn is_excessive(rank: u64) -> bool {
     rank >> (TIME_BITS + 1) < u64::from(MOST_EXCESS)
 }
 
-/// An idle connection, as far as the order of giving up looks at it.
+/// An idle connection, with the data that determines the order of closing.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Idle {
-    /// Since when, on the balancers' clock.
+    /// The beginning of its idle time, on the balancers' clock.
     pub(crate) since_us: u64,
-    /// Requests that it carried.
+    /// The number of requests that it carried.
     pub(crate) served: u64,
-    /// Excess of its client beyond an ordinary client's share of connections, in doublings.
+    /// The excess of its client over an ordinary client's share of connections, in doublings.
     pub(crate) excess: u32,
 }
 
 impl Idle {
-    /// Its place in the order in which connections are given up, the lowest first: those of the clients with the most
-    /// connections, then those that never carried a request, then the oldest.
+    /// Its place in the order in which connections are closed, the lowest first: connections of the
+    /// clients with the most connections, then those that never carried a request, then the oldest.
     fn rank(self) -> u64 {
         let frugality = u64::from(MOST_EXCESS - self.excess.min(MOST_EXCESS)) << (TIME_BITS + 1);
         let served = if self.served > 0 { SERVED } else { 0 };
@@ -60,25 +65,28 @@ impl Idle {
     }
 }
 
-/// The part of a rank that does not tell the time.
+/// The part of a rank above the time.
 fn kind(rank: u64) -> u64 {
     rank >> TIME_BITS
 }
 
-/// What threads tell each other of idle connections under one cap: that of the process or that of a listener.
+/// The state of idle connections under one cap, shared between threads: the process's cap or that
+/// of a listener.
 #[derive(Debug, Default)]
 pub struct IdleBoard {
-    /// By worker: the lowest rank of its connections, or [`NONE`].
+    /// Indexed by worker: the lowest rank of its connections, or [`NONE`].
     lowest: OnceLock<Box<[AtomicU64]>>,
-    /// Acceptors that wait for room under the cap.
+    /// The number of acceptors that wait for room under the cap.
     waiting: AtomicUsize,
-    /// Connections to be given up.
+    /// The number of idle connections to close.
     wanted: AtomicUsize,
-    /// The same of clients with more than their share.
+    /// The number of idle connections to close of clients with more than their share.
     wanted_excessive: AtomicUsize,
-    /// Tells acceptors that wait without a connection in hand that there is one to be given up now.
+    /// Notifies acceptors that wait without an accepted connection that an idle connection can be
+    /// closed now.
     appeared: Notify,
-    /// The order to give up requests where nothing is idle: a [`CrowdOrder`] in one number, or 0.
+    /// The order to end requests of a client when no connection is idle: a packed [`CrowdOrder`],
+    /// or 0.
     crowd: AtomicU64,
 }
 
@@ -93,21 +101,21 @@ impl IdleBoard {
         }
     }
 
-    /// A worker is lost, with all that it listed.
+    /// Removes the entry of a lost worker.
     fn forget(&self, worker: usize) {
         if let Some(own) = self.lowest.get().and_then(|lowest| lowest.get(worker)) {
             own.store(NONE, Ordering::SeqCst);
         }
     }
 
-    /// The worker with the connection that is the first to go.
+    /// The worker that has the first connection to close.
     fn worker(&self) -> Option<usize> {
         let all = self.lowest.get()?.iter().enumerate();
         let all = all.map(|(number, rank)| (rank.load(Ordering::SeqCst), number));
         all.filter(|(rank, _)| *rank != NONE).min().map(|(_, number)| number)
     }
 
-    /// Takes the order to give up what a client has, unless the shortage is over.
+    /// Takes the order to end requests of a client, unless the shortage is over.
     fn take_crowd_order(&self, room: &Room) -> Option<CrowdOrder> {
         if self.crowd.load(Ordering::SeqCst) == 0 {
             return None;
@@ -120,13 +128,14 @@ impl IdleBoard {
         self.crowd.store(order.pack(), Ordering::SeqCst);
     }
 
-    /// Tells whether the connection that is the first to go is of a client with more than its share.
+    /// Tells whether an idle connection of a client with more than its share is listed.
     fn has_excessive(&self) -> bool {
         let all = self.lowest.get().map_or(&[][..], |lowest| lowest);
         all.iter().any(|rank| is_excessive(rank.load(Ordering::SeqCst)))
     }
 
-    /// Takes one of the orders, unless the shortage is over; `lowest` is the rank of the worker's first to go.
+    /// Takes one order to close an idle connection, unless the shortage is over; `lowest` is the
+    /// rank of the worker's first candidate.
     fn take_order(&self, room: &Room, lowest: u64) -> bool {
         let all = [&self.wanted_excessive, &self.wanted];
         if all.iter().all(|wanted| wanted.load(Ordering::SeqCst) == 0) {
@@ -145,14 +154,14 @@ impl IdleBoard {
         is_excessive(lowest) && take(&self.wanted_excessive) || take(&self.wanted)
     }
 
-    /// Tells whether a connection of this rank is wanted.
+    /// Returns true if there is an order that a connection of this rank can fulfil.
     fn wants(&self, rank: u64) -> bool {
         self.wanted.load(Ordering::SeqCst) > 0
             || is_excessive(rank) && self.wanted_excessive.load(Ordering::SeqCst) > 0
     }
 }
 
-/// An order to give up so many requests and handshakes of a client.
+/// An order to end `count` requests and handshakes of a client.
 #[derive(Clone, Copy, Debug)]
 struct CrowdOrder {
     client: ClientBucket,
@@ -164,7 +173,7 @@ impl CrowdOrder {
         u64::from(self.count) << 16 | u64::from(self.client.number())
     }
 
-    /// `None`: nothing.
+    /// Returns `None` if there is no order.
     fn unpack(order: u64) -> Option<Self> {
         let count = (order >> 16) as u32;
         (count > 0).then_some(Self { client: ClientBucket::of_number(order as u16), count })
@@ -184,7 +193,7 @@ impl<'a> WaitingAcceptor<'a> {
 impl Drop for WaitingAcceptor<'_> {
     fn drop(&mut self) {
         let left = self.0.waiting.fetch_sub(1, Ordering::SeqCst) - 1;
-        // An order that another departure made needless is taken back.
+        // An order that became unnecessary because another connection ended is withdrawn.
         let clamp = |wanted: usize| (wanted > left).then_some(left);
         for wanted in [&self.0.wanted, &self.0.wanted_excessive] {
             let _ = wanted.fetch_update(Ordering::SeqCst, Ordering::SeqCst, clamp);
@@ -192,19 +201,19 @@ impl Drop for WaitingAcceptor<'_> {
     }
 }
 
-/// What all workers share about idle client connections.
+/// The state of idle client connections that all workers share.
 #[derive(Debug)]
 pub struct IdleSignals {
-    /// Under the process's cap.
+    /// The connections under the process's cap.
     all: IdleBoard,
-    /// Connections to be given up for the sake of memory.
+    /// The number of connections to close to free memory.
     for_memory: AtomicUsize,
-    /// By worker.
+    /// Indexed by worker.
     calls: Box<[Notify]>,
 }
 
 impl IdleSignals {
-    /// Those of so many workers.
+    /// Creates the state for this many workers.
     pub(crate) fn new(workers: usize) -> Self {
         let all = IdleBoard::default();
         all.lowest(workers);
@@ -212,7 +221,7 @@ impl IdleSignals {
         Self { all, for_memory: AtomicUsize::new(0), calls }
     }
 
-    /// Has the oldest idle connections closed to free memory, as many as there are up to `count`.
+    /// Orders the oldest idle connections to be closed to free memory, up to `count`.
     pub fn give_up_for_memory(&self, count: usize) {
         self.for_memory.store(count, Ordering::SeqCst);
         self.call(&self.all);
@@ -222,14 +231,15 @@ impl IdleSignals {
         self.calls.get(worker).map(Notify::notified)
     }
 
-    /// Wakes the worker that has the oldest.
+    /// Wakes the worker that has the first connection to close.
     fn call(&self, board: &IdleBoard) {
         if let Some(call) = board.worker().and_then(|worker| self.calls.get(worker)) {
             call.notify_one();
         }
     }
 
-    /// Has so much of what a client has given up: requests and handshakes now, or a connection as soon as it is idle.
+    /// Orders `count` requests and handshakes of a client to be ended now, or one of its
+    /// connections as soon as it is idle.
     fn order_of_client(&self, board: &IdleBoard, client: ClientBucket, count: usize) {
         board.order_of_client(CrowdOrder { client, count: count as u32 });
         board.wanted_excessive.fetch_add(1, Ordering::SeqCst);
@@ -242,19 +252,19 @@ impl IdleSignals {
     }
 }
 
-/// Under which cap room is wanted.
+/// The cap under which room is needed.
 #[derive(Clone, Copy)]
 pub(crate) enum Cap<'a> {
     Process,
     Listener(&'a Gate),
 }
 
-/// A client has a large part of a cap, and is to have no more connections now.
+/// Error: a client has a large part of a cap and gets no more connections now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TooMany;
 
 impl Process {
-    /// A worker is lost: none of its connections is idle any more.
+    /// Removes the idle connections of a lost worker from all lists.
     pub(crate) fn forget_idle_clients_of(&self, worker: usize) {
         self.idle_clients.all.forget(worker);
         for listener in &self.snapshot().listeners {
@@ -269,8 +279,8 @@ impl Process {
         }
     }
 
-    /// Waits until there is room under a cap, or something to be given up for it: an idle connection, or what a client with a large
-    /// part of the cap has. It takes none.
+    /// Waits until there is room under a cap, or something that can be ended to make room: an idle
+    /// connection, or the requests of a client with a large part of the cap. It takes no place.
     pub(crate) async fn room_in_sight(&self, cap: Cap<'_>) {
         let (board, room) = self.board(cap);
         if room.free() > 0 || board.worker().is_some() {
@@ -294,12 +304,14 @@ impl Process {
         }
     }
 
-    /// Takes a place under a cap for a connection in hand. When there is none, the first idle connection is given up for it; when
-    /// there are few, one is given up for the next. A client with a large part of the cap gives way to others: idle connections of
-    /// its own are given up first, then its requests, and only then what others have.
+    /// Takes a place under a cap for an accepted connection. If there is none, the first idle
+    /// connection is closed to make room; if few are left, one is closed for the next newcomer. A
+    /// client with a large part of the cap gives way to others: its own idle connections are closed
+    /// first, then its requests are ended, and only then other clients' idle connections are
+    /// closed.
     ///
     /// # Errors
-    /// The connection is of such a client, and is to be closed.
+    /// The connection belongs to such a client, and must be closed.
     pub(crate) async fn make_room(
         &self,
         cap: Cap<'_>,
@@ -310,7 +322,7 @@ impl Process {
         if let Some(shares) = room.shares() {
             shares.note_newcomer(client, room.cap(), now_us);
         }
-        // Idle connections of such clients come first, those of others last.
+        // Idle connections of clients with an excess are closed first, those of others last.
         let crowd = room.shares().filter(|_| room.is_short() && !board.has_excessive());
         let settlement = crowd.map(|crowd| crowd.settle(client, room.cap(), now_us));
         if settlement == Some(Settlement::Refuse) {
@@ -341,8 +353,8 @@ impl Process {
 #[derive(Default)]
 pub(crate) struct IdleClients(RefCell<Lines>);
 
-/// A few lines for each listener, oldest first, all in one slab: by how many connections the client has, and whether this one
-/// carried a request.
+/// The idle connections in one slab, linked into a few lines for each listener, oldest first: one
+/// line per excess of the client and per whether the connection carried a request.
 #[derive(Default)]
 struct Lines {
     entries: Vec<Entry>,
@@ -352,9 +364,9 @@ struct Lines {
 
 struct Line {
     gate: Arc<Gate>,
-    /// The part of its ranks that does not tell the time.
+    /// The part of its ranks above the time.
     kind: u64,
-    /// Entries of its connections, those given up included.
+    /// The number of entries of its connections, including those that are being closed.
     entries: usize,
     first: Option<usize>,
     last: Option<usize>,
@@ -377,14 +389,14 @@ enum State {
     Free,
 }
 
-/// A connection's place among those that are idle, until this is dropped.
+/// A connection's place among the idle ones, until this is dropped.
 pub(crate) struct IdlePlace<'a, N: Net> {
     worker: &'a Worker<N>,
     key: usize,
 }
 
 impl<N: Net> Worker<N> {
-    /// Lists a connection that came through this gate as idle. It is given up soon if an acceptor waits for that.
+    /// Lists a connection of this gate as idle. It is closed soon if there is an order for that.
     pub(crate) fn list_idle(
         &self,
         gate: &Arc<Gate>,
@@ -406,7 +418,7 @@ impl<N: Net> Worker<N> {
         place
     }
 
-    /// Does what other threads ordered.
+    /// Carries out the orders of other threads.
     fn answer_call(&self) {
         let process = &self.process;
         let signals = &process.idle_clients;
@@ -435,7 +447,7 @@ impl<N: Net> Worker<N> {
         let order = || signals.for_memory.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less);
         while order().is_ok() {
             if !self.give_up_idle(None, GivenUpIdle::Memory) {
-                // The rest is another worker's, if anybody has one.
+                // The rest is left to another worker that has idle connections.
                 signals.for_memory.fetch_add(1, Ordering::SeqCst);
                 signals.call(&signals.all);
                 break;
@@ -443,7 +455,7 @@ impl<N: Net> Worker<N> {
         }
     }
 
-    /// Gives up what was ordered of a client. What is left of the order is another worker's.
+    /// Ends requests of a client as ordered. The rest of the order is left to other workers.
     fn give_up_crowd(&self, board: &IdleBoard, room: &Room, gate: Option<&Arc<Gate>>) {
         let Some(CrowdOrder { client, count }) = board.take_crowd_order(room) else { return };
         let given_up = self.give_up_of_client(client, gate, count as usize);
@@ -456,7 +468,8 @@ impl<N: Net> Worker<N> {
         self.idle_clients.0.borrow().all.get(number).map(|line| Arc::clone(&line.gate))
     }
 
-    /// Gives up the idle connection that is the first to go, of one listener or of all; says whether there was one.
+    /// Chooses the first idle connection to close, of one listener or of all, and wakes its task;
+    /// returns false if there is none.
     fn give_up_idle(&self, gate: Option<&Arc<Gate>>, why: GivenUpIdle) -> bool {
         let taken = self.idle_clients.0.borrow_mut().give_up(gate, why);
         let Some((gate, waker)) = taken else { return false };
@@ -465,12 +478,12 @@ impl<N: Net> Worker<N> {
         true
     }
 
-    /// The rank of the idle connection that is the first to go, of one listener or of all.
+    /// The rank of the first idle connection to close, of one listener or of all.
     fn lowest_rank(&self, gate: Option<&Arc<Gate>>) -> u64 {
         self.idle_clients.0.borrow().first(gate).map_or(NONE, |(_, rank)| rank)
     }
 
-    /// Tells others how old the oldest are.
+    /// Publishes the lowest ranks for other threads.
     fn note_idle(&self, gate: &Arc<Gate>) {
         let who = (self.number, self.process.loads.len());
         gate.idle_clients.note_lowest(who, self.lowest_rank(Some(gate)));
@@ -479,7 +492,8 @@ impl<N: Net> Worker<N> {
 }
 
 impl<N: Net> IdlePlace<'_, N> {
-    /// Why the connection is to be closed, if it is; otherwise the task is woken when that is so.
+    /// The reason why the connection has to be closed, if it has; otherwise the task is woken when
+    /// that happens.
     pub(crate) fn given_up(&self, waker: &Waker) -> Option<GivenUpIdle> {
         let lines = &mut *self.worker.idle_clients.0.borrow_mut();
         let entry = lines.entries.get_mut(self.key)?;
@@ -490,7 +504,8 @@ impl<N: Net> IdlePlace<'_, N> {
         None
     }
 
-    /// Leaves without being given up: a request came. Somebody else is given up instead.
+    /// Removes the connection from the list because a request came. If it was chosen to be closed,
+    /// another one is chosen instead.
     pub(crate) fn stay(self) {
         let state = self.worker.idle_clients.0.borrow().entries.get(self.key).map(|one| one.state);
         let Some(State::GivenUp(why)) = state else { return };
@@ -516,7 +531,7 @@ impl<N: Net> IdlePlace<'_, N> {
 impl<N: Net> Drop for IdlePlace<'_, N> {
     fn drop(&mut self) {
         let gate = self.gate();
-        // Dropped after the borrow: the waker's task may hold anything.
+        // Dropped after the borrow: dropping the waker may run arbitrary code.
         let _waker = self.worker.idle_clients.0.borrow_mut().leave(self.key);
         if let Some(gate) = gate {
             self.worker.note_idle(&gate);
@@ -546,7 +561,7 @@ impl Lines {
         key
     }
 
-    /// The number of the gate's line; one that nobody stands in is used for another.
+    /// The number of the gate's line; a line without connections is reused.
     fn line_of(&mut self, gate: &Arc<Gate>, kind: u64) -> usize {
         let is_it = |line: &Line| line.kind == kind && Arc::ptr_eq(&line.gate, gate);
         let own = self.all.iter().position(is_it);
@@ -566,7 +581,7 @@ impl Lines {
         self.all.len() - 1
     }
 
-    /// The key and the rank of the first to go.
+    /// The key and rank of the first connection to close.
     fn first(&self, gate: Option<&Arc<Gate>>) -> Option<(usize, u64)> {
         let lines = self.all.iter();
         let lines = lines.filter(|line| gate.is_none_or(|gate| Arc::ptr_eq(&line.gate, gate)));
@@ -603,7 +618,7 @@ impl Lines {
             line.entries -= 1;
         }
         if self.free.len() == self.entries.len() {
-            // Nobody is idle: a burst of connections leaves no memory behind.
+            // No connection is idle: a burst of connections leaves no memory behind.
             *self = Self::default();
         }
         Some(waker)
@@ -628,7 +643,7 @@ impl Lines {
     }
 }
 
-/// Gives up idle connections of a worker whenever another thread wants that.
+/// Closes idle connections of a worker, and ends requests, whenever another thread orders it.
 pub(crate) async fn attend<N: Net>(worker: Weak<Worker<N>>, process: Arc<Process>, number: usize) {
     while let Some(called) = process.idle_clients.is_called(number) {
         called.await;

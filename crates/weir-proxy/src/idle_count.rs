@@ -1,5 +1,5 @@
-//! How many idle connections there are to an endpoint, over all workers: one number that the cap is held
-//! against, and each worker's part of it, so that the part of one that is lost can be taken out.
+//! The number of idle connections to an endpoint: one total over all workers, which the cap applies
+//! to, and each worker's part of it, so that the part of a lost worker can be subtracted.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 #[derive(Debug, Default)]
 pub struct IdleCount {
     all: AtomicU32,
-    /// By worker, each changed by its own worker alone.
+    /// Indexed by worker; each part is changed only by its own worker.
     parts: OnceLock<Box<[AtomicU32]>>,
 }
 
@@ -16,12 +16,12 @@ pub struct IdleCount {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OfWorker {
     pub(crate) number: usize,
-    /// How many workers there are.
+    /// The number of workers.
     pub(crate) of: usize,
 }
 
 impl IdleCount {
-    /// Over all workers.
+    /// The total over all workers.
     pub fn now(&self) -> u32 {
         self.all.load(Ordering::Relaxed)
     }
@@ -37,7 +37,7 @@ impl IdleCount {
         }
     }
 
-    /// One more, unless there are as many as may be.
+    /// Adds one, unless the count has reached `most`.
     pub(crate) fn add_below(&self, worker: OfWorker, most: u32) -> bool {
         let room = |idle: u32| (idle < most).then_some(idle + 1);
         let added = self.all.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room).is_ok();
@@ -47,7 +47,7 @@ impl IdleCount {
         added
     }
 
-    /// So many less.
+    /// Subtracts `count`.
     pub(crate) fn remove(&self, worker: OfWorker, count: u32) {
         if count > 0 {
             self.all.fetch_sub(count, Ordering::Relaxed);
@@ -55,7 +55,7 @@ impl IdleCount {
         }
     }
 
-    /// Takes out the part of a worker that is lost.
+    /// Subtracts the part of a lost worker.
     pub(crate) fn abandon(&self, number: usize) {
         let part = self.parts.get().and_then(|parts| parts.get(number));
         let count = part.map_or(0, |part| part.swap(0, Ordering::Relaxed));

@@ -1,5 +1,5 @@
-//! What the operator sets of the watchdog, what it counts, and where it speaks. Plain state: it watches
-//! nothing.
+//! The watchdog's settings and counts, and its channels to the operator. It only holds state and
+//! watches nothing.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,17 +8,17 @@ use std::time::Duration;
 /// Settings and counts of the watchdog.
 #[derive(Debug)]
 pub struct Incidents {
-    /// After how long a worker that does not answer is replaced, ms; 0: never.
+    /// The time after which a worker that does not answer is replaced, ms; 0 means never.
     patience_ms: AtomicU64,
-    /// Times that a worker did not answer for a second.
+    /// The number of times that a worker did not answer for a second.
     pub hangs: AtomicU64,
-    /// Workers that were replaced because they hung.
+    /// The number of workers that were replaced because they hung.
     pub replaced: AtomicU64,
-    /// Workers that ended by a panic and were started again.
+    /// The number of workers that ended by a panic and were started again.
     pub panics: AtomicU64,
-    /// Client connections that ended with a worker.
+    /// The number of client connections that ended with a worker.
     pub lost_connections: AtomicU64,
-    /// Exchanges that ended with a worker.
+    /// The number of exchanges that ended with a worker.
     pub lost_exchanges: AtomicU64,
     speaker: OnceLock<fn(&str)>,
     last_speaker: OnceLock<fn(&str)>,
@@ -40,7 +40,7 @@ impl Default for Incidents {
 }
 
 impl Incidents {
-    /// After how long a worker that does not answer is replaced; `None`: never.
+    /// Sets the time after which a worker that does not answer is replaced; `None` means never.
     pub fn set_patience(&self, patience: Option<Duration>) {
         let patience = patience.map_or(0, |patience| patience.as_millis().max(1) as u64);
         self.patience_ms.store(patience, Ordering::Relaxed);
@@ -51,7 +51,7 @@ impl Incidents {
         (patience > 0).then(|| Duration::from_millis(patience))
     }
 
-    /// Where sentences for the operator go. The first call counts.
+    /// Sets the function that reports sentences to the operator. Only the first call has an effect.
     pub fn set_speaker(&self, say: fn(&str)) {
         let _ = self.speaker.set(say);
     }
@@ -62,8 +62,8 @@ impl Incidents {
         }
     }
 
-    /// Sink of the sentence before the process ends itself; this returns when it is written, or
-    /// after a bounded wait. The first call counts.
+    /// Sets the function that reports the last sentence before the process ends itself; it returns
+    /// when the sentence is written, or after a bounded wait. Only the first call has an effect.
     pub fn set_last_speaker(&self, say: fn(&str)) {
         let _ = self.last_speaker.set(say);
     }

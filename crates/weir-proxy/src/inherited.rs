@@ -1,5 +1,6 @@
-//! Listening sockets that somebody else opened: systemd before the start, or the process that this one takes over from. They are taken
-//! by address instead of being bound. It knows no environment variable and no protocol of who handed them over.
+//! Listening sockets that were opened by another process: by systemd before the start, or by the
+//! process that this one takes over from. They are taken by address instead of being bound. It
+//! knows neither environment variables nor the protocol of the handover.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -12,22 +13,23 @@ use weir_config::model::ListenAddress;
 use crate::bind::BoundSocket;
 use crate::shared::BoundAddress;
 
-/// Sockets that wait for somebody to want their address.
+/// Inherited sockets that no listener has asked for yet.
 #[derive(Default)]
 pub struct Inherited(Vec<Entry>);
 
 struct Entry {
     socket: Arc<OwnedFd>,
-    /// What it was opened for, where that is known: a port of 0 is another one in truth.
+    /// The address that the socket was opened for, if it is known: with port 0, the actual port
+    /// differs.
     asked: Option<ListenAddress>,
     address: BoundAddress,
 }
 
 impl Inherited {
-    /// Adds one. Programs that this process starts do not get it.
+    /// Adds a socket. Programs that this process starts do not inherit it.
     ///
     /// # Errors
-    /// When it is no socket that stream connections can be accepted from.
+    /// When it is not a listening stream socket.
     pub fn add(&mut self, socket: OwnedFd, asked: Option<ListenAddress>) -> io::Result<()> {
         fcntl_setfd(&socket, FdFlags::CLOEXEC)?;
         let view = SockRef::from(&socket);
@@ -38,7 +40,7 @@ impl Inherited {
         let own = view.local_addr()?;
         let address = match (own.as_socket(), own.as_pathname()) {
             (Some(address), _) => {
-                // Inherited by every accepted connection.
+                // Accepted connections inherit this option.
                 view.set_tcp_nodelay(true)?;
                 BoundAddress::Socket(address)
             }
@@ -49,12 +51,12 @@ impl Inherited {
         Ok(())
     }
 
-    /// Whether there is none.
+    /// Returns true if no socket is left.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The socket for this address, if there is one.
+    /// Takes the socket of this address, if there is one.
     pub(crate) fn take(&mut self, wanted: &ListenAddress) -> Option<BoundSocket> {
         let asked = |entry: &Entry| entry.asked.as_ref().is_some_and(|asked| asked.is_at(wanted));
         let position = self.0.iter().position(asked);
@@ -63,19 +65,19 @@ impl Inherited {
         Some(BoundSocket { socket, address })
     }
 
-    /// Where sockets were that nobody wanted. They are closed.
+    /// Closes the remaining sockets and returns their addresses.
     pub fn close_rest(self) -> Vec<BoundAddress> {
         self.0.into_iter().map(|entry| entry.address).collect()
     }
 }
 
 impl Entry {
-    /// Whether it is what one gets who binds this address.
+    /// Tells whether the socket is what binding this address would give.
     fn is(&self, wanted: &ListenAddress) -> bool {
         match (&self.address, wanted) {
             (BoundAddress::Unix(own), ListenAddress::Unix { path, .. }) => own == path,
             (BoundAddress::Socket(own), ListenAddress::Socket(wanted)) => {
-                // A machine without IPv6 serves `:80` on IPv4 alone.
+                // On a machine without IPv6, `:80` is served on IPv4 only.
                 let wildcard = own.ip().is_unspecified()
                     && wanted.ip() == std::net::Ipv6Addr::UNSPECIFIED
                     && own.port() == wanted.port();

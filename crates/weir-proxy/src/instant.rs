@@ -1,5 +1,6 @@
-//! Points in time as the data plane counts them: nanoseconds in one integer, so that a difference, a sum and a comparison are an
-//! instruction or two, of which every request needs a dozen. The clock is tokio's, which a simulation sets.
+//! Points in time of the data plane: nanoseconds in one integer, so that a difference, a sum and a
+//! comparison take an instruction or two each; a request needs a dozen of them. The clock is
+//! tokio's, which the simulation controls.
 
 use std::ops::{Add, AddAssign, Sub};
 use std::sync::LazyLock;
@@ -10,71 +11,72 @@ use weir_stats::Micros;
 
 /// A point in time on tokio's clock.
 ///
-/// It has the operations of [`tokio::time::Instant`] and converts to and from it. Sums beyond its range, more than a century
-/// from the start of the process, saturate, and so do differences below zero.
+/// It has the operations of [`tokio::time::Instant`] and converts to and from it. Sums beyond its
+/// range, more than a century from the start of the process, saturate, and so do differences below
+/// zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(u64);
 
-/// The point that [`ORIGIN_NS`] stands for: when a time was asked for first.
+/// The point that [`ORIGIN_NS`] stands for: the first time that was asked for.
 static ORIGIN: LazyLock<StdInstant> = LazyLock::new(StdInstant::now);
 
-/// Half-way through a signed number: points before the origin have a number too.
+/// The middle of the signed range, so that points before the origin have a number too.
 const ORIGIN_NS: u64 = 1 << 62;
 
 impl Instant {
-    /// The time now. Costs a look at the clock.
+    /// The current time. It reads the clock.
     #[inline]
     pub fn now() -> Self {
         TokioInstant::now().into()
     }
 
-    /// Time since `earlier`; zero if that is later.
+    /// The time since `earlier`; zero if `earlier` is later.
     #[inline]
     pub fn saturating_duration_since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.nanos_since(earlier))
     }
 
-    /// Time since `earlier`; `None` if that is later.
+    /// The time since `earlier`; `None` if `earlier` is later.
     #[inline]
     pub fn checked_duration_since(self, earlier: Self) -> Option<Duration> {
         self.0.checked_sub(earlier.0).map(Duration::from_nanos)
     }
 
-    /// Nanoseconds since `earlier`; zero if that is later.
+    /// The nanoseconds since `earlier`; zero if `earlier` is later.
     #[inline]
     pub fn nanos_since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
 
-    /// Whole microseconds since `earlier`; zero if that is later.
+    /// The whole microseconds since `earlier`; zero if `earlier` is later.
     #[inline]
     pub fn micros_since(self, earlier: Self) -> u64 {
         self.nanos_since(earlier) / 1_000
     }
 
-    /// The same for the time split of an exchange.
+    /// The same as [`Instant::micros_since`], in the type of an exchange's time split.
     #[inline]
     pub(crate) fn span_since(self, earlier: Self) -> Micros {
         Micros(self.micros_since(earlier) as i64)
     }
 
-    /// That much later; `None` beyond its range.
+    /// The instant later by `duration`; `None` beyond the range.
     pub fn checked_add(self, duration: Duration) -> Option<Self> {
         self.0.checked_add(nanos(duration)).map(Self)
     }
 
-    /// That much earlier; `None` beyond its range.
+    /// The instant earlier by `duration`; `None` beyond the range.
     pub fn checked_sub(self, duration: Duration) -> Option<Self> {
         self.0.checked_sub(nanos(duration)).map(Self)
     }
 
-    /// Time that has passed since then.
+    /// The time that has passed since this instant.
     pub fn elapsed(self) -> Duration {
         Self::now().saturating_duration_since(self)
     }
 }
 
-/// Nanoseconds of a duration, or as many as fit.
+/// The nanoseconds of a duration, or the largest number if they do not fit.
 #[inline]
 fn nanos(duration: Duration) -> u64 {
     let seconds = duration.as_secs().saturating_mul(1_000_000_000);

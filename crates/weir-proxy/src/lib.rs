@@ -1,5 +1,5 @@
-//! The data plane: workers, listeners, connections, exchanges, TLS. It opens no file of its own accord, resolves
-//! no name and knows no admin interface.
+//! The data plane: workers, listeners, connections, exchanges, TLS. It opens no files except those
+//! that it is configured to serve, resolves no names and knows no admin interface.
 #![cfg_attr(
     not(test),
     deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::panic)

@@ -1,4 +1,4 @@
-//! Answers of our own: refusals, fixed responses, redirects. Files are `files.rs`'s.
+//! Weir's own responses: refusals, fixed responses, redirects. `files.rs` serves files.
 
 use std::net::IpAddr;
 use std::pin::Pin;
@@ -23,27 +23,27 @@ use crate::reply::{BodyWanted, Reply, ReplySurroundings};
 use crate::route::{CompiledRedirect, CompiledRespond, CompiledRoute};
 use crate::shared::Listener;
 
-/// The pace at which a client takes an answer of Weir's own or a file, over all writes of it.
+/// The pace at which a client receives one of Weir's own responses or a file, over all its writes.
 pub(crate) struct Taking {
     rate: Option<MinRate>,
     pace: Pace,
-    /// Bytes that were handed to the socket.
+    /// The number of bytes that were handed to the socket.
     written: u64,
 }
 
 impl Taking {
-    /// An answer that begins; `rate` is the least one.
+    /// Starts with a new response; `rate` is the minimum.
     pub(crate) fn new(rate: Option<MinRate>) -> Self {
         Self { rate, pace: Pace::default(), written: 0 }
     }
 
-    /// Notes that the socket took so many bytes.
+    /// Notes that the socket took `bytes`.
     pub(crate) fn wrote(&mut self, bytes: usize) {
         self.written += bytes as u64;
     }
 
-    /// Ends the wait for the client that goes on, if one does. Where `waits_from` is there, another begins then. Returns when to look
-    /// again.
+    /// Ends the current wait for the client, if there is one; with `waits_from`, a new wait begins
+    /// at that time. Returns the time of the next check.
     pub(crate) fn look<N: Net>(
         &mut self,
         scope: Scope<'_, N>,
@@ -58,7 +58,8 @@ impl Taking {
     }
 }
 
-/// Writes all of `bytes` to the client, as long as it takes some within every send timeout and keeps to the listener's least rate.
+/// Writes all of `bytes` to the client, as long as it takes some within every send timeout and
+/// keeps to the listener's minimum rate.
 pub(crate) async fn write_all<N: Net>(
     scope: Scope<'_, N>,
     connection: &mut Connection<N>,
@@ -67,7 +68,7 @@ pub(crate) async fn write_all<N: Net>(
     write_paced(scope, connection, bytes, &mut Taking::new(scope.client_rate(false))).await
 }
 
-/// Writes `bytes` as a part of an answer that the client takes at this pace.
+/// Writes `bytes` as a part of a response whose pace `taking` measures.
 pub(crate) async fn write_paced<N: Net>(
     scope: Scope<'_, N>,
     connection: &mut Connection<N>,
@@ -106,7 +107,7 @@ pub(crate) async fn write_paced<N: Net>(
     .await
 }
 
-/// Tells the client why its request goes no further.
+/// Sends the client a response that refuses its request.
 pub(crate) async fn refuse<N: Net>(
     scope: Scope<'_, N>,
     connection: &mut Connection<N>,
@@ -122,7 +123,7 @@ pub(crate) async fn refuse<N: Net>(
     }
 }
 
-/// The reply to a refused request: where the queue was the cause, its pool has a say.
+/// The reply to a refused request; if the pool's queue was the cause, its settings apply.
 fn refusal_reply<'a, N: Net>(scope: Scope<'a, N>, facts: &Facts, refusal: Refusal) -> Reply<'a> {
     let reply = Reply::of(refusal.status);
     let limited = facts.told.as_ref().and_then(|told| told.retry_after_seconds);
@@ -175,7 +176,7 @@ pub(crate) async fn redirect<N: Net>(
     send(scope, connection, work, facts, (reply, redirect.status, Some(route))).await
 }
 
-/// Writes a reply of this status and says what becomes of the connection.
+/// Writes a reply of this status and returns the fate of the connection.
 pub(crate) async fn send<N: Net>(
     scope: Scope<'_, N>,
     connection: &mut Connection<N>,
@@ -242,15 +243,15 @@ fn write_reply<N: Net>(
     })
 }
 
-/// The header in which this peer is told why.
+/// The header that tells this peer the cause of a response.
 fn cause_header(listener: &Listener, peer: Option<IpAddr>) -> Option<&str> {
     let CauseHeader { header, trusted } = listener.cause_header.as_ref()?;
     let knows = || PeerTrust::of(peer, &listener.forwarded.trusted) == PeerTrust::Trusted;
     (!trusted || knows()).then_some(header)
 }
 
-/// What becomes of the connection after an answer of our own: it stays when the next request can be found, that is, when this one's
-/// body is absent or at hand.
+/// The fate of the connection after one of Weir's own responses: it stays open if the beginning of
+/// the next request can be found, that is, if this request's body is absent or was read.
 fn next_after<N: Net>(
     scope: Scope<'_, N>,
     connection: &Connection<N>,
@@ -276,7 +277,7 @@ fn next_after<N: Net>(
     match (stays, work.request.keep_alive) {
         (true, _) => Next::KeepAlive,
         (false, false) => Next::Close,
-        // The client does not expect the end and may have sent its next request already.
+        // The client does not expect the close and may have sent its next request already.
         (false, true) => Next::Linger,
     }
 }

@@ -1,5 +1,6 @@
-//! Exchanges that end with their worker, or by a panic in their task: counted with their cause and written to the access logs
-//! by the thread that takes the worker away, as far as `sessions.rs` knows them. Sizes, headers and the time split are not known.
+//! Exchanges that end with their worker, or by a panic in their task. The thread that removes the
+//! worker counts them with their cause and writes them to the access logs, as far as `sessions.rs`
+//! knows them. Sizes, headers and the time split are not known.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -13,14 +14,14 @@ use crate::instant::Instant;
 use crate::sessions::LostExchange;
 use crate::shared::{AccessLog, Listener, Process, Snapshot};
 
-/// Tells of exchanges of one worker, which does not count any more.
+/// Records exchanges of one worker that does not count any more.
 pub(crate) struct Teller<'a> {
     process: &'a Process,
     worker: usize,
     now: Instant,
     wall: SystemTime,
     clock: Clock,
-    /// With the snapshot and the number of each one's log.
+    /// Each batch with the snapshot and the number of its log.
     batches: Vec<(Arc<Snapshot>, usize, LogBatch)>,
 }
 
@@ -30,7 +31,7 @@ impl<'a> Teller<'a> {
         Self { process, worker, now, wall, clock: Clock::new(), batches: Vec::new() }
     }
 
-    /// Counts an exchange and writes its lines.
+    /// Counts an exchange and writes its log lines.
     pub(crate) fn tell(&mut self, lost: &LostExchange<'_>, cause: Cause) {
         let generation = lost.generation;
         let Some(listener) = generation.snapshot.listeners.get(lost.listener) else { return };
@@ -127,7 +128,7 @@ impl<'a> Teller<'a> {
     }
 }
 
-/// The position of a log's batch, which is made if there is none.
+/// The position of a log's batch; creates the batch if there is none.
 fn batch_of(
     batches: &mut Vec<(Arc<Snapshot>, usize, LogBatch)>,
     (snapshot, number): (&Arc<Snapshot>, usize),
@@ -141,7 +142,7 @@ fn batch_of(
     })
 }
 
-/// Method, target and protocol of a request line, which may have been cut off.
+/// Splits a request line, which may have been truncated, into method, target and protocol.
 fn parts(line: &[u8]) -> (&[u8], &[u8], &'static str) {
     let (method, rest) = split(line);
     let (target, version) = split(rest);

@@ -1,12 +1,15 @@
-//! A client connection that goes on in another process: while this one is left behind by its successor, plain connections leave their
-//! workers as soon as no request of theirs has been sent to an endpoint. Here is what goes with the socket; who carries it there, and what
-//! becomes of it if nobody takes it, is the business of whoever asked for it ([`crate::start::DataPlane::part`]).
+//! Moves client connections to another process: when a successor replaces this process, plain
+//! connections leave their workers as soon as no request of theirs was sent to an endpoint. This
+//! file has the state that moves with the socket; the caller of [`crate::start::DataPlane::part`]
+//! carries the connection to the other process and decides what happens if that process does not
+//! take it.
 //!
 //! ```text
-//!  idle, reading a head, waiting in a queue ──▶ Parting ──taken──▶ another process: Moved ─▶ goes on where it was
-//!                                                  └──not taken──▶ back to its worker: one more answer, and closed
+//!  idle, reading a head, waiting in a queue ─▶ Parting
+//!    Parting ──taken──▶ another process: Moved, continues where it was
+//!    Parting ──not taken──▶ back to its worker: one more response, then closed
 //! ```
-//! A TLS connection stays: its keys and sequence numbers are rustls's own and cannot be had.
+//! A TLS connection stays: its keys and sequence numbers are internal to rustls.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -30,30 +33,31 @@ use crate::transport::Transport;
 use crate::upstream::UpstreamPool;
 use crate::worker::{Mail, Worker};
 
-/// What there is to know of a client connection beside its socket.
+/// The state of a client connection besides its socket.
 #[derive(Debug)]
 pub struct Moved {
-    /// Who is on the other end; `None` on a Unix socket.
+    /// The address of the peer; `None` on a Unix socket.
     pub peer: Option<SocketAddr>,
-    /// Exchanges begun on it, the one that moves with it not counted.
+    /// The number of exchanges begun on it, without the one that moves with it.
     pub served: u64,
-    /// End of the previous response, or when it was accepted.
+    /// The end of the previous response, or the time of accepting.
     pub since: Instant,
-    /// When it was accepted, as long as nothing was answered on it; later equal to `since`.
+    /// The time of accepting, until the first response; later equal to `since`.
     pub began: Instant,
-    /// A request of which something was read.
+    /// A request that was partly or wholly read.
     pub begun: Option<Box<Begun>>,
-    /// Whether it does not leave again: nobody took it.
+    /// Set if it must not leave again, because no process took it.
     pub stays: bool,
 }
 
 impl Moved {
-    /// An idle connection, as another process tells of it.
+    /// Creates the state of an idle connection that another process describes.
     pub fn new(peer: Option<SocketAddr>, served: u64, (since, began): (Instant, Instant)) -> Self {
         Self { peer, served, since, began, begun: None, stays: false }
     }
 
-    /// Ends when its request has its place in a queue, if it waits for one.
+    /// The returned channel ends when the connection's request has its place in a queue; `None` if
+    /// it waits in none.
     pub(crate) fn turn(&mut self) -> Option<oneshot::Receiver<()>> {
         let waiting = self.begun.as_mut()?.waiting.as_mut()?;
         let (turn, arrived) = oneshot::channel();
@@ -62,38 +66,39 @@ impl Moved {
     }
 }
 
-/// A request that was read in part or whole, and of which nothing was sent anywhere.
+/// A request that was partly or wholly read, and of which nothing was sent anywhere.
 #[derive(Debug)]
 pub struct Begun {
-    /// All that was read and not answered, as it came.
+    /// All bytes that were read and not answered, as received.
     pub bytes: Vec<u8>,
-    /// When the first of it came.
+    /// The arrival of the first byte.
     pub first_byte: Instant,
-    /// How it stands in its pool's queue, if it waits there.
+    /// Its position in its pool's queue, if it waits there.
     pub waiting: Option<Box<Waiting>>,
 }
 
 /// A request that waits in a pool's queue.
 #[derive(Debug)]
 pub struct Waiting {
-    /// When its head was complete.
+    /// The time at which its head was complete.
     pub head_end: Instant,
     /// Its id.
     pub request_id: RequestId,
-    /// When it began to wait.
+    /// The time at which it began to wait.
     pub since: Instant,
-    /// Its position then, from 1.
+    /// Its position at that time, from 1.
     pub queue_position: u32,
     /// Its place in the order of arrival.
     pub seniority: Seniority,
     /// Dropped once it has its place in the queue here, so that the next one may come.
     pub(crate) turn: Option<oneshot::Sender<()>>,
-    /// Its number in this process's queue, if it was away only.
+    /// Its number in this process's queue, if it left this process and came back.
     pub(crate) number: Option<i64>,
 }
 
 impl Waiting {
-    /// One that was read whole at `head_end` and has waited since `since`, then at this position.
+    /// Describes a request whose head was complete at `head_end` and that has waited since `since`,
+    /// at first at this position.
     pub fn new(
         request_id: RequestId,
         (head_end, since): (Instant, Instant),
@@ -105,26 +110,27 @@ impl Waiting {
     }
 }
 
-/// A place in the order of arrival that holds in all processes.
+/// A place in the order of arrival that is valid in all processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Seniority {
-    /// When it came.
+    /// The time of arrival.
     pub arrived: Instant,
-    /// Who of those that came in the same microsecond was first.
+    /// The order among requests that arrived in the same microsecond.
     pub tie: u16,
 }
 
-/// Ties are told apart by so many bits.
+/// The number of bits that distinguish ties.
 const TIE_BITS: u32 = 10;
 
 impl Seniority {
-    /// Of one who got this number in the queue of a process whose clock begins at `epoch`.
+    /// The seniority of a request that has this number in the queue of a process whose clock begins
+    /// at `epoch`.
     pub(crate) fn new(epoch: Instant, since_us: u64, number: i64) -> Self {
         let tie = number.unsigned_abs() & ((1 << TIE_BITS) - 1);
         Self { arrived: epoch + std::time::Duration::from_micros(since_us), tie: tie as u16 }
     }
 
-    /// As the balancers of this process count: below 0, and in order.
+    /// The number for the balancers of this process: negative, in the same order.
     pub(crate) fn rank(self, epoch: Instant) -> i64 {
         let after = self.arrived.micros_since(epoch) as i64;
         let before = epoch.micros_since(self.arrived) as i64;
@@ -134,11 +140,11 @@ impl Seniority {
 
 /// A connection that has left its worker.
 pub struct Parting<N: Net> {
-    /// Its socket, with whatever has come and was not read.
+    /// Its socket, with the bytes that arrived and were not read.
     pub accepted: N::Accepted,
-    /// What there is to know of it.
+    /// Its state besides the socket.
     pub moved: Moved,
-    /// Where it came in.
+    /// The listener that it was accepted at.
     pub listener: Arc<Listener>,
     /// The worker that it left.
     pub(crate) worker: usize,
@@ -152,7 +158,9 @@ impl<N: Net> Parting<N> {
         begun.waiting.as_ref().map(|waiting| waiting.seniority)
     }
 
-    /// For the worker that it left, by number; and what ends when its request has its place in a queue again, if it waits in one.
+    /// Returns the connection to the worker that it left: the worker's number, the mail for it, and
+    /// a channel that ends when the connection's request has its place in a queue again, if it
+    /// waits in one.
     pub fn returned(self) -> (usize, Mail<N>, Option<oneshot::Receiver<()>>) {
         let Self { accepted, mut moved, place, worker, .. } = self;
         let arrived = moved.turn();
@@ -160,7 +168,7 @@ impl<N: Net> Parting<N> {
     }
 }
 
-/// A connection that is not new, on its way to a worker.
+/// Creates the handoff of a moved connection to a worker.
 pub(crate) fn handoff<N: Net>(accepted: N::Accepted, place: Place, moved: Moved) -> Handoff<N> {
     let peer = match moved.peer {
         Some(address) => PeerAddress::Socket(address),
@@ -169,11 +177,12 @@ pub(crate) fn handoff<N: Net>(accepted: N::Accepted, place: Place, moved: Moved)
     Handoff { accepted, peer, place, moved: Some(Box::new(moved)) }
 }
 
-/// Where connections go that leave their workers.
+/// The channel for connections that leave their workers.
 pub type Departures<N> = mpsc::UnboundedSender<Parting<N>>;
 
 impl<N: Net> Connection<N> {
-    /// A connection that goes on on this worker, and the request that came with it.
+    /// Creates a connection that continues on this worker, and returns the request that came with
+    /// it.
     pub(crate) fn of_moved(stream: N::Stream, moved: Moved) -> (Self, Option<Box<Begun>>) {
         let Moved { peer, served, since, began, begun, stays } = moved;
         let connection = Self {
@@ -194,13 +203,14 @@ impl<N: Net> Connection<N> {
         (connection, begun)
     }
 
-    /// What was read of a request that goes elsewhere.
+    /// The bytes that were read of a request that moves to another process.
     pub(crate) fn begun(&mut self, work: &Workspace, first_byte: Instant) -> Begun {
         let bytes = work.input.bytes().to_vec();
         Begun { bytes, first_byte, waiting: self.waiting.take() }
     }
 
-    /// Leaves this worker. Where that fails, the connection is closed, as it is when it cannot be registered with a worker.
+    /// Leaves this worker. If that fails, the connection is closed, as it is when it cannot be
+    /// registered with a worker.
     #[cold]
     pub(crate) fn part(self, worker: &Rc<Worker<N>>, place: Place, begun: Option<Box<Begun>>) {
         let Self { client, peer, since, began, served, .. } = self;
@@ -212,7 +222,7 @@ impl<N: Net> Connection<N> {
     }
 }
 
-/// A buffer for bytes that came along, with room for a read.
+/// A buffer that holds the bytes that came with a connection, with room for a read.
 pub(crate) fn buffer_of<N: Net>(worker: &Worker<N>, bytes: &[u8]) -> Vec<u8> {
     let mut buffer = if bytes.len() < SMALL_BUFFER {
         worker.buffers.small()
@@ -223,7 +233,8 @@ pub(crate) fn buffer_of<N: Net>(worker: &Worker<N>, bytes: &[u8]) -> Vec<u8> {
     buffer
 }
 
-/// Whether what was read of a request is at hand as it came, and little enough to be moved. Chunks that were taken apart are not.
+/// Tells whether the part of a request that was read is still available as received, and small
+/// enough to be moved. Decoded chunks are not available as received.
 pub(crate) fn is_movable(
     work: &Workspace,
     (pool, upload): (&UpstreamPool, &Pump),
@@ -233,7 +244,8 @@ pub(crate) fn is_movable(
     bytes <= MOVED_BYTES && (pool.buffer_request.is_some() || !chunks_read)
 }
 
-/// Puts the body that was read behind its head again, as it came or so that it means the same.
+/// Puts the part of the body that was read behind its head again, as received or in an equivalent
+/// form.
 pub(crate) fn put_back(work: &mut Workspace, facts: &Facts, pool: &UpstreamPool, raw: &[u8]) {
     let framing = work.request.framing;
     let (head, in_input) = (work.request.head_bytes, facts.body_in_input);
@@ -251,7 +263,7 @@ pub(crate) fn put_back(work: &mut Workspace, facts: &Facts, pool: &UpstreamPool,
             work.input.replace(head, in_input, &body);
         }
         (Framing::Length(_), _) => work.input.replace(head, in_input, raw),
-        // What came with the head stands there still.
+        // The bytes that came with the head are still there.
         (Framing::Chunked, None) => {
             let later = raw.get(in_input..).unwrap_or_default();
             work.input.replace(head + in_input, 0, later);

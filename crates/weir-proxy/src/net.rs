@@ -1,5 +1,6 @@
-//! The I/O seam: what the data plane needs of a network, and nothing more. Everything above it is generic over
-//! [`Net`] and takes time from tokio's clock, so that the simulation runs the real proxy. It does no protocol.
+//! The I/O abstraction: the operations that the data plane needs of a network, and no more. All
+//! code above it is generic over [`Net`] and takes time from tokio's clock, so that the simulation
+//! runs the real proxy. It implements no protocol.
 
 use std::future::Future;
 use std::io;
@@ -13,19 +14,20 @@ use weir_files::Stretch;
 
 /// A connection's socket.
 pub trait Socket: AsyncRead + AsyncWrite + Unpin + 'static {
-    /// Ready once the peer has ended its side of the connection (FIN) or reset it, even while bytes that it sent before lie unread.
-    /// Unlike a read it takes none of them. The task is woken by then; bytes that come meanwhile may wake it, too.
+    /// Ready once the peer has ended its side of the connection (FIN) or reset it, even while bytes
+    /// that it sent before are unread. Unlike a read it consumes no bytes. The task is woken when
+    /// that happens; bytes that arrive meanwhile may wake it, too.
     fn poll_closed(&mut self, context: &mut Context<'_>) -> Poll<()>;
 
-    /// Tells whether the connection was reset or has failed, as far as that was reported.
+    /// Tells whether the connection was reset or has failed, as far as that has been reported.
     fn is_reset(&self) -> bool;
 
-    /// Has the close discard bytes that were written and not sent yet, and reset the connection. A Unix socket has no such
-    /// close: its peer reads what was written, and then the end.
+    /// Makes the close discard written bytes that were not sent yet, and reset the connection. A
+    /// Unix socket has no such close: its peer reads the written bytes, and then the end.
     fn reset_on_close(&self);
 }
 
-/// Where an attempt connects to, resolved.
+/// The resolved address that an attempt connects to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum PeerAddress {
     /// TCP.
@@ -43,10 +45,10 @@ pub trait Net: Clone + 'static {
     /// A listening socket, on the worker that accepts.
     type Listener: 'static;
 
-    /// Waits for the next connection and says who it is.
+    /// Waits for the next connection and returns it with its peer's address.
     ///
     /// # Errors
-    /// What `accept(2)` reports; running out of file descriptors is one.
+    /// The errors of `accept(2)`; running out of file descriptors is one.
     fn accept(
         &self,
         listener: &Self::Listener,
@@ -58,41 +60,45 @@ pub trait Net: Clone + 'static {
     /// When it cannot be registered with this worker's reactor.
     fn adopt(&self, accepted: Self::Accepted) -> io::Result<Self::Stream>;
 
-    /// Closes a connection that no worker is to have.
+    /// Closes a connection that is not given to any worker.
     fn close(&self, accepted: Self::Accepted) {
         drop(accepted);
     }
 
-    /// Takes a connection from this worker, with what has come and was not read: the inverse of [`Net::adopt`].
+    /// Takes a connection from this worker, with the bytes that arrived and were not read: the
+    /// inverse of [`Net::adopt`].
     ///
     /// # Errors
-    /// When the worker's reactor does not let it go; the connection is lost then.
+    /// When the worker's reactor does not release it; the connection is then lost.
     fn detach(&self, stream: Self::Stream) -> io::Result<Self::Accepted>;
 
     /// Opens a connection to an endpoint.
     ///
     /// # Errors
-    /// What `connect(2)` reports.
+    /// The errors of `connect(2)`.
     fn connect(&self, address: &PeerAddress) -> impl Future<Output = io::Result<Self::Stream>>;
 
-    /// The address clients reached us at.
+    /// The local address of a client connection.
     fn local_address(&self, stream: &Self::Stream) -> Option<SocketAddr>;
 
-    /// Whether nothing has come that was not read, neither bytes nor an end: a look at the socket itself.
+    /// Returns true if nothing arrived that was not read, neither bytes nor an end; it checks the
+    /// socket itself.
     fn is_silent(&self, _stream: &Self::Stream) -> bool {
         true
     }
 
-    /// Has the network find out when the other end of a connection of ours is gone without a word.
+    /// Enables probes that detect that the peer of one of our connections has disappeared silently.
     fn keep_alive(&self, _stream: &Self::Stream, _probes: &TcpKeepalive) {}
 
-    /// Bytes written that the other end has not acknowledged: what a reader has not taken yet, as far as the network knows.
+    /// The number of written bytes that the peer has not acknowledged: those that a reader has not
+    /// received yet, as far as the network knows.
     fn unacknowledged(&self, _stream: &Self::Stream) -> u64 {
         0
     }
 
-    /// Sends bytes of a file without reading them into this process, and says how many; 0 means that the file ends before them.
-    /// `None` when this stretch has to be read and written instead: the network cannot, or it might wait for a disk.
+    /// Sends bytes of a file without reading them into this process, and returns how many; 0 means
+    /// that the file ends before them. `None` when this stretch has to be read and written instead:
+    /// the network does not support it, or it might wait for a disk.
     fn poll_send_file(
         &self,
         _stream: &Self::Stream,

@@ -1,4 +1,5 @@
-//! What workers see of pools and endpoints and the operator should hear. A worker never waits to tell it: what finds no room is counted.
+//! Notices of workers about pools and endpoints for the operator. A worker never waits to send one:
+//! notices that find no room are counted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,64 +9,66 @@ use weir_config::model::PassiveCause;
 
 use crate::upstream::UpstreamPool;
 
-/// Notices on their way at once.
+/// The number of notices that the channel holds.
 const ROOM: usize = 1024;
 
 /// Something that happened to a pool or an endpoint.
 #[derive(Clone)]
 pub struct Notice {
-    /// The pool as whoever tells it saw it: the configuration may be another when it is heard.
+    /// The pool as the sender saw it: the configuration may have changed when the notice is
+    /// received.
     pub pool: Arc<UpstreamPool>,
-    /// What.
+    /// The event.
     pub what: Noticed,
 }
 
-/// What happened.
+/// An event at a pool or an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Noticed {
-    /// A connect failed, while nobody looked at the endpoint's [`crate::connect_trouble::ConnectTrouble`].
+    /// A connect failed while no task was collecting from the endpoint's
+    /// [`crate::connect_trouble::ConnectTrouble`].
     ConnectFailed {
         /// The endpoint's index in the pool.
         endpoint: usize,
     },
-    /// Failures seen in traffic put it out.
+    /// The endpoint was ejected after failures seen in traffic.
     Ejected {
         /// The endpoint's index in the pool.
         endpoint: usize,
-        /// The last of them.
+        /// The cause of the last failure.
         cause: PassiveCause,
-        /// Until when, on the balancer's clock, µs.
+        /// The end of the ejection, on the balancer's clock, µs.
         until_us: u64,
     },
-    /// It takes exchanges and does not answer, while others do: it gets no more.
+    /// The endpoint takes exchanges and does not answer, while others do: it gets no more.
     Stalled {
         /// The endpoint's index in the pool.
         endpoint: usize,
-        /// For how long, µs.
+        /// The time without an answer, µs.
         silent_us: u64,
-        /// Attempts that it has not answered since its last answer.
+        /// The number of attempts that it has not answered since its last answer.
         unanswered: u32,
     },
-    /// It answers again.
+    /// The endpoint answers again.
     Answers {
         /// The endpoint's index in the pool.
         endpoint: usize,
     },
-    /// The watchdog found a law of the queue broken, and healed what it could: a bug.
+    /// The watchdog found a law of the queue violated and repaired what it could: a bug.
     LawBroken {
-        /// How many times at once.
+        /// The number of violations found at once.
         found: u64,
     },
 }
 
-/// Whether a notice is on its way.
+/// Tells whether a notice was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Told {
     Yes,
     No,
 }
 
-/// Where workers tell it.
+/// The workers' end of the channel of notices.
 #[derive(Debug)]
 pub struct Notices {
     sender: mpsc::Sender<Notice>,
@@ -73,13 +76,13 @@ pub struct Notices {
 }
 
 impl Notices {
-    /// A place to tell, and where it is heard.
+    /// Creates the channel: the workers' end, and the receiver.
     pub fn new() -> (Self, mpsc::Receiver<Notice>) {
         let (sender, receiver) = mpsc::channel(ROOM);
         (Self { sender, lost: AtomicU64::new(0) }, receiver)
     }
 
-    /// Tells it, if there is room and somebody listens; says whether.
+    /// Sends a notice, if there is room and a receiver; returns whether it was sent.
     pub(crate) fn tell(&self, notice: Notice) -> Told {
         match self.sender.try_send(notice) {
             Ok(()) => Told::Yes,
@@ -91,7 +94,7 @@ impl Notices {
         }
     }
 
-    /// How many found no room.
+    /// The number of notices that found no room.
     pub fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }

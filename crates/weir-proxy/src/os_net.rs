@@ -1,4 +1,5 @@
-//! [`Net`] on the operating system's sockets: TCP and Unix streams through tokio.
+//! [`Net`] on the operating system's sockets: TCP and Unix streams through tokio. It implements no
+//! protocol.
 
 use std::io;
 use std::net::SocketAddr;
@@ -39,7 +40,8 @@ impl OsListener {
     /// # Errors
     /// When the reactor refuses it.
     pub fn new(socket: Arc<OwnedFd>, unix: bool) -> io::Result<Self> {
-        // SAFETY: an `OwnedFd`, shared or not, names the same open descriptor until it is dropped, and `AsyncFd` deregisters before that.
+        // SAFETY: an `OwnedFd`, shared or not, names the same open descriptor until it is dropped,
+        // and `AsyncFd` deregisters before that.
         let socket = unsafe { AsyncFd::register_with_interest(socket, Interest::READABLE) };
         Ok(Self { socket: socket.map_err(io::Error::from)?, unix })
     }
@@ -52,7 +54,7 @@ pub struct OsAccepted {
 }
 
 impl OsAccepted {
-    /// A connected stream socket that does not block, of TCP or Unix.
+    /// Wraps a connected non-blocking stream socket, TCP or Unix.
     pub fn new(socket: OwnedFd, unix: bool) -> Self {
         Self { socket, unix }
     }
@@ -68,10 +70,11 @@ pub struct OsStream {
     /// Dropped before the socket.
     listed: Listed,
     socket: Kind,
-    /// Whether it took less than it was given, so that the reactor is asked before it is given more.
+    /// Set if the last write was partial, so that the reactor is asked before the next write.
     full: bool,
-    /// Whether bytes lie in it of which the reactor was told that there are none, so that it says when the peer has closed
-    /// ([`Socket::poll_closed`]): the next read does not ask the reactor.
+    /// Set if the socket has unread bytes although the reactor was told that there are none, so
+    /// that it reports a close by the peer ([`Socket::poll_closed`]): the next read does not ask
+    /// the reactor.
     unread: bool,
 }
 
@@ -163,7 +166,8 @@ impl Net for OsNet {
     fn unacknowledged(&self, stream: &OsStream) -> u64 {
         let Kind::Tcp(stream) = &stream.socket else { return 0 };
         let mut bytes: libc::c_int = 0;
-        // SAFETY: `TIOCOUTQ` writes one `int` to where it is told to, and the descriptor is open as long as the stream is.
+        // SAFETY: `TIOCOUTQ` writes one `int` to the given address, and the descriptor is open as
+        // long as the stream is.
         let outcome = unsafe { libc::ioctl(stream.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
         if outcome == 0 { u64::try_from(bytes).unwrap_or(0) } else { 0 }
     }
@@ -186,7 +190,8 @@ impl Net for OsNet {
                 Poll::Ready(Ok(())) => {}
                 other => return Some(other.map_ok(|()| 0)),
             }
-            // Asked for anew after each wait: what was in memory before it may be gone.
+            // Checked again after each wait: pages that were in memory before it may have been
+            // evicted.
             if !page_cache::holds(stretch) {
                 return None;
             }
@@ -199,7 +204,8 @@ impl Net for OsNet {
     }
 }
 
-/// Whether the file is why `sendfile` failed; reading it works or says what is wrong with it.
+/// Tells whether `sendfile` failed because of the file; a normal read then works or reports the
+/// file's error.
 fn is_of_the_file(error: &io::Error) -> bool {
     let errno = Errno::from_io_error(error);
     errno.is_some_and(|errno| {
@@ -207,7 +213,7 @@ fn is_of_the_file(error: &io::Error) -> bool {
     })
 }
 
-/// An IPv4 client of a dual-stack socket is an IPv4 client, in rules and logs.
+/// Converts the address of an IPv4 client of a dual-stack socket to IPv4, for rules and logs.
 fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
@@ -222,7 +228,8 @@ macro_rules! each {
 }
 
 impl OsStream {
-    /// What is mostly true: the socket takes all of it at once. The reactor need not be asked whether it does.
+    /// Sends without asking the reactor, because the socket usually takes all bytes at once. `None`
+    /// if the write has to go through the reactor.
     fn send_at_once(&mut self, bytes: &[u8]) -> Option<io::Result<usize>> {
         if self.full {
             return None;
@@ -244,26 +251,27 @@ impl OsStream {
         }
     }
 
-    /// Reads without asking the reactor. `None` when nothing was there, as the reactor knows already.
+    /// Reads without asking the reactor. `None` when no bytes were there, which the reactor knows
+    /// already.
     #[cold]
     fn read_at_once(
         &mut self,
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Option<Poll<io::Result<()>>> {
-        // Takes from the task's budget, as a read through the reactor does.
+        // Uses the task's budget, as a read through the reactor does.
         let proceeds = std::pin::pin!(cooperative(std::future::ready(()))).poll(context);
         if proceeds.is_pending() {
             return Some(Poll::Pending);
         }
-        // SAFETY: nothing is written to it but what the kernel does, so that nothing of it becomes uninitialised.
+        // SAFETY: only the kernel writes to it, so no byte of it becomes uninitialised.
         let room = unsafe { buffer.unfilled_mut() };
         let most = room.len();
         let read = each!(self, stream => recv(&*stream, room, RecvFlags::empty()));
         match read.map(|((filled, _), _)| filled.len()) {
             Ok(read) => {
                 self.unread = read == most;
-                // SAFETY: the kernel has written so many bytes.
+                // SAFETY: the kernel has written this many bytes.
                 unsafe { buffer.assume_init(read) };
                 buffer.advance(read);
                 Some(Poll::Ready(Ok(())))
@@ -276,7 +284,7 @@ impl OsStream {
         }
     }
 
-    /// Tells the reactor that it is to say when there is room again.
+    /// Asks the reactor to report when there is room again.
     fn note_full(&mut self) {
         self.full = true;
         let full = || Err::<(), _>(io::ErrorKind::WouldBlock.into());
@@ -287,11 +295,11 @@ impl OsStream {
 impl Socket for OsStream {
     fn poll_closed(&mut self, context: &mut Context<'_>) -> Poll<()> {
         loop {
-            // Pending: there is nothing, and the task will be woken.
+            // Pending means that there are no bytes, and that the task will be woken.
             if ready!(each!(self, stream => stream.poll_read_ready(context))).is_err() {
                 return Poll::Ready(());
             }
-            // Ready at once, because the socket is.
+            // Ready at once, because the socket is readable.
             let readiness = each!(self, stream => {
                 let ready = std::pin::pin!(stream.ready(Interest::READABLE));
                 ready.poll(&mut Context::from_waker(Waker::noop()))
@@ -301,7 +309,8 @@ impl Socket for OsStream {
                 Poll::Ready(_) => return Poll::Ready(()),
                 Poll::Pending => continue,
             }
-            // Bytes and no end yet. The reactor tells of the end only a task that waits for something to read.
+            // There are bytes but no end yet. The reactor reports the end only to a task that waits
+            // for something to read.
             self.unread = true;
             let unread = || Err::<(), _>(io::ErrorKind::WouldBlock.into());
             let _ = each!(self, stream => stream.try_io(Interest::READABLE, unread));
@@ -319,14 +328,14 @@ impl Socket for OsStream {
 
     fn reset_on_close(&self) {
         if let Kind::Tcp(stream) = &self.socket {
-            // It fails of a connection that has ended, where nothing is left to discard.
+            // It fails for a connection that has ended, where nothing is left to discard.
             let _ =
                 rustix::net::sockopt::set_socket_linger(stream, Some(std::time::Duration::ZERO));
         }
     }
 }
 
-/// State of a future.
+/// Polls a future once, without a waker.
 fn poll_once<F: Future>(future: F) -> Poll<F::Output> {
     std::pin::pin!(future).poll(&mut Context::from_waker(Waker::noop()))
 }
@@ -357,7 +366,7 @@ impl AsyncWrite for OsStream {
             return Poll::Ready(sent);
         }
         let sent = ready!(each!(self, stream => Pin::new(stream).poll_write(cx, bytes)))?;
-        // What it did not take tells the reactor the same.
+        // After a partial write the reactor knows already that the socket is full.
         self.full = sent < bytes.len();
         Poll::Ready(Ok(sent))
     }
@@ -393,14 +402,14 @@ mod tests {
     use super::*;
     use crate::page_cache::tests::fresh_file;
 
-    /// A stream of ours and its client.
+    /// A stream of ours and its peer.
     async fn connected() -> (OsStream, std::net::TcpStream) {
         let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         (stream.into(), listener.accept().unwrap().0)
     }
 
-    /// One call; `None` as it comes, and a full socket is waited for.
+    /// Makes one call; `None` is passed on, and a full socket is waited for.
     async fn send_file(stream: &OsStream, stretch: Stretch<'_>) -> Option<usize> {
         let sent =
             std::future::poll_fn(|context| match OsNet.poll_send_file(stream, context, stretch) {
@@ -454,7 +463,7 @@ mod tests {
         }
     }
 
-    /// Waits until the reactor has told of it, or for as long as it takes to be sure.
+    /// Waits until the reactor has reported the close, for at most `millis`.
     async fn closed_within(stream: &mut OsStream, millis: u64) -> bool {
         let closed = std::future::poll_fn(|context| stream.poll_closed(context));
         tokio::time::timeout(std::time::Duration::from_millis(millis), closed).await.is_ok()
@@ -469,7 +478,7 @@ mod tests {
                 let sent = vec![b'x'; sends];
                 client.write_all(&sent).unwrap();
                 if sends > 10 {
-                    // Some of them are read, as many as there is room for.
+                    // Some of the bytes are read, as many as there is room for.
                     stream.read_exact(&mut [0; 1000]).await.unwrap();
                 }
                 assert!(!closed_within(&mut stream, 20).await);
@@ -506,7 +515,7 @@ mod tests {
         stream.read_exact(&mut rest).await.unwrap();
         assert_eq!((&rest[..10_000], &rest[10_000..]), (&sent[90_000..], &b"some later"[..]));
         let mut client = later.join().unwrap();
-        // Nothing is there: the reactor is asked again.
+        // No bytes are left: the reactor is asked again.
         assert!(now_or_never(stream.read(&mut came)).is_none());
         client.write_all(b"more").unwrap();
         assert_eq!(stream.read(&mut came).await.unwrap(), 4);

@@ -1,15 +1,19 @@
-//! The budget of memory (issue 12, row B1): how much the process may hold, how near to that it is, and what is done about it. The
-//! figure is the allocator's (`weir-memory`), so that nothing escapes it: buffers, TLS sessions, held bodies, log batches, statistics.
+//! The memory budget: the limit on the process's memory, the current usage, and the measures near
+//! the limit. The usage is the allocator's figure (`weir-memory`), so that it includes everything:
+//! buffers, TLS sessions, held bodies, log batches, statistics.
 //!
 //! ```text
 //!  used / max   80 %             90 %            95 %
-//!  None ──▶ CloseIdle ──▶ PauseReads ──▶ Refuse         back: 5 % lower each, so that nothing flaps
+//!  None ──▶ CloseIdle ──▶ PauseReads ──▶ Refuse         back: 5 % lower each (hysteresis)
 //! ```
-//! *CloseIdle:* idle client connections are closed, oldest first, and spare buffers freed. *PauseReads:* bodies that are held whole are not
-//! read on. *Refuse:* no request is read on an idle connection, new connections are closed, and the requests that hold most are given up,
-//! as they are where reads have been paused for a second. Nothing fails because memory is short that would not have failed without it.
+//! *CloseIdle:* idle client connections are closed, oldest first, and spare buffers are freed.
+//! *PauseReads:* bodies that are buffered whole are not read further. *Refuse:* no request is read
+//! on an idle connection, new connections are closed, and the requests that hold the most memory
+//! are ended; these are also ended once reads have been paused for a second. A request fails for
+//! lack of memory only if it would have failed without these measures, too.
 //!
-//! The fast path is one comparison. A thread that finds a mark crossed changes the level, and each worker's [`attend`] acts on it.
+//! The fast path is one comparison. A thread that finds a mark crossed changes the level, and each
+//! worker's [`attend`] acts on it.
 
 use std::rc::Weak;
 use std::sync::Arc;
@@ -29,18 +33,19 @@ use crate::shared::{Listener, Process};
 use crate::upstream::UpstreamPool;
 use crate::worker::Worker;
 
-/// What is done about memory that runs short. Each level does what those before it do, too.
+/// The measures against a shortage of memory. Each level includes those before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Pressure {
-    /// Nothing.
+    /// No measure.
     #[default]
     None,
     /// Idle client connections are closed.
     CloseIdle,
-    /// Bodies that are held whole are not read on.
+    /// Bodies that are buffered whole are not read further.
     PauseReads,
-    /// New connections are closed, new requests not read, and the requests that hold most given up.
+    /// New connections are closed, new requests not read, and the requests that hold the most
+    /// memory ended.
     Refuse,
 }
 
@@ -48,7 +53,7 @@ impl Pressure {
     /// Every level, in order.
     pub const ALL: [Self; 4] = [Self::None, Self::CloseIdle, Self::PauseReads, Self::Refuse];
 
-    /// Its word in status and metrics.
+    /// Its name in status and metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -58,7 +63,7 @@ impl Pressure {
         }
     }
 
-    /// Percent of the budget at which it begins, and below which it ends.
+    /// The percentages of the budget at which the level begins, and below which it ends.
     fn marks(self) -> (usize, usize) {
         match self {
             Self::None => (0, 0),
@@ -81,36 +86,36 @@ impl Pressure {
     }
 }
 
-/// The process's budget of memory.
+/// The process's memory budget.
 #[derive(Debug)]
 pub struct MemoryBudget {
     max: AtomicUsize,
-    /// Bytes from which on there is something to decide.
+    /// The usage in bytes from which on a decision is needed.
     first_mark: AtomicUsize,
     level: AtomicU8,
-    /// Tells workers of another level.
+    /// Notifies workers of a new level.
     told: watch::Sender<Pressure>,
-    /// Tells how much is used; without one, the allocator.
+    /// The source of the usage; the allocator if it is not set.
     source: OnceLock<fn() -> usize>,
     refused: AtomicU64,
     paused: AtomicU64,
     given_up: AtomicU64,
 }
 
-/// A budget as it is told to operators.
+/// The budget's state for operators.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryFigures {
-    /// Bytes allocated.
+    /// The bytes allocated.
     pub used: usize,
-    /// Most that may be; `None` without a bound.
+    /// The limit in bytes; `None` if there is none.
     pub max: Option<usize>,
-    /// What is done about it now.
+    /// The current level.
     pub pressure: Pressure,
-    /// Connections that were closed when they came.
+    /// The number of new connections that were closed.
     pub refused: u64,
-    /// Requests whose bodies were not read on for a while.
+    /// The number of requests whose bodies were not read for a while.
     pub paused: u64,
-    /// Requests that were given up, those that held most.
+    /// The number of requests that were ended because they held the most.
     pub given_up: u64,
 }
 
@@ -129,13 +134,13 @@ impl Default for MemoryBudget {
     }
 }
 
-/// This share of a budget.
+/// The given percentage of a budget.
 fn share(max: usize, percent: usize) -> usize {
     if max == usize::MAX { max } else { max / 100 * percent }
 }
 
 impl MemoryBudget {
-    /// Another budget from now on; `None` is none.
+    /// Changes the budget; `None` removes the limit.
     pub fn set_max(&self, max: Option<usize>) {
         let max = max.unwrap_or(usize::MAX);
         self.max.store(max, Ordering::Relaxed);
@@ -144,7 +149,8 @@ impl MemoryBudget {
         self.look();
     }
 
-    /// Asks this from now on how much is used, for simulations of several processes in one. It can be set once.
+    /// Replaces the source of the usage, for simulations of several processes in one. It can be set
+    /// once.
     pub fn measure_by(&self, source: fn() -> usize) {
         let _ = self.source.set(source);
     }
@@ -153,7 +159,7 @@ impl MemoryBudget {
         self.source.get().map_or_else(weir_memory::allocated, |source| source())
     }
 
-    /// What has to be done now. To be asked before memory is taken for a client.
+    /// The level that applies now. It is to be called before memory is taken for a client.
     #[inline]
     pub fn look(&self) -> Pressure {
         let used = self.used();
@@ -185,13 +191,13 @@ impl MemoryBudget {
         level
     }
 
-    /// Bytes to be freed until the level ends.
+    /// The number of bytes to free until the level ends.
     fn surplus(&self) -> usize {
         let level = Pressure::of(self.level.load(Ordering::Relaxed));
         self.used().saturating_sub(share(self.max.load(Ordering::Relaxed), level.marks().1))
     }
 
-    /// How it stands.
+    /// The current state.
     pub fn figures(&self) -> MemoryFigures {
         let max = self.max.load(Ordering::Relaxed);
         MemoryFigures {
@@ -204,7 +210,7 @@ impl MemoryBudget {
         }
     }
 
-    /// Whether a connection that has just come is closed, which is counted.
+    /// Tells whether a new connection has to be closed, and counts it if so.
     pub(crate) fn refuses(&self) -> bool {
         let refuses = self.look() == Pressure::Refuse;
         if refuses {
@@ -213,7 +219,7 @@ impl MemoryBudget {
         refuses
     }
 
-    /// Counts a request whose body is not read on for a while.
+    /// Counts a request whose body is not read for a while.
     pub(crate) fn note_paused(&self) {
         self.paused.fetch_add(1, Ordering::Relaxed);
     }
@@ -237,11 +243,11 @@ pub(crate) async fn attend<N: Net>(worker: Weak<Worker<N>>, process: Arc<Process
     }
 }
 
-/// What was done so far about one shortage.
+/// The progress of one worker's measures against a shortage.
 #[derive(Default)]
 struct Relief {
     level: Pressure,
-    /// Since when reads are paused.
+    /// The time since which reads are paused.
     paused: Option<Instant>,
 }
 
@@ -250,7 +256,7 @@ impl Relief {
         let before = std::mem::replace(&mut self.level, level);
         worker.pressure.set(level);
         if level.max(before) >= Pressure::PauseReads && level != before {
-            // What is paused looks again.
+            // Paused tasks check the level again.
             worker.call();
         }
         if level < Pressure::PauseReads {
@@ -269,7 +275,7 @@ impl Relief {
     }
 }
 
-/// Has the allocator give what was freed back to the kernel, beside the traffic.
+/// Makes the allocator return freed memory to the kernel, on a blocking thread.
 fn give_back<N: Net>(worker: &Worker<N>) {
     #[cfg(target_env = "gnu")]
     if worker.number == 0 && worker.process.memory.source.get().is_none() {
@@ -281,7 +287,7 @@ fn give_back<N: Net>(worker: &Worker<N>) {
 }
 
 impl<N: Net> Worker<N> {
-    /// Frees what is kept for speed, and closes the oldest idle connections.
+    /// Frees memory that is kept for speed, and closes the oldest idle connections.
     fn shrink(&self) {
         self.buffers.free();
         self.free_workspaces();
@@ -289,7 +295,7 @@ impl<N: Net> Worker<N> {
         self.process.idle_clients.give_up_for_memory((open / 16).max(32));
     }
 
-    /// Gives up the requests that hold most, for this worker's part of what is to be freed.
+    /// Ends the requests that hold the most memory, for this worker's part of the bytes to free.
     fn give_up_largest(&self) {
         let held = |load: &crate::worker::WorkerLoad| load.held.load(Ordering::Relaxed);
         let all: usize = self.process.loads.iter().map(|load| held(load)).sum();
@@ -307,15 +313,16 @@ impl<N: Net> Worker<N> {
     }
 }
 
-/// Most bytes that one connection of a listener may hold in buffers for requests to these pools: the bound that law 12 is checked
-/// against. TLS and what header edits add aside.
+/// The most bytes that one connection of a listener may hold in buffers for requests to these
+/// pools, which the simulation checks (law 12). TLS and the lines that header edits add are not
+/// included.
 pub fn connection_limit<'a>(
     listener: &Listener,
     pools: impl Iterator<Item = &'a UpstreamPool>,
 ) -> usize {
     let head = listener.limits.head_bytes;
     let input = Input::limit(head);
-    // A vector that grows may have twice what it needs.
+    // A growing vector may have twice the capacity that it needs.
     let body = pools.filter_map(|pool| pool.buffer_request).max().unwrap_or(0);
     let body = usize::try_from(body).unwrap_or(usize::MAX).saturating_mul(2);
     let upload = body.saturating_add(input.max(LARGE_BUFFER));

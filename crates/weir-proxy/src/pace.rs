@@ -1,40 +1,42 @@
-//! The pace of one side of a body against a minimum rate. Only time in which that side is waited for counts, so that a stream whose other
-//! side is silent is never too slow. It keeps no timer and decides nothing; the caller looks again when it says.
+//! Measures the pace of one side of a body against a minimum rate. Only the time spent waiting for
+//! that side counts, so that a stream whose other side is silent is never too slow. It keeps no
+//! timer and decides nothing; the caller checks again at the time that it returns.
 
 use std::time::Duration;
 
 use crate::instant::Instant;
 
-/// Bytes a second, on average over this much time of waiting.
+/// A rate in bytes per second, as an average over `after` of waiting time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MinRate {
     pub(crate) bytes: u64,
     pub(crate) after: Duration,
 }
 
-/// The waiting for one side so far.
+/// The time spent waiting for one side so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pace {
-    /// In the current period, up to `since`.
+    /// The waiting time in the current period, up to `since`.
     waited: Duration,
-    /// When the wait that goes on began.
+    /// The beginning of the current wait.
     since: Option<Instant>,
-    /// Bytes that had moved when the period began.
+    /// The number of bytes that had moved when the period began.
     bytes: u64,
 }
 
-/// It was waited for a whole period, in which too few bytes moved.
+/// Error: too few bytes moved in a whole period of waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TooSlow;
 
 impl Pace {
-    /// Whether a wait goes on.
+    /// Returns true during a wait.
     pub(crate) fn is_waiting(&self) -> bool {
         self.since.is_some()
     }
 
-    /// Ends the wait that goes on, at `began`, when the task got its turn; where `waits_from` is there, another begins then. `moved` says
-    /// how many bytes have moved in all; it is asked once a period. Returns when to look again.
+    /// Ends the current wait at `began`, the beginning of the task's turn; with `waits_from`, a new
+    /// wait begins at that time. `moved` returns the total number of bytes that have moved; it is
+    /// called once per period. Returns the time of the next check.
     pub(crate) fn look(
         &mut self,
         rate: MinRate,

@@ -1,8 +1,8 @@
-//! What of a file the kernel has in memory, so that `sendfile` can be asked for no more than that: it has no flag not to wait
-//! for a disk. It reads no contents and changes nothing.
+//! Tells which parts of a file are in the page cache, so that `sendfile` is used only for those: it
+//! has no flag to avoid waiting for a disk. It reads no contents and changes nothing.
 //!
-//! It is a snapshot. A page can be evicted between the question and the sending; that costs one read of one page, as rarely
-//! as memory is that short.
+//! The result is a snapshot. A page can be evicted between the check and the sending; that costs
+//! one read of one page, and happens only when memory is that short.
 
 use std::io::IoSliceMut;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -10,20 +10,21 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use rustix::io::{ReadWriteFlags, preadv2};
 use weir_files::Stretch;
 
-/// `cachestat(2)`, Linux 6.5; the same number on every architecture that we build for.
+/// The number of `cachestat(2)`, Linux 6.5; the same on every architecture that Weir is built for.
 const CACHESTAT: libc::c_long = 451;
 
-/// Bytes between two probes: the smallest read ahead of a file that is read in order.
+/// The distance between two probes, bytes: the smallest read-ahead of a file that is read
+/// sequentially.
 const PROBE_EVERY: usize = 64 * 1024;
 
-/// `struct cachestat_range`.
+/// The kernel's `struct cachestat_range`.
 #[repr(C)]
 struct Range {
     offset: u64,
     bytes: u64,
 }
 
-/// `struct cachestat`, in pages.
+/// The kernel's `struct cachestat`, in pages.
 #[repr(C)]
 #[derive(Default)]
 struct Statistics {
@@ -34,8 +35,10 @@ struct Statistics {
     recently_evicted: u64,
 }
 
-/// Whether all pages of a stretch are in memory and filled. `false` too where that cannot be known: an older kernel, a file system
-/// that does not tell (tmpfs, overlays, most network ones), and from Linux 6.14 on a file that this user neither owns nor may write.
+/// Tells whether all pages of a stretch are in memory and filled. It also returns `false` where
+/// that cannot be determined: on an older kernel, on a file system that does not report it (tmpfs,
+/// overlays, most network ones), and from Linux 6.14 on for a file that this user neither owns nor
+/// may write.
 pub(crate) fn holds(stretch: Stretch<'_>) -> bool {
     let Some(last) =
         stretch.offset.checked_add(stretch.bytes as u64).and_then(|end| end.checked_sub(1))
@@ -50,7 +53,8 @@ pub(crate) fn holds(stretch: Stretch<'_>) -> bool {
 fn cached_pages(stretch: Stretch<'_>) -> Option<u64> {
     let range = Range { offset: stretch.offset, bytes: stretch.bytes as u64 };
     let mut statistics = Statistics::default();
-    // SAFETY: both pointers are to live values laid out as the kernel's structures of these names; it writes only the second.
+    // SAFETY: both pointers are to live values laid out as the kernel's structures of these names;
+    // it writes only the second.
     let outcome = unsafe {
         libc::syscall(
             CACHESTAT,
@@ -63,8 +67,8 @@ fn cached_pages(stretch: Stretch<'_>) -> Option<u64> {
     (outcome == 0).then_some(statistics.cached)
 }
 
-/// Whether no page is still being read: `cachestat` counts those as well, and a read ahead brings many at once. A page of each
-/// of its batches tells.
+/// Tells whether no page is still being read: `cachestat` counts such pages as well, and a
+/// read-ahead reads many at once. One page of each read-ahead is probed.
 fn are_filled(stretch: Stretch<'_>, last: u64) -> bool {
     let first = stretch.offset + (PROBE_EVERY as u64 - 1);
     (first..last).step_by(PROBE_EVERY).chain([last]).all(|offset| is_filled(stretch.file, offset))
@@ -89,8 +93,8 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// A file of `size` bytes, of which the kernel has in memory what was written, and whether the kernel and the file system
-    /// under the temporary directory tell so.
+    /// A file of `size` bytes of which only the written content is in memory. The flag is set if
+    /// the kernel and the file system under the temporary directory report the page cache.
     pub(crate) fn fresh_file(content: &[u8], size: u64) -> (File, bool) {
         let mut file = tempfile::tempfile().unwrap();
         file.set_len(size).unwrap();

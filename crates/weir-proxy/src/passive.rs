@@ -1,5 +1,5 @@
-//! What traffic says of an endpoint: failures that count by the pool's `passive`, answers that clear it, stalls that picks found. What
-//! follows of it is `weir-balance`'s to decide.
+//! Passive health: failures in traffic that count by the pool's `passive`, responses that clear
+//! them, and stalls that picks found. `weir-balance` decides the consequences.
 
 use std::sync::Arc;
 
@@ -14,10 +14,11 @@ use crate::net::Net;
 use crate::notice::{Notice, Noticed, Told};
 use crate::upstream::UpstreamPool;
 
-/// An endpoint: its pool, and its number there.
+/// An endpoint: its pool, and its index there.
 type PlaceOf<'a> = (&'a Arc<UpstreamPool>, usize);
 
-/// What a talk that brought no response says of the endpoint; `None` when it was not at fault, or may not have been.
+/// The passive cause of an attempt without a response; `None` when the endpoint was not, or
+/// possibly not, at fault.
 pub(crate) fn cause_of(failure: Failure) -> Option<PassiveCause> {
     match failure {
         Failure::Silent | Failure::Cut => Some(PassiveCause::Reset),
@@ -32,7 +33,7 @@ pub(crate) fn cause_of(failure: Failure) -> Option<PassiveCause> {
 }
 
 impl<N: Net> Scope<'_, N> {
-    /// An endpoint failed.
+    /// Records a failure of an endpoint.
     pub(crate) fn endpoint_failed(self, (pool, endpoint): PlaceOf<'_>, cause: PassiveCause) {
         if !pool.passive_on.contains(&cause) {
             return;
@@ -47,7 +48,7 @@ impl<N: Net> Scope<'_, N> {
         }
     }
 
-    /// Tells of endpoints of a pool that a pick has found stalled.
+    /// Sends notices about endpoints of a pool that a pick has found stalled.
     pub(crate) fn tell_stalls(self, pool: &Arc<UpstreamPool>, now_us: u64) {
         for stall in pool.balancer.take_stalls() {
             let what = Noticed::Stalled {
@@ -59,7 +60,7 @@ impl<N: Net> Scope<'_, N> {
         }
     }
 
-    /// The endpoint that a slot is for has answered; when it was stalled, that is told.
+    /// Records that the endpoint of a slot has answered; if it was stalled, sends a notice.
     pub(crate) fn slot_answered(
         self,
         slot: Option<&mut Slot>,
@@ -72,7 +73,7 @@ impl<N: Net> Scope<'_, N> {
         }
     }
 
-    /// A connect failed.
+    /// Records a failed connect.
     pub(crate) fn connect_failed(self, (pool, endpoint): PlaceOf<'_>, failure: ConnectFailure) {
         let Some(one) = pool.endpoints.get(endpoint) else { return };
         if one.trouble.note(failure) == Announce::Yes
@@ -86,7 +87,7 @@ impl<N: Net> Scope<'_, N> {
         self.worker.process.notices.tell(Notice { pool: Arc::clone(pool), what })
     }
 
-    /// The head of a response came.
+    /// Records the head of a response.
     pub(crate) fn endpoint_answered(self, (pool, endpoint): PlaceOf<'_>, status: u16) {
         if matches!(*pool.passive_on, [PassiveCause::Connect]) {
             return;
@@ -100,7 +101,8 @@ impl<N: Net> Scope<'_, N> {
 }
 
 impl UpstreamPool {
-    /// A connection came about: where nothing else is a failure, that clears an endpoint.
+    /// Records an established connection; it clears the endpoint's failures if only failed connects
+    /// count.
     pub(crate) fn endpoint_connected(&self, endpoint: usize) {
         if matches!(*self.passive_on, [PassiveCause::Connect]) {
             self.balancer.connect_succeeded(endpoint);

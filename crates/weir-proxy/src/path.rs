@@ -1,32 +1,32 @@
-//! The path that a request is served by: normalised once (RFC 3986 section 6), before any rule looks at it, in the bytes of the
-//! request itself, so that routes, keys, files and endpoints all see the same. What two programs would read differently is refused.
-//! The query is not touched.
+//! Normalises the path of a request once (RFC 3986 section 6), before any rule looks at it, in the
+//! bytes of the request itself, so that routes, keys, files and endpoints all see the same path. A
+//! path that two programs could read differently is refused. The query is not changed.
 //!
-//! Escapes of unreserved characters are decoded and the others written in capitals, then dot segments are resolved and slashes in
-//! a row become one. A path can only become shorter by that.
+//! Escapes of unreserved characters are decoded and the others written in capitals; then dot
+//! segments are resolved and consecutive slashes are merged. This can only make a path shorter.
 
 use weir_config::model::{PathRules, Treatment};
 use weir_wire::{RequestHead, Span, TargetForm};
 
 use crate::percent::{PathBuffer, digit, push_escape};
 
-/// Why a path is refused.
+/// The reason why a path is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PathFault {
     /// A `%` without two hexadecimal digits after it.
     Escape,
-    /// `%2F`: a slash that some programs take for one that parts segments.
+    /// `%2F`: a slash that some programs treat as a separator of segments.
     EncodedSlash,
     /// `\` or `%5C`: a slash to some programs.
     Backslash,
     /// `%00`: the end of the path to some programs.
     Nul,
-    /// `;`: some programs cut a segment off there.
+    /// `;`: some programs truncate a segment there.
     Parameters,
 }
 
 impl PathFault {
-    /// One clause for the operator.
+    /// The fault in one clause, for the operator.
     pub(crate) fn reason(self) -> &'static str {
         match self {
             Self::Escape => "a malformed escape in the path",
@@ -38,11 +38,12 @@ impl PathFault {
     }
 }
 
-/// Normalises the path of `head` in `bytes`, the bytes that its spans lie in. Where that changes it, the request line as it was is put
-/// into `original`, which is empty otherwise; [`restore`] undoes it.
+/// Normalises the path of `head` in `bytes`, which its spans refer to. If that changes the path,
+/// the original request line is stored in `original`, which is empty otherwise; [`restore`] undoes
+/// the change.
 ///
-/// The new path ends where the old one did, so that the query follows it still. A target in absolute form becomes one in origin form:
-/// its host is known already.
+/// The new path ends where the old one did, so that the query still follows it. A target in
+/// absolute form becomes one in origin form: its host is known already.
 pub(crate) fn normalise(
     head: &mut RequestHead,
     bytes: &mut [u8],
@@ -73,7 +74,7 @@ pub(crate) fn normalise(
     Ok(())
 }
 
-/// Puts the request line back as it came, for another process to read it again.
+/// Restores the request line as received, so that another process can parse it again.
 pub(crate) fn restore(head: &RequestHead, bytes: &mut [u8], original: &[u8]) {
     let line = head.request_line;
     if let Some(place) = bytes.get_mut(line.start as usize..line.end as usize)
@@ -83,7 +84,8 @@ pub(crate) fn restore(head: &RequestHead, bytes: &mut [u8], original: &[u8]) {
     }
 }
 
-/// Whether a path is surely in its normal form. `/.well-known` is too, and is found out the slow way.
+/// Returns true only if the path is in its normal form. `/.well-known` is normal too, but takes the
+/// slow path.
 fn is_plain(path: &[u8]) -> bool {
     let mut after_slash = false;
     for &byte in path {
@@ -97,7 +99,7 @@ fn is_plain(path: &[u8]) -> bool {
     true
 }
 
-/// Classes of bytes for [`is_plain`].
+/// The classes of bytes for [`is_plain`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Shape {
     Plain,
@@ -117,7 +119,7 @@ static SHAPE: [Shape; 256] = {
     shape
 };
 
-/// Appends `path` with its escapes in their one form.
+/// Appends `path` with its escapes in their normal form.
 fn decode(path: &[u8], rules: &PathRules, out: &mut PathBuffer) -> Result<(), PathFault> {
     out.reserve(path.len());
     let mut rest = path;
@@ -138,7 +140,7 @@ fn decode(path: &[u8], rules: &PathRules, out: &mut PathBuffer) -> Result<(), Pa
         }
         let Some((first, _)) = rest.split_first() else { return Ok(()) };
         check(*first, false, rules)?;
-        // The first byte is no `%`, so that each round takes one at least.
+        // The first byte is no `%`, so that each round consumes at least one byte.
         let end = memchr::memchr3(b'%', b'\\', b';', rest.get(1..).unwrap_or_default());
         let (plain, after) = rest.split_at(end.map_or(rest.len(), |end| end + 1));
         out.extend_from_slice(plain);
@@ -146,7 +148,7 @@ fn decode(path: &[u8], rules: &PathRules, out: &mut PathBuffer) -> Result<(), Pa
     }
 }
 
-/// Refuses a byte that the configuration does not let pass, as it stands or escaped.
+/// Refuses a byte, literal or escaped, that the configuration does not permit.
 fn check(byte: u8, escaped: bool, rules: &PathRules) -> Result<(), PathFault> {
     let (treatment, fault) = match (byte, escaped) {
         (b'/', true) => (rules.encoded_slash, PathFault::EncodedSlash),
@@ -158,8 +160,8 @@ fn check(byte: u8, escaped: bool, rules: &PathRules) -> Result<(), PathFault> {
     if treatment == Treatment::Refuse { Err(fault) } else { Ok(()) }
 }
 
-/// Appends a decoded path without dot segments (RFC 3986 section 5.2.4), and without empty ones where slashes are merged. What climbs
-/// above the root stays there.
+/// Appends a decoded path without dot segments (RFC 3986 section 5.2.4), and without empty ones if
+/// slashes are merged. A path that climbs above the root stays at the root.
 fn resolve(path: &[u8], rules: &PathRules, out: &mut PathBuffer) -> Result<(), PathFault> {
     out.reserve(path.len());
     let mut rest = path.get(1..).unwrap_or_default();
@@ -172,7 +174,7 @@ fn resolve(path: &[u8], rules: &PathRules, out: &mut PathBuffer) -> Result<(), P
         let end = rest.iter().position(|byte| *byte == b'/');
         let segment = rest.get(..end.unwrap_or(rest.len())).unwrap_or_default();
         match segment {
-            // A dot segment with a parameter is one only to programs that cut parameters off.
+            // A dot segment with a parameter is one only to programs that remove parameters.
             [b'.', b';', ..] | [b'.', b'.', b';', ..] => return Err(PathFault::Parameters),
             [b'.'] | [b'.', b'.'] => {
                 if segment.len() == 2 {
@@ -200,7 +202,7 @@ mod tests {
     use super::*;
     use crate::sample::{KEEP, Request};
 
-    /// The request line that goes on.
+    /// The request target as it is forwarded.
     fn sent(target: &str, rules: &PathRules) -> Result<String, PathFault> {
         let text = format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n");
         let mut request = Request::new(&text);

@@ -1,26 +1,27 @@
-//! Percent-encoding (RFC 3986 section 2) and the form of a path that rules see.
+//! Percent-encoding (RFC 3986 section 2) and the form of a path that rules are matched against.
 //!
-//! Where paths are normalised (`path.rs`), rules match the path that is sent, decoded once, in which only an escaped slash stays
-//! escaped. Where they are not, rules match the path decoded once, with empty, `.` and `..` segments resolved, as nginx does:
-//! `/static/%2e%2e/admin` and `//admin` are `/admin`; `%2F` is decoded too, what climbs above the root stays at the root, and an
-//! escape that is none stays as it is. Nothing here rewrites what is sent.
+//! Where paths are normalised (`path.rs`), rules match the path that is sent, decoded once, in
+//! which only an escaped slash stays escaped. Where they are not, rules match the path decoded
+//! once, with empty, `.` and `..` segments resolved, as in nginx: `/static/%2e%2e/admin` and
+//! `//admin` are `/admin`; `%2F` is decoded too, a path that climbs above the root stays at the
+//! root, and an invalid escape stays unchanged. Nothing here changes the path that is sent.
 
 use smallvec::SmallVec;
 
-/// Room for a usual decoded path on the stack.
+/// A buffer that holds a usual decoded path on the stack.
 pub(crate) type PathBuffer = SmallVec<[u8; 128]>;
 
-/// Which form of the path of a request rules see.
+/// The form of a request's path before rules see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PathForm {
-    /// The path is in its normal form.
+    /// The path was normalised.
     Normal,
-    /// It is as it was received.
+    /// The path is as received.
     Received,
 }
 
 impl PathForm {
-    /// The path as rules see it; `buffer` is used only where it differs from what is sent.
+    /// The path that rules are matched against; `buffer` is used only if it differs from `path`.
     #[inline]
     pub(crate) fn seen<'a>(self, path: &'a [u8], buffer: &'a mut PathBuffer) -> &'a [u8] {
         match self {
@@ -34,7 +35,7 @@ impl PathForm {
     }
 }
 
-/// Appends a path in its normal form with all escapes but `%2F` decoded, once.
+/// Decodes a path in its normal form once, all escapes but `%2F`.
 fn decode_but_slashes(path: &[u8], out: &mut PathBuffer) {
     out.clear();
     let mut rest = path;
@@ -55,13 +56,13 @@ fn decode_but_slashes(path: &[u8], out: &mut PathBuffer) {
     }
 }
 
-/// The byte that two hexadecimal digits say, and what follows them.
+/// The byte that two hexadecimal digits stand for, and the text after them.
 fn escaped(text: &[u8]) -> Option<(u8, &[u8])> {
     let [high, low, after @ ..] = text else { return None };
     Some((digit(*high)? << 4 | digit(*low)?, after))
 }
 
-/// The path decoded, with its segments resolved.
+/// The path decoded once, with its segments resolved.
 fn normal_path<'a>(path: &'a [u8], buffer: &'a mut PathBuffer) -> &'a [u8] {
     if is_normal(path) {
         return path;
@@ -86,7 +87,8 @@ fn normal_path<'a>(path: &'a [u8], buffer: &'a mut PathBuffer) -> &'a [u8] {
     buffer
 }
 
-/// Whether a path is surely in its normal form. `/.well-known` is too, and is found out the slow way.
+/// Returns true only if the path is in its normal form. `/.well-known` is normal too, but takes the
+/// slow path.
 fn is_normal(path: &[u8]) -> bool {
     let mut before = 0;
     for &byte in path {
@@ -98,7 +100,7 @@ fn is_normal(path: &[u8]) -> bool {
     true
 }
 
-/// Appends `text` with its escapes decoded, once.
+/// Appends `text` with its escapes decoded once.
 pub(crate) fn decode(text: &[u8], out: &mut PathBuffer) {
     let mut rest = text;
     while let Some((&byte, tail)) = rest.split_first() {
@@ -114,7 +116,7 @@ pub(crate) fn decode(text: &[u8], out: &mut PathBuffer) {
     }
 }
 
-/// Appends part of a query decoded: `+` is a space there.
+/// Appends part of a query, decoded: `+` is a space there.
 pub(crate) fn decode_query(text: &[u8], out: &mut PathBuffer) {
     let mut spaced = PathBuffer::from_slice(text);
     for byte in &mut spaced {
@@ -125,7 +127,8 @@ pub(crate) fn decode_query(text: &[u8], out: &mut PathBuffer) {
     decode(&spaced, out);
 }
 
-/// Appends bytes of a decoded path as a URL carries them, so that they stay what they are in a `Location`, a header or a page.
+/// Appends bytes of a decoded path percent-encoded, so that they keep their meaning in a
+/// `Location`, a header or a page.
 pub(crate) fn encode(text: &[u8], out: &mut PathBuffer) {
     for &byte in text {
         if stays(byte) {
@@ -136,12 +139,12 @@ pub(crate) fn encode(text: &[u8], out: &mut PathBuffer) {
     }
 }
 
-/// Appends a byte as its escape in the form of RFC 3986 section 2.1, with capitals.
+/// Appends the escape of a byte in the form of RFC 3986 section 2.1, with capitals.
 pub(crate) fn push_escape(byte: u8, out: &mut PathBuffer) {
     out.extend_from_slice(&[b'%', hex(byte >> 4), hex(byte & 15)]);
 }
 
-/// Tells whether [`encode`] leaves a byte as it is.
+/// Tells whether [`encode`] leaves a byte unchanged.
 fn stays(byte: u8) -> bool {
     byte.is_ascii_alphanumeric()
         || matches!(

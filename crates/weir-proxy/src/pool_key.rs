@@ -1,4 +1,5 @@
-//! The key by which `hash`, `ring_hash` and `maglev` pick: the pool's template filled in for one request, hashed.
+//! The key that `hash`, `ring_hash` and `maglev` hash: the pool's template filled in for one
+//! request. It picks no endpoint.
 
 use weir_balance::hash_key;
 use weir_stats::{Concurrency, Escape, Template};
@@ -11,10 +12,10 @@ use crate::record;
 use crate::route::CompiledRoute;
 use crate::upstream::UpstreamPool;
 
-/// What a pool's policy hashes, or a limit tells requests apart by.
+/// The text by which a pool's policy picks, or a limit distinguishes requests.
 pub struct PoolKey {
     template: Template,
-    /// Whether it shows a group of the route's path regex.
+    /// Set if it uses a group of the route's path regex.
     shows_groups: bool,
 }
 
@@ -24,8 +25,9 @@ impl PoolKey {
     }
 }
 
-/// The key of a request, the same for all its attempts; 0 where the pool goes by none. A key that comes to nothing, such as a cookie that
-/// the client does not have, is drawn at random: all such requests together would be one hot key.
+/// The hashed key of a request, the same for all its attempts; 0 if the pool's policy uses none. An
+/// empty key, for example of a cookie that the client does not have, is replaced by a random one:
+/// otherwise all such requests together would be one hot key.
 pub(crate) fn of<N: Net>(
     scope: Scope<'_, N>,
     connection: &Connection<N>,
@@ -42,7 +44,7 @@ pub(crate) fn of<N: Net>(
     key
 }
 
-/// Puts the key of a request in the place of `text`.
+/// Replaces `text` by the key of a request.
 pub(crate) fn fill<N: Net>(
     scope: Scope<'_, N>,
     connection: &Connection<N>,

@@ -1,5 +1,6 @@
-//! A pool of a configuration as the data plane runs on it. What stays of the pool before it is taken over: the states of endpoints, their
-//! addresses and idle connections, and with the balancer's succession who waits.
+//! Compiles a pool. What an unchanged endpoint had in the pool's predecessor is taken over: its
+//! state, its address and its idle connections; the new balancer succeeds the old one and inherits
+//! its queue.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -26,14 +27,15 @@ use crate::retry::RetryPolicy;
 use crate::tls::{ClientSettings, ClientTls, PemFile, server_name};
 use crate::upstream::{UpstreamEndpoint, UpstreamPool, UpstreamQueue};
 
-/// One pool taking over from another.
+/// The succession of one pool to another.
 pub(super) struct Change {
     pub(super) before: Arc<Balancer>,
     pub(super) after: Arc<UpstreamPool>,
     pub(super) orders: Vec<Order>,
 }
 
-/// Whether connections to endpoints are made as before.
+/// Tells whether the TLS settings towards endpoints are the same as before, so that connections can
+/// be kept.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Tls {
     Same,
@@ -41,7 +43,8 @@ enum Tls {
 }
 
 impl Compiler<'_> {
-    /// The pool; of `line`, those before it, the first itself if nothing about it is different.
+    /// Compiles a pool. `line` are the earlier versions of the pool, the current one first; the
+    /// first is returned itself if nothing about it changed.
     pub(super) fn pool(
         &mut self,
         pool: &model::Pool,
@@ -75,7 +78,8 @@ impl Compiler<'_> {
         let members = members.map(|(model, endpoint)| member(pool, model, endpoint)).collect();
         let orders: Vec<Order> =
             pool.endpoints.iter().map(|endpoint| endpoint.order.into()).collect();
-        // Of a pool that is back, a later balancer than this one's may be what waits for it.
+        // When a removed pool is configured again, its exchanges may wait in a later balancer than
+        // its own, which the latest one succeeds.
         let latest = before.map(|before| before.balancer.latest());
         let balancer = match &latest {
             Some(latest) => Balancer::prepared(latest, settings(pool), members),
@@ -107,7 +111,8 @@ impl Compiler<'_> {
         Ok(after)
     }
 
-    /// An endpoint; `known` is what it was before. Its connections are kept if they are made in the same way.
+    /// Compiles an endpoint; `known` is its predecessor. The endpoint's connections are kept if
+    /// they are still made in the same way.
     fn endpoint(
         &self,
         endpoint: &model::Endpoint,
@@ -143,7 +148,7 @@ impl Compiler<'_> {
         if let Some(known) = known.filter(as_before) {
             return Ok(Arc::clone(known));
         }
-        // Until the resolver has an answer.
+        // An endpoint without an address is unavailable until the resolver has an answer.
         let availability =
             if address.is_some() { Availability::Available } else { Availability::Unavailable };
         let state = || Arc::new(EndpointState::new(availability));
@@ -216,7 +221,7 @@ impl Compiler<'_> {
     }
 }
 
-/// A balancer that nobody had before it.
+/// The balancer of a pool without a predecessor.
 fn first_balancer(pool: &model::Pool, members: Vec<Member>, orders: &[Order]) -> Arc<Balancer> {
     let balancer = Balancer::new(settings(pool), members);
     for (index, order) in orders.iter().enumerate() {
@@ -226,7 +231,7 @@ fn first_balancer(pool: &model::Pool, members: Vec<Member>, orders: &[Order]) ->
 }
 
 impl UpstreamEndpoint {
-    /// Whether a configured endpoint is this one: name and address are the same.
+    /// Returns true if a configured endpoint is this one: name and address are the same.
     fn is_at(&self, endpoint: &model::Endpoint) -> bool {
         let same = |text: &str| *self.address_text == *text;
         *self.name == *endpoint.name

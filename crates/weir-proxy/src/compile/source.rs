@@ -1,5 +1,5 @@
-//! What a part of a snapshot was made of: its model, and what the files it names were then. A part whose source is still the same is
-//! kept over a reload.
+//! The source of a part of a snapshot: its model, and the contents of the files that it names. A
+//! part whose source is unchanged is kept over a reload.
 
 use std::cell::RefCell;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -18,19 +18,20 @@ pub(crate) struct Source<M> {
     files: Vec<Seen>,
 }
 
-/// A file or directory as it was.
+/// A file or directory in the state in which it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
     path: PathBuf,
     what: What,
 }
 
-/// How it is known again.
+/// The property by which a change is detected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum What {
-    /// A hash of its contents. It guards against nobody: whoever writes the file decides what is in it.
+    /// A hash of the contents. It needs no protection against collisions on purpose: the author of
+    /// the file decides its contents anyway.
     Contents(u64),
-    /// Device and inode, as a directory is known.
+    /// Device and inode, which identify a directory.
     Directory(u64, u64),
 }
 
@@ -39,7 +40,7 @@ impl<M: PartialEq> Source<M> {
         Self { model, files }
     }
 
-    /// Whether any file was read for it.
+    /// Returns true if a file was read for it.
     pub(crate) fn reads_files(&self) -> bool {
         !self.files.is_empty()
     }
@@ -48,7 +49,7 @@ impl<M: PartialEq> Source<M> {
         &self.model
     }
 
-    /// Whether the model is this one and all files are as they were.
+    /// Returns true if the model equals this one and no file has changed.
     pub(crate) fn is_still(&self, model: &M, read: ReadFile<'_>) -> bool {
         let unchanged = |seen: &Seen| match seen.what {
             What::Contents(hash) => {
@@ -60,7 +61,7 @@ impl<M: PartialEq> Source<M> {
     }
 }
 
-/// Reads files and remembers which.
+/// Reads files and remembers them.
 pub(crate) struct Reader<'a> {
     read: ReadFile<'a>,
     seen: RefCell<Vec<Seen>>,
@@ -71,7 +72,7 @@ impl<'a> Reader<'a> {
         Self { read, seen: RefCell::default() }
     }
 
-    /// Reads without remembering it.
+    /// The function that reads without remembering.
     pub(crate) fn plain(&self) -> ReadFile<'a> {
         self.read
     }
@@ -83,14 +84,14 @@ impl<'a> Reader<'a> {
         Ok(bytes)
     }
 
-    /// Remembers a directory that was opened: `path` is its name in the configuration, `now` where it is found until the root directory is
-    /// another.
+    /// Remembers a directory that was opened: `path` is its name in the configuration, `now` its
+    /// path until the root directory changes.
     pub(crate) fn note_directory(&self, path: &Path, now: &Path) {
         let seen = directory(now).map(|seen| Seen { path: path.to_owned(), ..seen });
         self.seen.borrow_mut().extend(seen);
     }
 
-    /// What was read since the last call.
+    /// Returns the files that were read since the last call.
     pub(crate) fn take(&self) -> Vec<Seen> {
         self.seen.take()
     }

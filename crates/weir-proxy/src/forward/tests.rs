@@ -1,4 +1,4 @@
-//! What goes on of a head, case by case, and the property that nothing else can.
+//! Tests of forwarded heads, case by case, and the property that no other line is forwarded.
 
 use proptest::prelude::*;
 use weir_config::model::HeaderEdit;
@@ -9,7 +9,7 @@ use super::*;
 use crate::edits::Direction;
 use crate::sample::{LIMITS, Request, blank_entry, response};
 
-/// What the tests vary; the rest is as in `blank_entry`, with the peer 198.51.100.1.
+/// The inputs that the tests vary; the rest is as in `blank_entry`, with the peer 198.51.100.1.
 struct Setting {
     trust: PeerTrust,
     forwarded: Forwarded,
@@ -73,7 +73,7 @@ impl Setting {
         assert_eq!(text, expected, "from {received:?}");
     }
 
-    /// The lines after `Host: a` that a request with these lines becomes.
+    /// Checks the lines after `Host: a` that a request with these lines is forwarded with.
     fn check_lines(&self, received: &str, expected: &str) {
         let received = format!("GET / HTTP/1.1\r\nHost: a\r\n{received}\r\n");
         self.check(&received, &format!("GET / HTTP/1.1\r\nHost: a\r\n{expected}\r\n"));
@@ -258,7 +258,7 @@ fn edits_win_over_our_own_lines() {
     check(ours.map(remove).to_vec(), "X-Request-Id: 0123456789abcdef0123456789abcdef\r\n");
 }
 
-/// `lines` are those of the endpoint and `expected` those sent on.
+/// Checks a response: `lines` are the endpoint's and `expected` those sent to the client.
 fn check_response(setting: &DownstreamSetting, status: &str, lines: &str, expected: &str) {
     let text = format!("HTTP/1.1 {status}\r\n{lines}\r\n");
     let written = setting.write(&text);
@@ -415,7 +415,7 @@ fn interim_responses_pass_bare() {
     assert_eq!(out, b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n");
 }
 
-/// Names of every sort: ordinary, of one connection, listed by `Connection`, ours.
+/// Header names of all kinds: ordinary, hop-by-hop, listed by `Connection`, and Weir's own.
 fn name() -> impl Strategy<Value = String> {
     prop_oneof![
         "[!#$%&'*+.^_`|~0-9A-Za-z-]{1,12}",
@@ -462,7 +462,7 @@ proptest! {
         let mut head = RequestHead::default();
         prop_assume!(matches!(head.parse(text.as_bytes(), &mut Scan::default(), &LIMITS), Ok(Some(_))));
         let request = Request { head, bytes: text.into_bytes(), client: None };
-        // A variable that holds what a decoded escape or a stored value might.
+        // A variable whose value contains what a decoded escape or a stored value might.
         let tainted = tainted.replace('$', "$$");
         let setting = Setting {
             edits: vec![set("X-Tainted", &format!("${{request_method}}{tainted}"))],

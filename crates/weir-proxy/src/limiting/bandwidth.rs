@@ -1,5 +1,7 @@
-//! `limit bandwidth`: how fast bodies move, each by itself or all with one key together. A body that is ahead of its rate waits before it
-//! is written on; what its endpoint sends meanwhile is read as far as the buffer has room, so that an endpoint that is done is let go.
+//! `limit bandwidth`: limits the rate of bodies, of each body by itself or of all bodies with one
+//! key together. A body that is ahead of its rate waits before more of it is written; the
+//! endpoint's bytes are still read as far as the buffer has room, so that an endpoint that has
+//! finished is released.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -19,11 +21,11 @@ use crate::net::Net;
 use crate::pool_key::{self, PoolKey};
 use crate::route::CompiledRoute;
 
-/// A body may be so far ahead of its rate, and moves in pieces of about this time.
+/// The time by which a body may be ahead of its rate; it is sent in pieces of about this duration.
 const AHEAD_NS: u64 = 50_000_000;
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// A `limit bandwidth`, ready to be asked.
+/// A compiled `limit bandwidth`.
 pub struct Bandwidth {
     limiter: Arc<Limiter>,
     key: Option<PoolKey>,
@@ -32,7 +34,7 @@ pub struct Bandwidth {
     after: u64,
 }
 
-/// One direction.
+/// The limit of one direction.
 #[derive(Clone)]
 struct Way {
     number: u64,
@@ -43,9 +45,9 @@ struct Way {
 /// The direction of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Toward {
-    /// A response.
+    /// A response body.
     Client,
-    /// A request.
+    /// A request body.
     Endpoint,
 }
 
@@ -56,7 +58,7 @@ impl std::fmt::Debug for Bandwidth {
 }
 
 impl Bandwidth {
-    /// Prepares a limit.
+    /// Compiles a limit.
     pub(crate) fn compile(
         limit: Option<&model::Bandwidth>,
         limiter: &Arc<Limiter>,
@@ -77,7 +79,7 @@ impl Bandwidth {
     }
 }
 
-/// The throttles of a body: the listener's and the route's.
+/// The throttle of a body, from the route's limit or else the listener's.
 pub(crate) fn throttle<N: Net>(
     scope: Scope<'_, N>,
     connection: &Connection<N>,
@@ -85,7 +87,7 @@ pub(crate) fn throttle<N: Net>(
     (facts, route): (&Facts, &CompiledRoute),
     toward: Toward,
 ) -> Option<Box<Throttle>> {
-    // The narrower place says what holds.
+    // A route's limit replaces that of its listener.
     let limit = route.bandwidth.as_ref().or(scope.listener.bandwidth.as_ref())?;
     let way = match toward {
         Toward::Client => limit.down.clone(),
@@ -115,31 +117,32 @@ pub(crate) fn throttle<N: Net>(
     })
 }
 
-/// What keeps a body at its rate.
+/// Keeps a body at its rate.
 pub(crate) struct Throttle {
     bucket: Bucket,
     way: Way,
-    /// Start of the table's clock.
+    /// The start of the table's clock.
     epoch: Instant,
-    /// Bytes that go before the rate holds.
+    /// The number of bytes that pass before the rate applies.
     free: u64,
-    /// Bytes that may go now.
+    /// The number of bytes that may be sent now.
     allowed: usize,
-    /// Bytes that may go when the timer has run out.
+    /// The number of bytes that may be sent when the timer has elapsed.
     granted: usize,
     sleep: Option<Pin<Box<Sleep>>>,
 }
 
-/// How far ahead of the rate it is.
+/// The state that shows how far a body is ahead of the rate.
 enum Bucket {
-    /// This body alone: until when what was sent uses the rate up, ns.
+    /// This body alone: the time up to which the bytes sent have used up the rate, ns.
     Own(u64),
-    /// All bodies with one key.
+    /// All bodies with one key together.
     Shared(Arc<Limiter>, TableKey),
 }
 
 impl Throttle {
-    /// How many of `wanted` bytes, which are some, may be sent now; pending until some may.
+    /// Returns how many of `wanted` bytes may be sent now; pending until at least one may. `wanted`
+    /// is not 0.
     pub(crate) fn poll(&mut self, context: &mut Context<'_>, wanted: usize) -> Poll<usize> {
         if self.free > 0 {
             return Poll::Ready(wanted.min(usize::try_from(self.free).unwrap_or(usize::MAX)));
@@ -157,14 +160,14 @@ impl Throttle {
         }
     }
 
-    /// Notes that so many bytes went.
+    /// Notes that `bytes` were sent.
     pub(crate) fn sent(&mut self, bytes: usize) {
         let free = self.free.min(bytes as u64);
         self.free -= free;
         self.allowed = self.allowed.saturating_sub(bytes - free as usize);
     }
 
-    /// Takes the next piece from the bucket, to be sent now or when it is its turn.
+    /// Takes the next piece from the bucket, to be sent now or after a wait.
     fn charge(&mut self, wanted: usize) {
         let rate = self.way.bytes_per_second.max(1);
         let piece = (rate / (SECOND_NS / AHEAD_NS)).max(1);

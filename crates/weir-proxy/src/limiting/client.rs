@@ -1,5 +1,6 @@
-//! `limit client`: what one client address, or one network, may have open and ask for. Connections are bounded by the peer's address
-//! before a worker sees them, requests by the client's address behind trusted hops.
+//! `limit client`: limits the connections and requests of a client address or network. Connections
+//! are limited by the peer's address before a worker sees them, requests by the client's address
+//! behind trusted hops.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use super::counts::{LimitCounts, Limited};
 use super::table::{Entered, OpenPlace, Rate, TableKey, Taken};
 use super::{Limiter, Refused, Told, seconds};
 
-/// A `limit client`, ready to be asked.
+/// A compiled `limit client`.
 #[derive(Debug)]
 pub struct ClientLimit {
     limiter: Arc<Limiter>,
@@ -28,7 +29,7 @@ pub struct ClientLimit {
     dry_run: bool,
 }
 
-/// A bound on what is open at once.
+/// A limit on the number of items open at once.
 #[derive(Debug)]
 struct Open {
     number: u64,
@@ -36,7 +37,7 @@ struct Open {
     counts: Arc<LimitCounts>,
 }
 
-/// A bound on how often something happens.
+/// A limit on the rate of events.
 #[derive(Debug)]
 struct Events {
     number: u64,
@@ -44,11 +45,11 @@ struct Events {
     counts: Arc<LimitCounts>,
 }
 
-/// What of a client is over a bound.
+/// Error: the client is over a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OverLimit;
 
-/// The network of a client, as the table knows it.
+/// The network of a client, as a key of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Network([u8; 17]);
 
@@ -76,7 +77,7 @@ impl Network {
         &self.0
     }
 
-    /// As it is told.
+    /// The network as text, for the operator.
     pub(super) fn text(address: IpAddr, prefix: ClientPrefix) -> String {
         let address = address.to_canonical();
         let bits = if address.is_ipv4() { prefix.ipv4 } else { prefix.ipv6 };
@@ -88,7 +89,7 @@ impl Network {
 }
 
 impl ClientLimit {
-    /// Prepares a limit of this name.
+    /// Compiles a limit of this name.
     pub(crate) fn compile(limit: &model::ClientLimit, name: &str, limiter: &Arc<Limiter>) -> Self {
         let counts = |bound| limiter.counts(name, bound);
         let number = |bound| limiter.table.limit_number(&format!("{name}\0{bound}"));
@@ -116,7 +117,8 @@ impl ClientLimit {
         }
     }
 
-    /// A connection of this peer, if it may be opened now: its place is kept in `places`.
+    /// Admits a connection of this peer if the limit permits it now: its place is added to
+    /// `places`.
     pub(crate) fn open_connection(
         &self,
         peer: IpAddr,
@@ -130,7 +132,7 @@ impl ClientLimit {
         self.open(self.connections.as_ref(), peer, (now_ns, None), places)
     }
 
-    /// The same of one that is open already, and counted whatever the bound.
+    /// Counts a connection that is open already, even beyond the limit.
     pub(crate) fn take_over_connection(
         &self,
         peer: IpAddr,
@@ -144,7 +146,7 @@ impl ClientLimit {
         }
     }
 
-    /// Whether this peer may begin a TLS handshake now.
+    /// Tells whether this peer may begin a TLS handshake now.
     pub(crate) fn begin_handshake(&self, peer: IpAddr, now_ns: u64) -> Result<(), OverLimit> {
         if self.is_free(peer) {
             return Ok(());
@@ -152,13 +154,14 @@ impl ClientLimit {
         self.event(self.handshakes.as_ref(), peer, now_ns).map_err(|_| OverLimit)
     }
 
-    /// Whether handshakes are bounded, so that the time is asked for.
+    /// Returns true if handshakes are limited, so that the caller needs the time.
     pub(crate) fn bounds_handshakes(&self) -> bool {
         self.handshakes.is_some()
     }
 
-    /// A request of this client on a worker, if it may come now. Its place among those in flight is kept in `places`; one that is refused before it
-    /// has a head (`places` is `None`) has none.
+    /// Admits a request of this client on a worker if the limit permits it now. Its place among
+    /// those in flight is added to `places`; a request that is refused before it has a head
+    /// (`places` is `None`) gets none.
     pub(crate) fn begin_request(
         &self,
         client: IpAddr,
@@ -194,7 +197,7 @@ impl ClientLimit {
         self.limiter.table.key(number, Network::of(client, self.prefix).bytes())
     }
 
-    /// Counts an event; over the rate, says when the next may come.
+    /// Counts an event; over the rate, the error is the time until the next one may come, ns.
     fn event(&self, bound: Option<&Events>, client: IpAddr, now_ns: u64) -> Result<(), u64> {
         let Some(bound) = bound else { return Ok(()) };
         let key = self.key(bound.number, client);
@@ -240,20 +243,20 @@ impl ClientLimit {
     }
 }
 
-/// A configured rate as the table keeps it.
+/// Converts a configured rate into the table's form.
 pub(super) fn rate_of(rate: EventRate, burst: Option<u32>) -> Rate {
     let per_ns = u64::try_from(rate.per.as_nanos()).unwrap_or(u64::MAX);
     Rate::new(rate.count, per_ns, burst.unwrap_or_else(|| rate.burst()))
 }
 
-/// `RateLimit-Policy` and `RateLimit` (draft-ietf-httpapi-ratelimit-headers-10) of a limit of this name: how many are left, and in how
-/// many nanoseconds there are more.
+/// The headers `RateLimit-Policy` and `RateLimit` (draft-ietf-httpapi-ratelimit-headers-10) for a
+/// limit of this name: the number of events left, and the nanoseconds until there are more.
 pub(super) fn told(
     name: &str,
     rate: Rate,
     (left, reset_ns): (u64, u64),
 ) -> Vec<(&'static str, String)> {
-    // A string of RFC 9651 has no other characters; a name with quotes is no name.
+    // A string of RFC 9651 has no other characters. Names contain no quotes.
     let clean = |byte: char| if (' '..='~').contains(&byte) && byte != '\\' { byte } else { '_' };
     let name: String = name.chars().map(clean).collect();
     let (quota, window) = (rate.at_once(), seconds(rate.window_ns()));

@@ -1,37 +1,38 @@
-//! What limits counted, and who was limited most. Only what is limited is counted, so that whoever keeps the limits writes nothing.
+//! Counts the effects of limits, and the keys that were limited most. Only limited events are
+//! counted, so that an event within its limits causes no write here.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Keys that are kept of each limit.
+/// The number of keys that are kept for each limit.
 const TOP_KEYS: usize = 32;
-/// Bytes of a key that are kept.
+/// The number of bytes of a key that are kept.
 const KEY_BYTES: usize = 64;
 
-/// A bound of a limit.
+/// The identity of one bound of a limit.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LimitKey {
     /// The limit's name.
     pub limit: Arc<str>,
-    /// What of it: `connections`, `rate` and so on.
+    /// The bound: `connections`, `rate` and so on.
     pub bound: &'static str,
 }
 
-/// What a limit did.
+/// The effect of a limit on an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Limited {
-    /// It refused a request, or closed a connection.
+    /// A request was refused, or a connection closed.
     Refused,
-    /// It had a request wait.
+    /// A request had to wait.
     Delayed,
-    /// It would have done one of these, had it not been a dry run.
+    /// One of these would have happened, but the limit is in dry run.
     DryRun,
 }
 
-/// What is counted for one bound of a limit.
+/// The counts of one bound of a limit.
 #[derive(Debug)]
 pub struct LimitCounts {
-    /// Which.
+    /// The bound.
     pub key: LimitKey,
     refused: AtomicU64,
     delayed: AtomicU64,
@@ -44,22 +45,23 @@ pub struct LimitCounts {
 pub struct LimitedKey {
     /// Its first bytes.
     pub key: Box<[u8]>,
-    /// How often at most: the count of one that it displaced is in it (the *space-saving* sketch of Metwally, Agrawal and El Abbadi).
+    /// The number of times that it was limited, as an upper bound: it includes the count of the key
+    /// that it displaced (the *space-saving* sketch of Metwally, Agrawal and El Abbadi).
     pub count: u64,
-    /// How much of the count may be another's.
+    /// The part of the count that may belong to a displaced key.
     pub over: u64,
-    /// When last, ns since the process started.
+    /// The last time that it was limited, ns since the process started.
     pub last_ns: u64,
 }
 
-/// The counts as they stand.
+/// A snapshot of the counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LimitFigures {
-    /// Requests refused, connections closed.
+    /// The number of requests refused and connections closed.
     pub refused: u64,
-    /// Requests that had to wait.
+    /// The number of requests that had to wait.
     pub delayed: u64,
-    /// What would have been refused or delayed.
+    /// The number of events that would have been refused or delayed.
     pub dry_run: u64,
 }
 
@@ -70,7 +72,7 @@ impl LimitCounts {
         Self { key, refused, delayed, dry_run, top }
     }
 
-    /// Counts what befell a key.
+    /// Counts an effect on a key.
     pub(crate) fn note(&self, what: Limited, key: &[u8], now_ns: u64) {
         self.note_quietly(what);
         let key = key.get(..KEY_BYTES).unwrap_or(key);
@@ -88,7 +90,7 @@ impl LimitCounts {
         }
     }
 
-    /// Counts it without its key.
+    /// Counts an effect without its key.
     pub(crate) fn note_quietly(&self, what: Limited) {
         let counter = match what {
             Limited::Refused => &self.refused,
@@ -98,7 +100,7 @@ impl LimitCounts {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// What was counted so far.
+    /// The current counts.
     pub fn figures(&self) -> LimitFigures {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let (refused, delayed) = (read(&self.refused), read(&self.delayed));

@@ -1,4 +1,5 @@
-//! `limits` of a pool: a circuit breaker by concurrency; and `per_client=` of its queue. What is beyond is answered at once instead of making a pool in trouble worse.
+//! `limits` of a pool: a circuit breaker by concurrency; and `per_client=` of its queue. Requests
+//! beyond a limit are answered at once, so that they do not add to the load of a pool in trouble.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -10,12 +11,12 @@ use super::client::Network;
 use super::counts::{LimitCounts, Limited};
 use super::table::{Entered, OpenPlace, TableKey};
 
-/// The bounds of a pool as a whole.
+/// The limits of a pool.
 pub struct PoolLimits {
     limiter: Arc<Limiter>,
     in_flight: Option<Bound>,
     retries: Option<Bound>,
-    /// By client.
+    /// The limit on waiting requests of each client.
     waiting: Option<WaitingBound>,
 }
 
@@ -31,12 +32,12 @@ struct Bound {
     counts: Arc<LimitCounts>,
 }
 
-/// What is over.
+/// Error: a limit of the pool is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BreakerOpen;
 
 impl PoolLimits {
-    /// The bounds of a pool of this name; `None` where it has none.
+    /// Compiles the limits of a pool; `None` if it has none.
     pub(crate) fn compile(pool: &model::Pool, limiter: &Arc<Limiter>) -> Option<Box<Self>> {
         let model::Pool { name: pool, limits, queue, .. } = pool;
         let bound = |most: Option<u32>, bound| {
@@ -58,17 +59,17 @@ impl PoolLimits {
             .then(|| Box::new(Self { limiter, in_flight, retries, waiting }))
     }
 
-    /// A place for a request of this worker that is led to the pool.
+    /// Takes a place for a request that this worker sends to the pool.
     pub(crate) fn enter(&self, on: (usize, u64)) -> Result<Option<OpenPlace>, BreakerOpen> {
         self.open(self.in_flight.as_ref(), on)
     }
 
-    /// A place for a request that is sent once more.
+    /// Takes a place for a retry.
     pub(crate) fn retry(&self, on: (usize, u64)) -> Result<Option<OpenPlace>, BreakerOpen> {
         self.open(self.retries.as_ref(), on)
     }
 
-    /// A place for a request that waits, among those of its client.
+    /// Takes a place for a waiting request, among those of its client.
     pub(crate) fn wait(
         &self,
         client: Option<IpAddr>,

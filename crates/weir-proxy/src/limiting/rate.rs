@@ -1,5 +1,5 @@
-//! `limit rate`: how many requests with one key are let through, refused or delayed; and the place in an exchange where all its limits
-//! are asked. A key is a text with `$variables`.
+//! `limit rate`: passes, refuses or delays requests by key; and the function that applies all
+//! limits of an exchange. A key is a text with `$variables`.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -21,23 +21,25 @@ use crate::net::Net;
 use crate::pool_key::{self, PoolKey};
 use crate::route::CompiledRoute;
 
-/// Of a key that may be a secret, half is shown, and half as many bytes as this at most.
+/// The most bytes of a key that may be a secret of which half are shown; of a shorter key, half is
+/// shown too.
 const SHOWN_BYTES: usize = 8;
 
-/// A `limit rate`, ready to be asked.
+/// A compiled `limit rate`.
 pub struct RateLimit {
     limiter: Arc<Limiter>,
     number: u64,
     name: Box<str>,
     key: PoolKey,
     rate: Rate,
-    /// How far ahead of the rate a request may be without waiting; `None`: none waits.
+    /// The time by which a request may be ahead of the rate without waiting; `None` if no request
+    /// waits.
     delay_ns: Option<u64>,
     status: u16,
     action: LimitAction,
     headers: LimitHeaders,
     dry_run: bool,
-    /// Whether keys may be secrets, of which only the beginning is told.
+    /// Set if keys may be secrets, of which only the beginning is shown.
     hides_keys: bool,
     counts: Arc<LimitCounts>,
 }
@@ -49,7 +51,7 @@ impl std::fmt::Debug for RateLimit {
 }
 
 impl RateLimit {
-    /// Prepares a limit.
+    /// Compiles a limit.
     fn compile(limit: &model::RateLimit, limiter: &Arc<Limiter>) -> Arc<Self> {
         let rate = rate_of(limit.rate, limit.burst);
         Arc::new(Self {
@@ -68,7 +70,7 @@ impl RateLimit {
         })
     }
 
-    /// Counts a request with this key; says how long it has to wait, ns.
+    /// Counts a request with this key; returns the time that it has to wait, ns.
     fn take(
         &self,
         key: &[u8],
@@ -103,20 +105,20 @@ impl RateLimit {
         }
     }
 
-    /// Counts what befell a key.
+    /// Counts an effect on a key.
     #[cold]
     fn note(&self, what: Limited, key: &[u8], now_ns: u64) {
         if !self.hides_keys {
             return self.counts.note(what, key, now_ns);
         }
-        // Enough to tell keys apart, and for its owner to know one.
+        // This is enough to distinguish keys, and for the owner of a key to recognise it.
         let begin = key.get(..key.len().min(SHOWN_BYTES) / 2).unwrap_or_default();
         let tail = self.limiter.table.key(self.number, key).short();
         let shown = format!("{}…{tail:08x}", String::from_utf8_lossy(begin));
         self.counts.note(what, shown.as_bytes(), now_ns);
     }
 
-    /// Puts the limit on the response, if it tells of it there.
+    /// Adds the limit's headers to the response, if they are configured for this case.
     fn tell(&self, at: LimitHeaders, state: (u64, u64), response: &mut Option<Box<Told>>) {
         if self.headers != LimitHeaders::All && self.headers != at {
             return;
@@ -126,13 +128,13 @@ impl RateLimit {
     }
 }
 
-/// Prepares limits, in their order.
+/// Compiles limits, keeping their order.
 pub(crate) fn compile(limits: &[model::RateLimit], limiter: &Arc<Limiter>) -> Vec<Arc<RateLimit>> {
     limits.iter().map(|limit| RateLimit::compile(limit, limiter)).collect()
 }
 
 impl Refused {
-    /// How the exchange ends.
+    /// The end of the exchange that the refusal leads to.
     fn ended(self, facts: &mut Facts) -> Ended {
         let (cause, status) = (self.cause, self.status);
         facts.told = Some(Box::new(self.told));
@@ -145,7 +147,7 @@ fn table_clock<N: Net>(scope: Scope<'_, N>, now: Instant) -> u64 {
     scope.worker.process.limit_clock(now)
 }
 
-/// Holds a request against the bounds on its client.
+/// Applies the limits on clients to a request.
 pub(crate) fn admit_client<N: Net>(
     scope: Scope<'_, N>,
     facts: &mut Facts,
@@ -155,7 +157,7 @@ pub(crate) fn admit_client<N: Net>(
     let Some(client) = client.filter(|_| !limits.is_empty()) else { return Ok(()) };
     let now_ns = table_clock(scope, facts.head_end);
     for limit in limits {
-        // What is no request is charged as one, and has nothing in flight.
+        // Bytes that are no valid request are charged as one, but are not counted as in flight.
         let places = facts.has_head.then_some(&mut facts.places);
         if let Err(refused) = limit.begin_request(client, (scope.worker.number, now_ns), places) {
             return Err(refused.ended(facts));
@@ -164,12 +166,12 @@ pub(crate) fn admit_client<N: Net>(
     Ok(())
 }
 
-/// Whether a request that takes this route is limited by key.
+/// Tells whether a request on this route is limited by key.
 pub(crate) fn is_limited<N: Net>(scope: Scope<'_, N>, route: &CompiledRoute) -> bool {
     !scope.listener.rate_limits.is_empty() || !route.rate_limits.is_empty()
 }
 
-/// Holds a request against the limits of its listener and its route; waits where they say so.
+/// Applies the rate limits of the listener and the route to a request; waits if they delay it.
 pub(crate) async fn admit<N: Net>(
     scope: Scope<'_, N>,
     connection: &mut Connection<N>,
@@ -196,7 +198,7 @@ pub(crate) async fn admit<N: Net>(
     wait(scope, connection, work, facts.head_end + Duration::from_nanos(wait_ns)).await
 }
 
-/// Waits until `until`, as long as the client is there.
+/// Waits until `until`, unless the client closes its connection.
 async fn wait<N: Net>(
     scope: Scope<'_, N>,
     connection: &mut Connection<N>,

@@ -1,15 +1,19 @@
-//! The table of clients and keys that are limited: one for the process, shared by all workers, of fixed size.
+//! The table of limited clients and keys: one for the process, shared by all workers, of fixed
+//! size.
 //!
-//! It is set-associative: a hash of limit and key, keyed with a secret of the process so that nobody can aim at a place, leads to a
-//! bucket of eight slots under the mutex of its shard, held for one look at these. A slot has a count of what is open now and the time at
-//! which the allowance is whole again (the *theoretical arrival time* of the generic cell rate algorithm, ITU-T I.371), so that there
-//! is nothing to refill. A slot that counts nothing and whose allowance is whole says nothing and is free. When a bucket is full, the
-//! slot nearest to a whole allowance is taken: whoever is forgotten gets a new allowance, so that a flood of addresses can free others
-//! from their debts, and never limit anybody who did not ask for much. What is open is never forgotten: where all eight slots count
-//! something, the newcomer is let through and counted as untracked.
+//! It is set-associative: a hash of limit and key selects a bucket of eight slots. The hash is
+//! keyed with a secret of the process, so that an attacker cannot aim at a bucket. The mutex of the
+//! bucket's shard is held for one look at these slots. A slot holds the number of items that are
+//! open now and the time at which the allowance is full again (the *theoretical arrival time* of
+//! the generic cell rate algorithm, ITU-T I.371), so that nothing needs to be refilled. A slot with
+//! nothing open and a full allowance carries no information and is free. When a bucket is full, the
+//! slot nearest to a full allowance is evicted, and its key starts again with a new allowance: a
+//! flood of addresses can clear the debts of others, but never limit a client that asked for
+//! little. Open items are never forgotten: if all eight slots have open items, the newcomer is let
+//! through and counted as untracked.
 //!
-//! What is open for an exchange is also counted by the worker that holds it, under the same mutex, so that another thread can give it
-//! back when that worker is lost.
+//! Items that are open for an exchange are also counted by worker, under the same mutex, so that
+//! another thread can give them back when that worker is lost.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -17,67 +21,67 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Slots of a bucket.
+/// The number of slots of a bucket.
 const WAYS: usize = 8;
-/// Mutexes, a power of two.
+/// The number of mutexes, a power of two.
 const SHARDS: usize = 64;
 
-/// A limit and a key of it, hashed.
+/// The hash of a limit and one of its keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableKey(u64);
 
 impl TableKey {
-    /// A short form to tell keys apart by.
+    /// A short form that distinguishes keys for the operator.
     pub(crate) fn short(self) -> u32 {
         (self.0 >> 32) as u32
     }
 }
 
-/// A rate as the table keeps it.
+/// A rate in the table's form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
-    /// What one event costs, ns of the rate.
+    /// The cost of one event, ns of the rate.
     pub interval_ns: u64,
-    /// How far ahead of the rate events may be, ns.
+    /// The time by which events may be ahead of the rate, ns.
     pub burst_ns: u64,
 }
 
 impl Rate {
-    /// So many in this time, and `burst` more at once.
+    /// A rate of `count` events in `per_ns`, with `burst` more at once.
     pub fn new(count: u32, per_ns: u64, burst: u32) -> Self {
         let interval_ns = (per_ns / u64::from(count.max(1))).max(1);
         Self { interval_ns, burst_ns: interval_ns.saturating_mul(burst.into()) }
     }
 
-    /// How many may come at once.
+    /// The number of events that may come at once.
     pub fn at_once(self) -> u64 {
         self.burst_ns / self.interval_ns + 1
     }
 
-    /// The time in which a used-up allowance is whole again.
+    /// The time in which a used-up allowance becomes full again.
     pub fn window_ns(self) -> u64 {
         self.burst_ns.saturating_add(self.interval_ns)
     }
 }
 
-/// What the table says of an event.
+/// The table's decision about an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
     /// It was let through and counted.
     Yes {
-        /// How far it is ahead of the rate, ns.
+        /// The time by which it is ahead of the rate, ns.
         ahead_ns: u64,
-        /// How many more may come at once now.
+        /// The number of further events that may come at once now.
         left: u64,
     },
     /// It is over the limit and was not counted.
     No {
-        /// When one may come again, ns from now.
+        /// The time until an event is permitted again, ns.
         again_ns: u64,
     },
 }
 
-/// The table.
+/// The usage of limited clients and keys.
 #[derive(Debug)]
 pub struct LimitTable {
     hasher: RandomState,
@@ -86,28 +90,28 @@ pub struct LimitTable {
     untracked: AtomicU64,
 }
 
-/// On a line of the cache of its own.
+/// A shard on a cache line of its own.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Shard(Mutex<Slots>);
 
 #[derive(Debug, Default)]
 struct Slots {
-    /// How many there are to be, once the first is needed.
+    /// The size of `all`, which is allocated when the first slot is needed.
     wanted: usize,
-    /// A multiple of [`WAYS`].
+    /// The slots; their number is a multiple of [`WAYS`].
     all: Vec<Slot>,
-    /// Places that workers hold open, by key and worker.
+    /// The number of open items by key and worker.
     held: HashMap<(u64, u16), u32>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Slot {
-    /// 0 where nobody was yet.
+    /// 0 if the slot was never used.
     key: u64,
-    /// When the allowance is whole again, ns.
+    /// The time at which the allowance is full again, ns.
     whole_at_ns: u64,
-    /// What is open.
+    /// The number of open items.
     open: u32,
 }
 
@@ -117,12 +121,12 @@ impl Slot {
     }
 }
 
-/// Something open that is counted, until this is dropped.
+/// An open item, counted until this is dropped.
 #[derive(Debug)]
 pub struct OpenPlace {
     table: Arc<LimitTable>,
     key: TableKey,
-    /// The worker that it is given back for if that is lost.
+    /// The worker for which it is given back if that worker is lost.
     worker: Option<u16>,
 }
 
@@ -132,19 +136,19 @@ impl Drop for OpenPlace {
     }
 }
 
-/// What the table says of something to be opened.
+/// The table's decision about an item to be opened.
 #[derive(Debug)]
 pub enum Entered {
-    /// It is counted.
+    /// It is counted as open.
     Yes(OpenPlace),
-    /// There is no place to count it at.
+    /// No slot is free to count it in.
     Untracked,
-    /// As many are open as may be.
+    /// The limit of open items is reached.
     Full,
 }
 
 impl LimitTable {
-    /// A table of so many bytes, which are allocated when they are needed.
+    /// Creates a table of `bytes`, which are allocated when they are needed.
     pub fn new(bytes: usize) -> Arc<Self> {
         let table = Self {
             hasher: RandomState::new(),
@@ -156,7 +160,7 @@ impl LimitTable {
         Arc::new(table)
     }
 
-    /// Another size from now on. What is known is kept as far as there is room.
+    /// Changes the size. Slots in use are kept as far as there is room.
     pub fn resize(&self, bytes: usize) {
         let wanted = (bytes / SHARDS / size_of::<Slot>() / WAYS).max(1) * WAYS;
         for shard in &self.shards {
@@ -167,7 +171,7 @@ impl LimitTable {
             slots.wanted = wanted;
             let before = std::mem::take(&mut slots.all);
             for slot in before.into_iter().filter(|slot| slot.key != 0) {
-                // Time 0 makes no slot look whole, so that none is lost that another does not need more.
+                // The time only decides whether an eviction is reported, which is ignored here.
                 if let Some(place) = slots.place(slot.key, 0).0 {
                     *place = slot;
                 }
@@ -175,7 +179,7 @@ impl LimitTable {
         }
     }
 
-    /// The key of what `bytes` names under the limit of this number.
+    /// The table key of `bytes` under the limit of this number.
     pub fn key(&self, limit: u64, bytes: &[u8]) -> TableKey {
         let mut hasher = self.hasher.build_hasher();
         hasher.write_u64(limit);
@@ -188,7 +192,7 @@ impl LimitTable {
         self.hasher.hash_one(name)
     }
 
-    /// Lets an event through if the rate allows it now, and counts it. It costs as many intervals as `cost` says.
+    /// Lets an event through if the rate allows it now, and counts it. It costs `cost` intervals.
     pub fn take(&self, key: TableKey, rate: Rate, (cost, now_ns): (u64, u64)) -> Taken {
         let free = Taken::Yes { ahead_ns: 0, left: rate.at_once().saturating_sub(cost) };
         self.with(key, now_ns, |slot| {
@@ -205,7 +209,8 @@ impl LimitTable {
         })
     }
 
-    /// Counts what costs this much, whatever the rate; says how far ahead of the rate it begins, ns.
+    /// Counts an event of this cost regardless of the rate; returns how far ahead of the rate it
+    /// begins, ns.
     pub(crate) fn spend(&self, key: TableKey, cost_ns: u64, now_ns: u64) -> u64 {
         self.with(key, now_ns, |slot| {
             let Some(slot) = slot else { return 0 };
@@ -215,12 +220,14 @@ impl LimitTable {
         })
     }
 
-    /// Counts something as open if fewer than `most` are. Only the holder of the place gives it back.
+    /// Counts an item as open if fewer than `most` are open. Only the holder of the place gives it
+    /// back.
     pub fn enter(self: &Arc<Self>, key: TableKey, most: u32, now_ns: u64) -> Entered {
         self.open_one(key, (most, None), now_ns)
     }
 
-    /// As [`LimitTable::enter`], of an exchange of this worker: [`LimitTable::abandon`] gives it back too.
+    /// Does the same as [`LimitTable::enter`] for an exchange of this worker, so that
+    /// [`LimitTable::abandon`] can give it back too.
     pub fn enter_on(
         self: &Arc<Self>,
         worker: usize,
@@ -251,8 +258,8 @@ impl LimitTable {
         entered
     }
 
-    /// Gives back what a worker holds open, and returns how much that was. Its places must never be
-    /// dropped: its thread stands still for good.
+    /// Gives back the items that a worker holds open, and returns their number. The worker's places
+    /// must never be dropped: its thread is stopped for good.
     pub fn abandon(&self, worker: usize) -> u64 {
         let Ok(worker) = u16::try_from(worker) else { return 0 };
         let mut given_back = 0;
@@ -268,7 +275,7 @@ impl LimitTable {
         given_back
     }
 
-    /// How much is open under a key.
+    /// The number of open items under a key.
     pub fn open(&self, key: TableKey) -> u32 {
         let Some(slots) = self.slots(key) else { return 0 };
         let found = slots.all.get(slots.bucket(key.0)).unwrap_or_default();
@@ -288,12 +295,14 @@ impl LimitTable {
         }
     }
 
-    /// Keys that were forgotten before their allowance was whole, and events that there was no place to count at.
+    /// The number of keys that were evicted before their allowance was full, and of events for
+    /// which there was no slot.
     pub fn forgotten(&self) -> (u64, u64) {
         (self.evicted.load(Ordering::Relaxed), self.untracked.load(Ordering::Relaxed))
     }
 
-    /// Slots in use and slots that there are, and the bytes that they hold. It looks at all of them.
+    /// The slots in use, the slots in all, and the bytes that they occupy. It scans the whole
+    /// table.
     pub fn fill(&self, now_ns: u64) -> (usize, usize, usize) {
         let (mut used, mut all, mut bytes) = (0, 0, 0);
         for shard in &self.shards {
@@ -315,7 +324,7 @@ impl LimitTable {
         then(self.place_in(&mut slots, key, now_ns))
     }
 
-    /// The key's slot, counted where another was forgotten for it or there is none.
+    /// The key's slot; counts an eviction, or a key without a slot.
     fn place_in<'a>(
         &self,
         slots: &'a mut Slots,
@@ -334,7 +343,7 @@ impl LimitTable {
 }
 
 impl Slots {
-    /// So much less is open under a key.
+    /// Subtracts `count` from the open items of a key.
     fn close(&mut self, key: u64, count: u32) {
         let bucket = self.bucket(key);
         let found = self.all.get_mut(bucket).unwrap_or_default();
@@ -346,12 +355,13 @@ impl Slots {
     /// The bucket of a key.
     fn bucket(&self, key: u64) -> std::ops::Range<usize> {
         let buckets = (self.all.len() / WAYS).max(1) as u64;
-        // The upper bits choose: the lower ones chose the shard.
+        // The upper bits select the bucket; the lower bits select the shard.
         let number = ((u128::from(key) * u128::from(buckets)) >> 64) as usize;
         number * WAYS..(number + 1) * WAYS
     }
 
-    /// The key's slot, made if need be, and whether somebody was forgotten for that.
+    /// The key's slot, taken over from another key if necessary; the flag is set if that key still
+    /// had debts.
     fn place(&mut self, key: u64, now_ns: u64) -> (Option<&mut Slot>, bool) {
         if self.all.is_empty() {
             self.all = vec![Slot::default(); self.wanted];
@@ -362,7 +372,7 @@ impl Slots {
             return (bucket.get_mut(at), false);
         }
         let victim = bucket.iter_mut().filter(|slot| slot.key == 0 || slot.open == 0);
-        // An untouched slot has time 0.
+        // An unused slot has time 0.
         let Some(victim) = victim.min_by_key(|slot| slot.whole_at_ns) else { return (None, false) };
         let evicted = !victim.says_nothing(now_ns);
         *victim = Slot { key, whole_at_ns: 0, open: 0 };
@@ -392,7 +402,7 @@ mod tests {
         assert_eq!(through(&table, key, rate, SECOND / 10, 100), 1);
         assert_eq!(through(&table, key, rate, SECOND / 2, 100), 4);
         assert_eq!(through(&table, key, rate, 100 * SECOND, 100), 5);
-        // In the long run exactly the rate, whatever is asked for.
+        // In the long run exactly the rate passes, regardless of demand.
         let all: usize = (0..1000)
             .map(|step| through(&table, key, rate, 200 * SECOND + step * SECOND / 100, 3))
             .sum();
@@ -481,7 +491,7 @@ mod tests {
 
     #[test]
     fn a_flood_of_addresses_frees_nobody_who_is_deep_in_debt_and_limits_nobody_else() {
-        // As small as it can be: 512 slots.
+        // The smallest possible table: 512 slots.
         let table = LimitTable::new(0);
         let rate = Rate::new(1, SECOND, 100);
         let greedy = table.key(1, b"greedy");
