@@ -1,5 +1,5 @@
-//! Moves one body from where it is read to where it is written: takes its framing apart, puts it together anew, holds at
-//! most one buffer, and never waits to fill it. Deadlines and what a failure means are the caller's.
+//! Moves one body from a source to a sink: decodes its framing, encodes it anew, holds at most one
+//! buffer, and never waits to fill it. The caller sets deadlines and interprets failures.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -16,40 +16,40 @@ use crate::limits::{DECODE_FRAMING, SMALL_BUFFER, TURN_FRAMING_COST};
 use crate::trailers::TrailerRules;
 use crate::turns::{ByteTurn, end_turn};
 
-/// Bodies up to this many bytes are copied behind the head so that one plain write sends both.
+/// Bodies up to this size are copied behind the head, so that one plain write sends both.
 const COALESCE_BYTES: usize = 4096;
 
-/// How the source delimits its body.
+/// The source's framing of the body.
 enum Decoder {
-    /// Nothing is left to read.
+    /// No byte is left to read.
     Done,
-    /// This many bytes are.
+    /// This many bytes are left to read.
     Length(u64),
     Chunked(ChunkedDecoder),
     UntilClose,
 }
 
-/// How the sink is told where the body ends.
+/// The framing of the body towards the sink.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Encoder {
-    /// By a length or by closing: bytes as they are.
+    /// By a length or by closing: the bytes are not changed.
     Plain,
     /// By chunks.
     Chunked,
 }
 
-/// What the pump waits for when it is pending.
+/// The event that a pending pump waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Waiting {
-    /// The source.
+    /// Bytes from the source.
     Read,
-    /// The sink.
+    /// Room in the sink.
     Write,
-    /// Its next turn: both sides could go on.
+    /// The task's next turn: both sides could continue.
     Turn,
 }
 
-/// Why a body did not come through.
+/// The reason why a body was not transferred completely.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum PumpFailure {
     /// The source ended before its body did.
@@ -58,13 +58,13 @@ pub(crate) enum PumpFailure {
     Read,
     /// The sink failed.
     Write,
-    /// The source's framing is broken.
+    /// The source's framing is invalid.
     Malformed,
-    /// The body is larger than allowed.
+    /// The body exceeds its limit.
     TooLarge,
 }
 
-/// One body on its way.
+/// A body in transfer.
 ///
 /// ```text
 ///  source ─▶ raw[at..] ─decode─▶ out ++ raw[direct] ++ tail ─▶ sink
@@ -72,49 +72,49 @@ pub(crate) enum PumpFailure {
 pub(crate) struct Pump {
     decoder: Decoder,
     encoder: Encoder,
-    /// Bytes read; those before `at` are decoded.
+    /// The bytes read; those before `at` are decoded.
     raw: Vec<u8>,
     at: usize,
-    /// Bytes to send first (a head, a chunk header), from `out_at`.
+    /// The bytes to send first (a head, a chunk header), from `out_at`.
     out: Vec<u8>,
     out_at: usize,
-    /// Body bytes of `raw` to send next.
+    /// The range of `raw` with the body bytes to send next.
     direct: std::ops::Range<usize>,
-    /// Bytes to send after them.
+    /// The bytes to send after them.
     tail: SmallVec<[u8; 16]>,
     tail_at: usize,
-    /// What holds for trailers; `None` drops them.
+    /// The rules for trailers; `None` drops trailers.
     trailers: Option<Arc<TrailerRules>>,
-    /// Most body bytes that may come.
+    /// The maximum number of body bytes.
     limit: u64,
-    /// What keeps it at a rate.
+    /// The throttle that limits the rate, if there is one.
     throttle: Option<Box<Throttle>>,
-    /// Most bytes that are read beyond the body.
+    /// The maximum number of bytes that are read beyond the body.
     surplus_limit: usize,
-    /// Body bytes decoded so far.
+    /// The number of body bytes decoded so far.
     pub(crate) body_bytes: u64,
-    /// Bytes handed to the sink so far, framing included.
+    /// The number of bytes handed to the sink so far, including framing.
     pub(crate) written: u64,
-    /// Bytes read from the source by this pump, framing included.
+    /// The number of bytes that this pump read from the source, including framing.
     read: u64,
-    /// Bytes of chunk framing taken apart so far.
+    /// The number of bytes of chunk framing decoded so far.
     framing: u64,
-    /// Whether it read from the source at all (and so the bytes cannot be had again).
+    /// Set once it has read from the source, so that its bytes cannot be obtained again.
     pub(crate) has_read: bool,
-    /// What a pending poll waits for.
+    /// The event that a pending poll waits for.
     pub(crate) waiting: Waiting,
     finished: bool,
 }
 
-/// Bounds on a body, and what holds for its trailers.
+/// The limits of a body, and the rules for its trailers.
 pub(crate) struct Bounds {
-    /// Most body bytes that may come.
+    /// The maximum number of body bytes.
     pub(crate) bytes: u64,
-    /// Most bytes that are read beyond the body.
+    /// The maximum number of bytes that are read beyond the body.
     pub(crate) surplus: usize,
-    /// The throttle that keeps it at a rate, if it has one.
+    /// The throttle that limits the rate, if there is one.
     pub(crate) throttle: Option<Box<Throttle>>,
-    /// The rules of trailers that pass; `None` drops them.
+    /// The rules for trailers; `None` drops trailers.
     pub(crate) trailers: Option<Arc<TrailerRules>>,
 }
 
@@ -125,7 +125,8 @@ impl Default for Bounds {
 }
 
 impl Pump {
-    /// A pump that sends `head`, then the body that `framing` describes, of which `raw[at..]` was already read.
+    /// Creates a pump that sends `head`, then the body that `framing` describes, of which
+    /// `raw[at..]` was already read.
     pub(crate) fn new(
         head: Vec<u8>,
         (framing, encoder): (Framing, Encoder),
@@ -166,7 +167,8 @@ impl Pump {
         }
     }
 
-    /// A pump for a body that is already here, and taken apart, at the rate of the one that read it.
+    /// Creates a pump for a body that was completely read and decoded, at the rate of the pump that
+    /// read it.
     pub(crate) fn whole(body: Vec<u8>, throttle: Option<Box<Throttle>>) -> Self {
         let length = body.len();
         let framing = (Framing::None, Encoder::Plain);
@@ -179,7 +181,7 @@ impl Pump {
         Self { direct: 0..length, body_bytes: length as u64, ..pump }
     }
 
-    /// Bytes of the body that came from the source, those aside that were taken for framing.
+    /// The number of body bytes received from the source, without decoded framing.
     pub(crate) fn received(&self) -> u64 {
         let waiting = (self.raw.len() - self.at) as u64;
         let undecoded = match &self.decoder {
@@ -190,38 +192,38 @@ impl Pump {
         self.body_bytes + undecoded
     }
 
-    /// Bytes at hand, taken apart or not.
+    /// The number of bytes in the buffer, decoded or not.
     pub(crate) fn raw_bytes(&self) -> usize {
         self.raw.len()
     }
 
-    /// Takes them out of a pump of which nothing was sent and that is not used any more.
+    /// Takes the bytes out of a pump that has sent nothing and is not used any more.
     pub(crate) fn take_raw(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.raw)
     }
 
-    /// Most body bytes that may come.
+    /// The maximum number of body bytes.
     pub(crate) fn limit(&self) -> u64 {
         self.limit
     }
 
-    /// Puts a head in front of what is to be sent; nothing was sent yet.
+    /// Puts a head in front of the bytes to send; nothing may have been sent yet.
     pub(crate) fn prepend(&mut self, mut head: Vec<u8>) {
         head.extend_from_slice(&self.out);
         self.out = head;
     }
 
-    /// Takes what keeps it at a rate, for a pump that goes on in its place.
+    /// Takes the throttle, for a pump that replaces this one.
     pub(crate) fn take_throttle(&mut self) -> Option<Box<Throttle>> {
         self.throttle.take()
     }
 
-    /// Bytes of memory that it has.
+    /// The bytes of memory that it holds.
     pub(crate) fn held(&self) -> usize {
         self.raw.capacity() + self.out.capacity() + self.tail.capacity()
     }
 
-    /// Most bytes that a read may take now: what is known to be left of the body, and of what may lie beyond it.
+    /// The maximum that a read may take now: the known rest of the body, and the permitted surplus.
     fn readable(&self) -> usize {
         let undecoded = self.raw.len().saturating_sub(self.at);
         let left = match self.decoder {
@@ -231,17 +233,17 @@ impl Pump {
         left.saturating_add(self.surplus_limit).saturating_sub(undecoded)
     }
 
-    /// Whether everything was read, sent and flushed.
+    /// Returns true if everything was read, sent and flushed.
     pub(crate) fn is_finished(&self) -> bool {
         self.finished
     }
 
-    /// What was done so far, in bytes copied: taking framing apart costs more for each byte.
+    /// The work done so far, in bytes copied: decoding of framing costs more per byte.
     fn work(&self) -> u64 {
         self.written + self.read + self.framing * TURN_FRAMING_COST
     }
 
-    /// A number that grows whenever a byte moves.
+    /// A number that grows whenever a byte is transferred.
     pub(crate) fn progress(&self) -> u64 {
         self.written + self.body_bytes
     }
@@ -258,7 +260,7 @@ impl Pump {
         }
     }
 
-    /// Whether the source has nothing more to give to the body.
+    /// Returns true if no more bytes of the body have to be read from the source.
     pub(crate) fn is_read(&self) -> bool {
         match self.decoder {
             Decoder::Done => true,
@@ -267,8 +269,9 @@ impl Pump {
         }
     }
 
-    /// Reads on while the sink takes nothing, as far as the buffer has room, so that the source may be done with us before the sink
-    /// is. An end or a failure is met again when it is its turn.
+    /// Reads on while the sink takes nothing, as far as the buffer has room, so that the source can
+    /// finish before the sink does. An end or a failure of the source is found again by the next
+    /// regular read.
     pub(crate) fn read_ahead<R: AsyncRead + Unpin>(
         &mut self,
         context: &mut Context<'_>,
@@ -282,12 +285,12 @@ impl Pump {
         }
     }
 
-    /// Gives back its head buffer and its body buffer.
+    /// Takes its head buffer and its body buffer.
     pub(crate) fn take_buffers(&mut self) -> (Vec<u8>, Vec<u8>) {
         (std::mem::take(&mut self.out), std::mem::take(&mut self.raw))
     }
 
-    /// Goes on until the body has come through, or neither side can.
+    /// Transfers bytes until the body is complete, or neither side can continue.
     pub(crate) fn poll<R, W>(
         &mut self,
         context: &mut Context<'_>,
@@ -305,7 +308,7 @@ impl Pump {
         let mut turn = ByteTurn::new();
         loop {
             let before = self.work();
-            // Bytes that came with the head travel with it.
+            // Body bytes that came with the head are sent with it.
             if self.direct.is_empty() && self.tail.is_empty() {
                 self.decode()?;
             }
@@ -336,8 +339,8 @@ impl Pump {
         }
     }
 
-    /// Takes as much of the body as is at hand apart without sending anything, so that a malformed one is found before an
-    /// endpoint is troubled.
+    /// Decodes the buffered part of the body without sending anything, so that malformed framing is
+    /// found before an endpoint is involved.
     pub(crate) fn decode_ahead(&mut self) -> Result<(), PumpFailure> {
         if self.has_data() {
             return Ok(());
@@ -345,32 +348,32 @@ impl Pump {
         self.decode()
     }
 
-    /// Tells whether bytes at hand are to be taken apart before more are read.
+    /// Returns true if buffered bytes have to be decoded before more are read.
     pub(crate) fn has_undecoded(&self) -> bool {
         self.at < self.raw.len()
     }
 
-    /// Whether decoded bytes wait to be sent.
+    /// Returns true if decoded bytes wait to be sent.
     pub(crate) fn has_data(&self) -> bool {
         !self.direct.is_empty()
     }
 
-    /// Whether the whole body was decoded.
+    /// Returns true if the whole body was decoded.
     pub(crate) fn is_decoded(&self) -> bool {
         matches!(self.decoder, Decoder::Done)
     }
 
-    /// Whether the framing of the body's beginning is known to be sound.
+    /// Returns true if the framing at the beginning of the body is known to be valid.
     pub(crate) fn has_begun(&self) -> bool {
         self.has_data() || matches!(self.decoder, Decoder::Done | Decoder::Length(_))
     }
 
-    /// Whether a buffer is there, or is yet to be taken, that a read has room in.
+    /// Returns true if there is no buffer yet, or the buffer has room for a read.
     pub(crate) fn has_room(&self) -> bool {
         self.raw.capacity() == 0 || self.raw.len() < self.raw.capacity() && self.readable() > 0
     }
 
-    /// Moves what was decoded to `body` instead of sending it.
+    /// Appends the decoded bytes to `body` instead of sending them.
     pub(crate) fn take_decoded(&mut self, body: &mut Vec<u8>) {
         body.extend_from_slice(self.raw.get(self.direct.clone()).unwrap_or_default());
         self.direct = 0..0;
@@ -378,15 +381,16 @@ impl Pump {
         self.tail.clear();
     }
 
-    /// Reads more of the source without sending anything.
+    /// Reads more from the source without sending anything.
     pub(crate) fn poll_fill<R: AsyncRead + Unpin>(
         &mut self,
         context: &mut Context<'_>,
         source: &mut R,
         buffers: &Buffers,
     ) -> Poll<Result<(), PumpFailure>> {
-        // The read may take more than is left: a read that does not fill its buffer tells the reactor that the socket is empty,
-        // and what is beyond the body is kept as surplus.
+        // The read may take more than the rest of the body: a read that does not fill its buffer
+        // tells the reactor that the socket is empty, and bytes beyond the body are kept as
+        // surplus.
         let expected = match self.decoder {
             Decoder::Length(left) => usize::try_from(left).unwrap_or(usize::MAX),
             _ => 0,
@@ -398,7 +402,7 @@ impl Pump {
         if self.raw.capacity() == 0 {
             self.raw = if expected > SMALL_BUFFER { buffers.large() } else { buffers.small() };
         } else if self.raw.len() == self.raw.capacity() {
-            // Only a first chunk line that fills a whole buffer gets here.
+            // Reached only if a first chunk line fills a whole buffer.
             return Poll::Ready(Err(PumpFailure::Malformed));
         }
         let readable = self.readable();
@@ -430,7 +434,7 @@ impl Pump {
         Ok(())
     }
 
-    /// Turns what was read into `out`, `direct` and `tail`.
+    /// Decodes the bytes read into `out`, `direct` and `tail`.
     fn decode(&mut self) -> Result<(), PumpFailure> {
         let start = self.at;
         let available = self.raw.len() - start;
@@ -468,7 +472,7 @@ impl Pump {
         Ok(())
     }
 
-    /// Frames what `direct` names; `trailers` are there when the body ends with it.
+    /// Writes the framing of `direct`; `trailers` is set when the body ends with it.
     fn encode(&mut self, trailers: Option<Vec<u8>>) {
         if self.encoder == Encoder::Chunked && !self.direct.is_empty() {
             encode::chunk_header(self.direct.len(), &mut self.out);
@@ -536,7 +540,7 @@ impl Pump {
         Poll::Ready(Ok(()))
     }
 
-    /// Whether nothing is left of what was made ready.
+    /// Returns true if all prepared bytes were sent.
     fn is_sent(&self) -> bool {
         self.out_at == self.out.len() && self.direct.is_empty() && self.tail_at == self.tail.len()
     }
@@ -556,12 +560,12 @@ impl Pump {
     }
 }
 
-/// How much a sink took: one that takes nothing will never take more.
+/// The number of bytes that a sink took; 0 is an error, because such a sink never takes more.
 fn some(sent: usize) -> io::Result<usize> {
     if sent == 0 { Err(io::ErrorKind::WriteZero.into()) } else { Ok(sent) }
 }
 
-/// Ends a chunked body, with the trailers that the rules let pass.
+/// Ends a chunked body, with the trailers that the rules permit.
 fn end_chunks(trailers: Option<(&TrailerRules, &[u8])>, tail: &mut SmallVec<[u8; 16]>) {
     tail.extend_from_slice(encode::LAST_CHUNK);
     if let Some((rules, lines)) = trailers {
@@ -570,10 +574,12 @@ fn end_chunks(trailers: Option<(&TrailerRules, &[u8])>, tail: &mut SmallVec<[u8;
     tail.extend_from_slice(b"\r\n");
 }
 
-/// Decodes the chunks at hand, up to a bound on their framing, moving the data together at `start`. Returns where the data ends, where
-/// decoding stopped, and the trailers if the body ended.
+/// The result of [`decode_chunks`]: the end of the data, the position at which decoding stopped,
+/// and the trailers if the body ended.
 type Decoded = (usize, usize, Option<Vec<u8>>);
 
+/// Decodes the buffered chunks, up to a limit on their framing, and moves the data together at
+/// `start`.
 fn decode_chunks(
     decoder: &mut ChunkedDecoder,
     raw: &mut [u8],
@@ -607,7 +613,7 @@ mod tests {
     use super::*;
     use crate::limits::TURN_BYTES;
 
-    /// Chunks of one byte without end, with an extension each.
+    /// A source of endless one-byte chunks, all written in the same way.
     struct TinyChunks(&'static [u8]);
 
     impl AsyncRead for TinyChunks {
@@ -634,7 +640,7 @@ mod tests {
             for turn in 1..=3 {
                 assert!(pump.poll(context, &mut source, &mut sink, &buffers).is_pending());
                 assert_eq!(pump.waiting, Waiting::Turn);
-                // The last read of a turn may go over its end.
+                // The last read of a turn may exceed its limit.
                 let most = turn * (TURN_BYTES as u64 / TURN_FRAMING_COST + 2 * SMALL_BUFFER as u64);
                 assert!(pump.read <= most, "{} bytes read in {turn} turns", pump.read);
             }

@@ -1,4 +1,5 @@
-//! What an exchange leaves behind: its [`Entry`], for header templates while it runs and for the access logs when it ends.
+//! The record of an exchange: its [`Entry`], used by header templates while it runs and by the
+//! access logs when it ends. It formats no log line.
 
 use std::sync::atomic::Ordering;
 
@@ -16,7 +17,7 @@ use crate::route::{Captures, CompiledRoute, RequestView, bare_host};
 use crate::shared::{LogCounts, LogReasons};
 use crate::transport::Transport;
 
-/// Response header lines for `$sent_http_…`: those the endpoint sent.
+/// The response headers for `$sent_http_…`, as the endpoint sent them.
 pub(crate) struct ResponseView<'a> {
     pub(crate) head: &'a ResponseHead,
     pub(crate) bytes: &'a [u8],
@@ -28,7 +29,7 @@ impl Headers for ResponseView<'_> {
     }
 }
 
-/// Builds the entry of the exchange as it stands and hands it to `then`.
+/// Builds the entry of the exchange in its current state and passes it to `then`.
 pub(crate) fn with_entry<N: Net, R>(
     scope: Scope<'_, N>,
     connection: &Connection<N>,
@@ -49,7 +50,8 @@ pub(crate) fn with_entry<N: Net, R>(
     })
 }
 
-/// The groups of the route's path regex, for whoever shows them: they cost more than all else in an entry.
+/// The groups of the route's path regex. Only texts that use them ask for them: they cost more than
+/// the rest of an entry.
 pub(crate) fn captures(
     work: &Workspace,
     facts: &Facts,
@@ -121,7 +123,8 @@ pub(crate) fn with_captures<N: Net, R>(
     then(&entry)
 }
 
-/// Counts an exchange that has ended, writes its access-log lines, and keeps it whole if it is among the slowest.
+/// Counts an exchange that has ended, writes its access-log lines, and keeps its full record if it
+/// is among the slowest.
 pub(crate) fn write<N: Net>(
     scope: Scope<'_, N>,
     connection: &Connection<N>,
@@ -181,7 +184,7 @@ fn count<N: Net>(
     for (turn, (index, _)) in facts.failed.iter().enumerate() {
         let next = facts.failed.get(turn + 1).map(|(next, _)| *next).or(facts.endpoint);
         let onward = match next {
-            // The last one may have been given up for an attempt that never began.
+            // The last one may have been abandoned for an attempt that never began.
             _ if turn + 1 >= facts.attempts as usize => Onward::Nowhere,
             Some(next) if next == *index => Onward::Again,
             _ => Onward::Elsewhere,
@@ -215,13 +218,14 @@ fn count<N: Net>(
     worker.process.numbers.record(worker.number, at, &done)
 }
 
-/// The numbers of exchanges beside this one; those of a pool are summed up over its endpoints.
+/// The numbers of concurrent exchanges besides this one; those of a pool are summed over its
+/// endpoints.
 fn concurrency<N: Net>(scope: Scope<'_, N>, facts: &Facts) -> Concurrency {
     let balancer =
         facts.pool.and_then(|number| scope.generation.pool(number)).map(|pool| &pool.balancer);
     let endpoint =
         balancer.zip(facts.endpoint).and_then(|(balancer, index)| balancer.endpoint(index));
-    // HAProxy has given the exchange's own place back when it counts.
+    // HAProxy has already released the exchange's own place when it counts.
     let own = u32::from(facts.slot.is_some());
     Concurrency {
         process: scope.worker.process.open_connections() as u32,
@@ -231,7 +235,7 @@ fn concurrency<N: Net>(scope: Scope<'_, N>, facts: &Facts) -> Concurrency {
     }
 }
 
-/// Asked of the kernel only when somebody looks at it.
+/// The local address of the connection; the kernel is asked only if the listener needs it.
 fn local_address<N: Net>(
     scope: Scope<'_, N>,
     connection: &Connection<N>,

@@ -1,5 +1,6 @@
-//! What Weir answers itself: refusals, fixed responses, redirects. One small page per status, or the configured one. Which
-//! status a cause has is `weir_stats::Cause::status`; what a file answers is `weir-files`'.
+//! Weir's own responses: refusals, fixed responses, redirects. A status has a small built-in page,
+//! or the configured one. `weir_stats::Cause::status` maps causes to statuses; `weir-files` answers
+//! requests for files.
 
 use std::borrow::Cow;
 use std::io;
@@ -15,14 +16,14 @@ pub use crate::http_date::HttpDate;
 
 const HTML: &str = "text/html; charset=utf-8";
 
-/// Own pages for statuses that Weir answers itself, read when the configuration is loaded.
+/// Configured pages for statuses that Weir answers itself, read when the configuration is loaded.
 #[derive(Clone, Debug, Default)]
 pub struct ErrorPages {
     /// Sorted by status.
     pages: Box<[(u16, Page)]>,
 }
 
-/// An own page.
+/// A configured page.
 #[derive(Clone, Debug)]
 pub struct Page {
     content_type: Cow<'static, str>,
@@ -30,7 +31,7 @@ pub struct Page {
 }
 
 impl Page {
-    /// Reads it; without a type of its own it has that of the file's ending.
+    /// Reads the page; without a configured type, the type follows from the file's extension.
     pub(crate) fn load(
         path: &Path,
         content_type: Option<&str>,
@@ -46,7 +47,8 @@ impl Page {
 }
 
 impl ErrorPages {
-    /// Reads the pages; of two for one status the last is taken, so that what is written further down refines.
+    /// Reads the pages; of two for one status the last counts, so that later entries override
+    /// earlier ones.
     pub(crate) fn load(
         pages: &[ErrorPage],
         read: &dyn Fn(&Path) -> io::Result<Vec<u8>>,
@@ -69,7 +71,7 @@ impl ErrorPages {
     }
 }
 
-/// The type of a page by its file's ending; a page is HTML unless it says otherwise.
+/// The type of a page by its file's extension; HTML by default.
 fn content_type_of(path: &Path) -> &'static str {
     match path.extension().and_then(|ending| ending.to_str()) {
         Some("json") => "application/json",
@@ -79,16 +81,16 @@ fn content_type_of(path: &Path) -> &'static str {
     }
 }
 
-/// Whether the request wants to see the body.
+/// Tells whether the response to a request carries its body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyWanted {
-    /// It does.
+    /// The body is sent.
     Yes,
-    /// HEAD: only what would be said about it.
+    /// HEAD: only the headers that describe the body are sent.
     HeadOnly,
 }
 
-/// An answer of our own.
+/// A response of Weir's own.
 #[derive(Clone, Copy, Debug)]
 pub struct Reply<'a> {
     status: u16,
@@ -102,7 +104,7 @@ pub struct Reply<'a> {
 }
 
 impl<'a> Reply<'a> {
-    /// This status, with the page configured for it or its own.
+    /// Creates a reply with this status, and the page configured for it or the built-in one.
     pub fn of(status: u16) -> Self {
         Self {
             status,
@@ -116,61 +118,61 @@ impl<'a> Reply<'a> {
         }
     }
 
-    /// With a body of its own.
+    /// Sets a body.
     #[must_use]
     pub fn with_body(self, content_type: &'a str, body: &'a [u8]) -> Self {
         Self { body: Some(Body::Given(content_type, body)), ..self }
     }
 
-    /// With this page.
+    /// Sets this page as the body.
     #[must_use]
     pub fn with_page(self, page: &'a Page) -> Self {
         self.with_body(&page.content_type, &page.body)
     }
 
-    /// With a body of this many bytes that the caller sends itself.
+    /// Announces a body of this many bytes that the caller sends itself.
     #[must_use]
     pub fn with_streamed_body(self, content_type: &'a str, bytes: u64) -> Self {
         Self { body: Some(Body::Streamed(content_type, bytes)), ..self }
     }
 
-    /// With these lines.
+    /// Sets additional header lines.
     #[must_use]
     pub fn with_headers(self, headers: &'a [(&'static str, String)]) -> Self {
         Self { headers, ..self }
     }
 
-    /// With `Location`.
+    /// Sets `Location`.
     #[must_use]
     pub fn with_location(self, location: &'a [u8]) -> Self {
         Self { location: Some(location), ..self }
     }
 
-    /// With `Allow`, for 405.
+    /// Sets `Allow`, for 405.
     #[must_use]
     pub fn with_allow(self, methods: &'a str) -> Self {
         Self { allow: Some(methods), ..self }
     }
 
-    /// With `Retry-After`.
+    /// Sets `Retry-After`.
     #[must_use]
     pub fn with_retry_after(self, seconds: u64) -> Self {
         Self { retry_after_seconds: Some(seconds), ..self }
     }
 
-    /// Says this of the connection.
+    /// Sets the `Connection` header.
     #[must_use]
     pub fn with_connection(self, connection: ConnectionLine) -> Self {
         Self { connection, ..self }
     }
 
-    /// For a request of this kind.
+    /// Sets whether the body is sent.
     #[must_use]
     pub fn with_body_wanted(self, body_wanted: BodyWanted) -> Self {
         Self { body_wanted, ..self }
     }
 
-    /// Appends the whole response and says how many bytes of it are body.
+    /// Appends the whole response and returns the number of its body bytes.
     pub fn write(&self, surroundings: &ReplySurroundings<'_>, out: &mut Vec<u8>) -> usize {
         let body = self.body(surroundings.pages);
         let edits = surroundings.edits;
@@ -227,7 +229,7 @@ impl<'a> Reply<'a> {
         out.len() - head_end
     }
 
-    /// `None` where the status has no body (RFC 9110 section 15.3.5 and 15.4.5).
+    /// The body; `None` if the status has none (RFC 9110 sections 15.3.5 and 15.4.5).
     fn body<'b>(&self, pages: &'b ErrorPages) -> Option<Body<'b>>
     where
         'a: 'b,
@@ -243,22 +245,23 @@ impl<'a> Reply<'a> {
     }
 }
 
-/// What every reply on a listener shares.
+/// The data that all replies of a listener need.
 #[derive(Clone, Copy)]
 pub struct ReplySurroundings<'a> {
-    /// The listener's pages.
+    /// The listener's error pages.
     pub pages: &'a ErrorPages,
-    /// The route's changes to responses, or the listener's where there is no route.
+    /// The route's edits of responses, or the listener's if there is no route.
     pub edits: &'a Edits,
     /// The exchange, for variables and the request id.
     pub entry: &'a Entry<'a>,
-    /// Header that tells the client the request id; `None` tells nothing.
+    /// The name of the header that tells the client the request id; `None` sends none.
     pub request_id_header: Option<&'a str>,
-    /// Header that tells the client why it gets an error; `None` tells nothing.
+    /// The name of the header that tells the client the cause of an error; `None` sends none.
     pub cause_header: Option<&'a str>,
-    /// Lines that tell of limits.
+    /// Header lines about limits.
     pub limits: &'a [(&'static str, String)],
-    /// Header that tells how the request was handled, and what it says; `None` tells nothing.
+    /// The name and value of the header that explains how the request was handled; `None` sends
+    /// none.
     pub why: Option<(&'a str, &'a [u8])>,
     /// The value of `Date`.
     pub date: &'a [u8],
@@ -275,7 +278,8 @@ enum Body<'a> {
     Given(&'a str, &'a [u8]),
     /// Sent by the caller.
     Streamed(&'a str, u64),
-    /// The small page of a status: its number and its reason, nothing about who says so.
+    /// The small built-in page of a status: its number and its reason, without the name of the
+    /// server.
     OwnPage(u16),
 }
 
@@ -316,7 +320,7 @@ impl Body<'_> {
     }
 }
 
-/// A status's own page, around the two places where it is named.
+/// The built-in page of a status, around the two places where the status is written.
 const PAGE: [&str; 3] = [
     "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>",
     "</title>\n<h1>",
@@ -352,7 +356,7 @@ mod tests {
         (String::from_utf8(out).unwrap(), body_bytes)
     }
 
-    /// `lines` are those after `Server` and `Date`.
+    /// Checks a reply; `lines` are those after `Server` and `Date`.
     fn check(reply: &Reply<'_>, status: &str, lines: &str, body: &str) {
         let (text, body_bytes) = write(reply, &ErrorPages::default(), &Edits::default());
         let expected =

@@ -1,6 +1,7 @@
-//! The client connections of a worker by client, so that those of a client that holds too many can be ended for the
-//! sake of others: its requests, the longest running first, and what is neither a request nor idle (a TLS handshake,
-//! a lingering close). Idle connections are `idle_clients.rs`'s. A connection is entered once, not for each request.
+//! The client connections of a worker by client, so that those of a client that holds too many can
+//! be ended in favour of other clients: its requests, the longest running first, and phases that
+//! are neither a request nor idle (a TLS handshake, a lingering close). `idle_clients.rs` handles
+//! idle connections. A connection is entered once, not for each request.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use crate::worker::Worker;
 #[derive(Default)]
 pub(crate) struct Residents {
     table: RefCell<Table>,
-    /// Number of those given up between requests that have not ended.
+    /// The number of connections ended between requests that have not terminated yet.
     leaving: Cell<usize>,
 }
 
@@ -32,28 +33,28 @@ struct Table {
 struct Resident {
     client: ClientBucket,
     gate: Arc<Gate>,
-    /// Of the connection's task; `None` before its first turn.
+    /// The waker of the connection's task; `None` before its first turn.
     waker: Option<Waker>,
-    /// Since when it has neither a request nor waits for one.
+    /// The time since which it neither has a request nor waits for one.
     between: Option<Instant>,
     given_up: bool,
 }
 
-/// A connection's place in the table.
+/// The index of a connection in the table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ResidentKey(usize);
 
-/// A connection in the table, until this is dropped.
+/// A connection's entry in the table, removed when this is dropped.
 pub(crate) struct ResidentPlace<'a> {
     of: &'a Residents,
     pub(crate) key: ResidentKey,
 }
 
-/// Something that can be ended, and since when it has been there.
+/// Something that can be ended, with the time of its beginning.
 type Candidate = (Instant, ResidentKey, Option<SessionKey>);
 
 impl Residents {
-    /// Enters a connection of this client that came through this gate.
+    /// Adds a connection of this client and gate.
     pub(crate) fn enter(&self, client: ClientBucket, gate: &Arc<Gate>) -> ResidentPlace<'_> {
         let gate = Arc::clone(gate);
         let resident = Resident { client, gate, waker: None, between: None, given_up: false };
@@ -74,17 +75,18 @@ impl Residents {
         }
     }
 
-    /// Wakes this task when the connection is to end.
+    /// Sets the task that is woken when the connection has to end.
     pub(crate) fn set_waker(&self, key: ResidentKey, waker: &Waker) {
         self.change(key, |resident| resident.waker = Some(waker.clone()));
     }
 
-    /// The connection has neither a request nor waits for one since then; `None`: it has or does.
+    /// Sets the time since which the connection neither has a request nor waits for one; `None` if
+    /// it has one or waits.
     pub(crate) fn set_between(&self, key: ResidentKey, since: Option<Instant>) {
         self.change(key, |resident| resident.between = since);
     }
 
-    /// Tells whether the connection is to end at once, although no request of it was given up.
+    /// Returns true if the connection has to end at once although it has no request that was ended.
     pub(crate) fn is_given_up(&self, ResidentKey(key): ResidentKey) -> bool {
         self.leaving.get() > 0
             && matches!(self.table.borrow().all.get(key), Some(Some(own)) if own.given_up)
@@ -94,7 +96,7 @@ impl Residents {
         Some(self.table.borrow().all.get(key)?.as_ref()?.client)
     }
 
-    /// Tells whether it is of this client, and of this listener if it has to be.
+    /// Tells whether the connection belongs to this client, and to this listener if one is given.
     fn belongs(
         &self,
         ResidentKey(key): ResidentKey,
@@ -106,7 +108,7 @@ impl Residents {
         resident.client == client && gate.is_none_or(|gate| Arc::ptr_eq(&resident.gate, gate))
     }
 
-    /// Those that have neither a request nor wait for one.
+    /// The connections that neither have a request nor wait for one.
     fn between(&self) -> Vec<Candidate> {
         let table = self.table.borrow();
         let all = table.all.iter().enumerate();
@@ -146,22 +148,23 @@ impl Drop for ResidentPlace<'_> {
 }
 
 impl<N: Net> Worker<N> {
-    /// Excess of the client of a connection that came through this gate beyond an ordinary client's share of
-    /// connections, in doublings.
+    /// The excess of the client of a connection through this gate over an ordinary client's share
+    /// of connections, in doublings.
     pub(crate) fn excess(&self, gate: &Gate, resident: Option<ResidentKey>, now_us: u64) -> u32 {
         let client = resident.and_then(|key| self.residents.client(key));
         let of = |room: &Room, client| room.excess(client, now_us);
         client.map_or(0, |client| of(&self.process.connections, client).max(of(&gate.room, client)))
     }
 
-    /// Tells whether places are short and the client of a connection has more than its share of them.
+    /// Returns true if places are short and the client of a connection has more than its share of
+    /// them.
     pub(crate) fn is_crowded_by(&self, gate: &Gate, resident: Option<ResidentKey>) -> bool {
         let is_short = self.process.connections.is_short() || gate.room.is_short();
         is_short && self.excess(gate, resident, self.balance_clock(Instant::now())) > 0
     }
 
-    /// Ends up to `count` requests, handshakes and lingering closes of a client, the longest running first, at one
-    /// listener or at all; returns how many.
+    /// Ends up to `count` requests, handshakes and lingering closes of a client, the longest
+    /// running first, at one listener or at all; returns how many.
     pub(crate) fn give_up_of_client(
         &self,
         client: ClientBucket,

@@ -1,5 +1,6 @@
-//! Sends an endpoint's response to the client while what is left of the request still goes up, and decides what becomes of both
-//! connections. A broken body breaks the client's connection: a client is never told that half a body was all.
+//! Sends an endpoint's response to the client while the rest of the request is still being sent,
+//! and decides about the reuse of both connections. If the body fails, the client's connection is
+//! broken off, so that a client never takes a part of the body for the whole.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -29,7 +30,8 @@ use crate::tunnel;
 use crate::upload::leave_body;
 use crate::upstream::UpstreamPool;
 
-/// How the client learns where the body ends, and what follows for the connection.
+/// The framing of the body towards the client, and the persistence of the connection that follows
+/// from it.
 struct Plan {
     framing: BodyFraming,
     encoder: Encoder,
@@ -79,8 +81,9 @@ pub(crate) fn relay<'a, N: Net>(
             let clean = conversation.upload.is_finished()
                 && work.response.keep_alive
                 && download.surplus().is_empty();
-            // The endpoint has done its part, even if the client still reads (row Q-21): its connection is kept or closed, and then its
-            // slot goes to the next exchange, in this order, so that this one finds the connection.
+            // The endpoint has done its part, even if the client still reads: its connection is
+            // kept or closed, and then its slot is given to the next exchange, in this order, so
+            // that the next exchange finds the connection.
             let upstream = conversation.upstream;
             if let Some(endpoint) = facts.endpoint.filter(|_| clean) {
                 let limits = work.response.keep_alive_limits;
@@ -103,7 +106,7 @@ pub(crate) fn relay<'a, N: Net>(
     }
 }
 
-/// Makes a tunnel of both connections, once the client has the head that says so.
+/// Joins both connections into a tunnel, once the client has the head with the status 101.
 async fn switch<N: Net>(
     scope: Scope<'_, N>,
     connection: &mut Connection<N>,
@@ -119,7 +122,7 @@ async fn switch<N: Net>(
     Ok(tunnel::run(scope, connection, work, facts, switched).await)
 }
 
-/// Notes and writes the head.
+/// Notes the response head and writes it for the client.
 fn begin<N: Net>(
     scope: Scope<'_, N>,
     connection: &Connection<N>,
@@ -138,14 +141,14 @@ fn begin<N: Net>(
     plan
 }
 
-/// Notes how long the client took nothing, if it did.
+/// Notes how long the client took no bytes, if it stopped at all.
 fn note_blocked(facts: &mut Facts, blocked: Duration) {
     if blocked > Duration::ZERO {
         facts.delays.client = Micros::from(blocked);
     }
 }
 
-/// Notes what went each way, and how it ended.
+/// Notes the bytes transferred in both directions, and the outcome.
 fn note_relayed(
     work: &mut Workspace,
     facts: &mut Facts,
@@ -164,7 +167,8 @@ fn note_relayed(
     Ok(())
 }
 
-/// What a broken relay means: a client that has seen nothing of the response can still be told, unless it is the one at fault.
+/// The end of an exchange whose relay failed: a client that has received no byte of the response
+/// still gets an error response, unless the client itself was at fault.
 fn broken(facts: &mut Facts, cause: Cause, written: u64) -> Ended {
     if written > 0 {
         return Ended::Broken(cause);
@@ -242,7 +246,7 @@ fn write_head<N: Net>(
     work.response_out = out;
 }
 
-/// What there is to say of the pool's sticky cookie, if it has one.
+/// The pool's sticky cookie for the response, if it has one.
 fn response_cookie<'a, N: Net>(
     scope: Scope<'a, N>,
     connection: &Connection<N>,
@@ -266,16 +270,16 @@ fn connection_line(work: &Workspace, keep_alive: bool) -> ConnectionLine {
     }
 }
 
-/// When a relay is over.
+/// The condition that ends a relay.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Until {
-    /// The response was read whole, and what is left of it is in our hands.
+    /// The response was read completely; the rest of it is in our buffer.
     Read,
-    /// It was sent too.
+    /// The response was sent completely, too.
     Sent,
 }
 
-/// Both bodies on their way.
+/// Both bodies in transfer.
 struct Relay<'a, 'c, S: Socket> {
     conversation: &'a mut Conversation<'c, S>,
     download: &'a mut Pump,
@@ -294,7 +298,7 @@ impl<S: Socket> Relay<'_, '_, S> {
         let Connection { client, alarm, .. } = connection;
         let input = &mut work.input;
         let mut progress = (0, self.conversation.heard);
-        // Since when the client takes nothing.
+        // The time since which the client takes no bytes.
         let mut full: Option<Instant> = None;
         let mut paces = Paces::default();
         std::future::poll_fn(|context| {
@@ -343,7 +347,8 @@ impl<S: Socket> Relay<'_, '_, S> {
         context: &mut Context<'_>,
         client: &mut ClientSide<'_, S>,
     ) -> Poll<Result<(), Cause>> {
-        // The response is complete when it is, whatever of the request was never wanted.
+        // The response ends the exchange when it is complete, even if a rest of the request was
+        // never read by the endpoint.
         let down = self.download.poll(
             context,
             &mut self.conversation.upstream.transport,
@@ -362,10 +367,12 @@ impl<S: Socket> Relay<'_, '_, S> {
             }
         }
         if self.conversation.poll_upload(context, client).is_err() {
-            // The client broke its own request body; the response it was getting ends with it.
+            // The client's request body is malformed; the response that it was receiving ends with
+            // it.
             return Poll::Ready(Err(Cause::BadRequestBody));
         }
-        // Nothing is being written that would fail: a quiet stream nobody listens to would hold its endpoint for ever.
+        // No write is pending that could fail: without this check, a silent stream whose client is
+        // gone would occupy its endpoint for ever.
         if self.download.waiting == Waiting::Read
             && self.conversation.poll_client_left(context, client).is_ready()
         {
@@ -375,8 +382,8 @@ impl<S: Socket> Relay<'_, '_, S> {
     }
 }
 
-/// How fast the client takes a response, and the endpoint sends it. How fast the client sends what is left of its request goes on being
-/// measured in the conversation.
+/// The paces at which the client receives a response and the endpoint sends it. The pace at which
+/// the client sends the rest of its request is still measured in the conversation.
 #[derive(Default)]
 struct Paces {
     client: Pace,
@@ -384,7 +391,7 @@ struct Paces {
 }
 
 impl Paces {
-    /// Says when to look again, or who is too slow.
+    /// Returns the time of the next check, or the cause if a side is too slow.
     fn look<N: Net>(
         &mut self,
         scope: Scope<'_, N>,
@@ -397,7 +404,7 @@ impl Paces {
         let download = &**download;
         let waits = |is_waited_for: bool| is_waited_for.then_some(now);
         let takes = download.waiting == Waiting::Write;
-        // While both are silent the endpoint may be waiting for the rest of the request.
+        // While both sides are silent the endpoint may be waiting for the rest of the request.
         let sends = download.waiting == Waiting::Read && conversation.awaits_client();
         let mut look = None;
         if (takes || sends || self.client.is_waiting() || conversation.pace.is_waiting())
@@ -406,7 +413,7 @@ impl Paces {
             let taken = || client_took(scope, client, download);
             let looked = self.client.look(rate, (began, waits(takes)), taken);
             look = looked.map_err(|TooSlow| Cause::ClientTooSlow)?;
-            // An endpoint that goes on with its response meanwhile is not kept waiting.
+            // An endpoint that continues its response meanwhile is not delayed by the client.
             let moved = conversation.upload.body_bytes + download.body_bytes;
             let looked = conversation.pace.look(rate, (began, waits(sends)), || moved);
             look = looked.map_err(|TooSlow| Cause::BodyTooSlow)?.or(look);
@@ -422,7 +429,7 @@ impl Paces {
     }
 }
 
-/// Bytes of a response that its client has taken from the network.
+/// The number of response bytes that the client has received from the network.
 fn client_took<N: Net>(scope: Scope<'_, N>, client: &Transport<N::Stream>, download: &Pump) -> u64 {
     download.written.saturating_sub(scope.worker.net.unacknowledged(client.socket()))
 }
@@ -435,7 +442,7 @@ fn download_cause(failure: PumpFailure) -> Cause {
     }
 }
 
-/// Sends the client what is left of a response that was read whole.
+/// Sends the client the rest of a response that was read completely.
 async fn deliver<N: Net>(
     scope: Scope<'_, N>,
     connection: &mut Connection<N>,
@@ -467,7 +474,7 @@ async fn deliver<N: Net>(
     .await
 }
 
-/// Gives the buffers back and says what becomes of the client's connection.
+/// Gives the buffers back and returns the fate of the client's connection.
 fn finish<N: Net>(
     scope: Scope<'_, N>,
     work: &mut Workspace,
@@ -486,7 +493,8 @@ fn finish<N: Net>(
     buffers.give_back(raw);
     match (keep_alive, whole) {
         (true, _) => Next::KeepAlive,
-        // A client that asked for the end sends nothing more; any other may have sent its next request already.
+        // A client that asked for the close sends nothing more; any other may have sent its next
+        // request already.
         (false, true) if !work.request.keep_alive => Next::Close,
         (false, _) => Next::Linger,
     }

@@ -1,5 +1,5 @@
-//! When an attempt that failed is followed by another (rows ), as the pool's `retry` says. It knows the rules and
-//! waits for nothing; `search.rs` carries them out.
+//! The rules by which a failed attempt is followed by another one, as the pool's `retry` configures
+//! them. It waits for nothing; `search.rs` applies the rules.
 
 use std::time::Duration;
 
@@ -8,25 +8,26 @@ use weir_config::model::{Retry, RetryOn};
 use weir_stats::{Cause, Setback};
 use weir_wire::Method;
 
-/// How often the first back-off may have been doubled.
+/// The number of times that the first back-off may be doubled.
 const MOST_DOUBLINGS: u32 = 4;
 /// The longest back-off, as a multiple of the first.
 const LONGEST_BACKOFF: u32 = 10;
 
-/// What went wrong with an attempt.
+/// The failure of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trouble {
     /// The connect was refused.
     Refused,
-    /// No response, for this reason.
+    /// No response, for this cause.
     Cause(Cause),
     /// A response of this status.
     Status(u16),
 }
 
 impl Trouble {
-    /// What the exchange ends by when no other attempt follows. An endpoint's response is not a failure of ours: it counts
-    /// only when it was thrown away for another attempt that no endpoint took.
+    /// The cause with which the exchange ends if no other attempt follows. A response is no failure
+    /// by itself: it has a cause only if it was discarded for another attempt that no endpoint
+    /// accepted.
     pub(crate) fn cause(self) -> Cause {
         match self {
             Self::Refused => Cause::ConnectFailed,
@@ -35,7 +36,7 @@ impl Trouble {
         }
     }
 
-    /// How it is written down.
+    /// The failure as it is recorded.
     pub(crate) fn setback(self) -> Setback {
         match self {
             Self::Refused | Self::Cause(_) => Setback::Cause(self.cause()),
@@ -63,10 +64,10 @@ impl Trouble {
     }
 }
 
-/// A pool's rules, and its budget.
+/// The retry rules of a pool, and its budget.
 #[derive(Debug)]
 pub struct RetryPolicy {
-    /// Attempts after the first.
+    /// The number of attempts after the first.
     attempts: u32,
     on: Box<[RetryOn]>,
     backoff: Option<Duration>,
@@ -76,7 +77,7 @@ pub struct RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// The rules that a configuration gives.
+    /// Compiles the configured rules.
     pub(crate) fn new(retry: &Retry) -> Self {
         Self {
             attempts: retry.attempts,
@@ -88,46 +89,50 @@ impl RetryPolicy {
         }
     }
 
-    /// An exchange begins.
+    /// Reports the beginning of an exchange to the budget.
     pub(crate) fn note_request(&self, now_us: u64) {
         if let Some(budget) = &self.budget {
             budget.note_request(now_us);
         }
     }
 
-    /// Whether this trouble leads to another attempt after `retries` that were made already, `elapsed` after the request.
+    /// Tells whether this failure leads to another attempt, after `retries` earlier ones and
+    /// `elapsed` time since the request.
     pub(crate) fn covers(&self, trouble: Trouble, retries: u32, elapsed: Duration) -> bool {
         retries < self.attempts
             && self.within.is_none_or(|within| elapsed <= within)
             && self.on.iter().any(|on| trouble.is(*on))
     }
 
-    /// Whether a response of this status may lead to another attempt: asked of every response, before anything else is.
+    /// Tells whether a response of this status may lead to another attempt. It is asked for every
+    /// response, before any other check.
     pub(crate) fn minds_status(&self, status: u16) -> bool {
         status >= 400 && self.on.contains(&RetryOn::Status(status))
     }
 
-    /// Asks the budget for one retry.
+    /// Requests one retry from the budget.
     pub(crate) fn ask(&self, now_us: u64) -> Permit {
         self.budget.as_ref().map_or(Permit::Granted, |budget| budget.ask(now_us))
     }
 
-    /// Retries that the budget has not granted.
+    /// The number of retries that the budget has refused.
     pub fn refused(&self) -> u64 {
         self.budget.as_ref().map_or(0, RetryBudget::refused)
     }
 
-    /// Whether a request of which bytes went upstream may be sent again (RFC 9110 section 9.2.2).
+    /// Tells whether a request of which bytes went upstream may be sent again (RFC 9110 section
+    /// 9.2.2).
     pub(crate) fn may_resend(&self, method: Method) -> bool {
         self.resends_all || method.is_idempotent()
     }
 
-    /// Whether an endpoint may be asked a second time.
+    /// Returns true if an endpoint may be tried a second time.
     pub(crate) fn asks_again(&self) -> bool {
         self.backoff.is_some()
     }
 
-    /// How long to wait before that, the first time or after `earlier` such waits: "full jitter", any time up to one that doubles.
+    /// The wait before that, after `earlier` such waits: "full jitter", a random time up to a limit
+    /// that doubles.
     pub(crate) fn backoff(&self, earlier: u32, random: u64) -> Duration {
         let first = self.backoff.unwrap_or_default();
         let longest = first * (1 << earlier.min(MOST_DOUBLINGS)).min(LONGEST_BACKOFF);

@@ -1,5 +1,6 @@
-//! Which route a request takes (R-01…04). Hosts first, then routes top to bottom; the first match wins. Everything that can be
-//! prepared is prepared once per snapshot; what a route leads to is done elsewhere.
+//! Finds the route of a request. Host blocks are tried first, then routes from top to bottom; the
+//! first match wins. Everything possible is prepared once per snapshot. It does not carry out a
+//! route's action.
 
 use std::collections::HashMap;
 use std::io;
@@ -26,14 +27,14 @@ use crate::reply::ErrorPages;
 use crate::trailers::TrailerRules;
 use crate::upgrade::Protocols;
 
-/// A request as routing and variables see it.
+/// A request as routing and variables use it.
 #[derive(Clone, Copy)]
 pub struct RequestView<'a> {
     /// The parsed head.
     pub head: &'a RequestHead,
-    /// The bytes its spans lie in.
+    /// The bytes that its spans refer to.
     pub bytes: &'a [u8],
-    /// The client after trusted hops; `None` on a Unix socket.
+    /// The client's address behind trusted hops; `None` on a Unix socket.
     pub client: Option<IpAddr>,
 }
 
@@ -43,43 +44,44 @@ impl Headers for RequestView<'_> {
     }
 }
 
-/// A route, ready to be taken.
+/// A compiled route.
 #[derive(Clone, Debug)]
 pub struct CompiledRoute {
     /// Its number among the listener's routes.
     pub(crate) number: usize,
     /// Its name in logs.
     pub name: Arc<str>,
-    /// Where it leads.
+    /// Its action.
     pub action: CompiledAction,
-    /// What it says of the time that a whole exchange may take.
+    /// Its setting for the total time of an exchange.
     pub(crate) request_timeout: RequestTimeout,
-    /// Allow and deny, first match wins.
+    /// The rules to allow and deny clients; the first match wins.
     pub access: Vec<AccessRule>,
-    /// Bounds on its requests by key.
+    /// The limits on its requests by key.
     pub rate_limits: Vec<Arc<RateLimit>>,
-    /// Bound on the speed of bodies.
+    /// The limit on the rate of bodies.
     pub bandwidth: Option<Arc<Bandwidth>>,
-    /// Changes to the request, the listener's before its own.
+    /// The edits of the request, the listener's before its own.
     pub request_edits: Edits,
-    /// Changes to the response, the listener's before its own.
+    /// The edits of the response, the listener's before its own.
     pub response_edits: Edits,
-    /// What connections may switch to.
+    /// The protocols that connections may switch to.
     pub(crate) protocols: Protocols,
-    /// What its trailers may not be, those of requests and those of responses.
+    /// The rules for trailers of requests and of responses.
     pub(crate) trailers: (Arc<TrailerRules>, Arc<TrailerRules>),
-    /// Whether one of its own texts shows a group of its path regex, so that [`CompiledRoute::captures`] is wanted for them.
+    /// Set if one of its own texts uses a group of its path regex, so that
+    /// [`CompiledRoute::captures`] is needed.
     pub uses_captures: bool,
-    /// Whether one of its own texts tells why a request went its way.
+    /// Set if one of its own texts contains the reasons for the request's handling (`$why`).
     pub tells_why: bool,
     condition: Condition,
     path_form: PathForm,
 }
 
-/// Where a route leads.
+/// The action of a route.
 #[derive(Clone, Debug)]
 pub enum CompiledAction {
-    /// To a pool, by index in the configuration.
+    /// A pool, by index in the configuration.
     Pool(usize),
     /// A fixed response.
     Respond(CompiledRespond),
@@ -100,7 +102,8 @@ pub struct CompiledRespond {
 }
 
 impl CompiledRespond {
-    /// Its body, made in `scratch` if it has variables; `None` is the status's own page.
+    /// Its body, built in `scratch` if it has variables; `None` stands for the built-in page of the
+    /// status.
     pub fn body<'a>(&'a self, entry: &Entry<'_>, scratch: &'a mut Vec<u8>) -> Option<&'a [u8]> {
         let template = self.body.as_ref()?;
         Some(template.constant().unwrap_or_else(|| {
@@ -120,8 +123,9 @@ pub struct CompiledRedirect {
 }
 
 impl CompiledRedirect {
-    /// Its `Location`, made in `scratch`; `None` when that would be a URL without a host, as `https://$host/` is for a request
-    /// that names none (RFC 9110 section 4.2.2 has recipients reject it).
+    /// Its `Location`, built in `scratch`; `None` if that is a URL without a host, for example
+    /// `https://$host/` for a request without a host (RFC 9110 section 4.2.2 has recipients reject
+    /// it).
     pub fn location<'a>(&self, entry: &Entry<'_>, scratch: &'a mut Vec<u8>) -> Option<&'a [u8]> {
         scratch.clear();
         self.to.append(entry, Escape::Header, scratch);
@@ -130,7 +134,7 @@ impl CompiledRedirect {
     }
 }
 
-/// Whether this is an `http` or `https` URL whose host is empty.
+/// Tells whether this is an `http` or `https` URL with an empty host.
 fn lacks_host(location: &[u8]) -> bool {
     let after = |scheme: &[u8]| {
         let (start, rest) = location.split_at_checked(scheme.len())?;
@@ -143,12 +147,12 @@ fn lacks_host(location: &[u8]) -> bool {
 /// A listener's routes.
 #[derive(Debug)]
 pub struct Router {
-    /// Routes of each host block, in order.
+    /// The routes of each host block, in order.
     sites: Box<[Box<[CompiledRoute]>]>,
     default: Box<[CompiledRoute]>,
-    /// The first host block that names this host, in lower case and without trailing dot.
+    /// The first host block of each plain name, in lower case and without a trailing dot.
     exact: HashMap<Box<[u8]>, usize>,
-    /// Patterns that are no plain name, with their host block, in order.
+    /// The patterns that are not plain names, with their host block, in order.
     patterns: Box<[(usize, HostPattern)]>,
     files: Vec<Files>,
     pages: ErrorPages,
@@ -158,10 +162,10 @@ pub struct Router {
 }
 
 impl Router {
-    /// Prepares a listener's routes; `read` gives the contents of error pages.
+    /// Compiles a listener's routes; `read` returns the contents of error pages.
     ///
     /// # Errors
-    /// A sentence for the operator: a page that cannot be read, or a header edit that cannot be.
+    /// A sentence for the operator: a page that cannot be read, or an invalid header edit.
     pub fn compile(
         listener: &Listener,
         read: &dyn Fn(&Path) -> io::Result<Vec<u8>>,
@@ -202,7 +206,7 @@ impl Router {
         })
     }
 
-    /// The route that the request takes; `None` is 404.
+    /// The route that the request takes; `None` means 404.
     pub fn route<'a>(&'a self, view: &RequestView<'_>) -> Option<&'a CompiledRoute> {
         let routes = self.routes_for(view.head.host.of(view.bytes));
         match routes {
@@ -220,7 +224,7 @@ impl Router {
         routes.iter().find(|route| route.condition.holds(subject))
     }
 
-    /// Gives its routes their limits.
+    /// Adds the limits to its routes.
     pub(crate) fn limit(&mut self, listener: &Listener, limiter: &Arc<Limiter>) {
         let models = listener.default.iter();
         let models = models.chain(listener.sites.iter().flat_map(|site| &site.routes));
@@ -231,34 +235,34 @@ impl Router {
         }
     }
 
-    /// Every route, by its number.
+    /// All routes, in the order of their numbers.
     pub(crate) fn routes(&self) -> impl Iterator<Item = &CompiledRoute> {
-        // As they are compiled.
+        // The order in which they are compiled.
         self.default.iter().chain(self.sites.iter().flatten())
     }
 
-    /// What its `files` routes serve, by the index of [`CompiledAction::Files`].
+    /// The directories that its `files` routes serve, by the index of [`CompiledAction::Files`].
     pub fn files(&self) -> &[Files] {
         &self.files
     }
 
-    /// Own pages for statuses.
+    /// The configured pages for statuses.
     pub fn pages(&self) -> &ErrorPages {
         &self.pages
     }
 
-    /// The listener's changes to responses where no route was found.
+    /// The listener's edits of responses, for requests without a route.
     pub fn response_edits(&self) -> &Edits {
         &self.response_edits
     }
 
-    /// Whether a header that some route puts on responses shows what the endpoint answered.
+    /// Returns true if a header edit of some route uses a header of the endpoint's response.
     pub(crate) fn uses_response_headers(&self) -> bool {
         let mut routes = self.sites.iter().flatten().chain(&self.default);
         routes.any(|route| route.response_edits.uses_response_headers())
     }
 
-    /// The routes of the first host block that serves `host`, else the default ones.
+    /// The routes of the first host block that serves `host`, else the default routes.
     fn routes_for(&self, host: &[u8]) -> &[CompiledRoute] {
         if self.sites.is_empty() {
             return &self.default;
@@ -285,12 +289,12 @@ impl Router {
 }
 
 impl CompiledRoute {
-    /// Whether its path rule has groups at all.
+    /// Returns true if its path rule has groups.
     pub fn has_captures(&self) -> bool {
         self.condition.has_groups()
     }
 
-    /// The groups `$1`…`$9` of its path regex for a request that took it; `None` where it has none.
+    /// The groups `$1`…`$9` of its path regex for a request that took it; `None` if it has none.
     pub fn captures(&self, view: &RequestView<'_>) -> Option<Captures> {
         if !self.has_captures() {
             return None;
@@ -367,7 +371,7 @@ fn compile_action(action: &Action, files: &mut Vec<Files>) -> CompiledAction {
     }
 }
 
-/// The name a pattern stands for, in the form that [`Router`] looks up, if it is one name.
+/// The name of a pattern that is a single name, in the form that [`Router`] looks up.
 fn plain_name(pattern: &HostPattern) -> Option<Box<[u8]>> {
     let text = pattern.as_str();
     (!text.starts_with(['*', '~'])).then(|| bare_host(text.as_bytes()).to_ascii_lowercase().into())

@@ -13,7 +13,7 @@ use weir_wire::{HeadLimits, Method, RequestHead, ResponseHead, Scan};
 use crate::path;
 use crate::route::{RequestView, bare_host};
 
-/// Rules by which nothing is refused.
+/// Rules that refuse no path.
 pub(crate) const KEEP: PathRules = PathRules {
     normalize: true,
     merge_slashes: true,
@@ -41,7 +41,7 @@ impl Request {
         Self { head, bytes: text.into(), client: "192.0.2.7".parse().ok() }
     }
 
-    /// The same after its path was normalised, whatever there is in it.
+    /// The request after normalisation of its path, whatever the path contains.
     pub(crate) fn normalised(mut self) -> Self {
         path::normalise(&mut self.head, &mut self.bytes, &KEEP, &mut Vec::new()).unwrap();
         self
@@ -51,7 +51,7 @@ impl Request {
         RequestView { head: &self.head, bytes: &self.bytes, client: self.client }
     }
 
-    /// What logs know of it; `view` is its own.
+    /// The request's log entry; `view` is its own view.
     pub(crate) fn entry<'a>(
         &'a self,
         view: &'a RequestView<'a>,
@@ -80,7 +80,7 @@ pub(crate) fn response(text: &str, method: Method) -> ResponseHead {
     head
 }
 
-/// An entry that knows nothing.
+/// An entry without data of an exchange.
 pub(crate) fn blank_entry() -> Entry<'static> {
     Entry {
         started: std::time::UNIX_EPOCH,
@@ -126,7 +126,7 @@ pub(crate) fn networks(text: &str) -> Vec<IpNet> {
     text.split_whitespace().map(|network| network.parse().unwrap()).collect()
 }
 
-/// A listener that serves nothing yet.
+/// A listener without routes.
 pub(crate) fn listener() -> Listener {
     Listener {
         name: "listener".into(),

@@ -1,8 +1,9 @@
-//! Shuts doors behind a process that has started: what no part of Weir needs of the kernel is denied to all
-//! threads, and workers, which alone read what clients and endpoints send, get a list of what they may
-//! do, and may change and execute no file. What the kernel does not know is said and left out.
+//! Restricts the process after its start: system calls that no part of Weir needs are denied to all
+//! threads. Workers, the only threads that read data from clients and endpoints, have a list of
+//! permitted calls, and may neither change nor execute files. Restrictions that the kernel does not
+//! support are reported and left out.
 //!
-//! Threads that look after the process keep what they need for reloads and upgrades: they bind
+//! The threads that manage the process keep the calls that reloads and upgrades need: they bind
 //! sockets, open logs and start a successor.
 
 use std::io;
@@ -11,17 +12,17 @@ use std::sync::OnceLock;
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use rustix::thread::set_no_new_privs;
 
-/// What of it was put in force, and what was not.
+/// The outcome of the restrictions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Confined {
-    /// Sentences about what the kernel lacks.
+    /// Sentences about restrictions that the kernel does not support.
     pub lacking: Vec<String>,
 }
 
-/// Whether workers are to be confined: decided once, before they start.
+/// Set if workers are to be confined: decided once, before they start.
 static WORKERS: OnceLock<bool> = OnceLock::new();
 
-/// What no part of Weir calls.
+/// The calls that no part of Weir uses.
 const DENIED: &[i64] = &[
     libc::SYS_acct,
     libc::SYS_add_key,
@@ -66,7 +67,7 @@ const DENIED: &[i64] = &[
     libc::SYS_vhangup,
 ];
 
-/// What a worker calls, and the threads that read files for it.
+/// The calls that a worker uses, and the threads that read files for it.
 const ALLOWED_TO_WORKERS: &[i64] = &[
     libc::SYS_accept4,
     libc::SYS_brk,
@@ -153,7 +154,7 @@ const ALLOWED_TO_WORKERS: &[i64] = &[
     libc::SYS_writev,
 ];
 
-/// Calls that only this architecture still has.
+/// Calls that exist only on this architecture.
 #[cfg(target_arch = "x86_64")]
 const ALLOWED_HERE: &[i64] = &[
     libc::SYS_access,
@@ -170,7 +171,7 @@ const ALLOWED_HERE: &[i64] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const ALLOWED_HERE: &[i64] = &[];
 
-/// As the kernel names the architecture to filters.
+/// The kernel's number of the architecture in filters.
 #[cfg(target_arch = "x86_64")]
 const ARCHITECTURE: Option<u32> = Some(0xc000_003e);
 #[cfg(target_arch = "aarch64")]
@@ -178,7 +179,7 @@ const ARCHITECTURE: Option<u32> = Some(0xc000_00b7);
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 const ARCHITECTURE: Option<u32> = None;
 
-/// Shuts what the whole process can do without, and has workers that start from now on confined.
+/// Restricts the whole process, and makes workers that start from now on confine themselves.
 pub fn confine_process() -> Confined {
     let mut confined = Confined::default();
     let mut note = |what: &str, done: io::Result<()>| {
@@ -197,25 +198,26 @@ pub fn confine_process() -> Confined {
     confined
 }
 
-/// Confines the calling thread, a worker's, and those that it starts, if workers are to be.
+/// Confines the calling worker thread, and the threads that it starts, if workers are to be
+/// confined.
 pub(crate) fn confine_worker() {
     if WORKERS.get() != Some(&true) {
         return;
     }
-    // What the kernel lacks was said at the start.
+    // Missing kernel support was reported at the start.
     let _ = landlock();
     let allowed: Vec<i64> = ALLOWED_TO_WORKERS.iter().chain(ALLOWED_HERE).copied().collect();
     let _ = filter(&program(&allowed, Otherwise::Deny), Threads::This);
 }
 
-/// Whether this process came with a filter: the one of the process that it takes over from. Another one on top
-/// would deny the same.
+/// Tells whether this process inherited a filter from its predecessor. Another filter on top would
+/// deny the same calls.
 fn is_filtered() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     status.lines().any(|line| line.strip_prefix("Seccomp:").is_some_and(|mode| mode.trim() == "2"))
 }
 
-/// What becomes of a call that is not in the list; those that are get the other.
+/// The treatment of a call that is not in the list; listed calls get the opposite.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Otherwise {
     Allow,
@@ -232,20 +234,22 @@ const LOAD: u16 = 0x20;
 const JUMP_IF_EQUAL: u16 = 0x15;
 const RETURN: u16 = 0x06;
 const ALLOW: u32 = 0x7fff_0000;
-/// The call fails with this error.
+/// The call fails with the error `EPERM`.
 const FAIL: u32 = 0x0005_0000 | libc::EPERM as u32;
 
 fn step(code: u16, jumps: (u8, u8), value: u32) -> libc::sock_filter {
     libc::sock_filter { code, jt: jumps.0, jf: jumps.1, k: value }
 }
 
-/// A filter over the calls' numbers alone: the kernel finds out once per number what it says.
+/// Builds a filter that looks only at the calls' numbers: the kernel then caches its result for
+/// each number.
 fn program(calls: &[i64], otherwise: Otherwise) -> Vec<libc::sock_filter> {
     let (listed, other) = match otherwise {
         Otherwise::Allow => (FAIL, ALLOW),
         Otherwise::Deny => (ALLOW, FAIL),
     };
-    // `struct seccomp_data`: the number, then the architecture. Calls of another one are numbered otherwise.
+    // `struct seccomp_data`: the number, then the architecture. Other architectures number the
+    // calls differently.
     let mut steps = vec![
         step(LOAD, (0, 0), 4),
         step(JUMP_IF_EQUAL, (1, 0), ARCHITECTURE.unwrap_or_default()),
@@ -265,7 +269,7 @@ fn filter(steps: &[libc::sock_filter], threads: Threads) -> io::Result<()> {
         return Err(io::ErrorKind::Unsupported.into());
     }
     let program = libc::sock_fprog { len: steps.len() as u16, filter: steps.as_ptr().cast_mut() };
-    // Without the second one some kernels slow the thread down.
+    // Without this flag some kernels enable mitigations that slow the thread down.
     let mut flags = libc::SECCOMP_FILTER_FLAG_SPEC_ALLOW;
     if threads == Threads::All {
         flags |= libc::SECCOMP_FILTER_FLAG_TSYNC;
@@ -279,16 +283,17 @@ fn filter(steps: &[libc::sock_filter], threads: Threads) -> io::Result<()> {
     }
 }
 
-/// Landlock's rights that change files or execute them: all of version 1 but reading files and directories.
+/// Landlock's rights to change or execute files: all of version 1 except reading files and
+/// directories.
 const CHANGES: u64 = 0x1fff & !0b1100;
-/// Moving files between directories, from version 2 on.
+/// The right to move files between directories, from version 2 on.
 const REFER: u64 = 1 << 13;
-/// Cutting files off, from version 3 on.
+/// The right to truncate files, from version 3 on.
 const TRUNCATE: u64 = 1 << 14;
-/// Binding TCP sockets, from version 4 on.
+/// The right to bind TCP sockets, from version 4 on.
 const BIND_TCP: u64 = 1;
 
-/// What the rules are about; the kernel takes what its version knows of it.
+/// The rights that the rules restrict; the kernel reads as much of the struct as its version knows.
 #[repr(C)]
 struct Handled {
     files: u64,
@@ -297,14 +302,14 @@ struct Handled {
 
 fn landlock_version() -> io::Result<i64> {
     let none = std::ptr::null::<Handled>();
-    // SAFETY: asks for the version, with no memory of ours.
+    // SAFETY: it only asks for the version and passes no memory of ours.
     match unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, none, 0_usize, 1_u32) } {
         version if version > 0 => Ok(version),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-/// Takes the right to change or execute files, and to bind TCP sockets, from the calling thread.
+/// Removes the right to change or execute files, and to bind TCP sockets, from the calling thread.
 fn landlock() -> io::Result<()> {
     let version = landlock_version()?;
     let mut handled = Handled { files: CHANGES, network: 0 };
@@ -319,8 +324,8 @@ fn landlock() -> io::Result<()> {
         handled.network = BIND_TCP;
         size = size_of::<Handled>();
     }
-    // SAFETY: the kernel reads so many bytes of the struct, which outlives the call; the descriptor is new
-    // and closed here.
+    // SAFETY: the kernel reads `size` bytes of the struct, which outlives the call; the descriptor
+    // is new and closed here.
     unsafe {
         let rules =
             libc::syscall(libc::SYS_landlock_create_ruleset, &raw const handled, size, 0_u32);
@@ -338,7 +343,7 @@ fn landlock() -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// Runs this on a thread that is confined as a worker is.
+    /// Runs `work` on a thread that is confined like a worker.
     fn confined<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
         set_no_new_privs(true).unwrap();
         let _ = WORKERS.set(true);
@@ -364,17 +369,17 @@ mod tests {
             std::fs::remove_file(&own).unwrap_err();
             std::fs::rename(&own, own.with_extension("other")).unwrap_err();
             std::process::Command::new("/bin/true").status().unwrap_err();
-            // SAFETY: looks whether it is allowed.
+            // SAFETY: it only checks the permission.
             assert_eq!(unsafe { libc::kill(libc::getpid(), 0) }, -1);
             if landlocked {
                 std::fs::write(&own, "other").unwrap_err();
                 std::fs::File::create(own.with_extension("new")).unwrap_err();
             }
-            // Threads that it starts are confined as it is.
+            // Threads that it starts are confined, too.
             let inner = move || std::fs::remove_file(&own).unwrap_err();
             std::thread::spawn(inner).join().unwrap();
         });
-        // This one is not.
+        // This thread is not confined.
         std::fs::remove_file(&path).unwrap();
     }
 
@@ -382,7 +387,7 @@ mod tests {
     fn what_nobody_needs_is_denied_and_the_rest_is_not() {
         let denied = || {
             filter(&program(DENIED, Otherwise::Allow), Threads::This).unwrap();
-            // SAFETY: harmless where it is allowed.
+            // SAFETY: harmless where it is permitted.
             let traced = unsafe { libc::syscall(libc::SYS_ptrace, libc::PTRACE_TRACEME, 0, 0, 0) };
             assert_eq!(
                 (traced, io::Error::last_os_error().raw_os_error()),

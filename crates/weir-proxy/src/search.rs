@@ -1,5 +1,5 @@
-//! The search for an endpoint: a slot, a connection, and after a failed attempt the next ones, within what the pool's `retry` allows.
-//! It sends no request.
+//! The search for an endpoint: obtains a slot and a connection, and after a failed attempt further
+//! ones, within the limits of the pool's `retry`. It sends no request.
 
 use std::io;
 use std::pin::Pin;
@@ -30,34 +30,35 @@ use crate::pump::Pump;
 use crate::retry::Trouble;
 use crate::upstream::{Opened, UpstreamPool};
 
-/// A search, over all attempts of an exchange.
+/// The search of an exchange, over all its attempts.
 pub(crate) struct Search<'a> {
     pub(crate) pool: &'a Arc<UpstreamPool>,
     pub(crate) number: usize,
-    /// The hashed key, for the policies that go by one.
+    /// The hashed key, for policies that use one.
     key: u64,
     pub(crate) tried: Tried,
-    /// Whether idle connections are passed over, because one turned out closed.
+    /// Set if idle connections are skipped, because one turned out to be closed.
     fresh: bool,
-    /// Whether the client owes nothing of this request: what it sends from now on is the next one.
+    /// Set if the client has sent this whole request: further bytes belong to the next one.
     at_hand: bool,
-    /// Whether chunks of the body were read that are not in the input.
+    /// Set if chunks of the body were read that are not in the input.
     chunks_read: bool,
-    /// When it began: after a body was waited for.
+    /// The beginning of the search: after the wait for a body.
     began: Instant,
-    /// The time as it was looked at last.
+    /// The time at the last look at the clock.
     pub(crate) now: Instant,
-    /// The same on the balancer's clock.
+    /// The same time on the balancer's clock.
     now_us: u64,
-    /// Time waited in the queue.
+    /// The time spent in the queue.
     waited: Duration,
-    /// Attempts given up for another.
+    /// The number of attempts that were followed by another one.
     retries: u32,
-    /// How often it was waited before a tried endpoint was asked again.
+    /// The number of waits before a tried endpoint was tried again.
     backoffs: u32,
-    /// Why the latest attempt was given up.
+    /// The failure of the latest attempt.
     last: Option<Trouble>,
-    /// Connects that failed for want of something that this process lacks, and since when.
+    /// The number of connects that failed for lack of a resource of this process, and the time of
+    /// the first.
     shortages: u32,
     short_since: Option<Instant>,
 }
@@ -74,7 +75,7 @@ impl<'a> Search<'a> {
             (Framing::None, None) => facts.head_end,
             _ => Instant::now(),
         };
-        // One that waited in another process goes on with that.
+        // A request that waited in another process keeps the time at which that wait began.
         let began = facts.waiting.as_ref().map_or(now, |waiting| waiting.since);
         let now_us = scope.worker.balance_clock(now);
         pool.retry.note_request(now_us);
@@ -99,7 +100,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The next connection is to be a new one.
+    /// Makes the next connection a new one.
     pub(crate) fn pass_over_idle<N: Net>(&mut self, scope: Scope<'_, N>) {
         self.fresh = true;
         self.look_at_clock(scope);
@@ -110,7 +111,7 @@ impl<'a> Search<'a> {
         self.now_us = scope.worker.balance_clock(self.now);
     }
 
-    /// A connection to an endpoint, with `facts.slot` there.
+    /// Obtains a connection to an endpoint; `facts.slot` then has its slot.
     pub(crate) async fn connection<N: Net>(
         &mut self,
         scope: Scope<'a, N>,
@@ -171,7 +172,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// One that is open already, if this worker has one. Waits for nothing: it is asynchronous to know whom its bytes wake.
+    /// Takes an idle connection, if this worker has one. It never waits: it is asynchronous only
+    /// because the connection's bytes have to wake this task.
     async fn idle_connection<N: Net>(
         &self,
         scope: Scope<'_, N>,
@@ -184,7 +186,8 @@ impl<'a> Search<'a> {
         .await
     }
 
-    /// Whether the attempt that met this trouble is given up for another one, which is counted then.
+    /// Tells whether the attempt with this failure is followed by another one, and counts that one
+    /// if so.
     pub(crate) fn may_go_on<N: Net>(
         &mut self,
         scope: Scope<'_, N>,
@@ -220,7 +223,7 @@ impl<'a> Search<'a> {
         true
     }
 
-    /// Gives the attempt up, and waits if no endpoint is left that was not tried.
+    /// Ends the attempt, and waits if every endpoint was tried.
     pub(crate) async fn go_on<N: Net>(
         &mut self,
         scope: Scope<'_, N>,
@@ -245,11 +248,12 @@ impl<'a> Search<'a> {
         self.pause(scope, connection, (work, upload), deadline).await
     }
 
-    /// Waits for descriptors, ports or memory of this process, with the slot, which nothing is sent to meanwhile. Neither the
-    /// endpoint's health nor the pool's `retry` hears of it.
+    /// Waits until this process has descriptors, ports or memory again, and keeps the slot, though
+    /// nothing is sent to its endpoint meanwhile. Neither the endpoint's health nor the pool's
+    /// `retry` counts this as a failure.
     ///
     /// # Errors
-    /// The time for a connect is over, or the client has left.
+    /// The connect timeout has passed, or the client has closed its connection.
     #[cold]
     async fn outlast_shortage<N: Net>(
         &mut self,
@@ -270,16 +274,16 @@ impl<'a> Search<'a> {
         facts.attempts = facts.attempts.saturating_sub(1);
         let longest = SHORTAGE_PAUSE * (1 << self.shortages.min(SHORTAGE_DOUBLINGS));
         self.shortages += 1;
-        // Those who wait shall not all come back in the same moment.
+        // A random share, so that waiting exchanges do not all continue at the same moment.
         let share = scope.worker.random.borrow_mut().u32(500..=1_000);
         let pause = longest * share / 1_000;
         self.pause(scope, connection, body, until.min(self.now + pause)).await
     }
 
-    /// Waits until the deadline.
+    /// Waits until `deadline`.
     ///
     /// # Errors
-    /// The client has left.
+    /// The client has closed its connection.
     async fn pause<N: Net>(
         &mut self,
         scope: Scope<'_, N>,
@@ -299,7 +303,7 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    /// Opens a connection, unless the client leaves first.
+    /// Opens a connection, unless the client closes its own first.
     async fn open<N: Net>(
         &self,
         scope: Scope<'_, N>,
@@ -329,7 +333,7 @@ impl<'a> Search<'a> {
         opened.unwrap_or_else(|_| Err(late()))
     }
 
-    /// Ready when the client has left.
+    /// Ready when the client has closed its connection.
     fn poll_left<S: Socket>(
         &self,
         context: &mut Context<'_>,
@@ -343,7 +347,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// From now on the endpoint is waited for, and nobody else if the whole request is at hand.
+    /// Starts measuring how long the endpoint takes to answer, if the whole request is at hand, so
+    /// that only the endpoint can be the cause of a delay; sends notices about stalled endpoints.
     fn wait_for_endpoint<N: Net>(&self, scope: Scope<'_, N>, facts: &mut Facts) {
         if let Some(slot) = facts.slot.as_mut().filter(|_| self.at_hand) {
             slot.sent(self.now_us);
@@ -351,8 +356,9 @@ impl<'a> Search<'a> {
         scope.tell_stalls(self.pool, self.now_us);
     }
 
-    /// Takes a slot, at once or after a wait in the queue, and leaves it in `facts.slot`. One who comes here for another attempt arrives
-    /// anew: those who wait have waited for their first.
+    /// Takes a slot, at once or after a wait in the queue, and stores it in `facts.slot`. A further
+    /// attempt arrives at the end of the queue: the exchanges in the queue are waiting for their
+    /// first attempt.
     async fn take_slot<N: Net>(
         &mut self,
         scope: Scope<'a, N>,
@@ -409,7 +415,8 @@ impl<'a> Search<'a> {
         Err(Cause::NoEndpoint.into())
     }
 
-    /// Waits in the queue, until the client leaves or the time that an exchange may wait is over.
+    /// Waits in the queue until a slot is free, the client closes its connection or the exchange's
+    /// waiting time has passed.
     async fn wait<N: Net>(
         &mut self,
         scope: Scope<'_, N>,
@@ -422,7 +429,8 @@ impl<'a> Search<'a> {
             facts.queue_position = ticket.position().saturating_add(1);
         }
         if facts.wait.is_none() {
-            // One that another process passed on was somewhere in its queue already, but who was ahead there nobody told.
+            // For a request from another process, its position in that queue is known, but not the
+            // exchanges that were ahead there.
             let wait = Wait::new(ticket.waits_for(), ticket.ahead());
             facts.wait = Some(Box::new(wait));
         }
@@ -460,12 +468,13 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Whether another process can go on with the request.
+    /// Tells whether another process can continue the request.
     fn is_movable(&self, work: &Workspace, facts: &Facts, upload: &Pump) -> bool {
         facts.attempts == 0 && moving::is_movable(work, (self.pool, upload), self.chunks_read)
     }
 
-    /// Leaves the queue so that another process can go on with the request; with a slot, if one came in the same moment.
+    /// Leaves the queue so that another process can continue the request; returns a slot if one was
+    /// assigned at the same moment.
     #[cold]
     fn part<N: Net>(
         &self,
@@ -493,21 +502,24 @@ impl<'a> Search<'a> {
         slot
     }
 
-    /// Whether endpoints that were still to be tried went away in a reload: then those that were are asked again.
+    /// Returns true if endpoints that were not tried yet were removed by a reload: the tried ones
+    /// are then tried again.
     fn lost_others(&self) -> bool {
         !self.tried.is_empty() && !self.pool.balancer.is_latest()
     }
 
     fn turned_away(&self, rejection: Rejection) -> Ended {
         match rejection {
-            // When others were tried before, what happened there says more than that none is left.
+            // If endpoints were tried before, the failure there is more informative than the lack
+            // of further ones.
             Rejection::Unavailable => self.last.map_or(Cause::NoEndpoint, Trouble::cause).into(),
             Rejection::Full => Cause::PoolFull.into(),
             Rejection::QueueFull => self.refused_by_queue(Cause::QueueFull),
         }
     }
 
-    /// A place among what the client has waiting. Whoever has none leaves the queue at once.
+    /// Takes a place in the count of the client's waiting requests. An exchange that gets none
+    /// leaves the queue at once.
     fn waiting_place<N: Net>(
         &self,
         scope: Scope<'_, N>,
@@ -525,13 +537,15 @@ impl<'a> Search<'a> {
         Ended::Refused(Refusal { status, ..refusal })
     }
 
-    /// From the first slot to the connection of the last attempt: what attempts that failed took is in it, waiting in the queue is not.
+    /// The time from the first slot to the connection of the last attempt: failed attempts are
+    /// included, the time in the queue is not.
     fn connect_time(&self, now: Instant) -> Micros {
         (now - self.waited).span_since(self.began)
     }
 }
 
-/// The place in the order of arrival of one that waited before. For another attempt it arrives anew.
+/// The place in the order of arrival of a request that waited in another process. A further attempt
+/// gets a new place.
 fn seniority<N: Net>(scope: Scope<'_, N>, facts: &Facts) -> Option<weir_balance::Seniority> {
     let waiting = facts.waiting.as_ref().filter(|_| facts.attempts == 0)?;
     let elsewhere = || waiting.seniority.rank(scope.worker.process.epoch);
@@ -539,15 +553,15 @@ fn seniority<N: Net>(scope: Scope<'_, N>, facts: &Facts) -> Option<weir_balance:
     Some(weir_balance::Seniority { number, since_us: scope.worker.balance_clock(waiting.since) })
 }
 
-/// What ended a wait in the queue.
+/// The event that ended a wait in the queue.
 enum Waited {
     Served(Result<Slot, Rejection>),
     ClientGone,
-    /// Another process is to go on.
+    /// Another process is to continue the request.
     Parting,
 }
 
-/// Why there is no connection.
+/// The reason why no connection was opened.
 enum Unopened {
     ClientGone,
     Failed(ConnectFailure),

@@ -1,5 +1,6 @@
-//! What is counted for each listener, route and endpoint of a snapshot, found by position. The counts themselves are kept by name in the
-//! process's `Numbers`, so that the next snapshot goes on counting where this one ends.
+//! The counters of a snapshot's listeners, routes and endpoints, found by position. The counts
+//! themselves are stored by name in the process's `Numbers`, so that the next snapshot continues
+//! them.
 
 use std::sync::Arc;
 
@@ -11,9 +12,9 @@ use crate::shared::{Listener, Snapshot};
 /// The series of a snapshot.
 #[derive(Debug)]
 pub(crate) struct SnapshotSeries {
-    /// By listener.
+    /// Indexed by listener.
     listeners: Vec<ListenerCounts>,
-    /// By pool and endpoint.
+    /// Indexed by pool and endpoint.
     endpoints: Vec<Vec<Arc<EndpointSeries>>>,
 }
 
@@ -21,12 +22,12 @@ pub(crate) struct SnapshotSeries {
 #[derive(Debug)]
 pub(crate) struct ListenerCounts {
     pub(crate) listener: Arc<ListenerSeries>,
-    /// By the route's number.
+    /// Indexed by the route's number.
     routes: Vec<Arc<RouteSeries>>,
 }
 
 impl ListenerCounts {
-    /// The series of a route; without one that of what the listener answers itself.
+    /// The series of a route; without a route, the series of the listener's own responses.
     pub(crate) fn route(&self, route: Option<&CompiledRoute>) -> &RouteSeries {
         let series = route.and_then(|route| self.routes.get(route.number));
         series.unwrap_or_else(|| self.listener.routeless())
@@ -34,7 +35,7 @@ impl ListenerCounts {
 }
 
 impl SnapshotSeries {
-    /// Looks everything up that a snapshot names.
+    /// Looks up all series that a snapshot needs.
     pub(crate) fn of(snapshot: &Snapshot, numbers: &Numbers) -> Self {
         let route = |listener: &Listener, route: &CompiledRoute| {
             let pool = match &route.action {
@@ -57,7 +58,7 @@ impl SnapshotSeries {
             listeners: snapshot.listeners.iter().map(listener).collect(),
             endpoints: endpoints.collect(),
         };
-        // Of earlier snapshots, once nothing runs on them any more.
+        // Removes the series of earlier snapshots that nothing uses any more.
         numbers.forget_removed();
         series
     }

@@ -1,8 +1,10 @@
-//! The exchanges that run on a worker, for an operator who asks who is there (HAProxy's `show sess`). An exchange notes here where it is;
-//! nothing of it is looked at unless somebody asks.
+//! The running exchanges of a worker, for an operator (HAProxy's `show sess`). An exchange records
+//! its progress here; the table is read only on request.
 //!
-//! When the worker is lost, the thread that takes it away reads the table in its place (`lost.rs`). The worker's thread stands still for
-//! good then, at any instruction: the table's borrow is what says whether that was inside of a change, and is fenced off from it.
+//! When the worker is lost, the thread that removes it reads the table in its place (`lost.rs`).
+//! The worker's thread is then stopped for good, at an arbitrary instruction: the table's borrow
+//! flag shows whether that was inside a change, and compiler fences keep the flag and the change in
+//! order.
 
 use std::cell::{Cell, RefCell};
 use std::net::{IpAddr, SocketAddr};
@@ -23,38 +25,38 @@ use crate::route::CompiledRoute;
 use crate::shared::{Process, Snapshot};
 use crate::worker::WorkerLoad;
 
-/// An exchange that runs, as it is told.
+/// A running exchange, as shown to an operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunningExchange {
     /// The worker's number.
     pub worker: usize,
-    /// Its number there, as long as it runs.
+    /// Its number at the worker, as long as it runs.
     pub number: usize,
-    /// Who is on the other end of its connection; `None` on a Unix socket.
+    /// The address of its connection's peer; `None` on a Unix socket.
     pub peer: Option<SocketAddr>,
     /// The listener's name.
     pub listener: Arc<str>,
-    /// The pool that it was led to.
+    /// The pool that it was assigned to.
     pub pool: Option<Arc<str>>,
-    /// The endpoint that has it; `None` while it waits for one.
+    /// The endpoint that it was assigned to; `None` while it waits for one.
     pub endpoint: Option<Arc<str>>,
-    /// For how long it has run.
+    /// The time for which it has run.
     pub age: Duration,
-    /// Exchanges on its connection until now, this one included.
+    /// The number of exchanges on its connection so far, including this one.
     pub exchanges: u64,
-    /// Bytes that it holds in buffers.
+    /// The bytes that it holds in buffers.
     pub held: usize,
 }
 
-/// The exchanges that run on a worker.
+/// The running exchanges of a worker.
 pub(crate) struct Sessions {
     table: RefCell<Table>,
     process: Arc<Process>,
     /// The worker's number.
     worker: usize,
-    /// Where others see how much all of them hold.
+    /// The worker's load, in which other threads see the memory held by all of them.
     load: Arc<WorkerLoad>,
-    /// How many were given up and have not ended.
+    /// The number of exchanges that were told to end and have not ended yet.
     leaving: Cell<usize>,
 }
 
@@ -63,9 +65,9 @@ struct Table {
     running: Vec<Option<Running>>,
     /// The request line of each place's exchange.
     lines: Vec<RequestLine>,
-    /// The generation that exchanges which begin now run on.
+    /// The generation that new exchanges run on.
     current: Option<Rc<Generation>>,
-    /// Places in it that are free.
+    /// The free places.
     free: Vec<usize>,
 }
 
@@ -76,32 +78,32 @@ struct Running {
     exchanges: u64,
     generation: Rc<Generation>,
     listener: usize,
-    /// Numbers of the pool and the endpoint.
+    /// The indices of the pool and the endpoint.
     pool: Option<usize>,
     endpoint: Option<usize>,
     held: usize,
-    /// The cause it is to end with, if it was given up.
+    /// The cause with which it has to end, if it was told to.
     given_up: Option<Cause>,
-    /// End of the head.
+    /// The end of the request head.
     head_end: Option<Instant>,
     client: Option<IpAddr>,
     route: Option<usize>,
-    /// Status of the response that is sent; 0 before.
+    /// The status of the response; 0 before.
     status: u16,
-    /// Set once it was told as lost.
+    /// Set once it was recorded as lost.
     told: bool,
 }
 
-/// Bytes of a request line that are kept.
+/// The bytes of a request line that are kept.
 const LINE: usize = 120;
 
-/// The begin of a request line.
+/// The beginning of a request line.
 struct RequestLine {
     bytes: [u8; LINE],
     length: usize,
 }
 
-/// An exchange that ended with its worker, as far as it is known.
+/// An exchange that ended with its worker, as far as its data is known.
 pub(crate) struct LostExchange<'a> {
     pub(crate) began: Instant,
     pub(crate) head_end: Option<Instant>,
@@ -109,13 +111,13 @@ pub(crate) struct LostExchange<'a> {
     client: Option<IpAddr>,
     pub(crate) exchanges: u64,
     pub(crate) generation: &'a Generation,
-    /// The listener's number there.
+    /// The listener's number in the generation.
     pub(crate) listener: usize,
     route: Option<usize>,
     pub(crate) pool: Option<usize>,
     pub(crate) endpoint: Option<usize>,
     pub(crate) status: u16,
-    /// The begin of the request line; empty without a head.
+    /// The beginning of the request line; empty without a head.
     pub(crate) line: &'a [u8],
 }
 
@@ -130,42 +132,43 @@ impl LostExchange<'_> {
     }
 }
 
-/// What is known of an exchange when it begins.
+/// The data of an exchange at its beginning.
 pub(crate) struct Begun<'a> {
     pub(crate) at: Instant,
     pub(crate) peer: Option<SocketAddr>,
-    /// Its connection among those of the worker, where clients are counted.
+    /// Its connection's place among the worker's residents, if clients are counted.
     pub(crate) resident: Option<ResidentKey>,
     pub(crate) exchanges: u64,
     pub(crate) generation: &'a Rc<Generation>,
-    /// The listener's number there.
+    /// The listener's number in the generation.
     pub(crate) listener: usize,
 }
 
-/// Which of them.
+/// The index of an exchange in the table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SessionKey(usize);
 
-/// One that runs, until this is dropped, which is before it is counted: what ends with its worker is never told twice.
+/// A running exchange, removed from the table when this is dropped. That happens before the
+/// exchange is counted, so that an exchange that ends with its worker is never counted twice.
 pub(crate) struct Session<'a> {
     of: &'a Sessions,
     pub(crate) key: SessionKey,
 }
 
 impl Sessions {
-    /// Those of a worker whose load is this. What a worker before it held there was not given back
-    /// if that one hung.
+    /// Creates the table of the worker with this load. The memory that a previous worker of this
+    /// number held was not subtracted if that worker hung, so the count starts at 0.
     pub(crate) fn new(load: Arc<WorkerLoad>, process: Arc<Process>, worker: usize) -> Self {
         load.held.store(0, Ordering::Relaxed);
         Self { table: RefCell::default(), process, worker, load, leaving: Cell::new(0) }
     }
 
-    /// Lets [`tell_lost`] find them. They must not be moved any more.
+    /// Makes the table visible to [`tell_lost`]. It must not be moved afterwards.
     pub(crate) fn show(&self) {
         self.load.sessions.store(std::ptr::from_ref(self).cast_mut(), Ordering::Release);
     }
 
-    /// The generation that exchanges which begin now run on.
+    /// Sets the generation that new exchanges run on.
     pub(crate) fn run_on(&self, generation: &Rc<Generation>) {
         let before = self.change(|table| table.current.replace(Rc::clone(generation)));
         drop(before);
@@ -179,7 +182,7 @@ impl Sessions {
         result
     }
 
-    /// An exchange begins.
+    /// Adds an exchange.
     pub(crate) fn begin(&self, begun: &Begun<'_>) -> Session<'_> {
         let Begun { at: began, peer, resident, exchanges, generation, listener } = *begun;
         let generation = Rc::clone(generation);
@@ -217,7 +220,7 @@ impl Sessions {
         Session { of: self, key: SessionKey(place) }
     }
 
-    /// Its head has ended, and begins with this line.
+    /// Records the end of its head, and the request line.
     pub(crate) fn asks(&self, key: SessionKey, head_end: Instant, line: &[u8]) {
         self.change(|table| {
             let SessionKey(place) = key;
@@ -233,27 +236,27 @@ impl Sessions {
         });
     }
 
-    /// It takes this route of its listener.
+    /// Records the route and the client of an exchange.
     pub(crate) fn takes(&self, key: SessionKey, route: usize, client: Option<IpAddr>) {
         self.note(key, |running| (running.route, running.client) = (Some(route), client));
     }
 
-    /// Its client is sent a response of this status.
+    /// Records the status of the response to its client.
     pub(crate) fn responds(&self, key: SessionKey, status: u16) {
         self.note(key, |running| running.status = status);
     }
 
-    /// It is led to a pool, or waits for a place there.
+    /// Records the pool that it was assigned to; it has no endpoint yet.
     pub(crate) fn leads_to(&self, key: SessionKey, pool: usize) {
         self.note(key, |running| (running.pool, running.endpoint) = (Some(pool), None));
     }
 
-    /// It has an endpoint of that pool, or none any more.
+    /// Records the endpoint that it was assigned to, or that it has none any more.
     pub(crate) fn is_at(&self, key: SessionKey, endpoint: Option<usize>) {
         self.note(key, |running| running.endpoint = endpoint);
     }
 
-    /// It holds so many bytes in buffers now.
+    /// Records the bytes that it holds in buffers now.
     #[inline]
     pub(crate) fn holds(&self, key: SessionKey, bytes: usize) {
         self.note(key, |running| {
@@ -264,22 +267,24 @@ impl Sessions {
         });
     }
 
-    /// Only its own worker writes the number.
+    /// Only the own worker writes the number.
     fn change_held(&self, before: usize, now: usize) {
         let held = &self.load.held;
         let others = held.load(Ordering::Relaxed).saturating_sub(before);
         held.store(others + now, Ordering::Relaxed);
     }
 
-    /// Gives those up that hold most, until they are `bytes`; says how many. Those that hold less than a small buffer stay: to end them
-    /// would free nothing. Their tasks have to be woken.
+    /// Tells the exchanges that hold the most memory to end, until these hold `bytes`; returns
+    /// their number. Exchanges that hold no more than a small buffer stay, because their end would
+    /// free nothing. The caller has to wake their tasks.
     pub(crate) fn give_up_largest(&self, bytes: usize) -> usize {
         let count = self.change(|table| table.give_up_largest(bytes));
         self.leaving.set(self.leaving.get() + count);
         count
     }
 
-    /// Those that run on connections whose clients are counted, and since when.
+    /// The running exchanges on connections whose clients are counted, with the times of their
+    /// beginning.
     pub(crate) fn running(&self) -> impl Iterator<Item = (Instant, ResidentKey, SessionKey)> {
         let table = self.table.borrow();
         let running = table.running.iter().enumerate().filter_map(|(place, one)| {
@@ -289,7 +294,7 @@ impl Sessions {
         running.collect::<Vec<_>>().into_iter()
     }
 
-    /// Gives one up. Its task has to be woken.
+    /// Tells an exchange to end with this cause. The caller has to wake its task.
     pub(crate) fn give_up(&self, key: SessionKey, cause: Cause) {
         self.note(key, |running| {
             if running.given_up.replace(cause).is_none() {
@@ -298,7 +303,7 @@ impl Sessions {
         });
     }
 
-    /// The cause it is to end with, if it was given up for the sake of others.
+    /// The cause with which the exchange has to end, if it was told to.
     #[inline]
     pub(crate) fn given_up(&self, SessionKey(place): SessionKey) -> Option<Cause> {
         if self.leaving.get() == 0 {
@@ -315,7 +320,7 @@ impl Sessions {
         });
     }
 
-    /// Those that run now, the oldest first, as many as are told.
+    /// The running exchanges, the oldest first, up to the limit.
     pub(crate) fn view(&self, worker: usize, now: Instant) -> Vec<RunningExchange> {
         let table = self.table.borrow();
         let running = table.running.iter().enumerate();
@@ -346,7 +351,7 @@ impl Table {
         count
     }
 
-    /// Counts and writes down all that run and were not told before; says how many.
+    /// Counts and logs all running exchanges that were not recorded before; returns their number.
     fn tell(&mut self, teller: &mut Teller<'_>) -> usize {
         if let Some(current) = &self.current {
             current.hand_over_lines();
@@ -363,14 +368,15 @@ impl Table {
     }
 }
 
-/// Tells of all exchanges that end with a worker, and says how many those are; `None` where the
-/// worker was stopped inside of a change of its table, so that what it says is not to be had.
+/// Records all exchanges that end with a worker, and returns their number; `None` if the worker was
+/// stopped inside a change of its table, so that the table cannot be read.
 ///
 /// # Safety
-/// It is called on the worker's own thread, or that stands still for good.
+/// It is called on the worker's own thread, or that thread is stopped for good.
 pub(crate) unsafe fn tell_lost(process: &Process, worker: usize) -> Option<usize> {
     let sessions = process.loads.get(worker)?.sessions.load(Ordering::Acquire);
-    // SAFETY: it is taken away before they are dropped, and nothing but this uses them meanwhile.
+    // SAFETY: the pointer is removed before the sessions are dropped, and only this function uses
+    // them meanwhile.
     let Some(sessions) = (unsafe { sessions.as_ref() }) else { return Some(0) };
     let mut table = sessions.table.try_borrow_mut().ok()?;
     Some(table.tell(&mut Teller::new(process, worker)))
@@ -430,7 +436,7 @@ impl Drop for Session<'_> {
 }
 
 impl Sessions {
-    /// Tells of an exchange whose task panicked.
+    /// Records an exchange whose task panicked.
     #[cold]
     fn tell_of_bug(&self, place: usize) {
         // A second panic would end the process.
@@ -449,7 +455,7 @@ impl Sessions {
 impl Drop for Sessions {
     fn drop(&mut self) {
         let (own, none) = (std::ptr::from_ref(self).cast_mut(), std::ptr::null_mut());
-        // Another worker of this number may have shown its own.
+        // Another worker of this number may have published its own table.
         let _ = self.load.sessions.compare_exchange(own, none, Ordering::AcqRel, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
     }

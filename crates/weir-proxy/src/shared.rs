@@ -1,5 +1,6 @@
-//! What all workers share: the process, whose counters and caps live as long as it does, and the snapshot, one compiled
-//! configuration that is swapped whole. Both are plain state; `compile.rs` makes snapshots, workers run on them.
+//! The state that all workers share: the process, whose counters and caps live as long as it does,
+//! and the snapshot, one compiled configuration that is replaced as a whole. Both only hold state;
+//! `compile.rs` makes snapshots, workers run on them.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -36,24 +37,24 @@ use crate::tls::Tickets;
 use crate::upstream::UpstreamPool;
 use crate::worker::WorkerLoad;
 
-/// How far the process is in its life.
+/// The stage of the process's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// Serving.
     Running,
-    /// Accepting nothing new, finishing what runs.
+    /// Accepting no new connections, finishing running exchanges.
     Draining {
-        /// When what still runs is cut off.
+        /// The time at which running exchanges are cut off.
         deadline: Instant,
-        /// Until when connections are kept on which no request runs.
+        /// The time until which connections without a running request are kept.
         idle_until: Instant,
     },
-    /// To end now.
+    /// Ending now.
     Stopped,
 }
 
 impl Stage {
-    /// A graceful stop that begins now.
+    /// Starts a graceful stop now.
     pub fn draining(patience: Duration) -> Self {
         let now = Instant::now();
         let deadline = now + patience;
@@ -61,46 +62,49 @@ impl Stage {
     }
 }
 
-/// What lives as long as the process, whatever configuration it runs on.
+/// The state that lives as long as the process, across configurations.
 pub struct Process {
     current: ArcSwap<Snapshot>,
     /// One per worker.
     pub loads: Vec<Arc<WorkerLoad>>,
     /// Room for client connections over all listeners.
     pub connections: Arc<Room>,
-    /// What workers tell each other of idle client connections.
+    /// The signals between threads about idle client connections.
     pub idle_clients: IdleSignals,
-    /// Assigns clients to the places of their counts.
+    /// Maps clients to the buckets of their counts.
     pub(crate) client_hasher: ClientHasher,
-    /// Connections that were closed when they came, because their clients had a large part of the cap already.
+    /// The number of connections that were closed on arrival, because their clients already had a
+    /// large part of the cap.
     pub refused_at_cap: AtomicU64,
-    /// Requests and handshakes of such clients that were given up for others.
+    /// The number of requests and handshakes of such clients that were ended in favour of other
+    /// clients.
     pub given_up_at_cap: AtomicU64,
-    /// The budget of memory.
+    /// The memory budget.
     pub memory: MemoryBudget,
-    /// What workers tell the operator of pools and endpoints.
+    /// The workers' notices about pools and endpoints for the operator.
     pub notices: Notices,
-    /// What is counted of everything that passes.
+    /// The counters of all exchanges.
     pub numbers: Arc<Numbers>,
-    /// The latest messages that were no HTTP.
+    /// The latest malformed messages.
     pub captures: Captures,
-    /// Start of the balancer's clock.
+    /// The start of the balancers' clock.
     pub epoch: Instant,
-    /// What the watchdog is to do, and what it met.
+    /// The watchdog's settings and counts.
     pub incidents: Incidents,
-    /// Exchanges that were running when their worker ended.
+    /// The number of exchanges that were running when their worker ended.
     pub cut_off: AtomicUsize,
-    /// Connects to endpoints that failed for want of descriptors, ports or memory.
+    /// The number of connects to endpoints that failed for lack of descriptors, ports or memory.
     pub shortages: AtomicU64,
-    /// How often a worker was so short of descriptors or memory that all are to close idle connections to endpoints.
+    /// The number of times that a worker was so short of descriptors or memory that all workers
+    /// have to close idle connections to endpoints.
     pub(crate) idle_given_up: AtomicU64,
-    /// Set when the process begins to stop: answers from then on end their connections.
+    /// Set when the process begins to stop: responses from then on close their connections.
     pub stopping: AtomicBool,
 }
 
 impl Process {
-    /// A process of so many workers and client connections at once that begins with `snapshot`; and what its workers will tell of
-    /// endpoints.
+    /// Creates a process with `workers` workers and at most `connection_cap` client connections
+    /// that starts with `snapshot`; also returns the receiver of its workers' notices.
     pub fn new(
         snapshot: Arc<Snapshot>,
         workers: usize,
@@ -131,7 +135,8 @@ impl Process {
         (Arc::new(process), heard)
     }
 
-    /// The configuration that new exchanges run on. A worker that has not adopted it yet runs on the one before for a moment longer.
+    /// The configuration that new exchanges run on. A worker that has not adopted it yet runs on
+    /// the previous one for a moment longer.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         self.current.load_full()
     }
@@ -141,13 +146,13 @@ impl Process {
         self.current.store(snapshot);
     }
 
-    /// Client connections open now.
+    /// The number of open client connections.
     pub fn open_connections(&self) -> usize {
         self.loads.iter().map(|load| load.open.load(Ordering::Relaxed)).sum()
     }
 
-    /// Audits every pool's queue (row Q-18): a request that waits although a place is free for it
-    /// is served now, and the operator is told. To be called about once a second.
+    /// Audits the queues of all pools: a request that waits although a place is free for it is
+    /// served now, and the operator is notified. It is to be called about once a second.
     pub fn watch_queues(&self) {
         let now_us = self.balance_clock(Instant::now());
         for pool in &self.snapshot().pools {
@@ -159,24 +164,24 @@ impl Process {
         }
     }
 
-    /// An instant on the clock of the balancers, in microseconds since the process started.
+    /// Converts an instant to the balancers' clock, in microseconds since the process started.
     pub fn balance_clock(&self, now: impl Into<Instant>) -> u64 {
         now.into().micros_since(self.epoch)
     }
 
-    /// An instant on the clock of limits, in nanoseconds since the process started.
+    /// Converts an instant to the clock of limits, in nanoseconds since the process started.
     pub fn limit_clock(&self, now: impl Into<Instant>) -> u64 {
         now.into().nanos_since(self.epoch)
     }
 
-    /// A time of that clock as an instant.
+    /// Converts a time of the balancers' clock to an instant.
     pub fn instant(&self, at_us: u64) -> Instant {
         self.epoch + Duration::from_micros(at_us)
     }
 }
 
-/// One compiled configuration. It never changes; what is live about it (places, health, counters) stands behind the `Arc`s that
-/// its successor takes over.
+/// One compiled configuration. It never changes; its live state (places, health, counters) is
+/// behind the `Arc`s that its successor takes over.
 pub struct Snapshot {
     /// Its number, from 1.
     pub generation: u64,
@@ -186,26 +191,26 @@ pub struct Snapshot {
     pub pools: Vec<Arc<UpstreamPool>>,
     /// Access logs, in configuration order.
     pub logs: Vec<AccessLog>,
-    /// Pools of earlier ones that may still have exchanges, the latest first.
+    /// Pools of earlier snapshots that may still have exchanges, the latest first.
     pub(crate) former: Vec<Weak<UpstreamPool>>,
     pub(crate) numbers: Arc<EndpointNumbers>,
-    /// What limits of all snapshots share.
+    /// The state that limits of all snapshots share.
     pub limiter: Arc<Limiter>,
-    /// Memory of its table, bytes.
+    /// The memory of the limit table, bytes.
     pub(crate) limit_table: usize,
-    /// Keys of session tickets.
+    /// The keys of session tickets.
     pub(crate) tickets: Arc<Tickets>,
-    /// Where its exchanges are counted, once that was looked up.
+    /// The counters of its exchanges, once they were looked up.
     pub(crate) series: OnceLock<Arc<SnapshotSeries>>,
 }
 
 impl Snapshot {
-    /// Where its exchanges are counted.
+    /// The counters of its exchanges.
     pub(crate) fn series(&self, numbers: &Numbers) -> &Arc<SnapshotSeries> {
         self.series.get_or_init(|| Arc::new(SnapshotSeries::of(self, numbers)))
     }
 
-    /// Keys of session tickets.
+    /// The keys of session tickets.
     pub fn tickets(&self) -> &Tickets {
         &self.tickets
     }
@@ -215,7 +220,7 @@ impl Snapshot {
         self.pools.iter().find(|pool| &*pool.name == name)
     }
 
-    /// Where the listener stands whose connections come through this gate.
+    /// The index of the listener with this gate.
     pub(crate) fn position_of(&self, gate: &Arc<Gate>) -> Option<usize> {
         let is_there = |listener: &Arc<Listener>| Arc::ptr_eq(&listener.gate, gate);
         let likely = gate.position.load(Ordering::Relaxed);
@@ -225,12 +230,13 @@ impl Snapshot {
         self.listeners.iter().position(is_there)
     }
 
-    /// The pool of this name, and those before it that still have exchanges, the latest first. It may not be configured any more.
+    /// The pool of this name, and its predecessors that still have exchanges, the latest first. The
+    /// name may not be configured any more.
     pub(crate) fn line_of(&self, name: &str) -> impl Iterator<Item = Arc<UpstreamPool>> {
         self.pool(name).cloned().into_iter().chain(self.former_of(name))
     }
 
-    /// The pools that had this name before, the latest first, as far as they still have exchanges.
+    /// The previous pools of this name that still have exchanges, the latest first.
     pub(crate) fn former_of(&self, name: &str) -> impl Iterator<Item = Arc<UpstreamPool>> {
         let former = self.former.iter().filter_map(Weak::upgrade);
         former.filter(move |pool| &*pool.name == name)
@@ -241,7 +247,7 @@ impl Snapshot {
         self.listeners.iter().find(|listener| &*listener.name == name)
     }
 
-    /// A pool and the number of an endpoint in it, both by name.
+    /// A pool and the index of an endpoint in it, both by name.
     pub fn endpoint(&self, pool: &str, endpoint: &str) -> Option<(&Arc<UpstreamPool>, usize)> {
         let pool = self.pool(pool)?;
         let index = pool.endpoints.iter().position(|one| &*one.name == endpoint)?;
@@ -249,15 +255,15 @@ impl Snapshot {
     }
 }
 
-/// An access log's format and where its batches go.
+/// An access log's format and the sink of its batches.
 pub struct AccessLog {
-    /// How a line looks.
+    /// The format of a line.
     pub line: Line,
-    /// Where lines go.
+    /// The sink of the lines.
     pub sink: LogSink,
 }
 
-/// Use that the logs of a listener make of the number of exchanges beside one.
+/// Tells whether the logs of a listener show the number of concurrent exchanges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LogCounts {
     Shown,
@@ -270,82 +276,82 @@ impl LogCounts {
     }
 }
 
-/// What logs tell of why requests went their way.
+/// Tells whether logs show the reasons for a request's handling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LogReasons {
-    /// One at least tells it.
+    /// At least one log shows them.
     Told,
-    /// None does.
+    /// No log shows them.
     Untold,
 }
 
-/// A listener as connections see it.
+/// A compiled listener.
 pub struct Listener {
     /// Its name in logs.
     pub name: Arc<str>,
     /// The addresses it accepts on, as configured.
     pub addresses: Vec<model::ListenAddress>,
-    /// TLS, or plain.
+    /// The TLS configuration; `None` for plain connections.
     pub tls: Option<Arc<ServerConfig>>,
-    /// Where requests lead.
+    /// The routes of its requests.
     pub router: Router,
     /// Directories that `files` routes serve, by the router's index.
     pub roots: Vec<Arc<Root>>,
-    /// Waits on the client side.
+    /// The timeouts on the client side.
     pub timeouts: model::ClientTimeouts,
-    /// Bounds on requests.
+    /// The limits on requests.
     pub limits: model::MessageLimits,
-    /// How paths are normalised.
+    /// The rules of path normalisation.
     pub path: model::PathRules,
-    /// Bounds on one client: over all listeners, and here.
+    /// The limits on one client: those over all listeners, and those of this listener.
     pub client_limits: Vec<Arc<ClientLimit>>,
-    /// Bounds on requests by key.
+    /// The limits on requests by key.
     pub rate_limits: Vec<Arc<RateLimit>>,
-    /// Bound on the speed of bodies, of routes that have none of their own.
+    /// The limit on the rate of bodies, for routes without one of their own.
     pub bandwidth: Option<Arc<Bandwidth>>,
     /// Trusted peers and forwarding headers.
     pub forwarded: model::Forwarded,
-    /// Request id header.
+    /// The request id header.
     pub request_id: model::RequestId,
-    /// Where answers of our own tell their cause.
+    /// The header that tells the cause in Weir's own responses.
     pub cause_header: Option<model::CauseHeader>,
-    /// Where who asks for it is told how his request was handled.
+    /// The header that explains, on request, how a request was handled.
     pub explain_header: Option<model::ExplainHeader>,
-    /// Allow and deny.
+    /// The rules to allow and deny clients.
     pub access: Vec<model::AccessRule>,
-    /// Indexes into [`Snapshot::logs`].
+    /// Indices into [`Snapshot::logs`].
     pub logs: Vec<usize>,
-    /// Whether a log or a response header shows what the endpoint answered.
+    /// Set if a log or a response header uses headers of the endpoint's response.
     pub keeps_response_head: bool,
-    /// Whether a log tells why requests went their way.
+    /// Tells whether a log shows the reasons for a request's handling.
     pub(crate) reasons: LogReasons,
-    /// Whether a log shows groups of a route's path regex.
+    /// Set if a log shows groups of a route's path regex.
     pub logs_captures: bool,
-    /// Whether a log or the key of a pool shows our own address.
+    /// Set if a log, a limit or the key of a pool uses the local address.
     pub shows_local_address: bool,
-    /// Use that its logs make of the number of exchanges beside one.
+    /// Tells whether its logs show the number of concurrent exchanges.
     pub(crate) concurrency: LogCounts,
-    /// Its connections.
+    /// The state that its connections share.
     pub gate: Arc<Gate>,
-    /// How many of them may be open at once.
+    /// The maximum number of open connections.
     pub max_connections: Option<usize>,
     pub(crate) source: Source<ListenerModel>,
 }
 
 impl Listener {
-    /// Whether this peer speaks for others, and is not bounded for itself.
+    /// Returns true if this peer speaks for other clients, and so has no limits of its own.
     pub(crate) fn trusts(&self, peer: IpAddr) -> bool {
         let trusted = &self.forwarded.trusted;
         !trusted.is_empty() && model::contains(trusted, peer.to_canonical())
     }
 
-    /// Whether what it is depends on what files hold.
+    /// Returns true if its compilation depends on the contents of files.
     pub fn reads_files(&self) -> bool {
         self.source.reads_files()
     }
 }
 
-/// Where a listening socket really is, once bound.
+/// The actual address of a bound listening socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BoundAddress {
     /// TCP.

@@ -1,5 +1,5 @@
-//! Runs the data plane on the operating system: one pinned thread with its own runtime per worker, and the listening sockets
-//! spread over them.
+//! Runs the data plane on the operating system: one pinned thread with its own runtime per worker,
+//! and the listening sockets distributed over them.
 
 use std::any::Any;
 use std::io;
@@ -34,29 +34,29 @@ pub struct Running {
     failures: mpsc::UnboundedReceiver<String>,
 }
 
-/// The data plane as whoever changes its configuration has it.
+/// The data plane, as seen by the code that changes its configuration.
 pub struct DataPlane {
     process: Arc<Process>,
     stage: watch::Sender<Stage>,
     mailboxes: Arc<[mpsc::UnboundedSender<Mail<OsNet>>]>,
-    /// Their other ends, by worker.
+    /// The mailboxes' receiving ends, by worker.
     pub(crate) received: Box<[Mailbox<OsNet>]>,
-    /// Where threads and their listeners say that they ended by a panic.
+    /// The channel on which threads and listeners report that they ended by a panic.
     report: mpsc::UnboundedSender<String>,
-    /// Sockets opened so far: they take turns among the workers.
+    /// The number of sockets opened so far: they are assigned to the workers in turn.
     opened: AtomicUsize,
-    /// Sockets that are accepted from.
+    /// The sockets that are accepted from.
     sites: Mutex<Vec<Arc<Site>>>,
-    /// Of workers, by number. That of a worker which was replaced is not among them any more.
+    /// The threads of the workers, by number. The thread of a replaced worker is removed.
     threads: Mutex<Vec<JoinHandle<()>>>,
-    /// Those that this process may run on.
+    /// The cores that this process may run on.
     cores: Vec<usize>,
 }
 
-/// Starts the workers. They serve from the sockets that [`DataPlane::open`] gives them.
+/// Starts the workers. They serve the sockets that [`DataPlane::open`] gives them.
 ///
 /// # Errors
-/// When a thread or its runtime cannot be made; nothing is left running then.
+/// When a thread or its runtime cannot be created; then nothing is left running.
 pub fn start(process: &Arc<Process>) -> io::Result<Running> {
     let workers = process.loads.len();
     let (stage, _) = watch::channel(Stage::Running);
@@ -83,12 +83,12 @@ pub fn start(process: &Arc<Process>) -> io::Result<Running> {
 }
 
 impl DataPlane {
-    /// What lives as long as the process.
+    /// The state that lives as long as the process.
     pub fn process(&self) -> &Arc<Process> {
         &self.process
     }
 
-    /// Starts the thread of a worker, in place of the one before.
+    /// Starts the thread of a worker, in place of its predecessor.
     pub(crate) fn start_worker(self: &Arc<Self>, number: usize) -> io::Result<()> {
         let thread = worker_thread::start(self, number)?;
         let mut threads = self.threads();
@@ -99,7 +99,7 @@ impl DataPlane {
         Ok(())
     }
 
-    /// What a worker is made from.
+    /// The parts that a worker is built from.
     pub(crate) fn worker_parts(&self, number: usize) -> Option<WorkerParts<OsNet>> {
         let (process, stage) = (self.process.clone(), self.stage.subscribe());
         let (mailbox, seed) = (self.received.get(number)?.clone(), fastrand::u64(..));
@@ -111,7 +111,8 @@ impl DataPlane {
         self.cores.get(number % self.cores.len().max(1)).copied()
     }
 
-    /// A worker ended by a panic, and starts again or not.
+    /// Reports that a worker ended by a panic; if it starts again, its sockets are accepted from
+    /// again.
     pub(crate) fn worker_panicked(&self, number: usize, what: &str, again: bool) {
         let incidents = &self.process.incidents;
         incidents.panics.fetch_add(1, Ordering::Relaxed);
@@ -134,7 +135,8 @@ impl DataPlane {
         self.threads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Accepts from a socket from now on, on one of the workers. `name` is the listener's, for the case that this ends by a bug.
+    /// Accepts from a socket from now on, on one of the workers. `name` is the listener's name, for
+    /// the report if this ends by a panic.
     pub fn open(&self, socket: BoundSocket, name: &Arc<str>, gate: &Arc<Gate>) -> Door {
         let site = Arc::new(Site::new(socket, name, gate));
         self.accept_from(&site, self.next_worker());
@@ -144,7 +146,7 @@ impl DataPlane {
         Door::new(site)
     }
 
-    /// The worker whose turn it is to accept from a socket; a late one is passed over.
+    /// The worker whose turn it is to accept from a socket; a late worker is skipped.
     fn next_worker(&self) -> usize {
         let workers = self.mailboxes.len().max(1);
         let turn = self.opened.fetch_add(1, Ordering::Relaxed);
@@ -161,12 +163,13 @@ impl DataPlane {
         let (name, unix) = (site.name.clone(), site.unix);
         let job = AcceptJob { socket, unix, name, orders, process, mailboxes, stage, report };
         if let Some(mailbox) = self.mailboxes.get(number) {
-            // A worker that is gone is stopping, as everything is then.
+            // If the worker is gone, the process is stopping.
             let _ = mailbox.send(Mail::Work(Box::new(move || job.spawn())));
         }
     }
 
-    /// Has other workers accept from the sockets that this one accepted from. Returns how many.
+    /// Makes other workers accept from the sockets that this one accepted from. Returns the number
+    /// of sockets.
     pub(crate) fn move_doors(&self, from: usize) -> usize {
         let sites: Vec<Arc<Site>> = self.sites().clone();
         let mut moved = 0;
@@ -180,7 +183,7 @@ impl DataPlane {
         moved
     }
 
-    /// Breaks a worker, for tests.
+    /// Injects a fault into a worker, for tests.
     pub fn inject(&self, worker: usize, fault: Fault) {
         let work: Box<dyn FnOnce() + Send> = match fault {
             Fault::Loop => Box::new(|| {
@@ -207,7 +210,7 @@ impl DataPlane {
     /// Sends mail to a worker.
     pub(crate) fn send(&self, number: usize, mail: Mail<OsNet>) {
         if let Some(mailbox) = self.mailboxes.get(number) {
-            // A worker that is gone is stopping.
+            // If the worker is gone, it is stopping.
             let _ = mailbox.send(mail);
         }
     }
@@ -216,7 +219,7 @@ impl DataPlane {
         self.sites.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the process serves and is not about to stop.
+    /// Returns true if the process serves and is not about to stop.
     pub(crate) fn is_running(&self) -> bool {
         matches!(*self.stage.borrow(), Stage::Running)
     }
@@ -224,12 +227,12 @@ impl DataPlane {
     fn enter_stage(&self, stage: Stage) {
         self.process.stopping.store(true, Ordering::Relaxed);
         self.stage.send_replace(stage);
-        // Each socket is closed by the last of its owners: the task that accepts, or this.
+        // Each socket is closed by its last owner: the accepting task, or this site.
         self.sites().drain(..).for_each(|site| site.let_go());
     }
 
-    /// Sends every worker a letter and gathers the answers. A worker that does not answer in time is
-    /// left out; one that is known to be late is not waited for at all.
+    /// Sends mail to every worker and collects the answers. A worker that does not answer in time
+    /// is left out; a worker that is known to be late is not waited for.
     async fn ask<T>(&self, letter: impl Fn(oneshot::Sender<T>) -> Mail<OsNet>) -> Asked<T> {
         let mut receivers = Vec::new();
         for mailbox in self.mailboxes.iter() {
@@ -244,7 +247,7 @@ impl DataPlane {
             let until = if is_late { Instant::now() } else { deadline };
             match timeout_at(until.into(), receiver).await {
                 Ok(Ok(answer)) => asked.answers.push(answer),
-                // A worker that has ended has nothing to say.
+                // A worker that has ended has no answer.
                 Ok(Err(_)) => {}
                 Err(_) => asked.silent.push(number),
             }
@@ -252,51 +255,55 @@ impl DataPlane {
         asked
     }
 
-    /// What runs on every worker, the oldest first. A worker that does not answer is left out.
+    /// The running exchanges of all workers, the oldest first. A worker that does not answer is
+    /// left out.
     pub async fn sessions(&self) -> Vec<RunningExchange> {
         let mut list = self.ask(Mail::Sessions).await.answers.concat();
         list.sort_by_key(|one| std::cmp::Reverse(one.age));
         list
     }
 
-    /// Returns when every worker has looked at what it was sent before.
+    /// Returns when every worker has processed the mail that it was sent before.
     pub async fn respond(&self) {
         let mut answers = Vec::new();
         for mailbox in self.mailboxes.iter() {
             let (sender, answer) = oneshot::channel();
             let _ = mailbox.send(Mail::Work(Box::new(move || {
-                // Nobody waits any more.
+                // The receiver may be gone already.
                 let _ = sender.send(());
             })));
             answers.push(answer);
         }
         for answer in answers {
-            // A worker that has ended is none that hangs.
+            // An error means that the worker has ended, so it does not hang.
             let _ = answer.await;
         }
     }
 
-    /// Has plain connections leave their workers to `to` from now on, as soon as none of their requests is with an endpoint; with `None`
-    /// they stay. Returns when those that could leave at once have left.
+    /// Makes plain connections leave their workers to `to` from now on, as soon as none of their
+    /// requests is with an endpoint; with `None` they stay. Returns when the connections that could
+    /// leave at once have left.
     pub async fn part(&self, to: Option<Departures<OsNet>>) {
         self.ask(|sender| Mail::Part(to.clone(), sender)).await;
     }
 
-    /// Serves a connection on that left its worker and that nobody took; it stays from then on. As [`DataPlane::enter`].
+    /// Continues a connection that left its worker and that no process took; it stays from then on.
+    /// It returns like [`DataPlane::enter`].
     pub async fn take_back(&self, mut parting: Parting<OsNet>) {
         parting.moved.stays = true;
         let (worker, mail, arrived) = parting.returned();
         self.hand_to(worker, mail, arrived).await;
     }
 
-    /// Room for a connection that another process accepted, if there is any now.
+    /// Reserves a place for a connection that another process accepted, if there is room now.
     pub fn admit(&self, gate: &Arc<Gate>) -> Option<Admission> {
         let (worker, place) = Place::enter_now(&self.process, gate)?;
         Some(Admission { worker, place })
     }
 
-    /// Goes on with a connection that was served in another process. One that waits in a queue has its place there when this returns,
-    /// so that those who are entered one after the other are in that order, whatever workers they are for.
+    /// Continues a connection that was served in another process. If its request waits in a queue,
+    /// it has its place there when this returns, so that connections entered one after the other
+    /// keep their order, whatever their workers are.
     pub async fn enter(&self, admission: Admission, socket: OsAccepted, mut moved: Moved) {
         let Admission { worker, place } = admission;
         let arrived = moved.turn();
@@ -313,80 +320,83 @@ impl DataPlane {
             let _ = mailbox.send(mail);
         }
         if let Some(arrived) = arrived {
-            // Dropped without a word when it has. One that does not come to its queue any more need not be waited for.
+            // The sender is dropped without a message when the request has its place. A request
+            // that never reaches its queue is not waited for.
             let _ = timeout(TURN_PATIENCE, arrived).await;
         }
     }
 
-    /// Has every worker run new exchanges on `snapshot`; returns when all do, or after a bounded wait.
+    /// Makes every worker run new exchanges on `snapshot`; returns when all do, or after a bounded
+    /// wait.
     ///
     /// # Returns
-    /// The numbers of those that did not answer. Each adopts it before it takes another connection,
-    /// as soon as it runs its tasks again.
+    /// The numbers of the workers that did not answer. Each of them adopts it before it takes
+    /// another connection, as soon as it runs its tasks again.
     pub async fn adopt(&self, snapshot: &Arc<Snapshot>) -> Vec<usize> {
         self.ask(|sender| Mail::Snapshot(Arc::clone(snapshot), sender)).await.silent
     }
 }
 
-/// What may be wrong with a worker.
+/// A fault of a worker, for tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// It does not come back from what it is at.
+    /// It loops for ever.
     Loop,
-    /// The same with the lock of the first pool.
+    /// It loops for ever while it holds the lock of the first pool.
     LockedLoop,
-    /// It panics outside of a task.
+    /// It panics outside a task.
     Panic,
-    /// It panics within one.
+    /// It panics inside a task.
     TaskPanic,
 }
 
-/// What came of asking all workers.
+/// The answers of the workers to one question.
 struct Asked<T> {
     answers: Vec<T>,
-    /// Those that did not answer, by number.
+    /// The numbers of the workers that did not answer.
     silent: Vec<usize>,
 }
 
-/// Room for one connection, and the worker that it is for.
+/// A place for one connection, and the worker that gets it.
 pub struct Admission {
     worker: usize,
     place: Place,
 }
 
 impl Running {
-    /// What configurations are given to.
+    /// The part of the data plane that takes new configurations.
     pub fn plane(&self) -> &Arc<DataPlane> {
         &self.plane
     }
 
-    /// What lives as long as the process.
+    /// The state that lives as long as the process.
     pub fn process(&self) -> &Arc<Process> {
         &self.plane.process
     }
 
-    /// Stops accepting and lets what runs finish within `patience`. Returns at once.
+    /// Stops accepting, and lets running exchanges finish within `patience`. Returns at once.
     pub fn drain(&self, patience: Duration) {
         self.plane.enter_stage(Stage::draining(patience));
     }
 
-    /// The same when another process has taken the sockets over: nobody waits for this one's end, so that connections where no
-    /// request runs may have all the time for their last one.
+    /// Does the same as [`Running::drain`] after another process has taken over the sockets: its
+    /// start does not depend on the end of this one, so connections without a running request are
+    /// kept for the whole `patience`.
     pub fn drain_behind_successor(&self, patience: Duration) {
         let deadline = Instant::now() + patience;
         self.plane.enter_stage(Stage::Draining { deadline, idle_until: deadline });
     }
 
-    /// Ends what runs.
+    /// Ends all running exchanges.
     pub fn stop_now(&self) {
         self.plane.enter_stage(Stage::Stopped);
     }
 
-    /// Runs one more thread of the data plane. When it panics, [`Running::failed`] says so; a panic within a task of its runtime is none
-    /// of it, that ends the task alone.
+    /// Runs another thread of the data plane. If it panics, [`Running::failed`] reports it; a panic
+    /// within a task of its runtime ends only that task.
     ///
     /// # Errors
-    /// When the thread cannot be made.
+    /// When the thread cannot be created.
     pub fn spawn(&mut self, name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
         let (report, own_name) = (self.plane.report.clone(), name.to_owned());
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
@@ -399,25 +409,26 @@ impl Running {
         Ok(())
     }
 
-    /// Waits until a thread or a listener has ended by a panic: one sentence. What it served is not served any more.
+    /// Waits until a thread or a listener has ended by a panic, and returns one sentence about it.
+    /// Its connections are not served any more.
     pub async fn failed(&mut self) -> String {
         match self.failures.recv().await {
             Some(sentence) => sentence,
-            // Not while we hold a sender ourselves.
+            // It does not end while this value holds a sender itself.
             None => std::future::pending().await,
         }
     }
 
-    /// Whether every worker has ended.
+    /// Returns true if every thread has ended.
     pub fn is_finished(&self) -> bool {
         let own = self.threads.iter().all(JoinHandle::is_finished);
         own && self.plane.threads().iter().all(JoinHandle::is_finished)
     }
 
-    /// Waits until every worker has ended. Blocks.
+    /// Waits until every thread has ended. It blocks.
     ///
     /// # Errors
-    /// The sentence of the first that ended by a panic and that [`Running::failed`] did not tell of.
+    /// The sentence of the first panic that [`Running::failed`] has not returned.
     pub fn join(mut self) -> Result<(), String> {
         let workers = std::mem::take(&mut *self.plane.threads());
         for thread in workers.into_iter().chain(self.threads.drain(..)) {
@@ -433,13 +444,13 @@ impl Drop for Running {
     }
 }
 
-/// What a panic said.
+/// The message of a panic.
 pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> &str {
     let literal = panic.downcast_ref::<&str>().copied();
     literal.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }
 
-/// The cores this process may run on.
+/// The cores that this process may run on.
 pub fn allowed_cores() -> Vec<usize> {
     let Ok(set) = rustix::thread::sched_getaffinity(None) else { return vec![0] };
     (0..CpuSet::MAX_CPU).filter(|&core| set.is_set(core)).collect()
@@ -462,7 +473,7 @@ pub(crate) mod tests {
 
     pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-    /// A configuration that answers 204, or the one that replaces it.
+    /// A configuration that responds with 204; with `before`, its successor.
     fn snapshot(before: Option<&Snapshot>) -> Arc<Snapshot> {
         compiled("listen 127.0.0.1:0 -> respond 204;", log_channel(0, 1).0, before)
     }
@@ -481,7 +492,8 @@ pub(crate) mod tests {
         start(&Process::new(snapshot(None), 2, 100).0).unwrap()
     }
 
-    /// Two workers that serve the configuration's first listener; one that hangs is replaced soon.
+    /// Starts two workers that serve the configuration's first listener; a worker that hangs is
+    /// replaced soon.
     pub(crate) fn serving(text: &str, sinks: Vec<LogSink>) -> (Running, Door, SocketAddr) {
         let running = start(&Process::new(compiled(text, sinks, None), 2, 100).0).unwrap();
         running.process().incidents.set_patience(Some(Duration::from_millis(500)));
@@ -489,14 +501,14 @@ pub(crate) mod tests {
         (running, door, at)
     }
 
-    /// Has a worker compute without end, and waits until it was replaced.
+    /// Makes a worker compute without end, and waits until it was replaced.
     pub(crate) fn lose_worker(running: &Running, number: usize) {
         running.plane.inject(number, Fault::Loop);
         let replaced = &running.process().incidents.replaced;
         until("it is replaced", || replaced.load(Ordering::Relaxed) == 1);
     }
 
-    /// Has a worker do nothing else until the returned sender is used or dropped.
+    /// Blocks a worker until the returned sender is used or dropped.
     fn hang(running: &Running, worker: usize) -> Sender<()> {
         let (release, held) = std::sync::mpsc::channel::<()>();
         let (hangs, begun) = std::sync::mpsc::channel();
@@ -509,7 +521,7 @@ pub(crate) mod tests {
         release
     }
 
-    /// Accepts on the next worker.
+    /// Opens a socket that the next worker accepts from.
     fn open(running: &Running) -> (Door, SocketAddr) {
         let address = weir_config::model::ListenAddress::Socket(([127, 0, 0, 1], 0).into());
         let socket = bind(&address, &mut Inherited::default()).unwrap();
@@ -581,7 +593,7 @@ pub(crate) mod tests {
         drop(release);
     }
 
-    /// Waits until this is so.
+    /// Waits until the condition holds.
     pub(crate) fn until(what: &str, is_so: impl Fn() -> bool) {
         let began = std::time::Instant::now();
         while !is_so() {
@@ -648,7 +660,7 @@ pub(crate) mod tests {
             }
         }
         let current = running.process().snapshot();
-        // It may count as late for a moment, while its stack was written.
+        // The worker may be late for a moment, because its stack was being written.
         let adopt = || runtime().block_on(running.plane.adopt(&current));
         until("it adopts", || adopt().is_empty());
     }

@@ -1,5 +1,6 @@
-//! TCP keep-alive: the kernel asks a silent peer whether it is still there, and ends the connection of one that is not. The options are set
-//! on listening sockets, from which accepted connections inherit them, and on connections to endpoints.
+//! TCP keep-alive: the kernel probes a silent peer, and ends the connection if the peer does not
+//! answer. The options are set on listening sockets, from which accepted connections inherit them,
+//! and on connections to endpoints. It sends no probes itself.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -7,7 +8,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use rustix::net::sockopt;
 use weir_config::model::TcpKeepalive;
 
-/// Sets the options. What the kernel refuses is left as it is: the connection works without them.
+/// Sets the options. Options that the kernel refuses are ignored: the connection works without
+/// them.
 pub fn set(socket: BorrowedFd<'_>, probes: &TcpKeepalive) {
     let _ = try_set(socket, probes);
 }
@@ -20,7 +22,7 @@ fn try_set(socket: BorrowedFd<'_>, probes: &TcpKeepalive) -> io::Result<()> {
         sockopt::set_tcp_keepintvl(socket, probes.interval)?;
         sockopt::set_tcp_keepcnt(socket, probes.probes)?;
     }
-    // 0 is the kernel's own rule.
+    // 0 selects the kernel's default.
     let milliseconds = probes.user_timeout.map_or(0, |wait| wait.as_millis());
     sockopt::set_tcp_user_timeout(socket, u32::try_from(milliseconds).unwrap_or(u32::MAX))?;
     Ok(())

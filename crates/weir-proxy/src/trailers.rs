@@ -1,5 +1,6 @@
-//! Trailers under the rules for headers: what is not to pass as a header does not pass as a trailer, and nobody gets any that did not
-//! say that it reads them. Names that may never be trailers are taken out by `weir-wire` before.
+//! Applies the rules for headers to trailers: a name that may not pass as a header may not pass as
+//! a trailer, and a client gets trailers only if it announced that it reads them. `weir-wire` has
+//! already removed names that may never be trailers.
 
 use std::sync::Arc;
 
@@ -8,20 +9,22 @@ use weir_wire::{Framing, RequestHead, ResponseHead};
 
 use crate::edits::{Edits, same_name};
 
-/// Names that trailers of one direction of a route may not have, beside those that none may.
+/// The names that trailers of one direction of a route may not have, besides those that no trailer
+/// may have.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TrailerRules {
     dropped: Box<[Box<[u8]>]>,
 }
 
 impl TrailerRules {
-    /// The names that edits set or remove, and the listener's request id header.
+    /// Collects the names that edits set or remove, and the listener's request id header.
     pub(crate) fn new(edits: &Edits, request_id: Option<&str>) -> Self {
         let id = request_id.map(|name| name.as_bytes().into());
         Self { dropped: edits.dropped().map(Box::from).chain(id).collect() }
     }
 
-    /// The rules for one message, which names more lines in `Connection`; those belong to its connection.
+    /// The rules for one message, whose `Connection` header lists further names; those belong to
+    /// its connection.
     fn of_message<'a>(self: &Arc<Self>, listed: impl Iterator<Item = &'a [u8]>) -> Arc<Self> {
         let mut listed = listed.peekable();
         if listed.peek().is_none() {
@@ -31,7 +34,7 @@ impl TrailerRules {
         Arc::new(Self { dropped })
     }
 
-    /// Appends the lines that pass, each with its end.
+    /// Appends the lines that may pass, each with its line end.
     pub(crate) fn append(&self, lines: &[u8], out: &mut SmallVec<[u8; 16]>) {
         for line in lines.split_inclusive(|&byte| byte == b'\n') {
             let end = memchr::memchr(b':', line).unwrap_or(line.len());
@@ -43,7 +46,7 @@ impl TrailerRules {
     }
 }
 
-/// What holds for the trailers of a request; `None` where it has none.
+/// The rules for the trailers of a request; `None` if it has none.
 pub(crate) fn of_request(
     rules: &Arc<TrailerRules>,
     head: &RequestHead,
@@ -52,8 +55,8 @@ pub(crate) fn of_request(
     (head.framing == Framing::Chunked).then(|| rules.of_message(head.listed(bytes)))
 }
 
-/// What holds for the trailers of a response to a client that said whether it takes any (`TE: trailers`, RFC 9110 section 6.5.1);
-/// `None` drops all.
+/// The rules for the trailers of a response; `None` drops all, for a client that did not announce
+/// that it takes them (`TE: trailers`, RFC 9110 section 6.5.1).
 pub(crate) fn of_response(
     rules: &Arc<TrailerRules>,
     (request, bytes): (&RequestHead, &[u8]),

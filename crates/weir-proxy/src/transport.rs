@@ -1,4 +1,4 @@
-//! A connection, plain or inside TLS, on either side. It moves bytes and knows no HTTP.
+//! A connection, plain or inside TLS, on either side. It transfers bytes and knows no HTTP.
 
 use std::io;
 use std::pin::Pin;
@@ -9,7 +9,8 @@ use tokio_rustls::{client, server};
 
 use crate::net::Socket;
 
-/// Plain or TLS; the TLS state lives in its own allocation so that plain connections stay small.
+/// A plain or TLS connection; the TLS state has an allocation of its own, so that plain connections
+/// stay small.
 pub(crate) enum Transport<S> {
     Plain(S),
     /// We are the TLS server.
@@ -30,7 +31,7 @@ impl<S> Transport<S> {
 }
 
 impl<S: Socket> Transport<S> {
-    /// As [`Socket::poll_closed`], of the connection below TLS.
+    /// Does the same as [`Socket::poll_closed`], for the connection below TLS.
     pub(crate) fn poll_closed(&mut self, context: &mut Context<'_>) -> Poll<()> {
         match self {
             Self::Plain(stream) => stream.poll_closed(context),

@@ -1,4 +1,5 @@
-//! After `101 Switching Protocols`: bytes both ways, as they are, until both sides have ended or nothing moves for too long.
+//! The tunnel after `101 Switching Protocols`: transfers bytes both ways, unchanged, until both
+//! sides have ended or no byte moves for too long. It does not interpret the bytes.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -19,33 +20,34 @@ use crate::pump::{Bounds, Encoder, Pump, Waiting};
 use crate::transport::Transport;
 use crate::upstream::UpstreamPool;
 
-/// One direction: a body that ends when its source does, then an end told to the sink.
+/// One direction: a body that ends when its source does, followed by a shutdown of the sink.
 struct Direction {
     pump: Pump,
     ended: bool,
 }
 
-/// State of the side that a direction reads from.
+/// The state of the side that a direction reads from.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Source {
     /// A reset of it wakes the task.
     Watched,
-    /// It has said that it sends nothing more: a reset is seen at the next look.
+    /// It has ended its side of the connection: a reset is detected at the next check.
     Unwatched,
-    /// It is gone in both directions.
+    /// It was reset.
     Reset,
 }
 
 impl Direction {
-    /// A direction that begins with these bytes.
+    /// Creates a direction that begins with these bytes.
     fn new(bytes: Vec<u8>, throttle: Option<Box<Throttle>>) -> Self {
         let framing = (Framing::UntilClose, Encoder::Plain);
         let bounds = Bounds { throttle, ..Bounds::default() };
         Self { pump: Pump::new(Vec::new(), framing, (bytes, 0), bounds), ended: false }
     }
 
-    /// Looks whether the source was reset where no read would tell: because it has ended, or because the sink takes nothing. That it
-    /// has ended is no reason to end the other direction.
+    /// Checks if the source was reset when no read would show that: because the source has ended,
+    /// or because the sink takes no bytes. The end of the source is no reason to end the other
+    /// direction.
     fn poll_source<S: Socket>(
         &self,
         context: &mut Context<'_>,
@@ -62,11 +64,12 @@ impl Direction {
     }
 }
 
-/// The pool, its endpoint's connection, what sent the head of the 101, and what keeps the client's bytes at a rate.
+/// The pool, its endpoint's connection, the pump that sent the head of the 101, and the throttle of
+/// the client's bytes.
 type Switched<'a, N> =
     (&'a UpstreamPool, Box<UpstreamConnection<<N as Net>::Stream>>, Pump, Option<Box<Throttle>>);
 
-/// Moves bytes both ways; the exchange ends with the tunnel.
+/// Transfers bytes both ways; the exchange ends with the tunnel.
 pub(crate) async fn run<N: Net>(
     scope: Scope<'_, N>,
     connection: &mut Connection<N>,
@@ -74,13 +77,14 @@ pub(crate) async fn run<N: Net>(
     facts: &mut Facts,
     (pool, mut upstream, mut switched, throttle): Switched<'_, N>,
 ) -> Next {
-    // Bytes that came behind the two heads already, and behind the request's body if it had one, belong to the tunnel.
+    // Bytes that were received after the two heads, and after the request's body if it had one,
+    // belong to the tunnel.
     let behind = work.request.head_bytes + facts.body_in_input;
     let early = work.input.bytes().get(behind..).unwrap_or_default().to_vec();
     facts.body_in_input += early.len();
     let mut up = Direction::new(early, throttle);
     let mut down = Direction::new(switched.surplus().to_vec(), switched.take_throttle());
-    // How long two talk is theirs to say.
+    // The total time limit of an exchange does not apply to a tunnel.
     scope.set_deadline(None);
     let began = Instant::now();
     let mut progress = (0, began);

@@ -1,6 +1,7 @@
-//! Turns: how much one connection's task does before the other tasks of its worker run, and how much of each round of the worker's
-//! loop TLS handshakes take. A task that ends its turn goes behind all that is ready then, what the reactor reports next
-//! included. How long a turn took is measured in `work_time.rs`.
+//! Turns: limit the work that one connection's task does before the worker's other tasks run, and
+//! the part of each round of the worker's loop that TLS handshakes use. A task that ends its turn
+//! runs again after all tasks that are ready then, including those that the reactor reports next.
+//! `work_time.rs` measures the duration of turns.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -15,14 +16,15 @@ use tokio::task::{spawn_local, yield_now};
 use crate::instant::Instant;
 use crate::limits::{HANDSHAKE_STEPS, HANDSHAKE_TIME, TURN_BYTES, TURN_STEP_BYTES};
 
-/// Has the current task polled again after the reactor was asked for events and the tasks that are ready by then have run. To be
-/// followed by returning [`Poll::Pending`].
+/// Makes the runtime poll the current task again after the reactor was asked for events and the
+/// tasks that are ready by then have run. The caller then returns [`Poll::Pending`].
 pub(crate) fn end_turn(context: &mut Context<'_>) {
-    // Waking the task right here would put it in front of what the reactor has not reported yet.
+    // Waking the task directly would put it before the events that the reactor has not reported
+    // yet.
     let _ = std::pin::pin!(yield_now()).poll(context);
 }
 
-/// The bytes that may still be moved in a turn.
+/// The number of bytes that may still be transferred in a turn.
 #[derive(Debug)]
 pub(crate) struct ByteTurn {
     left: usize,
@@ -33,7 +35,7 @@ impl ByteTurn {
         Self { left: TURN_BYTES }
     }
 
-    /// Counts a step that moved so many bytes. `true` when the turn is over.
+    /// Counts a step that transferred `moved` bytes. Returns `true` when the turn is over.
     #[must_use]
     pub(crate) fn is_over_after(&mut self, moved: usize) -> bool {
         self.left = self.left.saturating_sub(moved.max(TURN_STEP_BYTES));
@@ -41,17 +43,17 @@ impl ByteTurn {
     }
 }
 
-/// A worker's TLS handshakes: they take turns in the order in which they came, and together no more than a bounded part of each round
-/// of the worker's loop.
+/// A worker's TLS handshakes: they take turns in the order of their arrival, and together use no
+/// more than a limited part of each round of the worker's loop.
 pub(crate) struct HandshakeTurns {
-    /// One permit, which the step that runs has; between rounds nobody has it.
+    /// One permit, held by the running step; between steps no task holds it.
     turn: Semaphore,
-    /// Whether the permit is kept back until the next round.
+    /// Set if the permit is withheld until the next round.
     closed: Cell<bool>,
-    /// Steps of this round, and their time.
+    /// The number of steps in this round, and their total time.
     steps: Cell<u32>,
     spent: Cell<Duration>,
-    /// Whether a task waits for the next round.
+    /// Set if a task waits for the next round.
     scheduled: Cell<bool>,
 }
 
@@ -68,14 +70,16 @@ impl Default for HandshakeTurns {
 }
 
 impl HandshakeTurns {
-    /// Runs a handshake, each step of it in its turn. `ended` is called when a step uses up what is left of a round.
+    /// Runs a handshake, each of its steps in turn. `ended` is called when a step uses up the rest
+    /// of a round.
     pub(crate) async fn run<F: Future + Unpin>(
         self: &Rc<Self>,
         mut handshake: F,
         ended: impl Fn(),
     ) -> F::Output {
         loop {
-            // It is never closed. Held by the guard, so that a step that panics passes it on.
+            // The semaphore is never closed. The guard holds the permit, so that a step that panics
+            // releases it.
             let turn = self.turn.acquire().await.ok();
             let began = Instant::now();
             let step =
@@ -94,7 +98,7 @@ impl HandshakeTurns {
         }
     }
 
-    /// Counts a step and lets the next one go, in this round or the next.
+    /// Counts a step and lets the next one run, in this round or the next.
     fn note(self: &Rc<Self>, took: Duration) -> Round {
         self.spent.set(self.spent.get() + took);
         self.steps.set(self.steps.get() + 1);
@@ -123,7 +127,7 @@ impl HandshakeTurns {
     }
 }
 
-/// What a step leaves of a round.
+/// The state of a round after a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Round {
     GoesOn,
@@ -156,7 +160,7 @@ mod tests {
         assert_eq!(steps(0), TURN_BYTES / TURN_STEP_BYTES);
     }
 
-    /// A handshake whose steps find their bytes there always, and what is left of them.
+    /// A handshake whose steps never have to wait, and the number of its remaining steps.
     struct Busy {
         left: u32,
         number: usize,
@@ -192,7 +196,8 @@ mod tests {
         assert_eq!(next.await.unwrap(), 7);
     }
 
-    /// Others are those that are ready again and again, as connections with requests are.
+    /// The log entry of other tasks, which are ready again and again, like connections with
+    /// requests.
     const OTHERS: usize = usize::MAX;
 
     #[tokio::test(start_paused = true)]

@@ -1,28 +1,30 @@
-//! The protocols that a route lets a connection switch to (RFC 9110 section 7.8). What follows a switch passes unseen, so only
-//! protocols that the configuration names are offered to an endpoint, and only one of those may be what it switches to. It moves no
-//! bytes: `tunnel.rs` does.
+//! The protocols that a route permits a connection to switch to (RFC 9110 section 7.8). Weir does
+//! not inspect the bytes after a switch, so only protocols that the configuration names are offered
+//! to an endpoint, and the endpoint may switch only to one of those. `tunnel.rs` transfers the
+//! bytes.
 
 use weir_wire::{RequestHead, ResponseHead};
 
-/// Protocols that a 101 may name.
+/// The maximum number of protocols that a 101 may name.
 const MOST_TAKEN: usize = 8;
 
-/// Names of protocols, each with its version where it has one, in any case.
+/// The names of protocols, each with its version if it has one; case is ignored.
 #[derive(Clone, Debug, Default)]
 pub struct Protocols(Box<[Box<[u8]>]>);
 
 impl Protocols {
-    /// Those of a configuration.
+    /// The protocols of a configuration.
     pub fn new<S: AsRef<str>>(names: &[S]) -> Self {
         Self(names.iter().map(|name| name.as_ref().as_bytes().into()).collect())
     }
 
-    /// Whether the client offers one of them.
+    /// Tells whether the client offers one of them.
     pub(crate) fn are_offered(&self, head: &RequestHead, bytes: &[u8]) -> bool {
         head.upgrade && self.offered(head, bytes).next().is_some()
     }
 
-    /// Appends the lines that offer the endpoint what the client offers, as far as it may be had.
+    /// Appends the lines that offer the endpoint those of the client's protocols that are
+    /// permitted.
     pub(crate) fn write_offer(&self, head: &RequestHead, bytes: &[u8], out: &mut Vec<u8>) {
         out.extend_from_slice(b"Connection: Upgrade\r\nUpgrade: ");
         for (number, name) in self.offered(head, bytes).enumerate() {
@@ -34,13 +36,15 @@ impl Protocols {
         out.extend_from_slice(b"\r\n");
     }
 
-    /// Whether all that a 101 switches to was offered to the endpoint, and it names a protocol at all.
+    /// Tells whether all protocols that a 101 switches to were offered to the endpoint, and there
+    /// is at least one.
     pub(crate) fn may_switch(
         &self,
         (request, bytes): (&RequestHead, &[u8]),
         (response, raw): (&ResponseHead, &[u8]),
     ) -> bool {
-        // Each is looked for among all that the client offers, so there may be few.
+        // Each protocol is searched for among those that the client offers, so their number is
+        // limited.
         let count = response.protocols(raw).take(MOST_TAKEN + 1).count();
         let was_offered =
             |name: &[u8]| self.offered(request, bytes).any(|own| own.eq_ignore_ascii_case(name));
@@ -65,7 +69,7 @@ mod tests {
     use super::*;
     use crate::sample::{Request, response};
 
-    /// What an endpoint is offered, and whether it may switch to `taken`.
+    /// Checks the protocols that an endpoint is offered, and if it may switch to `taken`.
     fn check(allowed: &[&str], offered: &str, taken: &str, expected: (Option<&str>, bool)) {
         let protocols = Protocols::new(allowed);
         let request = Request::new(&format!("GET / HTTP/1.1\r\nHost: a\r\n{offered}\r\n"));

@@ -1,5 +1,6 @@
-//! A request's body before an endpoint has it: what came with the head, all of it where the pool wants that, and its beginning again for
-//! another attempt. Sending it is `conversation.rs`'s.
+//! A request's body before it is sent to an endpoint: the part that came with the head, the whole
+//! body if the pool buffers it, and the beginning again for another attempt. `conversation.rs`
+//! sends it.
 
 use std::task::Poll;
 
@@ -22,7 +23,8 @@ use crate::upstream::UpstreamPool;
 
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
-/// How many of these bytes, which follow a head, belong to its chunked body: all of them when it does not end there.
+/// The number of these bytes, which follow a head, that belong to its chunked body: all of them if
+/// it does not end there.
 fn chunked_bytes(bytes: &[u8]) -> usize {
     let mut decoder = ChunkedDecoder::new();
     let mut at = 0;
@@ -36,8 +38,8 @@ fn chunked_bytes(bytes: &[u8]) -> usize {
     }
 }
 
-/// The pump for a request body of which nothing but what came with the head was read. It takes what belongs to the body, and leaves the
-/// requests behind it where they are.
+/// Creates the pump for a request body of which only the part that came with the head was read. It
+/// takes the bytes of the body, and leaves the requests after it in the input.
 pub(crate) fn initial_body<N: Net>(
     scope: Scope<'_, N>,
     work: &mut Workspace,
@@ -75,7 +77,8 @@ pub(crate) fn initial_body<N: Net>(
     Pump::new(Vec::new(), (framing, encoder), (raw, 0), bounds)
 }
 
-/// Makes sure that the body may come, and that the part of it at hand is sound, before an endpoint is troubled.
+/// Checks that the body is acceptable, and that its available part is valid, before an endpoint is
+/// involved.
 pub(crate) async fn prepare_body<N: Net>(
     scope: Scope<'_, N>,
     connection: &mut Connection<N>,
@@ -102,7 +105,7 @@ async fn begin_body<N: Net>(
         return Err(Cause::BodyTooLarge.into());
     }
     if work.request.framing == Framing::Chunked && upload.held() > LONG_HEAD {
-        // Its end was looked for just now.
+        // The search for the body's end has just used a part of the turn.
         yield_now().await;
     }
     upload.decode_ahead().map_err(body_failure)?;
@@ -120,7 +123,7 @@ async fn begin_body<N: Net>(
     Ok(())
 }
 
-/// Reads the whole body, so that a slow sender occupies no endpoint (row Q-20).
+/// Reads the whole body, so that a slow sender occupies no endpoint.
 async fn whole_body<N: Net>(
     scope: Scope<'_, N>,
     connection: &mut Connection<N>,
@@ -148,7 +151,7 @@ async fn whole_body<N: Net>(
     Ok(())
 }
 
-/// Waits while memory is short, as long as a body may stand still.
+/// Waits while memory is short, up to the body timeout.
 #[cold]
 async fn pause<N: Net>(scope: Scope<'_, N>, connection: &mut Connection<N>) -> Result<(), Ended> {
     scope.worker.process.memory.note_paused();
@@ -163,21 +166,21 @@ async fn pause<N: Net>(scope: Scope<'_, N>, connection: &mut Connection<N>) -> R
     before(alarm, deadline, over).await.unwrap_or_else(|Elapsed| Err(Cause::Memory.into()))
 }
 
-/// Notes what came of a body whose exchange ends without a response from an endpoint. When that is all of it, the next request is found
-/// behind it.
+/// Records the received part of a body whose exchange ends without a response from an endpoint. If
+/// that is the whole body, the next request follows it.
 pub(crate) fn leave_body(work: &mut Workspace, facts: &mut Facts, upload: &Pump) {
     facts.bytes_received += upload.received();
     if !upload.is_decoded() {
         return;
     }
     facts.body_read = true;
-    // One that was sent whole has put it back already.
+    // A pump that has sent the whole body has already put its surplus back.
     if !upload.is_finished() {
         work.input.append(upload.surplus());
     }
 }
 
-/// Reads and decodes once, of a body of which `at_hand` bytes were read before.
+/// Reads and decodes once; `at_hand` bytes of the body were read before.
 async fn read_body<N: Net>(
     scope: Scope<'_, N>,
     connection: &mut Connection<N>,
@@ -207,7 +210,7 @@ async fn read_body<N: Net>(
     upload.decode_ahead().map_err(body_failure)
 }
 
-/// What a broken request body means while nothing was answered yet.
+/// The end of an exchange whose request body failed before any response.
 pub(crate) fn body_failure(failure: PumpFailure) -> Ended {
     match failure {
         PumpFailure::Malformed => Cause::BadRequestBody.into(),
@@ -218,7 +221,8 @@ pub(crate) fn body_failure(failure: PumpFailure) -> Ended {
     }
 }
 
-/// The body once more, after a conversation that `may_repeat`: one that was not held whole has read nothing behind it then.
+/// Prepares the body for another attempt, after a conversation that `may_repeat`: a body that is
+/// not buffered whole has then read nothing beyond the bytes that came with the head.
 pub(crate) fn rewind<N: Net>(
     scope: Scope<'_, N>,
     work: &mut Workspace,

@@ -1,5 +1,6 @@
-//! A pool as the data plane sees it: the balancer, where its endpoints are, and how to connect to one. It picks nothing
-//! itself (`weir-balance` does) and resolves no name (the control plane sets addresses).
+//! A pool as the data plane uses it: the balancer, the endpoints' addresses, and the opening of
+//! connections. It picks no endpoint (`weir-balance` does) and resolves no name (the control plane
+//! sets addresses).
 
 use std::io;
 use std::net::SocketAddr;
@@ -32,92 +33,92 @@ use crate::transport::Transport;
 pub struct UpstreamPool {
     /// Its name.
     pub name: Arc<str>,
-    /// Who is picked, and how many exchanges each endpoint has.
+    /// The balancer, which picks endpoints and counts their exchanges.
     pub balancer: Arc<Balancer>,
-    /// What the policy hashes, if it does.
+    /// The key that the policy hashes, if it uses one.
     pub key: Option<PoolKey>,
     /// Its endpoints, in the balancer's order.
     pub endpoints: Vec<Arc<UpstreamEndpoint>>,
     /// Limits on idle connections.
     pub keepalive: model::Keepalive,
-    /// How the kernel finds out that an endpoint is gone.
+    /// The kernel's probes that detect an endpoint that has disappeared.
     pub tcp_keepalive: model::TcpKeepalive,
-    /// Waits.
+    /// The timeouts on the endpoints' side.
     pub timeouts: model::UpstreamTimeouts,
-    /// What counts as a failure of an endpoint.
+    /// The causes that count as failures of an endpoint.
     pub passive_on: Box<[model::PassiveCause]>,
-    /// What holds for those who have to wait; `None`: nobody waits.
+    /// The settings for waiting exchanges; `None` if exchanges never wait.
     pub queue: Option<UpstreamQueue>,
-    /// When an attempt that failed is followed by another.
+    /// The rules for further attempts after a failed one.
     pub retry: Arc<RetryPolicy>,
-    /// TLS to endpoints; each worker makes its own configuration of it.
+    /// TLS towards endpoints; each worker derives a configuration from it.
     pub tls: Option<ClientTls>,
-    /// The cookie that keeps clients at their endpoints, if any does.
+    /// The cookie that keeps clients at their endpoints, if the pool has one.
     pub affinity: Option<Affinity>,
-    /// Buffer whole request bodies up to this many bytes before picking.
+    /// The size up to which request bodies are buffered whole before picking, bytes.
     pub buffer_request: Option<u64>,
-    /// Bounds on the pool as a whole, if there are any.
+    /// The limits of the pool as a whole, if it has any.
     pub limits: Option<Box<PoolLimits>>,
     pub(crate) source: Source<model::Pool>,
     pub(crate) tls_source: Source<Option<model::TlsClient>>,
 }
 
-/// A pool's queue, as those see it who wait in it. Who is next is the balancer's to say.
+/// The settings of a pool's queue. The balancer decides the order of service.
 #[derive(Debug)]
 pub struct UpstreamQueue {
-    /// Longest wait of an exchange.
+    /// The longest wait of an exchange.
     pub timeout: Duration,
-    /// What is answered without a place, or after too long a wait.
+    /// The status of the response when the queue is full or the wait was too long.
     pub status: u16,
-    /// When to come again, told with that.
+    /// The value of `Retry-After` in that response.
     pub retry_after_seconds: Option<u64>,
-    /// The body of that answer; `None` is the status's usual one.
+    /// The body of that response; `None` is the usual page of the status.
     pub page: Option<Page>,
 }
 
-/// One endpoint's address and connection counts.
+/// An endpoint's address and connection counts.
 pub struct UpstreamEndpoint {
     /// Its number in this process.
     pub(crate) number: EndpointNumber,
     /// Its name.
     pub name: Arc<str>,
-    /// What the balancer knows of it.
+    /// Its state in the balancer.
     pub state: Arc<EndpointState>,
-    /// Where it is; `None` while its name does not resolve.
+    /// Its address; `None` while its name does not resolve.
     pub address: ArcSwapOption<PeerAddress>,
-    /// Its address as written, for logs.
+    /// Its address as configured, for logs.
     pub address_text: Arc<str>,
-    /// Name for SNI and verification, when the pool speaks TLS.
+    /// The name for SNI and verification, if the pool uses TLS.
     pub server_name: Option<ServerName<'static>>,
-    /// Idle connections over all workers.
+    /// The number of idle connections over all workers.
     pub idle: IdleCount,
-    /// Connections opened.
+    /// The number of connections opened.
     pub opened: AtomicU64,
-    /// Exchanges that went over an idle connection.
+    /// The number of exchanges that used an idle connection.
     pub reused: AtomicU64,
-    /// Exchanges whose worker had no idle connection while another one had.
+    /// The number of exchanges whose worker had no idle connection while another worker had one.
     pub idle_elsewhere: AtomicU64,
-    /// Whether its connections are of no more use once their exchanges have ended.
+    /// Set if its connections are not to be kept after their exchanges.
     pub(crate) retired: AtomicBool,
-    /// Connects that failed and that the operator was not told of yet.
+    /// The failed connects that were not reported to the operator yet.
     pub trouble: ConnectTrouble,
 }
 
-/// A new connection, and how long its TLS handshake took.
+/// A new connection, and the duration of its TLS handshake.
 pub(crate) type Opened<S> = (Transport<S>, Option<Duration>);
 
 impl UpstreamPool {
-    /// Whether what it is depends on what files hold.
+    /// Returns true if its compilation depends on the contents of files.
     pub fn reads_files(&self) -> bool {
         self.source.reads_files()
     }
 
-    /// Whether an endpoint takes only so many exchanges at once.
+    /// Tells whether an endpoint has a limit of concurrent exchanges.
     pub(crate) fn has_limit(&self, endpoint: usize) -> bool {
         self.endpoints.get(endpoint).is_some_and(|endpoint| endpoint.state.max_conn().is_some())
     }
 
-    /// Tells where an endpoint whose name was looked up is, or that it is nowhere yet.
+    /// Sets the address of an endpoint whose name was looked up; `None` makes it unavailable.
     pub fn resolved(&self, endpoint: usize, address: Option<SocketAddr>, now_us: u64) {
         let Some(place) = self.endpoints.get(endpoint) else { return };
         let availability =
@@ -126,7 +127,8 @@ impl UpstreamPool {
         self.balancer.set_availability(endpoint, availability, now_us);
     }
 
-    /// Opens a connection to endpoint `index`, with TLS if the worker has a configuration for this pool.
+    /// Opens a connection to endpoint `index`, with TLS if the worker has a configuration for this
+    /// pool.
     pub(crate) async fn connect<N: Net>(
         &self,
         net: &N,

@@ -1,4 +1,5 @@
-//! How long a task worked at an exchange, and how long it only waited: what Weir itself adds to a request's time (row O-09).
+//! Measures how long a task worked at an exchange, without the time that it only waited: the time
+//! that Weir itself adds to a request. It sets no limits.
 
 use std::cell::Cell;
 use std::pin::Pin;
@@ -8,15 +9,15 @@ use weir_stats::Micros;
 use crate::instant::Instant;
 use crate::limits::{TURN_EXCHANGES, TURN_TIME};
 
-/// The turn that a worker's thread gives to one exchange: from when its future is polled to when it waits again. Who looks at the clock
-/// within it saves others a look.
+/// The turn that a worker's thread gives to one exchange: from the poll of its future until it
+/// waits again. Code that reads the clock within a turn saves others from reading it.
 pub(crate) struct Turn {
     began: Cell<Instant>,
-    /// A look just before it ends.
+    /// A reading of the clock just before it ends.
     ends: Cell<Option<Instant>>,
-    /// When the first exchange of the connection's task was polled, since the task was.
+    /// The time of the first poll of an exchange since the connection's task was polled.
     task_began: Cell<Option<Instant>>,
-    /// Exchanges of the task that ended since then.
+    /// The number of exchanges of the task that ended since then.
     exchanges: Cell<u32>,
 }
 
@@ -30,23 +31,25 @@ impl Turn {
         }
     }
 
-    /// A connection's task is polled.
+    /// Notes that a connection's task is polled.
     pub(crate) fn begin_task(&self) {
         self.task_began.set(None);
         self.exchanges.set(0);
     }
 
-    /// The task is polled again at `now` after it ended its turn with a request at hand, which waited meanwhile.
+    /// Notes that the task is polled again at `now`, after it ended its turn while a buffered
+    /// request was waiting.
     pub(crate) fn resume_task(&self, now: Instant) {
         self.task_began.set(Some(now));
     }
 
-    /// When work at an exchange begins whose first byte came at `first_byte`.
+    /// The time at which the work at an exchange begins; its first byte came at `first_byte`.
     pub(crate) fn work_begins(&self, first_byte: Instant) -> Instant {
         self.task_began.get().map_or(first_byte, |began| began.max(first_byte))
     }
 
-    /// Counts an exchange that ended at `now`, and says whether another one begins in this turn of the task.
+    /// Counts an exchange that ended at `now`, and tells whether another one may begin in this turn
+    /// of the task.
     pub(crate) fn end_exchange(&self, now: Instant) -> Share {
         let exchanges = self.exchanges.get() + 1;
         self.exchanges.set(exchanges);
@@ -58,40 +61,40 @@ impl Turn {
         }
     }
 
-    /// When it began.
+    /// The beginning of the turn.
     pub(crate) fn began(&self) -> Instant {
         self.began.get()
     }
 
-    /// The time, from one who waits next and does hardly anything more.
+    /// Reads the clock; the caller waits next and does hardly any more work in this turn.
     pub(crate) fn look_at_end(&self) -> Instant {
         let now = Instant::now();
         self.ends.set(Some(now));
         now
     }
 
-    /// Takes that back: there is more to do.
+    /// Withdraws that: there is more work to do.
     pub(crate) fn goes_on(&self) {
         self.ends.set(None);
     }
 }
 
-/// What a task has left of its turn.
+/// The rest of a task's turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Share {
     Left,
     UsedUp,
 }
 
-/// Adds up the times in which the futures of an exchange were polled.
+/// The sum of the times in which the futures of an exchange were polled.
 pub(crate) struct WorkTime {
-    /// Since when it works; `None` while it waits.
+    /// The beginning of the current work; `None` while it waits.
     since: Option<Instant>,
     before_ns: u64,
 }
 
 impl WorkTime {
-    /// Work that began at `since`.
+    /// Starts with work that began at `since`.
     pub(crate) fn begun(since: Instant) -> Self {
         Self { since: Some(since), before_ns: 0 }
     }
@@ -118,7 +121,7 @@ impl WorkTime {
         polled
     }
 
-    /// All of it until `now`.
+    /// The total time up to `now`.
     pub(crate) fn until(&self, now: Instant) -> Micros {
         let last_ns = self.since.map_or(0, |since| now.nanos_since(since));
         Micros(((self.before_ns + last_ns) / 1_000) as i64)

@@ -1,5 +1,6 @@
-//! A worker: one thread's runtime with its buffers, idle endpoint connections and log batches, and the loop that takes
-//! connections from its mailbox. It accepts nothing itself (`accept.rs`) and speaks no protocol (`connection.rs`).
+//! A worker: one thread's runtime with its buffers, idle endpoint connections and log batches, and
+//! the loop that takes connections from its mailbox. It does not accept connections (`accept.rs`)
+//! and implements no protocol (`connection.rs`).
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -36,40 +37,41 @@ use crate::shared::{Process, Snapshot, Stage};
 use crate::turns::HandshakeTurns;
 use crate::work_time::Turn;
 
-/// What other threads see of a worker.
+/// The state of a worker that other threads see.
 #[derive(Debug, Default)]
 pub struct WorkerLoad {
-    /// Client connections it holds, those in its mailbox included.
+    /// The number of its client connections, including those in its mailbox.
     pub open: AtomicUsize,
-    /// Of them, those with an exchange running.
+    /// The number of its client connections with a running exchange.
     pub busy: AtomicUsize,
-    /// Bytes that running exchanges hold in buffers.
+    /// The bytes that running exchanges hold in buffers.
     pub held: AtomicUsize,
-    /// Incremented by the worker's own thread a few times a second: the watchdog takes a worker
-    /// whose number stands still for late.
+    /// Incremented by the worker's own thread a few times a second: the watchdog considers a worker
+    /// late if this number does not change.
     pub(crate) beats: AtomicU64,
     /// Set by the watchdog while the worker does not run its tasks. New connections go to others.
     pub(crate) late: AtomicBool,
-    /// Its thread, as the kernel numbers it.
+    /// The kernel's id of its thread.
     pub(crate) thread: AtomicI32,
     /// The places of its connections within the caps.
     places: Mutex<Places>,
-    /// Its exchanges, while it has any to look at.
+    /// The table of its exchanges; null while there is none.
     pub(crate) sessions: AtomicPtr<Sessions>,
 }
 
 impl WorkerLoad {
-    /// Whether the worker does not run its tasks at the moment.
+    /// Returns true if the worker does not run its tasks at the moment.
     pub fn is_late(&self) -> bool {
         self.late.load(Ordering::Relaxed)
     }
 
-    /// Locked when a connection begins and when it ends, by its worker alone.
+    /// Locked by its worker when a connection begins and when it ends, and by another thread only
+    /// once the worker is lost.
     pub(crate) fn places(&self) -> MutexGuard<'_, Places> {
         self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives back the places of all its connections, and returns how many those were.
+    /// Gives back the places of all its connections, and returns their number.
     pub(crate) fn seize_places(&self) -> usize {
         let places = std::mem::take(&mut *self.places());
         places.len()
@@ -77,7 +79,8 @@ impl WorkerLoad {
 }
 
 /// The receiving end of a worker's mail. The worker's thread reads it; the watchdog takes
-/// connections out of it while that thread is late, and a thread that replaces it goes on reading.
+/// connections out of it while that thread is late, and a thread that replaces it continues to read
+/// it.
 pub struct Mailbox<N: Net>(Arc<Mutex<mpsc::UnboundedReceiver<Mail<N>>>>);
 
 impl<N: Net> Clone for Mailbox<N> {
@@ -93,7 +96,7 @@ impl<N: Net> From<mpsc::UnboundedReceiver<Mail<N>>> for Mailbox<N> {
 }
 
 impl<N: Net> Mailbox<N> {
-    /// Uncontended, but for the moments in which the watchdog empties it.
+    /// Uncontended, except while the watchdog empties it.
     fn receiver(&self) -> MutexGuard<'_, mpsc::UnboundedReceiver<Mail<N>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -102,75 +105,76 @@ impl<N: Net> Mailbox<N> {
         std::future::poll_fn(|context| self.receiver().poll_recv(context)).await
     }
 
-    /// Nothing is taken any more: what lies there is dropped, and what is sent later.
+    /// Closes the mailbox: the mail in it is dropped, and later mail is refused.
     pub(crate) fn shut(&self) {
         let mut receiver = self.receiver();
         receiver.close();
         while receiver.try_recv().is_ok() {}
     }
 
-    /// Takes what lies there, oldest first, unless its reader is at it right now.
+    /// Takes all mail, the oldest first, unless the worker is reading at this moment.
     pub(crate) fn take_all(&self) -> Vec<Mail<N>> {
         let Ok(mut receiver) = self.0.try_lock() else { return Vec::new() };
         std::iter::from_fn(|| receiver.try_recv().ok()).collect()
     }
 }
 
-/// What a worker is sent.
+/// A message to a worker.
 pub enum Mail<N: Net> {
     /// A connection to serve.
     Connection(Handoff<N>),
-    /// Exchanges that begin from now on run on this; the sender hears when that is so.
+    /// The snapshot for new exchanges; the sender is answered when it is in place.
     Snapshot(Arc<Snapshot>, oneshot::Sender<()>),
-    /// Plain connections leave to there from now on, as soon as none of their requests is with an endpoint; `None`: they stay. The
-    /// sender hears when those that could leave at once have left.
+    /// Plain connections leave to this channel from now on, as soon as none of their requests is
+    /// with an endpoint; with `None` they stay. The sender is answered when the connections that
+    /// could leave at once have left.
     Part(Option<Departures<N>>, oneshot::Sender<()>),
-    /// The sender hears what runs there.
+    /// The sender gets the running exchanges.
     Sessions(oneshot::Sender<Vec<RunningExchange>>),
-    /// Something to do on its thread, within its runtime.
+    /// A function to call on its thread, within its runtime.
     Work(Box<dyn FnOnce() + Send>),
 }
 
-/// What the tasks of one worker share.
+/// The state that the tasks of one worker share.
 pub(crate) struct Worker<N: Net> {
     pub(crate) number: usize,
     pub(crate) net: N,
     pub(crate) process: Arc<Process>,
     pub(crate) load: Arc<WorkerLoad>,
     pub(crate) buffers: Buffers,
-    /// Exchanges that run.
+    /// The running exchanges.
     pub(crate) sessions: Sessions,
-    /// What is done about memory that runs short.
+    /// The current measures against a shortage of memory.
     pub(crate) pressure: Cell<Pressure>,
     pub(crate) idle: IdleConnections<N::Stream>,
-    /// Its client connections that wait for a request.
+    /// The client connections that wait for a request.
     pub(crate) idle_clients: IdleClients,
-    /// All of its client connections whose clients are counted.
+    /// All client connections whose clients are counted.
     pub(crate) residents: Residents,
-    /// The generation that exchanges which begin now run on.
+    /// The generation that new exchanges run on.
     current: RefCell<Rc<Generation>>,
-    /// Its number.
+    /// The number of that generation.
     generation: Cell<u64>,
-    /// Listeners that are gone and may still have connections.
+    /// Removed listeners that may still have connections.
     leaving: RefCell<Vec<Seat>>,
     pub(crate) date: RefCell<HttpDate>,
     pub(crate) clock: RefCell<Clock>,
     pub(crate) request_ids: RefCell<RequestIdSource>,
     pub(crate) random: RefCell<fastrand::Rng>,
-    /// Set when what is still open has to end.
+    /// Set when all open connections have to end.
     cut: Cell<bool>,
     /// Set when plain connections are to leave.
     parting: Cell<bool>,
-    /// Where to.
+    /// The channel for connections that leave.
     departures: RefCell<Option<Departures<N>>>,
-    /// Wakes connections to look at both.
+    /// Wakes connections to check `cut` and `parting`.
     calls: Notify,
-    /// How often they were woken.
+    /// The number of times that they were woken.
     called: Cell<u32>,
     wall: Cell<(Instant, SystemTime)>,
-    /// Of the exchange that has the thread.
+    /// The turn of the exchange that runs on the thread.
     pub(crate) turn: Turn,
-    /// TLS handshakes of clients.
+    /// The TLS handshakes of clients.
     pub(crate) handshakes: Rc<HandshakeTurns>,
     #[expect(
         clippy::vec_box,
@@ -179,23 +183,24 @@ pub(crate) struct Worker<N: Net> {
     workspaces: RefCell<Vec<Box<Workspace>>>,
 }
 
-/// What a worker is made from.
+/// The parts that a worker is built from.
 pub struct WorkerParts<N: Net> {
     /// Its number, from 0.
     pub number: usize,
     /// Its network.
     pub net: N,
-    /// What all workers share.
+    /// The state that all workers share.
     pub process: Arc<Process>,
-    /// What it is sent.
+    /// The worker's mail.
     pub mailbox: Mailbox<N>,
-    /// Seed of its random choices.
+    /// The seed of its random choices.
     pub seed: u64,
-    /// Told when the process stops.
+    /// Notified when the process stops.
     pub stage: watch::Receiver<Stage>,
 }
 
-/// Runs a worker on the current thread's `LocalRuntime` until it is told to stop and its connections have ended.
+/// Runs a worker on the current thread's `LocalRuntime` until it is told to stop and its
+/// connections have ended.
 pub async fn run<N: Net>(parts: WorkerParts<N>) {
     let WorkerParts { number, net, process, mailbox, seed, mut stage } = parts;
     let Some(load) = process.loads.get(number).cloned() else { return };
@@ -250,12 +255,13 @@ pub async fn run<N: Net>(parts: WorkerParts<N>) {
     cut_off(&worker).await;
     mailbox.shut();
     worker.current().flush_logs();
-    // They wait for calls that no longer concern this worker.
+    // These tasks wait for calls that no longer concern this worker.
     attending.abort();
     relieving.abort();
 }
 
-/// Serves what was accepted before the listeners closed; ends when nothing runs any more or the deadline has passed.
+/// Serves connections that were accepted before the listeners closed; ends when nothing runs any
+/// more or the deadline has passed.
 async fn drain<N: Net>(
     worker: &Rc<Worker<N>>,
     mailbox: &Mailbox<N>,
@@ -284,8 +290,8 @@ async fn drain<N: Net>(
     }
 }
 
-/// Ends what is still open: whoever has no answer yet gets one, every exchange is logged with its cause, idle connections are
-/// closed in order.
+/// Ends what is still open: clients without a response get one, every exchange is logged with its
+/// cause, and idle connections are closed in order.
 async fn cut_off<N: Net>(worker: &Worker<N>) {
     let running = worker.load.busy.load(Ordering::Relaxed);
     worker.process.cut_off.fetch_add(running, Ordering::Relaxed);
@@ -323,12 +329,12 @@ impl<N: Net> Worker<N> {
             Mail::Connection(handoff) => connection::spawn(self, handoff),
             Mail::Snapshot(snapshot, adopted) => {
                 self.adopt(snapshot);
-                // Nobody waits for it any more where the reload was given up.
+                // The receiver is gone if the reload was abandoned.
                 let _ = adopted.send(());
             }
             Mail::Part(to, left) => self.let_part(to, left),
             Mail::Sessions(asked) => {
-                // Who asked may have gone.
+                // The receiver may be gone.
                 let _ = asked.send(self.sessions.view(self.number, Instant::now()));
             }
             Mail::Work(work) => work(),
@@ -351,27 +357,27 @@ impl<N: Net> Worker<N> {
         before.flush_logs();
     }
 
-    /// Counts a turn that ended before there was nothing more to do.
+    /// Counts a turn that ended while there was still work to do.
     pub(crate) fn note_yield(&self, what: Yield) {
         self.process.numbers.note_yield(self.number, what);
     }
 
-    /// The generation that exchanges which begin now run on.
+    /// The generation that new exchanges run on.
     pub(crate) fn current(&self) -> Rc<Generation> {
         Rc::clone(&self.current.borrow())
     }
 
-    /// As who it takes slots.
+    /// The identity under which it takes slots.
     pub(crate) fn holder(&self) -> Holder {
         Holder { number: self.number as u16, of: self.process.loads.len() as u16 }
     }
 
-    /// The number of what they run on.
+    /// The number of the current generation.
     pub(crate) fn generation(&self) -> u64 {
         self.generation.get()
     }
 
-    /// Where exchanges of connections that came through this gate run from now on.
+    /// The seat of new exchanges on connections of this gate.
     pub(crate) fn seat(&self, gate: &Arc<Gate>) -> Option<Seat> {
         let as_of = self.generation();
         let seat = Seat::find(&self.current.borrow(), gate);
@@ -383,7 +389,8 @@ impl<N: Net> Worker<N> {
         seat.or_else(leaving)
     }
 
-    /// The wall-clock time of `instant`, set right once a second, without a system call in between.
+    /// The wall-clock time of `instant`; the clock is read once a second, without system calls in
+    /// between.
     pub(crate) fn wall(&self, instant: Instant) -> SystemTime {
         let (anchor, time) = self.wall.get();
         match instant.checked_duration_since(anchor) {
@@ -397,19 +404,21 @@ impl<N: Net> Worker<N> {
         }
     }
 
-    /// Microseconds since the process started, the balancer's clock.
+    /// The time on the balancers' clock, in microseconds since the process started.
     pub(crate) fn balance_clock(&self, now: Instant) -> u64 {
         self.process.balance_clock(now)
     }
 
-    /// Closes the connection to an endpoint that has been idle here for the longest time, and has other workers close some of theirs.
+    /// Closes the endpoint connection that has been idle here the longest, and makes other workers
+    /// close some of theirs.
     #[cold]
     pub(crate) fn close_idle_upstream(&self) {
         self.idle.close_oldest(&self.current.borrow().snapshot.pools);
         self.process.idle_given_up.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Tells a balancer at this time of its clock that something may have ended, so that whoever waits for that goes on.
+    /// Makes a balancer check at this time of its clock if an ejection has ended, so that exchanges
+    /// that wait for that continue.
     pub(crate) fn tick_at(&self, balancer: &Arc<Balancer>, at_us: u64) {
         let (balancer, process) = (Arc::clone(balancer), Arc::clone(&self.process));
         tokio::task::spawn_local(async move {
@@ -424,12 +433,12 @@ impl<N: Net> Worker<N> {
         *self.date.borrow_mut().at(self.wall(now))
     }
 
-    /// Whether what is open has to end now.
+    /// Returns true if all open connections have to end now.
     pub(crate) fn is_cut(&self) -> bool {
         self.cut.get()
     }
 
-    /// Whether plain connections are to leave this process.
+    /// Returns true if plain connections are to leave this process.
     pub(crate) fn is_parting(&self) -> bool {
         self.parting.get()
     }
@@ -438,13 +447,14 @@ impl<N: Net> Worker<N> {
         self.parting.set(to.is_some());
         *self.departures.borrow_mut() = to;
         self.call();
-        // Its turn comes after all that were just woken.
+        // This task runs after all tasks that were just woken.
         tokio::task::spawn_local(async move {
             let _ = left.send(());
         });
     }
 
-    /// Gives a connection to whoever asked for it; to itself, if nobody does any more.
+    /// Sends a connection to the channel for leaving connections; takes it back if there is none
+    /// any more.
     pub(crate) fn depart(self: &Rc<Self>, parting: Parting<N>) {
         let departures = self.departures.borrow();
         let kept = match &*departures {
@@ -458,23 +468,24 @@ impl<N: Net> Worker<N> {
         }
     }
 
-    /// Wakes all connections: [`Worker::is_cut`], [`Worker::is_parting`] or what is done about memory is another.
+    /// Wakes all connections: [`Worker::is_cut`], [`Worker::is_parting`] or the measures against a
+    /// shortage of memory have changed.
     pub(crate) fn call(&self) {
         self.called.set(self.called.get().wrapping_add(1));
         self.calls.notify_waiters();
     }
 
-    /// How often connections were called so far.
+    /// The number of calls to connections so far.
     pub(crate) fn called(&self) -> u32 {
         self.called.get()
     }
 
-    /// Ready when they are called the next time.
+    /// Ready at the next call.
     pub(crate) fn next_call(&self) -> Notified<'_> {
         self.calls.notified()
     }
 
-    /// Whether answers should end their connections.
+    /// Returns true if responses should close their connections.
     pub(crate) fn is_stopping(&self) -> bool {
         self.process.stopping.load(Ordering::Relaxed)
     }

@@ -1,5 +1,6 @@
-//! The thread of a worker, with a runtime of its own, pinned to a core. One that ends by a panic outside
-//! of a task starts again with the same mailbox; what it had is given back as it unwinds.
+//! The thread of a worker, with its own runtime, pinned to a core. A worker that ends by a panic
+//! outside a task starts again with the same mailbox; its resources are given back as it unwinds.
+//! It serves nothing itself (`worker.rs`).
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,14 +23,14 @@ use crate::start::{DataPlane, panic_text};
 use crate::watchdog::stack::this_thread;
 use crate::worker::{self, WorkerLoad, WorkerParts};
 
-/// A worker that panics so soon after its start so often is not started again.
+/// A worker that panics `OFTEN` times in a row within this time of its start is not started again.
 const SOON: Duration = Duration::from_secs(1);
 const OFTEN: u32 = 5;
 
 /// Starts the thread of a worker.
 ///
 /// # Errors
-/// When the thread or its runtime cannot be made.
+/// When the thread or its runtime cannot be created.
 pub(crate) fn start(plane: &Arc<DataPlane>, number: usize) -> io::Result<JoinHandle<()>> {
     let (ready, started) = channel();
     let weak = Arc::downgrade(plane);
@@ -39,7 +40,7 @@ pub(crate) fn start(plane: &Arc<DataPlane>, number: usize) -> io::Result<JoinHan
         pin(core);
         live(&weak, number, ready);
     })?;
-    // A worker's runtime cannot leave the thread that made it.
+    // A worker's runtime cannot leave the thread that created it.
     started.recv().map_err(|_| io::Error::other("a worker thread ended at its start"))??;
     Ok(thread)
 }
@@ -48,7 +49,7 @@ fn pin(core: Option<usize>) {
     if let Some(core) = core {
         let mut set = CpuSet::new();
         set.set(core);
-        // A worker that may not be pinned still works.
+        // A worker that cannot be pinned still works.
         let _ = rustix::thread::sched_setaffinity(None, &set);
     }
 }
@@ -86,7 +87,7 @@ fn serve(parts: WorkerParts<OsNet>, ready: Option<Sender<io::Result<()>>>) {
     descriptors::belong_to(parts.number);
     load.thread.store(this_thread(), Ordering::Relaxed);
     let _batching = weir_memory::batch_here();
-    // Before the runtime: what runs on that is counted while it is there.
+    // Dropped before the runtime, so that its exchanges are counted while they still exist.
     let _ended = Ended { process: parts.process.clone(), load: load.clone(), number: parts.number };
     runtime.block_on(async {
         tokio::task::spawn_local(beat(Arc::downgrade(&load)));
@@ -94,7 +95,7 @@ fn serve(parts: WorkerParts<OsNet>, ready: Option<Sender<io::Result<()>>>) {
     });
 }
 
-/// Counts and tells what ends with a worker that panics.
+/// Counts and records the exchanges and connections that end with a worker that panics.
 struct Ended {
     process: Arc<crate::shared::Process>,
     load: Arc<WorkerLoad>,
@@ -118,7 +119,7 @@ impl Drop for Ended {
     }
 }
 
-/// Shows the watchdog that the worker's tasks get their turns.
+/// Shows the watchdog that the worker runs its tasks.
 async fn beat(load: Weak<WorkerLoad>) {
     while let Some(load) = load.upgrade() {
         load.beats.fetch_add(1, Ordering::Relaxed);

@@ -1,6 +1,7 @@
-//! Steady keep-alive traffic allocates nothing per request: heads, buffers, log lines, the sticky cookie and the exchange itself reuse
-//! what the requests before them left. Every allocation is kept with where it was made, so that one that depends on how fast this
-//! machine is just now is told from one that a request makes, and it takes one of those to fail.
+//! Steady keep-alive traffic allocates nothing per request: heads, buffers, log lines, the sticky
+//! cookie and the exchange itself reuse the memory of earlier requests. Every allocation is stored
+//! with its backtrace, so that allocations that depend on the machine's current speed can be
+//! distinguished from those of a request; one of the latter makes the test fail.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::backtrace::Backtrace;
@@ -18,12 +19,12 @@ use weir_proxy::shared::{BoundAddress, Process};
 use weir_proxy::start::start;
 use weir_stats::{Message, log_channel};
 
-/// Whether allocations are kept now.
+/// Set while allocations are recorded.
 static LOOKING: AtomicBool = AtomicBool::new(false);
-/// Where those were made.
+/// The backtraces of the allocations.
 static MADE: Mutex<Vec<Backtrace>> = Mutex::new(Vec::new());
 thread_local! {
-    /// Keeping one allocates, too.
+    /// Set while one is recorded, because that allocates, too.
     static KEEPING: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -38,7 +39,7 @@ fn keep() {
     KEEPING.set(false);
 }
 
-// SAFETY: every call goes to the system allocator with the arguments it came with.
+// SAFETY: every call is passed to the system allocator with unchanged arguments.
 unsafe impl GlobalAlloc for Watching {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         keep();
@@ -69,19 +70,21 @@ const RESPONSE: &[u8] =
 const WARM_UP: u64 = 1_000;
 const WATCHED: u64 = 2_000;
 
-/// Files that allocate because time passes, or because a request took longer than those before it. Tests of these say when they do.
+/// Files that allocate because time passes, or because a request took longer than earlier ones.
+/// Their own tests check when they do.
 const BY_THE_CLOCK: [&str; 5] = [
-    // The slowest requests are kept whole.
+    // The slowest requests are kept with all their data.
     "weir-stats/src/explain.rs",
     "weir-stats/src/numbers/slow.rs",
-    // The first time of its length takes a page of counts.
+    // The first time of a new magnitude takes a page of counts.
     "weir-stats/src/numbers/histogram.rs",
-    // Lines go to the writer when a timer says so, which a first line starts, or when a buffer is full; the writer gives it back.
+    // Lines go to the writer when a timer fires, which a first line starts, or when a buffer is
+    // full; the writer returns the buffer.
     "./src/generation.rs",
     "weir-stats/src/batch.rs",
 ];
 
-/// Answers every request on every connection, from fixed buffers.
+/// Starts an origin that answers every request on every connection from fixed buffers.
 fn origin() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -99,7 +102,7 @@ fn origin() -> SocketAddr {
     address
 }
 
-/// Weir with this route to the origin, in a pool that says this.
+/// Starts Weir with this route to the origin, in a pool with these directives.
 fn proxy(
     origin: SocketAddr,
     (route, pool): (&str, &str),
@@ -139,18 +142,19 @@ fn exchange(client: &mut TcpStream, buffer: &mut [u8]) {
     }
 }
 
-/// One at a time: everything in this process is looked at.
+/// Tests run one at a time: all allocations of this process are recorded.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// The line of Weir's own code that this allocation comes from. By its file, because inlined functions have no whole names.
+/// The line of Weir's own code that made this allocation, found by its file, because inlined
+/// functions have no full names.
 fn place(made: &str) -> &str {
     let lines = made.lines().filter_map(|line| line.trim_start().strip_prefix("at "));
     let own = |line: &&str| line.starts_with("./src/") || line.contains("/crates/weir-");
     lines.filter(|line| !line.starts_with("./tests/")).find(own).unwrap_or_default()
 }
 
-/// What Weir's threads allocate while `traffic` goes on, but for what the clock brings about, which has to be less than one for each of
-/// [`WATCHED`] requests.
+/// The allocations of Weir's threads during `traffic`, without those that the clock causes, of
+/// which there must be fewer than one for each of the [`WATCHED`] requests.
 fn allocations(traffic: impl FnOnce()) -> Vec<String> {
     LOOKING.store(true, Ordering::Relaxed);
     traffic();
@@ -164,7 +168,7 @@ fn allocations(traffic: impl FnOnce()) -> Vec<String> {
     made
 }
 
-/// Steady traffic over this route to such a pool allocates nothing.
+/// Checks that steady traffic over this route to such a pool allocates nothing.
 fn check(route: &str, pool: &str) {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let (address, running) = proxy(origin(), (route, pool));

@@ -1,5 +1,5 @@
-//! Which certificate a client gets: by server name, then by what the client can verify. A lookup is one or two
-//! hash probes and allocates nothing.
+//! Chooses the certificate for a client: by server name, then by the signatures that the client can
+//! verify. A look-up is one or two hash probes and allocates nothing.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,16 +15,17 @@ use super::material::Loaded;
 #[derive(Debug)]
 pub(super) struct Certificates {
     exact: HashMap<Box<str>, Group>,
-    /// By what follows `*.`; a wildcard stands for exactly one label (RFC 6125 section 6.4.3).
+    /// Indexed by the name after `*.`; a wildcard stands for exactly one label (RFC 6125 section
+    /// 6.4.3).
     wildcard: HashMap<Box<str>, Group>,
-    /// For clients that send no name, or one that nothing carries: the first configured certificate and its
-    /// twins (the same first name under another kind of key), then the others.
+    /// The certificates for clients that send no name, or an unknown one: the first configured
+    /// certificate and its twins (the same first name with another kind of key), then the others.
     fallback: Group,
 }
 
 type Group = SmallVec<[Candidate; 2]>;
 
-/// A certificate with the signature schemes its key can make.
+/// A certificate with the signature schemes that its key supports.
 #[derive(Clone, Debug)]
 struct Candidate {
     certified: Arc<CertifiedKey>,
@@ -32,7 +33,8 @@ struct Candidate {
 }
 
 impl Certificates {
-    /// Groups certificates by name. Under one name the cheapest signature comes first: ECDSA before RSA.
+    /// Groups certificates by name. For one name the cheapest signature comes first: ECDSA before
+    /// RSA.
     pub(super) fn new(loaded: &[Loaded]) -> Self {
         let (mut exact, mut wildcard) = (HashMap::new(), HashMap::new());
         for certificate in loaded {
@@ -58,7 +60,7 @@ impl Certificates {
         if let Some(position) = fitting(first) {
             return first.get(position);
         }
-        // Nothing fits: the first one lets rustls name the reason in its alert.
+        // If none fits, the first one lets rustls name the reason in its alert.
         second.and_then(|group| group.get(fitting(group)?)).or_else(|| first.first())
     }
 }
@@ -97,7 +99,7 @@ impl Candidate {
     }
 }
 
-/// Whether any suite of TLS 1.2 in `suites` can be used with one of the certificates.
+/// Tells whether any TLS 1.2 suite in `suites` can be used with one of the certificates.
 pub(super) fn any_fits_tls12(loaded: &[Loaded], suites: &[rustls::SupportedCipherSuite]) -> bool {
     let kinds: Vec<SignatureAlgorithm> =
         loaded.iter().map(|entry| entry.certified.key.algorithm()).collect();
@@ -124,7 +126,8 @@ fn can_make(key: &dyn SigningKey, scheme: SignatureScheme) -> bool {
     key.choose_scheme(&[scheme]).is_some()
 }
 
-/// Adds a certificate to its group, behind those that are as cheap: under one name and kind the first configured wins.
+/// Adds a certificate to its group, behind those of equal cost: for one name and kind of key the
+/// first configured certificate wins.
 fn insert(group: &mut Group, candidate: Candidate) {
     let at = group.iter().position(|other| other.cost() > candidate.cost()).unwrap_or(group.len());
     group.insert(at, candidate);

@@ -1,5 +1,5 @@
-//! TLS towards endpoints: verification on unless the operator says otherwise, own roots, client certificate,
-//! sessions resumed per worker.
+//! TLS towards endpoints: verification unless the operator disables it, configured roots, client
+//! certificate, sessions resumed per worker. It opens no connections.
 
 use std::sync::Arc;
 
@@ -20,35 +20,36 @@ use super::material::{self, CertificateMaterial, PemFile};
 use super::suites::{self, ProtocolSettings};
 use super::x509::CertificateFacts;
 
-/// Endpoints whose sessions one worker remembers, per pool.
+/// The number of endpoints whose sessions one worker remembers, per pool.
 const SESSIONS_PER_WORKER: usize = 256;
 
-/// How to talk TLS to the endpoints of a pool.
+/// The TLS settings for the endpoints of a pool.
 #[derive(Default)]
 pub struct ClientSettings<'a> {
-    /// Accept any certificate. The handshake's signature is checked even then.
+    /// Accepts any certificate if set. The handshake's signature is checked even then.
     pub skip_verification: bool,
-    /// Trusted roots; `None` uses the system's. A self-signed endpoint certificate may stand here itself.
+    /// The trusted roots; `None` uses the system's. A self-signed endpoint certificate may be
+    /// listed here itself.
     pub ca: Option<PemFile>,
-    /// Certificate to present when an endpoint asks for one.
+    /// The certificate that is presented when an endpoint asks for one.
     pub certificate: Option<CertificateMaterial>,
-    /// Protocols, suites and curves.
+    /// The protocol versions, suites and curves.
     pub protocol: ProtocolSettings<'a>,
 }
 
-/// A pool's TLS, to be made into one configuration per worker.
+/// A pool's TLS, from which one configuration per worker is made.
 #[derive(Debug)]
 pub struct ClientTls {
     config: ClientConfig,
-    /// What the operator should know and that stops nothing.
+    /// Problems that do not prevent its use, for the operator.
     pub warnings: Vec<String>,
 }
 
 impl ClientTls {
-    /// Builds a pool's TLS. Reads the system's roots from disk when they are asked for.
+    /// Builds a pool's TLS. It reads the system's roots from disk if they are needed.
     ///
     /// # Errors
-    /// One sentence naming the file or the word at fault.
+    /// One sentence that names the file or the word at fault.
     pub fn new(settings: &ClientSettings<'_>) -> Result<Self, TlsError> {
         let (provider, versions) = suites::provider(&settings.protocol)?;
         let provider = Arc::new(provider);
@@ -80,8 +81,8 @@ impl ClientTls {
         Arc::new(self.config.clone())
     }
 
-    /// A configuration with a session cache of its own, for one worker: the cache is behind a mutex, and workers
-    /// must not meet at it.
+    /// A configuration with a session cache of its own, for one worker: the cache has a mutex,
+    /// which workers must not share.
     pub fn for_worker(&self) -> Arc<ClientConfig> {
         let mut config = self.config.clone();
         config.resumption = Resumption::in_memory_sessions(SESSIONS_PER_WORKER);
@@ -89,8 +90,8 @@ impl ClientTls {
     }
 }
 
-/// The name to send as SNI and to verify: the configured one, else the endpoint's host name or address
-/// (an IPv6 address may be in brackets). An address is verified and not sent.
+/// The name for SNI and verification: the configured one, else the endpoint's host name or address
+/// (an IPv6 address may be in brackets). An address is verified but not sent.
 ///
 /// # Errors
 /// When it is neither a host name nor an address.
@@ -136,8 +137,9 @@ fn system_roots() -> Result<RootCertStore, TlsError> {
     if roots.is_empty() { Err(TlsError::NoSystemRoots) } else { Ok(roots) }
 }
 
-/// The operator's own roots. Unlike webpki alone it accepts a self-signed certificate that is listed itself, as
-/// OpenSSL does: such certificates are usually marked as authorities, which webpki refuses in a leaf.
+/// The operator's own roots. Unlike webpki alone it accepts a self-signed certificate that is
+/// listed itself, as OpenSSL does: such certificates are usually marked as authorities, which
+/// webpki refuses in a leaf.
 #[derive(Debug)]
 struct OwnRoots {
     chain: Arc<WebPkiServerVerifier>,
@@ -197,7 +199,7 @@ impl ServerCertVerifier for OwnRoots {
     }
 }
 
-/// `verify=off`: whoever holds the key of whatever certificate it shows.
+/// The verifier for `verify=off`: accepts any certificate, as long as the endpoint holds its key.
 #[derive(Debug)]
 struct Unverified {
     algorithms: WebPkiSupportedAlgorithms,

@@ -1,71 +1,72 @@
-//! The first message of a TLS client as its bytes come: joins the records that carry it into one and
-//! bounds what it may cost, before rustls parses it in one piece and with an allocation for each item
-//! of most lists. It reads no socket, and decides nothing about a message that is within the bounds:
-//! what is wrong with it is rustls's to find and to answer.
+//! Collects the first message of a TLS client: joins the records that carry it into one and limits
+//! its cost, before rustls parses it as a whole, with an allocation for each item of most lists. It
+//! reads no socket, and decides nothing about a message within the limits: rustls finds its faults
+//! and answers them.
 
 use crate::limits::{
     HELLO_BYTES, HELLO_CODES, HELLO_EXTENSIONS, HELLO_KEYS, HELLO_NAMES, HELLO_RAW_BYTES,
     HELLO_SUITES,
 };
 
-/// Type, version and length of a record.
+/// The size of a record's header: type, version and length.
 const RECORD_HEADER: usize = 5;
-/// Type and length of a handshake message.
+/// The size of a handshake message's header: type and length.
 const MESSAGE_HEADER: usize = 4;
-/// Record type of handshake messages (RFC 8446 section 5.1).
+/// The record type of handshake messages (RFC 8446 section 5.1).
 const HANDSHAKE: u8 = 22;
-/// Handshake type of the message.
+/// The handshake type of a `ClientHello`.
 const CLIENT_HELLO: u8 = 1;
-/// Payload of a record at most (RFC 8446 section 5.1).
+/// The maximum payload of a record (RFC 8446 section 5.1).
 const RECORD_BYTES: usize = 1 << 14;
-/// Bytes of an alert's record, and as many as show rustls that a peer speaks something else.
+/// The size of an alert's record, which is also enough for rustls to recognise another protocol.
 const ALERT_RECORD: usize = 7;
-/// The record that a client may send in front of its second `ClientHello` (RFC 8446 appendix D.4).
+/// The record that a client may send before its second `ClientHello` (RFC 8446 appendix D.4).
 const CHANGE_CIPHER_SPEC: [u8; 6] = [20, 3, 3, 0, 1, 1];
 
-/// A `ClientHello` of which a part has come.
+/// A `ClientHello` that is partly received.
 ///
 /// ```text
 ///  bytes: │ header │ message so far │ gap │ records not joined yet │
 ///                                 joined   next
 /// ```
-/// The gap is what was the headers of the records after the first.
+/// The gap results from the headers of the records after the first.
 #[derive(Debug, Default)]
 pub(super) struct ClientHello {
     bytes: Vec<u8>,
-    /// End of the part of the message that is in one piece; 0 before the first record is whole.
+    /// The end of the contiguous part of the message; 0 before the first record is complete.
     joined: usize,
-    /// Start of the first record that is not joined.
+    /// The start of the first record that is not joined yet.
     next: usize,
-    /// Set where a change of the cipher may precede it.
+    /// Set if a `change_cipher_spec` record may precede it.
     may_change_cipher: bool,
 }
 
-/// State of a `ClientHello` after some of its bytes.
+/// The state of a `ClientHello` after some of its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
-    /// More bytes have to come.
+    /// More bytes are needed.
     Partial,
-    /// It is whole and within the bounds.
+    /// It is complete and within the limits.
     Whole,
     /// It is no `ClientHello`, or its records are malformed.
     Foreign,
-    /// It is over a bound.
+    /// It exceeds a limit.
     Excessive,
 }
 
 impl ClientHello {
-    /// The one that answers a `HelloRetryRequest`.
+    /// Creates the state for the one that answers a `HelloRetryRequest`.
     pub(super) fn after_retry() -> Self {
         Self { may_change_cipher: true, ..Self::default() }
     }
 
-    /// Bytes that it may still take.
+    /// The number of bytes that it may still take.
     pub(super) fn room(&self) -> usize {
         HELLO_RAW_BYTES.saturating_sub(self.bytes.len())
     }
 
-    /// Takes bytes that came. The work is proportional to the bytes and the records that they end.
+    /// Takes received bytes. The work is proportional to the bytes and the records that they
+    /// complete.
     pub(super) fn push(&mut self, bytes: &[u8]) -> Progress {
         self.bytes.extend_from_slice(bytes);
         let progress = self.advance().unwrap_or(Progress::Partial);
@@ -73,7 +74,7 @@ impl ClientHello {
         if is_full { Progress::Excessive } else { progress }
     }
 
-    /// Joins the records that are whole. `None` when the next one is not.
+    /// Joins the complete records. `None` when the next one is incomplete.
     fn advance(&mut self) -> Option<Progress> {
         if self.may_change_cipher && self.bytes.first().is_some_and(|kind| *kind != HANDSHAKE) {
             let record = self.bytes.get(..CHANGE_CIPHER_SPEC.len())?;
@@ -110,7 +111,8 @@ impl ClientHello {
         }
     }
 
-    /// Judges the part in one piece, as soon as it is the whole message or shows that it is too long.
+    /// Checks the contiguous part, as soon as it is the whole message or shows that the message is
+    /// too long.
     fn judge(&mut self) -> Option<Progress> {
         let message = self.bytes.get(RECORD_HEADER..self.joined)?;
         let [_, length @ ..] = *message.first_chunk::<MESSAGE_HEADER>()?;
@@ -119,7 +121,7 @@ impl ClientHello {
         if length > HELLO_BYTES {
             return Some(Progress::Excessive);
         }
-        // No message may follow it in its own record (RFC 8446 section 5.1).
+        // No other message may follow it in its own record (RFC 8446 section 5.1).
         if message.len() > length {
             return Some(Progress::Foreign);
         }
@@ -134,26 +136,27 @@ impl ClientHello {
         Some(Progress::Whole)
     }
 
-    /// The message, in one record. To be called when it is whole.
+    /// The message, in one record. It must be complete.
     pub(super) fn record(&self) -> &[u8] {
         self.bytes.get(..self.joined).unwrap_or_default()
     }
 
-    /// Bytes that came behind it.
+    /// The bytes received after it.
     pub(super) fn behind(&self) -> &[u8] {
         self.bytes.get(self.next..).unwrap_or_default()
     }
 
-    /// Of what is no `ClientHello`, the bytes that rustls needs to choose its alert: few enough that no
-    /// message costs anything. Empty when the fault is behind a first record that was good.
+    /// The bytes of a message that is no `ClientHello` that rustls needs to choose its alert, so
+    /// few that no message is expensive. Empty when the fault is after a valid first record.
     pub(super) fn foreign(&self) -> &[u8] {
         let most = if self.joined == 0 { ALERT_RECORD } else { 0 };
         self.bytes.get(..most).unwrap_or(&self.bytes)
     }
 }
 
-/// Tells whether a list in the body of a `ClientHello` has more items than its bound. `None` when the
-/// body is malformed; rustls stops at the same place. A malformed list is counted up to its fault.
+/// Tells whether a list in the body of a `ClientHello` has more items than its limit. `None` when
+/// the body is malformed; rustls stops at the same place. A malformed list is counted up to its
+/// fault.
 fn is_excessive(body: &[u8]) -> Option<bool> {
     let mut body = Reader(body);
     let (_version_and_random, _session) = (body.take(2 + 32)?, body.short_block()?);
@@ -175,7 +178,7 @@ fn is_excessive(body: &[u8]) -> Option<bool> {
     Some(!extensions.0.is_empty())
 }
 
-/// Tells the same of an extension.
+/// Tells the same for an extension.
 fn has_many_items(kind: u16, mut content: Reader<'_>) -> Option<bool> {
     Some(match kind {
         // status_request: identities of OCSP responders.
@@ -204,7 +207,7 @@ fn has_many_items(kind: u16, mut content: Reader<'_>) -> Option<bool> {
     })
 }
 
-/// Bytes that are parsed from the front. Every method is `None` when too few are left.
+/// Bytes that are parsed from the front. Every method returns `None` when too few bytes are left.
 #[derive(Clone, Copy)]
 struct Reader<'a>(&'a [u8]);
 
@@ -219,19 +222,20 @@ impl<'a> Reader<'a> {
         self.take(2)?.first_chunk().map(|bytes| u16::from_be_bytes(*bytes))
     }
 
-    /// Bytes with a length of one byte in front.
+    /// Takes bytes with a length prefix of one byte.
     fn short_block(&mut self) -> Option<Self> {
         let length = *self.take(1)?.first()?;
         self.take(usize::from(length)).map(Self)
     }
 
-    /// Bytes with a length of two bytes in front.
+    /// Takes bytes with a length prefix of two bytes.
     fn block(&mut self) -> Option<Self> {
         let length = self.number()?;
         self.take(usize::from(length)).map(Self)
     }
 
-    /// Items in these bytes up to the first that is malformed; no more than one over `most` are counted.
+    /// The number of items in these bytes up to the first malformed one; at most one more than
+    /// `most` is counted.
     fn count<T>(mut self, most: usize, mut item: impl FnMut(&mut Self) -> Option<T>) -> usize {
         let mut count = 0;
         while count <= most && !self.0.is_empty() && item(&mut self).is_some() {

@@ -1,8 +1,8 @@
-//! What can be wrong with an operator's TLS settings: one clear sentence each, with the file or the name at fault.
+//! The errors in an operator's TLS settings: one sentence each, with the file or the name at fault.
 
 use std::fmt;
 
-/// Why TLS settings were refused. `Display` is one sentence for the operator.
+/// The reason why TLS settings were refused. `Display` is one sentence for the operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TlsError {
     /// A TLS listener without any certificate.
@@ -16,7 +16,7 @@ pub enum TlsError {
     BadPem {
         /// The file.
         file: String,
-        /// What the decoder says.
+        /// The decoder's message.
         reason: String,
     },
     /// A `CERTIFICATE` section that is no X.509 certificate.
@@ -46,43 +46,43 @@ pub enum TlsError {
         /// The key's file.
         key: String,
     },
-    /// `min` above `max`.
+    /// `min` is above `max`.
     NoVersion,
-    /// A name that is no suite, or one that is not supported.
+    /// A name that is no suite, or an unsupported one.
     UnknownSuite {
-        /// As written.
+        /// The name as written.
         name: String,
-        /// The nearest known name, when one is near.
+        /// The nearest known name, if one is near.
         suggestion: Option<&'static str>,
     },
     /// A suite of a version that `min` and `max` exclude.
     SuiteOutsideVersions {
-        /// As written.
+        /// The name as written.
         name: String,
-        /// The version the suite belongs to.
+        /// The version that the suite belongs to.
         version: &'static str,
     },
     /// No TLS 1.2 suite in the list fits the kind of key (ECDSA or RSA) of any certificate.
     NoSuiteForCertificates,
-    /// A name that is no curve, or one that is not supported.
+    /// A name that is no curve, or an unsupported one.
     UnknownCurve {
-        /// As written.
+        /// The name as written.
         name: String,
-        /// The nearest known name, when one is near.
+        /// The nearest known name, if one is near.
         suggestion: Option<&'static str>,
     },
     /// Every curve in the list needs TLS 1.3 while TLS 1.2 is allowed.
     NoCurveForTls12,
     /// A server name to verify that is neither a host name nor an address.
     BadServerName {
-        /// As written.
+        /// The name as written.
         name: String,
     },
     /// The system has no trusted root certificates.
     NoSystemRoots,
-    /// The TLS library refused for a reason of its own.
+    /// The TLS library refused the settings for another reason.
     Library {
-        /// What it says.
+        /// The library's message.
         reason: String,
     },
 }

@@ -1,4 +1,5 @@
-//! What a finished handshake agreed on, in the spelling that logs and `$variables` show.
+//! The result of a finished handshake, in the spelling of logs and `$variables`. It does not take
+//! part in the handshake.
 
 use rustls::{HandshakeKind, NamedGroup, ProtocolVersion, ServerConnection};
 
@@ -7,7 +8,7 @@ use super::suites;
 /// The outcome of a client's handshake. Fields are `None` until it is complete.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TlsFacts<'a> {
-    /// `TLSv1.3` or `TLSv1.2`, as OpenSSL, nginx and HAProxy write it.
+    /// `TLSv1.3` or `TLSv1.2`, as in OpenSSL, nginx and HAProxy.
     pub version: Option<&'static str>,
     /// The suite's IANA name.
     pub suite: Option<&'static str>,
@@ -15,21 +16,22 @@ pub struct TlsFacts<'a> {
     pub suite_openssl: Option<&'static str>,
     /// The key-exchange group's IANA name.
     pub group: Option<&'static str>,
-    /// The name that the client asked for, lower-case.
+    /// The name that the client asked for, in lower case.
     pub server_name: Option<&'a str>,
-    /// Whether a session was resumed rather than made anew.
+    /// Set if a session was resumed.
     pub resumed: bool,
 }
 
 impl TlsFacts<'_> {
-    /// What can be kept beside the connection: all but the name, which is the connection's own.
+    /// The facts without the name, which is borrowed from the connection: these can be stored
+    /// beside it.
     pub fn without_name(self) -> TlsFacts<'static> {
         let Self { version, suite, suite_openssl, group, resumed, .. } = self;
         TlsFacts { version, suite, suite_openssl, group, server_name: None, resumed }
     }
 }
 
-/// Reads the facts off a connection; allocates nothing.
+/// Reads the facts of a connection; allocates nothing.
 pub fn facts(connection: &ServerConnection) -> TlsFacts<'_> {
     let names =
         connection.negotiated_cipher_suite().and_then(|suite| suites::names_of(suite.suite()));

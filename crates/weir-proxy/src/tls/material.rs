@@ -1,5 +1,5 @@
-//! From PEM to a certificate with its key: finds the leaf that fits the key, orders the chain, and says in one
-//! sentence what is wrong. It reads bytes that the caller read; it opens no file.
+//! Turns PEM into a certificate with its key: finds the leaf that fits the key, orders the chain,
+//! and describes a fault in one sentence. The caller reads the files; it opens none.
 
 use std::sync::Arc;
 
@@ -12,12 +12,12 @@ use zeroize::Zeroizing;
 use super::error::TlsError;
 use super::x509::{self, CertificateFacts};
 
-/// The bytes of a PEM file and the name to call it by in messages.
+/// The bytes of a PEM file, and its name in messages.
 #[derive(Clone)]
 pub struct PemFile {
-    /// Where it came from.
+    /// The file's name in messages.
     pub label: String,
-    /// Its content, which may be a key.
+    /// The file's content, which may be a key.
     pub bytes: Zeroizing<Vec<u8>>,
 }
 
@@ -30,14 +30,14 @@ pub struct CertificateMaterial {
     pub key: Option<PemFile>,
 }
 
-/// A chain that fits its key, with what the choice between certificates needs.
+/// A chain that fits its key, with the data for the choice between certificates.
 #[derive(Debug)]
 pub(super) struct Loaded {
-    /// Leaf first.
+    /// The chain, leaf first, with its key.
     pub certified: Arc<CertifiedKey>,
-    /// Lower-case names, wildcards as `*.example.com`.
+    /// The names in lower case, wildcards as `*.example.com`.
     pub names: Vec<String>,
-    /// What an operator should know though it does not stop the start.
+    /// A problem for the operator that does not prevent the start.
     pub warning: Option<String>,
 }
 
@@ -88,7 +88,8 @@ fn private_keys(
     file: &PemFile,
     provider: &CryptoProvider,
 ) -> Result<Vec<Arc<dyn SigningKey>>, TlsError> {
-    // Before decoding: a `Proc-Type` header is no base64, and the decoder would complain about that instead.
+    // Checked before decoding: a `Proc-Type` header is no base64, and the decoder would report that
+    // instead.
     if contains(&file.bytes, b"BEGIN ENCRYPTED PRIVATE KEY")
         || contains(&file.bytes, b"Proc-Type: 4,ENCRYPTED")
     {
@@ -118,15 +119,16 @@ fn contains(haystack: &[u8], needle: &[u8]) -> bool {
     memchr::memmem::find(haystack, needle).is_some()
 }
 
-/// Which certificate the key belongs to, by the bits of the public key.
+/// The position of the certificate that the key belongs to, found by the bits of the public key.
 fn position_of_leaf(chain: &[CertificateFacts<'_>], key: &dyn SigningKey) -> Option<usize> {
     let info = key.public_key()?;
     let public_key = x509::public_key_bits(x509::sequence(&info)?)?;
     chain.iter().position(|certificate| certificate.public_key == public_key)
 }
 
-/// The leaf, then issuer after issuer, then whatever else the file holds, in its order. A self-signed root at
-/// the end is left out: a client either has it already or will not believe it, and it costs bytes in each handshake.
+/// The leaf, then issuer after issuer, then the other certificates of the file, in its order. A
+/// self-signed root at the end is left out: a client either has it already or will not trust it,
+/// and it costs bytes in each handshake.
 fn ordered(
     chain: &[CertificateDer<'static>],
     facts: &[CertificateFacts<'_>],

@@ -1,10 +1,11 @@
-//! TLS on both sides, on rustls with aws-lc-rs: turns certificates, keys and names of suites into one
-//! `rustls::ServerConfig` per listener and one `rustls::ClientConfig` per pool and worker, and reads the
-//! facts of a handshake back. It opens no file and no socket. The only records that it moves are those
-//! of a client's handshake, whose cost it bounds.
+//! TLS on both sides, on rustls with aws-lc-rs: turns certificates, keys and names of suites into
+//! one `rustls::ServerConfig` per listener and one `rustls::ClientConfig` per pool and worker, and
+//! reads the results of handshakes. It opens no file and no socket. The only records that it
+//! transfers are those of a client's handshake, whose cost it limits.
 //!
-//! *Invariant:* nothing on the handshake path takes a lock that workers share (T-18). Tickets are stateless,
-//! their keys are swapped with `arc-swap`, and each worker keeps its own cache of upstream sessions.
+//! *Invariant:* nothing on the handshake path takes a lock that workers share. Tickets are
+//! stateless, their keys are swapped with `arc-swap`, and each worker keeps its own cache of
+//! upstream sessions.
 
 mod certificates;
 mod client;

@@ -1,4 +1,5 @@
-//! TLS towards clients: one `rustls::ServerConfig` per listener, shared by every worker.
+//! TLS towards clients: one `rustls::ServerConfig` per listener, shared by all workers. It performs
+//! no handshake.
 
 use std::sync::Arc;
 
@@ -17,36 +18,38 @@ use super::tickets::Tickets;
 /// A listener's TLS.
 #[derive(Debug)]
 pub struct ServerTls {
-    /// What `tokio_rustls::TlsAcceptor` takes.
+    /// The configuration for `tokio_rustls::TlsAcceptor`.
     pub config: Arc<ServerConfig>,
     /// The names of all certificates.
     pub names: Vec<String>,
-    /// What the operator should know and that stops nothing: certificates expired or not valid yet.
+    /// Problems that do not prevent its use, for the operator: certificates expired or not valid
+    /// yet.
     pub warnings: Vec<String>,
 }
 
-/// Certificates that clients show.
+/// The certificates that clients present.
 pub struct ClientCertificates {
     /// The authorities that may have issued them.
     pub ca: PemFile,
-    /// Whether every client has to show one.
+    /// Tells whether every client has to present one.
     pub demand: Demand,
 }
 
-/// Whether clients have to show a certificate.
+/// Tells whether clients have to present a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Demand {
-    /// A client without one gets no connection.
+    /// A client without a certificate gets no connection.
     Required,
-    /// A client may come without one; one that is shown has to be good.
+    /// A client may have no certificate; one that is presented must be valid.
     Optional,
 }
 
 impl ServerTls {
-    /// Builds a listener's TLS; the first certificate is the default one. `tickets` should outlive reloads.
+    /// Builds a listener's TLS; the first certificate is the default one. `tickets` should outlive
+    /// reloads.
     ///
     /// # Errors
-    /// One sentence naming the file or the word at fault.
+    /// One sentence that names the file or the word at fault.
     pub fn new(
         certificates: &[CertificateMaterial],
         protocol: &ProtocolSettings<'_>,
@@ -55,7 +58,7 @@ impl ServerTls {
         Self::with_clients(certificates, protocol, tickets, None)
     }
 
-    /// The same, with client certificates asked for.
+    /// Does the same as [`ServerTls::new`], with client certificates.
     ///
     /// # Errors
     /// As [`ServerTls::new`].
@@ -87,13 +90,16 @@ impl ServerTls {
             .with_protocol_versions(&versions)?
             .with_client_cert_verifier(verifier)
             .with_cert_resolver(Arc::new(Certificates::new(&loaded)));
-        // A list is an order of preference; without one the client knows best which cipher its hardware has.
+        // A configured list is an order of preference; without one the client knows best which
+        // cipher its hardware supports.
         config.ignore_client_order = !protocol.ciphers.is_empty();
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         config.ticketer = tickets as Arc<dyn ProducesTickets>;
-        // Tickets carry the whole session, so there is none to store; rustls' default store is one shared mutex.
+        // Tickets carry the whole session, so there is none to store; rustls' default store is one
+        // shared mutex.
         config.session_storage = Arc::new(NoServerSessionStorage {});
-        // One per handshake is what a browser's next connection needs; each costs an encryption and a record.
+        // One ticket per handshake is what a browser's next connection needs; each costs an
+        // encryption and a record.
         config.send_tls13_tickets = 1;
         config.max_early_data_size = 0;
         let names = loaded.iter().flat_map(|entry| &entry.names).cloned().collect();

@@ -1,8 +1,8 @@
-//! The handshake with a TLS client, as [`tokio_rustls::TlsAcceptor`] does it, with bounds: rustls gets a
-//! `ClientHello` when it is whole and within its bounds (`client_hello.rs`), also the one that answers a
-//! `HelloRetryRequest`, and then no more than [`HANDSHAKE_BYTES`] before the handshake ends. It keeps no
-//! time; the caller does. It bounds nothing after the handshake: rustls parses a `ClientHello` in an
-//! established connection before it refuses it.
+//! The handshake with a TLS client, like that of [`tokio_rustls::TlsAcceptor`], but with limits:
+//! rustls gets a `ClientHello` only when it is complete and within its limits (`client_hello.rs`),
+//! also the one that answers a `HelloRetryRequest`, and then no more than [`HANDSHAKE_BYTES`]
+//! before the handshake ends. It keeps no time; the caller does. It limits nothing after the
+//! handshake: rustls parses a `ClientHello` in an established connection before it refuses it.
 
 use std::future::poll_fn;
 use std::io::{self, ErrorKind, Read, Write};
@@ -19,22 +19,23 @@ use tokio_rustls::server::TlsStream;
 use super::client_hello::{ClientHello, Progress};
 use crate::limits::{HANDSHAKE_BYTES, HANDSHAKE_READ};
 
-/// Fatal alerts as plain records (RFC 8446 section 6).
+/// Fatal alerts as unencrypted records (RFC 8446 section 6).
 const UNEXPECTED_MESSAGE: [u8; 7] = [21, 3, 3, 0, 2, 2, 10];
 const ILLEGAL_PARAMETER: [u8; 7] = [21, 3, 3, 0, 2, 2, 47];
 
 /// Completes the handshake with a client.
 ///
 /// # Errors
-/// Those of the stream and of rustls; `InvalidData` for a message over its bounds. A fatal alert was
-/// written then, if the stream took it at once.
+/// Those of the stream and of rustls; `InvalidData` for a message over its limits. A fatal alert
+/// was then written, if the stream took it at once.
 pub async fn accept<S: AsyncRead + AsyncWrite + Unpin>(
     config: &Arc<ServerConfig>,
     mut stream: S,
 ) -> io::Result<TlsStream<S>> {
     let mut hello = ClientHello::default();
     let mut progress = read_hello(&mut stream, &mut hello, &[]).await?;
-    // Large, and in an allocation of its own, so that a client that is slow has none.
+    // The connection is large and has an allocation of its own, so that a slow client does not have
+    // one yet.
     let new = ServerConnection::new(Arc::clone(config)).map_err(io::Error::other)?;
     let mut tls = Box::new(new);
     take_hello(&mut stream, &mut tls, &hello, progress).await?;
@@ -48,7 +49,7 @@ pub async fn accept<S: AsyncRead + AsyncWrite + Unpin>(
     feed(&mut stream, &mut tls, hello.behind()).await?;
     drop(hello);
     finish(&mut stream, &mut tls, left).await?;
-    // rustls has the connection; tokio-rustls takes it in exchange for one that has done nothing.
+    // rustls has the connection; tokio-rustls takes it in exchange for an unused one.
     let acceptor = TlsAcceptor::from(Arc::clone(config));
     Box::pin(acceptor.accept_with(stream, |place| *place = *tls)).await
 }
@@ -57,7 +58,7 @@ fn too_much() -> io::Error {
     io::Error::new(ErrorKind::InvalidData, "the handshake is longer than its bound")
 }
 
-/// Reads a `ClientHello`, of which these bytes came before.
+/// Reads a `ClientHello` of which the bytes `came` were received before.
 async fn read_hello<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut S,
     hello: &mut ClientHello,
@@ -74,7 +75,8 @@ async fn read_hello<S: AsyncRead + AsyncWrite + Unpin>(
     Ok(progress)
 }
 
-/// Reads once. The buffer is on the stack, so that a client that sends nothing has no memory for it.
+/// Reads once. The buffer is on the stack, so that a client that sends nothing holds no memory for
+/// it.
 fn poll_hello<S: AsyncRead + Unpin>(
     stream: &mut S,
     hello: &mut ClientHello,
@@ -90,7 +92,7 @@ fn poll_hello<S: AsyncRead + Unpin>(
     Poll::Ready(Ok(hello.push(room.filled())))
 }
 
-/// Gives rustls a `ClientHello`, or enough of other bytes for an alert.
+/// Passes a `ClientHello` to rustls, or enough of other bytes for an alert.
 async fn take_hello<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut S,
     tls: &mut ServerConnection,
@@ -105,7 +107,8 @@ async fn take_hello<S: AsyncRead + AsyncWrite + Unpin>(
     Err(io::Error::new(ErrorKind::InvalidData, "no ClientHello"))
 }
 
-/// Has rustls process bytes. Its alert is written if it finds a fault and the stream takes it at once.
+/// Makes rustls process bytes. If it finds a fault, its alert is written if the stream takes it at
+/// once.
 async fn feed<S: AsyncWrite + Unpin>(
     stream: &mut S,
     tls: &mut ServerConnection,
@@ -120,7 +123,7 @@ async fn feed<S: AsyncWrite + Unpin>(
     Ok(())
 }
 
-/// Has rustls process what it has read, with the same end.
+/// Makes rustls process the bytes that it has read, with the same treatment of a fault.
 async fn process<S: AsyncWrite + Unpin>(
     stream: &mut S,
     tls: &mut ServerConnection,
@@ -134,7 +137,7 @@ async fn process<S: AsyncWrite + Unpin>(
     Err(io::Error::new(ErrorKind::InvalidData, error))
 }
 
-/// Goes on to the end of the handshake, for which the client may send so many bytes.
+/// Continues to the end of the handshake, for which the client may send `left` bytes.
 async fn finish<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut S,
     tls: &mut ServerConnection,
@@ -160,7 +163,7 @@ async fn finish<S: AsyncRead + AsyncWrite + Unpin>(
     }
 }
 
-/// Writes all that rustls has to send.
+/// Writes all bytes that rustls has to send.
 fn poll_write<S: AsyncWrite + Unpin>(
     stream: &mut S,
     tls: &mut ServerConnection,
@@ -177,7 +180,7 @@ fn poll_write<S: AsyncWrite + Unpin>(
     Pin::new(stream).poll_flush(context)
 }
 
-/// Writes an alert if that can be at once. The connection ends in any case.
+/// Writes an alert if the stream takes it at once. The connection ends in any case.
 async fn write_alert<S: AsyncWrite + Unpin>(stream: &mut S, alert: &[u8]) {
     poll_fn(|context| {
         let _ = Pin::new(&mut *stream).poll_write(context, alert);
@@ -187,7 +190,7 @@ async fn write_alert<S: AsyncWrite + Unpin>(stream: &mut S, alert: &[u8]) {
     .await;
 }
 
-/// A stream with the traits of `std::io`: pending is [`ErrorKind::WouldBlock`].
+/// A stream with the traits of `std::io`: pending becomes [`ErrorKind::WouldBlock`].
 struct Bridge<'a, 'b, S> {
     stream: &'a mut S,
     context: &'a mut Context<'b>,

@@ -1,8 +1,9 @@
-//! Versions, cipher suites and curves by the names that operators know, turned into a `CryptoProvider`.
+//! Maps the usual names of versions, cipher suites and curves to a `CryptoProvider`.
 //!
-//! As in nginx and HAProxy, the suites of TLS 1.2 and 1.3 are two lists: naming suites of one version pins that
-//! version and leaves the other at its default. The curves are a set; of what both sides have, a client's order
-//! decides (rustls reads the client's list first).
+//! As in nginx and HAProxy, the suites of TLS 1.2 and 1.3 are two lists: naming suites of one
+//! version selects those for that version and leaves the other version at its default. The curves
+//! are a set; among those that both sides have, the client's order decides (rustls reads the
+//! client's list first).
 
 use rustls::crypto::aws_lc_rs::{self, cipher_suite as suite, kx_group};
 use rustls::crypto::{CryptoProvider, SupportedKxGroup};
@@ -20,16 +21,16 @@ pub enum TlsVersion {
     Tls13,
 }
 
-/// What an operator allows on a connection. Empty lists mean the safe defaults.
+/// The protocol settings of an operator. Empty lists select the safe defaults.
 #[derive(Clone, Copy, Debug)]
 pub struct ProtocolSettings<'a> {
-    /// Lowest version.
+    /// The lowest version.
     pub min: TlsVersion,
-    /// Highest version.
+    /// The highest version.
     pub max: TlsVersion,
-    /// Suites by OpenSSL or IANA name, in order of preference.
+    /// The suites by OpenSSL or IANA name, in order of preference.
     pub ciphers: &'a [String],
-    /// Key-exchange groups by any of their names.
+    /// The key-exchange groups by any of their names.
     pub curves: &'a [String],
 }
 
@@ -39,12 +40,12 @@ impl Default for ProtocolSettings<'_> {
     }
 }
 
-/// Says whether the names and versions make sense together, without any certificate.
+/// Checks that the names and versions fit together, without a certificate.
 pub fn check(settings: &ProtocolSettings<'_>) -> Result<(), TlsError> {
     provider(settings).map(|_| ())
 }
 
-/// One suite under its two names.
+/// A suite with its two names.
 struct SuiteName {
     iana: &'static str,
     openssl: &'static str,
@@ -75,7 +76,7 @@ static SUITES: &[SuiteName] = suite_table![
         TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
 ];
 
-/// Every name and every group; the first of a group is the one shown.
+/// All groups with their names; the first name of a group is used in messages.
 static CURVES: &[(&[&str], &dyn SupportedKxGroup)] = &[
     (&["X25519MLKEM768"], kx_group::X25519MLKEM768),
     (&["X25519"], kx_group::X25519),
@@ -86,23 +87,24 @@ static CURVES: &[(&[&str], &dyn SupportedKxGroup)] = &[
     (&["MLKEM1024"], kx_group::MLKEM1024),
 ];
 
-/// The suites' names as messages show them: OpenSSL's spelling.
+/// The suites' names for messages: OpenSSL's spelling.
 pub(super) fn suite_names() -> impl Iterator<Item = &'static str> {
     SUITES.iter().map(|entry| entry.openssl)
 }
 
-/// The curves' names as messages show them.
+/// The curves' names for messages.
 pub(super) fn curve_names() -> impl Iterator<Item = &'static str> {
     CURVES.iter().filter_map(|(names, _)| names.first().copied())
 }
 
-/// IANA's and OpenSSL's name of a suite.
+/// The IANA and OpenSSL names of a suite.
 pub(super) fn names_of(suite: CipherSuite) -> Option<(&'static str, &'static str)> {
     let entry = SUITES.iter().find(|entry| entry.suite.suite() == suite)?;
     Some((entry.iana, entry.openssl))
 }
 
-/// The provider that offers exactly what the settings allow, and the versions for the builder.
+/// The provider that offers exactly the permitted suites and groups, and the versions for the
+/// builder.
 pub(super) fn provider(
     settings: &ProtocolSettings<'_>,
 ) -> Result<(CryptoProvider, Vec<&'static SupportedProtocolVersion>), TlsError> {
@@ -174,12 +176,12 @@ fn curve(name: &str) -> Result<&'static dyn SupportedKxGroup, TlsError> {
     })
 }
 
-/// Spelling aside: `P-256`, `p256` and `P_256` are one curve.
+/// The name without differences of spelling: `P-256`, `p256` and `P_256` are one curve.
 fn plain(name: &str) -> String {
     name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect()
 }
 
-/// The known name nearest to what was written, when at most a third of it differs.
+/// The known name nearest to the written one, if at most a third of it differs.
 fn nearest(written: &str, known: impl Iterator<Item = &'static str>) -> Option<&'static str> {
     let written = plain(written);
     known

@@ -1,8 +1,9 @@
-//! Stateless session tickets for all workers and listeners: AES-256-GCM under a key that rotates. It keeps no
-//! session; the ticket that the client brings back is the session.
+//! Stateless session tickets for all workers and listeners: AES-256-GCM with rotating keys. It
+//! stores no session; the ticket that the client sends back contains the session.
 //!
-//! rustls has a ticketer of its own, behind a lock that all workers share. Here the keys are an immutable pair
-//! behind `arc-swap`, so that a handshake takes no lock and the keys outlive a reload.
+//! rustls has a ticketer of its own, behind a lock that all workers share. Here the keys are an
+//! immutable pair behind `arc-swap`, so that a handshake takes no lock and the keys outlive a
+//! reload.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,14 +18,15 @@ use zeroize::Zeroizing;
 
 use super::error::TlsError;
 
-/// How long a key makes tickets. One that came from it is good for as long again.
+/// The time for which a key makes tickets. Its tickets are valid for the same time again.
 const ROTATION_SECONDS: u64 = 6 * 60 * 60;
 const NAME_LEN: usize = 8;
 const SECRET_LEN: usize = 32;
-/// Of a key, as it is saved.
+/// The size of a saved key.
 const SAVED_LEN: usize = NAME_LEN + SECRET_LEN;
 
-/// Makes and reads tickets. Share one among all configurations that serve the same operator.
+/// Makes and opens tickets. One instance is to be shared by all configurations of the same
+/// operator.
 ///
 /// ```text
 /// key:  makes and opens tickets ──6 h──▶ opens tickets ──6 h──▶ erased
@@ -42,16 +44,16 @@ struct Keys {
 
 struct Key {
     name: [u8; NAME_LEN],
-    /// What the cipher is made of, for a successor.
+    /// The key material of the cipher, for a successor.
     secret: Zeroizing<[u8; SECRET_LEN]>,
     cipher: RandomizedNonceKey,
 }
 
 impl Tickets {
-    /// A ticketer with a fresh random key.
+    /// Creates a ticketer with a fresh random key.
     ///
     /// # Errors
-    /// When the system gives no randomness.
+    /// When the system provides no randomness.
     pub fn new() -> Result<Arc<Self>, TlsError> {
         Self::starting_at(now()).map(Arc::new)
     }
@@ -65,11 +67,11 @@ impl Tickets {
         Ok(Self { keys: ArcSwap::from_pointee(keys), rotating: AtomicBool::new(false) })
     }
 
-    /// The keys, for a process that is to open the tickets that this one made. They are secret.
+    /// The keys, for a process that has to open this one's tickets. They are secret.
     pub fn save(&self) -> Zeroizing<Vec<u8>> {
         let keys = self.keys.load();
         let rotate_at = keys.rotate_at.to_le_bytes();
-        // Nothing is copied to a larger buffer: the smaller one would keep the secrets.
+        // The capacity is exact: growing would leave a copy of the secrets in the old buffer.
         let mut saved = Zeroizing::new(Vec::with_capacity(rotate_at.len() + 2 * SAVED_LEN));
         saved.extend_from_slice(&rotate_at);
         keys.current.save(&mut saved);
@@ -79,7 +81,7 @@ impl Tickets {
         saved
     }
 
-    /// Goes on with keys that another process saved. What makes no sense changes nothing.
+    /// Continues with keys that another process saved. Malformed input changes nothing.
     pub fn restore(&self, saved: &[u8]) {
         if let Some(keys) = Keys::restored(saved) {
             self.keys.store(Arc::new(keys));
@@ -118,8 +120,8 @@ impl Tickets {
         Some(plain)
     }
 
-    /// The first to find the key too old replaces it; others go on with the old one meanwhile. Without
-    /// randomness the old key stays, and the next handshake tries again.
+    /// The first thread that finds the key too old replaces it; others continue with the old one
+    /// meanwhile. Without randomness the old key stays, and the next handshake tries again.
     fn rotate_when_due(&self, now: u64) {
         let due = |keys: &Keys| now >= keys.rotate_at;
         if !due(&self.keys.load()) || self.rotating.swap(true, Ordering::Acquire) {
@@ -129,7 +131,8 @@ impl Tickets {
         if due(&keys)
             && let Some(current) = Key::random()
         {
-            // Unused for a whole further period, the old key's tickets are past their lifetime.
+            // If the old key was unused for a whole further period, its tickets are past their
+            // lifetime.
             let is_stale = now >= keys.rotate_at.saturating_add(ROTATION_SECONDS);
             let previous = (!is_stale).then(|| Arc::clone(&keys.current));
             let rotate_at = now.saturating_add(ROTATION_SECONDS);

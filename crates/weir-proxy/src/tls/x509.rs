@@ -1,20 +1,22 @@
-//! The few facts of a certificate that configuration needs: names, validity, issuer, public key.
-//! A bounded DER reader; it verifies nothing. What a peer sends is verified by webpki, not here.
+//! Reads the few facts of a certificate that the configuration needs: names, validity, issuer,
+//! public key. It is a bounded DER reader and verifies nothing; webpki verifies the certificates of
+//! peers.
 
-/// What is read from one certificate.
+/// The facts of one certificate.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct CertificateFacts<'a> {
     /// The issuer's name, DER.
     pub issuer: &'a [u8],
     /// The subject's name, DER.
     pub subject: &'a [u8],
-    /// Unix time the certificate starts at.
+    /// The beginning of its validity, Unix time.
     pub not_before: i64,
-    /// Unix time of its last second.
+    /// The last second of its validity, Unix time.
     pub not_after: i64,
     /// The bits of the public key, without the algorithm.
     pub public_key: &'a [u8],
-    /// Lower-case DNS names of the subject alternative name; the common name where there are none.
+    /// The DNS names of the subject alternative name, in lower case; the common name if there are
+    /// none.
     pub names: Vec<String>,
 }
 
@@ -46,13 +48,13 @@ impl<'a> CertificateFacts<'a> {
     }
 }
 
-/// The lower-case names of a DER certificate: the DNS names of its subject alternative name, or the common name where there are none.
-/// Empty when it is malformed.
+/// The names of a DER certificate in lower case: the DNS names of its subject alternative name, or
+/// the common name if there are none. Empty when it is malformed.
 pub fn certificate_names(der: &[u8]) -> Vec<String> {
     CertificateFacts::read(der).map(|facts| facts.names).unwrap_or_default()
 }
 
-/// The bits of a public key, out of the content of a `SubjectPublicKeyInfo`.
+/// The bits of a public key, from the content of a `SubjectPublicKeyInfo`.
 pub(super) fn public_key_bits(content: &[u8]) -> Option<&[u8]> {
     let mut info = Der(content);
     info.take(SEQUENCE)?;
@@ -78,7 +80,7 @@ const DNS_NAME: u8 = 0x82;
 const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
 const SUBJECT_ALTERNATIVE_NAME: &[u8] = &[0x55, 0x1d, 0x11];
 
-/// What is left to read of a run of DER values.
+/// The unread rest of a sequence of DER values.
 struct Der<'a>(&'a [u8]);
 
 impl<'a> Der<'a> {
@@ -107,7 +109,7 @@ impl<'a> Der<'a> {
         self.next().and_then(|(tag, content)| (tag == wanted).then_some(content))
     }
 
-    /// A `Time`, as seconds since 1970.
+    /// Reads a `Time`, as seconds since 1970.
     fn time(&mut self) -> Option<i64> {
         let (tag, text) = self.next()?;
         let digits = text.strip_suffix(b"Z")?;
@@ -128,13 +130,14 @@ impl<'a> Der<'a> {
     }
 }
 
-/// Days from 1970-01-01 in the Gregorian calendar; the year is counted from March so that leap days come last.
+/// The days since 1970-01-01 in the Gregorian calendar; years start in March, so that leap days
+/// come last.
 fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     year * 365 + year / 4 - year / 100 + year / 400 + (month * 153 + 2) / 5 + day - 1 - 719_468
 }
 
-/// Adds the DNS names found in the certificate's extensions.
+/// Adds the DNS names of the certificate's extensions.
 fn alternative_names(extensions: &[u8], names: &mut Vec<String>) -> Option<()> {
     let mut extensions = Der(sequence(extensions)?);
     while let Some((_, extension)) = extensions.next() {
@@ -156,7 +159,7 @@ fn alternative_names(extensions: &[u8], names: &mut Vec<String>) -> Option<()> {
     Some(())
 }
 
-/// The last common name of a subject, when it could be a host name.
+/// The last common name of a subject, if it could be a host name.
 fn common_name(subject: &[u8]) -> Option<String> {
     let mut found = None;
     let mut sets = Der(subject);

@@ -1,18 +1,19 @@
-//! Watches the workers from a thread that serves nothing, so that a worker that hangs is noticed, harms
-//! nobody else, and is replaced. A second thread audits the pools' queues; it may wait for their
-//! locks, which the first one must not.
+//! Watches the workers from a thread that serves nothing, so that a worker that hangs is detected,
+//! does not affect others, and is replaced. A second thread audits the pools' queues; it may wait
+//! for their locks, which the first one must not.
 //!
 //! ```text
-//!  on time ──LATE_TICKS without a beat──▶ late: doors and mail go to others ──a beat──▶ on time
-//!                                           │ STACK_TICKS: its stack is said
-//!                                           │ `watchdog=`: its thread is made to stand still for good
+//!  on time ──LATE_TICKS without a beat──▶ late: sockets and mail go to others ──a beat──▶ on time
+//!                                           │ STACK_TICKS: its stack is reported
+//!                                           │ `watchdog=`: its thread is stopped for good
 //!                                           ▼
-//!                       lost ─▶ what it had is given back ─▶ another thread has its number
-//!                        └──it does not stand still, or held a lock: the process ends if no worker is on time
+//!                       lost ─▶ its resources are given back ─▶ another thread gets its number
+//!                        ├──it cannot be stopped: it stays; the process ends if all workers do
+//!                        └──it held a lock that is needed: the process ends
 //! ```
 //!
-//! A lost worker's memory is not freed: nothing may run there any more. Nothing of it is dropped, so
-//! nothing is given back twice.
+//! A lost worker's memory is not freed: no code may run there any more. None of its values is
+//! dropped, so nothing is given back twice.
 
 pub(crate) mod stack;
 #[cfg(test)]
@@ -34,9 +35,9 @@ use crate::start::DataPlane;
 use crate::worker::Mail;
 use stack::Stopped;
 
-/// Names of functions are found out on it.
+/// The stack size of the threads, which resolve names of functions.
 const STACK_BYTES: usize = 2 * 1024 * 1024;
-/// How long giving back may take. It waits for locks, of which the lost worker may hold one.
+/// The time that giving back may take. It waits for locks, one of which the lost worker may hold.
 const GIVE_BACK_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Starts both threads. They end with the data plane.
@@ -58,14 +59,14 @@ fn audit(plane: &Weak<DataPlane>) {
     }
 }
 
-/// What is known of a worker.
+/// The watchdog's record of a worker.
 #[derive(Clone, Copy, Default)]
 struct Seen {
     beats: u64,
-    /// Looks in a row at which it had not beaten since the one before. Time in which this thread did
-    /// not run either does not count.
+    /// The number of consecutive checks without a new heartbeat. Time in which this thread did not
+    /// run either is not counted.
     missed: u32,
-    /// Whether it cannot be replaced, and that was said.
+    /// Set if it cannot be replaced, and that was reported.
     stuck: bool,
 }
 
@@ -120,8 +121,8 @@ fn look_at(plane: &Arc<DataPlane>, number: usize, seen: &mut Seen) {
     }
 }
 
-/// Gives the connections that wait in a late worker's mailbox to others. What else is there stays, in
-/// its order.
+/// Gives the connections that wait in a late worker's mailbox to other workers. Other mail stays,
+/// in its order.
 fn reroute(plane: &DataPlane, from: usize) {
     let Some(mailbox) = plane.received.get(from) else { return };
     let loads = &plane.process().loads;
@@ -149,10 +150,10 @@ fn say_stack(process: &Process, number: usize) {
     }
 }
 
-/// Has another thread take the place of a worker that hangs.
+/// Replaces a worker that hangs by another thread.
 ///
 /// # Errors
-/// One sentence: why it cannot be.
+/// One sentence with the reason why that is not possible.
 fn replace(plane: &Arc<DataPlane>, number: usize) -> Result<(), String> {
     let process = plane.process();
     let load = process.loads.get(number).ok_or("no such worker")?;
@@ -161,7 +162,7 @@ fn replace(plane: &Arc<DataPlane>, number: usize) -> Result<(), String> {
             "worker {number} hangs and cannot be stopped: the kernel holds it; it is left alone"
         ));
     }
-    // Whoever waits for a lock that the lost thread holds does so for ever.
+    // Waiting for a lock that the lost thread holds would never end, so a helper thread waits.
     let (done, lost) = channel();
     let own = process.clone();
     let helper = Builder::new().name("weir-give-back".to_owned());
@@ -193,21 +194,22 @@ fn replace(plane: &Arc<DataPlane>, number: usize) -> Result<(), String> {
     plane.start_worker(number).map_err(|error| format!("worker {number} is gone: {error}"))
 }
 
-/// What ended with a worker.
+/// The connections and exchanges that ended with a worker.
 struct Lost {
     connections: usize,
     exchanges: usize,
     told: Told,
 }
 
-/// Outcome of telling lost exchanges: counted with their cause and written to the access logs, or not.
+/// The result of recording lost exchanges: counted with their cause and written to the access logs,
+/// or not.
 enum Told {
     Logged,
-    /// They are not known.
+    /// The exchanges are not known.
     Unknown,
 }
 
-/// Gives back all that a worker has whose thread stands still for good.
+/// Gives back all resources of a worker whose thread is stopped for good.
 fn give_back(process: &Process, number: usize) -> Lost {
     let snapshot = process.snapshot();
     let former = snapshot.former.iter().filter_map(Weak::upgrade);
@@ -219,7 +221,7 @@ fn give_back(process: &Process, number: usize) -> Lost {
     }
     snapshot.limiter.table.abandon(number);
     process.forget_idle_clients_of(number);
-    // SAFETY: `stack::stop` said that the thread will never run again.
+    // SAFETY: `stack::stop` returned that the thread will never run again.
     unsafe { descriptors::close_all_of(number) };
     let Some(load) = process.loads.get(number) else {
         return Lost { connections: 0, exchanges: 0, told: Told::Logged };

@@ -1,6 +1,6 @@
-//! A look at the stack of another thread, and the end of one that hangs: a real-time signal has the thread
-//! note its frames into memory that is there already, or stand still for good. What the frames are called is found out
-//! afterwards, by the thread that asked.
+//! Reads the stack of another thread, and stops a thread that hangs: a real-time signal makes the
+//! thread store its frames in preallocated memory, or stop for good. The asking thread resolves the
+//! frames' names afterwards.
 
 use std::io;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering};
@@ -8,19 +8,19 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 use std::time::Duration;
 
-/// Frames that are noted.
+/// The number of frames that are stored.
 const FRAMES: usize = 96;
-/// Lines that are told.
+/// The number of lines that are reported.
 const LINES: usize = 30;
-/// How long a thread may take to obey. One that the kernel holds does not.
+/// The time that a thread may take to obey. A thread that is blocked in the kernel does not obey.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// How often it is looked whether it has.
+/// The interval at which the answer is checked.
 const POLL: Duration = Duration::from_millis(1);
 
-/// What a thread is asked for.
+/// The orders to a thread.
 const SHOW: u32 = 1;
 const STAND_STILL: u32 = 2;
-/// What it says.
+/// The states of an order: not answered yet, and the thread's answers.
 const ASKED: u32 = 0;
 const DONE: u32 = 1;
 const IN_ALLOCATOR: u32 = 2;
@@ -30,24 +30,25 @@ static TARGET: AtomicI32 = AtomicI32::new(0);
 static STATE: AtomicU32 = AtomicU32::new(ASKED);
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 static NOTED: [AtomicUsize; FRAMES] = [const { AtomicUsize::new(0) }; FRAMES];
-/// One thread is asked at a time.
+/// Only one thread is asked at a time.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// What came of stopping a thread.
+/// The result of stopping a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stopped {
     /// It will never run again.
     Yes,
-    /// It did not obey: it is in the kernel, or in the allocator at each look.
+    /// It did not obey: it was in the kernel, or in the allocator at each attempt.
     No,
 }
 
 fn signal_number() -> i32 {
-    // The first is the C library's to give, the second one orders an upgrade.
+    // The C library determines the first real-time signal; the one after it orders an upgrade.
     libc::SIGRTMIN() + 2
 }
 
-/// Takes the signal. To be called once before any thread is asked, and harmless when called again.
+/// Installs the signal handler. It must be called once before any thread is asked, and may be
+/// called again.
 pub(super) fn prepare() -> io::Result<()> {
     // SAFETY: a zeroed `sigaction` is a valid one; the handler does only what a handler may.
     let done = unsafe {
@@ -60,17 +61,17 @@ pub(super) fn prepare() -> io::Result<()> {
     if done != 0 {
         return Err(io::Error::last_os_error());
     }
-    // What the unwinder sets up when it is first used, it sets up here and not in a handler.
+    // The first use of the unwinder initialises it here and not in a handler.
     note_frames();
     Ok(())
 }
 
-/// This thread, for [`frames`] and [`stop`].
+/// The id of this thread, for [`frames`] and [`stop`].
 pub(crate) fn this_thread() -> i32 {
     rustix::thread::gettid().as_raw_nonzero().get()
 }
 
-/// What a thread is at, the innermost frame first. `None` where it does not say.
+/// The stack of a thread, the innermost frame first. `None` if the thread does not answer.
 pub(super) fn frames(thread: i32) -> Option<Vec<usize>> {
     let turn = turn();
     let noted = (ask(&turn, thread, SHOW) == Some(DONE)).then(|| {
@@ -81,7 +82,7 @@ pub(super) fn frames(thread: i32) -> Option<Vec<usize>> {
     noted
 }
 
-/// Has a thread stand still for good, at a moment at which it is not inside of the allocator.
+/// Stops a thread for good, at a moment when it is not inside the allocator.
 pub(super) fn stop(thread: i32) -> Stopped {
     let turn = turn();
     for _ in 0..200 {
@@ -102,7 +103,7 @@ fn ask(_turn: &MutexGuard<'_, ()>, thread: i32, order: u32) -> Option<u32> {
     ORDER.store(order, Ordering::Relaxed);
     STATE.store(ASKED, Ordering::Relaxed);
     TARGET.store(thread, Ordering::Release);
-    // SAFETY: a signal to a thread of this process that has a handler for it.
+    // SAFETY: it sends a signal to a thread of this process that has a handler for it.
     let sent = unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, signal_number()) };
     let mut waited = Duration::ZERO;
     let state = loop {
@@ -113,11 +114,11 @@ fn ask(_turn: &MutexGuard<'_, ()>, thread: i32, order: u32) -> Option<u32> {
         sleep(POLL);
         waited += POLL;
     };
-    // One that comes too late finds that nobody wants it any more.
+    // A handler that runs too late finds the order withdrawn.
     let withdrawn = TARGET.compare_exchange(thread, 0, Ordering::AcqRel, Ordering::Acquire).is_ok();
     match state {
         ASKED if withdrawn || sent != 0 => None,
-        // It began just now.
+        // The handler has just begun: its answer follows.
         ASKED => Some(loop {
             let state = STATE.load(Ordering::Acquire);
             if state != ASKED {
@@ -130,7 +131,7 @@ fn ask(_turn: &MutexGuard<'_, ()>, thread: i32, order: u32) -> Option<u32> {
 }
 
 extern "C" fn handle(_signal: i32) {
-    // SAFETY: the calling thread's own `errno`, which must be the same after a handler.
+    // SAFETY: the calling thread's own `errno`, which a handler must not change.
     let errno = unsafe { libc::__errno_location() };
     // SAFETY: as above.
     let before = unsafe { *errno };
@@ -142,11 +143,12 @@ extern "C" fn handle(_signal: i32) {
         } else if weir_memory::is_at_work() {
             STATE.store(IN_ALLOCATOR, Ordering::Release);
         } else {
-            // SAFETY: a name of less than 16 bytes with its end. It is no worker any more.
+            // SAFETY: the name has less than 16 bytes and ends with NUL. The thread is no worker
+            // any more.
             unsafe { libc::prctl(libc::PR_SET_NAME, c"weir-lost".as_ptr()) };
             STATE.store(DONE, Ordering::Release);
             loop {
-                // SAFETY: waits for a signal; all that can be are blocked here.
+                // SAFETY: it waits for a signal; all signals that can be blocked are blocked here.
                 unsafe { libc::pause() };
             }
         }
@@ -157,8 +159,8 @@ extern "C" fn handle(_signal: i32) {
 
 fn note_frames() {
     COUNT.store(0, Ordering::Relaxed);
-    // SAFETY: the one other caller of the unwinder in this program is a panic on another thread; it
-    // keeps nothing between calls that would have to be guarded. No memory is asked for.
+    // SAFETY: the only other caller of the unwinder in this program is a panic on another thread;
+    // the unwinder keeps no unguarded state between calls. It allocates no memory.
     unsafe {
         backtrace::trace_unsynchronized(|frame| {
             let at = COUNT.load(Ordering::Relaxed);
@@ -171,12 +173,13 @@ fn note_frames() {
     }
 }
 
-/// Frames in words, a line each, without those of this module.
+/// The frames in words, one line each, without those of this module.
 pub(super) fn describe(frames: &[usize]) -> Vec<String> {
     let mut lines = Vec::new();
     let mut of_handler = true;
     for frame in frames {
-        // A frame but the interrupted one is where a call returns to: the call is before it.
+        // The address of every frame except the interrupted one is a return address: the call is
+        // before it.
         let at = frame.saturating_sub(usize::from(!lines.is_empty()));
         let mut named = false;
         backtrace::resolve(std::ptr::without_provenance_mut(at), |symbol| {
@@ -190,7 +193,7 @@ pub(super) fn describe(frames: &[usize]) -> Vec<String> {
             });
             lines.push(format!("{name}{place}"));
         });
-        // The kernel's way back from the handler has no name.
+        // The kernel's return from the handler has no name.
         if !named && !lines.is_empty() {
             lines.push(format!("{at:#x}"));
         }

@@ -1,4 +1,4 @@
-//! Remains of a worker that was lost: everything it had is given back once, and its exchanges are told.
+//! Tests of a lost worker: all its resources are given back once, and its exchanges are recorded.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -11,14 +11,14 @@ use crate::limiting::client::Network;
 use crate::start::tests::{lose_worker, serving, until};
 use crate::start::{Fault, Running};
 
-/// A server that takes connections and never answers.
+/// A server that accepts connections and never answers.
 fn silent_server() -> (TcpListener, SocketAddr) {
     let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let at = server.local_addr().unwrap();
     (server, at)
 }
 
-/// A server that refuses connections: its port is bound, and nothing listens.
+/// A server that refuses connections: its port is bound, but no socket listens.
 fn dead_server() -> (Socket, SocketAddr) {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).unwrap();
@@ -26,14 +26,14 @@ fn dead_server() -> (Socket, SocketAddr) {
     (socket, at)
 }
 
-/// A client whose request is on its way.
+/// Sends a request on a new connection.
 fn request(at: SocketAddr, path: &str) -> TcpStream {
     let mut stream = TcpStream::connect(at).unwrap();
     stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes()).unwrap();
     stream
 }
 
-/// Count of what is open under a limit of this name.
+/// The number of open items under a limit of this name.
 fn open(running: &Running, limit: &str, of_client: bool) -> u32 {
     let snapshot = running.process().snapshot();
     let table = &snapshot.limiter.table;
@@ -65,7 +65,7 @@ fn what_a_lost_worker_has_open_under_limits_is_given_back_once() {
          }}"
     );
     let (running, _door, at) = serving(&text, log_channel(0, 1).0);
-    // Workers take turns: each has one that was retried, and two of the others.
+    // Workers take turns: each has one retried request, and two of the others.
     let clients: Vec<TcpStream> = ["/retried", "/retried", "/", "/", "/", "/"]
         .into_iter()
         .map(|path| {
@@ -91,7 +91,7 @@ fn what_a_lost_worker_has_open_under_limits_is_given_back_once() {
     until("nothing is open", || all() == [0; 5]);
 }
 
-/// Lines that are written until one has this text.
+/// The log lines that are written until one contains this text.
 fn lines_until(receiver: &LogReceiver, text: &str) -> Vec<String> {
     let mut lines = Vec::new();
     while !lines.iter().any(|line: &String| line.contains(text)) {
@@ -103,7 +103,8 @@ fn lines_until(receiver: &LogReceiver, text: &str) -> Vec<String> {
     lines
 }
 
-/// A worker ends with a request that waits for its server, after one that was answered: both are told.
+/// Ends a worker with a request that waits for its server, after one that was answered: both must
+/// be recorded.
 #[track_caller]
 fn loses(end: impl FnOnce(&Running)) {
     let (_server, at) = silent_server();
@@ -155,7 +156,8 @@ fn loses(end: impl FnOnce(&Running)) {
     until("all end", || running.is_finished());
     assert_eq!(lost(), 1);
     drop(running);
-    // The answered ones, one of which may have waited for its writing when the worker was lost.
+    // The lines of the answered requests, one of which may still have been in the batch when the
+    // worker was lost.
     let lines = [lines, lines_until(&receiver, "/slow")].concat();
     let of = |text: &str| lines.iter().filter(|line| line.contains(text)).count();
     assert_eq!((of("/here/"), of("/slow"), of("worker_lost")), (2, 2, 1), "{lines:#?}");

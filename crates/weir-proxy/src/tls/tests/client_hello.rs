@@ -1,4 +1,4 @@
-//! Records of a `ClientHello` joined, and its bounds.
+//! Tests of joined records of a `ClientHello`, and of its limits.
 
 use proptest::prelude::*;
 
@@ -10,7 +10,8 @@ use crate::limits::{
 };
 use crate::tls::client_hello::{ClientHello, Progress};
 
-/// Pushes bytes in pieces of these lengths, the last of which is used on and on, until it is decided.
+/// Pushes bytes in pieces of these lengths, the last of which is repeated, until the outcome is
+/// known.
 fn push(hello: &mut ClientHello, bytes: &[u8], lengths: &[usize]) -> Progress {
     let mut rest = bytes;
     let mut lengths = lengths.iter().copied();
@@ -31,7 +32,7 @@ fn decided(bytes: &[u8]) -> Progress {
     push(&mut ClientHello::default(), bytes, &[])
 }
 
-/// The first record of a library's client.
+/// The first record of a usual client.
 fn usual() -> Vec<u8> {
     let client = Arc::new(Authority::new().client());
     let name = ServerName::try_from("a.example").unwrap();
@@ -117,7 +118,7 @@ fn what_a_client_lists_is_bounded() {
         let over = make(most + 1);
         assert_eq!(decided(&over.record()), Progress::Excessive, "{name}");
         assert_eq!(decided(&in_records(&over.message(), 7)), Progress::Excessive, "{name}");
-        // Extensions behind a list that is malformed are looked at, too.
+        // Extensions after a malformed list are checked, too.
         let mut later = over;
         later.extensions = [extension(16, &[9, 9, 9]), later.extensions].concat();
         assert_eq!(decided(&later.record()), Progress::Excessive, "{name} behind another");
@@ -136,9 +137,9 @@ fn a_message_is_one_record_at_most() {
     assert_eq!(decided(&in_records(&largest, HELLO_BYTES / 100)), Progress::Whole);
     let larger = filled(HELLO_BYTES + 1);
     assert_eq!(decided(&in_records(&larger, HELLO_BYTES)), Progress::Excessive);
-    // Its length is seen with the first record already.
+    // Its length is known from the first record.
     assert_eq!(decided(&in_records(&larger, 10)[..15]), Progress::Excessive);
-    // Headers of records count.
+    // The headers of records count.
     let headers = in_records(&filled(HELLO_BYTES / 2), 3);
     assert!(headers.len() > HELLO_RAW_BYTES);
     let mut hello = ClientHello::default();
@@ -189,7 +190,7 @@ fn a_change_of_the_cipher_may_precede_the_second_message() {
     }
 }
 
-/// Bytes at random, and messages of which some bytes are others.
+/// Random bytes, and messages in which some bytes were changed.
 fn bytes() -> impl Strategy<Value = Vec<u8>> {
     let protocols = with_protocols(20).message();
     let changes = prop::collection::vec((0..protocols.len(), any::<u8>()), 0..8);

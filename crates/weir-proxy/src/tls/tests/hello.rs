@@ -1,10 +1,10 @@
-//! `ClientHello` messages that no library makes.
+//! `ClientHello` messages that no library produces.
 
-/// Fields of a `ClientHello`, as bytes.
+/// The fields of a `ClientHello`, as bytes.
 pub(super) struct Fields {
-    /// Bytes of the list of suites.
+    /// The bytes of the list of suites.
     pub(super) suites: Vec<u8>,
-    /// Bytes of the list of extensions.
+    /// The bytes of the list of extensions.
     pub(super) extensions: Vec<u8>,
 }
 
@@ -28,7 +28,7 @@ impl Fields {
     }
 }
 
-/// These bytes behind their length.
+/// These bytes with a length prefix of two bytes.
 pub(super) fn block(bytes: &[u8]) -> Vec<u8> {
     [&u16::try_from(bytes.len()).unwrap().to_be_bytes(), bytes].concat()
 }
@@ -42,7 +42,7 @@ pub(super) fn in_records(message: &[u8], piece: usize) -> Vec<u8> {
     message.chunks(piece).flat_map(|part| [vec![22, 3, 1], block(part)].concat()).collect()
 }
 
-/// One that lists so many application protocols.
+/// A message that lists `count` application protocols.
 pub(super) fn with_protocols(count: usize) -> Fields {
     Fields::new(extension(16, &block(&[1, b'a'].repeat(count))))
 }

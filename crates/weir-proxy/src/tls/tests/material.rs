@@ -1,4 +1,4 @@
-//! Bundles in any order, and the sentences for what is wrong with a file.
+//! Tests of bundles in any order, and of the sentences about faulty files.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -73,7 +73,7 @@ fn takes_each_encoding_and_kind_of_key() {
         assert_eq!(key.algorithm(), algorithm);
         let issued = authority.issue_with(&params(&["a.example"]), &key);
         let server = load(&issued.certificate, Some(&issued.key));
-        // Ed25519 has no TLS 1.2 suite of its own: it goes with the ECDSA ones.
+        // Ed25519 has no TLS 1.2 suite of its own: it is used with the ECDSA ones.
         Pair::shake(&Arc::new(authority.client()), &server.unwrap().config, "a.example").unwrap();
     }
 }

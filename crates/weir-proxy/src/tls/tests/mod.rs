@@ -1,4 +1,5 @@
-//! Handshakes in memory between what this module builds and rustls peers, with certificates made for the test.
+//! Handshakes in memory between this module's configurations and rustls peers, with certificates
+//! made for the test.
 
 mod client_hello;
 mod hello;
@@ -19,12 +20,12 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, Server
 
 use super::*;
 
-/// RSA keys take long to make; one does for all tests.
+/// RSA keys take long to generate; one serves all tests.
 static RSA_KEY: LazyLock<String> = LazyLock::new(|| {
     KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_2048).unwrap().serialize_pem()
 });
 
-/// A certificate authority and what it issues.
+/// A certificate authority, with its methods to issue certificates.
 struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 /// A certificate in the forms that tests need.
@@ -97,7 +98,7 @@ fn serve(materials: &[CertificateMaterial], protocol: &ProtocolSettings<'_>) -> 
     ServerTls::new(materials, protocol, Tickets::new().unwrap()).unwrap().config
 }
 
-/// Two ends that have shaken hands.
+/// Both ends of a completed handshake.
 struct Pair {
     client: ClientConnection,
     server: ServerConnection,
@@ -148,7 +149,7 @@ impl Pair {
         facts(&self.server)
     }
 
-    /// The leaf the server showed, as PEM without its armour would be: DER.
+    /// The leaf certificate of the server, DER.
     fn leaf(&self) -> &[u8] {
         &self.client.peer_certificates().unwrap()[0]
     }

@@ -1,4 +1,4 @@
-//! The same listener as OpenSSL's client sees it: a chain it verifies, pinned suites, sessions that resume.
+//! Tests of a listener with OpenSSL's client: a verified chain, selected suites, resumed sessions.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::*;
 
-/// Serves as many connections as asked for, each by a thread of its own, and closes them properly.
+/// Serves `connections` connections, each on a thread of its own, and closes them properly.
 fn listen(config: Arc<ServerConfig>, connections: usize) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -26,7 +26,7 @@ fn answer(config: Arc<ServerConfig>, mut stream: TcpStream) {
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     let mut connection = ServerConnection::new(config).unwrap();
     let mut tls = rustls::Stream::new(&mut connection, &mut stream);
-    // A client that refuses the handshake shows in its own output.
+    // A client that refuses the handshake reports it in its own output.
     if tls.read(&mut [0; 64]).is_ok() {
         tls.write_all(b"HTTP/1.0 200 OK\r\n\r\n").unwrap();
         tls.conn.send_close_notify();
@@ -45,7 +45,7 @@ fn s_client(port: u16, authority: &Path, arguments: &[&str]) -> String {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // It may be gone already when the handshake failed; its output tells.
+    // It may have ended already if the handshake failed; its output shows that.
     let _ = child.stdin.take().unwrap().write_all(b"GET / HTTP/1.0\r\n\r\n");
     let output = child.wait_with_output().unwrap();
     format!(

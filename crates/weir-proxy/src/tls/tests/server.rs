@@ -1,4 +1,4 @@
-//! Versions, suites, curves, choice by server name and kind of key, tickets.
+//! Tests of versions, suites, curves, the choice by server name and kind of key, and tickets.
 
 use rustls::client::Resumption;
 use rustls::crypto::aws_lc_rs::{self, kx_group};
@@ -12,7 +12,7 @@ pub(super) const ONLY_12: ProtocolSettings<'static> =
 pub(super) const ONLY_13: ProtocolSettings<'static> =
     ProtocolSettings { min: TlsVersion::Tls13, max: TlsVersion::Tls13, ciphers: &[], curves: &[] };
 
-/// A client with its own versions and a changed provider.
+/// A client with these versions and a changed provider.
 pub(super) fn client_with(
     authority: &Authority,
     versions: &[&'static SupportedProtocolVersion],
@@ -38,7 +38,8 @@ pub(super) fn only(
     client_with(authority, &[version], |_| ())
 }
 
-/// A client that takes RSA signatures only in the handshake; the authority's own ECDSA signature it can verify.
+/// A client that accepts only RSA signatures in the handshake; it can still verify the authority's
+/// own ECDSA signature.
 fn rsa_only(
     authority: &Authority,
     version: &'static SupportedProtocolVersion,

@@ -1,4 +1,5 @@
-//! Handshakes over a pipe: a client's messages in any pieces, and those that are over a bound.
+//! Tests of handshakes over a pipe: a client's messages in pieces of any size, and messages over a
+//! limit.
 
 use std::io;
 
@@ -12,7 +13,7 @@ use super::server::{ONLY_12, ONLY_13, client_with, only};
 use super::*;
 use crate::limits::{HANDSHAKE_BYTES, HELLO_NAMES};
 
-/// Room for everything that either side sends.
+/// Room for all bytes that either side sends.
 const WIDE: usize = 1 << 16;
 const REQUEST: &[u8] = b"what the client sends with the end of the handshake";
 
@@ -22,10 +23,10 @@ struct Ends {
     server: io::Result<TlsStream<DuplexStream>>,
 }
 
-/// A client's flights of messages, numbered, as they are on the wire.
+/// Changes a client's numbered flights of messages, as sent on the wire.
 type Change<'a> = &'a dyn Fn(usize, Vec<u8>) -> Vec<u8>;
 
-/// Runs a handshake in which the client writes so many bytes at a time.
+/// Runs a handshake in which the client writes `write` bytes at a time.
 async fn shake(
     client: &Arc<ClientConfig>,
     server: &Arc<ServerConfig>,
@@ -60,7 +61,8 @@ async fn run(
         }
         let wire = change(flight, wire);
         for part in wire.chunks(write) {
-            // A server that has refused it takes no more, and its alert says why.
+            // A server that has refused the handshake takes no more bytes; its alert tells the
+            // reason.
             let _ = stream.write_all(part).await;
             tokio::task::yield_now().await;
         }
@@ -80,7 +82,7 @@ async fn run(
     Ok((tls, stream))
 }
 
-/// A flight with the first message of kind 22 in it in records of `piece` bytes.
+/// Splits the first handshake message of a flight into records of `piece` bytes.
 fn in_pieces(wire: &[u8], piece: usize) -> Vec<u8> {
     let (front, hello) = if wire[0] == 20 { wire.split_at(6) } else { wire.split_at(0) };
     [front, &in_records(&hello[5..], piece)].concat()
@@ -111,7 +113,7 @@ async fn a_hello_may_come_in_any_pieces() {
                 _ => wire,
             };
             let ends = shake(&client, &server, write, &change).await;
-            // The first one makes the session that the others resume.
+            // The first handshake creates the session that the others resume.
             assert!(matches!(kind(&ends), HandshakeKind::Full | HandshakeKind::Resumed));
         }
     }
@@ -125,7 +127,7 @@ async fn sessions_are_resumed() {
         let same = |_, wire| wire;
         let mut ends = shake(&client, &server, WIDE, &same).await;
         assert_eq!(kind(&ends), HandshakeKind::Full);
-        // The ticket of TLS 1.3 comes behind the handshake.
+        // The ticket of TLS 1.3 comes after the handshake.
         let (tls, stream) = ends.client.as_mut().unwrap();
         if settings.max == TlsVersion::Tls13 {
             let mut ticket = [0; 4096];
@@ -138,7 +140,7 @@ async fn sessions_are_resumed() {
     }
 }
 
-/// A client and a server that have to agree on a group first.
+/// A client and a server that need a `HelloRetryRequest` to agree on a group.
 fn that_retry() -> (Arc<ClientConfig>, Arc<ServerConfig>) {
     let curves = strings(&["P-384"]);
     let (authority, server) =
@@ -183,7 +185,7 @@ async fn rustls_says_why_there_is_nothing_in_common() {
     assert_eq!(ends.client.err(), Some(expected));
 }
 
-/// The server's and the client's error when the client's flight of this number is this.
+/// The errors of the server and the client when the client's flight of this number is replaced.
 async fn refused(
     (client, server): &(Arc<ClientConfig>, Arc<ServerConfig>),
     number: usize,
@@ -204,7 +206,7 @@ async fn a_hello_over_a_bound_is_refused_with_an_alert() {
     for (ends, number) in [(&usual, 0), (&retry, 1)] {
         let (why, told) = refused(ends, number, &long).await;
         assert_eq!((why.contains("its bound"), &told), (true, &alert), "{why}");
-        // At the bound rustls answers.
+        // Within the limit, rustls answers.
         let (why, told) = refused(ends, number, &with_protocols(HELLO_NAMES).record()).await;
         assert!(!why.contains("its bound") && told != alert, "{why} {told:?}");
     }
@@ -218,7 +220,7 @@ async fn little_is_read_between_the_hello_and_the_end_of_the_handshake() {
         let ends = (only(&authority, version), server);
         let (why, _) = refused(&ends, 1, &long).await;
         assert!(why.contains("its bound"), "{why}");
-        // The same where it comes together with the first message.
+        // The same limit applies if the bytes come together with the first message.
         let behind = |at, wire: Vec<u8>| if at == 0 { [wire, long.clone()].concat() } else { wire };
         let ends = shake(&ends.0, &ends.1, WIDE, &behind).await;
         assert!(ends.server.unwrap_err().to_string().contains("its bound"));

@@ -1,4 +1,4 @@
-//! Verification of endpoints, client certificates, resumption per worker.
+//! Tests of the verification of endpoints, of client certificates, and of resumption per worker.
 
 use rcgen::date_time_ymd;
 use rustls::pki_types::pem::PemObject;
