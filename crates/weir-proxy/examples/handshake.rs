@@ -1,6 +1,9 @@
-//! Measures the CPU time of the server side of a TLS handshake, and the memory of an idle TLS
-//! connection. Everything runs in memory on one thread, without sockets: `cargo run --release -p
-//! weir-proxy --example handshake`. It asserts nothing.
+//! Measures the time that the server side spends on a TLS handshake, and the memory of an idle TLS
+//! connection. Everything runs in memory on one thread, without sockets. It asserts nothing.
+//!
+//! ```text
+//! cargo run --release -p weir-proxy --example handshake
+//! ```
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -85,8 +88,8 @@ fn client(
         .with_no_client_auth())
 }
 
-/// The server's CPU time per handshake in microseconds: the median, because other load on the
-/// machine affects it least.
+/// The time of the server's calls per handshake in microseconds: the median, because other load on
+/// the machine affects it least.
 fn cost(client: &Arc<ClientConfig>, server: &Arc<ServerConfig>) -> Result<f64, Failure> {
     let mut spent =
         (0..ROUNDS).map(|_| Ok(shake(client, server)?.1)).collect::<Result<Vec<_>, Failure>>()?;

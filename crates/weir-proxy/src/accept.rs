@@ -40,7 +40,8 @@ pub(crate) struct Place {
     /// The places under the client's own connection limits, if it has any.
     of_client: Vec<OpenPlace>,
     /// The client's bucket in the counts under the caps; `None` if the peer speaks for other
-    /// clients (a trusted proxy) or has no IP address.
+    /// clients (a trusted proxy) or has no IP address, and for a connection that another process
+    /// accepted.
     pub(crate) client: Option<ClientBucket>,
 }
 

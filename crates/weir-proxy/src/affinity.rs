@@ -237,8 +237,12 @@ mod tests {
         affinity.claim(&request.head, &request.bytes)
     }
 
-    /// Computed in Python: `base64.urlsafe_b64encode(hmac.digest(key, b"weir sticky cookie
-    /// 1\0app\0b", "sha256")[:16]).rstrip(b"=")`.
+    /// The expected values are computed in Python:
+    ///
+    /// ```text
+    /// digest = hmac.digest(key, b"weir sticky cookie 1\0app\0b", "sha256")
+    /// base64.urlsafe_b64encode(digest[:16]).rstrip(b"=")
+    /// ```
     #[test]
     fn values_are_those_that_another_implementation_makes() {
         assert_eq!(value_of(&affinity(Some(SECRET)), 1), "EsfB0Xk_g0tjzB1apAohVw");

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::limits::{FEW_CONNECTIONS, HEAVY_SHARE, ORDINARY_SHARE, OTHERS_REMEMBERED_US};
 
-/// The number of counts in a table: small enough for a scan of the table when a connection meets
-/// the cap (a microsecond).
+/// The number of counts in a table: small enough for the table to be scanned when a connection
+/// meets the cap (a microsecond).
 const BUCKETS: usize = 4096;
 
 /// The index of a client's count, the same in all tables of the process.

@@ -169,7 +169,7 @@ impl<N: Net> Scope<'_, N> {
     }
 
     /// The minimum rate of a client that sends a body or receives a response; `limited` is set
-    /// while its exchange holds a slot of a limited number.
+    /// while its exchange holds a slot of an endpoint with a limit.
     pub(crate) fn client_rate(self, limited: bool) -> Option<MinRate> {
         let timeouts = &self.listener.timeouts;
         let in_slot = timeouts.slot_min_rate.filter(|_| limited);

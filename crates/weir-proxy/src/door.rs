@@ -1,5 +1,5 @@
 //! A listening socket and the worker that accepts from it. A socket outlives its worker: when that
-//! worker is late or gone, another one accepts (`watchdog.rs` decides when). `accept.rs` does the
+//! worker is late or gone, another one accepts (`watchdog/` decides when). `accept.rs` does the
 //! accepting itself.
 
 use std::os::fd::OwnedFd;

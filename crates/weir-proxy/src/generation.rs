@@ -161,7 +161,7 @@ pub(crate) struct Seat {
     pub(crate) number: usize,
     /// The worker's generation at the time of the look-up.
     pub(crate) as_of: u64,
-    /// Set if the listener was removed from the configuration: the next response is the
+    /// Tells whether the listener was removed from the configuration: the next response is then the
     /// connection's last.
     pub(crate) leaving: Leaving,
 }

@@ -26,7 +26,7 @@ pub(crate) const ORDINARY_SHARE: usize = 16;
 /// This many connections are always within a client's share.
 pub(crate) const FEW_CONNECTIONS: usize = 8;
 /// A client with more than one part in this many of a cap is refused further connections, and its
-/// requests are ended for other clients' sake, when no place is free and no connection is idle.
+/// requests are ended in favour of other clients, when no place is free and no connection is idle.
 pub(crate) const HEAVY_SHARE: usize = 4;
 /// The time for which other clients are remembered, µs.
 pub(crate) const OTHERS_REMEMBERED_US: u64 = 600_000_000;
@@ -40,7 +40,7 @@ pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 pub(crate) const SHORTAGE_PAUSE: Duration = Duration::from_millis(10);
 /// The number of times that this pause may double.
 pub(crate) const SHORTAGE_DOUBLINGS: u32 = 4;
-/// The time that an idle client connection gets for one more request while the worker is stopping.
+/// The time that an idle client connection gets for one more request while the process is stopping.
 pub(crate) const STOP_IDLE_GRACE: Duration = Duration::from_secs(2);
 /// The time that connections get to close towards their clients when a worker ends.
 pub(crate) const CUT_PATIENCE: Duration = Duration::from_millis(100);

@@ -67,7 +67,7 @@ const DENIED: &[i64] = &[
     libc::SYS_vhangup,
 ];
 
-/// The calls that a worker uses, and the threads that read files for it.
+/// The calls that a worker and the threads that read files for it use.
 const ALLOWED_TO_WORKERS: &[i64] = &[
     libc::SYS_accept4,
     libc::SYS_brk,

@@ -227,7 +227,7 @@ impl DataPlane {
     fn enter_stage(&self, stage: Stage) {
         self.process.stopping.store(true, Ordering::Relaxed);
         self.stage.send_replace(stage);
-        // Each socket is closed by its last owner: the accepting task, or this site.
+        // Each socket is closed by its last owner: the accepting task, or this call.
         self.sites().drain(..).for_each(|site| site.let_go());
     }
 

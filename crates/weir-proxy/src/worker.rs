@@ -167,7 +167,7 @@ pub(crate) struct Worker<N: Net> {
     parting: Cell<bool>,
     /// The channel for connections that leave.
     departures: RefCell<Option<Departures<N>>>,
-    /// Wakes connections to check `cut` and `parting`.
+    /// Wakes connections to check `cut`, `parting` and `pressure`.
     calls: Notify,
     /// The number of times that they were woken.
     called: Cell<u32>,
@@ -291,7 +291,7 @@ async fn drain<N: Net>(
 }
 
 /// Ends what is still open: clients without a response get one, every exchange is logged with its
-/// cause, and idle connections are closed in order.
+/// cause, and idle connections are closed properly.
 async fn cut_off<N: Net>(worker: &Worker<N>) {
     let running = worker.load.busy.load(Ordering::Relaxed);
     worker.process.cut_off.fetch_add(running, Ordering::Relaxed);

@@ -78,8 +78,8 @@ impl Compiler<'_> {
         let members = members.map(|(model, endpoint)| member(pool, model, endpoint)).collect();
         let orders: Vec<Order> =
             pool.endpoints.iter().map(|endpoint| endpoint.order.into()).collect();
-        // When a removed pool is configured again, its exchanges may wait in a later balancer than
-        // its own, which the latest one succeeds.
+        // When a removed pool is configured again, `before` may be an old version of it whose
+        // exchanges wait in a later balancer. The new pool succeeds that one.
         let latest = before.map(|before| before.balancer.latest());
         let balancer = match &latest {
             Some(latest) => Balancer::prepared(latest, settings(pool), members),

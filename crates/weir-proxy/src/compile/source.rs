@@ -28,7 +28,7 @@ pub(crate) struct Seen {
 /// The property by which a change is detected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum What {
-    /// A hash of the contents. It needs no protection against collisions on purpose: the author of
+    /// A hash of the contents. It needs no protection against deliberate collisions: the author of
     /// the file decides its contents anyway.
     Contents(u64),
     /// Device and inode, which identify a directory.

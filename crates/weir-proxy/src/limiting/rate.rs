@@ -21,8 +21,8 @@ use crate::net::Net;
 use crate::pool_key::{self, PoolKey};
 use crate::route::CompiledRoute;
 
-/// The most bytes of a key that may be a secret of which half are shown; of a shorter key, half is
-/// shown too.
+/// Twice the most bytes that are shown of a key that may be a secret; of a shorter key, half is
+/// shown.
 const SHOWN_BYTES: usize = 8;
 
 /// A compiled `limit rate`.

@@ -146,8 +146,9 @@ impl ClientHello {
         self.bytes.get(self.next..).unwrap_or_default()
     }
 
-    /// The bytes of a message that is no `ClientHello` that rustls needs to choose its alert, so
-    /// few that no message is expensive. Empty when the fault is after a valid first record.
+    /// The bytes that rustls needs to choose its alert for a message that is no `ClientHello`, so
+    /// few that no message is expensive to process. Empty when the fault is after a valid first
+    /// record.
     pub(super) fn foreign(&self) -> &[u8] {
         let most = if self.joined == 0 { ALERT_RECORD } else { 0 };
         self.bytes.get(..most).unwrap_or(&self.bytes)
