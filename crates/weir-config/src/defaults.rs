@@ -1,4 +1,5 @@
-//! What holds when the configuration does not say: every default of the model in one place. The directive table prints these.
+//! The defaults of the model, all in one place. The directive table prints them. Nothing here reads
+//! a configuration.
 
 use std::time::Duration;
 
@@ -10,63 +11,65 @@ use crate::model::{
     TcpProbe, TlsClient, TlsProtocol, TlsVersion, Treatment, UpstreamTimeouts, Workers,
 };
 
-/// How long a graceful stop waits.
+/// The longest time that a graceful stop waits for running exchanges.
 pub const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(30);
-/// Permission bits of an admin socket: its owner and group.
+/// Permission bits of an admin socket: read and write for its owner and group.
 pub const ADMIN_MODE: u32 = 0o660;
 /// The policy of a pool that names none.
 pub const POLICY: Policy = Policy::RoundRobin;
-/// An endpoint's share.
+/// The weight of an endpoint, its share of the exchanges.
 pub const WEIGHT: u32 = 1;
-/// Lowest tier of a server that is no backup; backups are below it.
+/// Lowest tier of a server that is no backup. Backups are in the tier below it.
 pub const MAX_PRIORITY: u8 = 254;
-/// Largest share of an endpoint.
+/// Largest weight of an endpoint.
 pub const MAX_WEIGHT: u32 = 65_535;
-/// Header the request id travels in.
+/// The header that carries the request id.
 pub const REQUEST_ID_HEADER: &str = "X-Request-Id";
-/// Header that tells a client why it got an error, where that is wanted.
+/// The header of an error response that names the cause, unless `cause_header` gives another name.
 pub const CAUSE_HEADER: &str = "Weir-Cause";
-/// Header that tells how a request was handled, to who asks for it.
+/// The header of a response that explains how the request was handled, unless `explain_header`
+/// gives another name.
 pub const EXPLAIN_HEADER: &str = "Weir-Why";
 /// Facility of syslog lines: `local0`.
 pub const SYSLOG_FACILITY: u8 = 16;
 /// Severity of an access log's lines in syslog.
 pub const SYSLOG_SEVERITY: Severity = Severity::Info;
-/// The least grave of what Weir itself says that is written.
+/// The lowest severity that the error log writes.
 pub const ERROR_LOG_LEVEL: Severity = Severity::Notice;
 /// `Content-Type` of a fixed response.
 pub const RESPOND_TYPE: &str = "text/plain; charset=utf-8";
 /// Status of `redirect https`.
 pub const REDIRECT_STATUS: u16 = 301;
-/// Paths that a sticky cookie is sent for.
+/// The `Path` attribute of a sticky cookie.
 pub const STICKY_PATH: &str = "/";
-/// File looked for in a directory.
+/// The file that is served for a directory.
 pub const INDEX: &str = "index.html";
-/// How long a probe may take when the file does not say; half the interval where that is shorter.
+/// The longest time that a probe may take; half the interval where that is shorter.
 pub const CHECK_TIMEOUT: Duration = Duration::from_secs(1);
-/// Exchanges that may wait in a pool.
+/// The largest number of exchanges that wait in a pool's queue.
 pub const QUEUE_MAX: u32 = 1024;
-/// Status of the answer to what is over a limit.
+/// The status of a response to a request that exceeds a limit.
 pub const LIMIT_STATUS: u16 = 429;
-/// Memory of what is kept of limited clients and keys, bytes.
+/// The memory of the table of limited clients and keys, in bytes.
 pub const LIMIT_TABLE: usize = 4 << 20;
-/// How long before processor credits are used up that is said.
+/// A warning is written when the processor credits will last no longer than this.
 pub const CREDITS_WARN: Duration = Duration::from_mins(30);
-/// How long before that the load is lowered, where it is.
+/// The load is lowered, where that is configured, when the credits will last no longer than this.
 pub const CREDITS_WITHIN: Duration = Duration::from_mins(15);
-/// The least share that it is lowered to, percent.
+/// The lowest weight that the load is lowered to, in percent.
 pub const CREDITS_FLOOR: u8 = 10;
-/// The share of the machine's or the control group's memory that may be allocated.
+/// The percentage of the machine's or the control group's memory that may be allocated.
 pub const MEMORY_PERCENT: u8 = 60;
-/// `requests=` and `max_requests=` without a bound.
+/// The value of `requests=` and `max_requests=` that sets no bound.
 pub const UNLIMITED: u64 = u64::MAX;
-/// Weirs that a request may have passed before.
+/// The number of Weir instances that a request may have passed before this one.
 const HOPS: u16 = 10;
-/// The protocol that connections may switch to.
+/// The protocol that connections may switch to with `Upgrade`.
 const UPGRADE: &str = "websocket";
 
-/// After how long a worker that does not answer is replaced. Longer than a machine pauses whose memory is
-/// copied elsewhere, shorter than clients and balancers in front wait for an answer.
+/// A worker that does not answer for this long is replaced. The time is longer than the pause of a
+/// virtual machine whose memory is migrated, and shorter than the timeouts of clients and of
+/// balancers in front.
 pub const WATCHDOG: Duration = Duration::from_secs(10);
 
 impl Default for Config {
@@ -322,7 +325,7 @@ impl Default for TlsClient {
 }
 
 impl Pool {
-    /// A pool of these endpoints with every default.
+    /// Returns a pool of these endpoints with every default.
     pub fn new(name: impl Into<String>, endpoints: Vec<Endpoint>) -> Self {
         Self {
             name: name.into(),
@@ -346,7 +349,7 @@ impl Pool {
 }
 
 impl Endpoint {
-    /// An endpoint with every default.
+    /// Returns an endpoint with every default.
     pub fn new(name: impl Into<String>, address: EndpointAddress) -> Self {
         Self {
             name: name.into(),
@@ -363,7 +366,7 @@ impl Endpoint {
     }
 }
 
-/// [`POLICY`], where serde wants a function; so are the next ones.
+/// [`POLICY`] as a function, as serde's `default` wants it; so are the next ones.
 pub(crate) fn policy() -> Policy {
     POLICY
 }

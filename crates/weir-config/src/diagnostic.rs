@@ -1,5 +1,6 @@
-//! What is wrong with a configuration, said so that it can be mended: file, line, column, the source line, a caret,
-//! what was meant. Rendering is plain or coloured and otherwise the same.
+//! Diagnostics of a configuration: file, line and column, the source line with a caret, and a
+//! proposal for the correction. Coloured and plain output have the same text. No check is made
+//! here.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,47 +10,47 @@ use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet}
 use crate::source::{Sources, Span, floor};
 use crate::suggest;
 
-/// More than this many are counted, not shown.
+/// Diagnostics after this many are counted, not shown.
 const MAX_SHOWN: usize = 100;
 
-/// Whether the configuration can be used.
+/// The severity of a diagnostic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
-    /// It cannot.
+    /// The configuration cannot be used.
     Error,
-    /// It can, but something in it has no effect or a surprising one.
+    /// The configuration can be used, but something in it has no effect or a surprising one.
     Warning,
 }
 
-/// One thing that is wrong.
+/// One error or warning.
 #[derive(Clone, Debug)]
 pub struct Diagnostic {
-    /// How bad.
+    /// The severity.
     pub severity: Severity,
-    /// What, in one sentence without a full stop.
+    /// The message: one sentence without a full stop.
     pub message: String,
-    /// Where; `None` when no file could be read.
+    /// The place that the message is about; `None` when no file could be read.
     pub span: Option<Span>,
-    /// What to say at the caret.
+    /// The text at the caret.
     pub label: Option<String>,
-    /// A second place, such as "first here".
+    /// A second place and its text, such as "first here".
     pub related: Option<(Span, String)>,
-    /// How to mend it.
+    /// Proposals for the correction.
     pub help: Vec<String>,
 }
 
 impl Diagnostic {
-    /// An error at a place.
+    /// Returns an error at a place.
     pub fn error(span: Span, message: impl Into<String>) -> Self {
         Self::new(Severity::Error, Some(span), message.into())
     }
 
-    /// A warning at a place.
+    /// Returns a warning at a place.
     pub fn warning(span: Span, message: impl Into<String>) -> Self {
         Self::new(Severity::Warning, Some(span), message.into())
     }
 
-    /// An error that has no place in a text.
+    /// Returns an error that has no place in a text.
     pub fn general(message: impl Into<String>) -> Self {
         Self::new(Severity::Error, None, message.into())
     }
@@ -58,28 +59,28 @@ impl Diagnostic {
         Self { severity, message, span, label: None, related: None, help: Vec::new() }
     }
 
-    /// Says something at the caret.
+    /// Sets the text at the caret.
     #[must_use]
     pub fn label(mut self, label: impl Into<String>) -> Self {
         self.label = Some(label.into());
         self
     }
 
-    /// Points at a second place.
+    /// Adds a second place with its text.
     #[must_use]
     pub fn related(mut self, span: Span, label: impl Into<String>) -> Self {
         self.related = Some((span, label.into()));
         self
     }
 
-    /// Says how to mend it.
+    /// Adds a proposal for the correction.
     #[must_use]
     pub fn help(mut self, help: impl Into<String>) -> Self {
         self.help.push(help.into());
         self
     }
 
-    /// Asks "did you mean" at the caret if one of `candidates` is near `word`.
+    /// Adds "did you mean" at the caret if one of `candidates` is near `word`.
     #[must_use]
     pub fn suggest<'word>(
         self,
@@ -93,7 +94,7 @@ impl Diagnostic {
     }
 }
 
-/// Everything that is wrong, in file order, with the texts it points into.
+/// The diagnostics of one configuration, in file order, with the texts that they point into.
 #[derive(Clone)]
 pub struct Diagnostics {
     list: Vec<Diagnostic>,
@@ -101,7 +102,7 @@ pub struct Diagnostics {
 }
 
 impl Diagnostics {
-    /// Sorts by place; what has no place comes first.
+    /// Sorts the diagnostics by place and drops duplicates; those without a place come first.
     pub fn new(mut list: Vec<Diagnostic>, sources: Arc<Sources>) -> Self {
         list.sort_by_cached_key(|diagnostic| {
             diagnostic.span.map(|span| (sources.file(span.file).name.clone(), span.start))
@@ -110,27 +111,28 @@ impl Diagnostics {
         Self { list, sources }
     }
 
-    /// Whether there is nothing to say.
+    /// Returns true if there are no diagnostics.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// How many there are.
+    /// Returns the number of diagnostics.
     pub fn count(&self) -> usize {
         self.list.len()
     }
 
-    /// Each of them.
+    /// Returns the diagnostics in order.
     pub fn iter(&self) -> impl Iterator<Item = &Diagnostic> {
         self.list.iter()
     }
 
-    /// The texts they point into.
+    /// Returns the texts that the diagnostics point into.
     pub fn sources(&self) -> &Sources {
         &self.sources
     }
 
-    /// The whole report, each entry as `error: message`, `--> file:line:column`, the line and a caret. Ends without a newline.
+    /// Returns the whole report: each entry as `error: message`, `--> file:line:column`, the line
+    /// and a caret. It ends without a newline.
     pub fn render(&self, colour: bool) -> String {
         let renderer = if colour { Renderer::styled() } else { Renderer::plain() };
         let shown = self.list.iter().take(MAX_SHOWN);
@@ -168,7 +170,8 @@ impl Diagnostics {
         renderer.render(&[group])
     }
 
-    /// Only the lines between both places are handed over: a long file is not searched again for each message.
+    /// Renders only the lines between the two places: a long file is not searched again for each
+    /// message.
     fn snippet<'a>(
         &'a self,
         span: Span,
@@ -181,7 +184,8 @@ impl Diagnostics {
         });
         let (line, range) = self.sources.lines(span.file, reach);
         let text = &source.text[range.clone()];
-        // A renderer that splits a character panics, so a span is moved to whole ones.
+        // The renderer panics if a span splits a character, so the span is widened to whole
+        // characters.
         let inside = |span: Span| {
             let start = floor(text, span.start.saturating_sub(range.start));
             let mut end = span.end.saturating_sub(range.start).clamp(start, text.len());

@@ -1,5 +1,6 @@
-//! The directive table: every word of the language once, with where it may stand, what it takes, what holds without it, what
-//! it does and how it is written. A part for each subject.
+//! The directive table: every word of the language once, with its contexts, arguments, default,
+//! description and example. Each module holds the directives of one subject. The types are in
+//! `table`.
 
 mod limit;
 mod listen;
@@ -22,13 +23,13 @@ const LIMITED: &[Context] = &[Context::Listen, Context::Route];
 const EDITS: &[Context] = &[Context::Listen, Context::Route];
 const ROUTES: &[Context] = &[Context::Listen, Context::Host];
 
-/// Words that are planned but do nothing yet: an error says so, so that nobody counts on them.
+/// Words that are reserved for a later version: using one is an error that says so.
 pub(crate) const LATER: &[(Context, &str)] = &[];
 
-/// Policies that are planned.
+/// Policies that are reserved for a later version.
 pub(crate) const LATER_POLICIES: &[&str] = &["peak_ewma"];
 
-/// The parts of the table.
+/// The modules of the table.
 const PARTS: [&[Spec]; 6] = [
     process::DIRECTIVES,
     log::DIRECTIVES,
@@ -38,7 +39,7 @@ const PARTS: [&[Spec]; 6] = [
     route::DIRECTIVES,
 ];
 
-/// Every directive.
+/// Returns every directive.
 pub(crate) fn all() -> impl Iterator<Item = &'static Spec> {
     PARTS.into_iter().flatten()
 }

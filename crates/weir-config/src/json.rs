@@ -1,4 +1,5 @@
-//! The canonical JSON form, both ways. Messages say where in the text and by which path.
+//! The canonical JSON form, reading and writing. Diagnostics name the place in the text and the
+//! path of the value. The checks of the values are in `check`.
 
 use crate::check::model::validate;
 use crate::diagnostic::{Diagnostic, Diagnostics};
@@ -14,14 +15,14 @@ pub fn to_json(config: &Config) -> String {
     text
 }
 
-/// Reads what `to_json` writes; what has a default may be left out.
+/// Reads the JSON form that [`to_json`] writes. A value that has a default may be left out.
 pub fn from_json(text: &str) -> Result<Config, Diagnostics> {
     let mut sources = Sources::default();
     let file = sources.add("<json>", text);
     read(sources, file).map(|checked| checked.config)
 }
 
-/// Reads and checks a JSON text that is in `sources`.
+/// Reads and checks a JSON text that is in `sources` already.
 pub(crate) fn read(sources: Sources, file: FileId) -> Result<Checked, Diagnostics> {
     let text = sources.file(file).text.clone();
     let text = text.trim_start_matches('\u{feff}');
@@ -57,13 +58,14 @@ fn with_path(path: &str, message: &str) -> String {
     if path.is_empty() { message.to_owned() } else { format!("{path}: {message}") }
 }
 
-/// serde_json's sentence without the place, which is shown anyway.
+/// Returns serde_json's message without the line and column, which the diagnostic shows itself.
 fn message(error: &serde_json::Error) -> String {
     let text = error.to_string();
     text.rsplit_once(" at line ").map_or(text.clone(), |(message, _)| message.to_owned())
 }
 
-/// The word and the known ones of "unknown field `x`, expected one of `a`, `b`".
+/// Returns the unknown word and the known ones of a message such as "unknown field `x`, expected
+/// one of `a`, `b`".
 fn unknown(message: &str) -> Option<(&str, Vec<&str>)> {
     if !message.starts_with("unknown ") {
         return None;

@@ -1,29 +1,32 @@
-//! Text to words, braces and semicolons, each with its place. It knows quoting, comments and `${VARIABLE}`, and no
-//! directive. Mistakes are collected and reading goes on.
+//! The lexer: splits a text into words, braces and semicolons, each with its span. It handles
+//! quoting, comments and `${VARIABLE}` and knows no directive. Errors are collected, and reading
+//! goes on after each.
 //!
-//! A word ends at white space, `;`, `{`, `}`; quotes in it, single or double, hold these together. `\"`, `\'`, `\\`, `\n`, `\r`, `\t`
-//! are escapes; any other backslash stays, as regexes want it. `#` at the start of a word begins a comment. `${NAME}` and
-//! `${NAME:-default}` with a name in capitals stand for an environment variable, but not in single quotes; `\${` is not expanded.
+//! A word ends at white space, `;`, `{` or `}`, unless these are inside single or double quotes.
+//! `\"`, `\'`, `\\`, `\n`, `\r` and `\t` are escapes; any other backslash is kept, as regexes need
+//! it. `#` at the start of a word begins a comment. `${NAME}` and `${NAME:-default}` with a name in
+//! capitals are replaced by the environment variable, except in single quotes; `\${` is not
+//! expanded.
 
 use crate::diagnostic::Diagnostic;
 use crate::source::{FileId, Span};
 
-/// Looks an environment variable up.
+/// A function that looks up an environment variable.
 pub type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// Said of a quote without an end; what follows it is not what was meant.
+/// The message for a quote that is never closed. Tokens after such a quote are not reliable.
 pub(crate) const UNCLOSED_QUOTE: &str = "this quote is never closed";
 
-/// A piece of text.
+/// A token.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Token {
-    /// What it is.
+    /// The kind, with the text of a word.
     pub kind: TokenKind,
-    /// Where it is.
+    /// The token's place in the source.
     pub span: Span,
 }
 
-/// What a token is.
+/// The kinds of tokens.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TokenKind {
     /// A word.
@@ -36,35 +39,37 @@ pub enum TokenKind {
     Semicolon,
 }
 
-/// A word after quotes, escapes and variables.
+/// A word, with quotes and escapes resolved and variables expanded.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Word {
-    /// What it says.
+    /// The text after quotes, escapes and variables.
     pub text: String,
-    /// Where it stands, quotes included.
+    /// The place in the source, quotes included.
     pub span: Span,
     /// Bytes of `text` before the first quote; only these can be syntax such as `->` or the `=` of an option.
     pub bare: usize,
-    /// Where in the source `text` stands as it is; `None` after escapes and variables.
+    /// The byte of the source at which `text` stands literally; `None` if it has escapes or
+    /// variables.
     pub verbatim: Option<usize>,
-    /// Whether a variable was put in.
+    /// Set if a variable was expanded in the word.
     pub expanded: bool,
-    /// Whether a variable or quote in it was reported: what it says is not worth a second message.
+    /// Set if an error in one of its variables or quotes was reported: the word's text deserves no
+    /// second message.
     pub broken: bool,
 }
 
 impl Word {
-    /// Whether it is this keyword: quoted words never are.
+    /// Returns true if the word is this keyword. A quoted word never is.
     pub fn is(&self, keyword: &str) -> bool {
         self.is_bare() && self.text == keyword
     }
 
-    /// Whether no part of it is quoted.
+    /// Returns true if no part of the word is quoted.
     pub fn is_bare(&self) -> bool {
         self.bare == self.text.len() && !self.text.is_empty()
     }
 
-    /// The `key` and where the value starts, for `key=value`.
+    /// Returns the key and the byte where the value starts, if the word has the form `key=value`.
     pub fn option(&self) -> Option<(&str, usize)> {
         let equals = self.text.get(..self.bare)?.find('=')?;
         let key = &self.text[..equals];
@@ -73,7 +78,8 @@ impl Word {
         named.then_some((key, equals + 1))
     }
 
-    /// The place of `text[start..]`, or of the whole word where the source does not say it as it is.
+    /// Returns the place of `text[start..]`, or of the whole word where the source does not hold it
+    /// literally.
     pub fn part(&self, start: usize) -> Span {
         match self.verbatim {
             Some(origin) => {
@@ -85,7 +91,7 @@ impl Word {
     }
 }
 
-/// Splits a text.
+/// Splits a text into tokens.
 pub fn lex(
     text: &str,
     file: FileId,
@@ -106,7 +112,7 @@ struct Lexer<'a> {
     errors: Vec<Diagnostic>,
 }
 
-/// A word while it is read.
+/// A word that is being read.
 struct Draft {
     text: String,
     start: usize,
@@ -243,7 +249,8 @@ impl Lexer<'_> {
         self.at += character.len_utf8();
     }
 
-    /// At `${`. Names with small letters are left for texts with variables of a request, such as `${host}`.
+    /// Expands the variable at `${`. Names with small letters stay as they are, for texts with
+    /// variables of a request, such as `${host}`.
     fn variable(&mut self, draft: &mut Draft) {
         let start = self.at;
         let rest = &self.text[start..];
@@ -325,7 +332,8 @@ mod tests {
         lex(text, file, &environment)
     }
 
-    /// Words in brackets, syntax as it is, then the messages.
+    /// Compares with the expected text: words in brackets, then syntax tokens as they are, then the
+    /// messages.
     fn check(text: &str, expected: &str) {
         let (tokens, errors) = tokens(text);
         let mut shown: Vec<String> = tokens

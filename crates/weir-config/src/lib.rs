@@ -1,8 +1,9 @@
-//! Configuration: from a file's text to a checked, typed [`model::Config`], or everything that is wrong with it. It opens no
-//! sockets and never sees a request.
+//! Configuration: turns the text of a file into a checked, typed [`model::Config`], or into the
+//! list of all errors in it. It opens no sockets and never sees a request.
 //!
-//! Text goes through `lexer` (words), `tree` (directives without meaning, includes), `check` (the model, with the directive
-//! table of `directives` and `table`); the JSON form through `json` and the same model checks.
+//! A text passes through `lexer` (words), `tree` (directives without meaning, includes) and `check`
+//! (the model, with the directive table of `directives` and `table`). The JSON form passes through
+//! `json` and the same checks of the model.
 #![forbid(unsafe_code)]
 
 mod check;

@@ -1,4 +1,5 @@
-//! The way in: a file or a text, native or JSON, to a checked configuration or everything that is wrong with it.
+//! The entry point: turns a file or a text, native or JSON, into a checked configuration or the
+//! list of all errors in it. It does not apply the configuration.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,18 +12,18 @@ use crate::model::Config;
 use crate::source::{FileId, Sources};
 use crate::tree;
 
-/// A configuration that can be used.
+/// A configuration without errors.
 #[derive(Clone, Debug)]
 pub struct Checked {
-    /// What it says.
+    /// The configuration.
     pub config: Config,
-    /// What in it has no effect or a surprising one.
+    /// Warnings: parts that have no effect or a surprising one.
     pub warnings: Diagnostics,
-    /// The texts it was read from.
+    /// The texts that the configuration was read from.
     pub sources: Arc<Sources>,
 }
 
-/// Reads and checks a file. One that begins with `{` is JSON.
+/// Reads and checks a file. A file that begins with `{` is JSON.
 pub fn load(path: &Path, environment: Environment<'_>) -> Result<Checked, Diagnostics> {
     let mut sources = Sources::default();
     match tree::read(path, &mut sources) {
@@ -33,7 +34,8 @@ pub fn load(path: &Path, environment: Environment<'_>) -> Result<Checked, Diagno
     }
 }
 
-/// Checks a text, called `name` in messages; files that it names count from there. Variables are never set.
+/// Checks a text, which messages call `name`. Relative file names in it are resolved against the
+/// directory of that name. Environment variables are never set.
 pub fn parse_str(name: &str, text: &str) -> Result<Checked, Diagnostics> {
     let mut sources = Sources::default();
     let file = sources.add(name, text);
@@ -53,7 +55,7 @@ fn checked(
     verdict(config, diagnostics, sources)
 }
 
-/// The configuration with its warnings, or what is wrong when anything is.
+/// Returns the configuration with its warnings, or all diagnostics if one of them is an error.
 pub(crate) fn verdict(
     config: Config,
     diagnostics: Vec<Diagnostic>,

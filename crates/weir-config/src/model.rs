@@ -1,5 +1,6 @@
-//! The checked model: what a configuration means, with every name resolved, every unit parsed and
-//! every default filled in. Serialised, it is the canonical JSON form. It knows no syntax and no spans.
+//! The checked model: the meaning of a configuration, with every name resolved, every unit parsed
+//! and every default filled in. Serialised, it is the canonical JSON form. It knows no syntax and
+//! no spans.
 
 pub mod admin;
 pub mod check;
@@ -67,9 +68,9 @@ pub use tls::{Certificate, SrvName, TlsClient, TlsProtocol, TlsServer, TlsVersio
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Snapshot {
-    /// Counts published configurations of this process, from 1.
+    /// The number of this configuration among those that the process has published, from 1.
     pub generation: u64,
-    /// What it says.
+    /// The configuration.
     pub config: Config,
 }
 
@@ -77,60 +78,64 @@ pub struct Snapshot {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// Worker threads.
+    /// The number of worker threads.
     pub workers: Workers,
-    /// Client connections open at once over all listeners; `None`: as many as the file limit allows.
+    /// The client connections open at once over all listeners; `None` for as many as the limit of
+    /// open files allows.
     pub max_connections: Option<usize>,
     /// The budget of memory that may be allocated.
     pub memory: MemoryLimit,
-    /// Bounds on one client over all listeners.
+    /// The bounds on one client over all listeners.
     pub client_limit: Option<ClientLimit>,
-    /// Memory of what is kept of the clients and keys that are limited, bytes.
+    /// The memory of the table of limited clients and keys, in bytes.
     #[serde(with = "size")]
     pub limit_table: usize,
-    /// How long a graceful stop waits for running exchanges.
+    /// The longest time that a graceful stop waits for running exchanges.
     #[serde(with = "duration")]
     pub shutdown_timeout: Duration,
-    /// Headers whose values are not shown, besides those whose names say that.
+    /// Headers whose values are not shown, besides those that are known to carry secrets by their
+    /// names.
     pub hidden_headers: Vec<String>,
-    /// After how long a worker that does not answer is replaced; `None`: never.
+    /// A worker that does not answer for this long is replaced; `None` for never.
     #[serde(with = "duration::option")]
     pub watchdog: Option<Duration>,
-    /// Drops the rights and system calls that the process does not need.
+    /// Set if the process drops the rights and system calls that it does not need.
     pub sandbox: bool,
-    /// Runs a parent process that starts the serving one again when it dies.
+    /// Set if a parent process runs that starts the serving process again when it dies.
     pub supervisor: bool,
-    /// Where the process is looked at and changed while it runs.
+    /// The admin interfaces.
     pub admin: Vec<AdminListener>,
-    /// File that keeps what was changed at run time over restarts.
+    /// The file that keeps changes made at run time over restarts.
     pub state_file: Option<PathBuf>,
-    /// File that holds the process's number while it runs.
+    /// The file that holds the process id while the process runs.
     pub pid_file: Option<PathBuf>,
-    /// Where balancers in front are told how much this instance wants.
+    /// The addresses at which balancers in front read this instance's weight (HAProxy's
+    /// `agent-check`).
     pub agent: Vec<ListenAddress>,
-    /// The machine's processor credits; `None`: it has none, or nobody looks.
+    /// The machine's processor credits; `None` if it has none or they are not watched.
     pub cpu_credits: Option<CpuCredits>,
-    /// The user that Weir is while it serves, by name or number; `None`: who started it.
+    /// The user that Weir serves as, by name or number; `None` for the user that started it.
     pub user: Option<String>,
     /// The group, by name or number; `None`: the user's own.
     pub group: Option<String>,
-    /// The directory that is all Weir sees of the file system while it serves.
+    /// The directory that the process is confined to while it serves (`chroot`).
     pub chroot: Option<PathBuf>,
-    /// How names of servers are looked up.
+    /// The resolver for the names of servers.
     pub resolver: Resolver,
-    /// Where Weir says what happens to it; none: standard error.
+    /// The destinations of Weir's own messages; if empty, standard error.
     pub error_logs: Vec<ErrorLog>,
-    /// Where it is written who changed what, or wanted to; none: among the error logs alone.
+    /// The destinations of the audit log, which records changes, refused ones included, and their
+    /// authors; if empty, they are among the error logs alone.
     pub audit_logs: Vec<LogTarget>,
-    /// Access-log destinations, by name.
+    /// The access logs, by name.
     pub logs: Vec<AccessLog>,
-    /// Named groups of endpoints, in file order; routes name them by index.
+    /// The pools, in file order; routes refer to them by index.
     pub pools: Vec<Pool>,
-    /// Addresses accepted on, with what is served there.
+    /// The listeners, with their hosts and routes.
     pub listeners: Vec<Listener>,
 }
 
-/// How many worker threads.
+/// The number of worker threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Workers {

@@ -1,5 +1,5 @@
-//! Host, path and text patterns as a configuration writes them, compiled once. A pattern is the string
-//! it was written as: it serialises to it and compares by it. Nothing here reads a request.
+//! Host, path and text patterns as a configuration writes them, compiled once. A pattern keeps the
+//! string it was written as, serialises to it and compares by it. Nothing here reads a request.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,10 +9,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::model::check::REPLY_BYTES;
 
-/// Groups a path regex can hand on as `$1`…`$9`, and `$0` for the whole match.
+/// The number of groups that a path regex provides: `$0` for the whole match and `$1`…`$9`.
 pub const PATH_GROUPS: usize = 10;
 
-/// Which hosts a host block serves: `shop.example.com`, `*.example.com` (any depth below it), `~regex`
+/// The hosts of a host block: `shop.example.com`, `*.example.com` (any depth below it), `~regex`
 /// (always case-insensitive), or `*` for every host.
 #[derive(Clone)]
 pub struct HostPattern {
@@ -24,13 +24,14 @@ pub struct HostPattern {
 enum HostKind {
     Any,
     Exact(String),
-    /// With its leading dot.
+    /// The name with its leading dot.
     Below(String),
     Expression(Regex),
 }
 
 impl HostPattern {
-    /// Whether `host`, as a `Host` header or SNI gives it, is one of these. Case, one trailing dot and the port do not count.
+    /// Returns true if `host`, as a `Host` header or SNI gives it, matches. Case, one trailing dot
+    /// and the port are ignored.
     pub fn matches(&self, host: &(impl AsRef<[u8]> + ?Sized)) -> bool {
         let host = bare_host(host.as_ref());
         match &self.kind {
@@ -46,7 +47,7 @@ impl HostPattern {
         }
     }
 
-    /// Whether it takes every host, so that nothing after it is reached.
+    /// Returns true if the pattern matches every host, so that no later host block is reached.
     pub fn is_any(&self) -> bool {
         matches!(self.kind, HostKind::Any)
     }
@@ -75,7 +76,7 @@ impl FromStr for HostPattern {
     }
 }
 
-/// The host without port and trailing dot; an IPv6 literal keeps its brackets.
+/// Returns the host without port and trailing dot; an IPv6 literal keeps its brackets.
 fn bare_host(host: &[u8]) -> &[u8] {
     let name = if host.first() == Some(&b'[') {
         let end = host.iter().position(|&byte| byte == b']').map_or(host.len(), |at| at + 1);
@@ -113,13 +114,16 @@ fn check_host_name(name: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Which paths: `/exact`, `/prefix/*`, a glob such as `/a/*/b` or `*.php`, `~regex` or `~*regex` (case-insensitive).
+/// A path pattern: `/exact`, `/prefix/*`, a glob such as `/a/*/b` or `*.php`, `~regex` or `~*regex`
+/// (case-insensitive).
 ///
-/// `/prefix/*` is all of that directory, `/prefix` itself included: most servers answer both alike, and a rule that keeps clients
-/// out of one has to keep them out of the other. `/prefix` alone is that path only, and `/prefix/` too.
+/// `/prefix/*` matches everything below that directory and `/prefix` itself: most servers answer
+/// both alike, so a rule that denies one has to deny the other. `/prefix` alone matches that path
+/// and `/prefix/`.
 ///
-/// A `*` at the start or the end stands for anything; one in the middle for what is between two slashes. Regexes are not
-/// anchored, see bytes rather than characters, and their `.` takes a newline too, so that no encoded byte slips past one.
+/// A `*` at the start or the end matches anything; one in the middle matches within one path
+/// segment. Regexes are not anchored, match bytes rather than characters, and their `.` matches a
+/// newline too, so that no encoded byte evades the pattern.
 #[derive(Clone)]
 pub struct PathPattern {
     text: String,
@@ -128,7 +132,7 @@ pub struct PathPattern {
 }
 
 impl PathPattern {
-    /// Whether the decoded path (no query) matches.
+    /// Returns true if the decoded path (without the query) matches.
     pub fn matches(&self, path: &(impl AsRef<[u8]> + ?Sized)) -> bool {
         let path = path.as_ref();
         match &self.kind {
@@ -137,7 +141,8 @@ impl PathPattern {
         }
     }
 
-    /// The groups `$1`…`$9` of a regex for a path that matches; only `$0`, the whole path, for other patterns.
+    /// Returns the groups `$0`…`$9` of a regex for a path that matches; for other patterns only
+    /// `$0`, the whole path.
     pub fn captures<'path>(
         &self,
         path: &'path (impl AsRef<[u8]> + ?Sized),
@@ -157,30 +162,33 @@ impl PathPattern {
         Some(PathGroups { groups })
     }
 
-    /// Whether it is a regex with groups, so that `captures` says more than `matches`.
+    /// Returns true if the pattern is a regex with groups, so that `captures` returns more than
+    /// `$0`.
     pub fn has_groups(&self) -> bool {
         self.captures
     }
 
-    /// Whether it takes every path.
+    /// Returns true if the pattern matches every path.
     pub fn is_any(&self) -> bool {
         matches!(&self.kind, TextKind::Prefix(prefix) if prefix.is_empty() || prefix == "/")
     }
 }
 
-/// Whether a path begins with `prefix`, or is the directory that a prefix with a slash at its end names.
+/// Returns true if a path begins with `prefix`, or is the directory that a prefix with a trailing
+/// slash names.
 fn is_below(prefix: &[u8], path: &[u8]) -> bool {
     path.starts_with(prefix) || prefix.strip_suffix(b"/").is_some_and(|itself| path == itself)
 }
 
-/// What a path regex captured.
+/// The groups that a path regex captured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathGroups<'path> {
     groups: [Option<&'path [u8]>; PATH_GROUPS],
 }
 
 impl<'path> PathGroups<'path> {
-    /// Group `number`, 0 being the whole match; `None` if the regex has no such group or it took no part.
+    /// Returns group `number`, 0 being the whole match; `None` if the regex has no such group or
+    /// the group took no part in the match.
     pub fn group(&self, number: usize) -> Option<&'path [u8]> {
         self.groups.get(number).copied().flatten()
     }
@@ -204,7 +212,8 @@ impl FromStr for PathPattern {
     }
 }
 
-/// A header's, cookie's or parameter's value: exact (case counts), with `*` for anything, `~regex` or `~*regex`.
+/// A pattern for the value of a header, cookie or parameter: exact (case-sensitive), with `*` for
+/// anything, `~regex` or `~*regex`.
 #[derive(Clone)]
 pub struct TextPattern {
     text: String,
@@ -212,7 +221,7 @@ pub struct TextPattern {
 }
 
 impl TextPattern {
-    /// Whether the value matches.
+    /// Returns true if the value matches.
     pub fn matches(&self, value: &(impl AsRef<[u8]> + ?Sized)) -> bool {
         self.kind.matches(&self.text, value.as_ref())
     }
@@ -226,7 +235,7 @@ impl FromStr for TextPattern {
     }
 }
 
-/// What a reply has to hold somewhere: a text as it is, `~regex` or `~*regex`.
+/// A pattern that a reply has to contain: a literal text, `~regex` or `~*regex`.
 #[derive(Clone)]
 pub struct ContentPattern {
     text: String,
@@ -234,7 +243,7 @@ pub struct ContentPattern {
 }
 
 impl ContentPattern {
-    /// Whether it is in there.
+    /// Returns true if `content` contains a match.
     pub fn is_in(&self, content: &[u8]) -> bool {
         self.expression.is_match(content)
     }
@@ -270,7 +279,7 @@ enum TextKind {
     Expression(Regex),
 }
 
-/// What a `*` in the middle of a glob stands for.
+/// The meaning of a `*` in the middle of a glob.
 #[derive(Clone, Copy)]
 enum Star {
     Anything,
@@ -339,7 +348,8 @@ fn compile(pattern: &str, case: Case) -> Result<Regex, String> {
         .map_err(|error| regex_message(&error))
 }
 
-/// The one line of a regex error that says what is wrong; the drawing before it would not fit a message.
+/// Returns the line of a regex error that names the error; the drawing before it would not fit a
+/// message.
 fn regex_message(error: &regex::Error) -> String {
     let text = error.to_string();
     let line = text.lines().last().unwrap_or_default();
@@ -350,7 +360,7 @@ fn regex_message(error: &regex::Error) -> String {
 macro_rules! written_as_text {
     ($($name:ident),*) => {$(
         impl $name {
-            /// The pattern as it was written.
+            /// Returns the pattern as it was written.
             pub fn as_str(&self) -> &str {
                 &self.text
             }

@@ -1,12 +1,13 @@
-//! Where in a JSON text each value stands, by its path such as `pools[0].name`. It reads damaged text as far as it goes.
+//! The byte range of each value in a JSON text, by its path such as `pools[0].name`. A damaged text
+//! is read as far as possible. Values are not interpreted.
 
 use std::ops::Range;
 
-/// The values of one text.
+/// The places of the values of one text.
 pub(crate) struct Places {
-    /// Paths and bytes; an inner value comes before the one that it is in.
+    /// Paths and byte ranges; an inner value comes before the value that contains it.
     values: Vec<(String, Range<usize>)>,
-    /// Keys, with the path of the object that they are in.
+    /// Keys, with the path of their object.
     keys: Vec<(String, Range<usize>)>,
     end: usize,
 }
@@ -15,9 +16,9 @@ pub(crate) struct Places {
 struct Frame {
     path: String,
     start: usize,
-    /// The key of the value to come, in an object.
+    /// The key of the next value, in an object.
     key: Option<String>,
-    /// The number of the value to come, in an array.
+    /// The index of the next value, in an array.
     index: Option<usize>,
 }
 
@@ -32,14 +33,15 @@ impl Places {
         Self { values: reader.values, keys: reader.keys, end: text.len() }
     }
 
-    /// The key or plain value that ends here, where a reader stopped, or else what is around.
+    /// Returns the key or plain value that ends at this byte, where a parser stopped, or else the
+    /// innermost value around it.
     pub(crate) fn before(&self, at: usize) -> (String, Range<usize>) {
         let ends = |(_, range): &&(String, Range<usize>)| range.end == at || range.end == at + 1;
         let found = self.keys.iter().chain(&self.values).find(ends);
         found.cloned().unwrap_or_else(|| self.around(at))
     }
 
-    /// The innermost value that holds this byte.
+    /// Returns the innermost value that contains this byte.
     pub(crate) fn around(&self, at: usize) -> (String, Range<usize>) {
         let holds = |range: &Range<usize>| range.start <= at && at < range.end.max(range.start + 1);
         let inner = self
@@ -50,7 +52,7 @@ impl Places {
         inner.cloned().unwrap_or((String::new(), at.min(self.end)..at.min(self.end)))
     }
 
-    /// The value at a path, or the nearest one around it.
+    /// Returns the place of the value at a path, or of the nearest value around it.
     pub(crate) fn find(&self, path: &str) -> Range<usize> {
         let mut path = path;
         loop {
@@ -96,7 +98,7 @@ impl Reader<'_> {
         self.at += 1;
     }
 
-    /// The path of the value that begins here.
+    /// Returns the path of the value that begins here.
     fn path(&self) -> String {
         match self.frames.last() {
             None => String::new(),
@@ -110,7 +112,7 @@ impl Reader<'_> {
 
     fn open(&mut self, byte: u8) {
         let index = (byte == b'[').then_some(0);
-        // serde_json stops at depth 128, so deeper places are of no use.
+        // serde_json stops at depth 128, so deeper places are not needed.
         let path = if self.frames.len() < 128 { self.path() } else { String::new() };
         self.frames.push(Frame { path, start: self.at, key: None, index });
         self.at += 1;

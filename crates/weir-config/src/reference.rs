@@ -1,4 +1,5 @@
-//! `docs/configuration.md`, drawn from the directive table and from the variables' own list.
+//! Generates `docs/configuration.md` from the directive table and the list of variables. No
+//! description is written here.
 
 use std::fmt::Write;
 
@@ -26,7 +27,7 @@ stays. `->` leads to a target. Options are `key=value` without spaces.
 The smallest file: `listen :8080 -> 127.0.0.1:3000;`
 ";
 
-/// The reference page.
+/// Returns the reference page.
 pub fn reference() -> String {
     let mut page = String::from(INTRODUCTION);
     for context in Context::ALL {

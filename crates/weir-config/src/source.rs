@@ -1,8 +1,9 @@
-//! The texts that a configuration was read from, and places in them. Files are only added, so a span stays good.
+//! The texts that a configuration was read from, and places in them. Files are only added, so spans
+//! stay valid. No file is read here.
 
 use std::ops::Range;
 
-/// Which of the [`Sources`].
+/// The number of a file in its [`Sources`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FileId(usize);
 
@@ -11,14 +12,14 @@ pub struct FileId(usize);
 pub struct Span {
     /// The file.
     pub file: FileId,
-    /// First byte.
+    /// The first byte.
     pub start: usize,
-    /// After the last byte.
+    /// The byte after the last one.
     pub end: usize,
 }
 
 impl Span {
-    /// From the start of one to the end of the other.
+    /// Returns the span from the start of `self` to the end of `other`.
     #[must_use]
     pub fn to(self, other: Self) -> Self {
         Self { end: other.end.max(self.start), ..self }
@@ -34,44 +35,44 @@ pub struct Position {
     pub column: usize,
 }
 
-/// One text and what it is called in messages.
+/// One text and its name in messages.
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// Its path, or a word for text that came from elsewhere.
+    /// The file's path, or a word for a text that is not from a file.
     pub name: String,
-    /// What it says.
+    /// The whole text.
     pub text: String,
 }
 
-/// Every text read for one configuration.
+/// The texts read for one configuration.
 #[derive(Clone, Debug, Default)]
 pub struct Sources {
     files: Vec<Source>,
 }
 
 impl Sources {
-    /// Keeps a text.
+    /// Adds a text.
     pub fn add(&mut self, name: impl Into<String>, text: impl Into<String>) -> FileId {
         self.files.push(Source { name: name.into(), text: text.into() });
         FileId(self.files.len() - 1)
     }
 
-    /// The text and its name. A `FileId` of other sources is a bug of the caller.
+    /// Returns a file's text and name. A `FileId` of other `Sources` is a bug of the caller.
     pub fn file(&self, file: FileId) -> &Source {
         &self.files[file.0]
     }
 
-    /// Every file, in the order in which it was read.
+    /// Returns every file, in the order of reading.
     pub fn files(&self) -> &[Source] {
         &self.files
     }
 
-    /// The text of a span; nothing where the span is not of this text.
+    /// Returns the text of a span, or an empty text if the span does not fit the file.
     pub fn text(&self, span: Span) -> &str {
         self.file(span.file).text.get(span.start..span.end).unwrap_or_default()
     }
 
-    /// Where a span starts.
+    /// Returns the line and column at which a span starts.
     pub fn position(&self, span: Span) -> Position {
         let text = &self.file(span.file).text;
         let start = floor(text, span.start);
@@ -82,7 +83,8 @@ impl Sources {
         }
     }
 
-    /// The byte at a line and column as serde_json counts them: columns in bytes, 0 being before the first.
+    /// Returns the byte at a line and column as serde_json counts them: columns in bytes, 0 being
+    /// before the first.
     pub(crate) fn offset(&self, file: FileId, line: usize, column: usize) -> usize {
         let text = &self.file(file).text;
         let start = match line {
@@ -92,7 +94,7 @@ impl Sources {
         floor(text, start + column.saturating_sub(1))
     }
 
-    /// The whole lines that hold all of `ranges`, and the number of the first.
+    /// Returns the lines that `range` touches, as bytes, and the number of the first.
     pub(crate) fn lines(&self, file: FileId, range: Range<usize>) -> (usize, Range<usize>) {
         let text = &self.file(file).text;
         let (start, end) = (floor(text, range.start), floor(text, range.end));
@@ -102,7 +104,7 @@ impl Sources {
     }
 }
 
-/// The nearest character boundary at or before `offset`.
+/// Returns the nearest character boundary at or before `offset`.
 pub(crate) fn floor(text: &str, offset: usize) -> usize {
     let mut offset = offset.min(text.len());
     while !text.is_char_boundary(offset) {

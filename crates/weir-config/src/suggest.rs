@@ -1,6 +1,6 @@
-//! "Did you mean": the known word nearest to a misspelt one.
+//! "Did you mean": finds the known word that is nearest to a misspelt one. It writes no message.
 
-/// The candidate nearest to `word`, if it is near enough to be a typing mistake.
+/// Returns the candidate nearest to `word` if it is near enough to be a typing mistake.
 pub(crate) fn nearest<'word>(
     word: &str,
     candidates: impl IntoIterator<Item = &'word str>,
@@ -18,7 +18,8 @@ pub(crate) fn nearest<'word>(
         .map(|(_, candidate)| candidate)
 }
 
-/// Insertions, deletions, replacements and swaps of neighbours (optimal string alignment).
+/// Counts insertions, deletions, replacements and swaps of neighbours (optimal string alignment
+/// distance).
 fn distance(left: &str, right: &str) -> usize {
     let left: Vec<char> = left.chars().take(64).collect();
     let right: Vec<char> = right.chars().take(64).collect();

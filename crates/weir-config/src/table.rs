@@ -1,9 +1,9 @@
-//! The shape of the directive table: what a directive may have, and how one is found. The table itself is in `directives`;
-//! checks, the reference page and completion are drawn from it.
+//! The types of the directive table and the look-up in it. The table itself is in `directives`; the
+//! checks, the reference page and completion are generated from it.
 
 use crate::directives::{self, LATER};
 
-/// Where a directive may stand.
+/// A place in which a directive may stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Context {
     /// Outside every block.
@@ -20,9 +20,9 @@ pub enum Context {
     Host,
     /// In the block of a route.
     Route,
-    /// A condition of a route or rule.
+    /// In a condition of a route or rule.
     Condition,
-    /// What stands after `->`.
+    /// After `->`.
     Target,
 }
 
@@ -40,7 +40,7 @@ impl Context {
         Self::Target,
     ];
 
-    /// Where that is, in messages.
+    /// Returns the place in the words of messages.
     pub fn place(self) -> &'static str {
         match self {
             Self::Top => "at the top level",
@@ -56,80 +56,81 @@ impl Context {
     }
 }
 
-/// What may be in a directive's braces.
+/// The braces of a directive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockRule {
-    /// It has none.
+    /// No braces.
     None,
-    /// Directives of this context, if there are braces.
+    /// Optional braces with directives of this context.
     Optional(Context),
-    /// Directives of this context.
+    /// Required braces with directives of this context.
     Required(Context),
-    /// An expression, if there are braces.
+    /// Optional braces with an expression.
     Expression,
 }
 
-/// Whether a directive may stand in one block more than once.
+/// The number of times that a directive may stand in one block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repeats {
-    /// Once only.
+    /// At most once.
     Once,
     /// Any number of times.
     Many,
 }
 
-/// Whether `-> TARGET` follows.
+/// The use of `-> TARGET` after a directive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrow {
-    /// Never.
+    /// It must not follow.
     Never,
-    /// It may.
+    /// It may follow.
     Optional,
-    /// It has to.
+    /// It must follow.
     Required,
 }
 
-/// One `key=value`, or a lone word, of a directive.
+/// One option of a directive: `key=value` or a lone word.
 #[derive(Clone, Copy, Debug)]
 pub struct OptionSpec {
     /// The key.
     pub name: &'static str,
-    /// What the value is, as the reference shows it; empty for a lone word.
+    /// The value as the reference shows it; empty for a lone word.
     pub value: &'static str,
-    /// What holds without it; empty where nothing does.
+    /// The default; empty where there is none.
     pub default: &'static str,
-    /// What it does.
+    /// The description.
     pub doc: &'static str,
 }
 
-/// One directive, in the contexts where it means one thing.
+/// One directive, for all contexts in which it has the same meaning.
 #[derive(Clone, Copy, Debug)]
 pub struct Spec {
-    /// Its first word.
+    /// The first word.
     pub name: &'static str,
-    /// Where it may stand.
+    /// The contexts in which it may stand.
     pub contexts: &'static [Context],
-    /// Its words, as the reference shows them.
+    /// The syntax, as the reference shows it.
     pub syntax: &'static str,
-    /// Fewest and most words that are not options.
+    /// The fewest and the most words that are not options.
     pub words: (usize, usize),
-    /// Its options.
+    /// The options.
     pub options: &'static [OptionSpec],
-    /// Its braces.
+    /// The braces.
     pub block: BlockRule,
-    /// How often.
+    /// The number of times that it may stand in one block.
     pub repeats: Repeats,
-    /// Its target.
+    /// The target.
     pub arrow: Arrow,
-    /// What holds without it; empty where its options say so.
+    /// The default; empty where its options have their own.
     pub default: &'static str,
-    /// What it does.
+    /// The description.
     pub doc: &'static str,
-    /// How it is written.
+    /// An example.
     pub example: &'static str,
 }
 
-/// A directive without options and block, once in its block, of exactly one word.
+/// Returns a directive without options and block that stands once in its block and takes exactly
+/// one word.
 pub(crate) const fn directive(
     name: &'static str,
     contexts: &'static [Context],
@@ -187,13 +188,13 @@ impl Spec {
         self
     }
 
-    /// The option of that name.
+    /// Returns the option with that name.
     pub fn option(&self, name: &str) -> Option<&'static OptionSpec> {
         self.options.iter().find(|option| option.name == name)
     }
 }
 
-/// An option with a value.
+/// Returns an option with a value.
 pub(crate) const fn option(
     name: &'static str,
     value: &'static str,
@@ -203,33 +204,33 @@ pub(crate) const fn option(
     OptionSpec { name, value, default, doc }
 }
 
-/// An option that is a lone word.
+/// Returns an option that is a lone word.
 pub(crate) const fn flag(name: &'static str, doc: &'static str) -> OptionSpec {
     OptionSpec { name, value: "", default: "", doc }
 }
 
-/// The directive of that name in that context.
+/// Returns the directive with that name in that context.
 pub fn find(name: &str, context: Context) -> Option<&'static Spec> {
     directives::all().find(|spec| spec.name == name && spec.contexts.contains(&context))
 }
 
-/// Every directive that may stand in a context, in the order of the table.
+/// Returns every directive that may stand in a context, in the order of the table.
 pub fn of_context(context: Context) -> impl Iterator<Item = &'static Spec> {
     directives::all().filter(move |spec| spec.contexts.contains(&context))
 }
 
-/// The contexts in which a word is a directive.
+/// Returns the contexts in which a word is a directive.
 pub fn contexts_of(name: &str) -> Vec<Context> {
     let all = directives::all().filter(|spec| spec.name == name);
     all.flat_map(|spec| spec.contexts.iter().copied()).collect()
 }
 
-/// Whether a word is planned there but does nothing yet in this version.
+/// Returns true if a word is reserved there for a later version.
 pub fn is_later(name: &str, context: Context) -> bool {
     LATER.iter().any(|(place, word)| *place == context && *word == name)
 }
 
-/// Every word of the configuration language, sorted, for completion.
+/// Returns every word of the configuration language, sorted, for completion.
 pub fn words() -> Vec<&'static str> {
     let directives = directives::all().map(|spec| spec.name);
     let options = directives::all().flat_map(|spec| spec.options.iter().map(|option| option.name));

@@ -1,5 +1,5 @@
-//! Words to directives with blocks, with places and without meaning: what a word is allowed to say is for `check`, or for
-//! an importer of another program's file with the same shape.
+//! Parses tokens into directives with blocks and spans, without their meaning: that is checked by
+//! `check`, or by an importer of another program's configuration with the same syntax.
 
 use std::path::{Path, PathBuf};
 
@@ -7,54 +7,54 @@ use crate::diagnostic::Diagnostic;
 use crate::lexer::{Environment, Token, TokenKind, UNCLOSED_QUOTE, Word, lex};
 use crate::source::{FileId, Sources, Span};
 
-/// Blocks within blocks.
+/// The deepest nesting of blocks.
 const MAX_DEPTH: usize = 32;
-/// Files that include files.
+/// The deepest nesting of includes.
 const MAX_INCLUDE_DEPTH: usize = 10;
-/// Files in all.
+/// The largest number of files.
 const MAX_FILES: usize = 1_000;
 
 /// `name word word;` or `name word { … }`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Directive {
-    /// Its first word.
+    /// The first word.
     pub name: Word,
     /// The words after it.
     pub words: Vec<Word>,
-    /// What is in its braces.
+    /// The contents of the braces.
     pub block: Option<Block>,
-    /// How it ends.
+    /// The end of the directive.
     pub end: End,
 }
 
-/// How a directive ends.
+/// The end of a directive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// With `;`.
+    /// A `;`.
     Semicolon,
-    /// With its block.
+    /// Its block.
     Block,
-    /// Before a `}` or the end of the file, where a `;` is missing.
+    /// A `}` or the end of the file, so a `;` is missing.
     Missing,
 }
 
 /// Directives in braces.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Block {
-    /// What is in it.
+    /// The directives of the block.
     pub directives: Vec<Directive>,
     /// The `{`.
     pub open: Span,
 }
 
 impl Directive {
-    /// Name and words.
+    /// Returns the span of the name and the words.
     pub fn span(&self) -> Span {
         self.words.last().map_or(self.name.span, |last| self.name.span.to(last.span))
     }
 }
 
-/// Reads the directives of a text that is in `sources` already.
+/// Parses the directives of a text that is in `sources` already.
 pub fn parse(
     sources: &Sources,
     file: FileId,
@@ -68,14 +68,14 @@ pub fn parse(
         parser.token(token);
     }
     let (directives, mut errors) = parser.finish();
-    // After a quote without an end, braces and semicolons are not where they were meant to be.
+    // After a quote that is never closed, the places of braces and semicolons are not reliable.
     if errors.iter().any(|error| error.message == UNCLOSED_QUOTE) {
         errors.truncate(read);
     }
     (directives, errors)
 }
 
-/// A block that is still open; below the deepest one allowed, only its brace is kept.
+/// A block that is still open. Below the deepest allowed nesting only its brace is kept.
 struct Frame {
     before: Vec<Directive>,
     words: Vec<Word>,
@@ -140,7 +140,7 @@ impl Parser {
         self.directive(frame.words, Some(Block { directives, open: frame.open }), End::Block);
     }
 
-    /// A lone `;` is nothing, as in nginx after a block.
+    /// Adds a directive. A lone `;` is ignored, as nginx does after a block.
     fn directive(&mut self, words: Vec<Word>, block: Option<Block>, end: End) {
         let mut words = words.into_iter();
         if let Some(name) = words.next() {
@@ -187,13 +187,14 @@ pub fn read(path: &Path, sources: &mut Sources) -> Result<FileId, String> {
     }
 }
 
-/// The operating system's words without its number.
+/// Returns the operating system's message without its number.
 fn reason(error: &std::io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or_default().to_lowercase()
 }
 
-/// Parses a file and puts what `include PATTERN;` names in its place, wherever that stands.
+/// Parses a file and replaces each `include PATTERN;`, in any block, by the contents of the files
+/// that it names.
 pub fn parse_with_includes(
     sources: &mut Sources,
     file: FileId,
@@ -210,7 +211,7 @@ struct Includer<'a> {
     sources: &'a mut Sources,
     environment: Environment<'a>,
     errors: Vec<Diagnostic>,
-    /// The files being read, the outermost first.
+    /// The files that are being read, the outermost first.
     stack: Vec<PathBuf>,
 }
 
@@ -254,7 +255,8 @@ impl Includer<'_> {
         list
     }
 
-    /// A pattern without `*`, `?` or `[` is one file, which has to be there.
+    /// Returns the files that a pattern names. A pattern without `*`, `?` or `[` is one file, which
+    /// must exist.
     fn matching(&mut self, pattern: &Path, word: &Word) -> Vec<PathBuf> {
         if !word.text.contains(['*', '?', '[']) {
             return vec![pattern.to_owned()];
@@ -301,12 +303,12 @@ impl Includer<'_> {
     }
 }
 
-/// What tells a file from another however it is named.
+/// Returns the canonical path, which is the same for all names of one file.
 fn identity(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
-/// The message for a directive that ends without `;`.
+/// Returns the message for a directive that ends without `;`.
 pub fn missing_semicolon(last: &Word) -> Diagnostic {
     let end = Span { start: last.span.end.saturating_sub(1).max(last.span.start), ..last.span };
     Diagnostic::error(end, format!("a `;` is missing after `{}`", last.text))

@@ -1,13 +1,14 @@
-//! Durations, sizes and shares with their units. Each module parses what a file says, writes the shortest
-//! spelling that means the same, and serves as a serde `with` module. Bare numbers are refused where a unit is needed.
+//! Durations, sizes and percentages with their units. Each module parses the text of a
+//! configuration, formats a value in the shortest exact spelling, and serves as a serde `with`
+//! module. A bare number is refused where a unit is needed.
 
-/// `100us`, `100ms`, `5s`, `2m`, `1h`, `1d`.
+/// Durations: `100us`, `100ms`, `5s`, `2m`, `1h`, `1d`.
 pub mod duration {
     use std::time::Duration;
 
     use serde::{Deserialize, Deserializer, Serializer, de};
 
-    /// Units from large to small, each in microseconds.
+    /// The units from large to small, each in microseconds.
     const UNITS: [(&str, u64); 6] = [
         ("d", 86_400_000_000),
         ("h", 3_600_000_000),
@@ -17,7 +18,7 @@ pub mod duration {
         ("us", 1),
     ];
 
-    /// Reads a duration.
+    /// Parses a duration.
     pub fn parse(text: &str) -> Result<Duration, String> {
         let (number, unit) = super::split(text);
         if number.is_empty() {
@@ -47,7 +48,7 @@ pub mod duration {
             .ok_or_else(|| format!("`{text}` is too long"))
     }
 
-    /// The shortest exact spelling in one unit.
+    /// Returns the shortest exact spelling in one unit.
     pub fn format(duration: Duration) -> String {
         let total = duration.as_micros();
         if total == 0 {
@@ -58,12 +59,12 @@ pub mod duration {
         format!("{}{name}", total / u128::from(*microseconds))
     }
 
-    /// Writes it as `format` does.
+    /// Serialises it in the form of `format`.
     pub fn serialize<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&format(*duration))
     }
 
-    /// Reads what `parse` reads.
+    /// Deserialises the form that `parse` accepts.
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
         parse(&String::deserialize(deserializer)?).map_err(de::Error::custom)
     }
@@ -74,7 +75,7 @@ pub mod duration {
 
         use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-        /// Writes it as `format` does, or null.
+        /// Serialises it in the form of `format`, or as null.
         pub fn serialize<S: Serializer>(
             duration: &Option<Duration>,
             serializer: S,
@@ -82,7 +83,7 @@ pub mod duration {
             duration.map(super::format).serialize(serializer)
         }
 
-        /// Reads what `parse` reads, or null.
+        /// Deserialises the form that `parse` accepts, or null.
         pub fn deserialize<'de, D: Deserializer<'de>>(
             deserializer: D,
         ) -> Result<Option<Duration>, D::Error> {
@@ -92,13 +93,13 @@ pub mod duration {
     }
 }
 
-/// `512`, `1k`, `8m`, `1g`: bytes, 1024-based.
+/// Sizes in bytes with 1024-based units: `512b`, `1k`, `8m`, `1g`.
 pub mod size {
     use serde::{Deserialize, Deserializer, Serializer, de};
 
     const UNITS: [(&str, u64); 3] = [("g", 1 << 30), ("m", 1 << 20), ("k", 1 << 10)];
 
-    /// Reads a size. A bare number other than 0 is refused: it is too often meant as kilobytes.
+    /// Parses a size. A bare number other than 0 is refused: users often mean kilobytes by it.
     pub fn parse(text: &str) -> Result<u64, String> {
         let (number, unit) = super::split(text);
         if number.is_empty() {
@@ -128,7 +129,7 @@ pub mod size {
         value.checked_mul(factor).ok_or_else(|| format!("`{text}` is too large"))
     }
 
-    /// The shortest exact spelling.
+    /// Returns the shortest exact spelling.
     pub fn format(bytes: u64) -> String {
         match UNITS.iter().find(|(_, factor)| bytes != 0 && bytes.is_multiple_of(*factor)) {
             Some((name, factor)) => format!("{}{name}", bytes / factor),
@@ -136,12 +137,12 @@ pub mod size {
         }
     }
 
-    /// Writes it as `format` does.
+    /// Serialises it in the form of `format`.
     pub fn serialize<S: Serializer>(bytes: &usize, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&format(*bytes as u64))
     }
 
-    /// Reads what `parse` reads.
+    /// Deserialises the form that `parse` accepts.
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
         let bytes = parse(&String::deserialize(deserializer)?).map_err(de::Error::custom)?;
         usize::try_from(bytes).map_err(de::Error::custom)
@@ -151,7 +152,7 @@ pub mod size {
     pub mod option {
         use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-        /// Writes it as `format` does, or null.
+        /// Serialises it in the form of `format`, or as null.
         pub fn serialize<S: Serializer>(
             bytes: &Option<u64>,
             serializer: S,
@@ -159,7 +160,7 @@ pub mod size {
             bytes.map(super::format).serialize(serializer)
         }
 
-        /// Reads what `parse` reads, or null.
+        /// Deserialises the form that `parse` accepts, or null.
         pub fn deserialize<'de, D: Deserializer<'de>>(
             deserializer: D,
         ) -> Result<Option<u64>, D::Error> {
@@ -169,11 +170,11 @@ pub mod size {
     }
 }
 
-/// `50%`: a share of 0 to 100 percent.
+/// Percentages from 0 to 100: `50%`.
 pub mod percent {
     use serde::{Deserialize, Deserializer, Serializer, de};
 
-    /// Reads a share.
+    /// Parses a percentage.
     pub fn parse(text: &str) -> Result<u8, String> {
         let (number, unit) = super::split(text);
         if number.is_empty() {
@@ -189,23 +190,23 @@ pub mod percent {
         }
     }
 
-    /// The share with its sign.
+    /// Returns the percentage with its sign.
     pub fn format(percent: u8) -> String {
         format!("{percent}%")
     }
 
-    /// Writes it as `format` does.
+    /// Serialises it in the form of `format`.
     pub fn serialize<S: Serializer>(percent: &u8, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&format(*percent))
     }
 
-    /// Reads what `parse` reads.
+    /// Deserialises the form that `parse` accepts.
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u8, D::Error> {
         parse(&String::deserialize(deserializer)?).map_err(de::Error::custom)
     }
 }
 
-/// Leading ASCII digits and the rest.
+/// Splits a text into its leading ASCII digits and the rest.
 fn split(text: &str) -> (&str, &str) {
     let end = text.bytes().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len());
     text.split_at(end)

@@ -1,11 +1,12 @@
-//! How types of other crates are written in the JSON form: as the words and texts that a configuration uses.
+//! serde `with` modules for types of other crates: they use the words and texts of the
+//! configuration. It defines no types.
 
-/// What the weights of `fair` mean, by its word.
+/// The weight mode of `fair`, by its word.
 pub(crate) mod weight_mode {
     use serde::{Deserialize, Deserializer, Serializer, de};
     use weir_balance::WeightMode;
 
-    /// Reads the word.
+    /// Parses the word.
     pub(crate) fn parse(text: &str) -> Result<WeightMode, String> {
         let mut modes = WeightMode::all().iter().copied();
         modes.find(|mode| mode.as_str() == text).ok_or_else(|| {
@@ -29,14 +30,14 @@ pub(crate) mod weight_mode {
     }
 }
 
-/// A bound on loads that may be absent, in percent: `125%`.
+/// An optional balance factor in percent: `125%`.
 pub(crate) mod balance_factor {
     use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
     use weir_balance::BalanceFactor;
 
     const MOST_PERCENT: u32 = 10_000;
 
-    /// Reads it.
+    /// Parses the percentage.
     pub(crate) fn parse(text: &str) -> Result<BalanceFactor, String> {
         let digits = text.strip_suffix('%').unwrap_or(text);
         let percent: u32 = digits
@@ -77,7 +78,7 @@ pub(crate) mod balance_factor {
     }
 }
 
-/// A text with `$variables`, as it was written.
+/// A text with `$variables`, in the form in which it was written.
 pub(crate) mod template {
     use serde::{Deserialize, Deserializer, Serializer, de};
     use weir_stats::Template;
@@ -99,7 +100,7 @@ pub(crate) mod template {
         parse(&String::deserialize(deserializer)?)
     }
 
-    /// One that may be absent.
+    /// An optional text with `$variables`.
     pub(crate) mod option {
         use serde::{Deserialize, Deserializer, Serialize, Serializer};
         use weir_stats::Template;

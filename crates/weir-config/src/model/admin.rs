@@ -1,4 +1,4 @@
-//! Where the process is looked at and changed while it runs.
+//! The admin interface as configured: addresses, TLS, tokens and roles. It checks no request.
 
 use std::path::PathBuf;
 
@@ -10,24 +10,26 @@ use super::{Certificate, ListenAddress};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AdminListener {
-    /// Where it is.
+    /// The address.
     pub address: ListenAddress,
-    /// The user a Unix socket belongs to, by name or number; `None`: whoever runs Weir.
+    /// The user who owns a Unix socket, by name or number; `None` for the user that runs Weir.
     #[serde(default)]
     pub owner: Option<String>,
-    /// The group a Unix socket belongs to, by name or number; `None`: that of whoever runs Weir.
+    /// The group that owns a Unix socket, by name or number; `None` for the group of the process.
     #[serde(default)]
     pub group: Option<String>,
-    /// What may be done there.
+    /// The operations allowed there.
     #[serde(default)]
     pub access: AdminAccess,
-    /// File with the token that every request has to bring; `None`: none, and over TCP nothing can be changed then.
+    /// The file with the token that every request has to carry. With `None` there is no token, and
+    /// changes over TCP are refused.
     #[serde(default)]
     pub token_file: Option<PathBuf>,
-    /// Host names that it answers to besides addresses, `localhost`, the machine's name and those of its certificate.
+    /// Host names that the interface answers to besides addresses, `localhost`, the machine's name
+    /// and the names in its certificate.
     #[serde(default)]
     pub names: Vec<String>,
-    /// TLS; `None` is plain.
+    /// TLS; `None` for plain connections.
     #[serde(default)]
     pub tls: Option<AdminTls>,
     /// Roles of single users, tokens and client certificates.
@@ -39,23 +41,24 @@ pub struct AdminListener {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AdminTls {
-    /// The certificate shown.
+    /// The server certificate.
     pub certificate: Certificate,
-    /// Authorities whose client certificates let somebody in; `None`: no certificate is asked for.
+    /// The file with the authorities whose client certificates are accepted; `None` if no
+    /// certificate is requested.
     #[serde(default)]
     pub client_ca: Option<PathBuf>,
 }
 
-/// A role, and who has it: exactly one of the three.
+/// A role and its holder: exactly one of user, token and certificate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RoleGrant {
-    /// What it allows.
+    /// The role.
     pub role: Role,
     /// The user at the other end of a Unix socket, by name or number.
     #[serde(default)]
     pub user: Option<String>,
-    /// File with a token.
+    /// The file with a token.
     #[serde(default)]
     pub token_file: Option<PathBuf>,
     /// A name in the client certificate.
@@ -63,31 +66,31 @@ pub struct RoleGrant {
     pub certificate: Option<String>,
 }
 
-/// A role on the admin interface; each may do what those before it may.
+/// A role on the admin interface; each includes the rights of those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
-    /// Looks.
+    /// Reads.
     Read,
-    /// Changes orders, weights and limits, gives changes up, clears counters.
+    /// Also changes orders, weights and limits, reverts changes and clears counters.
     Operate,
-    /// Everything: adds and removes servers, reloads, upgrades, stops.
+    /// Everything: also adds and removes servers, reloads, upgrades and stops.
     Admin,
 }
 
-/// What may be done over an admin listener.
+/// The operations that an admin listener allows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AdminAccess {
-    /// Look and change.
+    /// Reading and changing.
     #[default]
     Write,
-    /// Look only.
+    /// Reading only.
     ReadOnly,
 }
 
 impl AdminListener {
-    /// Why it cannot be so, and the field that is to blame.
+    /// Returns the field that is invalid and the reason, if there is one.
     pub(crate) fn objection(&self) -> Option<(&'static str, &'static str)> {
         let unix = matches!(self.address, ListenAddress::Unix { .. });
         if unix && self.token_file.is_some() {

@@ -1,4 +1,5 @@
-//! Active health checks as the model has them: what is asked, what has to come back, and when. It probes nothing.
+//! Active health checks as configured: the probe, the expected reply and the timing. It sends no
+//! probe.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -11,80 +12,82 @@ use super::EndpointAddress;
 use crate::pattern::{ContentPattern, TextPattern};
 use crate::units::{duration, percent};
 
-/// Bytes of a reply in which a pattern is looked for.
+/// A pattern is searched in this many bytes of a reply.
 pub const REPLY_BYTES: usize = 64 * 1024;
 
-/// How the endpoints of a pool are probed.
+/// The active health check of a pool.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Check {
-    /// What is asked and what has to come back.
+    /// The probe and the expected reply.
     pub probe: Probe,
-    /// From the start of one probe of an endpoint to the start of the next.
+    /// The time from the start of one probe of an endpoint to the start of the next.
     #[serde(with = "duration")]
     pub interval: Duration,
-    /// For all of a probe: connect, TLS handshake, reply.
+    /// The timeout of a whole probe: connect, TLS handshake and reply.
     #[serde(with = "duration")]
     pub timeout: Duration,
-    /// Passed probes in a row that bring an endpoint back.
+    /// The number of passed probes in a row after which an endpoint is up.
     pub rise: u32,
-    /// Failed probes in a row that take it out.
+    /// The number of failed probes in a row after which an endpoint is down.
     pub fall: u32,
-    /// The interval while the latest results contradict the verdict; `None`: as ever.
+    /// The interval while the latest results contradict the endpoint's state; `None` for
+    /// `interval`.
     #[serde(with = "duration::option")]
     pub fast: Option<Duration>,
-    /// The interval while the endpoint is down; `None`: as ever.
+    /// The interval while the endpoint is down; `None` for `interval`.
     #[serde(with = "duration::option")]
     pub down: Option<Duration>,
-    /// By how much of the interval each wait is drawn shorter or longer, percent, at most 50.
+    /// The largest random deviation of each wait, in percent of the interval, at most 50.
     #[serde(rename = "spread", with = "percent")]
     pub spread_percent: u8,
-    /// With a smaller share of the endpoints up, probes do not count; 0 is never.
+    /// If the share of endpoints that are up falls below this, probe results are ignored; 0 for
+    /// never.
     #[serde(rename = "panic", with = "percent")]
     pub panic_percent: u8,
-    /// Port to probe; `None`: the endpoint's own.
+    /// The port to probe; `None` for the endpoint's own.
     pub port: Option<u16>,
 }
 
-/// What is asked of an endpoint.
+/// The kind of probe.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Probe {
     /// A request and its response.
     Http(HttpProbe),
-    /// A TCP connection, perhaps with a line said and heard.
+    /// A TCP connection, optionally with bytes sent and expected.
     Tcp(TcpProbe),
-    /// A TLS handshake by the pool's settings.
+    /// A TLS handshake with the pool's settings.
     Tls,
 }
 
-/// An HTTP request and what its response has to be.
+/// An HTTP request and the expected response.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct HttpProbe {
     /// The method.
     pub method: String,
-    /// Path and query.
+    /// The path and query.
     pub path: String,
-    /// The `Host` header; `None`: the endpoint's own name or address.
+    /// The `Host` header; `None` for the endpoint's own name or address.
     pub host: Option<String>,
-    /// Statuses that pass.
+    /// The statuses that pass.
     pub expect: Statuses,
-    /// A header that has to be there, and its value.
+    /// A header that the response must have.
     pub header: Option<HeaderExpectation>,
-    /// What the body has to hold within its first [`REPLY_BYTES`].
+    /// A pattern that the first [`REPLY_BYTES`] of the body must contain.
     pub body: Option<ContentPattern>,
-    /// Whether TLS is spoken, by the pool's settings; `None`: as the pool does.
+    /// Set to use TLS, with the pool's settings, or not; `None` for the same as the pool.
     pub tls: Option<bool>,
 }
 
-/// A TCP connection that may say something and wait for an answer.
+/// A TCP connection over which bytes may be sent and expected.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TcpProbe {
-    /// Sent once connected.
+    /// The bytes to send after connecting.
     pub send: Option<String>,
-    /// What has to come back within the first [`REPLY_BYTES`].
+    /// A pattern that the first [`REPLY_BYTES`] received must contain.
     pub expect: Option<ContentPattern>,
 }
 
@@ -92,23 +95,23 @@ pub struct TcpProbe {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HeaderExpectation {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Its value; `None`: any.
+    /// The value; `None` for any.
     #[serde(default)]
     pub value: Option<TextPattern>,
 }
 
-/// Whether and where one endpoint is probed, when its pool has a check.
+/// The probing of one endpoint when its pool has a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EndpointCheck {
-    /// At its own address, at the check's port if it has one.
+    /// Probed at its own address, with the check's port if it has one.
     #[default]
     Own,
-    /// At another address.
+    /// Probed at another address.
     At(EndpointAddress),
-    /// Not at all: it counts as up.
+    /// Not probed: the endpoint counts as up.
     Off,
 }
 
@@ -117,12 +120,12 @@ pub enum EndpointCheck {
 pub struct Statuses(Vec<RangeInclusive<u16>>);
 
 impl Statuses {
-    /// Whether the status is one of them.
+    /// Returns true if the list contains the status.
     pub fn contains(&self, status: u16) -> bool {
         self.0.iter().any(|range| range.contains(&status))
     }
 
-    /// Whether every response with one of these statuses is without a body.
+    /// Returns true if responses with these statuses never have a body.
     pub fn are_bodiless(&self) -> bool {
         self.0.iter().cloned().flatten().all(|status| matches!(status, 204 | 304))
     }

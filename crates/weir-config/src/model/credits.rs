@@ -1,5 +1,6 @@
-//! Processor credits: what a small machine of a cloud may use beyond its baseline, saved up while it uses less. One credit is one core,
-//! fully used, for a minute, as Amazon and Azure count. It counts nothing.
+//! Processor credits: the processor time beyond its baseline that a burstable cloud machine may
+//! use, saved up while it uses less. One credit is one core at full use for one minute, as Amazon
+//! and Azure define it. The accounting itself is not here.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,52 +10,53 @@ use serde::{Deserialize, Serialize};
 use crate::defaults;
 use crate::units::{duration, percent};
 
-/// More than any machine has.
+/// An upper bound of any number of credits.
 const MOST: f64 = 1e6;
 
-/// The bucket of credits of the machine that Weir runs on, and what is done when it runs out.
+/// The bucket of credits of the machine that Weir runs on, and the reaction when it runs out.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CpuCredits {
-    /// Credits earned in an hour; sixty are one core.
+    /// The credits earned in an hour; sixty equal one core.
     pub earn: f64,
-    /// Most that are saved up.
+    /// The largest number of credits that are saved up.
     pub max: f64,
-    /// Those that the machine has when it is started.
+    /// The credits that the machine has when it is started.
     #[serde(default)]
     pub launch: f64,
-    /// Those that it has when Weir starts; `None`: estimated from what was used since the machine was started.
+    /// The credits that the machine has when Weir starts; `None` to estimate them from the
+    /// processor time used since the machine was started.
     #[serde(default)]
     pub balance: Option<f64>,
-    /// File that keeps the books over restarts of Weir.
+    /// The file that keeps the account over restarts of Weir.
     #[serde(default)]
     pub file: Option<PathBuf>,
-    /// It is said when they will be used up within this time; `None`: never.
+    /// A warning is written when the credits will last no longer than this; `None` for never.
     #[serde(default = "defaults::credits_warn", with = "duration::option")]
     pub warn: Option<Duration>,
-    /// What is lowered so that they last; empty: nothing.
+    /// The values that are lowered so that the credits last; empty for none.
     #[serde(default)]
     pub shed: Vec<Shed>,
-    /// It is lowered when they would be used up within this time.
+    /// They are lowered when the credits would last no longer than this.
     #[serde(default = "defaults::credits_within", with = "duration")]
     pub within: Duration,
-    /// It is never lowered below this share, percent.
+    /// They are never lowered below this percentage.
     #[serde(rename = "floor", default = "defaults::credits_floor", with = "percent")]
     pub floor_percent: u8,
 }
 
-/// What is lowered so that credits last.
+/// A value that is lowered so that credits last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Shed {
-    /// The weight that balancers in front are told.
+    /// The weight that balancers in front read.
     Weight,
-    /// The number of client connections that may be open.
+    /// The limit of open client connections.
     Connections,
 }
 
 impl CpuCredits {
-    /// The bucket of a kind of machine, by the name that its cloud gives it.
+    /// Returns the bucket of a machine type.
     pub fn of(kind: &CreditMachine) -> Self {
         Self {
             earn: kind.earn,
@@ -69,7 +71,7 @@ impl CpuCredits {
         }
     }
 
-    /// Why it cannot be so, each with the field that is to blame.
+    /// Returns every invalid field with the reason.
     pub(crate) fn objections(&self) -> Vec<(&'static str, String)> {
         let mut list = Vec::new();
         let mut object = |wrong: bool, field, why: &str| {
@@ -96,22 +98,22 @@ impl CpuCredits {
     }
 }
 
-/// A kind of machine that has credits.
+/// A machine type that has credits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CreditMachine {
-    /// Credits earned in an hour.
+    /// The credits earned in an hour.
     pub earn: f64,
-    /// Most that are saved up.
+    /// The largest number of credits that are saved up.
     pub max: f64,
-    /// Those that it is started with.
+    /// The credits that the machine is started with.
     pub launch: f64,
 }
 
-/// Credits an hour, most saved up, and those at the start, by size.
+/// The credits earned in an hour, the most saved up, and those at the start, by size.
 type Sizes = &'static [(&'static str, f64, f64, f64)];
 
-/// Amazon's, by the EC2 user guide ("Key concepts for burstable performance instances"): the maximum is what a day earns; T2 begin with
-/// 30 for each core.
+/// Amazon's types, from the EC2 user guide ("Key concepts for burstable performance instances"):
+/// the maximum is the amount earned in a day; T2 machines start with 30 credits for each core.
 const T2: Sizes = &[
     ("nano", 3.0, 72.0, 30.0),
     ("micro", 6.0, 144.0, 30.0),
@@ -132,7 +134,7 @@ const T3: Sizes = &[
     ("2xlarge", 192.0, 4608.0, 0.0),
 ];
 
-/// Azure's first B series, by its page "B-series burstable virtual machine sizes".
+/// Azure's first B series, from its page "B-series burstable virtual machine sizes".
 const AZURE_B: Sizes = &[
     ("b1ls", 3.0, 72.0, 30.0),
     ("b1s", 6.0, 144.0, 30.0),
@@ -146,11 +148,11 @@ const AZURE_B: Sizes = &[
     ("b20ms", 203.0, 4860.0, 600.0),
 ];
 
-/// What stands before the size.
+/// The prefixes of the size.
 const FAMILIES: &[(&str, Sizes)] =
     &[("t2.", T2), ("t3.", T3), ("t3a.", T3), ("t4g.", T3), ("standard_", AZURE_B)];
 
-/// The kind of machine with this name, in whatever case.
+/// Returns the machine type with this name, in upper or lower case.
 pub fn machine(name: &str) -> Option<CreditMachine> {
     let name = name.to_ascii_lowercase();
     FAMILIES.iter().find_map(|(family, sizes)| {
@@ -160,7 +162,7 @@ pub fn machine(name: &str) -> Option<CreditMachine> {
     })
 }
 
-/// The names of all kinds that are known.
+/// Returns the names of all known machine types.
 pub(crate) fn machines() -> impl Iterator<Item = String> {
     FAMILIES
         .iter()
@@ -173,7 +175,7 @@ mod tests {
 
     #[test]
     fn machines_are_known_by_the_names_of_their_clouds() {
-        // The machine of the published comparison: 24 credits an hour are 40 % of a core.
+        // A `t2.medium` earns 24 credits an hour, 40 % of a core.
         let medium = machine("t2.medium").unwrap();
         assert_eq!(medium, CreditMachine { earn: 24.0, max: 576.0, launch: 60.0 });
         let nano = CreditMachine { earn: 6.0, max: 144.0, launch: 0.0 };

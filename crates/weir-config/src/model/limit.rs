@@ -1,4 +1,5 @@
-//! Limits on what a client, or whatever a key names, may ask for: `limit client`, `limit rate`, `limit bandwidth`.
+//! Limits per client and per key as configured: `limit client`, `limit rate`, `limit bandwidth`.
+//! Nothing is counted here.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,26 +13,27 @@ use crate::defaults;
 use crate::units::size;
 use crate::words;
 
-/// Least bytes in a second that a body may be held to.
+/// The lowest bandwidth of a body, in bytes per second.
 const LEAST_BANDWIDTH: u64 = 1024;
 
-/// So many in a second, a minute or an hour.
+/// A number of events in a second, a minute or an hour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventRate {
-    /// How many.
+    /// The number of events.
     pub count: u32,
-    /// In this time.
+    /// The period.
     pub per: Duration,
 }
 
-/// Units of a rate.
+/// The units of a rate.
 const PERIODS: [(&str, Duration); 3] =
     [("s", Duration::from_secs(1)), ("m", Duration::from_mins(1)), ("h", Duration::from_hours(1))];
-/// Most events of a rate: one in a microsecond.
+/// The highest rate: one event in a microsecond.
 const MOST_PER_SECOND: u32 = 1_000_000;
 
 impl EventRate {
-    /// How many are let through at once when nothing else is said: those of a second, and one at least.
+    /// Returns the default of `burst`: one second's worth of events, less the one that the rate
+    /// itself admits.
     pub fn burst(&self) -> u32 {
         let second = u64::from(self.count) / self.per.as_secs().max(1);
         u32::try_from(second).unwrap_or(u32::MAX).saturating_sub(1)
@@ -41,7 +43,7 @@ impl EventRate {
 impl FromStr for EventRate {
     type Err = String;
 
-    /// Reads `10/s`, `600/m`, `5/h`, and nginx's `10r/s`.
+    /// Parses `10/s`, `600/m`, `5/h`, and nginx's `10r/s`.
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || format!("`{text}` is not a rate: write `10/s`, `600/m` or `5/h`");
         let (count, unit) = text.split_once('/').ok_or_else(wrong)?;
@@ -76,7 +78,7 @@ impl<'de> Deserialize<'de> for EventRate {
     }
 }
 
-/// What happens to what is over a limit.
+/// The treatment of a request that exceeds a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LimitAction {
@@ -86,13 +88,13 @@ pub enum LimitAction {
     Close,
 }
 
-/// How addresses are put together to clients.
+/// The prefix lengths by which addresses are grouped into clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ClientPrefix {
-    /// Bits of an IPv4 address.
+    /// The bits of an IPv4 address.
     pub ipv4: u8,
-    /// Bits of an IPv6 address.
+    /// The bits of an IPv6 address.
     pub ipv6: u8,
 }
 
@@ -102,7 +104,7 @@ impl Default for ClientPrefix {
     }
 }
 
-/// Bounds on one client: `limit client`.
+/// The bounds on one client: `limit client`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ClientLimit {
@@ -110,23 +112,24 @@ pub struct ClientLimit {
     pub connections: Option<u32>,
     /// Requests in flight at once.
     pub in_flight: Option<u32>,
-    /// Requests.
+    /// The rate of requests.
     pub rate: Option<EventRate>,
-    /// Requests beyond the rate that may come at once; `None`: those of a second.
+    /// The requests beyond the rate that may arrive at once; `None` for one second's worth.
     pub burst: Option<u32>,
-    /// New connections.
+    /// The rate of new connections.
     pub new_connections: Option<EventRate>,
-    /// TLS handshakes.
+    /// The rate of TLS handshakes.
     pub handshakes: Option<EventRate>,
-    /// Clients without these bounds.
+    /// The clients that are exempt.
     pub except: Vec<IpNet>,
-    /// What one client is.
+    /// The prefix lengths that define one client.
     pub prefix: ClientPrefix,
-    /// Status of the answer to a request over a bound.
+    /// The status of the response to a request that exceeds a bound.
     pub status: u16,
-    /// What happens to a request over a bound. Connections over one are always closed.
+    /// The treatment of a request that exceeds a bound. A connection that exceeds one is always
+    /// closed.
     pub action: LimitAction,
-    /// Whether nothing is refused, only counted.
+    /// Set if nothing is refused, only counted.
     pub dry_run: bool,
 }
 
@@ -149,7 +152,7 @@ impl Default for ClientLimit {
 }
 
 impl ClientLimit {
-    /// Why this is no limit: the field, and a sentence.
+    /// Returns the field that is invalid and the reason, if there is one.
     pub fn objection(&self) -> Option<(&'static str, &'static str)> {
         let bounds = [self.connections, self.in_flight];
         let rates = [self.rate, self.new_connections, self.handshakes];
@@ -172,51 +175,52 @@ impl ClientLimit {
     }
 }
 
-/// When responses tell a limit in `RateLimit` and `RateLimit-Policy`.
+/// The responses that carry `RateLimit` and `RateLimit-Policy`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LimitHeaders {
-    /// Never.
+    /// None.
     Off,
-    /// When it refuses.
+    /// Responses to refused requests.
     Refused,
-    /// Always.
+    /// All.
     All,
 }
 
-/// A bound on the requests with one key: `limit rate`.
+/// A bound on the requests with the same key: `limit rate`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RateLimit {
-    /// Its name in figures and headers.
+    /// The name in statistics and headers.
     pub name: String,
-    /// What tells requests apart. A request for which it comes to nothing is not limited.
+    /// The key. A request whose key is empty is not limited.
     #[serde(with = "words::template")]
     pub key: Template,
-    /// Requests.
+    /// The rate of requests.
     pub rate: EventRate,
-    /// Requests beyond the rate that may come at once; `None`: those of a second.
+    /// The requests beyond the rate that may arrive at once; `None` for one second's worth.
     #[serde(default)]
     pub burst: Option<u32>,
-    /// Of these, so many go through at once and the others wait until the rate allows them; `None`: none waits.
+    /// The number of burst requests that pass at once; the others wait until the rate allows them.
+    /// `None` if none waits.
     #[serde(default)]
     pub delay: Option<u32>,
-    /// Status of the answer to what is refused.
+    /// The status of the response to a refused request.
     #[serde(default = "defaults::limit_status")]
     pub status: u16,
-    /// What happens to what is refused.
+    /// The treatment of a refused request.
     #[serde(default = "defaults::limit_action")]
     pub action: LimitAction,
-    /// When responses tell the limit.
+    /// The responses that carry the limit's headers.
     #[serde(default = "defaults::limit_headers")]
     pub headers: LimitHeaders,
-    /// Whether nothing is refused or delayed, only counted.
+    /// Set if nothing is refused or delayed, only counted.
     #[serde(default)]
     pub dry_run: bool,
 }
 
 impl RateLimit {
-    /// Why this is no limit: the field, and a sentence.
+    /// Returns the field that is invalid and the reason, if there is one.
     pub fn objection(&self) -> Option<(&'static str, String)> {
         if self.key.constant() == Some(b"") {
             return Some(("key", "an empty key limits nothing".into()));
@@ -236,24 +240,24 @@ impl RateLimit {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Bandwidth {
-    /// Its name in figures.
+    /// The name in statistics.
     pub name: String,
-    /// What shares it; `None`: each connection has its own.
+    /// The key of the messages that share the bandwidth; `None` if each connection has its own.
     #[serde(default, with = "words::template::option")]
     pub key: Option<Template>,
-    /// To the client, bytes a second.
+    /// The bandwidth to the client, in bytes per second.
     #[serde(default, with = "size::option")]
     pub down: Option<u64>,
-    /// From the client, bytes a second.
+    /// The bandwidth from the client, in bytes per second.
     #[serde(default, with = "size::option")]
     pub up: Option<u64>,
-    /// Bytes of a message that go unlimited.
+    /// The first bytes of a message that are not limited.
     #[serde(default, with = "size")]
     pub after: usize,
 }
 
 impl Bandwidth {
-    /// Why this is no limit: the field, and a sentence.
+    /// Returns the field that is invalid and the reason, if there is one.
     pub fn objection(&self) -> Option<(&'static str, String)> {
         if self.down.is_none() && self.up.is_none() {
             return Some(("down", "this limits nothing: give it `down=` or `up=`".into()));

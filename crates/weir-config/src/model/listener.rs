@@ -1,4 +1,5 @@
-//! Listeners: where connections are accepted, what clients may send there, and what they are told of.
+//! Listeners as configured: addresses, client-side timeouts and limits, and headers to the client.
+//! No socket is opened here.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -11,75 +12,77 @@ use super::{Bandwidth, ClientLimit, HeaderEdit, RateLimit, Route, Site, TcpKeepa
 use crate::defaults;
 use crate::units::{duration, size};
 
-/// One or several addresses that serve the same sites.
+/// One or several addresses that serve the same hosts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Listener {
-    /// Its name in logs (`fe` in HAProxy's format); default: the first address as written.
+    /// The name in logs (`fe` in HAProxy's format); by default the first address as written.
     pub name: String,
-    /// What it accepts on.
+    /// The addresses.
     pub addresses: Vec<ListenAddress>,
-    /// TLS, or plain.
+    /// TLS; `None` for plain connections.
     #[serde(default)]
     pub tls: Option<TlsServer>,
-    /// Client connections open at once here; the surplus waits in the kernel's backlog.
+    /// The client connections open at once here; more wait in the kernel's backlog.
     #[serde(default)]
     pub max_connections: Option<usize>,
-    /// Waits on the client side.
+    /// The timeouts of the client side.
     #[serde(default)]
     pub timeouts: ClientTimeouts,
-    /// How the kernel finds out that the other end of a TCP connection is gone.
+    /// TCP keep-alive of client connections.
     #[serde(default)]
     pub tcp_keepalive: TcpKeepalive,
-    /// Bounds on what a client may send.
+    /// The bounds on a client's messages.
     #[serde(default)]
     pub limits: MessageLimits,
-    /// Bounds on one client at this listener.
+    /// The bounds on one client at this listener.
     #[serde(default)]
     pub client_limit: Option<ClientLimit>,
-    /// Bounds on requests by key.
+    /// The bounds on requests by key.
     #[serde(default)]
     pub rate_limits: Vec<RateLimit>,
-    /// Bound on the speed of bodies, of routes that have none of their own.
+    /// The bandwidth of bodies, for routes that set none of their own.
     #[serde(default)]
     pub bandwidth: Option<Bandwidth>,
-    /// Names of the access logs written to.
+    /// The names of the access logs.
     #[serde(default)]
     pub logs: Vec<String>,
-    /// Client address and forwarding headers.
+    /// The client address and the forwarding headers.
     #[serde(default)]
     pub forwarded: Forwarded,
-    /// Request id header.
+    /// The request id and its header.
     #[serde(default)]
     pub request_id: RequestId,
-    /// In which header answers of Weir's own tell their cause; `None` tells nobody.
+    /// The header that names the cause in error responses of Weir's own; `None` for no header.
     #[serde(default)]
     pub cause_header: Option<CauseHeader>,
-    /// In which header who asks for it is told how a request was handled; `None` tells nobody.
+    /// The header that explains how a request was handled, for clients that may ask; `None` for no
+    /// header.
     #[serde(default)]
     pub explain_header: Option<ExplainHeader>,
-    /// In which form the path of a request is matched and sent on.
+    /// The rules by which the path of a request is normalised before it is matched and sent on.
     #[serde(default)]
     pub path: PathRules,
-    /// Protocols that a connection may switch to (RFC 9110 section 7.8), unless a route says otherwise.
+    /// The protocols that a connection may switch to (RFC 9110 section 7.8), unless a route sets
+    /// its own.
     #[serde(default = "defaults::upgrade")]
     pub upgrade: Vec<String>,
-    /// Allow and deny, first match wins, checked before routing.
+    /// The allow and deny rules, checked before routing; the first match decides.
     #[serde(default)]
     pub access: Vec<AccessRule>,
-    /// Headers changed on every request sent upstream, before the route's own.
+    /// The headers changed on every request sent upstream, before the route's own changes.
     #[serde(default)]
     pub request_headers: Vec<HeaderEdit>,
-    /// Headers changed on every response, before the route's own.
+    /// The headers changed on every response, before the route's own changes.
     #[serde(default)]
     pub response_headers: Vec<HeaderEdit>,
-    /// Own pages for statuses that Weir answers itself.
+    /// Custom pages for error responses of Weir's own.
     #[serde(default)]
     pub error_pages: Vec<ErrorPage>,
-    /// Host blocks, tried in order; the first whose host matches serves the request.
+    /// The host blocks, tried in order; the first whose host matches serves the request.
     #[serde(default)]
     pub sites: Vec<Site>,
-    /// Routes outside host blocks: for requests that no host block takes.
+    /// The routes outside host blocks, for requests that match no host block.
     #[serde(default)]
     pub default: Vec<Route>,
 }
@@ -88,19 +91,19 @@ pub struct Listener {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ListenAddress {
-    /// TCP. `:80` is the IPv6 wildcard that takes IPv4 too; `0.0.0.0:80` is IPv4 only.
+    /// A TCP address. `:80` is the IPv6 wildcard that accepts IPv4 too; `0.0.0.0:80` is IPv4 only.
     Socket(SocketAddr),
     /// A Unix stream socket, with its file mode.
     Unix {
         /// The path.
         path: PathBuf,
-        /// Permission bits, for example 0o660.
+        /// The permission bits, for example 0o660.
         mode: Option<u32>,
     },
 }
 
 impl ListenAddress {
-    /// Whether a socket on one serves the other: permissions are no part of it.
+    /// Returns true if both denote the same socket; the permission bits are ignored.
     pub fn is_at(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Socket(one), Self::Socket(other)) => one == other,
@@ -110,132 +113,138 @@ impl ListenAddress {
     }
 }
 
-/// Waits on the client side.
+/// The timeouts of the client side.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ClientTimeouts {
-    /// TLS handshake.
+    /// For the TLS handshake.
     #[serde(with = "duration")]
     pub handshake: Duration,
-    /// First byte of a head to its end.
+    /// From the first byte of a head to its end.
     #[serde(with = "duration")]
     pub head: Duration,
     /// Between two reads of a request body.
     #[serde(with = "duration")]
     pub body: Duration,
-    /// Idle between requests.
+    /// For an idle connection between requests.
     #[serde(with = "duration")]
     pub keepalive: Duration,
     /// Without progress while a response is written.
     #[serde(with = "duration")]
     pub send: Duration,
-    /// First byte of a request to the last of its response; `None` is without end. A tunnel is not bounded by it.
+    /// From the first byte of a request to the last of its response; `None` for no bound. A tunnel
+    /// is exempt.
     #[serde(with = "duration::option")]
     pub request: Option<Duration>,
-    /// Age at which a connection ends with its next response; `None` is never.
+    /// The age at which a connection is closed after its next response; `None` for never.
     #[serde(with = "duration::option")]
     pub age: Option<Duration>,
-    /// Bytes a second that a client at least sends of a body and takes of a response; `None` is any.
+    /// The lowest rate, in bytes per second, at which a client sends a body and reads a response;
+    /// `None` for no bound.
     #[serde(with = "size::option")]
     pub min_rate: Option<u64>,
-    /// The same while the request holds a slot of an endpoint with `max_conn`, where that is more.
+    /// The same while the request holds a slot of an endpoint with `max_conn`, where that is
+    /// higher.
     #[serde(with = "size::option")]
     pub slot_min_rate: Option<u64>,
-    /// Over how much time of waiting for the client both are measured.
+    /// The period of waiting for the client over which both rates are measured.
     #[serde(with = "duration")]
     pub after: Duration,
 }
 
-/// Bounds on what a client may send.
+/// The bounds on a client's messages.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct MessageLimits {
-    /// Request line and header lines together, bytes; more gets 431.
+    /// The request line and header lines together, in bytes; more gets 431.
     #[serde(rename = "head", with = "size")]
     pub head_bytes: usize,
-    /// Request line, bytes; more gets 414. A head has no longer one either.
+    /// The request line, in bytes; more gets 414. It also counts towards `head_bytes`.
     #[serde(rename = "request_line", with = "size")]
     pub request_line_bytes: usize,
-    /// Header lines; more gets 431.
+    /// The number of header lines; more gets 431.
     pub headers: usize,
-    /// Body bytes; more gets 413. `None` is without limit.
+    /// The body, in bytes; more gets 413. `None` for no bound.
     #[serde(rename = "body", with = "size::option")]
     pub body_bytes: Option<u64>,
-    /// Requests on one connection.
+    /// The number of requests on one connection.
     pub requests: u64,
-    /// Weirs that a request may have passed before; more is taken for a loop and gets 508. `None` counts nothing.
+    /// The Weir instances that a request may have passed before; more means a loop and gets 508.
+    /// `None` for no bound.
     pub hops: Option<u16>,
 }
 
-/// In which form the path of a request is matched and sent on (RFC 3986 section 6).
+/// The rules by which the path of a request is normalised before it is matched and sent on (RFC
+/// 3986 section 6).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PathRules {
-    /// Bring it into its normal form first; without that all else here does nothing.
+    /// Set if the path is normalised first; otherwise the other fields have no effect.
     pub normalize: bool,
-    /// Make one slash of several in a row.
+    /// Set if several slashes in a row become one.
     pub merge_slashes: bool,
-    /// What becomes of `%2F`.
+    /// The treatment of `%2F`.
     pub encoded_slash: Treatment,
-    /// What becomes of `\` and `%5C`.
+    /// The treatment of `\` and `%5C`.
     pub backslash: Treatment,
-    /// What becomes of `;`, with which some programs end a segment.
+    /// The treatment of `;`, at which some servers end a path segment.
     pub parameters: Treatment,
-    /// What becomes of `%00`.
+    /// The treatment of `%00`.
     pub nul: Treatment,
 }
 
-/// What becomes of something that programs read differently.
+/// The treatment of a character that servers interpret differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Treatment {
     /// The request gets 400.
     Refuse,
-    /// It goes on as it is.
+    /// The character stays as it is.
     Keep,
 }
 
-/// Client address and the headers that tell it on.
+/// The client address and the headers that forward it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Forwarded {
-    /// Peers whose `X-Forwarded-For` is believed; the client is the last address in it that is not trusted.
+    /// The peers whose `X-Forwarded-For` is trusted; the client is the last address in it that is
+    /// not trusted.
     pub trusted: Vec<IpNet>,
-    /// Send `X-Forwarded-For`, `-Proto` and `-Host`.
+    /// Set to send `X-Forwarded-For`, `-Proto` and `-Host`.
     pub x_forwarded: bool,
-    /// Send `Forwarded` (RFC 7239).
+    /// Set to send `Forwarded` (RFC 7239).
     pub forwarded: bool,
 }
 
-/// The request id: taken over from a trusted peer, else made.
+/// The request id: taken from a trusted peer's request, otherwise generated.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RequestId {
-    /// Header it is sent upstream in; `None` sends none.
+    /// The header that carries it upstream; `None` for none.
     pub header: Option<String>,
-    /// Also put it on the response.
+    /// Set to send it in the response too.
     pub respond: bool,
 }
 
-/// A response header that says why Weir itself answers with an error.
+/// A response header that names the cause of an error response of Weir's own.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CauseHeader {
-    /// Its name.
+    /// The name.
     pub header: String,
-    /// Only peers in `forwarded.trusted` get it.
+    /// Set if only peers in `forwarded.trusted` get it.
     pub trusted: bool,
 }
 
-/// A response header that says how a request was handled, for who asks for it.
+/// A response header that explains how a request was handled.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ExplainHeader {
-    /// Its name.
+    /// The name.
     pub header: String,
-    /// Only requests with this header get it.
+    /// The request header that asks for it; `None` if no header is needed.
     pub when: Option<ExplainWhen>,
-    /// Only peers in `forwarded.trusted` get it.
+    /// Set if only peers in `forwarded.trusted` get it.
     pub trusted: bool,
 }
 
@@ -243,9 +252,9 @@ pub struct ExplainHeader {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExplainWhen {
-    /// Its name.
+    /// The name.
     pub header: String,
-    /// Its value, a secret; `None` takes any.
+    /// The value, a secret; `None` for any.
     #[serde(default)]
     pub value: Option<String>,
 }
@@ -254,29 +263,29 @@ pub struct ExplainWhen {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AccessRule {
-    /// What happens on a match; a denied client gets 403.
+    /// The verdict on a match; a denied client gets 403.
     pub verdict: Verdict,
-    /// Networks; empty is everybody.
+    /// The client networks; empty for all clients.
     #[serde(default)]
     pub clients: Vec<IpNet>,
 }
 
-/// Let in or not.
+/// The verdict of an access rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// Go on.
+    /// The request continues.
     Allow,
-    /// 403.
+    /// The request gets 403.
     Deny,
 }
 
-/// An own page for a status that Weir answers itself.
+/// A custom page for statuses of Weir's own responses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ErrorPage {
-    /// Which statuses.
+    /// The statuses.
     pub statuses: Vec<u16>,
-    /// File with the body, read when the configuration is loaded.
+    /// The file with the body, read when the configuration is loaded.
     pub page: PathBuf,
 }

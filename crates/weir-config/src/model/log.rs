@@ -1,4 +1,4 @@
-//! Logs as configured: where lines go, how they look, how much is said. It writes nothing.
+//! Logs as configured: destinations, formats and severities. It writes no log.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -9,34 +9,34 @@ use weir_stats::Template;
 use crate::defaults;
 use crate::words;
 
-/// An access log: where its lines go and how they look.
+/// An access log: its destinations and its format.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AccessLog {
-    /// The name `log NAME;` refers to.
+    /// The name that `log NAME;` refers to.
     pub name: String,
-    /// Where lines go: to each of these.
+    /// The destinations; each line goes to all of them.
     pub to: Vec<LogTarget>,
-    /// How a line looks.
+    /// The format of a line.
     pub format: LogFormat,
 }
 
-/// A place for what Weir itself has to say.
+/// A destination of Weir's own messages.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ErrorLog {
-    /// Where lines go.
+    /// The destination.
     pub to: LogTarget,
-    /// The least grave that is written there.
+    /// The lowest severity that is written.
     #[serde(default = "defaults::error_log_level")]
     pub level: Severity,
 }
 
-/// Where log lines go.
+/// The destination of log lines.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LogTarget {
-    /// Appended to this file, reopened on USR1.
+    /// A file that lines are appended to; it is reopened on USR1.
     File(PathBuf),
     /// Standard output.
     Stdout,
@@ -46,50 +46,50 @@ pub enum LogTarget {
     Syslog(Syslog),
 }
 
-/// A syslog receiver, and how it is talked to.
+/// A syslog receiver and the form of its messages.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Syslog {
-    /// Where it is.
+    /// The receiver's address.
     pub to: SyslogReceiver,
     /// Facility number 0..=23 (`local0` is 16).
     #[serde(default = "defaults::syslog_facility")]
     pub facility: u8,
-    /// The severity of an access log's lines; what Weir itself says has its own.
+    /// The severity of an access log's lines. Weir's own messages have their own.
     #[serde(default = "defaults::syslog_severity")]
     pub severity: Severity,
-    /// How a message looks.
+    /// The message format.
     #[serde(default)]
     pub format: SyslogFormat,
 }
 
-/// Where a syslog receiver is.
+/// The address of a syslog receiver.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SyslogReceiver {
-    /// A Unix socket such as `/dev/log`, of datagrams or a stream.
+    /// A Unix socket such as `/dev/log`, datagram or stream.
     Unix(PathBuf),
     /// Datagrams over UDP.
     Udp(SocketAddr),
 }
 
-/// How a syslog message looks.
+/// The format of a syslog message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SyslogFormat {
-    /// The old one, which every receiver reads.
+    /// RFC 3164, which every receiver reads.
     #[default]
     Rfc3164,
-    /// With year, zone, microseconds and the log's name.
+    /// RFC 5424, with year, time zone, microseconds and the log's name.
     Rfc5424,
 }
 
 impl SyslogFormat {
-    /// Every one with its word.
+    /// Every format with its word.
     pub const ALL: [(&str, Self); 2] = [("rfc3164", Self::Rfc3164), ("rfc5424", Self::Rfc5424)];
 }
 
-/// How grave a message is, as syslog counts: what is graver is less.
+/// The severity of a message, numbered as in syslog: a more severe one has a lower number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
@@ -103,7 +103,7 @@ pub enum Severity {
     Error,
     /// 4.
     Warning,
-    /// 5: worth knowing, nothing to do.
+    /// 5: normal but significant; no action is needed.
     Notice,
     /// 6.
     Info,
@@ -112,7 +112,8 @@ pub enum Severity {
 }
 
 impl Severity {
-    /// Every one, the gravest first, by the words that nginx, HAProxy and syslog have; the first of each is written.
+    /// Every severity, the highest first, with the words of nginx, HAProxy and syslog for it; the
+    /// first word is the one written.
     const WORDS: [(Self, &[&str]); 8] = [
         (Self::Emerg, &["emerg"]),
         (Self::Alert, &["alert"]),
@@ -124,35 +125,36 @@ impl Severity {
         (Self::Debug, &["debug"]),
     ];
 
-    /// Its number in syslog, 0..=7.
+    /// Returns the number in syslog, 0..=7.
     pub fn number(self) -> u8 {
         self as u8
     }
 
-    /// Its word.
+    /// Returns the word.
     pub fn as_str(self) -> &'static str {
         Self::WORDS[self as usize].1[0]
     }
 
-    /// The one with this word.
+    /// Returns the severity with this word.
     pub fn parse(text: &str) -> Option<Self> {
         Self::WORDS.iter().find(|(_, words)| words.contains(&text)).map(|(severity, _)| *severity)
     }
 }
 
-/// How a log line looks.
+/// The format of an access log line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LogFormat {
-    /// nginx's and Apache's `combined`.
+    /// The `combined` format of nginx and Apache.
     Combined,
-    /// `combined` plus `"$http_x_forwarded_for"`, as the seeds' nginx configuration prints it.
+    /// The `main` format of nginx's default configuration: `combined` plus
+    /// `"$http_x_forwarded_for"`.
     Main,
     /// HAProxy's `option httplog`.
     Haproxy,
-    /// One JSON object a line, times in microseconds.
+    /// One JSON object per line, times in microseconds.
     Json,
-    /// Custom text with `$variables`.
+    /// A custom text with `$variables`.
     Text(#[serde(with = "words::template")] Template),
 }
 

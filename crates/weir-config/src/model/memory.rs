@@ -1,4 +1,4 @@
-//! The budget of memory.
+//! The memory budget as configured. It measures nothing.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,22 +9,23 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::defaults::MEMORY_PERCENT;
 use crate::units::{percent, size};
 
-/// The least budget, bytes: below it a proxy without a client would be short of memory.
+/// The smallest budget, in bytes. With less, a proxy without clients would already exceed it.
 pub const LEAST_MEMORY: u64 = 32 << 20;
 
-/// How much memory the process may have allocated.
+/// The memory that the process may have allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemoryLimit {
-    /// This share of what the control group allows or the machine has, whichever is less.
+    /// A percentage of the control group's limit or the machine's memory, whichever is less.
     Percent(u8),
-    /// So many bytes.
+    /// A number of bytes.
     Bytes(u64),
     /// No bound.
     Off,
 }
 
 impl MemoryLimit {
-    /// The budget in bytes, of a machine or control group that has `available`; `None` without a bound, or where that is not known.
+    /// Returns the budget in bytes if `available` bytes are available; `None` for no bound, or if
+    /// the percentage of an unknown amount is configured.
     pub fn bytes(self, available: Option<u64>) -> Option<u64> {
         match self {
             Self::Percent(share) => {

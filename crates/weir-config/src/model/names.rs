@@ -1,9 +1,11 @@
-//! What names of servers were found to be, put over a configuration: one configured endpoint becomes as many as its name has
-//! addresses. It asks nobody and knows no time.
+//! Resolved server names, applied to a configuration: one configured endpoint is replaced by one
+//! endpoint for each address of its name. It sends no query and reads no clock.
 //!
-//! Each address of a name has a place with a number. It keeps that as long as the name has the address; a new address takes
-//! the lowest that is free. Endpoints are called after their places (`app:80`, `app:80~2`, `app:80~3`), so that those that stay keep
-//! their state, clients keep their server, and names that change for ever leave no ever longer trail in what is kept by name.
+//! Each address of a name has a numbered place. It keeps the place as long as the name resolves to
+//! the address; a new address takes the lowest free place. Endpoints are named after their places
+//! (`app:80`, `app:80~2`, `app:80~3`). So endpoints that stay keep their state, clients keep their
+//! server, and a name whose addresses change all the time does not add ever new names to the
+//! statistics.
 
 use std::collections::{BTreeMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
@@ -11,10 +13,10 @@ use std::net::{IpAddr, SocketAddr};
 use super::{Addressed, Config, Endpoint, EndpointAddress, EndpointOverride, Overrides};
 use crate::defaults;
 
-/// Most addresses of one name that are used.
+/// The largest number of addresses of one name that are used.
 pub const MOST_PLACES: usize = 256;
 
-/// What has to be asked.
+/// A DNS question.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Question {
     /// The addresses of this name.
@@ -24,7 +26,7 @@ pub enum Question {
 }
 
 impl Question {
-    /// What an endpoint's address needs to be asked.
+    /// Returns the question that an endpoint's address requires.
     pub fn of(address: &EndpointAddress) -> Option<Self> {
         match address {
             EndpointAddress::Name(name, _) => Some(Self::Host(name.clone())),
@@ -33,7 +35,7 @@ impl Question {
         }
     }
 
-    /// The name.
+    /// Returns the name.
     pub fn name(&self) -> &str {
         match self {
             Self::Host(name) | Self::Service(name) => name,
@@ -44,27 +46,27 @@ impl Question {
 /// One server behind a name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Found {
-    /// Its address.
+    /// The address.
     pub ip: IpAddr,
-    /// What the record of a service says of it.
+    /// The fields of the SRV record, for a service.
     pub service: Option<Service>,
 }
 
-/// A record of a service.
+/// The fields of an SRV record.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Service {
-    /// The server's name.
+    /// The server's host name.
     pub host: String,
-    /// Its port.
+    /// The port.
     pub port: u16,
-    /// The lowest is used first.
+    /// The priority; the lowest is used first.
     pub priority: u16,
-    /// Its share among those of the same priority.
+    /// The weight among the servers of the same priority.
     pub weight: u16,
 }
 
 impl Found {
-    /// Whether the same server is meant; what its record says of its share may differ.
+    /// Returns true if both are the same server. Priority and weight may differ.
     fn is(&self, other: &Self) -> bool {
         let server = |found: &Self| {
             found.service.as_ref().map(|service| (service.host.clone(), service.port))
@@ -73,15 +75,15 @@ impl Found {
     }
 }
 
-/// The servers behind one name, each at its place.
+/// The servers of one name, each at its place.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Places(Vec<Option<Found>>);
 
 impl Places {
-    /// These servers are behind the name from now on.
+    /// Replaces the servers of the name.
     ///
     /// # Returns
-    /// How many there are no places for.
+    /// The number of servers for which there is no place.
     pub fn take(&mut self, mut found: Vec<Found>) -> usize {
         for place in &mut self.0 {
             let known = place.take();
@@ -101,17 +103,18 @@ impl Places {
         found.count()
     }
 
-    /// Those that are there, by the number of their place from 0.
+    /// Returns the servers with the numbers of their places, from 0.
     pub fn iter(&self) -> impl Iterator<Item = (usize, &Found)> {
         self.0.iter().enumerate().filter_map(|(number, place)| Some((number, place.as_ref()?)))
     }
 
-    /// Whether there is none.
+    /// Returns true if there is no server.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// What an endpoint becomes; `ordered` is what was changed of single addresses.
+    /// Returns the endpoints that replace the configured endpoint `own`; `ordered` holds the
+    /// changes to single addresses.
     fn endpoints<'a>(
         &self,
         own: &Endpoint,
@@ -143,7 +146,7 @@ impl Places {
             if let Some(service) = &found.service {
                 let rank = priorities.binary_search(&service.priority).unwrap_or_default();
                 let rank = u8::try_from(rank).unwrap_or(u8::MAX).min(defaults::MAX_PRIORITY);
-                // Backups are one tier, whatever their records say.
+                // Backups are one tier, whatever the priorities in their records.
                 endpoint.priority = if own.backup { 0 } else { rank };
                 endpoint.weight = if weighted { u32::from(service.weight).max(1) } else { 1 };
             }
@@ -157,18 +160,19 @@ impl Places {
     }
 }
 
-/// What is known of all names.
+/// The resolved servers of all names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answers(BTreeMap<Question, Places>);
 
 impl Answers {
-    /// This is known of a question.
+    /// Sets the servers of a question.
     pub fn insert(&mut self, question: Question, places: Places) {
         self.0.insert(question, places);
     }
 
-    /// The configuration with servers in place of names, and with what `overrides` says of single addresses. A name that nothing is
-    /// known of stays, and its endpoint is nowhere.
+    /// Returns the configuration with servers in place of names, and with the changes to single
+    /// addresses from `overrides`. A name without a known answer stays, and its endpoint has no
+    /// address.
     pub fn over(&self, config: &Config, overrides: &Overrides) -> Config {
         let mut config = config.clone();
         for pool in &mut config.pools {
@@ -176,7 +180,7 @@ impl Answers {
             if !pool.endpoints.iter().any(asks) {
                 continue;
             }
-            // Somebody may have called another server `app:80~2`: that one is called so.
+            // Another server may be configured with the name `app:80~2`; it keeps that name.
             let written: HashSet<&str> =
                 pool.endpoints.iter().map(|endpoint| endpoint.name.as_str()).collect();
             let mut endpoints: Vec<Endpoint> = Vec::new();
@@ -195,7 +199,7 @@ impl Answers {
     }
 }
 
-/// The domain of a service: `example.com` of `_http._tcp.example.com`.
+/// Returns the domain of a service: `example.com` for `_http._tcp.example.com`.
 pub fn service_domain(service: &str) -> &str {
     let mut domain = service;
     while let Some((_, rest)) = domain.split_once('.').filter(|_| domain.starts_with('_')) {
@@ -204,7 +208,7 @@ pub fn service_domain(service: &str) -> &str {
     domain
 }
 
-/// What the endpoint at a place is called; the first is called as it was configured.
+/// Returns the name of the endpoint at a place; the first place has the configured name.
 fn place_name(own: &str, number: usize, written: &HashSet<&str>) -> String {
     if number == 0 {
         return own.to_owned();
@@ -216,10 +220,10 @@ fn place_name(own: &str, number: usize, written: &HashSet<&str>) -> String {
     name
 }
 
-/// Whether `endpoint` is what became of the configured one called `own`.
+/// Returns true if `endpoint` is one of the endpoints that replace the configured endpoint `own`.
 pub fn is_place_of(endpoint: &str, own: &str) -> bool {
     let Some(rest) = endpoint.strip_prefix(own) else { return false };
-    // A place whose name somebody else has got more of these at its end.
+    // A place whose name is taken by another server has further `~` at its end.
     let number = rest.strip_prefix('~').map(|number| number.trim_end_matches('~'));
     rest.is_empty()
         || number.is_some_and(|number| {

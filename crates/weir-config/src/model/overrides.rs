@@ -1,5 +1,6 @@
-//! What was changed at run time, apart from the file: applied onto every configuration that is read, told as a difference, kept
-//! in a state file by whoever owns one. Pure: it changes no running pool and writes nothing.
+//! The changes made at run time. They are kept apart from the file: applied to every configuration
+//! that is read, shown as differences, and saved in a state file by the caller. Nothing here
+//! changes a running pool or writes a file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -15,22 +16,22 @@ mod difference;
 pub use address::{Addressed, MOST_ADDRESSES};
 pub use difference::{Difference, Line, address_text, server_line};
 
-/// Everything that was changed at run time.
+/// All changes made at run time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Overrides {
     /// Client connections open at once over all listeners.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_connections: Option<usize>,
-    /// By the listener's name.
+    /// Changes to listeners, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub listeners: BTreeMap<String, ListenerOverride>,
-    /// By the pool's name.
+    /// Changes to pools, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub pools: BTreeMap<String, PoolOverrides>,
 }
 
-/// What was changed of a listener.
+/// The change to a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ListenerOverride {
@@ -38,47 +39,48 @@ pub struct ListenerOverride {
     pub max_connections: usize,
 }
 
-/// What was changed of a pool.
+/// The changes to a pool.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PoolOverrides {
-    /// Of endpoints that the file has, by their names.
+    /// Changes to endpoints of the file, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub endpoints: BTreeMap<String, EndpointOverride>,
-    /// Of single addresses of endpoints that are names: by the endpoint's name, then by the address. Such a change stays with its
-    /// address, whatever place that has and whether the name leads there at the moment or not.
+    /// Changes to single addresses of endpoints that are names: by the endpoint's name, then by the
+    /// address. Such a change belongs to its address, whichever place the address has and whether
+    /// or not the name resolves to it at the moment.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub addresses: BTreeMap<String, BTreeMap<SocketAddr, EndpointOverride>>,
     /// Endpoints that the file does not have.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub added: Vec<Endpoint>,
-    /// Names of endpoints that the file has and that take no part.
+    /// Names of endpoints of the file that are removed.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub removed: BTreeSet<String>,
 }
 
-/// What was changed of an endpoint; `None` is as the file says.
+/// The changes to an endpoint; `None` for the value of the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct EndpointOverride {
-    /// What it may take.
+    /// The operator's order.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub order: Option<Order>,
-    /// Its share.
+    /// The weight.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub weight: Option<u32>,
-    /// Most exchanges in flight; `null` is without a limit.
+    /// The largest number of exchanges in flight; `null` for no limit.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     pub max_conn: Option<Limit>,
 }
 
-/// A limit that may be none, so that "no limit" and "not changed" differ.
+/// A limit or its absence, so that "no limit" and "not changed" differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Option<u32>", into = "Option<u32>")]
 pub enum Limit {
-    /// There is none.
+    /// No limit.
     Unlimited,
-    /// This many.
+    /// This limit.
     At(u32),
 }
 
@@ -97,118 +99,118 @@ impl From<Limit> for Option<u32> {
     }
 }
 
-/// A field that is there, `null` included.
+/// Deserialises a field that is present, `null` included.
 fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Limit>, D::Error> {
     Limit::deserialize(deserializer).map(Some)
 }
 
-/// One change that somebody asks for.
+/// One requested change.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
-    /// Of an endpoint; what is `None` stays.
+    /// Changes an endpoint; a value that is `None` stays.
     Endpoint {
         /// The pool's name.
         pool: String,
         /// The endpoint's name.
         endpoint: String,
-        /// To what.
+        /// The new values.
         set: EndpointOverride,
     },
-    /// Of one address of an endpoint that is a name; what is `None` stays.
+    /// Changes one address of an endpoint that is a name; a value that is `None` stays.
     Address {
         /// The pool's name.
         pool: String,
-        /// Which address, of which endpoint.
+        /// The address and its endpoint.
         of: Addressed,
-        /// To what.
+        /// The new values.
         set: EndpointOverride,
     },
-    /// One endpoint more.
+    /// Adds an endpoint.
     Add {
         /// The pool's name.
         pool: String,
-        /// Which.
+        /// The endpoint.
         endpoint: Box<Endpoint>,
     },
-    /// One endpoint less.
+    /// Removes an endpoint.
     Remove {
         /// The pool's name.
         pool: String,
         /// The endpoint's name.
         endpoint: String,
     },
-    /// Of a listener.
+    /// Changes a listener.
     Listener {
-        /// Its name.
+        /// The listener's name.
         listener: String,
         /// Client connections open at once here.
         max_connections: usize,
     },
-    /// Client connections open at once over all listeners.
+    /// Changes the limit of client connections open at once over all listeners.
     MaxConnections(usize),
-    /// Back to what the file says: of an endpoint, of a pool, or of everything.
+    /// Restores the values of the file: of an endpoint, of a pool, or of everything.
     Revert {
         /// The pool's name.
         pool: Option<String>,
         /// The endpoint's name.
         endpoint: Option<String>,
     },
-    /// Back to what holds for all addresses of an endpoint that is a name.
+    /// Restores the values that hold for all addresses of an endpoint that is a name.
     RevertAddress {
         /// The pool's name.
         pool: String,
-        /// Which address, of which endpoint.
+        /// The address and its endpoint.
         of: Addressed,
     },
 }
 
-/// Why a change is not made.
+/// The refusal of a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// Of which kind.
+    /// The kind.
     pub kind: RefusalKind,
-    /// What of the request is to blame.
+    /// The field of the request that is at fault.
     pub field: String,
-    /// One sentence.
+    /// The reason, in one sentence.
     pub message: String,
 }
 
 /// The kinds of refusals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefusalKind {
-    /// There is no such thing.
+    /// The named object does not exist.
     Unknown,
-    /// The value makes no sense.
+    /// The value is invalid.
     Invalid,
-    /// It does not go with how things are.
+    /// The change conflicts with the present state.
     Conflict,
 }
 
 impl Refusal {
-    /// There is no such thing.
+    /// Returns a refusal because the named object does not exist.
     pub fn unknown(field: &str, name: &str) -> Self {
         let message = format!("there is no {field} `{name}`");
         Self { kind: RefusalKind::Unknown, field: field.to_owned(), message }
     }
 
-    /// The value makes no sense.
+    /// Returns a refusal because the value is invalid.
     pub fn invalid(field: &str, message: impl Into<String>) -> Self {
         Self { kind: RefusalKind::Invalid, field: field.to_owned(), message: message.into() }
     }
 
-    /// It does not go with how things are.
+    /// Returns a refusal because the change conflicts with the present state.
     pub fn conflict(field: &str, message: impl Into<String>) -> Self {
         Self { kind: RefusalKind::Conflict, field: field.to_owned(), message: message.into() }
     }
 }
 
 impl EndpointOverride {
-    /// Whether nothing is changed.
+    /// Returns true if nothing is changed.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Puts it over what the file says.
+    /// Replaces the endpoint's values by the changed ones.
     pub fn apply(&self, endpoint: &mut Endpoint) {
         endpoint.order = self.order.unwrap_or(endpoint.order);
         endpoint.weight = self.weight.unwrap_or(endpoint.weight);
@@ -217,7 +219,7 @@ impl EndpointOverride {
         }
     }
 
-    /// The same with what `later` says on top.
+    /// Returns these changes with those of `later` on top.
     fn then(self, later: Self) -> Self {
         Self {
             order: later.order.or(self.order),
@@ -226,7 +228,7 @@ impl EndpointOverride {
         }
     }
 
-    /// Without what the file says itself.
+    /// Returns the changes without those that equal the file's values.
     fn beyond(self, file: &Endpoint) -> Self {
         Self {
             order: self.order.filter(|order| *order != file.order),
@@ -260,12 +262,13 @@ impl PoolOverrides {
 }
 
 impl Overrides {
-    /// Whether everything is as the file says.
+    /// Returns true if nothing is changed.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Puts them over what the file says. What they name and the file does not have is passed over.
+    /// Applies the changes to a configuration. Changes to objects that it does not have are
+    /// skipped.
     pub fn apply(&self, config: &mut Config) {
         if self.max_connections.is_some() {
             config.max_connections = self.max_connections;
@@ -282,14 +285,15 @@ impl Overrides {
         }
     }
 
-    /// What the file means with them.
+    /// Returns the file's configuration with the changes applied.
     pub fn over(&self, file: &Config) -> Config {
         let mut config = file.clone();
         self.apply(&mut config);
         config
     }
 
-    /// Takes out what the file says itself by now, and what it has nothing for any more.
+    /// Removes the changes that equal the file's values and those whose objects the file no longer
+    /// has.
     ///
     /// # Returns
     /// The latter, in words.
@@ -316,10 +320,10 @@ impl Overrides {
         gone
     }
 
-    /// With one change more, held against every check that the file's values go through.
+    /// Returns the changes with one more. It passes every check that the values of a file pass.
     ///
     /// # Errors
-    /// Why not.
+    /// The refusal.
     pub fn with(&self, file: &Config, change: &Change) -> Result<Self, Refusal> {
         let mut next = self.clone();
         let now = self.over(file);
@@ -411,7 +415,8 @@ impl Overrides {
 
 impl PoolOverrides {
     fn set(&mut self, endpoint: &str, set: EndpointOverride) {
-        // What is ordered for all addresses of a name is ordered for each: the later order counts.
+        // A change to an endpoint holds for each of its addresses: it replaces earlier changes to
+        // single ones.
         self.forget_addresses(endpoint, set);
         if let Some(added) = self.added.iter_mut().find(|added| added.name == endpoint) {
             set.apply(added);
@@ -446,7 +451,7 @@ impl PoolOverrides {
         let removed = &mut self.removed;
         self.added.retain(|added| match find(&added.name) {
             None => true,
-            // It was taken out and put back as it is in the file.
+            // The endpoint was removed and added again with the values of the file.
             Some(file) if file == added => {
                 removed.remove(&added.name);
                 false
@@ -468,7 +473,7 @@ fn known_endpoint(config: &Config, pool: &str, name: &str) -> Result<(), Refusal
     found.then_some(()).ok_or_else(|| Refusal::unknown("endpoint", name))
 }
 
-/// Values that no file could have.
+/// Refuses a change that changes nothing.
 fn sound(set: &EndpointOverride) -> Result<(), Refusal> {
     if set.is_empty() {
         return Err(Refusal::invalid("body", "nothing is changed: name order, weight or max_conn"));

@@ -1,4 +1,5 @@
-//! How a pool picks: the policy with what it takes, and the tier of each endpoint.
+//! The balancing policy of a pool with its settings, and the tier of each endpoint. No endpoint is
+//! picked here.
 
 use serde::{Deserialize, Serialize};
 use weir_balance::{BalanceFactor, FairSettings, HashSettings, PolicyKind, WeightMode};
@@ -7,21 +8,21 @@ use weir_stats::Template;
 use super::{Endpoint, Pool};
 use crate::words;
 
-/// How a pool picks a server.
+/// The balancing policy of a pool.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Policy {
-    /// In turn by weight, smoothly interleaved.
+    /// Weighted round robin, smoothly interleaved.
     RoundRobin,
-    /// Fewest exchanges in flight and waiting for it, for its weight.
+    /// The endpoint with the fewest exchanges in flight and waiting for it, relative to its weight.
     LeastConn,
-    /// An idle one, else the lowest score of nginx-upstream-fair.
+    /// An idle endpoint, otherwise the one with the lowest score of nginx-upstream-fair.
     Fair(Fair),
-    /// One drawn by weight.
+    /// A random endpoint, by weight.
     Random,
-    /// The better of two drawn by weight.
+    /// The better of two random endpoints, drawn by weight.
     Random2,
-    /// The first that is below its `max_conn`.
+    /// The first endpoint that is below its `max_conn`.
     First,
     /// Rendezvous hashing.
     Hash(KeyHash),
@@ -31,31 +32,31 @@ pub enum Policy {
     Maglev(KeyHash),
 }
 
-/// What `balance fair` takes.
+/// The settings of `balance fair`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Fair {
-    /// Looks for an idle server from the first on every time.
+    /// Set if the search for an idle endpoint begins at the first one each time.
     pub no_rr: bool,
-    /// What weights mean.
+    /// The meaning of weights.
     #[serde(with = "words::weight_mode")]
     pub weight_mode: WeightMode,
 }
 
-/// What the hashing policies take.
+/// The settings of the hashing policies.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KeyHash {
-    /// What is hashed. A request for which it comes to nothing goes anywhere.
+    /// The key. A request whose key is empty may go to any endpoint.
     #[serde(with = "words::template")]
     pub key: Template,
-    /// What a server may have in flight at most, as a multiple of its fair share.
+    /// The largest load of an endpoint, as a multiple of its fair share.
     #[serde(default, with = "words::balance_factor")]
     pub balance_factor: Option<BalanceFactor>,
 }
 
 impl Policy {
-    /// The policy of that kind; `key` is for those that hash one.
+    /// Returns the policy of that kind; `key` is used by those that hash one.
     pub fn new(kind: PolicyKind, key: Template) -> Self {
         let hash = |HashSettings { balance_factor }| KeyHash { key, balance_factor };
         match kind {
@@ -73,7 +74,7 @@ impl Policy {
         }
     }
 
-    /// What the balancer knows of it.
+    /// Returns the policy in the balancer's form.
     pub fn kind(&self) -> PolicyKind {
         let settings = |hash: &KeyHash| HashSettings { balance_factor: hash.balance_factor };
         match self {
@@ -91,7 +92,7 @@ impl Policy {
         }
     }
 
-    /// The key of the policies that hash one.
+    /// Returns the key of a policy that hashes one.
     pub fn key(&self) -> Option<&Template> {
         match self {
             Self::Hash(hash) | Self::RingHash(hash) | Self::Maglev(hash) => Some(&hash.key),
@@ -101,7 +102,8 @@ impl Policy {
 }
 
 impl Pool {
-    /// The tier of one of its endpoints, 0 first: its priority, and for backups one more than the highest of the others.
+    /// Returns the tier of one of the pool's endpoints, 0 first: its priority; for a backup, one
+    /// more than the highest tier of the others.
     pub fn tier(&self, endpoint: &Endpoint) -> u8 {
         if !endpoint.backup {
             return endpoint.priority;

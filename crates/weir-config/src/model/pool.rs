@@ -1,4 +1,4 @@
-//! Pools and their servers: what is balanced, and what is known of each server before it was ever seen.
+//! Pools and their endpoints as configured. No state of an endpoint is here.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -15,62 +15,65 @@ use crate::units::{duration, percent, size};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pool {
-    /// Its name; one made for `-> 127.0.0.1:3000` is named after the address.
+    /// The name; a pool that is made for `-> 127.0.0.1:3000` is named after the address.
     pub name: String,
-    /// How it picks.
+    /// The balancing policy.
     #[serde(default = "defaults::policy")]
     pub policy: Policy,
-    /// Its servers, in file order.
+    /// The endpoints, in file order.
     pub endpoints: Vec<Endpoint>,
-    /// Idle connections kept to its endpoints.
+    /// The idle connections kept to the endpoints.
     #[serde(default)]
     pub keepalive: Keepalive,
-    /// How its endpoints are probed; `None`: not at all.
+    /// The active health check; `None` for none.
     #[serde(default)]
     pub check: Option<Check>,
-    /// When an endpoint is ejected for failures seen in traffic.
+    /// The ejection of endpoints for failures seen in traffic.
     #[serde(default)]
     pub passive: Passive,
-    /// When an endpoint that does not answer gets nothing more.
+    /// The detection of endpoints that take exchanges and do not answer.
     #[serde(default)]
     pub stall: Stall,
-    /// Waiting for a place when all endpoints are full; `None`: nobody waits, and full is an answer.
+    /// The queue for exchanges while all endpoints are full; `None` if such exchanges are refused
+    /// at once.
     #[serde(default = "defaults::queue")]
     pub queue: Option<Queue>,
-    /// Further attempts after one that failed.
+    /// The retries after a failed attempt.
     #[serde(default)]
     pub retry: Retry,
-    /// Waits on the upstream side.
+    /// The timeouts of the upstream side.
     #[serde(default)]
     pub timeouts: UpstreamTimeouts,
-    /// How the kernel finds out that the other end of a TCP connection is gone.
+    /// TCP keep-alive of upstream connections.
     #[serde(default)]
     pub tcp_keepalive: TcpKeepalive,
-    /// TLS to the endpoints; `None` is plain.
+    /// TLS to the endpoints; `None` for plain connections.
     #[serde(default)]
     pub tls: Option<TlsClient>,
-    /// The cookie that keeps a client at its endpoint; `None`: nothing does.
+    /// The cookie that keeps a client at its endpoint; `None` for none.
     #[serde(default)]
     pub sticky: Option<Sticky>,
-    /// Read a request's whole body before an endpoint is picked, up to this many bytes; larger ones get 413.
+    /// The largest request body, in bytes, that is read whole before an endpoint is picked; larger
+    /// ones get 413. `None` if bodies are not read first.
     #[serde(default, with = "size::option")]
     pub buffer_request: Option<u64>,
-    /// Bounds on the pool as a whole.
+    /// The bounds on the pool as a whole.
     #[serde(default)]
     pub limits: PoolLimits,
-    /// A mistake to be made on purpose, for tests with real programs. No configuration can say it.
+    /// A deliberate fault for tests with real programs. No configuration can set it.
     #[doc(hidden)]
     #[serde(skip)]
     pub fault: Fault,
 }
 
-/// Bounds on a pool as a whole: a circuit breaker by concurrency. What is beyond is refused at once.
+/// Bounds on a pool as a whole: a circuit breaker by concurrency. A request beyond a bound is
+/// refused at once.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PoolLimits {
-    /// Requests at its servers and in its queue.
+    /// The requests at the endpoints and in the queue.
     pub max_in_flight: Option<u32>,
-    /// Of them, those that are sent once more.
+    /// The retries among them.
     pub max_retries: Option<u32>,
 }
 
@@ -78,50 +81,51 @@ pub struct PoolLimits {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Endpoint {
-    /// Its name, unique in the pool (default: the address as written).
+    /// The name, unique in the pool; by default the address as written.
     pub name: String,
-    /// Where it is.
+    /// The address.
     pub address: EndpointAddress,
-    /// Its own name, for TLS and probes, where the address has none.
+    /// The host name for TLS and probes, where the address has none.
     #[serde(default)]
     pub host: Option<String>,
-    /// The domain of the service of whose records it is one, for TLS; no configuration can say it.
+    /// The domain of the service whose SRV record named this endpoint, for TLS. No configuration
+    /// can set it.
     #[serde(skip)]
     pub domain: Option<String>,
-    /// Its share, 1..=65535.
+    /// The weight, 1..=65535.
     #[serde(default = "defaults::weight")]
     pub weight: u32,
-    /// Most exchanges in flight at once, over all workers.
+    /// The largest number of exchanges in flight over all workers.
     #[serde(default)]
     pub max_conn: Option<u32>,
-    /// Its tier, 0 first: a lower one is used only when no endpoint of a higher one can be.
+    /// The tier, 0 first: a tier is used only when no endpoint of an earlier one is available.
     #[serde(default)]
     pub priority: u8,
-    /// Of the lowest tier, below every `priority`.
+    /// Set if the endpoint is in the last tier, below every `priority`.
     #[serde(default)]
     pub backup: bool,
-    /// What the operator lets it take.
+    /// The operator's order.
     #[serde(default)]
     pub order: Order,
-    /// Whether and where it is probed.
+    /// The endpoint's probing.
     #[serde(default)]
     pub check: EndpointCheck,
 }
 
-/// What an endpoint may take, whatever its health.
+/// The operator's order: the exchanges that an endpoint may take, whatever its health.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
-    /// What comes.
+    /// All exchanges.
     #[default]
     Ready,
-    /// Only what is bound to it by affinity.
+    /// Only exchanges bound to it by affinity.
     Draining,
-    /// Nothing.
+    /// None.
     Maintenance,
 }
 
-/// In the balancer's words.
+/// Converts to the balancer's type.
 impl From<Order> for weir_balance::Order {
     fn from(order: Order) -> Self {
         match order {
@@ -132,51 +136,52 @@ impl From<Order> for weir_balance::Order {
     }
 }
 
-/// Where an endpoint is.
+/// The address of an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EndpointAddress {
     /// An IP address and port.
     Socket(SocketAddr),
-    /// A name to be resolved, and a port: as many servers as it has addresses.
+    /// A host name to resolve, and a port: one endpoint for each address of the name.
     Name(String, u16),
-    /// The name of a service (RFC 2782): as many servers as it has records, which bring their ports.
+    /// The name of a service (RFC 2782): one endpoint for each SRV record, which contains the port.
     Service(String),
     /// A Unix stream socket.
     Unix(PathBuf),
 }
 
-/// Idle keep-alive connections to endpoints, with all four limits.
+/// The idle keep-alive connections to endpoints and their limits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Keepalive {
-    /// Most idle connections per endpoint over all workers; 0 closes each after its exchange.
+    /// The largest number of idle connections per endpoint over all workers; with 0 each connection
+    /// is closed after its exchange.
     pub idle: u32,
-    /// An idle connection is closed after this.
+    /// The time after which an idle connection is closed.
     #[serde(with = "duration")]
     pub timeout: Duration,
-    /// Exchanges over one connection before it is closed.
+    /// The number of exchanges after which a connection is closed.
     pub max_requests: u64,
-    /// Age at which a connection is closed instead of kept.
+    /// The age from which a connection is closed instead of kept.
     #[serde(with = "duration")]
     pub max_age: Duration,
 }
 
-/// Passive removal after failures seen in traffic.
+/// The ejection of endpoints after failures seen in traffic.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Passive {
-    /// Failures within `window` that eject; 0 never ejects.
+    /// The number of failures within `window` that eject an endpoint; 0 for never.
     pub errors: u32,
-    /// What is a failure.
+    /// The events that count as failures.
     pub on: Vec<PassiveCause>,
-    /// The window they are counted in.
+    /// The window in which failures are counted.
     #[serde(with = "duration")]
     pub window: Duration,
-    /// How long it stays out.
+    /// The time for which an endpoint stays ejected.
     #[serde(with = "duration")]
     pub eject: Duration,
-    /// Share of the pool's endpoints that may be out at once, percent.
+    /// The percentage of the pool's endpoints that may be ejected at once.
     #[serde(rename = "max_ejected", with = "percent")]
     pub max_ejected_percent: u8,
 }
@@ -185,56 +190,59 @@ pub struct Passive {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PassiveCause {
-    /// No connection, or no TLS on it.
+    /// The connection or its TLS handshake failed.
     Connect,
     /// The connection ended before the head of a response.
     Reset,
-    /// No head of a response in time.
+    /// No head of a response arrived in time.
     Timeout,
-    /// A response that speaks of a broken server: 502, 503 or 504.
+    /// A response whose status is 502, 503 or 504.
     Status,
 }
 
-/// Endpoints that take exchanges and do not answer while others do.
+/// The detection of endpoints that take exchanges and do not answer while others do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Stall {
-    /// How many times longer than 99 of 100 of its answers took an endpoint has to be silent; 0 is never.
+    /// The silence that marks an endpoint as stalled, as a multiple of the 99th percentile of its
+    /// response times; 0 for never.
     pub factor: u32,
-    /// And at least this long.
+    /// The shortest silence that marks an endpoint as stalled.
     #[serde(with = "duration")]
     pub floor: Duration,
 }
 
-/// Waits on the upstream side.
+/// The timeouts of the upstream side.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct UpstreamTimeouts {
-    /// Until connected, TLS handshake included.
+    /// For the connect, TLS handshake included.
     #[serde(with = "duration")]
     pub connect: Duration,
     /// Without progress while a request is sent.
     #[serde(with = "duration")]
     pub send: Duration,
-    /// From the request sent to the response head.
+    /// From the end of the request to the response head.
     #[serde(with = "duration")]
     pub response: Duration,
     /// Between two reads of a response body.
     #[serde(with = "duration")]
     pub read: Duration,
-    /// Without a byte either way in a tunnel.
+    /// Without a byte in either direction of a tunnel.
     #[serde(with = "duration")]
     pub tunnel: Duration,
-    /// As the listener's `request`; the shorter one holds.
+    /// The same as the listener's `request`; the shorter one holds.
     #[serde(with = "duration::option")]
     pub request: Option<Duration>,
-    /// One attempt, from the slot to the head of the response, without the time in which the client's body is waited for.
+    /// For one attempt, from the slot to the head of the response, without the time of waiting for
+    /// the client's body.
     #[serde(rename = "try", with = "duration::option")]
     pub attempt: Option<Duration>,
-    /// Bytes a second that an endpoint at least sends of a response's body; `None` is any.
+    /// The lowest rate, in bytes per second, at which an endpoint sends a response body; `None` for
+    /// no bound.
     #[serde(with = "size::option")]
     pub min_rate: Option<u64>,
-    /// Over how much time of waiting for the endpoint that is measured.
+    /// The period of waiting for the endpoint over which that rate is measured.
     #[serde(with = "duration")]
     pub after: Duration,
 }

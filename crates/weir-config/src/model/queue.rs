@@ -1,4 +1,5 @@
-//! The queue of a pool as the model has it: who may wait for a server, for how long, and what those hear who may not. It queues nothing.
+//! The queue of a pool as configured: its bounds, and the response to exchanges that it refuses. It
+//! queues nothing.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,29 +8,29 @@ use serde::{Deserialize, Serialize};
 
 use crate::units::duration;
 
-/// Waiting for a place when all endpoints are at their `max_conn`.
+/// The queue of exchanges while all endpoints are at their `max_conn`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Queue {
-    /// Longest wait of an exchange, over all its attempts; `None`: as long as a connect may take.
+    /// The longest wait of an exchange over all its attempts; `None` for the connect timeout.
     #[serde(with = "duration::option")]
     pub timeout: Option<Duration>,
-    /// Most that wait at once, over all workers.
+    /// The largest number of waiting exchanges over all workers.
     pub max: u32,
-    /// Most that wait at once for one endpoint because affinity or a hash binds them to it; who comes later waits for any. `None`: only
-    /// `max` counts.
+    /// The largest number that waits for one endpoint because affinity or a hash binds them to it;
+    /// a later one waits for any endpoint. `None` if only `max` applies.
     pub per_endpoint: Option<u32>,
-    /// Most of one client that wait at once, by its address or /64; who comes later is answered as if there were no room. `None`: only
-    /// `max` counts.
+    /// The largest number of one client (its address or /64) that waits; a later one is answered as
+    /// if the queue were full. `None` if only `max` applies.
     pub per_client: Option<u32>,
-    /// What is answered when there is no room, or the wait was too long.
+    /// The status of the response when the queue is full or the wait was too long.
     pub status: u16,
-    /// When those shall try again, in whole seconds; `None` does not say.
+    /// The `Retry-After` of that response, in whole seconds; `None` for no such header.
     #[serde(with = "duration::option")]
     pub retry_after: Option<Duration>,
-    /// File with the body of that answer, read when the configuration is loaded.
+    /// The file with the body of that response, read when the configuration is loaded.
     pub page: Option<PathBuf>,
-    /// Its type; `None` goes by the file's ending.
+    /// The body's type; `None` to derive it from the file's extension.
     #[serde(rename = "type")]
     pub content_type: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! How names of servers are looked up. It asks nobody.
+//! The resolver for the names of servers, as configured. It sends no query.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -7,40 +7,40 @@ use serde::{Deserialize, Serialize};
 
 use crate::units::duration;
 
-/// Shortest pause between two looks at a name that resolves.
+/// The shortest time between two look-ups of a name that resolves.
 pub const SHORTEST_TTL: Duration = Duration::from_millis(100);
 
-/// Whom to ask for the addresses of names, and for how long an answer holds.
+/// The DNS servers and the validity of their answers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Resolver {
-    /// DNS servers; none: `/etc/hosts` and those of `/etc/resolv.conf`.
+    /// The DNS servers; empty for `/etc/hosts` and the servers of `/etc/resolv.conf`.
     pub servers: Vec<SocketAddr>,
-    /// How long an answer holds, whatever its TTL.
+    /// The validity of an answer, whatever its TTL; `None` for the TTL.
     #[serde(with = "duration::option")]
     pub valid: Option<Duration>,
-    /// A shorter TTL counts as this.
+    /// The lower bound of a TTL.
     #[serde(with = "duration")]
     pub min_ttl: Duration,
-    /// A longer TTL counts as this.
+    /// The upper bound of a TTL.
     #[serde(with = "duration")]
     pub max_ttl: Duration,
-    /// For a whole look-up, all tries included.
+    /// The timeout of a whole look-up, all tries included.
     #[serde(with = "duration")]
     pub timeout: Duration,
-    /// Whether to ask for IPv4 addresses.
+    /// Set to ask for IPv4 addresses.
     pub ipv4: bool,
-    /// Whether to ask for IPv6 addresses, which are used when there are none of IPv4.
+    /// Set to ask for IPv6 addresses, which are used if there is no IPv4 address.
     pub ipv6: bool,
 }
 
 impl Resolver {
-    /// How long an answer with this TTL holds.
+    /// Returns the validity of an answer with this TTL.
     pub fn holds(&self, ttl: Duration) -> Duration {
         self.valid.unwrap_or_else(|| ttl.max(self.min_ttl).min(self.max_ttl))
     }
 
-    /// What is wrong with it, if anything: the field and one sentence.
+    /// Returns the field that is invalid and the reason, if there is one.
     pub(crate) fn objection(&self) -> Option<(&'static str, String)> {
         let short = |time: Duration| time < SHORTEST_TTL;
         let too_short = |field| Some((field, "names are looked at every `100ms` at most".into()));

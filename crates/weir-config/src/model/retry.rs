@@ -1,4 +1,4 @@
-//! Retries as the model has them: how often, after what, and within which bounds. It retries nothing.
+//! Retries as configured: their number, conditions and bounds. It retries nothing.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,33 +8,35 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::units::{duration, percent};
 
-/// Most attempts after the first that a configuration may ask for.
+/// The largest number of retries that a configuration may set.
 pub const MOST_RETRIES: u32 = 100;
-/// The share of `auto` where requests that were sent may be retried, percent.
+/// The percentage of `auto` where requests that were sent may be retried.
 pub const AUTO_BUDGET_PERCENT: u8 = 20;
 
-/// Further attempts after one that failed.
+/// The retries after a failed attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Retry {
-    /// How many; 0 never retries.
+    /// The largest number of retries of a request; 0 for none.
     pub attempts: u32,
-    /// After what.
+    /// The failures that are retried.
     pub on: Vec<RetryOn>,
-    /// How many of a pool's requests at most.
+    /// The bound on the retries of the whole pool.
     pub budget: Budget,
-    /// The first wait before an endpoint is asked again when no other is left; `None`: none is asked twice.
+    /// The first wait before the same endpoint is tried again when no other is left; `None` if no
+    /// endpoint is tried twice.
     #[serde(with = "duration::option")]
     pub backoff: Option<Duration>,
-    /// No retry begins later than this after the request came; `None`: whenever.
+    /// The time after a request's arrival at which its last retry may begin; `None` for no bound.
     #[serde(with = "duration::option")]
     pub within: Option<Duration>,
-    /// Also requests that may have had an effect (POST, PATCH) although bytes of them were sent.
+    /// Set to retry also requests that may have had an effect (POST, PATCH) although bytes of them
+    /// were sent.
     pub non_idempotent: bool,
 }
 
 impl Retry {
-    /// The share of the requests that may be retried, percent; `None` is without a bound.
+    /// Returns the percentage of the requests that may be retried; `None` for no bound.
     pub fn budget_percent(&self) -> Option<u8> {
         match self.budget {
             Budget::Percent(percent) => Some(percent),
@@ -47,16 +49,16 @@ impl Retry {
     }
 }
 
-/// What leads to a retry.
+/// A failure that is retried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RetryOn {
-    /// No connection, for whatever reason: refused, unreachable, TLS, too late.
+    /// No connection for any reason: refused, unreachable, TLS or timeout.
     Connect,
     /// The connection was refused.
     Refused,
     /// The connection ended before the head of a response.
     Reset,
-    /// The request was not taken, or not answered, in time.
+    /// The request was not accepted, or not answered, in time.
     Timeout,
     /// The response was not HTTP.
     Invalid,
@@ -65,7 +67,7 @@ pub enum RetryOn {
 }
 
 impl RetryOn {
-    /// Every one that is a word.
+    /// Every condition that has a word.
     pub const WORDS: [(&str, Self); 5] = [
         ("connect", Self::Connect),
         ("refused", Self::Refused),
@@ -118,15 +120,15 @@ impl<'de> Deserialize<'de> for RetryOn {
     }
 }
 
-/// How many of a pool's requests may be retried.
+/// The bound on the retries of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Budget {
-    /// [`AUTO_BUDGET_PERCENT`] where requests that were sent may be retried. Without a bound where only failed connects are: they
-    /// cost the other endpoints nothing.
+    /// [`AUTO_BUDGET_PERCENT`] where requests that were sent may be retried. No bound where only
+    /// failed connects are: they put no load on the other endpoints.
     Auto,
-    /// Any number.
+    /// No bound.
     Off,
-    /// This share of the recent requests.
+    /// This percentage of the recent requests.
     Percent(u8),
 }
 

@@ -1,4 +1,4 @@
-//! Routes: what a request has to be like, where it goes then, and what is changed on the way.
+//! Routes as configured: conditions, actions and header changes. No request is matched here.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -18,56 +18,57 @@ use crate::words;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Site {
-    /// Hosts it serves.
+    /// The hosts that it serves.
     pub hosts: Vec<HostPattern>,
-    /// Tried top to bottom; the first match wins; none is 404.
+    /// The routes, tried in order: the first match decides; a request without a match gets 404.
     pub routes: Vec<Route>,
 }
 
-/// A match and what it leads to.
+/// A match and its action.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Route {
-    /// Its name in logs; default `listener/site/number` as in `:80/shop.example.com/2`.
+    /// The name in logs; by default `listener/site/number` as in `:80/shop.example.com/2`.
     pub name: String,
-    /// When it matches.
+    /// The condition.
     #[serde(default = "defaults::always")]
     pub when: Rule,
-    /// Where it leads.
+    /// The action.
     pub action: Action,
-    /// Protocols that a connection may switch to; `None` is the listener's.
+    /// The protocols that a connection may switch to; `None` for the listener's.
     #[serde(default)]
     pub upgrade: Option<Vec<String>>,
-    /// First byte of a request to the last of its response, instead of what the listener and the pool say; `off` lifts that.
+    /// The bound on the whole exchange, from the first byte of the request to the last of the
+    /// response. It replaces the bounds of the listener and the pool.
     #[serde(default)]
     pub request_timeout: RequestTimeout,
-    /// Allow and deny of this route, first match wins.
+    /// The allow and deny rules of this route; the first match decides.
     #[serde(default)]
     pub access: Vec<AccessRule>,
-    /// Bounds on its requests by key, after those of its listener.
+    /// The bounds on requests by key, after those of the listener.
     #[serde(default)]
     pub rate_limits: Vec<RateLimit>,
-    /// Bound on the speed of its bodies, instead of its listener's.
+    /// The bandwidth of bodies, instead of the listener's.
     #[serde(default)]
     pub bandwidth: Option<Bandwidth>,
-    /// Headers changed on the way up.
+    /// The changes to request headers.
     #[serde(default)]
     pub request_headers: Vec<HeaderEdit>,
-    /// Headers changed on the way down.
+    /// The changes to response headers.
     #[serde(default)]
     pub response_headers: Vec<HeaderEdit>,
 }
 
-/// What a route says of the time that a whole exchange may take.
+/// A route's bound on the time of a whole exchange.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RequestTimeout {
-    /// Nothing: the listener's and the pool's hold.
+    /// The bounds of the listener and the pool hold.
     #[default]
     Inherited,
-    /// It is without end.
+    /// No bound.
     Off,
-    /// This one holds.
+    /// This bound holds instead.
     After(#[serde(with = "duration")] Duration),
 }
 
@@ -75,37 +76,37 @@ pub enum RequestTimeout {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Rule {
-    /// All hold; empty is always true.
+    /// All hold; true if empty.
     All(Vec<Rule>),
-    /// One holds.
+    /// At least one holds.
     Any(Vec<Rule>),
-    /// It does not hold.
+    /// The rule does not hold.
     Not(Box<Rule>),
     /// The path matches one of these.
     Path(Vec<PathPattern>),
     /// The method is one of these.
     Method(Vec<String>),
-    /// A header is there, with this value if one is given.
+    /// The header is present, with this value if one is given.
     Header(String, Option<TextPattern>),
-    /// A cookie is there, with this value if one is given.
+    /// The cookie is present, with this value if one is given.
     Cookie(String, Option<TextPattern>),
-    /// A query parameter is there, with this value if one is given.
+    /// The query parameter is present, with this value if one is given.
     Query(String, Option<TextPattern>),
     /// The client's address is in one of these networks.
     Client(Vec<IpNet>),
 }
 
-/// Where a route leads.
+/// The action of a route.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
-    /// To a pool, by index in `Config::pools`.
+    /// Proxies to a pool, by index in `Config::pools`.
     Pool(usize),
-    /// A fixed response.
+    /// Answers with a fixed response.
     Respond(Respond),
-    /// A redirect.
+    /// Redirects.
     Redirect(Redirect),
-    /// Static files.
+    /// Serves static files.
     Files(Files),
 }
 
@@ -113,12 +114,12 @@ pub enum Action {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Respond {
-    /// Its status, 200..=599.
+    /// The status, 200..=599.
     pub status: u16,
-    /// Its body; `None` writes the status's own small page (or the error page configured for it).
+    /// The body; `None` for the standard page of the status, or the error page configured for it.
     #[serde(default, with = "words::template::option")]
     pub body: Option<Template>,
-    /// Its `Content-Type`.
+    /// The `Content-Type`.
     #[serde(default = "defaults::respond_type")]
     pub content_type: String,
 }
@@ -127,9 +128,10 @@ pub struct Respond {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Redirect {
-    /// 301, 302, 303, 307 or 308.
+    /// The status: 301, 302, 303, 307 or 308.
     pub status: u16,
-    /// The `Location`; `https` in the file means `https://$host$request_uri`. `$1`…`$9` are groups of the path regex.
+    /// The `Location`; `https` in the file stands for `https://$host$request_uri`. `$1`…`$9` are
+    /// groups of the path regex.
     #[serde(with = "words::template")]
     pub to: Template,
 }
@@ -140,10 +142,10 @@ pub struct Redirect {
 pub struct Files {
     /// The directory; no request leaves it.
     pub root: PathBuf,
-    /// Path prefix cut off before looking below `root`.
+    /// The path prefix that is removed before the file is looked up below `root`.
     #[serde(default)]
     pub strip: Option<String>,
-    /// Tried in order for a directory.
+    /// The index files of a directory, tried in order.
     #[serde(default = "defaults::index")]
     pub index: Vec<String>,
 }
@@ -152,20 +154,21 @@ pub struct Files {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HeaderEdit {
-    /// Replace every line of that name by one.
+    /// Replaces every line of that name by one.
     Set(String, #[serde(with = "words::template")] Template),
-    /// Append a line.
+    /// Appends a line.
     Add(String, #[serde(with = "words::template")] Template),
-    /// Remove every line of that name.
+    /// Removes every line of that name.
     Remove(String),
 }
 
-/// The client networks a rule names, for callers that hold addresses.
+/// Returns true if one of the networks contains the address.
 pub fn contains(networks: &[IpNet], address: IpAddr) -> bool {
     networks.iter().any(|network| network.contains(&address))
 }
 
-/// Why a header of this name cannot be edited, if it cannot: framing and connections are Weir's own to write.
+/// Returns the reason why a header of this name cannot be edited, if there is one: Weir itself
+/// writes the headers of framing and of connections.
 pub fn forbidden_edit(name: &str) -> Option<&'static str> {
     let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     if name.is_empty() || !name.bytes().all(is_token) {

@@ -1,16 +1,16 @@
-//! The configuration as it may be shown: the values that only the operator knows are left out. It decides what is hidden; who may see
-//! the rest is the admin interface's to say.
+//! The configuration without its secret values, to be shown. It determines the values to hide; the
+//! admin interface decides which callers may see the rest.
 
 use weir_stats::Template;
 
 use super::{Config, HeaderEdit, Probe, Route, Rule, Secret};
 use crate::pattern::TextPattern;
 
-/// The text that stands for a value that is not shown. It is too short to be taken for a secret.
+/// The placeholder of a hidden value. It is too short to be accepted as a secret.
 pub(crate) const HIDDEN: &str = "(hidden)";
 
 impl Config {
-    /// The same without what only the operator knows, to be shown.
+    /// Returns the configuration with every secret value replaced by a placeholder.
     #[must_use]
     pub fn without_secrets(&self) -> Self {
         let mut shown = self.clone();
@@ -79,12 +79,14 @@ fn hide_conditions(rule: &mut Rule, hidden: &[String]) {
     }
 }
 
-/// Whether values of this header, cookie or query parameter are hidden: by its name, or because an edit was marked `secret`.
+/// Returns true if values of this header, cookie or query parameter are hidden: because of its
+/// name, or because an edit was marked `secret`.
 fn is_secret(name: &str, hidden: &[String]) -> bool {
     hidden.iter().any(|own| own.eq_ignore_ascii_case(name)) || looks_secret(name)
 }
 
-/// Whether a name says that the value lets somebody in: `Authorization`, `Cookie`, `X-Api-Key`, `X-Auth-Token`.
+/// Returns true if a name denotes a credential: `Authorization`, `Cookie`, `X-Api-Key`,
+/// `X-Auth-Token`.
 pub(crate) fn looks_secret(name: &str) -> bool {
     const PARTS: [&str; 9] = [
         "token",
@@ -105,7 +107,8 @@ pub(crate) fn looks_secret(name: &str) -> bool {
         || PARTS.iter().any(|part| name.contains(part))
 }
 
-/// Whether what a probe sends looks like the words by which one logs in: `AUTH` of Redis and SMTP, `PASS` of POP3 and FTP.
+/// Returns true if the bytes of a probe look like a login: `AUTH` of Redis and SMTP, `PASS` of POP3
+/// and FTP.
 fn is_login(text: &str) -> bool {
     let text = text.to_ascii_uppercase();
     text.contains("AUTH") || text.contains("PASS") || text.contains("LOGIN")

@@ -1,4 +1,5 @@
-//! Affinity as the model has it: the cookie that brings a client back to the server it was at. It makes no cookie.
+//! Affinity as configured: the cookie that brings a client back to its endpoint. It makes no
+//! cookie.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -14,68 +15,70 @@ use crate::units::duration;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sticky {
-    /// Its name.
+    /// The name.
     pub cookie: String,
-    /// Hidden from scripts (`HttpOnly`).
+    /// Set to hide the cookie from scripts (`HttpOnly`).
     #[serde(default)]
     pub http_only: bool,
-    /// Sent by browsers over TLS only (`Secure`).
+    /// The use of `Secure`: browsers send such a cookie over TLS only.
     #[serde(default)]
     pub secure: Secure,
-    /// Whether browsers send it with requests from other sites (`SameSite`); `None` leaves that to them.
+    /// The `SameSite` attribute; `None` for the browser's default.
     #[serde(default)]
     pub same_site: Option<SameSite>,
-    /// Paths it is sent for (`Path`).
+    /// The paths that it is sent for (`Path`).
     #[serde(default = "defaults::sticky_path")]
     pub path: String,
-    /// Hosts it is sent to (`Domain`); `None`: the one that set it.
+    /// The hosts that it is sent to (`Domain`); `None` for the host that set it.
     #[serde(default)]
     pub domain: Option<String>,
-    /// How long it lasts, whole seconds (`Max-Age`); `None`: until the browser is closed.
+    /// The lifetime in whole seconds (`Max-Age`); `None` until the browser is closed.
     #[serde(default, with = "duration::option")]
     pub max_age: Option<Duration>,
-    /// What its value is signed with; `None`: nothing but names, so that anybody who knows those can make one.
+    /// The secret that signs the value; `None` for an unsigned value, which anyone can forge who
+    /// knows the names of the endpoints.
     #[serde(default)]
     pub secret: Option<Secret>,
 }
 
-/// When a cookie is `Secure`.
+/// The condition under which a cookie is `Secure`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Secure {
     /// Never.
     #[default]
     Off,
-    /// When the request came over TLS, to us or to a trusted proxy that says so.
+    /// If the request came over TLS, to Weir or to a trusted proxy that says so.
     Auto,
     /// Always.
     On,
 }
 
-/// Whether browsers send a cookie with requests that other sites caused.
+/// The requests from other sites with which browsers send the cookie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SameSite {
-    /// When a link is followed.
+    /// Those of a followed link.
     Lax,
-    /// Never.
+    /// None.
     Strict,
-    /// Always; only of a `Secure` cookie.
+    /// All; only for a `Secure` cookie.
     None,
 }
 
-/// A text that only the operator knows.
+/// A secret of the operator.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Secret {
     /// The text.
     Text(String),
-    /// The file it stands in, read when the configuration is loaded; white space at its end is none of it.
+    /// The file that contains it, read when the configuration is loaded; white space at its end is
+    /// ignored.
     File(PathBuf),
 }
 
 impl fmt::Debug for Secret {
-    /// Without the text: what is shown gets logged.
+    /// Formats the secret without its text, because debug output may be logged.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Text(_) => formatter.write_str("Text(…)"),
@@ -84,11 +87,11 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Fewest bytes of a secret: 128 bits, if they are random.
+/// The smallest number of bytes of a secret: 128 bits, if they are random.
 pub const SECRET_BYTES: usize = 16;
 
 impl Secret {
-    /// Whether a secret's bytes are enough of them.
+    /// Checks that a secret is long enough and not the placeholder of a hidden one.
     ///
     /// # Errors
     /// One sentence for the operator.
@@ -110,7 +113,7 @@ impl Secret {
 }
 
 impl Sticky {
-    /// A cookie with every default.
+    /// Returns a cookie with every default.
     pub fn new(cookie: impl Into<String>) -> Self {
         Self {
             cookie: cookie.into(),

@@ -1,4 +1,5 @@
-//! TCP keep-alive, of connections with clients and with servers.
+//! TCP keep-alive of connections to clients and to endpoints, as configured. No socket option is
+//! set here.
 
 use std::time::Duration;
 
@@ -6,21 +7,22 @@ use serde::{Deserialize, Serialize};
 
 use crate::units::duration;
 
-/// When the kernel asks a silent peer whether it is there, and when it gives it up.
+/// The times at which the kernel probes a silent peer and gives it up.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TcpKeepalive {
-    /// Whether it asks at all (`SO_KEEPALIVE`).
+    /// Set to probe silent peers (`SO_KEEPALIVE`).
     pub on: bool,
-    /// Silence before the first probe (`TCP_KEEPIDLE`), in whole seconds.
+    /// The silence before the first probe (`TCP_KEEPIDLE`), in whole seconds.
     #[serde(with = "duration")]
     pub idle: Duration,
-    /// Between two probes (`TCP_KEEPINTVL`), in whole seconds.
+    /// The time between two probes (`TCP_KEEPINTVL`), in whole seconds.
     #[serde(with = "duration")]
     pub interval: Duration,
-    /// Probes without an answer that end the connection (`TCP_KEEPCNT`).
+    /// The number of unanswered probes that end the connection (`TCP_KEEPCNT`).
     pub probes: u32,
-    /// How long sent bytes may stay unacknowledged (`TCP_USER_TIMEOUT`); `None` is as long as the kernel tries.
+    /// The longest time that sent bytes may stay unacknowledged (`TCP_USER_TIMEOUT`); `None` for
+    /// the kernel's limit.
     #[serde(with = "duration::option")]
     pub user_timeout: Option<Duration>,
 }

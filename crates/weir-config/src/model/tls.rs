@@ -1,4 +1,5 @@
-//! TLS on both sides: certificates, protocols, and whom to trust. Files are named here and read elsewhere.
+//! TLS on both sides as configured: certificates, protocols and trusted authorities. The files are
+//! read elsewhere.
 
 use std::path::PathBuf;
 
@@ -8,28 +9,28 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TlsClient {
-    /// Verify the endpoint's certificate. On unless the file says `verify=off`.
+    /// Set to verify the endpoint's certificate. On unless the file says `verify=off`.
     pub verify: bool,
-    /// Name sent as SNI and verified; `None` uses the endpoint's own name or address.
+    /// The name that is sent as SNI and verified; `None` for the endpoint's own name or address.
     pub server_name: Option<String>,
-    /// The name that servers of a service are verified by, where `server_name` is `None`.
+    /// The name by which endpoints of a service are verified, where `server_name` is `None`.
     pub srv_name: SrvName,
-    /// PEM bundle of trusted roots; `None` uses the system's.
+    /// The PEM bundle of trusted roots; `None` for the system's.
     pub ca: Option<PathBuf>,
-    /// Client certificate to present.
+    /// The client certificate.
     pub certificate: Option<Certificate>,
-    /// Protocols, suites and curves.
+    /// The protocol versions, cipher suites and curves.
     pub protocol: TlsProtocol,
 }
 
-/// The name by which servers of a service (SRV records) are verified.
+/// The name by which endpoints of a service (SRV records) are verified.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SrvName {
     /// The domain of the service, which the configuration names (RFC 6125 section 6.2.1, RFC 9525 section 6.1).
     #[default]
     Domain,
-    /// The target of the record. Whoever can forge DNS answers chooses it.
+    /// The target of the record, which an attacker who forges DNS answers can choose.
     Target,
 }
 
@@ -37,9 +38,10 @@ pub enum SrvName {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TlsServer {
-    /// Certificates, chosen by server name and by what the client can verify; the first is the default.
+    /// The certificates, chosen by server name and by the algorithms that the client can verify;
+    /// the first is the default.
     pub certificates: Vec<Certificate>,
-    /// Protocols, suites and curves.
+    /// The protocol versions, cipher suites and curves.
     #[serde(default)]
     pub protocol: TlsProtocol,
 }
@@ -48,24 +50,26 @@ pub struct TlsServer {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Certificate {
-    /// PEM file with the chain, leaf first; may hold the key too.
+    /// The PEM file with the chain, leaf first; may contain the key too.
     pub chain: PathBuf,
-    /// PEM file with the key; `None` when it is in `chain`.
+    /// The PEM file with the key; `None` when it is in `chain`.
     #[serde(default)]
     pub key: Option<PathBuf>,
 }
 
-/// Versions, suites and groups allowed. Empty lists mean the library's safe default order.
+/// The allowed versions, cipher suites and groups. An empty list stands for the library's default
+/// order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TlsProtocol {
-    /// Lowest version.
+    /// The lowest version.
     pub min: TlsVersion,
-    /// Highest version.
+    /// The highest version.
     pub max: TlsVersion,
-    /// Suites by OpenSSL or IANA name, in order of preference.
+    /// The suites by OpenSSL or IANA name, in order of preference.
     pub ciphers: Vec<String>,
-    /// Key-exchange groups by name (`X25519MLKEM768`, `X25519`, `P-256`/`secp256r1`/`prime256v1`, …), in order.
+    /// The key-exchange groups by name (`X25519MLKEM768`, `X25519`,
+    /// `P-256`/`secp256r1`/`prime256v1`, …), in order.
     pub curves: Vec<String>,
 }
 

@@ -21,7 +21,7 @@ fn places(found: &[Found]) -> Places {
     places
 }
 
-/// What of a pool a configuration is with this answer: name, address, weight, tier of each server.
+/// Returns name, address, weight and tier of each server of the pool with this answer.
 fn pool(server: &str, question: Question, places: Places) -> Vec<String> {
     let text = format!("listen :80 -> app; pool app {{ {server} }}");
     let config = parse_str("test", &text).unwrap().config;
@@ -109,7 +109,7 @@ fn a_server_of_a_service_knows_the_domain_that_the_configuration_names() {
     };
     check("server srv:_https._tcp.example.com;", "_https._tcp.example.com", Some("example.com"));
     check("server srv:app.consul;", "app.consul", Some("app.consul"));
-    // What the operator says himself is better than both.
+    // A name that the operator sets takes precedence over both.
     let own = "server srv:_https._tcp.example.com host=own.test;";
     check(own, "_https._tcp.example.com", None);
     let host_question = Question::Host("app.test".to_owned());
@@ -165,7 +165,8 @@ fn a_name_is_known_by_what_it_became() {
 }
 
 proptest! {
-    /// Whatever a name becomes over time, each server has one place, and keeps it as long as it is there.
+    /// For any sequence of answers, each server has one place and keeps it as long as it is
+    /// present.
     #[test]
     fn every_server_has_one_place_which_it_keeps(answers in vec(vec(0_u8..12, 0..10), 1..20)) {
         let mut places = Places::default();

@@ -1,6 +1,7 @@
-//! Orders for one address of an endpoint that is a name. They are kept by the address and not by its place (`app:80~2`), for DNS gives a
-//! place to another address when the one that had it is gone: an order holds for the address that it was given for, whenever the name
-//! leads there, and for no other.
+//! Changes to one address of an endpoint that is a name. They are kept by address and not by place
+//! (`app:80~2`), because a place passes to another address when its address disappears from DNS. A
+//! change applies to the address that it was made for, whenever the name resolves to it, and to no
+//! other.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,10 +12,10 @@ use crate::check::model::validate;
 use crate::model::names::{Question, is_place_of};
 use crate::model::{Config, Endpoint, EndpointAddress, Pool};
 
-/// Most addresses of a pool that have orders of their own.
+/// The largest number of addresses of a pool that have changes of their own.
 pub const MOST_ADDRESSES: usize = 1_024;
 
-/// One address of an endpoint that is a name. As text `app:80@10.0.0.2:80`.
+/// One address of an endpoint that is a name. Its text form is `app:80@10.0.0.2:80`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Addressed {
     /// The endpoint's name, as configured.
@@ -30,8 +31,9 @@ impl fmt::Display for Addressed {
 }
 
 impl Addressed {
-    /// What an operator means who says `name` of a pool: one that runs as `app:80~2` and that nothing was configured as, or
-    /// `app:80@10.0.0.2:80`. `None`: what he names is configured as such, or is nowhere.
+    /// Returns the address that an operator's `name` denotes: the name of a running endpoint, such
+    /// as `app:80~2`, that is not configured under that name, or the form `app:80@10.0.0.2:80`.
+    /// Returns `None` if `name` is a configured endpoint or unknown.
     pub fn named(name: &str, (configured, live): (&Pool, &Pool)) -> Option<Self> {
         let asks = |endpoint: &&Endpoint| Question::of(&endpoint.address).is_some();
         if configured.endpoints.iter().any(|endpoint| endpoint.name == *name) {
@@ -47,7 +49,8 @@ impl Addressed {
         Some(Self { endpoint: own.name.clone(), address: address.parse().ok()? })
     }
 
-    /// What an endpoint that is served is, if `own` is what it is configured as and that is a name.
+    /// Returns the address of the running endpoint `live` if it comes from the configured endpoint
+    /// `own` and `own` is a name.
     pub fn of(own: &Endpoint, live: &Endpoint) -> Option<Self> {
         Question::of(&own.address)?;
         let EndpointAddress::Socket(address) = &live.address else { return None };
@@ -55,7 +58,7 @@ impl Addressed {
             .then(|| Self { endpoint: own.name.clone(), address: *address })
     }
 
-    /// Whether an endpoint that is served is this one.
+    /// Returns true if the running endpoint is this address.
     pub fn is(&self, live: &Endpoint) -> bool {
         is_place_of(&live.name, &self.endpoint)
             && live.address == EndpointAddress::Socket(self.address)
@@ -63,7 +66,7 @@ impl Addressed {
 }
 
 impl Overrides {
-    /// What was changed of one address.
+    /// Returns the changes to one address.
     pub fn of_address(&self, pool: &str, of: &Addressed) -> Option<&EndpointOverride> {
         self.pools.get(pool)?.addresses.get(&of.endpoint)?.get(&of.address)
     }
@@ -75,7 +78,7 @@ impl Overrides {
         (of, set): (&Addressed, EndpointOverride),
     ) -> Result<(), Refusal> {
         known_endpoint(now, pool, &of.endpoint)?;
-        // What a file could not say of the endpoint can be ordered for none of its addresses.
+        // A value that is invalid for the endpoint in a file is invalid for each of its addresses.
         let mut tried = now.clone();
         let endpoints = tried.pools.iter_mut().filter(|own| own.name == *pool);
         let mut endpoints = endpoints.flat_map(|own| &mut own.endpoints);
@@ -111,7 +114,8 @@ impl Overrides {
 }
 
 impl PoolOverrides {
-    /// These fields are what holds for the whole name from now on.
+    /// Drops the changes to single addresses in the fields that `set` now changes for the whole
+    /// name.
     pub(super) fn forget_addresses(&mut self, endpoint: &str, set: EndpointOverride) {
         for own in self.addresses.get_mut(endpoint).into_iter().flat_map(|all| all.values_mut()) {
             own.order = own.order.filter(|_| set.order.is_none());
@@ -120,7 +124,8 @@ impl PoolOverrides {
         }
     }
 
-    /// Takes out what holds for the whole name by now, and what is of no name any more.
+    /// Drops changes to single addresses that equal the value for the whole name, and those whose
+    /// name is gone.
     pub(super) fn prune_addresses(&mut self, pool: &Pool, gone: &mut Vec<String>) {
         let (added, endpoints, removed) = (&self.added, &self.endpoints, &self.removed);
         self.addresses.retain(|name, addresses| {
@@ -139,7 +144,8 @@ impl PoolOverrides {
             if let Some(changed) = endpoints.get(name) {
                 changed.apply(&mut whole);
             }
-            // Records of a service bring weights of their own: the same number may be another than theirs.
+            // The SRV records of a service carry weights of their own, so a changed weight is kept
+            // even if it equals the configured one.
             let is_service = matches!(own.address, EndpointAddress::Service(_));
             addresses.retain(|_, own| {
                 let beyond = own.beyond(&whole);

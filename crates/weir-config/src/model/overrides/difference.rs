@@ -1,4 +1,5 @@
-//! What runtime changes make different from the file, and the lines that would take them over into it.
+//! The differences that runtime changes make, and the lines that would write them into the file.
+//! The file itself is not written.
 
 use std::fmt::Write;
 
@@ -8,34 +9,35 @@ use super::{Addressed, EndpointOverride, Limit, Overrides, PoolOverrides};
 use crate::defaults;
 use crate::model::{Config, Endpoint, EndpointAddress, EndpointCheck, Order, Pool};
 
-/// One thing that is not as the file says.
+/// One value that differs from the file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Difference {
-    /// The pool, if it is about one.
+    /// The pool, if the difference concerns one.
     pub pool: Option<String>,
-    /// The endpoint, if it is about one; or the listener.
+    /// The endpoint, if the difference concerns one; or the listener.
     pub name: Option<String>,
-    /// `order`, `weight`, `max_conn`, `max_connections`, or `server` for one that is more or less.
+    /// `order`, `weight`, `max_conn`, `max_connections`, or `server` for an endpoint that was added
+    /// or removed.
     pub field: String,
-    /// What the file says; `None`: nothing.
+    /// The value in the file; `None` if there is none.
     pub file: Option<String>,
-    /// What holds; `None`: it was taken out.
+    /// The present value; `None` if it was removed.
     pub now: Option<String>,
 }
 
-/// What to write into the file so that it says what holds.
+/// A line to write into the file so that it agrees with the present values.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Line {
-    /// Where: `pool app`, `listen :80`, or empty for the top level.
+    /// The block: `pool app`, `listen :80`, or empty for the top level.
     pub place: String,
-    /// The line that stands there now, as the file means it; `None`: it is a new one.
+    /// The present line of the file, in canonical form; `None` for a new line.
     pub instead_of: Option<String>,
-    /// The line to write; `None`: take the other out.
+    /// The line to write; `None` to delete the present one.
     pub write: Option<String>,
 }
 
 impl Overrides {
-    /// Everything that is not as the file says.
+    /// Returns every difference from the file.
     pub fn differences(&self, file: &Config) -> Vec<Difference> {
         let number = |limit: Option<usize>| limit.map(|limit| limit.to_string());
         let mut list = Vec::new();
@@ -57,7 +59,7 @@ impl Overrides {
         list
     }
 
-    /// The lines to write into the file so that nothing of this is needed any more.
+    /// Returns the lines to write into the file to make these changes unnecessary.
     pub fn lines(&self, file: &Config) -> Vec<Line> {
         let mut list = Vec::new();
         let global = |limit: usize| format!("max_connections {limit};");
@@ -101,7 +103,7 @@ impl PoolOverrides {
         }
     }
 
-    /// Every address that has orders of its own.
+    /// Returns every address that has changes of its own.
     fn each_address(&self) -> impl Iterator<Item = (Addressed, &EndpointOverride)> {
         self.addresses.iter().flat_map(|(endpoint, addresses)| {
             addresses.iter().map(|(address, own)| {
@@ -177,7 +179,7 @@ fn limit(limit: Limit) -> String {
 }
 
 impl Order {
-    /// Its word.
+    /// Returns the word.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Ready => "ready",
@@ -187,7 +189,7 @@ impl Order {
     }
 }
 
-/// The `server` line that means this endpoint, with its semicolon.
+/// Returns the `server` line of this endpoint, with its semicolon.
 pub fn server_line(endpoint: &Endpoint) -> String {
     let address = address_text(&endpoint.address);
     let mut line = format!("server {}", word(&address));
@@ -225,7 +227,7 @@ pub fn server_line(endpoint: &Endpoint) -> String {
     line
 }
 
-/// An address as a configuration writes it.
+/// Returns an address in the form of a configuration.
 pub fn address_text(address: &EndpointAddress) -> String {
     match address {
         EndpointAddress::Socket(address) => address.to_string(),
@@ -235,7 +237,7 @@ pub fn address_text(address: &EndpointAddress) -> String {
     }
 }
 
-/// A word as the lexer takes it, in quotes where it has to be.
+/// Returns a word as the lexer reads it, in quotes where they are needed.
 fn word(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "._:/-[]@%+,".contains(c);
     if !text.is_empty() && text.chars().all(plain) {

@@ -42,7 +42,7 @@ fn removed(pool: &str, endpoint: &str) -> Change {
     Change::Remove { pool: pool.to_owned(), endpoint: endpoint.to_owned() }
 }
 
-/// What the first pool's lines are after these changes, and the changes.
+/// Returns the first pool's lines after these changes, and the overrides.
 fn after(changes: &[Change]) -> (Vec<String>, Overrides) {
     let file = file(FILE);
     let mut overrides = Overrides::default();
@@ -234,7 +234,7 @@ fn addressed(endpoint: &str, last: u8) -> Addressed {
     Addressed { endpoint: endpoint.to_owned(), address: ([10, 0, 0, last], 80).into() }
 }
 
-/// What the first pool is while its name has these addresses.
+/// Returns the lines of the first pool while its name has these addresses.
 fn served(overrides: &Overrides, lasts: &[u8]) -> Vec<String> {
     use crate::model::names::{Answers, Found, Places, Question};
     let mut places = Places::default();
@@ -269,7 +269,8 @@ fn an_order_for_an_address_stays_with_it() {
         ]
         .map(|line| line.replace("name=\"app.test:80\"", "name=app.test:80"))
     );
-    // Another address at its place is as configured; the same one at another place is not.
+    // Another address at the same place has the configured values; the same address at another
+    // place keeps its change.
     let shown = served(&overrides, &[1, 3]);
     assert!(shown.iter().all(|line| line.contains("max_conn=2") && !line.contains("drain")));
     let shown = served(&overrides, &[2]);
