@@ -46,7 +46,8 @@ pub struct Word {
     pub text: String,
     /// The place in the source, quotes included.
     pub span: Span,
-    /// Bytes of `text` before the first quote; only these can be syntax such as `->` or the `=` of an option.
+    /// The number of bytes of `text` before the first quote; only these can be syntax such as `->`
+    /// or the `=` of an option.
     pub bare: usize,
     /// The byte of the source at which `text` stands literally; `None` if it has escapes or
     /// variables.

@@ -1,12 +1,13 @@
-//! Wrong files and what is said of them: each file under `bad/` holds texts, each followed by its report. `WEIR_BLESS=1`
-//! writes the reports anew.
+//! Invalid configurations and their reports: each file under `bad/` contains texts, each followed
+//! by its report. With `WEIR_BLESS=1` the test writes the reports anew.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use weir_config::parse_str;
 
-/// Sections begin with `=== title`; below the text, `--- report` begins what is expected.
+/// Splits a file into title, text and report: sections begin with `=== title`, reports with `---
+/// report`.
 fn sections(text: &str) -> Vec<(String, String, String)> {
     let parts = text.split("=== ").skip(1);
     parts

@@ -1,4 +1,5 @@
-//! Good files and the model they mean, seen as JSON; the way there and back; files and environment.
+//! Valid configurations and their models as JSON; conversion in both directions; files and
+//! environment variables.
 
 use std::fs;
 use std::path::Path;
@@ -45,7 +46,7 @@ fn defaults_of_a_check_written_out_are_the_defaults() {
     assert_eq!(pool(&format!("http GET / expect=200-399 {rest}")), pool("http"));
     assert_eq!(pool("http /up"), pool("http GET /up"));
     assert_eq!(pool(&format!("tcp {rest}")), pool("tcp"));
-    // A short interval shortens the timeout with it.
+    // A short interval shortens the default timeout.
     assert_eq!(pool("tcp interval=1s timeout=500ms"), pool("tcp interval=1s"));
 }
 

@@ -1,4 +1,4 @@
-//! `admin ADDRESS;` and `state_file FILE;`.
+//! Checks `admin ADDRESS;` and `state_file FILE;`. It opens neither.
 
 use super::arguments::Arguments;
 use super::listen::listened_already;
@@ -11,7 +11,8 @@ use crate::model::{
 use crate::table::Context;
 
 impl<'a> Checker<'a> {
-    /// After the listeners, so that an address that both want is told at the admin's place.
+    /// Checks the admin lines. They come after the listeners, so that an address in use by both is
+    /// reported at the admin line.
     pub(super) fn admins(&mut self, top: &[Arguments<'a>], config: &mut Config) {
         let lines = top.iter().filter(|arguments| arguments.name() == "admin");
         config.admin = lines.filter_map(|line| self.admin(line)).collect();
@@ -27,7 +28,8 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// The address of a line `… ADDRESS [mode=MODE]`, which no other line may have; without `mode=` a socket has `mode`.
+    /// Returns the address of a line `… ADDRESS [mode=MODE]` and reports it if another line has it.
+    /// Without `mode=` a socket has `mode`.
     pub(super) fn own_address(
         &mut self,
         line: &Arguments<'a>,

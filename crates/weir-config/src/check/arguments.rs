@@ -1,5 +1,5 @@
-//! A directive held against its row of the table: its words, options and target told apart, and everything reported that
-//! the table alone can tell is wrong.
+//! Compares a directive with its row of the table: separates words, options and target, and reports
+//! every error that the table alone can tell. The meaning of values is checked elsewhere.
 
 use crate::check::Checker;
 use crate::diagnostic::Diagnostic;
@@ -8,18 +8,18 @@ use crate::source::Span;
 use crate::table::{self, Arrow, BlockRule, Context, OptionSpec, Repeats, Spec};
 use crate::tree::{Directive, End, missing_semicolon};
 
-/// A directive that stands where it may, with its words sorted.
+/// A directive in an allowed context, with its words sorted.
 pub(super) struct Arguments<'tree> {
     pub(super) directive: &'tree Directive,
     pub(super) spec: &'static Spec,
     /// The words that are not options.
     pub(super) words: Vec<Value<'tree>>,
     options: Vec<(&'static str, Value<'tree>)>,
-    /// What follows `->`, and the arrow.
+    /// The arrow and the words after it.
     pub(super) target: Option<(&'tree Word, &'tree [Word])>,
 }
 
-/// A piece of a word that means something.
+/// A value: a word, or the part of a word after the `=`.
 #[derive(Clone, Copy)]
 pub(super) struct Value<'tree> {
     pub(super) word: &'tree Word,
@@ -31,7 +31,7 @@ impl<'tree> Value<'tree> {
         Self { word, start: 0 }
     }
 
-    /// The value without its first `bytes`, which have to be whole characters.
+    /// Returns the value without its first `bytes`, which must be whole characters.
     pub(super) fn skip(self, bytes: usize) -> Self {
         Self { start: self.start + bytes, ..self }
     }
@@ -54,30 +54,31 @@ impl<'tree> Arguments<'tree> {
         self.directive.span()
     }
 
-    /// The word at that place.
+    /// Returns the word with that index.
     pub(super) fn word(&self, index: usize) -> Option<Value<'tree>> {
         self.words.get(index).copied()
     }
 
-    /// The value of an option. A name that the table does not have is a bug.
+    /// Returns the value of an option. A name that the table does not have is a bug.
     pub(super) fn option(&self, name: &str) -> Option<Value<'tree>> {
         debug_assert!(self.spec.option(name).is_some(), "{name} is not in the table");
         self.options.iter().find(|(key, _)| *key == name).map(|(_, value)| *value)
     }
 
-    /// Whether a lone word is there.
+    /// Returns true if the lone word is present.
     pub(super) fn flag(&self, name: &str) -> bool {
         self.option(name).is_some()
     }
 
-    /// The directives in its braces.
+    /// Returns the directives in the braces.
     pub(super) fn block(&self) -> &'tree [Directive] {
         self.directive.block.as_ref().map_or(&[], |block| &block.directives)
     }
 }
 
 impl Checker<'_> {
-    /// Sorts the words of every directive of a block, leaving out those that may not stand there.
+    /// Sorts the words of every directive of a block. Directives that may not stand there are
+    /// reported and left out.
     pub(super) fn block<'tree>(
         &mut self,
         directives: &'tree [Directive],
@@ -100,7 +101,7 @@ impl Checker<'_> {
         list
     }
 
-    /// The row of the table, or a message saying why there is none.
+    /// Returns the row of the table, or reports that there is none.
     fn spec(&mut self, directive: &Directive, context: Context) -> Option<&'static Spec> {
         let name = directive.name.text.as_str();
         let span = directive.name.span;
@@ -132,7 +133,7 @@ impl Checker<'_> {
         None
     }
 
-    /// Says that a word is planned and does nothing yet.
+    /// Reports that a word is reserved for a later version.
     pub(super) fn later(&mut self, name: &str, span: Span) {
         self.report(Diagnostic::error(
             span,
@@ -160,7 +161,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Sorts the words; reports options that are unknown, doubled or without a value, and words too few or too many.
+    /// Sorts the words. Reports options that are unknown, repeated or without a value, and too few
+    /// or too many words.
     pub(super) fn arguments<'tree>(
         &mut self,
         directive: &'tree Directive,
@@ -197,7 +199,7 @@ impl Checker<'_> {
         self.count_words(&arguments).then_some(arguments)
     }
 
-    /// The same for words that are no directive of their own: those of a target.
+    /// Sorts words that are not a directive of their own: those of a target.
     pub(super) fn words_of<'tree>(
         &mut self,
         directive: &'tree Directive,
@@ -266,7 +268,7 @@ impl Checker<'_> {
             }
             return Some(option);
         }
-        // An option that is also a lone word stands there twice.
+        // An option that is also a lone word is in the table twice.
         let mut names: Vec<&str> = spec.options.iter().map(|option| option.name).collect();
         names.dedup();
         let span = Span { end: word.span.start + key.len(), ..word.span };
@@ -308,7 +310,8 @@ impl Checker<'_> {
         true
     }
 
-    /// A word that begins a new line and is a directive's name most likely follows a lost `;`.
+    /// Returns a help text if `extra` begins a new line and is a directive's name: most likely a
+    /// `;` before it is missing.
     fn lost_semicolon(&self, arguments: &Arguments<'_>, extra: &Word) -> Option<String> {
         let words = std::iter::once(&arguments.directive.name).chain(&arguments.directive.words);
         let before = words.take_while(|word| word.span != extra.span).last()?;
@@ -318,7 +321,7 @@ impl Checker<'_> {
     }
 }
 
-/// How a directive is written, for help.
+/// Returns the syntax of a directive, for help.
 fn usage(spec: &Spec) -> String {
     let mut text = format!("it is written `{}", spec.name);
     if !spec.syntax.is_empty() {
@@ -334,7 +337,7 @@ fn usage(spec: &Spec) -> String {
     text
 }
 
-/// Words of nginx and HAProxy that mean something here by another name.
+/// Returns a help text for words of nginx and HAProxy that have another name here.
 fn foreign(name: &str) -> Option<&'static str> {
     Some(match name {
         "upstream" | "backend" => "a group of servers is a `pool NAME { … }`",

@@ -1,4 +1,4 @@
-//! `balance …`, and what of a server's line the policy goes by.
+//! Checks `balance …` and the options of a server that the policy uses.
 
 use weir_balance::{HashSettings, PolicyKind};
 use weir_stats::{Template, Variable};
@@ -11,7 +11,7 @@ use crate::directives::LATER_POLICIES;
 use crate::model::Policy;
 use crate::words::{balance_factor, weight_mode};
 
-/// Words of nginx and HAProxy, and what they are here.
+/// Words of nginx and HAProxy, with their equivalents.
 const FOREIGN: [(&str, &str); 13] = [
     ("leastconn", "least_conn"),
     ("roundrobin", "round_robin"),
@@ -89,7 +89,7 @@ impl<'a> Checker<'a> {
         HashSettings { balance_factor: self.setting(line, "balance_factor", balance_factor::parse) }
     }
 
-    /// The key of a policy that hashes one; something empty for the others.
+    /// Returns the key of a policy that hashes one, and an empty template for the others.
     fn key(&mut self, line: &Arguments<'a>, kind: PolicyKind) -> Option<Template> {
         let hashes = kind.hashes().is_some();
         if let Some(extra) = line.word(if hashes { 2 } else { 1 }) {
@@ -158,11 +158,11 @@ impl<'a> Checker<'a> {
     }
 }
 
-/// How a server is taken out of use.
+/// Help for taking a server out of use.
 const OUT_OF_USE: &str =
     "to take a server out of use write `down`; `drain` lets clients that are bound to it finish";
 
-/// Whether a key tells requests apart when a server is picked.
+/// Checks that the key can differ between requests and is known when an endpoint is picked.
 pub(super) fn sound_key(key: &Template) -> Result<(), String> {
     if key.constant().is_some() {
         return Err("this key is the same for every request: all would go to one server".into());

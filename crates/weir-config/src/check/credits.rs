@@ -1,4 +1,4 @@
-//! `cpu_credits …;` and `agent ADDRESS;`.
+//! Checks `cpu_credits …;` and `agent ADDRESS;`. Known machine types are in the model.
 
 use super::arguments::Arguments;
 use super::{Checker, values};
@@ -7,11 +7,12 @@ use crate::model::Config;
 use crate::model::credits::{CpuCredits, CreditMachine, Shed, machine, machines};
 use crate::units::percent;
 
-/// Stands for a machine that is not known.
+/// A substitute for an unknown machine type.
 const ANY: CreditMachine = CreditMachine { earn: 1.0, max: 1e6, launch: 0.0 };
 
 impl<'a> Checker<'a> {
-    /// After the listeners and the admin addresses, so that an address that is wanted twice is told at the agent's place.
+    /// Checks the agent and credit lines. They come after the listeners and the admin addresses, so
+    /// that an address in use by both is reported at the agent line.
     pub(super) fn credits(&mut self, top: &[Arguments<'a>], config: &mut Config) {
         let agents = top.iter().filter(|line| line.name() == "agent");
         config.agent = agents.filter_map(|line| self.own_address(line, None)).collect();
@@ -34,7 +35,7 @@ impl<'a> Checker<'a> {
 
     fn cpu_credits(&mut self, line: &Arguments<'a>) -> Option<CpuCredits> {
         let kind = self.credit_machine(line);
-        // Of a machine that is not known the rest is read all the same.
+        // The other options are checked even if the machine type is unknown.
         let mut own = CpuCredits::of(&kind.unwrap_or(ANY));
         own.balance = self.setting(line, "balance", credits);
         own.file = line.option("file").and_then(|value| self.file(value));
@@ -55,7 +56,7 @@ impl<'a> Checker<'a> {
         kind.map(|_| own)
     }
 
-    /// What the named kind has, or what is said in figures.
+    /// Returns the values of the named machine type, or those given as numbers.
     fn credit_machine(&mut self, line: &Arguments<'a>) -> Option<CreditMachine> {
         let known = line.word(0).map(|name| (name, machine(name.text())));
         if let Some((name, None)) = known {
@@ -89,7 +90,7 @@ impl<'a> Checker<'a> {
     }
 }
 
-/// A number of credits, with decimals if it has to be.
+/// Parses a number of credits, which may have decimals.
 fn credits(text: &str) -> Result<f64, String> {
     let plain = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     match text.parse::<f64>() {
@@ -100,7 +101,7 @@ fn credits(text: &str) -> Result<f64, String> {
     }
 }
 
-/// What is lowered, with commas between.
+/// Parses the values to lower, separated by commas.
 fn shed(text: &str) -> Result<Vec<Shed>, String> {
     let mut list = Vec::new();
     for word in text.split(',') {

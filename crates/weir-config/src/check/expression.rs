@@ -1,4 +1,4 @@
-//! Conditions and the words between them, and rules that name them.
+//! Parses conditions, the operators between them, and named rules. It matches no request.
 
 use super::arguments::{Arguments, Value};
 use super::model::MAX_RULE_DEPTH;
@@ -10,16 +10,17 @@ use crate::source::Span;
 use crate::table::{self, Context};
 use crate::tree::{Block, Directive};
 
-/// Parentheses within parentheses.
+/// The deepest nesting of parentheses.
 const MAX_DEPTH: usize = 32;
-/// Conditions in one expression, rules it names included: rules that name rules could grow without bound.
+/// The largest number of conditions in one expression, those of named rules included: without a
+/// bound, rules that name rules could grow exponentially.
 const MAX_CONDITIONS: usize = 10_000;
 
-/// A rule's words, then what they mean.
+/// A named rule: its words, and then its meaning.
 pub(super) struct NamedRule<'a> {
     pub(super) span: Span,
     pub(super) used: bool,
-    /// Expressions that all have to hold.
+    /// The words of its expressions, all of which have to hold.
     expressions: Vec<Vec<&'a Word>>,
     state: State,
 }
@@ -27,13 +28,13 @@ pub(super) struct NamedRule<'a> {
 #[derive(Clone)]
 enum State {
     Unread,
-    /// A rule that is met in this state names itself.
+    /// A rule that is found in this state refers to itself.
     Reading,
     Read(Rule),
 }
 
 impl<'a> Checker<'a> {
-    /// Notes a rule's words; they are read once every name is known.
+    /// Keeps a rule's words. They are parsed when every name is known.
     pub(super) fn declare_rule(&mut self, arguments: &Arguments<'a>) {
         let Some(name) = arguments.word(0) else { return };
         let first = self.rules.get(name.text()).map(|rule| rule.span);
@@ -66,7 +67,7 @@ impl<'a> Checker<'a> {
         block.directives.iter().map(words).collect()
     }
 
-    /// Reads a rule that nothing names yet, so that its mistakes are reported too.
+    /// Parses a rule even if nothing refers to it, so that its errors are reported too.
     pub(super) fn resolve_rule(&mut self, arguments: &Arguments<'a>) {
         let Some(name) = arguments.word(0) else { return };
         self.rule_of(name);
@@ -105,7 +106,7 @@ impl<'a> Checker<'a> {
         Some(meaning)
     }
 
-    /// Reads an expression; no words are always true.
+    /// Parses an expression. Without words it is always true.
     pub(super) fn expression(&mut self, words: Vec<&'a Word>) -> Rule {
         let Some(first) = words.first().copied() else { return Rule::All(Vec::new()) };
         let mut parser = Parser { checker: self, words, at: 0, depth: 0 };
@@ -147,7 +148,7 @@ impl<'a> Parser<'_, 'a, 'a> {
         found
     }
 
-    /// `a or b`
+    /// Parses `a or b`.
     fn any(&mut self) -> Rule {
         let mut rules = vec![self.every()];
         while self.take("or") {
@@ -156,7 +157,7 @@ impl<'a> Parser<'_, 'a, 'a> {
         if rules.len() == 1 { rules.remove(0) } else { Rule::Any(rules) }
     }
 
-    /// `a and b`, or just `a b`
+    /// Parses `a and b`, or `a b`.
     fn every(&mut self) -> Rule {
         let mut rules = Vec::new();
         let mut joined = true;
@@ -184,7 +185,7 @@ impl<'a> Parser<'_, 'a, 'a> {
         all(rules)
     }
 
-    /// An operator without a condition after it.
+    /// Reports an operator without a condition next to it.
     fn dangling(&mut self) {
         let before =
             self.at.checked_sub(1).and_then(|at| self.words.get(at).copied()).or(self.peek());
@@ -225,14 +226,15 @@ impl<'a> Parser<'_, 'a, 'a> {
         let error = Diagnostic::error(word.span, format!("`{}` is not a condition", word.text));
         let error = Self::hint(word, error);
         self.checker.report(error);
-        // What follows belongs to the unknown word: reporting each of its words would only hide the mistake.
+        // The words that follow belong to the unknown word: reporting each of them would only hide
+        // the error.
         while self.peek().is_some_and(|word| !is_keyword(word)) {
             self.at += 1;
         }
         None
     }
 
-    /// One level deeper, within bounds.
+    /// Parses one level deeper, within the bound on depth.
     fn nested(
         &mut self,
         word: &Word,
@@ -361,7 +363,7 @@ fn all(mut rules: Vec<Rule>) -> Rule {
     if rules.len() == 1 { rules.remove(0) } else { Rule::All(rules) }
 }
 
-/// How many conditions and groups of them it has.
+/// Returns the number of conditions and groups of conditions.
 fn size(rule: &Rule) -> usize {
     match rule {
         Rule::All(rules) | Rule::Any(rules) => 1 + rules.iter().map(size).sum::<usize>(),
@@ -370,7 +372,7 @@ fn size(rule: &Rule) -> usize {
     }
 }
 
-/// How many levels it has.
+/// Returns the number of levels.
 fn depth(rule: &Rule) -> usize {
     match rule {
         Rule::All(rules) | Rule::Any(rules) => {

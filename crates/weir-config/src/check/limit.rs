@@ -1,4 +1,5 @@
-//! `limit client …`, `limit rate …` and `limit bandwidth …`, at the top level, in listeners and in routes.
+//! Checks `limit client …`, `limit rate …` and `limit bandwidth …`, at the top level, in listeners
+//! and in routes.
 
 use super::arguments::{Arguments, Value};
 use super::{Checker, values};
@@ -6,7 +7,7 @@ use crate::diagnostic::Diagnostic;
 use crate::model::{Bandwidth, ClientLimit, LimitAction, LimitHeaders, Listener, RateLimit};
 use crate::units::size;
 
-/// Options of each kind of limit.
+/// The options of each kind of limit.
 const CLIENT_OPTIONS: &[&str] = &[
     "connections",
     "in_flight",
@@ -24,7 +25,7 @@ const CLIENT_OPTIONS: &[&str] = &[
 const RATE_OPTIONS: &[&str] =
     &["rate", "burst", "delay", "nodelay", "name", "status", "action", "headers", "dry_run"];
 const BANDWIDTH_OPTIONS: &[&str] = &["down", "up", "after", "name"];
-/// Smallest and largest table.
+/// The smallest and the largest table.
 const TABLE_BYTES: std::ops::RangeInclusive<u64> = (64 << 10)..=(16 << 30);
 
 /// The word after `limit`.
@@ -34,7 +35,7 @@ enum LimitKind {
     Bandwidth,
 }
 
-/// The memory of the table of clients and keys.
+/// Parses the memory of the table of clients and keys.
 pub(super) fn table_bytes(text: &str) -> Result<usize, String> {
     let bytes = size::parse(text)?;
     if TABLE_BYTES.contains(&bytes) {
@@ -104,7 +105,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// The kind of limit, when it has as many words as it should and only its own options.
+    /// Returns the kind of limit if the number of words is right and all options belong to it.
     fn limit_kind(&mut self, line: &Arguments<'a>) -> Option<LimitKind> {
         let kind = line.word(0)?;
         let (found, known, words) = match kind.text() {
@@ -166,7 +167,7 @@ impl<'a> Checker<'a> {
         Some(limit)
     }
 
-    /// Networks separated by commas.
+    /// Parses networks separated by commas.
     fn networks_of(&mut self, value: Value<'a>) -> Vec<ipnet::IpNet> {
         let mut list = Vec::new();
         let mut at = 0;
@@ -257,7 +258,7 @@ impl<'a> Checker<'a> {
         Some(limit)
     }
 
-    /// The owner's name, with a number when it is taken.
+    /// Returns the owner's name, with a number if the name is taken.
     fn free_limit_name(&self, owner: &str) -> String {
         let numbered = (2..).map(|number| format!("{owner}#{number}"));
         let mut names = std::iter::once(owner.to_owned()).chain(numbered);

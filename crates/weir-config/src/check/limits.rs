@@ -1,4 +1,5 @@
-//! Limits that are never reached, and tiers that are none: what a pool may say and will hardly mean.
+//! Warns of limits that are never reached, of pools with backups only, and of other settings that
+//! are allowed and most likely not intended.
 
 use super::Checker;
 use super::arguments::Arguments;
@@ -6,7 +7,7 @@ use crate::diagnostic::Diagnostic;
 use crate::model::Pool;
 
 impl<'a> Checker<'a> {
-    /// Warns of them.
+    /// Reports these warnings.
     pub(super) fn limits_fit(&mut self, lines: &[Arguments<'a>], pool: &Pool) {
         if self.is_wrong() {
             return;
@@ -40,7 +41,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// One connection brings one request at a time.
+    /// Warns of a `max_conn` above `max_connections`: one connection carries one request at a time.
     fn max_conns_fit(&mut self, lines: &[Arguments<'a>]) {
         let Some((most, said)) = self.max_connections else { return };
         for option in servers(lines).filter_map(|line| line.option("max_conn")) {

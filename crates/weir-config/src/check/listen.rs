@@ -1,4 +1,5 @@
-//! `listen ADDRESS… { … }`: addresses, TLS, limits, host blocks and routes.
+//! Checks `listen ADDRESS… { … }`: addresses, TLS, limits, host blocks and routes. It opens no
+//! socket.
 
 use std::net::SocketAddr;
 
@@ -110,7 +111,8 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Port 0 is a new port each time. Two sockets with one path but different modes are one socket.
+    /// Returns the place at which a conflicting address is used. Port 0 is a new port each time.
+    /// Two Unix sockets with the same path conflict whatever their modes.
     pub(super) fn address_taken(&self, address: &ListenAddress) -> Option<Span> {
         let same = |other: &ListenAddress| match (address, other) {
             (ListenAddress::Socket(address), ListenAddress::Socket(other)) => {
@@ -343,7 +345,7 @@ impl<'a> Checker<'a> {
                 _ => {}
             }
         }
-        // What is for the rest comes last, wherever it is written.
+        // The target for all other requests comes last, wherever it is written.
         let last =
             |line: &&Arguments<'_>| matches!(line.name(), "default" | "redirect" | "respond");
         let rest: Vec<&Arguments<'a>> = lines.iter().filter(last).collect();
@@ -358,7 +360,8 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// `-> TARGET` of the listener itself, `default`, `redirect` and `respond`: one of them.
+    /// Checks the target for all other requests. It is one of `-> TARGET` of the listener,
+    /// `default`, `redirect` and `respond`.
     fn rest(
         &mut self,
         arguments: &Arguments<'a>,
@@ -453,7 +456,7 @@ pub(super) fn listened_already(
     }
 }
 
-/// Whether binding both fails: the same address, or one that covers the other.
+/// Returns true if both cannot be bound: the same address, or one that covers the other.
 fn overlap(left: SocketAddr, right: SocketAddr) -> bool {
     let both = |address: SocketAddr| address.ip().is_unspecified() && address.is_ipv6();
     let wildcard =

@@ -1,4 +1,4 @@
-//! `log NAME { to …; format …; }` and `error_log PLACE [LEVEL];`.
+//! Checks `log NAME { to …; format …; }` and `error_log PLACE [LEVEL];`. It opens no log.
 
 use std::net::SocketAddr;
 
@@ -11,7 +11,7 @@ use crate::model::{
 };
 use crate::table::Context;
 
-/// The formats that have a name.
+/// The named formats.
 pub(super) const FORMATS: [(&str, LogFormat); 4] = [
     ("combined", LogFormat::Combined),
     ("main", LogFormat::Main),
@@ -19,12 +19,12 @@ pub(super) const FORMATS: [(&str, LogFormat); 4] = [
     ("json", LogFormat::Json),
 ];
 
-/// What a log target is for.
+/// The kind of messages that a log target takes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// What clients asked for; every line is as grave as any other.
+    /// Access log lines; all have the same severity.
     Access,
-    /// What Weir itself says; each message has its own severity.
+    /// Weir's own messages; each has its own severity.
     Error,
 }
 

@@ -1,5 +1,5 @@
-//! From directives to the checked model: names resolved, values typed, defaults filled in. Every mistake is collected;
-//! one that is reported does not stop the rest.
+//! Turns directives into the checked model: names resolved, values typed, defaults filled in. All
+//! errors are collected; an error does not stop the checks of the rest.
 
 mod admin;
 mod arguments;
@@ -39,7 +39,8 @@ use arguments::{Arguments, Value};
 use expression::NamedRule;
 pub use values::endpoint_address;
 
-/// Checks a whole file, of which `read` was reported already. The configuration is only to be used when no error is among the diagnostics.
+/// Checks a whole file. `read` holds the diagnostics of parsing. The configuration is valid only if
+/// there is no error among the diagnostics.
 pub(crate) fn check(
     sources: &Sources,
     directives: &[Directive],
@@ -65,7 +66,8 @@ pub(crate) fn check(
     };
     let config = checker.config(directives);
     let mut diagnostics = checker.diagnostics;
-    // What the model itself forbids is caught above with its place; this makes sure that nothing slips past.
+    // Errors of the model were reported above with their places; this makes sure that none is
+    // missed.
     if diagnostics.iter().all(|diagnostic| diagnostic.severity == Severity::Warning) {
         let problems = model::validate(&config);
         let general = |problem: model::Problem| {
@@ -80,25 +82,25 @@ struct Checker<'a> {
     sources: &'a Sources,
     diagnostics: Vec<Diagnostic>,
     pools: Vec<Pool>,
-    /// Index and place of every named pool.
+    /// The index and place of every named pool.
     pool_names: HashMap<&'a str, (usize, Span)>,
-    /// Pools made for addresses in routes, by their name.
+    /// The pools made for addresses in routes, by their name.
     anonymous: HashMap<String, usize>,
     used_pools: HashSet<usize>,
     logs: Vec<AccessLog>,
     log_names: HashMap<&'a str, Span>,
     used_logs: HashSet<&'a str>,
     rules: HashMap<&'a str, NamedRule<'a>>,
-    /// Rules that are being read, each named by the one before.
+    /// The depth of rules that are being parsed, each named by the one before.
     rule_depth: usize,
-    /// Where every address is listened on.
+    /// The place at which every address is listened on.
     addresses: HashMap<ListenAddress, Span>,
     trusted: Vec<ipnet::IpNet>,
-    /// Most client connections, and where that is said.
+    /// The limit of client connections and its place.
     max_connections: Option<(u32, Span)>,
-    /// Headers of edits that are marked `secret`, in lower case.
+    /// The headers of edits that are marked `secret`, in lower case.
     hidden_headers: BTreeSet<String>,
-    /// The places where names of rate limits are given.
+    /// The places at which rate limits are named.
     limit_names: HashMap<String, Span>,
 }
 
@@ -106,7 +108,7 @@ impl<'a> Checker<'a> {
     fn config(&mut self, directives: &'a [Directive]) -> Config {
         let mut config = Config::default();
         let top = self.block(directives, Context::Top);
-        // Names first: they may be used before they are defined.
+        // Settings and names come first: names may be used before they are defined.
         for arguments in &top {
             self.settings(arguments, &mut config);
         }
@@ -186,7 +188,7 @@ impl<'a> Checker<'a> {
         all.into_iter().map(|arguments| self.listen(arguments)).collect()
     }
 
-    /// Warns of what is defined and has no effect.
+    /// Warns of definitions that are not used.
     fn unused(&mut self) {
         if self.is_wrong() {
             return;
@@ -205,7 +207,8 @@ impl<'a> Checker<'a> {
         self.diagnostics.extend(warnings);
     }
 
-    /// Whether an error was reported: what follows from it is better not reported too.
+    /// Returns true if an error was reported. Warnings that may be its consequences are then left
+    /// out.
     fn is_wrong(&self) -> bool {
         self.diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error)
     }
@@ -214,7 +217,7 @@ impl<'a> Checker<'a> {
         self.diagnostics.push(diagnostic);
     }
 
-    /// Reads a value, or says what is wrong with it at its place.
+    /// Parses a value, or reports the error at its place.
     fn value<T>(
         &mut self,
         value: Value<'_>,
@@ -236,7 +239,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Reads an option, if it is there and right.
+    /// Parses an option if it is present; `None` also after an error.
     fn setting<T>(
         &mut self,
         arguments: &Arguments<'_>,
@@ -246,7 +249,7 @@ impl<'a> Checker<'a> {
         arguments.option(name).and_then(|value| self.value(value, parse))
     }
 
-    /// Reads an option into `slot`.
+    /// Parses an option into `slot`.
     fn set<T>(
         &mut self,
         arguments: &Arguments<'_>,
@@ -268,13 +271,13 @@ impl<'a> Checker<'a> {
         words.iter().filter_map(|word| self.value(*word, values::network)).collect()
     }
 
-    /// A file's path, which counts from the file that names it.
+    /// Returns a file's path, resolved against the directory of the file that names it.
     fn path(&self, value: Value<'_>) -> PathBuf {
         let base = Path::new(&self.sources.file(value.word.span.file).name);
         base.parent().unwrap_or(Path::new("")).join(value.text())
     }
 
-    /// A path that is not empty.
+    /// Parses a path, which must not be empty.
     fn file(&mut self, value: Value<'a>) -> Option<PathBuf> {
         let path = self.path(value);
         let filled =
@@ -282,7 +285,7 @@ impl<'a> Checker<'a> {
         self.value(value, filled).map(|()| path)
     }
 
-    /// A text with `$variables`.
+    /// Parses a text with `$variables`.
     fn template(&mut self, value: Value<'_>) -> Option<Template> {
         match Template::parse(value.text()) {
             Ok(template) => Some(template),

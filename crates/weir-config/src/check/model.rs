@@ -1,5 +1,6 @@
-//! What every checked configuration has to fulfil, however it was written: the JSON form is held against this alone, the
-//! native syntax in addition to its own messages. Problems name the JSON path of what is wrong.
+//! The checks of the model, whatever syntax it was written in. The JSON form passes only these; the
+//! native syntax also has checks with messages of its own. Problems name the JSON path of the
+//! value.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -14,19 +15,19 @@ use crate::model::{
     Workers,
 };
 
-/// Rules within rules; JSON readers stop at 128 levels, of which each takes two.
+/// The deepest nesting of rules. JSON parsers stop at 128 levels, and each rule takes two.
 pub(super) const MAX_RULE_DEPTH: usize = 50;
 
-/// Something that a configuration may not say.
+/// An invalid value.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Problem {
-    /// Where, as `pools[0].endpoints[1].weight`.
+    /// The JSON path, such as `pools[0].endpoints[1].weight`.
     pub(crate) path: String,
-    /// What is wrong.
+    /// The reason.
     pub(crate) message: String,
 }
 
-/// Everything that is wrong with a configuration.
+/// Returns every problem of a configuration.
 pub(crate) fn validate(config: &Config) -> Vec<Problem> {
     let mut validator = Validator { config, problems: Vec::new() };
     validator.all();
@@ -116,7 +117,7 @@ impl<'a> Validator<'a> {
         }
     }
 
-    /// Figures are found by name.
+    /// Names of limits must be unique: statistics are kept by name.
     fn limit_names(&mut self) {
         let listeners = self.config.listeners.iter();
         let limits = listeners.flat_map(|listener| {
@@ -620,7 +621,7 @@ impl<'a> Validator<'a> {
         }
     }
 
-    /// Over all listeners, no address twice.
+    /// No address may be used twice over all listeners, admin interfaces and agents.
     fn addresses(&mut self) {
         let mut seen = HashSet::new();
         let config = self.config;

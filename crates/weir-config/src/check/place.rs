@@ -1,4 +1,4 @@
-//! Names given by the file and where they were first given.
+//! Checks of names: duplicates and unknown ones. The names themselves are kept by the checker.
 
 use super::Checker;
 use super::arguments::Value;
@@ -6,7 +6,7 @@ use crate::diagnostic::Diagnostic;
 use crate::source::Span;
 
 impl Checker<'_> {
-    /// Reports `what` twice under one name; whether it is the first.
+    /// Reports an error if the name was defined before. Returns true if it is the first definition.
     pub(super) fn first_of(&mut self, what: &str, value: Value<'_>, first: Option<Span>) -> bool {
         let Some(first) = first else { return true };
         let message = format!("there is a {what} `{}` already", value.text());
@@ -14,7 +14,7 @@ impl Checker<'_> {
         false
     }
 
-    /// Says that a name is not defined, and which one was meant.
+    /// Reports that a name is not defined, and proposes the one that was most likely meant.
     pub(super) fn unknown(&mut self, what: &str, value: Value<'_>, mut names: Vec<&str>) {
         names.sort_unstable();
         let message = format!("there is no {what} `{}`", value.text());

@@ -1,4 +1,4 @@
-//! `pool NAME { … }` and its servers.
+//! Checks `pool NAME { … }` and its servers.
 
 use std::collections::HashMap;
 
@@ -14,10 +14,10 @@ use crate::source::Span;
 use crate::table::Context;
 use crate::units::{percent, size};
 
-/// A larger factor is a typing mistake.
+/// The largest factor of `stall`; a larger one is taken for a typing mistake.
 pub(super) const MAX_STALL_FACTOR: u64 = 1000;
 
-/// Words that a target may begin with, so that no pool can be called so.
+/// Words that begin a target, so that no pool can have these names.
 const TARGETS: [&str; 3] = ["respond", "redirect", "files"];
 
 impl<'a> Checker<'a> {
@@ -121,7 +121,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// `off` and nothing else, or options.
+    /// Returns true if the word is `off`, which must stand alone.
     pub(super) fn is_off(&mut self, line: &Arguments<'a>, word: Option<Value<'a>>) -> bool {
         let Some(word) = word else { return false };
         if word.text() != "off" {
@@ -218,7 +218,7 @@ impl<'a> Checker<'a> {
         tls
     }
 
-    /// What `tls` in a pool and in a listener have in common.
+    /// Parses the options that `tls` in a pool and in a listener have in common.
     pub(super) fn tls_protocol(&mut self, line: &Arguments<'a>) -> TlsProtocol {
         let mut protocol = TlsProtocol::default();
         self.set(line, "min", &mut protocol.min, values::tls_version);
@@ -249,7 +249,7 @@ fn pool_name(text: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// What counts as a failure, with commas between.
+/// Parses the kinds of failures, separated by commas.
 fn causes(text: &str) -> Result<Vec<PassiveCause>, String> {
     let mut causes = Vec::new();
     for word in text.split(',') {
@@ -280,7 +280,7 @@ pub(super) fn size_or_off(text: &str) -> Result<Option<u64>, String> {
     if text == "off" { Ok(None) } else { size::parse(text).map(Some) }
 }
 
-/// Names with colons between, as OpenSSL writes lists.
+/// Parses names separated by colons, as OpenSSL writes lists, or by commas.
 fn names(text: &str) -> Result<Vec<String>, String> {
     let list: Vec<String> = text.split([':', ',']).map(str::to_owned).collect();
     if list.iter().any(String::is_empty) {

@@ -1,4 +1,5 @@
-//! `check …` in a pool, and what no check may say however it was written: above all, one that could never pass.
+//! Checks `check …` of a pool and, for both syntaxes, the health check itself: above all that it
+//! can pass. It sends no probe.
 
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use crate::model::{
 use crate::pattern::TextPattern;
 use crate::units::percent;
 
-/// Probes closer than this are a load, not a check.
+/// The shortest interval; more frequent probes would be a load in themselves.
 const LEAST_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Options that only these kinds of checks have.
@@ -25,11 +26,11 @@ const OWN_OPTIONS: [(&str, &[&str]); 6] = [
     ("send", &["tcp"]),
 ];
 
-/// Something that a check may not say.
+/// A reason why a check is invalid.
 pub(super) struct Objection {
-    /// Where in the JSON form, below the check.
+    /// The path in the JSON form, below the check.
     pub(super) path: &'static str,
-    /// The options of the native form that may be at fault, the likeliest first.
+    /// The options of the native form that may be at fault, the most likely first.
     options: &'static [&'static str],
     pub(super) message: String,
     help: &'static str,
@@ -114,7 +115,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Holds the check against the rest of its pool.
+    /// Compares the check with the rest of its pool.
     pub(super) fn check_fits(&mut self, lines: &[Arguments<'a>], pool: &Pool) {
         let servers = || lines.iter().filter(|line| line.name() == "server");
         let Some(line) = lines.iter().find(|line| line.name() == "check") else {
@@ -139,7 +140,7 @@ impl<'a> Checker<'a> {
     }
 }
 
-/// Everything about a check that cannot be, or could never pass.
+/// Returns every reason why a check is invalid or can never pass.
 pub(super) fn objections(check: &Check, pool: &Pool) -> Vec<Objection> {
     let mut list = Objections(Vec::new());
     if check.timeout >= check.interval {
@@ -196,7 +197,7 @@ pub(super) fn objections(check: &Check, pool: &Pool) -> Vec<Objection> {
     list.0
 }
 
-/// Results in a row that are not a typing mistake.
+/// The largest number of results in a row; a larger one is taken for a typing mistake.
 const MOST_RESULTS: u64 = 1000;
 
 struct Objections(Vec<Objection>);
@@ -211,7 +212,7 @@ impl Objections {
         self.0.push(Objection { path, options, message: message.into(), help: "" });
     }
 
-    /// What is to be done about the latest.
+    /// Adds a help text to the latest objection.
     fn help(&mut self, help: &'static str) {
         if let Some(latest) = self.0.last_mut() {
             latest.help = help;

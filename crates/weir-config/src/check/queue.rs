@@ -1,4 +1,4 @@
-//! `queue …` in a pool.
+//! Checks `queue …` of a pool.
 
 use weir_balance::WeightMode;
 
@@ -29,7 +29,7 @@ impl<'a> Checker<'a> {
         if self.is_off(line, off) { None } else { Some(queue) }
     }
 
-    /// Warns of a `queue` in which nobody ever waits.
+    /// Warns of a `queue` in which no exchange ever waits.
     pub(super) fn queue_fits(&mut self, lines: &[Arguments<'a>], pool: &Pool) {
         let Some(line) = lines.iter().find(|line| line.name() == "queue") else { return };
         let limited = pool.endpoints.iter().any(|endpoint| endpoint.max_conn.is_some())

@@ -1,4 +1,4 @@
-//! `resolver ADDRESS…;`.
+//! Checks `resolver ADDRESS…;`. It sends no query.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -7,7 +7,7 @@ use super::{Checker, values};
 use crate::diagnostic::Diagnostic;
 use crate::model::Resolver;
 
-/// Where DNS servers listen.
+/// The standard port of DNS servers.
 const DNS_PORT: u16 = 53;
 
 impl<'a> Checker<'a> {
@@ -43,7 +43,7 @@ impl<'a> Checker<'a> {
     }
 }
 
-/// An IP address, with a port or without.
+/// Parses an IP address, with or without a port.
 fn dns_server(text: &str) -> Result<SocketAddr, String> {
     if let Ok(server) = text.parse::<SocketAddr>() {
         return if server.port() == 0 {

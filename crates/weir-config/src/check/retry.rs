@@ -1,4 +1,4 @@
-//! `retry …` in a pool.
+//! Checks `retry …` of a pool.
 
 use super::arguments::{Arguments, Value};
 use super::{Checker, values};
@@ -22,7 +22,7 @@ impl<'a> Checker<'a> {
         retry.non_idempotent = line.flag("non_idempotent");
     }
 
-    /// Warns of a `retry` that would change nothing.
+    /// Warns of a `retry` that has no effect.
     pub(super) fn retry_fits(&mut self, lines: &[Arguments<'a>], pool: &Pool) {
         let Some(line) = lines.iter().find(|line| line.name() == "retry") else { return };
         let nowhere = pool.endpoints.len() == 1 && pool.retry.backoff.is_none();
@@ -44,7 +44,7 @@ fn attempts(text: &str) -> Result<u32, String> {
         .map_err(|error| format!("{error}; or `off`"))
 }
 
-/// What is retried, with commas between.
+/// Parses the conditions of a retry, separated by commas.
 fn conditions(text: &str) -> Result<Vec<RetryOn>, String> {
     let mut conditions = Vec::new();
     for word in text.split(',') {

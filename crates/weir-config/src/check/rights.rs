@@ -1,4 +1,5 @@
-//! `user`, `group` and `chroot`. Whether there is such a user is for `weir check` and the start to say: another machine may have it.
+//! Checks `user`, `group` and `chroot`. The existence of the user is checked by `weir check` and at
+//! the start, because the configuration may be for another machine.
 
 use super::arguments::Arguments;
 use super::{Checker, values};
@@ -32,7 +33,7 @@ impl<'a> Checker<'a> {
     }
 }
 
-/// The field that cannot be so, and why.
+/// Returns the field that is invalid and the reason, if there is one.
 pub(super) fn objection(config: &Config) -> Option<(&'static str, String)> {
     let wrong = |name: &Option<String>| values::name(name.as_deref()?).err();
     let empty = config.chroot.as_ref().is_some_and(|path| path.as_os_str().is_empty());

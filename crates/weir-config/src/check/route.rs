@@ -1,4 +1,5 @@
-//! `route … -> …`, `default -> …`, and what stands in their blocks and in the listener's: access rules and header changes.
+//! Checks `route … -> …`, `default -> …`, and the directives of their blocks and of the listener's:
+//! access rules and header changes.
 
 use super::arguments::{Arguments, Value};
 use super::{Checker, values};
@@ -7,12 +8,12 @@ use crate::model::{AccessRule, HeaderEdit, RequestTimeout, Route, Rule, Verdict}
 use crate::source::Span;
 use crate::table::Context;
 
-/// The routes of one block, and what makes further ones useless.
+/// The routes of one block.
 pub(super) struct RouteList {
     pub(super) routes: Vec<Route>,
-    /// The names of routes that are not given one begin with this.
+    /// The prefix of generated route names.
     prefix: String,
-    /// The route that takes everything.
+    /// The route that matches every request, so that later ones are never reached.
     catch_all: Option<Span>,
 }
 
@@ -22,7 +23,7 @@ impl RouteList {
         Self { routes: Vec::new(), prefix: format!("{listener}/{site}"), catch_all: None }
     }
 
-    /// A route with this number's name and nothing in its block.
+    /// Adds a route with a generated name and an empty block.
     pub(super) fn push(&mut self, when: Rule, action: crate::model::Action) {
         let name = format!("{}/{}", self.prefix, self.routes.len() + 1);
         let Lines { upgrade, access, request_headers, response_headers } = Lines::default();
@@ -43,12 +44,12 @@ impl RouteList {
 }
 
 impl<'a> Checker<'a> {
-    /// Adds `route` or `default` to a list.
+    /// Adds a `route` or `default` to a list.
     pub(super) fn route(&mut self, arguments: &Arguments<'a>, list: &mut RouteList) {
         let words = arguments.words.iter().map(|value| value.word).collect();
         let reported = self.diagnostics.len();
         let when = self.expression(words);
-        // What a condition that is wrong takes is not known.
+        // After an error in its condition it is unknown whether the route matches every request.
         let everything = takes_everything(&when) && self.diagnostics.len() == reported;
         let action = self.target(arguments);
         let place = arguments.directive.name.span;
@@ -94,7 +95,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Warns of what comes after something that takes everything.
+    /// Warns of a route or line that comes after one that matches every request.
     pub(super) fn unreachable(&mut self, place: Span, what: &str, catch_all: Option<Span>) {
         if let Some(before) = catch_all {
             let warning = Diagnostic::warning(place, format!("this {what} is never reached"));
@@ -102,7 +103,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Reads one of the directives that listeners and routes have in common; any other is left alone.
+    /// Parses a directive that listeners and routes have in common; any other is ignored.
     pub(super) fn line(&mut self, line: &Arguments<'a>, lines: &mut Lines) {
         match line.name() {
             "upgrade" => lines.upgrade = Some(self.upgrade(line)),
@@ -208,7 +209,7 @@ impl<'a> Checker<'a> {
     }
 }
 
-/// What listeners and routes have in common.
+/// The directives that listeners and routes have in common.
 #[derive(Default)]
 pub(super) struct Lines {
     pub(super) upgrade: Option<Vec<String>>,
@@ -217,7 +218,7 @@ pub(super) struct Lines {
     pub(super) response_headers: Vec<HeaderEdit>,
 }
 
-/// Whether nothing after it can be reached.
+/// Returns true if the rule matches every request.
 pub(super) fn takes_everything(rule: &Rule) -> bool {
     match rule {
         Rule::All(rules) => rules.iter().all(takes_everything),

@@ -1,4 +1,5 @@
-//! `sticky …` in a pool, and what no sticky cookie may be however it was written: above all, one that browsers would throw away.
+//! Checks `sticky …` of a pool and, for both syntaxes, the cookie itself: above all that browsers
+//! will accept it. It makes no cookie.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use crate::model::{Action, Listener, Order, Pool, Route, SameSite, Secret, Secur
 use crate::source::Span;
 use crate::units;
 
-/// Words of nginx and HAProxy, and what stands for them here.
+/// Words of nginx and HAProxy, with their equivalents.
 const FOREIGN: [(&str, &str); 8] = [
     ("indirect", "that is always so: servers never see the cookie"),
     ("nocache", "that is always so: a response that sets the cookie is `private` to caches"),
@@ -22,11 +23,11 @@ const FOREIGN: [(&str, &str); 8] = [
     ("maxlife", "write `max_age=`"),
 ];
 
-/// Something that a sticky cookie may not be.
+/// A reason why a sticky cookie is invalid.
 pub(super) struct Objection {
-    /// Where in the JSON form, below the cookie.
+    /// The path in the JSON form, below the cookie.
     pub(super) path: &'static str,
-    /// The option of the native form that is at fault; `None`: the name.
+    /// The option of the native form that is at fault; `None` for the name.
     option: Option<&'static str>,
     pub(super) message: String,
     help: &'static str,
@@ -97,7 +98,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// The order of a `server` line.
+    /// Returns the order of a `server` line.
     pub(super) fn order(&mut self, line: &Arguments<'a>) -> Order {
         match (line.option("down"), line.option("drain")) {
             (Some(down), Some(drain)) => {
@@ -114,7 +115,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Holds the servers' orders against the rest of their pool.
+    /// Compares the orders of the servers with the rest of their pool.
     pub(super) fn orders_fit(&mut self, name: Span, lines: &[Arguments<'a>], pool: &Pool) {
         let ready = pool.endpoints.iter().any(|endpoint| endpoint.order == Order::Ready);
         if !ready && !pool.endpoints.is_empty() {
@@ -135,7 +136,8 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Two pools that one host serves and whose cookies browsers take for one: each would replace the other's.
+    /// Warns of two pools on one host whose cookies are the same cookie to browsers: each would
+    /// replace the other's.
     pub(super) fn shared_cookies(&mut self, listeners: &[Listener]) {
         let spans: HashMap<usize, Span> = self.pool_names.values().copied().collect();
         let mut warnings = Vec::new();
@@ -176,7 +178,7 @@ fn pool_of(route: &Route) -> Option<usize> {
     }
 }
 
-/// Everything about a cookie that cannot be.
+/// Returns every reason why a cookie is invalid.
 pub(super) fn objections(sticky: &Sticky) -> Vec<Objection> {
     let mut objections = cross_objections(sticky);
     let mut hold = |path, outcome: Result<(), String>| {
@@ -194,7 +196,7 @@ pub(super) fn objections(sticky: &Sticky) -> Vec<Objection> {
     objections
 }
 
-/// What contradicts itself: browsers throw such a cookie away.
+/// Returns the contradictions between attributes: browsers reject such a cookie.
 fn cross_objections(sticky: &Sticky) -> Vec<Objection> {
     let mut objections = Vec::new();
     let mut object = |path, option, message: &str, help| {
@@ -253,7 +255,7 @@ fn path(text: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// A leading dot is allowed and means nothing (RFC 6265 section 5.2.3).
+/// Checks a `Domain`. A leading dot is allowed and ignored (RFC 6265 section 5.2.3).
 fn domain(text: &str) -> Result<(), String> {
     values::host_name(text.strip_prefix('.').unwrap_or(text))
         .map_err(|_| format!("`{text}` is not a cookie's domain: write `example.com`"))

@@ -1,4 +1,4 @@
-//! What stands after `->`.
+//! Checks the target after `->`.
 
 use weir_stats::Template;
 
@@ -11,11 +11,11 @@ use crate::model::{Action, Endpoint, Files, Pool, Redirect, Respond};
 use crate::table::{self, Arrow, Context};
 use crate::tree::Directive;
 
-/// Where `redirect https` leads.
+/// The `Location` of `redirect https`.
 const HTTPS: &str = "https://$host$request_uri";
 
 impl<'a> Checker<'a> {
-    /// Reads the target of a directive that has one.
+    /// Parses the target of a directive that has one.
     pub(super) fn target(&mut self, arguments: &Arguments<'a>) -> Option<Action> {
         let (arrow, words) = arguments.target?;
         let Some((first, rest)) = words.split_first() else {
@@ -50,7 +50,7 @@ impl<'a> Checker<'a> {
         pool
     }
 
-    /// `respond …` and `redirect …`, in a target or as a line of a listener.
+    /// Parses `respond …` and `redirect …`, as a target or as a line of a listener.
     pub(super) fn own_answer(&mut self, target: &Arguments<'a>) -> Option<Action> {
         match target.name() {
             "respond" => self.respond(target).map(Action::Respond),
@@ -196,7 +196,8 @@ impl<'a> Checker<'a> {
     }
 }
 
-/// Pools have no colon in their name, and an address without one is told about its port.
+/// Returns true if the word is meant as an address. Names of pools have no colon; an IP address
+/// without a port gets a message about it.
 fn is_address(word: &Word) -> bool {
     word.text.contains(':') || word.text.parse::<std::net::IpAddr>().is_ok()
 }

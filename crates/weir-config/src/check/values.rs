@@ -1,5 +1,5 @@
-//! What single values may say. Each function takes the text and returns the typed value or one sentence; the JSON form is held
-//! against the same functions.
+//! Checks of single values. Each function takes the text and returns the typed value or one
+//! sentence. The JSON form passes the same functions.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
@@ -14,14 +14,14 @@ use crate::model::{
 use crate::model::{HIDDEN, forbidden_edit};
 use crate::units;
 
-/// Most threads, servers' limits and the like that are not a typing mistake.
+/// The largest number of threads; a larger one is taken for a typing mistake.
 pub(super) const MAX_WORKERS: usize = 1024;
-/// Header lines of one message.
+/// The largest number of header lines of one message that may be configured.
 pub(super) const MAX_HEADERS: u64 = 10_000;
-/// Most Weirs that a request may be let pass.
+/// The largest number of Weir instances that a request may pass.
 pub(super) const MAX_HOPS: u64 = 999;
 
-/// A whole number between two bounds.
+/// Parses a whole number between two bounds.
 pub(super) fn whole(text: &str, least: u64, most: u64) -> Result<u64, String> {
     let value: u64 = match text.parse() {
         Ok(value) => value,
@@ -31,7 +31,7 @@ pub(super) fn whole(text: &str, least: u64, most: u64) -> Result<u64, String> {
     in_range(value, least, most).map(|()| value)
 }
 
-/// Says which bound is passed.
+/// Returns an error that names the bound that is exceeded.
 pub(super) fn in_range(value: u64, least: u64, most: u64) -> Result<(), String> {
     if value < least {
         return Err(format!("{value} is too small: at least {least}"));
@@ -51,21 +51,21 @@ pub(super) fn workers(text: &str) -> Result<Workers, String> {
         .map_err(|error| format!("{error}; or `auto`"))
 }
 
-/// A duration that is not zero.
+/// Parses a duration that is not zero.
 pub(super) fn wait(text: &str) -> Result<Duration, String> {
     let duration = units::duration::parse(text)?;
     not_zero(duration).map(|()| duration)
 }
 
-/// A duration that is not zero, or none.
+/// Parses a duration that is not zero, or `off`.
 pub(super) fn wait_or_off(text: &str) -> Result<Option<Duration>, String> {
     if text == "off" { Ok(None) } else { wait(text).map(Some) }
 }
 
-/// Most probes of TCP keep-alive that the kernel takes.
+/// The largest number of probes of TCP keep-alive that the kernel accepts.
 pub(super) const MOST_PROBES: u64 = 127;
 
-/// A time of TCP keep-alive as the kernel takes it: whole seconds up to some nine hours.
+/// Checks a time of TCP keep-alive: the kernel accepts whole seconds up to about nine hours.
 pub(super) fn probe_seconds(wait: Duration) -> Result<(), String> {
     if wait.subsec_nanos() > 0 || !(1..=32_767).contains(&wait.as_secs()) {
         return Err("the kernel takes whole seconds from `1s` to `32767s`".to_owned());
@@ -73,7 +73,7 @@ pub(super) fn probe_seconds(wait: Duration) -> Result<(), String> {
     Ok(())
 }
 
-/// Bytes a second, or none.
+/// Parses a rate in bytes per second, or `off`.
 pub(super) fn rate_or_off(text: &str) -> Result<Option<u64>, String> {
     if text == "off" {
         return Ok(None);
@@ -82,7 +82,7 @@ pub(super) fn rate_or_off(text: &str) -> Result<Option<u64>, String> {
     rate(bytes).map(|()| Some(bytes))
 }
 
-/// Bytes a second that somebody has to keep up.
+/// Checks a lowest rate in bytes per second.
 pub(super) fn rate(bytes: u64) -> Result<(), String> {
     if bytes == 0 {
         return Err("a rate of 0 is none: write `off`".to_owned());
@@ -90,7 +90,7 @@ pub(super) fn rate(bytes: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// A duration in whole seconds.
+/// Checks that a duration is in whole seconds.
 pub(super) fn whole_seconds(duration: Duration) -> Result<(), String> {
     if duration.subsec_nanos() > 0 {
         return Err("`Retry-After` is told in whole seconds".into());
@@ -105,7 +105,7 @@ pub(super) fn not_zero(duration: Duration) -> Result<(), String> {
     Ok(())
 }
 
-/// A time of a second at least, or `off`.
+/// Parses a duration of at least one second, or `off`.
 pub(super) fn watchdog(text: &str) -> Result<Option<Duration>, String> {
     if text == "off" {
         return Ok(None);
@@ -135,7 +135,7 @@ pub(super) fn role(text: &str) -> Result<Role, String> {
     }
 }
 
-/// Host names with commas between, in lower case.
+/// Parses host names separated by commas; they are returned in lower case.
 pub(super) fn own_names(text: &str) -> Result<Vec<String>, String> {
     text.split(',').map(|name| host_name(name).map(|()| name.to_ascii_lowercase())).collect()
 }
@@ -164,7 +164,7 @@ pub(super) fn tls_version(text: &str) -> Result<TlsVersion, String> {
     }
 }
 
-/// A network, or one address.
+/// Parses a network or a single address.
 pub(super) fn network(text: &str) -> Result<IpNet, String> {
     if let Ok(address) = text.parse::<IpAddr>() {
         return Ok(IpNet::from(address));
@@ -174,10 +174,10 @@ pub(super) fn network(text: &str) -> Result<IpNet, String> {
     })
 }
 
-/// Where a server is, as `server` writes it.
+/// Parses the address of a server.
 ///
 /// # Errors
-/// One sentence: why that is no address of a server.
+/// One sentence: the reason why it is no address of a server.
 pub fn endpoint_address(text: &str) -> Result<EndpointAddress, String> {
     if let Some(path) = text.strip_prefix("unix:") {
         return unix_path(path).map(EndpointAddress::Unix);
@@ -209,7 +209,7 @@ pub fn endpoint_address(text: &str) -> Result<EndpointAddress, String> {
     Ok(EndpointAddress::Name(name.to_owned(), number))
 }
 
-/// Where a server is probed, or that it is not.
+/// Parses the address at which a server is probed, or `off`.
 pub(super) fn endpoint_check(text: &str) -> Result<EndpointCheck, String> {
     if text == "off" {
         return Ok(EndpointCheck::Off);
@@ -218,7 +218,8 @@ pub(super) fn endpoint_check(text: &str) -> Result<EndpointCheck, String> {
     probed_address(&address).map(|()| EndpointCheck::At(address))
 }
 
-/// Names are looked up for the servers themselves only.
+/// Checks that the address needs no name resolution: names are resolved only for the servers
+/// themselves.
 pub(super) fn probed_address(address: &EndpointAddress) -> Result<(), String> {
     match address {
         EndpointAddress::Name(name, port) => Err(format!(
@@ -231,7 +232,7 @@ pub(super) fn probed_address(address: &EndpointAddress) -> Result<(), String> {
     }
 }
 
-/// The name of a service in DNS.
+/// Checks the name of a service in DNS.
 pub(super) fn service_name(name: &str) -> Result<(), String> {
     if name.contains(':') {
         return Err(format!(
@@ -243,7 +244,7 @@ pub(super) fn service_name(name: &str) -> Result<(), String> {
     })
 }
 
-/// What an endpoint of a service may not say itself.
+/// Returns the error for a field that an endpoint of a service may not have.
 pub(super) fn said_by_records(field: &str) -> String {
     format!("`{field}` comes from the records of a service (`srv:`)")
 }
@@ -255,7 +256,7 @@ pub(super) fn port(number: u16) -> Result<(), String> {
     Ok(())
 }
 
-/// A name as DNS and `/etc/hosts` have them.
+/// Checks a host name as DNS and `/etc/hosts` have them.
 pub(super) fn host_name(name: &str) -> Result<(), String> {
     let good = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     let labels = name.strip_suffix('.').unwrap_or(name);
@@ -291,7 +292,7 @@ fn needs_port(text: &str) -> Result<(), String> {
     }
 }
 
-/// Linux takes 107 bytes of path for a Unix socket.
+/// Checks the path of a Unix socket; Linux accepts 107 bytes.
 fn unix_path(path: &str) -> Result<PathBuf, String> {
     if path.is_empty() {
         return Err("`unix:` needs a path, as in `unix:/run/app.sock`".into());
@@ -302,7 +303,7 @@ fn unix_path(path: &str) -> Result<PathBuf, String> {
     Ok(PathBuf::from(path))
 }
 
-/// An address to accept on; `mode` only concerns Unix sockets.
+/// Parses an address to listen on; `mode` applies to Unix sockets only.
 pub(super) fn listen_address(text: &str, mode: Option<u32>) -> Result<ListenAddress, String> {
     if let Some(path) = text.strip_prefix("unix:") {
         return unix_path(path).map(|path| ListenAddress::Unix { path, mode });
@@ -334,7 +335,7 @@ pub(super) fn mode(text: &str) -> Result<u32, String> {
     }
 }
 
-/// RFC 9110's `token`: names of headers and methods.
+/// Checks a `token` of RFC 9110: names of headers and methods.
 pub(super) fn token(text: &str, what: &str) -> Result<(), String> {
     let good = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     if text.is_empty() || !text.bytes().all(good) {
@@ -343,7 +344,7 @@ pub(super) fn token(text: &str, what: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// RFC 9110's `protocol`: a name, and a version after a slash.
+/// Checks a `protocol` of RFC 9110: a name, and optionally a slash and a version.
 pub(super) fn protocol(text: &str) -> Result<String, String> {
     if text == "off" {
         return Err("`off` stands alone".to_owned());
@@ -354,7 +355,7 @@ pub(super) fn protocol(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// Methods are case-sensitive; the usual ones are never written small.
+/// Checks a method. Methods are case-sensitive, and the common ones are never in lower case.
 pub(super) fn method(text: &str) -> Result<String, String> {
     token(text, "a method")?;
     if text.bytes().any(|byte| byte.is_ascii_lowercase()) {
@@ -374,15 +375,15 @@ pub(super) fn header_name(text: &str) -> Result<String, String> {
     }
 }
 
-/// The name of a header that is only looked at.
+/// Checks the name of a header that is only read.
 pub(super) fn request_header(text: &str) -> Result<String, String> {
     token(text, "a header").map(|()| text.to_owned())
 }
 
-/// What is wrong when anybody may ask where requests went.
+/// The error for an explanation that every client may ask for.
 pub(super) const EXPLAINED_TO_ALL: &str = "this tells every client the names of servers and the ids of others' requests: who is it for? `when=NAME=VALUE` or `trusted`";
 
-/// The value that asks for an explanation.
+/// Checks the value of the header that asks for an explanation.
 pub(super) fn explain_value(text: &str) -> Result<(), String> {
     if text == HIDDEN {
         return Err(
@@ -395,7 +396,7 @@ pub(super) fn explain_value(text: &str) -> Result<(), String> {
     line_text(text)
 }
 
-/// A text that may stand in a header line.
+/// Checks a text for use in a header line.
 pub(super) fn line_text(text: &str) -> Result<(), String> {
     if text.bytes().any(|byte| (byte < b' ' && byte != b'\t') || byte == 0x7f) {
         return Err("this text goes into one header line: it cannot hold control characters".into());
@@ -411,7 +412,7 @@ pub(super) fn not_a_status(text: &str) -> String {
     format!("`{text}` is not a status to answer with: 200 to 599")
 }
 
-/// The statuses of redirects.
+/// Parses the status of a redirect.
 pub(super) fn redirect_status(text: &str) -> Result<u16, String> {
     match text.parse() {
         Ok(status @ (301 | 302 | 303 | 307 | 308)) => Ok(status),
@@ -419,14 +420,14 @@ pub(super) fn redirect_status(text: &str) -> Result<u16, String> {
     }
 }
 
-/// Statuses that Weir itself answers with.
+/// Parses an error status of Weir's own responses.
 pub(super) fn error_status(text: &str) -> Result<u16, String> {
     whole(text, 400, 599)
         .map(|status| status as u16)
         .map_err(|_| format!("`{text}` is not an error status: 400 to 599"))
 }
 
-/// A place to redirect to.
+/// Checks the location of a redirect.
 pub(super) fn location(text: &str) -> Result<(), String> {
     line_text(text)?;
     if !(text.starts_with(['/', '$']) || text.contains("://")) {
@@ -464,7 +465,7 @@ const FACILITIES: [&str; 24] = [
     "local7",
 ];
 
-/// A syslog facility's number.
+/// Parses a syslog facility.
 pub(super) fn facility(text: &str) -> Result<u8, String> {
     match FACILITIES.iter().position(|name| *name == text) {
         Some(number) => Ok(number as u8),
@@ -474,7 +475,7 @@ pub(super) fn facility(text: &str) -> Result<u8, String> {
     }
 }
 
-/// How grave.
+/// Parses a severity.
 pub(super) fn severity(text: &str) -> Result<Severity, String> {
     Severity::parse(text).ok_or_else(|| {
         format!(
@@ -483,7 +484,7 @@ pub(super) fn severity(text: &str) -> Result<Severity, String> {
     })
 }
 
-/// How a syslog message looks.
+/// Parses the format of syslog messages.
 pub(super) fn syslog_format(text: &str) -> Result<SyslogFormat, String> {
     let known = SyslogFormat::ALL.iter().find(|(name, _)| *name == text);
     known
@@ -491,7 +492,8 @@ pub(super) fn syslog_format(text: &str) -> Result<SyslogFormat, String> {
         .ok_or_else(|| format!("`{text}` is not a form of syslog: `rfc3164` or `rfc5424`"))
 }
 
-/// Names that routes, logs and statistics show: one word in a log line, whatever its format.
+/// Checks a name that routes, logs and statistics show: it has to be one word in a log line of any
+/// format.
 pub(super) fn name(text: &str) -> Result<String, String> {
     if text.is_empty() || text.contains(unfit_for_names) {
         return Err(format!("`{text}` is not a name: it has to be one word without quotes"));
@@ -499,17 +501,17 @@ pub(super) fn name(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// What no name may have.
+/// Returns true for a character that no name may contain.
 pub(super) fn unfit_for_names(character: char) -> bool {
     character.is_whitespace() || character.is_control() || matches!(character, '"' | '\'')
 }
 
-/// A name or address that a certificate is for.
+/// Checks a host name or address that a certificate is for.
 pub(super) fn server_name(text: &str) -> Result<(), String> {
     if text.parse::<IpAddr>().is_ok() { Ok(()) } else { host_name(text) }
 }
 
-/// A request's head has to fit in memory many times over.
+/// Checks the limit of a head, which has to fit in memory many times over.
 pub(super) fn head_bytes(bytes: u64) -> Result<(), String> {
     if (256..=16 << 20).contains(&bytes) {
         Ok(())
@@ -518,7 +520,7 @@ pub(super) fn head_bytes(bytes: u64) -> Result<(), String> {
     }
 }
 
-/// A request line is a part of a head.
+/// Checks the limit of a request line, which is a part of a head.
 pub(super) fn request_line_bytes(bytes: u64) -> Result<(), String> {
     if (64..=16 << 20).contains(&bytes) {
         Ok(())

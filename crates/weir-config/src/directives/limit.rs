@@ -1,9 +1,9 @@
-//! Limits on clients and keys.
+//! Directives of limits on clients and keys. The checks are in `check/limit.rs`.
 
 use super::{LIMITED, TOP};
 use crate::table::{OptionSpec, Spec, directive, flag, option};
 
-/// In the order of the reference.
+/// The directives, in the order of the reference page.
 pub(super) const DIRECTIVES: &[Spec] = &[
     directive("limit", TOP, "client", "Bounds what one client may have open and ask for, over all listeners and workers together, exactly. Connections, new connections and TLS handshakes are bounded by the address of the peer, requests by the address of the client behind `trusted_proxies`; peers in `trusted_proxies` are not bounded themselves, only the clients behind them by their requests. A connection over a bound is closed at once, a request over one gets 429 with `Retry-After`, `RateLimit` and `RateLimit-Policy`. A rate is `10/s`, `600/m` or `5/h`, kept as a token bucket: so many in the long run, and up to `burst=` more at once. Clients without an address (Unix sockets) are not limited.")
         .words(1, 3)

@@ -1,10 +1,10 @@
-//! Listeners: how clients are met, and what holds for all that comes in there.
+//! Directives of listeners. The checks are in `check/listen.rs`.
 
 use super::route::RESPOND;
 use super::{EDITS, LISTEN, MANY, TOP};
 use crate::table::{Arrow, BlockRule, Context, OptionSpec, Spec, directive, flag, option};
 
-/// In the order of the reference.
+/// The directives, in the order of the reference page.
 pub(super) const DIRECTIVES: &[Spec] = &[
     directive("listen", TOP, "ADDRESS…", "Addresses to accept on, and what is served there. `:80` is IPv6 and IPv4, `0.0.0.0:80` IPv4 only; `[::1]:80` and `unix:/path` work too.")
         .words(1, MANY)

@@ -1,9 +1,9 @@
-//! Access logs.
+//! Directives of access logs. The checks are in `check/log.rs`.
 
 use super::{LOG, TOP};
 use crate::table::{BlockRule, Context, Spec, directive};
 
-/// In the order of the reference.
+/// The directives, in the order of the reference page.
 pub(super) const DIRECTIVES: &[Spec] = &[
     directive("log", TOP, "NAME", "An access log, written by the listeners that name it.")
         .block(BlockRule::Required(Context::Log))

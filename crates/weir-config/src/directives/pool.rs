@@ -1,10 +1,10 @@
-//! Pools: who is in one, who takes what comes, and who waits.
+//! Directives of pools. The checks are in `check/pool.rs` and the modules beside it.
 
 use super::listen::PROTOCOL;
 use super::{MANY, POOL, TOP};
 use crate::table::{BlockRule, Context, OptionSpec, Spec, directive, flag, option};
 
-/// In the order of the reference.
+/// The directives, in the order of the reference page.
 pub(super) const DIRECTIVES: &[Spec] = &[
     directive("pool", TOP, "NAME", "A named group of servers with one policy.")
         .block(BlockRule::Required(Context::Pool))

@@ -1,9 +1,10 @@
-//! The process as a whole: workers, rights, the admin interface, credits, names.
+//! Directives of the process as a whole: workers, privileges, the admin interface, processor
+//! credits, name resolution. Their checks are in `check`.
 
 use super::{ADMIN, MANY, TOP};
 use crate::table::{BlockRule, Context, OptionSpec, Spec, directive, flag, option};
 
-/// In the order of the reference.
+/// The directives, in the order of the reference page.
 pub(super) const DIRECTIVES: &[Spec] = &[
     directive("workers", TOP, "auto | NUMBER", "Worker threads. `auto` is one per core of the allowed set; each is pinned to its core.")
         .default("auto")

@@ -1,9 +1,10 @@
-//! Hosts, routes, their conditions and their targets.
+//! Directives of hosts, routes, their conditions and their targets. The checks are in
+//! `check/route.rs`, `check/expression.rs` and `check/target.rs`.
 
 use super::{CONDITION, LISTEN, MANY, ROUTES, TARGET, TOP};
 use crate::table::{Arrow, BlockRule, Context, OptionSpec, Spec, directive, option};
 
-/// In the order of the reference.
+/// The directives, in the order of the reference page.
 pub(super) const DIRECTIVES: &[Spec] = &[
     directive("rule", TOP, "NAME { EXPRESSION } | NAME EXPRESSION", "Names an expression, to be used as `rule NAME` in routes and other rules.")
         .words(1, MANY)

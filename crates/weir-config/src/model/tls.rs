@@ -27,7 +27,8 @@ pub struct TlsClient {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SrvName {
-    /// The domain of the service, which the configuration names (RFC 6125 section 6.2.1, RFC 9525 section 6.1).
+    /// The domain of the service, which is the name in the configuration (RFC 6125 section 6.2.1,
+    /// RFC 9525 section 6.1).
     #[default]
     Domain,
     /// The target of the record, which an attacker who forges DNS answers can choose.
