@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use weir_config::parse_str;
 
-/// Splits a file into title, text and report: sections begin with `=== title`, reports with `---
-/// report`.
+/// Splits a file into title, text and report: sections begin with `=== title`, reports with
+/// `--- report`.
 fn sections(text: &str) -> Vec<(String, String, String)> {
     let parts = text.split("=== ").skip(1);
     parts

@@ -1,4 +1,5 @@
-//! `weir check`: says what is wrong with a configuration, or that nothing is, as `weir run` would find it. Opens no sockets.
+//! `weir check`: reports the errors of a configuration that `weir run` would report. It opens no
+//! sockets.
 
 use std::path::{Path, PathBuf};
 
@@ -27,7 +28,7 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    /// A check of this file.
+    /// Returns the arguments of a check of this file.
     pub(crate) fn of(file: Option<PathBuf>) -> Self {
         Self { file, config: None, json: false, show_secrets: false }
     }
@@ -47,7 +48,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     terminal::print(&format!("{}: ok\n", path.display()))
 }
 
-/// Reads and checks a file; its warnings go to standard error.
+/// Reads and checks a file. Warnings go to standard error.
 pub(crate) fn load(path: &Path) -> Result<Config, Failure> {
     let environment = |name: &str| std::env::var(name).ok();
     match weir_config::load(path, &environment) {

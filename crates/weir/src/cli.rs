@@ -1,5 +1,5 @@
-//! The command line as a whole: subcommands, and the flags that stand before any of them. A subcommand's own flags are
-//! defined in its file; help and completion are drawn from these definitions.
+//! The command line as a whole: the subcommands, and the flags before them. The flags of a
+//! subcommand are defined in its file; help and completion are generated from these definitions.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use clap::{Parser, Subcommand};
 use crate::failure::Failure;
 use crate::{bench, check, completion, ctl, demo, origin, proxy, run, serve, sim, top};
 
-/// The configuration file when none is named.
+/// The default configuration file.
 pub(crate) const CONFIGURATION_FILE: &str = "/etc/weir/weir.conf";
 
 const LONG_VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\nTLS: rustls with aws-lc-rs");
@@ -50,7 +50,8 @@ pub(crate) enum Command {
     Completion(completion::Arguments),
 }
 
-/// What the command line means: a link of the name `wrk` or `wrk2` is `weir bench`, so that scripts go on working.
+/// Returns the command line as clap parses it: a link with the name `wrk` or `wrk2` is
+/// `weir bench`, so that scripts for these programs work.
 pub(crate) fn arguments(given: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = given.collect();
     let name = arguments.first().and_then(|name| Path::new(name).file_name());
@@ -61,7 +62,7 @@ pub(crate) fn arguments(given: impl Iterator<Item = OsString>) -> Vec<OsString> 
 }
 
 impl Cli {
-    /// `weir -t -c FILE`, for people with nginx in their fingers.
+    /// Converts `weir -t -c FILE`, nginx's syntax, into the arguments of `weir check`.
     pub(crate) fn into_nginx_test(self) -> Result<check::Arguments, Failure> {
         if !self.test {
             return Err(Failure::Usage("name a command; `weir --help` lists them".to_owned()));

@@ -1,4 +1,5 @@
-//! `weir completion`: the completion script of a shell, drawn from the flags' definitions.
+//! `weir completion`: prints the completion script of a shell, generated from the definitions of
+//! the flags.
 
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;

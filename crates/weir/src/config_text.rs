@@ -1,4 +1,5 @@
-//! Commands without a configuration file write one: what the command line says goes through the same checks as a file.
+//! Helpers of commands that have no configuration file and write one from their flags, so that
+//! flags pass the same checks as a file. Nothing is served here.
 
 use std::path::{Path, absolute};
 
@@ -6,13 +7,13 @@ use weir_config::Config;
 
 use crate::failure::Failure;
 
-/// A word in the configuration's quotes, with nothing in it meaning anything.
+/// Returns a word in the configuration's quotes, with every special character escaped.
 pub(crate) fn quote(word: &str) -> String {
     let escaped = word.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
     format!("\"{}\"", escaped.replace("${", "\\${"))
 }
 
-/// The path from the root on, quoted: the text that it goes into has no place of its own.
+/// Returns the absolute path, quoted: the text that it goes into has no directory of its own.
 pub(crate) fn quote_path(path: &Path) -> Result<String, Failure> {
     let path =
         absolute(path).map_err(|error| Failure::Usage(format!("{}: {error}", path.display())))?;
@@ -22,7 +23,8 @@ pub(crate) fn quote_path(path: &Path) -> Result<String, Failure> {
     }
 }
 
-/// Checks `text`, made from flags. The text is not shown: the operator has never seen it.
+/// Checks a `text` made from flags. Messages do not show the text, because the operator did not
+/// write it.
 pub(crate) fn check(text: &str) -> Result<Config, Failure> {
     match weir_config::parse_str("command line", text) {
         Ok(checked) => Ok(checked.config),

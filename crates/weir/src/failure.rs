@@ -1,4 +1,4 @@
-//! How a command fails: what it says on standard error and its exit code.
+//! The failure of a command: its message on standard error and its exit code.
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -7,32 +7,32 @@ use weir_config::diagnostic::{Diagnostics, Severity};
 
 use crate::terminal::say;
 
-/// Why a command did not do what it was told.
+/// The failure of a command.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// Something went wrong while it ran: exit code 1.
+    /// An error at run time: exit code 1.
     RunTime(String),
-    /// Another process has said what was wrong: this exit code.
+    /// Another process has already reported the error: this exit code.
     Exit(u8),
-    /// The command line makes no sense: exit code 2.
+    /// The command line is invalid: exit code 2.
     Usage(String),
-    /// A run met a condition that it was not to meet: exit code 4.
+    /// A condition of `weir bench --fail-if` was met: exit code 4.
     Threshold(String),
-    /// The admin interface does not answer: exit code 5.
+    /// The admin interface does not respond: exit code 5.
     Unreachable(String),
-    /// A running Weir refused its configuration and goes on with the one it has: exit code 3.
+    /// A running Weir refused its new configuration and keeps the present one: exit code 3.
     RejectedThere(String),
-    /// The configuration is wrong; nothing was started: exit code 3.
+    /// The configuration is invalid; nothing was started: exit code 3.
     Rejected {
-        /// What it was read from.
+        /// The name of the configuration.
         name: String,
-        /// Everything that is wrong.
+        /// The errors and warnings.
         diagnostics: Diagnostics,
     },
 }
 
 impl Failure {
-    /// What is wrong, as it is said of a configuration that is not taken.
+    /// Returns the message without the name of the program, for a process that reports it.
     pub(crate) fn text(&self) -> String {
         match self {
             Self::Exit(_) => String::new(),
@@ -50,7 +50,7 @@ impl Failure {
         }
     }
 
-    /// Says what is wrong and gives the exit code.
+    /// Writes the message to standard error and returns the exit code.
     pub(crate) fn report(&self) -> ExitCode {
         match self {
             Self::Exit(code) => ExitCode::from(*code),
@@ -87,14 +87,14 @@ impl Failure {
     }
 }
 
-/// Shows warnings on standard error.
+/// Writes warnings to standard error.
 pub(crate) fn warn(diagnostics: &Diagnostics) {
     if !diagnostics.is_empty() {
         say(&format!("{}\n\n", diagnostics.render(colour())));
     }
 }
 
-/// Whether standard error takes colours and nobody asked for none.
+/// Returns true if standard error is a terminal and `NO_COLOR` is not set.
 fn colour() -> bool {
     std::io::stderr().is_terminal()
         && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())

@@ -1,6 +1,7 @@
-//! The command `weir`. Each subcommand has its own file; what they have in common is what they print when they fail.
+//! The command `weir`: dispatches to the subcommands, each of which has its own file. All report
+//! failures in the same way.
 
-// They panic when nobody reads any more: `terminal.rs` does not.
+// These macros panic when the reader of the output has closed it; `terminal.rs` does not.
 #![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 
 mod bench;
@@ -26,13 +27,14 @@ use clap::Parser;
 use crate::cli::{Cli, Command};
 use crate::failure::Failure;
 
-/// What `memory max=` is held against; it marks threads that are inside of it, for the watchdog.
+/// The allocator whose count `memory max=` limits. It also marks threads that are inside it, for
+/// the watchdog.
 #[global_allocator]
 static ALLOCATOR: weir_memory::Counting = weir_memory::Counting;
 
 fn main() -> ExitCode {
     weir_memory::return_large_blocks();
-    // Wrong usage ends in here, with exit code 2.
+    // clap ends the process here on wrong usage, with exit code 2.
     match command(Cli::parse_from(cli::arguments(std::env::args_os()))) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {

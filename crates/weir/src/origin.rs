@@ -1,4 +1,4 @@
-//! `weir origin`: the test origin.
+//! `weir origin`: the command line of the test origin, which is in `weir-lab`.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -1,4 +1,5 @@
-//! `weir proxy`: a proxy from the command line. It writes the configuration that a file would hold and runs it.
+//! `weir proxy`: a proxy from the command line. It writes a configuration from the flags and runs
+//! it; it has no logic of serving of its own.
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -62,7 +63,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 impl Arguments {
-    /// The configuration that says the same.
+    /// Returns the equivalent configuration.
     fn text(&self) -> Result<String, Failure> {
         let mut text = String::new();
         if let Some(path) = &self.access_log {
@@ -109,7 +110,7 @@ impl Arguments {
         Ok(())
     }
 
-    /// A name stands as it is; text is quoted, which is how the configuration tells them apart.
+    /// Returns the format for the configuration: a name as it is, a custom text in quotes.
     fn format(&self) -> String {
         let named = !self.log_format.contains(['$', ' ', '"', ';', '{', '}', '#', '\\']);
         if named { self.log_format.clone() } else { quote(&self.log_format) }

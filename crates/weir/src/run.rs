@@ -1,5 +1,5 @@
-//! `weir run`: the proxy in the foreground, from a configuration file. The other commands that serve end in
-//! [`serve_until_stopped`] too.
+//! `weir run`: the proxy in the foreground, from a configuration file. The other commands that
+//! serve also call [`serve_until_stopped`].
 
 use std::path::PathBuf;
 
@@ -34,7 +34,7 @@ pub(crate) struct WorkerCount {
 }
 
 impl WorkerCount {
-    /// Overrides what the configuration says.
+    /// Overrides the number of workers of the configuration.
     pub(crate) fn apply(self, config: &mut Config) {
         if let Some(count) = self.workers {
             config.workers = Workers::Count(usize::from(count));
@@ -50,7 +50,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             Role::Ended(0) => return Ok(()),
             Role::Ended(code) => return Err(Failure::Exit(code)),
             Role::Serves(Some(config)) => config,
-            // The file may be another one by now.
+            // The file may have changed since the first process was started.
             Role::Serves(None) => check::load(&arguments.config)?,
         }
     } else {
@@ -67,13 +67,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     serve(&config, Some(source))
 }
 
-/// Whether another process is to look after the one that serves. A successor has that of its predecessor.
+/// Returns true if a supervisor has to be started. A successor keeps the supervisor of its
+/// predecessor.
 fn is_supervised(arguments: &Arguments, config: &Config) -> bool {
     let off = std::env::var_os("WEIR_SUPERVISOR").is_some_and(|value| value == "off");
     config.supervisor && !arguments.no_supervisor && !off && !weir_control::is_successor()
 }
 
-/// Starts, says where it listens, serves until a signal ends it.
+/// Starts the proxy, prints its addresses and serves until a signal ends it.
 pub(crate) fn serve_until_stopped(config: &Config) -> Result<(), Failure> {
     serve(config, None)
 }

@@ -1,4 +1,5 @@
-//! `weir serve`: static files from a directory.
+//! `weir serve`: static files from a directory. It writes a configuration from the flags and runs
+//! it.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,5 @@
-//! `weir sim`: policies, limits and queues side by side in virtual time. What the flags mean is in `weir_lab::sim`.
+//! `weir sim`: compares policies, limits and queues in virtual time. This is the command line; the
+//! simulation is in `weir_lab::sim`.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -207,7 +208,7 @@ impl PerEndpoint<Option<u32>> {
 }
 
 impl<T: Copy> PerEndpoint<T> {
-    /// Gives each endpoint its value.
+    /// Sets the value of each endpoint.
     fn set(
         &self,
         flag: &str,
@@ -228,7 +229,8 @@ impl<T: Copy> PerEndpoint<T> {
     }
 }
 
-/// A timeout that may be none; clap takes an `Option` for a flag that may be missing.
+/// A timeout that may be `none`. It is a type of its own because clap reads an `Option` as an
+/// optional flag.
 #[derive(Clone, Copy, Debug)]
 struct Timeout(Option<u64>);
 
@@ -301,7 +303,7 @@ impl Arguments {
 }
 
 impl Arguments {
-    /// The pool of the configuration, if one is named.
+    /// Returns the pool of the configuration, if one is named.
     fn configured(&self, plan: &mut Plan) -> Result<Option<Candidate>, Failure> {
         let Some(path) = &self.config else { return Ok(None) };
         let config = check::load(path)?;
@@ -326,7 +328,7 @@ impl Arguments {
 impl ServerArguments {
     fn apply(&self, plan: &mut Plan) -> Result<(), Failure> {
         if let Some(count) = self.endpoints {
-            // More is refused by the plan's check, and need not be built.
+            // The plan's check refuses more endpoints, so no more are built.
             plan.endpoints = vec![Endpoint::default(); count.min(sim::MAX_ENDPOINTS + 1)];
         }
         let endpoints = &mut plan.endpoints;
@@ -395,7 +397,7 @@ impl LoadArguments {
 }
 
 impl BalancerArguments {
-    /// `configured` is compared with what the flags name.
+    /// Sets the candidates. `configured` is compared with those of the flags.
     fn apply(&self, plan: &mut Plan, configured: Option<Candidate>) -> Result<(), Failure> {
         plan.queue = QueueLimits {
             max: self.queue_max.unwrap_or(plan.queue.max),
@@ -428,14 +430,14 @@ impl BalancerArguments {
                 "--queue makes no difference without a limit: add --max-conn 1".to_owned(),
             ));
         }
-        // The flags of a preset replace its candidates.
+        // The flags replace the candidates of a preset.
         plan.candidates = configured.into_iter().collect();
         plan.candidates.extend(Candidate::product(&policies, &limits, &queues));
         plan.candidates = distinct(plan.candidates.drain(..));
         Ok(())
     }
 
-    /// Every candidate with every state.
+    /// Combines every candidate with every state.
     fn apply_state(&self, plan: &mut Plan) -> Result<(), Failure> {
         if self.state.is_empty() {
             return Ok(());

@@ -1,11 +1,11 @@
-//! Writes to standard output and standard error. A reader that leaves early, such as `head`, is no failure; the macros of the standard
-//! library would panic then.
+//! Writes to standard output and standard error. A reader that closes the output early, such as
+//! `head`, is no failure; the macros of the standard library would panic then.
 
 use std::io::{ErrorKind, Write};
 
 use crate::failure::Failure;
 
-/// Writes `text` as it is.
+/// Writes `text` unchanged.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     let mut output = std::io::stdout().lock();
     match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
@@ -16,7 +16,8 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// Writes `text` to standard error as it is. When nobody reads that any more, there is nobody to tell.
+/// Writes `text` unchanged to standard error. Errors are ignored: there is no other place to report
+/// them.
 pub(crate) fn say(text: &str) {
     let _ = std::io::stderr().write_all(text.as_bytes());
 }

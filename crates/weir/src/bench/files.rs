@@ -1,4 +1,5 @@
-//! The files that the figures of `weir bench` go to, and those of other runs that they are laid beside.
+//! The output files of `weir bench`, and the files of other runs to compare with. The formats
+//! themselves are in `weir-lab`.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -12,7 +13,8 @@ use weir_lab::bench::spectrum::{Curve, spectrum};
 use super::Arguments;
 use crate::failure::Failure;
 
-/// Opened before the run: an hour of load is not to end in a name that cannot be written to.
+/// The output files. They are opened before the run, so that a name that cannot be written to does
+/// not cost the results of a long run.
 pub(super) struct Files {
     json: Option<File>,
     hgrm: Option<File>,
@@ -35,7 +37,7 @@ impl Files {
         })
     }
 
-    /// `text` is the report.
+    /// Writes all files; `text` is the report.
     pub(super) fn write(
         self,
         figures: &Figures<'_>,
@@ -71,7 +73,7 @@ pub(super) fn json_text(figures: &Figures<'_>, url: &str) -> String {
     format!("{:#}\n", json(figures, url))
 }
 
-/// The runs named by --compare.
+/// Reads the runs named by `--compare`.
 pub(super) fn other_runs(names: &[String]) -> Result<Vec<Curve>, Failure> {
     names.iter().map(|name| other_run(name)).collect()
 }

@@ -1,4 +1,5 @@
-//! `weir bench`: the load generator. Flags are wrk2's where it has one.
+//! `weir bench`: the load generator's command line. Flags are wrk2's where it has them. The load
+//! itself comes from `weir-lab`.
 
 mod files;
 
@@ -26,7 +27,8 @@ use crate::failure::Failure;
 use crate::terminal::{self, say};
 use files::{Files, json_text, other_runs};
 
-/// Requests per second. The schedule is gone through start by start where it is drawn.
+/// The highest rate, in requests per second. The schedule is generated start by start, so its cost
+/// grows with the rate.
 const MOST_RATE: f64 = 1e7;
 const NOTES: &str = "\
 For example: weir bench -t2 -c100 -d30s -R2000 --latency http://127.0.0.1:8080/1k
@@ -161,7 +163,7 @@ pub(crate) struct Arguments {
     compare: Vec<String>,
 }
 
-/// A list of cores; a type of its own, because clap takes a bare list for a repeated flag.
+/// A list of cores. It is a type of its own because clap reads a plain `Vec` as a repeated flag.
 #[derive(Clone, Debug)]
 struct Cores(Vec<usize>);
 
@@ -215,7 +217,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     };
     let report = Run { elapsed_ns: outcome.elapsed_ns, ..report };
     let text = report.text(&outcome.record) + &figures.text();
-    // The report goes first: what it took a run to find is not to be lost over a full disk.
+    // The report goes first, so that a full disk does not lose the results of the run.
     if arguments.is_json_to_stdout() {
         terminal::print(&json_text(&figures, url))?;
     } else {
@@ -236,7 +238,7 @@ fn fail(met: &[String]) -> Result<(), Failure> {
     }
 }
 
-/// Writes where the run is, where somebody sees it.
+/// Returns a callback that writes the progress to standard error if that is a terminal.
 fn progress(warmup_ns: u64) -> impl FnMut(&Watch) {
     let shows = std::io::stderr().is_terminal();
     let mut last = 0;
@@ -269,7 +271,7 @@ impl Arguments {
         self.json.as_deref() == Some(Path::new("-"))
     }
 
-    /// What wrk takes and Weir does not, and what is nearly right, in a sentence each.
+    /// Refuses flags of wrk that Weir does not have, and likely mistakes, each with a sentence.
     fn refuse_what_is_not_meant(&self) -> Result<(), Failure> {
         let usage = |sentence: &str| Err(Failure::Usage(sentence.to_owned()));
         match &self.one_dash {
@@ -301,7 +303,7 @@ impl Arguments {
     }
 
     fn urls(&self) -> Result<Vec<(f64, Url)>, Failure> {
-        // Word processors make one long dash of two.
+        // Word processors replace two dashes by a long one.
         let long_dash = |text: &&String| text.starts_with(['\u{2013}', '\u{2014}', '\u{2212}']);
         if let Some(flag) = self.urls.iter().find(long_dash) {
             let name = flag.trim_start_matches(['\u{2013}', '\u{2014}', '\u{2212}']);
@@ -322,7 +324,7 @@ impl Arguments {
         Ok(urls)
     }
 
-    /// The load, and the addresses that it may go to.
+    /// Returns the load, and the addresses that it may go to.
     fn load(&self, urls: &[(f64, Url)]) -> Result<(Load, Vec<SocketAddr>), Failure> {
         let Some((_, url)) = urls.first() else {
             return Err(Failure::Usage("name a URL".to_owned()));
@@ -429,7 +431,7 @@ impl Arguments {
         resolve(&place.host, place.port).map_err(Failure::RunTime)
     }
 
-    /// The processes that are watched.
+    /// Returns the processes to watch.
     fn targets(&self, load: &Load) -> Result<Vec<Target>, Failure> {
         let mut found = Vec::new();
         for pid in &self.pid {
@@ -449,7 +451,7 @@ impl Arguments {
     }
 }
 
-/// A whole number as wrk takes it.
+/// Parses a whole number with wrk's suffixes.
 fn count(text: &str) -> Result<f64, String> {
     let count = wrk_count(text)?;
     if count.fract() == 0.0 && count <= 1e15 {

@@ -1,4 +1,5 @@
-//! Asks a running Weir over its admin interface: one request on a connection of its own. What it says is for the caller to show.
+//! The client of the admin interface: one request on a connection of its own. The caller shows the
+//! response.
 
 use std::fmt::Write as _;
 use std::io::{self, Read, Write};
@@ -16,11 +17,11 @@ use weir_control::{ClientFiles, client_connection};
 use crate::cli::CONFIGURATION_FILE;
 use crate::failure::Failure;
 
-/// Where the admin socket is when nothing says so.
+/// The default path of the admin socket.
 const SOCKET: &str = "/run/weir/admin.sock";
-/// For anything to come. A reload reads every file that the configuration names first.
+/// The timeout of a response. A reload first reads every file that the configuration names.
 const PATIENCE: Duration = Duration::from_mins(2);
-/// No answer is larger.
+/// The largest response.
 const ANSWER_BYTES: u64 = 64 * 1024 * 1024;
 
 /// Where the running Weir is to be found.
@@ -46,7 +47,7 @@ pub(crate) struct Place {
     key: Option<PathBuf>,
 }
 
-/// An answer.
+/// A response.
 pub(crate) struct Told {
     pub(crate) status: u16,
     pub(crate) body: String,
@@ -55,22 +56,22 @@ pub(crate) struct Told {
 enum Address {
     Unix(PathBuf),
     Tcp(String),
-    /// With TLS.
+    /// An address with TLS.
     Https(String),
 }
 
 impl Place {
-    /// Another, with the same token.
+    /// Returns another address with the same token.
     pub(crate) fn at(&self, address: &str) -> Self {
         Self { socket: Some(address.to_owned()), config: None, ..self.clone() }
     }
 
-    /// Where it is, as people know it.
+    /// Returns the address as messages show it.
     pub(crate) fn name(&self) -> Result<String, Failure> {
         self.address().map(|address| address.text())
     }
 
-    /// Asks, and takes anything but success for a failure.
+    /// Sends a request. Any status but success is a failure.
     pub(crate) fn ask(
         &self,
         method: &str,
@@ -84,7 +85,7 @@ impl Place {
         }
     }
 
-    /// Asks; a success and a refusal are both answers.
+    /// Sends a request and returns the response, whether it is a success or a refusal.
     pub(crate) fn exchange(
         &self,
         method: &str,
@@ -153,7 +154,8 @@ impl Place {
         let environment = |name: &str| std::env::var(name).ok();
         let config = match weir_config::load(path, &environment) {
             Ok(checked) => checked.config,
-            // Whoever mends a broken file wants to look at what runs meanwhile.
+            // If the default configuration file is broken, the running Weir can still be reached at
+            // the default socket.
             Err(_) if named.is_none() => return Ok(Address::Unix(SOCKET.into())),
             Err(diagnostics) => {
                 let name = path.display().to_string();
@@ -206,7 +208,7 @@ impl Address {
     }
 }
 
-/// The host and port of what stands behind a scheme.
+/// Returns host and port of an address without its scheme.
 fn with_port(place: &str, usual: u16) -> String {
     let place = place.split('/').next().unwrap_or_default();
     let bare = place.rsplit_once(']').map_or(place, |(_, rest)| rest);
@@ -222,7 +224,8 @@ fn connect(place: &str) -> io::Result<TcpStream> {
 }
 
 fn talk(mut stream: impl Read + Write, request: &[u8]) -> io::Result<Vec<u8>> {
-    // Whoever refuses a request early has answered before it was sent whole.
+    // A server that refuses a request early may respond and close before the whole request was
+    // sent.
     let sent = stream.write_all(request).and_then(|()| stream.flush());
     let mut answer = Vec::new();
     stream.take(ANSWER_BYTES).read_to_end(&mut answer)?;
@@ -244,7 +247,7 @@ fn unreachable_at(address: &Address, error: &io::Error) -> Failure {
     Failure::Unreachable(format!("cannot ask {}: {reason}", address.text()))
 }
 
-/// The parts of a response whose body ends with the connection.
+/// Splits a response whose body ends with the connection.
 fn told(answer: &[u8]) -> Option<Told> {
     let end = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n")?;
     let head = std::str::from_utf8(&answer[..end]).ok()?;
@@ -253,7 +256,7 @@ fn told(answer: &[u8]) -> Option<Told> {
     Some(Told { status, body })
 }
 
-/// What a refusal says.
+/// Returns the message of a refusal, with the field.
 pub(crate) fn sentence(status: u16, body: &str) -> String {
     let said: Value = serde_json::from_str(body).unwrap_or_default();
     let error = &said["error"];
@@ -264,19 +267,19 @@ pub(crate) fn sentence(status: u16, body: &str) -> String {
     }
 }
 
-/// What a refusal says, without the field.
+/// Returns the message of a refusal, without the field.
 pub(super) fn message(body: &str) -> String {
     let said: Value = serde_json::from_str(body).unwrap_or_default();
     said["error"]["message"].as_str().unwrap_or(body).to_owned()
 }
 
-/// Whether a refusal is about this field.
+/// Returns true if a refusal concerns this field.
 pub(super) fn is_about(body: &str, field: &str) -> bool {
     let said: Value = serde_json::from_str(body).unwrap_or_default();
     said["error"]["field"] == field
 }
 
-/// A name as a path takes it.
+/// Returns a name percent-encoded for a path.
 pub(crate) fn encoded(name: &str) -> String {
     name.bytes().fold(String::new(), |mut text, byte| {
         if byte.is_ascii_alphanumeric() || b"-._~:".contains(&byte) {

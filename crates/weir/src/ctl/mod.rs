@@ -1,5 +1,6 @@
-//! `weir ctl`: looks at a running Weir and changes it, over its admin interface. Also `weir reload`, `weir upgrade` and
-//! `weir stop`, which are commands of their own because everybody looks for them.
+//! `weir ctl`: shows and changes a running Weir over its admin interface. `weir reload`,
+//! `weir upgrade` and `weir stop` are also here; they are separate commands because users expect
+//! them. The interface itself is in `weir-control`.
 
 pub(crate) mod client;
 mod percentiles;
@@ -160,10 +161,10 @@ pub(crate) struct Stop {
     place: Place,
 }
 
-/// How an answer is shown to people.
+/// A function that formats a response for people.
 type View = fn(&str) -> Result<String, Failure>;
 
-/// What a command asks for.
+/// The request of a command.
 struct Question {
     method: &'static str,
     path: String,
@@ -203,7 +204,7 @@ pub(crate) fn reload(arguments: &Reload) -> Result<(), Failure> {
 pub(crate) fn upgrade(arguments: &Upgrade) -> Result<(), Failure> {
     let mut body = json!({"timeout_s": arguments.timeout});
     if let Some(path) = &arguments.binary {
-        // The other process has a working directory of its own.
+        // The running process has a different working directory.
         let path = std::path::absolute(path)
             .map_err(|error| Failure::RunTime(format!("{}: {error}", path.display())))?;
         body["binary"] = path.display().to_string().into();
@@ -305,7 +306,7 @@ fn reverted(what: Option<&str>) -> Value {
     }
 }
 
-/// `name=value` words as the fields of a request. What fits where is the server's to say.
+/// Converts `name=value` words into the fields of a request. The server checks them.
 fn fields(words: &[String]) -> Result<Map<String, Value>, Failure> {
     let mut fields = Map::new();
     for word in words {

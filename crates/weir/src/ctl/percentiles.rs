@@ -1,5 +1,5 @@
-//! `weir ctl percentiles`: the histograms of one instance or of several, added up count by count, as a table, as JSON, and as files for
-//! HdrHistogram's programs.
+//! `weir ctl percentiles`: the histograms of one instance or of several, merged count by count, as
+//! a table, as JSON, and as files for HdrHistogram's programs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -46,7 +46,7 @@ pub(super) struct Arguments {
     hlog: Option<PathBuf>,
 }
 
-/// How the figures are printed.
+/// The output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     Table,
@@ -110,12 +110,13 @@ impl Arguments {
         self.merge.len().max(1)
     }
 
-    /// Who is asked.
+    /// Returns the names of the instances that are asked.
     fn places(&self, place: &Place) -> Result<String, Failure> {
         if self.merge.is_empty() { place.name() } else { Ok(self.merge.join(", ")) }
     }
 
-    /// What all of them say. One that does not answer is a failure: percentiles without it would be of something else.
+    /// Merges the histograms of all instances. It fails if one does not answer: percentiles without
+    /// that instance would mislead.
     fn gathered(&self, place: &Place) -> Result<(Log, Interval), Failure> {
         let mut log = Log::new();
         let mut interval: Option<Interval> = None;

@@ -1,4 +1,4 @@
-//! What the admin interface says, as tables for people.
+//! Formats the responses of the admin interface as tables. It sends no request.
 
 use std::fmt::Write;
 
@@ -15,7 +15,7 @@ fn read<T: DeserializeOwned>(body: &str) -> Result<T, Failure> {
         .map_err(|error| Failure::RunTime(format!("the answer makes no sense: {error}")))
 }
 
-/// Rows below a heading, each column as wide as it has to be.
+/// Formats rows below a heading, each column as wide as its widest cell.
 pub(super) fn table(heading: &[&str], rows: &[Vec<String>]) -> String {
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
@@ -35,7 +35,7 @@ pub(super) fn table(heading: &[&str], rows: &[Vec<String>]) -> String {
     text
 }
 
-/// Microseconds as people read them.
+/// Formats microseconds with a suitable unit.
 pub(super) fn time(us: u64) -> String {
     match us {
         0..1_000 => format!("{us}us"),
@@ -133,7 +133,7 @@ pub(super) fn status(body: &str) -> Result<String, Failure> {
     Ok(text)
 }
 
-/// What limits did.
+/// Formats the report of limits.
 pub(super) fn limits(body: &str) -> Result<String, Failure> {
     let report: LimitsReport = read(body)?;
     let mut text = format!(
@@ -172,7 +172,7 @@ pub(super) fn pools(body: &str) -> Result<String, Failure> {
     Ok(servers(&pools))
 }
 
-/// A row for each server, and one for what a pool has as a whole.
+/// Returns a row for each server, and one for the pool as a whole.
 fn servers(pools: &[PoolStatus]) -> String {
     let mut rows = Vec::new();
     for pool in pools {
@@ -250,7 +250,7 @@ pub(super) fn pool(body: &str) -> Result<String, Failure> {
     Ok(text)
 }
 
-/// How long requests took, phase by phase.
+/// Formats the durations of requests, phase by phase.
 fn phases(traffic: &Traffic) -> String {
     if traffic.times.is_empty() {
         return String::new();
@@ -389,7 +389,7 @@ pub(super) fn events(body: &str) -> Result<String, Failure> {
             text("kind"),
         );
         let details = event["details"].as_array().map_or(&[] as &[Value], Vec::as_slice);
-        // A line of health quotes the reply itself.
+        // A line about health already quotes the reply.
         let details = details.iter().filter_map(Value::as_str).filter(|line| !what.contains(*line));
         for line in details.flat_map(str::lines) {
             let _ = writeln!(lines, "{:22}{line}", "");

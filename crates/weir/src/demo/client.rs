@@ -1,4 +1,5 @@
-//! The demonstration's own client: requests one after another over one connection, plain or TLS.
+//! The client of `weir demo`: requests one after another over one connection, plain or TLS. It is
+//! not a general HTTP client.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -19,12 +20,12 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Speaks HTTP.
+    /// Connects over HTTP.
     pub(crate) fn plain(address: SocketAddr) -> Result<Self, String> {
         Ok(Self::over(Box::new(connect(address)?)))
     }
 
-    /// Speaks HTTPS and trusts `root` only.
+    /// Connects over HTTPS and trusts `root` only.
     pub(crate) fn encrypted(
         address: SocketAddr,
         root: &CertificateDer<'static>,
@@ -42,7 +43,7 @@ impl Client {
         Self { stream: BufReader::new(stream) }
     }
 
-    /// Asks for `path` and reads the whole answer; gives its status.
+    /// Sends a request for `path`, reads the whole response and returns its status.
     pub(crate) fn get(&mut self, path: &str) -> io::Result<u16> {
         let request =
             format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nUser-Agent: weir-demo\r\n\r\n");

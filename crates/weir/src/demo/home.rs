@@ -1,4 +1,5 @@
-//! The demonstration's own directory: a certificate made for it, and its access log. It goes when the demonstration ends.
+//! The directory of `weir demo`: a certificate made for it, and its access log. It is removed when
+//! the demonstration ends.
 
 use std::fs::{DirBuilder, OpenOptions, remove_dir_all};
 use std::io::{self, Write};
@@ -8,24 +9,24 @@ use std::path::{Path, PathBuf};
 use rcgen::{CertificateParams, KeyPair, PKCS_ECDSA_P256_SHA256};
 use rustls::pki_types::CertificateDer;
 
-/// Names that the certificate is good for.
+/// The names in the certificate.
 const NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
-/// The directory and what is in it, as paths for a configuration.
+/// The directory and its contents, as paths for a configuration.
 pub(crate) struct Home {
     directory: PathBuf,
-    /// PEM file.
+    /// The certificate, a PEM file.
     pub(crate) certificate: String,
-    /// PEM file.
+    /// The key, a PEM file.
     pub(crate) key: String,
-    /// The access log; not there before the first line.
+    /// The access log; it does not exist before the first line.
     pub(crate) log: String,
     /// The certificate, for a client to trust.
     pub(crate) root: CertificateDer<'static>,
 }
 
 impl Home {
-    /// Makes the directory and a new P-256 certificate in it.
+    /// Creates the directory and a new P-256 certificate in it.
     pub(crate) fn create() -> Result<Self, String> {
         let directory = std::env::temp_dir().join(format!("weir-demo-{}", std::process::id()));
         let failed = |error: io::Error| format!("cannot write to {}: {error}", directory.display());
@@ -48,7 +49,7 @@ impl Home {
 
 impl Drop for Home {
     fn drop(&mut self) {
-        // What cannot be removed lies in the directory for temporary files.
+        // Files that cannot be removed stay in the temporary directory.
         let _ = remove_dir_all(&self.directory);
     }
 }

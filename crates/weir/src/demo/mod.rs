@@ -1,5 +1,5 @@
-//! `weir demo`: three origins, the proxy in front of them on HTTP and HTTPS, a few requests and where their time went;
-//! then it stays up to be tried.
+//! `weir demo`: starts three origins and the proxy in front of them on HTTP and HTTPS, sends a few
+//! requests and shows their timing. The proxy then stays up to be tried.
 
 mod client;
 mod home;
@@ -21,11 +21,11 @@ use crate::demo::origin::Origin;
 use crate::failure::Failure;
 use crate::terminal::print;
 
-/// Log lines come in batches; these many seconds are far more than they take.
+/// Log lines are written in batches; this is far longer than a batch takes.
 const LOG_PATIENCE: Duration = Duration::from_secs(10);
 const LOG_POLL: Duration = Duration::from_millis(10);
 
-/// What the demonstration asks for, over either protocol.
+/// The paths that the demonstration requests over either protocol.
 const PATHS: [&str; 6] = ["/", "/", "/", "/slow", "/large", "/missing"];
 
 /// See it work: origins, the proxy, some requests and where their time went
@@ -100,24 +100,24 @@ fn indented(text: &str) -> String {
         .collect()
 }
 
-/// Where to reach the listener without and the one with TLS from here.
+/// Returns the addresses at which the plain and the TLS listener are reachable from this machine.
 fn addresses(server: &Server) -> Option<(SocketAddr, SocketAddr)> {
     let find = |tls| server.listening().iter().find(|listening| listening.tls == tls)?.socket();
     Some((reachable(find(false)?), reachable(find(true)?)))
 }
 
-/// A wildcard is reached at the loopback address.
+/// Replaces a wildcard address by the loopback address.
 fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
-        // It takes IPv4 too, and the certificate and every tool know that loopback address.
+        // The IPv6 wildcard accepts IPv4 too; the certificate and every tool know 127.0.0.1.
         IpAddr::V6(ip) if ip == Ipv6Addr::UNSPECIFIED => IpAddr::V4(Ipv4Addr::LOCALHOST),
         ip => ip,
     };
     SocketAddr::new(ip, address.port())
 }
 
-/// Sends the requests, each protocol's over one connection; says how many.
+/// Sends the requests, over one connection for each protocol, and returns their number.
 fn ask(plain: SocketAddr, encrypted: SocketAddr, home: &Home) -> Result<usize, String> {
     let mut asked = 0;
     for mut client in [Client::plain(plain)?, Client::encrypted(encrypted, &home.root)?] {
@@ -131,7 +131,7 @@ fn ask(plain: SocketAddr, encrypted: SocketAddr, home: &Home) -> Result<usize, S
     Ok(asked)
 }
 
-/// The log's entries, as soon as there are `count` of them.
+/// Returns the log's entries as soon as there are `count` of them.
 fn read_log(home: &Home, count: usize) -> Result<Vec<Value>, Failure> {
     let deadline = Instant::now() + LOG_PATIENCE;
     loop {
@@ -140,7 +140,7 @@ fn read_log(home: &Home, count: usize) -> Result<Vec<Value>, Failure> {
         let mut entries: Vec<Value> =
             whole.filter_map(|line| serde_json::from_str(line).ok()).collect();
         if entries.len() >= count {
-            // Each worker writes its own lines together.
+            // Each worker writes its own lines together, so they are sorted by time.
             entries.sort_by(|one, other| one["time"].as_str().cmp(&other["time"].as_str()));
             return Ok(entries);
         }

@@ -1,5 +1,6 @@
-//! A small web server to stand behind the proxy, a thread for each connection. It understands what the demonstration
-//! and a curious user send through Weir, and is no model for a real one.
+//! The origin of `weir demo`: a small web server with a thread for each connection. It handles the
+//! requests that the demonstration and a curious user send through Weir, and is no model for a real
+//! server.
 
 use std::fmt::Write as _;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -7,26 +8,26 @@ use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::thread;
 use std::time::Duration;
 
-/// How long `/slow` takes.
+/// The duration of `/slow`.
 pub(crate) const SLOW: Duration = Duration::from_millis(30);
-/// How much `/large` sends.
+/// The size of the body of `/large`.
 pub(crate) const LARGE_BYTES: usize = 1024 * 1024;
 
 const STACK_BYTES: usize = 128 * 1024;
 const HEAD_BYTES: u64 = 64 * 1024;
-/// A body that nobody waits for is read up to here.
+/// The most bytes of an unused request body that are read.
 const BODY_BYTES: u64 = 64 * 1024 * 1024;
 
 /// An origin that runs as long as the process.
 pub(crate) struct Origin {
-    /// What it calls itself.
+    /// The name in its responses.
     pub(crate) name: &'static str,
-    /// Where it listens.
+    /// The address that it listens on.
     pub(crate) address: SocketAddr,
 }
 
 impl Origin {
-    /// Starts one on a free port of the loopback address.
+    /// Starts an origin on a free port of the loopback address.
     pub(crate) fn start(name: &'static str) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = listener.local_addr()?;
@@ -40,11 +41,11 @@ impl Origin {
 /// Serves a connection on a thread of its own.
 fn take(stream: TcpStream, name: &'static str) {
     let serve = move || {
-        // Whatever ends it, the proxy sees the connection close and says so in its log.
+        // After any error the proxy sees the connection close and logs it.
         let _ = serve(&stream, name);
         let _ = stream.shutdown(Shutdown::Both);
     };
-    // Without a thread the connection is dropped, which the proxy survives.
+    // If no thread can be started, the connection is dropped, which the proxy tolerates.
     let _ = thread::Builder::new().stack_size(STACK_BYTES).spawn(serve);
 }
 
@@ -58,7 +59,7 @@ fn serve(stream: &TcpStream, name: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// The head as text; `None` when the connection ends instead.
+/// Reads a head as text; `None` when the connection ends first.
 fn read_head(input: &mut impl BufRead) -> io::Result<Option<String>> {
     let mut head = String::new();
     let mut limited = input.take(HEAD_BYTES);
@@ -87,7 +88,8 @@ fn skip_chunks(input: &mut impl BufRead) -> io::Result<()> {
         input.take(HEAD_BYTES).read_line(&mut line)?;
         let size =
             u64::from_str_radix(line.trim_end(), 16).map_err(|_| io::ErrorKind::InvalidData)?;
-        // The line end after the chunk is the empty line after the last one: Weir sends no trailers of its own.
+        // The line end after the last chunk is the empty line that ends the body: Weir sends no
+        // trailers of its own.
         skip(input, size.saturating_add(2))?;
         if size == 0 {
             return Ok(());

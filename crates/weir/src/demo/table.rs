@@ -1,8 +1,8 @@
-//! Access-log entries as an aligned table: what was asked, who answered, where the time went.
+//! Formats access-log entries as an aligned table: the request, the server and the timing.
 
 use serde_json::Value;
 
-/// Columns: heading, and the field of the JSON log format.
+/// The columns: heading, and field of the JSON log format.
 const COLUMNS: [(&str, &str); 12] = [
     ("over", "tls"),
     ("request", "target"),
@@ -17,10 +17,10 @@ const COLUMNS: [(&str, &str); 12] = [
     ("t_data", "t_data"),
     ("t_total", "t_total"),
 ];
-/// The first of the columns with numbers, which are aligned at their right.
+/// The first of the columns with numbers, which are right-aligned.
 const NUMBERS_FROM: usize = 4;
 
-/// One line for each entry, below the headings.
+/// Returns one line for each entry, below the headings.
 pub(crate) fn render(entries: &[Value]) -> String {
     let mut rows = vec![COLUMNS.map(|(heading, _)| heading.to_owned())];
     rows.extend(entries.iter().map(|entry| COLUMNS.map(|(_, field)| cell(field, &entry[field]))));

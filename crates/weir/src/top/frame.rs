@@ -1,11 +1,12 @@
-//! What is drawn: lines of styled text, cut to the width of the screen.
+//! The output of `weir top`: lines of styled text, cut to the width of the screen. It writes to no
+//! terminal.
 
 use std::fmt::Write as _;
 
 use unicode_width::UnicodeWidthChar;
 use weir_control::admin::status::State;
 
-/// How a piece of text looks. Colours only say again what words say.
+/// The style of a piece of text. Colours only repeat information that is also in the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Style {
     Plain,
@@ -16,18 +17,18 @@ pub(super) enum Style {
     Of(State),
 }
 
-/// How large a screen is.
+/// The size of a screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Size {
     pub(super) columns: usize,
     pub(super) rows: usize,
 }
 
-/// A line.
+/// A line of styled pieces of text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Line(Vec<(Style, String)>);
 
-/// What is drawn at once.
+/// The contents of one screen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Frame {
     pub(super) lines: Vec<Line>,
@@ -52,7 +53,7 @@ impl Line {
         self.0.push((style, text.into()));
     }
 
-    /// All of it in one style.
+    /// Returns the whole line in the style of the selection.
     pub(super) fn chosen(mut self) -> Self {
         self.0.iter_mut().for_each(|(style, _)| *style = Style::Chosen);
         self
@@ -69,7 +70,7 @@ impl Line {
 }
 
 impl Frame {
-    /// Text and nothing else.
+    /// Returns the text without styles.
     pub(super) fn plain(&self) -> String {
         let mut out = String::new();
         for line in &self.lines {
@@ -81,7 +82,8 @@ impl Frame {
         out
     }
 
-    /// As a terminal takes it: each line in its place, the rest of the screen empty.
+    /// Returns the text with escape sequences: each line at its place, the rest of the screen
+    /// cleared.
     pub(super) fn ansi(&self, colours: Colours) -> String {
         let mut out = String::from("\x1b[H");
         for (number, line) in self.lines.iter().enumerate() {
@@ -96,7 +98,7 @@ impl Frame {
     }
 }
 
-/// Whether there are colours.
+/// The use of colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Colours {
     Some,
@@ -125,12 +127,13 @@ fn code(style: Style, colours: Colours) -> &'static str {
     }
 }
 
-/// Columns that a text takes.
+/// Returns the number of columns that a text takes.
 pub(super) fn width(text: &str) -> usize {
     text.chars().map(|one| one.width().unwrap_or(0)).sum()
 }
 
-/// As much of a text as has room, with a mark where it was cut. What would move the cursor or be nothing to see is left out.
+/// Cuts a text to a number of columns and marks the cut. Characters without width, such as control
+/// characters, are removed.
 pub(super) fn cut(text: &str, columns: usize) -> String {
     let shown = |one: &char| one.width().is_some_and(|width| width > 0);
     let text: String = text.chars().filter(shown).collect();
@@ -153,14 +156,14 @@ pub(super) fn cut(text: &str, columns: usize) -> String {
     piece
 }
 
-/// At the left of so many columns.
+/// Pads a text on the right to a number of columns.
 pub(super) fn left(text: &str, columns: usize) -> String {
     let text = cut(text, columns);
     let rest = columns - width(&text);
     text + &" ".repeat(rest)
 }
 
-/// At their right.
+/// Pads a text on the left to a number of columns.
 pub(super) fn right(text: &str, columns: usize) -> String {
     let text = cut(text, columns);
     " ".repeat(columns - width(&text)) + &text

@@ -1,6 +1,6 @@
-//! Keys, from what a terminal sends for them.
+//! Decodes the bytes that a terminal sends for keys. It reads no terminal.
 
-/// A key that means something.
+/// A key that `weir top` uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Key {
     Character(char),
@@ -10,7 +10,7 @@ pub(super) enum Key {
     Enter,
 }
 
-/// The keys of what was read at once. A sequence that means nothing here is left out.
+/// Returns the keys in the bytes of one read. Unknown sequences are skipped.
 pub(super) fn keys(bytes: &[u8]) -> Vec<Key> {
     let mut keys = Vec::new();
     let mut rest = bytes;
@@ -18,7 +18,7 @@ pub(super) fn keys(bytes: &[u8]) -> Vec<Key> {
         rest = tail;
         match (first, tail) {
             (0x1b, [b'[' | b'O', ..]) => {
-                // Parameters, then the letter that says what it is.
+                // A CSI sequence: parameters, and a final byte that identifies the key.
                 let end = tail.iter().skip(1).position(|byte| (0x40..=0x7e).contains(byte));
                 let end = end.map_or(tail.len(), |end| end + 2);
                 match tail.get(end - 1) {

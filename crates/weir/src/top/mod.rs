@@ -1,4 +1,5 @@
-//! `weir top`: the dashboard in a terminal, over the admin socket. It asks once a second and draws; what it shows is `status.rs`'s.
+//! `weir top`: the dashboard in a terminal, over the admin socket. It polls once a second and
+//! draws; the values shown are those of the status of `weir-control`.
 //!
 //! ```text
 //! asking thread ──Seen──▶ ┐
@@ -31,7 +32,7 @@ use crate::ctl::client::Place;
 use crate::failure::Failure;
 use crate::terminal as output;
 
-/// From one look to the next.
+/// The polling interval.
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// Watch a running Weir in the terminal
@@ -47,19 +48,19 @@ pub(crate) struct Arguments {
     sort: table::Sort,
 }
 
-/// What the drawing thread hears.
+/// A message to the drawing thread.
 enum Heard {
     Typed(Vec<u8>),
-    /// Standard input is at its end.
+    /// Standard input has ended.
     NoMoreKeys,
     Saw(Box<Result<Seen, Failure>>),
-    /// To end as this signal ends programs, once the terminal is as it was.
+    /// A signal to end the process with, once the terminal is restored.
     Told(Signal),
 }
 
-/// How watching ended.
+/// The end of a session.
 enum Ended {
-    /// Somebody has seen enough.
+    /// The user left.
     Left,
     By(Signal),
 }
@@ -71,7 +72,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         let columns = terminal::size().map_or_else(columns, |size| size.columns);
         return output::print(&screen.whole(columns).plain());
     }
-    // From before the terminal is touched.
+    // Signals are blocked before the terminal is changed.
     let signals = EndSignals::take()
         .map_err(|error| Failure::RunTime(format!("cannot take signals: {error}")))?;
     let raw = RawTerminal::enter().map_err(|error| {
@@ -88,7 +89,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Draws until somebody has seen enough.
+/// Draws until the user leaves or a signal arrives.
 fn watch(
     place: &Place,
     screen: &mut Screen,
@@ -100,7 +101,7 @@ fn watch(
     thread::spawn(move || ask(&asked, &sender));
     let mut drawn = Instant::now();
     loop {
-        // A window that was resized shows it within a second.
+        // The screen is drawn at least once a second, so a resized window is noticed.
         if drawn.elapsed() >= PERIOD || screen.take_changed() {
             let size = terminal::size().unwrap_or(Size { columns: 80, rows: 24 });
             terminal::draw(&screen.frame(size))
@@ -140,7 +141,7 @@ fn read_keys(typed: &Sender<Heard>) {
     }
 }
 
-/// Asks once a second, whether the screen is still drawing or not.
+/// Polls once a second until the receiver is gone.
 fn ask(place: &Place, seen: &Sender<Heard>) {
     loop {
         thread::sleep(PERIOD);
@@ -150,7 +151,7 @@ fn ask(place: &Place, seen: &Sender<Heard>) {
     }
 }
 
-/// The width of a frame that goes to no terminal.
+/// Returns the width of a frame that goes to no terminal.
 fn columns() -> usize {
     let said = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
     said.unwrap_or(100).clamp(40, 1_000)

@@ -1,4 +1,4 @@
-//! What is on the screen and what keys do to it. It knows no terminal and no socket.
+//! The contents of the screen and the effects of keys. It uses no terminal and no socket.
 //!
 //! ```text
 //! servers ──w──▶ who waits        d, r, m ──▶ asking ──y──▶ an order
@@ -17,19 +17,19 @@ use super::table::{Sort, endpoint_line, header, pool_line, why_line};
 use super::what_if::what_if;
 use crate::failure::Failure;
 
-/// Events that have a place on any screen.
+/// The smallest number of events that are shown.
 const LEAST_EVENTS: usize = 3;
 
-/// What somebody looks at.
+/// The state of the screen.
 pub(super) struct Screen {
     seen: Seen,
-    /// Since when there is no answer, and why.
+    /// The time since which polls have failed, and the reason.
     lost: Option<(Instant, String)>,
     sort: Sort,
     page: Page,
-    /// The endpoint that keys are about, by pool and name.
+    /// The selected endpoint, by pool and name.
     chosen: Option<(String, String)>,
-    /// What waits for a `y`.
+    /// The order that needs to be confirmed with `y`.
     asked: Option<Order>,
     message: Option<Line>,
     changed: bool,
@@ -41,7 +41,7 @@ enum Page {
     Waiting,
 }
 
-/// What follows from a key.
+/// The consequence of a key.
 pub(super) enum After {
     Stay,
     Leave,
@@ -63,7 +63,7 @@ impl Screen {
         }
     }
 
-    /// Takes the latest look, or hears that there is no answer.
+    /// Takes the result of the latest poll.
     pub(super) fn saw(&mut self, seen: Result<Seen, Failure>) {
         self.changed = true;
         match seen {
@@ -78,12 +78,12 @@ impl Screen {
         }
     }
 
-    /// Whether something changed since it was asked last.
+    /// Returns true if something changed since the last call.
     pub(super) fn take_changed(&mut self) -> bool {
         std::mem::take(&mut self.changed)
     }
 
-    /// What a key does.
+    /// Handles a key.
     pub(super) fn press(&mut self, key: Key) -> After {
         self.changed = true;
         self.message = None;
@@ -112,7 +112,7 @@ impl Screen {
         After::Stay
     }
 
-    /// Tells what became of an order.
+    /// Shows the result of an order.
     pub(super) fn ordered(&mut self, order: &Order, done: Result<String, Failure>) {
         self.changed = true;
         let name = format!("{}/{}", order.pool, order.endpoint);
@@ -124,7 +124,7 @@ impl Screen {
         });
     }
 
-    /// Everything, as long as it is.
+    /// Returns the whole contents, whatever their height.
     pub(super) fn whole(&self, columns: usize) -> Frame {
         let mut lines = self.top(columns);
         lines.extend(self.servers(columns).into_iter().map(|(line, _)| line));
@@ -133,7 +133,7 @@ impl Screen {
         Frame { lines, columns }
     }
 
-    /// As much as there is room for.
+    /// Returns the contents that fit on a screen.
     pub(super) fn frame(&self, size: Size) -> Frame {
         let Size { columns, rows } = size;
         let mut lines = self.top(columns);
@@ -151,7 +151,7 @@ impl Screen {
         let for_events = room.saturating_sub(body.len()).max(LEAST_EVENTS + 1).min(events.len());
         let for_body = room.saturating_sub(for_events);
         let all = body.len();
-        // What was chosen stays in sight.
+        // The view scrolls so that the selected endpoint is visible.
         let from = chosen.map_or(0, |place| (place + 2).saturating_sub(for_body));
         let shown: Vec<Line> = body.into_iter().skip(from).take(for_body).collect();
         let hidden = all - from - shown.len();
@@ -216,7 +216,8 @@ impl Screen {
         line
     }
 
-    /// The lines of pools and endpoints, and whether one is of the chosen endpoint.
+    /// Returns the lines of pools and endpoints, each with a flag that is set for the selected
+    /// endpoint.
     fn servers(&self, columns: usize) -> Vec<(Line, bool)> {
         let mut lines = Vec::new();
         for pool in &self.seen.status.pools {
@@ -231,7 +232,8 @@ impl Screen {
         lines
     }
 
-    /// Who waits, and what more places would do; `None`: nobody may wait anywhere.
+    /// Returns the lines of waiting requests, with an estimate for more places; `None` if no pool
+    /// has a queue.
     fn waiting(&self) -> Option<Vec<Line>> {
         let mut lines = Vec::new();
         let status = &self.seen.status;

@@ -1,4 +1,4 @@
-//! One look at a running Weir, and the orders that it can be given.
+//! The state of a running Weir as polled, and the orders to send. Nothing is drawn here.
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -8,13 +8,13 @@ use weir_control::admin::status::{Event, Status, WaitingStatus};
 use crate::ctl::client::{Place, encoded};
 use crate::failure::Failure;
 
-/// Everything that is drawn.
+/// The values that are drawn.
 #[derive(Clone, Debug)]
 pub(super) struct Seen {
     pub(super) status: Status,
-    /// The latest first.
+    /// The events, the latest first.
     pub(super) events: Vec<Event>,
-    /// Who waits, by pool, where anybody does.
+    /// The waiting requests, by pool; pools without any are left out.
     pub(super) queues: Vec<(String, Vec<WaitingStatus>)>,
 }
 
@@ -28,7 +28,7 @@ struct Queue {
     waiting: Vec<WaitingStatus>,
 }
 
-/// Looks.
+/// Polls a running Weir.
 pub(super) fn look(place: &Place) -> Result<Seen, Failure> {
     let status: Status = told(place, "/v1/status")?;
     let Events { mut events } = told(place, "/v1/events")?;
@@ -61,7 +61,7 @@ pub(super) struct Order {
 }
 
 impl Order {
-    /// Gives it; how long it lasts, in words.
+    /// Sends the order and returns a text that says how long it lasts.
     pub(super) fn send(&self, place: &Place) -> Result<String, Failure> {
         let Self { pool, endpoint, to } = self;
         let path = format!("/v1/pools/{}/endpoints/{}", encoded(pool), encoded(endpoint));

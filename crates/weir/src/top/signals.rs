@@ -1,4 +1,5 @@
-//! Signals that end programs. Here they do so after the terminal is as it was: the shell goes on in it.
+//! Signals that end the process. They take effect after the terminal is restored, because the shell
+//! continues in it.
 
 use std::sync::mpsc::Sender;
 use std::thread;
@@ -11,10 +12,11 @@ use rustix::termios::Termios;
 
 use super::{Heard, terminal};
 
-/// For the drawing thread to put the terminal back. One that takes nothing any more, after ^S, holds that thread up.
+/// The time that the drawing thread has to restore the terminal. A terminal that is stopped with ^S
+/// blocks that thread.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// They end nothing by themselves from now on.
+/// The blocked signals, to be waited for.
 pub(super) struct EndSignals(SigSet);
 
 fn all() -> SigSet {
@@ -22,14 +24,16 @@ fn all() -> SigSet {
 }
 
 impl EndSignals {
-    /// Before any thread is started: each inherits it.
+    /// Blocks the signals. This must precede the start of any thread, because threads inherit the
+    /// mask.
     pub(super) fn take() -> Result<Self> {
         let signals = all();
         signals.thread_block()?;
         Ok(Self(signals))
     }
 
-    /// Waits for one and tells it; ends the process itself when that comes to nothing.
+    /// Waits for a signal and sends it to the drawing thread; ends the process itself if that does
+    /// not.
     pub(super) fn wait(&self, told: &Sender<Heard>, before: &Termios) {
         let Ok(signal) = self.0.wait() else { return };
         let _ = told.send(Heard::Told(signal));
@@ -39,10 +43,10 @@ impl EndSignals {
     }
 }
 
-/// Ends as whoever sent the signal expects it, and as shells tell it.
+/// Ends the process by the signal, so that its parent sees the signal as the cause.
 pub(super) fn end_by(signal: Signal) {
     let _ = all().thread_unblock();
     let _ = raise(signal);
-    // It was ignored from the start, and yet it came.
+    // The signal was ignored when the process was started.
     std::process::exit(128 + signal as i32);
 }

@@ -1,4 +1,5 @@
-//! The lines of a pool: its head, one for each endpoint, and why one is not up.
+//! The lines of a pool: its heading, one line for each endpoint, and the reason why an endpoint is
+//! not up.
 
 use clap::ValueEnum;
 use weir_control::admin::figures::{age_ms, count, rate, span_us};
@@ -43,7 +44,7 @@ impl Sort {
         }
     }
 
-    /// The endpoints of a pool in this order.
+    /// Returns the endpoints of a pool in this order.
     pub(super) fn sorted(self, pool: &PoolStatus) -> Vec<&EndpointStatus> {
         let mut endpoints: Vec<&EndpointStatus> = pool.endpoints.iter().collect();
         let high = std::cmp::Reverse::<u64>;
@@ -60,7 +61,7 @@ impl Sort {
     }
 }
 
-/// Milliseconds since 1970 when it was looked.
+/// The time of the poll, in milliseconds since 1970.
 pub(super) type Now = u64;
 
 struct Column {
@@ -73,7 +74,7 @@ const fn column(name: &'static str, width: usize, cell: fn(&EndpointStatus) -> S
     Column { name, width, cell }
 }
 
-/// Behind the name and the state. Those that come first have room first.
+/// The columns after name and state. On a narrow screen the first ones are kept.
 const COLUMNS: &[Column] = &[
     column("in fl/max", 10, |one| {
         let limit = one.max_conn.map_or("-".to_owned(), |most| count(u64::from(most)));
@@ -96,7 +97,7 @@ fn time(one: &EndpointStatus, of: fn(&weir_control::admin::status::PhaseTimes) -
     one.traffic.recent_of("total").map_or("-".to_owned(), |times| span_us(of(times)))
 }
 
-/// How wide name and state are, and how many columns have room.
+/// The widths of name and state, and the number of columns that fit.
 struct Widths {
     name: usize,
     state: usize,
@@ -118,7 +119,7 @@ fn widths(columns: usize) -> Widths {
     Widths { name, state, columns: shown }
 }
 
-/// What stands above all pools.
+/// Returns the heading above all pools.
 pub(super) fn header(columns: usize) -> Line {
     let widths = widths(columns);
     let mut text = format!("  {}{}", left("server", widths.name), left("state", widths.state));
@@ -128,7 +129,7 @@ pub(super) fn header(columns: usize) -> Line {
     Line::of(Style::Faint, text)
 }
 
-/// The line of a pool.
+/// Returns the line of a pool.
 pub(super) fn pool_line(pool: &PoolStatus) -> Line {
     let style = if pool.usable == 0 { Style::Trouble } else { Style::Strong };
     let mut line = Line::of(style, pool.name.clone());
@@ -153,7 +154,7 @@ pub(super) fn pool_line(pool: &PoolStatus) -> Line {
     line
 }
 
-/// The line of an endpoint.
+/// Returns the line of an endpoint.
 pub(super) fn endpoint_line(one: &EndpointStatus, now: Now, columns: usize) -> Line {
     let widths = widths(columns);
     let since = age_ms(now.saturating_sub(one.since_ms));
@@ -166,7 +167,7 @@ pub(super) fn endpoint_line(one: &EndpointStatus, now: Now, columns: usize) -> L
     line
 }
 
-/// Why an endpoint is not up; `None` when it is, or nothing is known.
+/// Returns the reason why an endpoint is not up; `None` when it is up or the reason is unknown.
 pub(super) fn why_line(one: &EndpointStatus) -> Option<Line> {
     let observed = matches!(one.state, State::Down | State::Ejected | State::Stalled);
     if !observed || one.reason.is_empty() {

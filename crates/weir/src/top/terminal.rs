@@ -1,4 +1,5 @@
-//! The terminal itself: raw while it is drawn on, and as it was afterwards, also after a panic and after a signal.
+//! The terminal: sets raw mode while the dashboard runs and restores the former mode afterwards,
+//! also after a panic or a signal.
 
 use std::io::{self, Read, Write};
 
@@ -6,11 +7,11 @@ use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwins
 
 use super::frame::{Colours, Frame, Size};
 
-/// Another screen, without a cursor.
+/// Escape sequences for the alternate screen without a cursor.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l";
 const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
 
-/// A terminal that hands over each key at once and shows none.
+/// A terminal in raw mode: each key is delivered at once and not echoed.
 pub(super) struct RawTerminal(Termios);
 
 impl RawTerminal {
@@ -19,7 +20,8 @@ impl RawTerminal {
         let before = tcgetattr(&stdin)?;
         size().ok_or_else(|| io::Error::other("standard output is none"))?;
         let mut raw = before.clone();
-        // Lines go out as they do, and ^C is a key like others: it leaves with the terminal as it was.
+        // Output processing stays on, and ^C is delivered as a key, so that it ends the dashboard
+        // with the terminal restored.
         raw.local_modes
             .remove(LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG | LocalModes::IEXTEN);
         tcsetattr(&stdin, OptionalActions::Drain, &raw)?;
@@ -30,30 +32,31 @@ impl RawTerminal {
 }
 
 impl RawTerminal {
-    /// For a thread that puts it back when nobody else does any more.
+    /// Returns the former mode, for a thread that restores it if no other does.
     pub(super) fn before(&self) -> Termios {
         self.0.clone()
     }
 }
 
-/// Puts a terminal back that takes nothing any more: it cannot be written to, and waiting for it could take for ever.
+/// Restores the mode of a terminal that accepts no output: nothing is written, and pending output
+/// is not waited for, because that could block for ever.
 pub(super) fn put_back(before: &Termios) {
     let _ = tcsetattr(io::stdin(), OptionalActions::Now, before);
 }
 
 impl Drop for RawTerminal {
     fn drop(&mut self) {
-        // There is nobody to tell.
+        // Errors are ignored: there is no place to report them.
         let _ = write(LEAVE);
         let _ = tcsetattr(io::stdin(), OptionalActions::Drain, &self.0);
     }
 }
 
-/// The size of the terminal that standard output is; `None`: it is none.
+/// Returns the size of the terminal at standard output; `None` if it is no terminal.
 pub(super) fn size() -> Option<Size> {
     let size = tcgetwinsize(io::stdout()).ok()?;
     let (columns, rows) = (usize::from(size.ws_col), usize::from(size.ws_row));
-    // A terminal that does not know its size.
+    // Some terminals do not know their size.
     Some(if columns == 0 || rows == 0 {
         Size { columns: 80, rows: 24 }
     } else {
@@ -61,13 +64,13 @@ pub(super) fn size() -> Option<Size> {
     })
 }
 
-/// Draws over what was there.
+/// Draws over the former contents.
 pub(super) fn draw(frame: &Frame) -> io::Result<()> {
     let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     write(&frame.ansi(if no_colour { Colours::None } else { Colours::Some }))
 }
 
-/// Waits for keys; none at the end of standard input.
+/// Waits for keys and returns their bytes; empty at the end of standard input.
 pub(super) fn read_keys() -> io::Result<Vec<u8>> {
     let mut bytes = [0; 64];
     let count = io::stdin().lock().read(&mut bytes)?;

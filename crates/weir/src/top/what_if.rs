@@ -1,20 +1,23 @@
-//! What one more place at each server would do to the wait (row NEW-18), by Erlang's formula: requests that come at random, and take as
-//! long as they do now. It is an estimate, and says so.
+//! An estimate of the effect of one more place at each server on the waiting time, by Erlang's C
+//! formula. It assumes random arrivals and the present service times, and the display names it an
+//! estimate.
 
 use weir_control::admin::status::{PoolStatus, State};
 
-/// The mean wait of a pool's requests by the formula, seconds.
+/// The mean wait of a pool's requests by the formula, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct WhatIf {
-    /// Places now.
+    /// The present number of places.
     pub(super) places: u32,
-    /// With those; `None`: more comes than they can serve, and the queue grows.
+    /// The wait with the present places; `None` if more requests arrive than they can serve, so
+    /// that the queue grows.
     pub(super) now_s: Option<f64>,
-    /// With one more at each server.
+    /// The wait with one more place at each server.
     pub(super) more_s: Option<f64>,
 }
 
-/// For a pool whose servers all have a limit and that is busy enough to say something.
+/// Returns the estimate for a pool whose servers all have a limit and that has had enough recent
+/// requests.
 pub(super) fn what_if(pool: &PoolStatus) -> Option<WhatIf> {
     let up = pool.endpoints.iter().filter(|endpoint| endpoint.state == State::Up);
     let (mut places, mut servers) = (0, 0);
@@ -36,14 +39,15 @@ pub(super) fn what_if(pool: &PoolStatus) -> Option<WhatIf> {
     })
 }
 
-/// Erlang's C formula: the mean wait of all that come, seconds.
+/// Returns the mean wait of all requests by Erlang's C formula, in seconds; `None` if they exceed
+/// the capacity.
 fn mean_wait(places: u32, per_second: f64, served_s: f64) -> Option<f64> {
     let load = per_second * served_s;
     let places = f64::from(places);
     if load >= places {
         return None;
     }
-    // Erlang's B by recursion, which neither overflows nor loses digits.
+    // Erlang's B formula by recursion, which neither overflows nor loses precision.
     let mut blocked = 1.0;
     let mut place = 1.0;
     while place <= places {
@@ -67,7 +71,7 @@ mod tests {
         // One place: load / (1 - load) times the service time.
         close(mean_wait(1, 50.0, 0.01), 0.01);
         close(mean_wait(1, 90.0, 0.01), 0.09);
-        // Two: load² / (4 - load²) times it, of the load on both.
+        // Two places: load² / (4 - load²) times the service time, where load is that of both.
         close(mean_wait(2, 100.0, 0.01), 0.01 / 3.0);
         assert_eq!(mean_wait(2, 200.0, 0.01), None);
         assert!(mean_wait(1_000, 90_000.0, 0.01).is_some_and(f64::is_finite));
