@@ -1,4 +1,5 @@
-//! The commands as a shell sees them: usage, exit codes, what they print, and how they take signals.
+//! The commands as a shell runs them: usage, exit codes, output, and signals. Traffic is tested in
+//! `e2e`.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -10,7 +11,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// No command may take longer; one that does is killed, and the test fails.
+/// The longest time that a command may take; one that takes longer is killed, and the test fails.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 fn weir(arguments: &[&str]) -> Command {
@@ -20,7 +21,7 @@ fn weir(arguments: &[&str]) -> Command {
     command
 }
 
-/// A command that runs on; killed when the test ends or takes too long.
+/// A running command. It is killed when the test ends or takes too long.
 struct Running {
     child: Child,
     lines: BufReader<ChildStderr>,
@@ -42,7 +43,7 @@ impl Running {
         Self { child, lines, seen: Vec::new(), done }
     }
 
-    /// The first line on standard error that has `part` in it, now or later.
+    /// Returns the first line on standard error that contains `part`, and waits for it if needed.
     fn line_with(&mut self, part: &str) -> String {
         loop {
             if let Some(line) = self.seen.iter().find(|line| line.contains(part)) {
@@ -59,7 +60,8 @@ impl Running {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// Waits for the end: exit code, standard output, the rest of standard error.
+    /// Waits for the end and returns the exit code, standard output and the remaining standard
+    /// error.
     fn end(mut self) -> (Option<i32>, String, String) {
         let mut errors = String::new();
         let mut output = String::new();
@@ -88,7 +90,7 @@ fn check_failure(output: &Output, code: i32, parts: &[&str]) {
     }
 }
 
-/// One sentence that begins with the program's name.
+/// Checks that the error is one sentence that begins with the program's name.
 #[track_caller]
 fn check_sentence(output: &Output, code: i32, parts: &[&str]) {
     check_failure(output, code, parts);
@@ -111,7 +113,7 @@ fn get(address: &str, path: &str) -> String {
     response
 }
 
-/// The address in `weir: listening on ADDRESS (http)`.
+/// Returns the address in `weir: listening on ADDRESS (http)`.
 fn address(line: &str) -> String {
     line.split(' ').nth(3).unwrap().to_owned()
 }
@@ -270,7 +272,7 @@ fn secrets_are_shown_only_when_asked_for() {
     assert!(shown.contains("a-secret-of-24-characters"), "{shown}");
     let hidden = json(&["check", "--json"]);
     assert_eq!(hidden, shown.replace("a-secret-of-24-characters", "(hidden)"));
-    // What was hidden is not taken for the secret.
+    // The placeholder of a hidden secret is not accepted as a secret.
     let hidden = file(directory.path(), "hidden.json", &hidden);
     let parts =
         ["pools[0].sticky.secret", "listeners[0].explain_header.when.value", "--show-secrets"];
@@ -480,7 +482,8 @@ fn the_readme_shows_configurations_that_are_right() {
     for block in blocks {
         let path = file(directory.path(), "weir.conf", block);
         let output = weir(&["check", path.to_str().unwrap()]).output().unwrap();
-        // The files that it names are not on this machine, which is found out after the configuration is right.
+        // The files that it names are not on this machine. That is reported only after the
+        // configuration is found valid.
         let errors = String::from_utf8(output.stderr).unwrap();
         assert!(
             matches!(output.status.code(), Some(0 | 1)) && !errors.contains("warning"),
@@ -506,7 +509,7 @@ fn the_demonstration_shows_where_time_went_and_leaves_nothing_behind() {
         assert!(rows.iter().all(|row| row[0] == *protocol), "{output}");
         let status: Vec<&str> = rows.iter().map(|row| row[2]).collect();
         assert_eq!(status, ["200", "200", "200", "200", "200", "404"], "{output}");
-        // The fourth waits at its origin; the last never gets that far.
+        // The fourth request waits at its origin; the last reaches none.
         assert!(rows[3][9].parse::<u64>().unwrap() >= 30_000, "{output}");
         assert_eq!(rows[5][3..=3], ["-"], "{output}");
     }
@@ -535,7 +538,7 @@ fn the_demonstration_stays_up_until_it_is_interrupted() {
     );
 }
 
-/// Runs a command whose standard output or error nobody reads any more.
+/// Runs a command whose standard output or error is closed at the reading end.
 fn unheard(arguments: &[&str], which: fn(&mut Command, std::io::PipeWriter)) -> Output {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
@@ -558,7 +561,7 @@ fn nobody_who_reads_is_no_reason_to_panic() {
     let bad = file("bad.conf", "listen nowhere;");
     let error = |command: &mut Command, writer| _ = command.stderr::<std::io::PipeWriter>(writer);
     let output = |command: &mut Command, writer| _ = command.stdout::<std::io::PipeWriter>(writer);
-    // The warning of a pool that is not used goes nowhere; the verdict stands.
+    // The warning about an unused pool is lost; the exit code stays the same.
     for (arguments, code) in [
         (["check", good.as_str(), "--json"].as_slice(), 0),
         (&["check", &bad], 3),

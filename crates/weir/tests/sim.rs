@@ -1,4 +1,4 @@
-//! `weir sim` as a shell sees it. What it computes is tested where it is computed, in `weir-lab`.
+//! `weir sim` as a shell runs it. The results themselves are tested in `weir-lab`.
 
 use std::process::{Command, Output};
 
@@ -17,7 +17,7 @@ fn shown(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The rows of the first table: from the headings to the empty line.
+/// Returns the rows of the first table: from the headings to the empty line.
 fn rows(text: &str) -> Vec<&str> {
     text.lines()
         .skip_while(|line| !line.starts_with("policy"))
@@ -109,7 +109,7 @@ fn factors_are_combined() {
         "--queue",
         "on,off",
     ]);
-    // Headings, samples of those that answer all, and of the two that do not.
+    // Headings, the candidates that answer all requests, and the two that do not.
     assert_eq!(rows(&text).len(), 2 + 6 + 2, "{text}");
     assert!(
         text.starts_with("3 servers, each working on 1 request at a time. Seed 1.\n"),
@@ -157,7 +157,8 @@ fn a_trace_is_replayed_at_its_speed_and_faster() {
     let json: Value = serde_json::from_str(&text).unwrap();
     let mean =
         |scenario: usize| json["scenarios"][scenario]["rows"][0]["mean_us"].as_f64().unwrap();
-    // 100 requests a second of 20 ms are two thirds of what three servers can do; 200 are more than they can.
+    // 100 requests per second of 20 ms are two thirds of the capacity of three servers; 200 exceed
+    // it.
     assert!((mean(0) - 20_000.0).abs() < 1.0 && mean(1) > 100_000.0, "{text}");
     assert_eq!(json["scenarios"][0]["service"], "trace");
     assert_eq!(json["scenarios"][0]["requests"], 300);
@@ -202,7 +203,7 @@ fn a_configured_pool_is_compared_with_what_the_flags_name() {
     check(&["-c", "/nowhere.conf", "--at-once", "1"], 3, "/nowhere.conf");
 }
 
-/// `docs/queue.md` shows this very output below each command line.
+/// `docs/queue.md` shows this output below each command line.
 #[test]
 fn the_page_about_the_queue_shows_what_is_printed() {
     const COMMAND: &str = "$ weir sim ";

@@ -1,4 +1,5 @@
-//! A client with a cookie jar, curl, stays at its server: over restarts of Weir and through a drain, and not when the secret changes.
+//! Sticky sessions with curl's cookie jar: a client stays at its server over restarts of Weir and a
+//! drain, and not after the secret changes.
 
 use crate::support::Directory;
 use crate::support::programs::{Certificate, Nginx, curl};
@@ -6,7 +7,7 @@ use crate::support::weir::Weir;
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
-/// Real origins that say who they are and what cookies they see.
+/// Starts nginx origins that return their name and the cookies they see.
 fn origins(directory: &Directory) -> [Nginx; 3] {
     NAMES.map(|name| {
         let server = format!(
@@ -16,7 +17,7 @@ fn origins(directory: &Directory) -> [Nginx; 3] {
     })
 }
 
-/// Weir over TLS in front of them; `words` are what the configuration says of the server that `name` is.
+/// Starts Weir over TLS in front of them; `words` are the options of the server `name`.
 fn weir(directory: &Directory, origins: &[Nginx; 3], (name, words): (&str, &str)) -> Weir {
     let servers = NAMES.iter().zip(origins).map(|(own, origin)| {
         let words = if *own == name { words } else { "" };
@@ -35,7 +36,7 @@ fn weir(directory: &Directory, origins: &[Nginx; 3], (name, words): (&str, &str)
     Weir::start(directory, &config)
 }
 
-/// Asks with a jar, which keeps what is set.
+/// Sends a request with a cookie jar, which keeps the cookies of the response.
 fn ask(directory: &Directory, weir: &Weir, jar: &str) -> String {
     let jar = directory.text(jar);
     let port = weir.address().port();

@@ -1,4 +1,4 @@
-//! `weir bench` as it is typed: wrk2's command lines, its report as other programs read it, its files and its exit codes.
+//! `weir bench` as users run it: wrk2's command lines, its report, its files and its exit codes.
 
 use std::net::SocketAddr;
 use std::process::Output;
@@ -22,7 +22,7 @@ fn bench(line: &str) -> Output {
 fn report(line: &str) -> String {
     let done = bench(line);
     assert!(done.status.success(), "{line}: {}", String::from_utf8_lossy(&done.stderr));
-    // Nothing but the report is written where nobody watches.
+    // No progress is written if standard error is not a terminal.
     assert!(done.stderr.is_empty(), "{}", String::from_utf8_lossy(&done.stderr));
     String::from_utf8(done.stdout).unwrap()
 }
@@ -38,7 +38,7 @@ fn weir_path() -> String {
     weir_command().get_program().to_str().unwrap().to_owned()
 }
 
-/// The number in front of these words.
+/// Returns the number in front of these words.
 #[track_caller]
 fn before(text: &str, words: &str) -> u64 {
     let place = text.find(words).unwrap_or_else(|| panic!("no {words:?} in {text}"));
@@ -49,7 +49,8 @@ fn before(text: &str, words: &str) -> u64 {
 fn the_command_lines_of_the_published_comparisons_run_as_they_are() {
     let origin = Weir::origin(&["--listen", "127.0.0.1:0", "--listen-tls", "127.0.0.1:0"], 2);
     let (plain, tls) = (origin.addresses[0], origin.addresses[1]);
-    // As printed, but for address and length. Their programs took any certificate.
+    // The command lines as published, but for address and length. Those programs accepted any
+    // certificate.
     let text = report(&format!("-t 4 -c 100 -d 1s -R 500 --latency --insecure https://{tls}/"));
     assert!(
         text.starts_with(&format!(
@@ -62,7 +63,7 @@ fn the_command_lines_of_the_published_comparisons_run_as_they_are() {
         "{text}"
     );
     assert!(text.contains("TLSv1_3"), "{text}");
-    // So are their program's names.
+    // The program's names work too.
     let directory = Directory::new();
     let link = directory.path().join("wrk2");
     std::os::unix::fs::symlink(weir_path(), &link).unwrap();
@@ -71,7 +72,7 @@ fn the_command_lines_of_the_published_comparisons_run_as_they_are() {
     let done = finish(command.args(["-t1", "-c5", "-d1s", "-R50", "--latency", url.as_str()]), b"");
     let text = String::from_utf8(done.stdout).unwrap();
     assert_eq!(before(&text, " requests in 1.00s"), 50);
-    // Cores are given by what their command line begins with.
+    // The published lines choose cores with `taskset` in front of the command.
     let line =
         format!("-c 0 {} bench -t1 -c50 -d1s -R600 --latency http://{plain}/1k", weir_path());
     let done = finish(std::process::Command::new("taskset").args(line.split_whitespace()), b"");
@@ -106,7 +107,7 @@ fn the_report_reads_as_wrk2s() {
         text.contains("Uncorrected Latency (measured without taking delayed starts into account)"),
         "{text}"
     );
-    // The spectrum ends with all samples, as the plotter wants it.
+    // The spectrum ends with all samples, as the plotter requires.
     let total = lines.iter().rfind(|line| line.ends_with(" inf")).unwrap();
     assert_eq!(total.split_whitespace().nth(2), Some("200"));
     assert!(!text.contains("Socket errors") && !text.contains("NaN"), "{text}");
@@ -175,7 +176,7 @@ fn files_hold_the_same_figures() {
         (&1.0.into(), &0.0.into())
     );
     assert!(text.contains("100.0 % of pages of 40 requests have one slower than 1.00us"), "{text}");
-    // The readings of the machine lie on the clock of the requests.
+    // The readings of the machine are on the same clock as the requests.
     let seconds = figures["machine_seconds"].as_array().unwrap();
     assert!(seconds[0]["t_s"].as_f64().unwrap() < 0.0, "{seconds:?}");
     assert!(seconds.iter().all(|second| second["targets"].as_array().unwrap().len() == 1));
@@ -212,7 +213,7 @@ fn another_run_is_laid_over_this_one_by_its_spectrum_or_its_printed_report() {
     }
 }
 
-/// Whoever watches sees where the run is; `report` makes sure that nobody else does.
+/// Progress is shown on a terminal; `report` checks that it is not shown otherwise.
 #[test]
 fn progress_is_shown_on_a_terminal() {
     let origin = origin(&[]);
@@ -254,7 +255,7 @@ fn conditions_decide_the_exit_code() {
         let errors = String::from_utf8_lossy(&done.stderr);
         assert_eq!(done.status.code(), Some(code), "{condition}: {errors}");
         assert!(code != 4 || errors.starts_with("weir: failed: "), "{errors}");
-        // The report is printed either way.
+        // The report is printed in either case.
         assert!(code == 2 || String::from_utf8_lossy(&done.stdout).contains("Requests/sec:"));
     };
     check("p50>1h or errors>0", "/1k", 0);
@@ -354,6 +355,6 @@ fn several_urls_are_asked_for_by_their_weights_and_connections_go_elsewhere_when
     let log = stats["log"].as_array().unwrap();
     let fives = log.iter().filter(|entry| entry["target"] == "/bytes/5").count();
     assert_eq!(log.len(), 200);
-    // Within 4.5 standard deviations (6.1) of 150.
+    // Within 4.5 standard deviations (of 6.1) of 150.
     assert!((123..=177).contains(&fives), "{fives}");
 }

@@ -1,4 +1,4 @@
-//! Clients that are many, slow or hostile, beside an honest one.
+//! Many, slow and hostile clients beside an honest one.
 
 use std::time::{Duration, Instant};
 
@@ -57,7 +57,7 @@ fn an_honest_client_is_served_among_six_hundred_that_dribble_their_heads() {
         .collect();
     waits.sort_unstable();
     assert!(waits[2] < Duration::from_secs(1), "{waits:?}");
-    // They were still at it while the honest client was served.
+    // The slow clients were still connected while the honest client was served.
     assert!(dribbling.iter_mut().all(Client::is_silent));
 }
 
@@ -106,7 +106,8 @@ fn a_reader_that_does_not_read_is_let_go_and_holds_no_memory() {
     let weir = Weir::start(&directory, &config);
     let mut client = Client::connect(weir.address());
     client.get("/");
-    // Weir ends the exchange and with it the origin's connection; it never took in what nobody read.
+    // Weir ends the exchange and with it the origin's connection; it never buffered the bytes that
+    // the client did not read.
     noticed.recv_timeout(crate::support::PATIENCE).unwrap();
     let resident = weir.process.resident_bytes();
     assert!(resident < 100 << 20, "{resident} bytes resident");
@@ -130,7 +131,7 @@ fn connections_over_the_cap_are_served_in_turn_and_idle_ones_make_room() {
     for client in &mut clients {
         client.get("/");
     }
-    // Nobody leaves of their own accord.
+    // No client closes by itself.
     for client in &mut clients {
         assert_eq!(client.response().text(), "ok");
     }

@@ -1,5 +1,6 @@
-//! The machine's clock is set forwards and backwards while Weir runs: deadlines do not care. A small library before the C library tells
-//! Weir a wall clock that jumps by hours many times a second; the monotonic one is left alone.
+//! The machine's clock jumps forwards and backwards while Weir runs: deadlines are not affected. A
+//! preloaded library gives Weir a wall clock that jumps by hours many times a second; the monotonic
+//! clock is unchanged.
 
 use std::process::Command;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -11,7 +12,7 @@ use crate::support::process::finish;
 use crate::support::weir::{Weir, weir_command};
 use crate::support::{Directory, eventually};
 
-/// Never right: an hour fast, two hours slow, a day fast, each for 20 ms.
+/// The wall clock is always wrong: one hour fast, two hours slow, or one day fast, each for 20 ms.
 const LIBRARY: &str = r"
 #define _GNU_SOURCE
 #include <sys/syscall.h>
@@ -49,7 +50,7 @@ time_t time(time_t *into) {
 }
 ";
 
-/// Weir with that clock and its listener's address.
+/// Starts Weir with that clock.
 fn weir_with_a_jumping_clock(directory: &Directory, config: &str) -> Weir {
     let source = directory.file("clock.c", LIBRARY);
     let library = directory.text("clock.so");
@@ -60,8 +61,8 @@ fn weir_with_a_jumping_clock(directory: &Directory, config: &str) -> Weir {
     Weir::run(weir_command().env("LD_PRELOAD", library).args(["run", "-c"]).arg(path), 1)
 }
 
-/// A server that works on one request at a time, and whoever waits longer than half a second for it is turned away. Its probes go to
-/// another port, so that none has to wait.
+/// Starts a server that works on one request at a time, and a Weir whose queue has a timeout of
+/// half a second. Probes go to another port, so that none has to wait.
 fn start(directory: &Directory) -> (Weir, Weir) {
     let listen = ["--listen", "127.0.0.1:0"];
     let origin = Weir::origin(&[["--concurrency", "1"], listen, listen].concat(), 2);
@@ -82,7 +83,7 @@ fn a_wall_clock_that_jumps_ends_nothing_early_and_prolongs_nothing() {
     let directory = Directory::new();
     let (_origin, mut weir) = start(&directory);
     let address = weir.address();
-    // Many waits, each well within its time, over many jumps.
+    // Many waits, each well within its timeout, over many jumps.
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
@@ -93,7 +94,8 @@ fn a_wall_clock_that_jumps_ends_nothing_early_and_prolongs_nothing() {
             });
         }
     });
-    // A wait that is too long ends when its time is over, not before, and not with the request that it waits for.
+    // A wait that is too long ends at its timeout: not earlier, and not when the request before it
+    // ends.
     let mut slow = Client::connect(address);
     slow.get("/delay/4s");
     eventually("the server is taken", || {

@@ -1,4 +1,5 @@
-//! Processor credits (row NEW-14): the books of this very machine, with a real HAProxy in front that asks how much it may send.
+//! Processor credits: the account of this machine, with a real HAProxy in front that reads the
+//! weight.
 
 use std::collections::BTreeSet;
 use std::io::Read;
@@ -17,10 +18,11 @@ use crate::support::programs::Haproxy;
 use crate::support::weir::weir_command;
 use crate::support::{Directory, PATIENCE, eventually};
 
-/// A machine that earns a hundredth of a core, has a minute of one saved up, and spares it.
+/// A machine that earns a hundredth of a core, has one minute of a core saved up, and sheds load to
+/// keep it.
 const CREDITS: &str = "cpu_credits earn=0.6 max=5 balance=1 warn=1h shed=weight,connections within=1h floor=5%; agent 127.0.0.1:0;";
 
-/// Something that keeps a core of the machine busy, for as long as its test needs that.
+/// A thread that keeps a core busy for the duration of a test.
 struct Busy {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -48,7 +50,7 @@ impl Drop for Busy {
     }
 }
 
-/// What the agent tells somebody who connects.
+/// Returns the response of the agent to a new connection.
 fn told(agent: SocketAddr) -> String {
     let mut stream = TcpStream::connect(agent).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -87,7 +89,7 @@ fn haproxy_in_front_lowers_the_weight_as_the_books_say() {
     let mut seen = BTreeSet::new();
     let weight = eventually("HAProxy lowers the weight", || {
         seen.insert(percent(agent));
-        // "93 (initial 100)"
+        // The response is "93 (initial 100)", for example.
         let said = socat(&socket, "get weight back/weir\n");
         let weight: u64 = said.split(' ').next()?.parse().ok()?;
         seen.insert(percent(agent));
@@ -180,7 +182,7 @@ fn a_reload_begins_and_ends_the_books_and_a_file_keeps_them() {
     eventually("they are written down", || file.exists().then_some(()));
     reload(&without);
     credits("books end", &serde_json::Value::is_null);
-    // Without a balance they go on with what the file kept.
+    // Without `balance` the account continues with the values in the file.
     reload(&line(""));
     let kept = credits("books go on", &|own| own["balance"].is_f64());
     assert!((kept["balance"].as_f64().unwrap() - 300.0).abs() < 5.0, "{kept}");

@@ -1,5 +1,5 @@
-//! Endpoints that are down, hang, break off or talk nonsense: the client gets a clear answer, the log says why,
-//! and Weir goes on.
+//! Endpoints that are down, hang, abort or send garbage: the client gets a defined response, the
+//! log names the cause, and Weir keeps serving.
 
 use std::net::{SocketAddr, TcpStream};
 use std::process::Stdio;
@@ -14,7 +14,8 @@ use crate::support::programs::{Certificate, Nginx, Refusing, listen};
 use crate::support::weir::Weir;
 use crate::support::{Directory, eventually};
 
-/// Weir with one pool of these endpoints, a log of `status cause attempts`, and extra words for the pool.
+/// Starts Weir with one pool of these endpoints, a log of `status cause attempts`, and extra
+/// directives for the pool.
 fn weir_with(directory: &Directory, endpoints: &[SocketAddr], extra: &str) -> Weir {
     let servers: Vec<_> = endpoints.iter().map(|address| format!("server {address};")).collect();
     let config = format!(
@@ -44,18 +45,18 @@ fn a_refused_connect_gives_502() {
     let mut client = Client::connect(weir.address());
     assert_eq!(client.ask("/").status, 502);
     logged(&directory, "502 connect_failed 1");
-    // The client's connection has done nothing wrong and stays.
+    // The failure is not the client's, so its connection stays open.
     assert!(matches!(client.ask("/").status, 502 | 503));
 }
 
-/// Sets the process's limit on open files, whatever it has open.
+/// Sets the process's limit of open files, even below the number of open ones.
 fn limit_descriptors(process: u32, files: u64) {
     let arguments = [format!("--pid={process}"), format!("--nofile={files}:")];
     let done = finish(command("prlimit").args(arguments), b"");
     assert!(done.status.success(), "{done:?}");
 }
 
-/// The kernel gives the process no descriptor from now on.
+/// Lowers the limit of open files, so that the kernel gives the process no further descriptor.
 fn take_descriptors(process: u32) {
     let open = std::fs::read_dir(format!("/proc/{process}/fd")).unwrap();
     let open: Vec<u64> =
@@ -78,7 +79,7 @@ fn a_shortage_of_descriptors_is_a_wait_ejects_no_server_and_is_no_failed_probe()
     let mut client = Client::connect(weir.address());
     assert_eq!(client.ask("/").status, 200);
     eventually("probes are not made", || {
-        // A probe that was open at the look has left a gap.
+        // A probe that was open during the last count has left a free descriptor.
         take_descriptors(process);
         weir.process.said().contains("is not probed and stays as it is").then_some(())
     });
@@ -94,7 +95,7 @@ fn a_shortage_of_descriptors_is_a_wait_ejects_no_server_and_is_no_failed_probe()
     assert!(!said.contains("up -> "), "{said}");
 }
 
-/// Half of the descriptors are for servers: as many clients as are let in can all be served at once.
+/// Half of the descriptors are reserved for endpoints: all accepted clients can be served at once.
 #[test]
 fn every_client_that_is_let_in_finds_a_descriptor_for_its_server() {
     let directory = Directory::new();
@@ -120,7 +121,7 @@ fn every_client_that_is_let_in_finds_a_descriptor_for_its_server() {
     for client in &mut clients {
         client.get("/");
     }
-    // Those over the cap are served once others have left.
+    // The clients over the limit are served after others have left.
     for mut client in clients {
         assert_eq!(client.response().status, 200);
     }
@@ -138,7 +139,8 @@ fn a_refused_connect_is_redispatched() {
         assert_eq!(client.ask("/").text(), "ok");
     }
     logged(&directory, "200 complete 2");
-    // Five failures within the window have ejected it: the last requests went straight to the other.
+    // Five failures within the window have ejected it: the last requests went straight to the other
+    // endpoint.
     let log = eventually("all lines are written", || {
         let log = std::fs::read_to_string(directory.text("access.log")).ok()?;
         (log.lines().count() == 20).then_some(log)
@@ -173,11 +175,12 @@ fn a_killed_endpoint_is_survived_by_the_other() {
     let before: Vec<_> = (0..10).map(|_| client.ask("/a").text()).collect();
     assert!(before.contains(&"a".to_owned()) && before.contains(&"ok".to_owned()), "{before:?}");
     first.process.signal(Signal::KILL);
-    // Until the kernel has cleared up, its socket still takes connections that nobody will answer.
+    // Until the kernel has closed its socket, it still accepts connections.
     eventually("the killed endpoint is gone", || {
         TcpStream::connect(first.address).is_err().then_some(())
     });
-    // Requests without a body are safe to send again: an idle connection that turns out dead costs the client nothing.
+    // Requests without a body are safe to repeat: an idle connection that turns out dead is not
+    // visible to the client.
     for _ in 0..20 {
         assert_eq!(client.ask("/a").text(), "ok");
     }
@@ -186,7 +189,7 @@ fn a_killed_endpoint_is_survived_by_the_other() {
 #[test]
 fn an_idle_connection_that_the_endpoint_closed_is_not_the_clients_problem() {
     let directory = Directory::new();
-    // Closes after one answer without having said so.
+    // The origin closes after one response without having announced it.
     let origin = Origin::start(|connection| {
         if connection.request().is_some() {
             connection.answer(b"once");
@@ -223,7 +226,7 @@ fn nonsense_gives_502_and_never_reaches_the_client() {
         let weir = weir_with(&directory, &[origin.address], "timeout response=2s;");
         let mut client = Client::connect(weir.address());
         let response = client.ask("/");
-        // What is no complete head is waited for: that ends as a timeout.
+        // An incomplete head is waited for, which ends with a timeout.
         let expected: &[u16] = if bytes.starts_with("SSH") { &[502, 504] } else { &[502] };
         assert!(expected.contains(&response.status), "{} for {bytes:?}", response.status);
         assert!(!response.text().contains("garbage"));
@@ -261,7 +264,8 @@ fn a_body_broken_off_is_seen_by_the_client() {
         let head = client.head();
         assert_eq!(head.status, 200);
         let (body, end) = client.rest();
-        // Neither a last chunk nor the promised length: the client cannot take it for whole.
+        // Neither a last chunk nor the promised length: the client can tell that the body is
+        // incomplete.
         assert!(!body.ends_with(b"0\r\n\r\n") && body.len() < 1000, "{end:?} {body:?}");
         logged(&directory, "200 upstream_aborted 1");
         let mut again = Client::connect(weir.address());
@@ -311,7 +315,7 @@ fn a_client_that_leaves_takes_its_request_with_it() {
     logged(&directory, "499 client_gone 1");
 }
 
-/// Behind a FIN the kernel keeps what was not sent yet, for minutes where the endpoint does not read.
+/// After a FIN the kernel keeps unsent bytes, for minutes if the endpoint does not read.
 #[test]
 fn an_upload_that_is_given_up_is_reset_at_its_endpoint() {
     let directory = Directory::new();
@@ -361,7 +365,8 @@ fn an_endpoint_whose_certificate_does_not_verify_is_not_used() {
 fn a_name_that_does_not_resolve_is_said_and_survived() {
     let directory = Directory::new();
     let origin = Origin::echo();
-    // No name ends like this (RFC 6761); whether a resolver says so, or there is none, is the same here.
+    // No name ends in `.invalid` (RFC 6761); a resolver's denial and the absence of a resolver have
+    // the same effect here.
     let name = "endpoint.invalid";
     let config = format!(
         "pool app {{ server {name}:80; server {}; }}
@@ -378,7 +383,7 @@ fn a_name_that_does_not_resolve_is_said_and_survived() {
     weir.process.says(name);
 }
 
-/// How many failures a line about connects stands for.
+/// Returns the number of failures that a line about connects stands for.
 fn failures(line: &str) -> usize {
     let more = line.rsplit_once(" (").and_then(|(_, rest)| rest.strip_suffix(" more left out)"));
     more.map_or(0, |count| count.parse::<usize>().unwrap()) + 1
@@ -395,7 +400,7 @@ fn connects_that_fail_are_said_once_a_second_with_their_reason_and_their_number(
     for _ in 0..REQUESTS {
         assert_eq!(client.ask("/").status, 502);
     }
-    // The first is said at once, whatever follows.
+    // The first failure is logged at once.
     let address = refusing.address;
     let line = format!(
         "weir: cannot connect to app/{address} at {address}: Connection refused (os error 111)"

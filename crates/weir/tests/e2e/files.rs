@@ -1,4 +1,5 @@
-//! Large files over plain HTTP and TLS: every byte arrives, also at a client that stops reading, and the log counts them.
+//! Large files over plain HTTP and TLS: every byte arrives, also at a client that stops reading,
+//! and the log counts them.
 
 use std::fs::File;
 
@@ -7,7 +8,7 @@ use crate::support::programs::{Certificate, curl};
 use crate::support::weir::Weir;
 use crate::support::{Directory, eventually, pattern};
 
-/// Larger than what the sockets on both sides hold.
+/// Larger than the socket buffers of both sides.
 const LARGE: usize = 20_000_000;
 
 /// One worker that serves `www` over HTTP (listener 0) and HTTPS (listener 1).
@@ -36,7 +37,7 @@ impl Site {
         Self { directory, weir, content, certificate }
     }
 
-    /// The log's lines once there are as many.
+    /// Returns the lines of the log once there are `count` of them.
     fn log(&self, count: usize) -> Vec<String> {
         eventually("every line is written", || {
             let log = std::fs::read_to_string(self.directory.path().join("log")).ok()?;

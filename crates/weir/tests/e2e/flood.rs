@@ -1,4 +1,4 @@
-//! Far more connections than there are places for, and connections that never pause.
+//! Far more connections than the limit allows, and connections that never pause.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -18,10 +18,10 @@ use crate::support::weir::Weir;
 const CAP: usize = 1000;
 const SERVED: usize = 100;
 const FLOOD: usize = 20_000;
-/// Files of this process that are no flood.
+/// The descriptors of this process that are not used for the flood.
 const RESERVE: u64 = 700;
 
-/// As many sockets as are wanted and this process may have.
+/// Returns the number of sockets to open: the wanted number, or as many as this process may have.
 fn room() -> usize {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).unwrap();
@@ -42,7 +42,8 @@ fn twenty_thousand_connections_against_a_lower_cap_harm_nobody_who_is_served() {
         assert_eq!(client.ask("/").text(), "ok");
     }
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-    // Another client: idle connections of one that takes all places itself make room for its others.
+    // The flood comes from another client address: if one client holds all places, its own idle
+    // connections are closed first.
     let flooder = SocketAddr::from(([127, 0, 0, 2], 0));
     let flood: Vec<OwnedFd> = (0..room())
         .map(|_| {
@@ -70,12 +71,13 @@ fn twenty_thousand_connections_against_a_lower_cap_harm_nobody_who_is_served() {
 
 const FLOODERS: usize = 20;
 const SAMPLES: usize = 300;
-/// Requests that a flooder sends in one go.
+/// The requests that a flooding client sends in one write.
 const BATCH: usize = 256;
-/// The shortest time that counts as undisturbed: below it, the machine's own hiccups decide.
+/// The shortest latency that is used as the undisturbed one; below it, scheduling noise would
+/// decide.
 const SHORTEST: Duration = Duration::from_millis(2);
 
-/// The time that 99 of 100 requests of an honest client do not exceed.
+/// Returns the 99th percentile of the response times of an honest client.
 fn honest_p99(client: &mut Client) -> Duration {
     let mut times: Vec<Duration> = (0..SAMPLES)
         .map(|_| {
@@ -88,7 +90,7 @@ fn honest_p99(client: &mut Client) -> Duration {
     times[SAMPLES * 99 / 100]
 }
 
-/// Sends requests that are refused at once, pipelined and without a pause, until `ends`.
+/// Sends requests that are refused at once, pipelined and without a pause, until `ends` is set.
 fn flood(mut stream: TcpStream, ends: &AtomicBool) {
     let requests = "GET /no HTTP/1.1\r\nHost: a\r\n\r\n".repeat(BATCH);
     let mut reader = stream.try_clone().unwrap();

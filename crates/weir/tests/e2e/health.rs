@@ -1,4 +1,5 @@
-//! Active checks on the wire: who is probed how often, what takes a server out and brings it back, and what the operator reads.
+//! Active checks on the wire: the rate of probes, the transitions down and up, and the operator's
+//! messages.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
@@ -59,7 +60,7 @@ fn weir_with(directory: &Directory, workers: usize, servers: &[SocketAddr], pool
     Weir::start(directory, &config)
 }
 
-/// Waits until the operator was told.
+/// Waits for a log line with these words and returns it.
 fn told(weir: &Weir, words: &str) -> String {
     eventually(&format!("weir says `{words}`"), || {
         let said = weir.process.said();
@@ -67,7 +68,7 @@ fn told(weir: &Weir, words: &str) -> String {
     })
 }
 
-/// Who answers each of twenty requests, sorted and each once.
+/// Returns the names of the servers that answer twenty requests, sorted, each once.
 fn who_answers(weir: &Weir) -> Vec<String> {
     let mut client = Client::connect(weir.address());
     let mut names: Vec<_> = (0..20).map(|_| client.ask("/").text()).collect();
@@ -107,7 +108,7 @@ fn a_server_that_is_down_from_the_start_is_found_out_by_one_probe() {
     let (refusing, good) = (Refusing::new(), Checked::new("good"));
     let servers = [refusing.address, good.origin.address];
     let weir = weir_with(&directory, 1, &servers, "check tcp interval=1s fall=1000; passive off;");
-    // A thousand failures would take longer than anybody waits here.
+    // A thousand failures would take longer than the test waits.
     let line = told(&weir, "up -> down");
     assert!(
         line.contains(&format!("app/{} up -> down: connect refused", refusing.address)),
@@ -141,7 +142,7 @@ fn a_server_gets_one_probe_an_interval_however_many_workers_there_are() {
     let interval = Duration::from_millis(150);
     let check = "check http GET /up interval=150ms timeout=140ms spread=0%;";
     let weir = weir_with(&directory, 4, &[server.origin.address], check);
-    // All four workers serve meanwhile.
+    // All four workers serve at the same time.
     let mut clients: Vec<_> = (0..8).map(|_| Client::connect(weir.address())).collect();
     let probes = eventually("enough probes came", || {
         for client in &mut clients {
@@ -150,7 +151,8 @@ fn a_server_gets_one_probe_an_interval_however_many_workers_there_are() {
         let probes = server.probes();
         (probes.len() >= 20).then_some(probes)
     });
-    // A prober that falls behind sends fewer, never more: four would send four times as many.
+    // A prober that is delayed sends fewer probes, never more: four probers would send four times
+    // as many.
     let elapsed = *probes.last().unwrap() - probes[0];
     let sent_by_one = elapsed.as_secs_f64() / interval.as_secs_f64() + 1.0;
     assert!(probes.len() as f64 <= sent_by_one + 1.0, "{} for {sent_by_one}", probes.len());
@@ -167,7 +169,8 @@ fn first_probes_are_spread_over_the_interval_in_the_order_of_the_file() {
         servers.iter().map(|server| server.probes().first().copied()).collect()
     });
     assert!(first.is_sorted(), "{first:?}");
-    // Between the first and the last of four turns lie at least two and a half of them, less what chance may take.
+    // The first probes of four servers are spread over the interval: the first and the last are far
+    // apart even with the random deviation.
     assert!(first[3] - first[0] >= Duration::from_millis(700), "{first:?}");
 }
 
@@ -241,10 +244,11 @@ fn the_operator_hears_of_failures_in_traffic_too() {
     assert!(line.ends_with("; 2 of 2 left"), "{line}");
 }
 
-/// When a request was due, and when its answer was there.
+/// The instants at which a request was due and at which its response was complete.
 type Asked = (Instant, Instant);
 
-/// Asks at an even rate from now on, for so long: each of the clients takes the next turn when it is free.
+/// Sends requests at an even rate for a time: each of the clients takes the next turn when it is
+/// free.
 fn load(address: SocketAddr, clients: usize, gap: Duration, length: Duration) -> Vec<Asked> {
     let (start, turns) = (Instant::now(), AtomicUsize::new(0));
     let client = || {
@@ -288,7 +292,8 @@ fn a_stopped_server_holds_up_only_what_was_in_flight_there() {
     let until = Instant::now();
     stopped.process.signal(Signal::CONT);
     let asked = loaded.join().unwrap();
-    // Held is what was there when the server was stopped and was answered only when it went on.
+    // A request counts as held if it was due while the server was stopped and was answered after it
+    // continued.
     let held: Vec<_> = asked
         .iter()
         .filter(|(due, answered)| *due + second < until && *answered >= until)

@@ -1,4 +1,4 @@
-//! Plain requests through Weir to nginx: what curl and a bare socket see.
+//! Plain requests through Weir to nginx, with curl and with a bare socket.
 
 use std::fmt::Write;
 
@@ -33,7 +33,7 @@ impl Site {
         Self { directory, weir, _origin: origin, certificate }
     }
 
-    /// Runs curl on a path, over HTTP and over HTTPS; both must agree.
+    /// Runs curl on a path over HTTP and over HTTPS and checks that both agree.
     fn curl(&self, path: &str, arguments: &[&str], input: &[u8]) -> Vec<u8> {
         let plain = self.weir.url(0, path);
         let over_http = curl_with_input([&[plain.as_str()], arguments].concat(), input);
@@ -51,7 +51,7 @@ impl Site {
     }
 }
 
-/// What curl printed, less the header that changes every second.
+/// Returns curl's output without the `Date` header.
 fn without_date(printed: &[u8]) -> Vec<u8> {
     if !printed.starts_with(b"HTTP/") {
         return printed.to_vec();
@@ -129,7 +129,7 @@ fn curl_uploads_ten_megabytes_with_a_length_and_in_chunks() {
     assert!(std::fs::read(&stored).unwrap() == body, "the upload with a length differs");
 
     std::fs::remove_file(&stored).unwrap();
-    // From standard input curl knows no length and sends chunks.
+    // For standard input curl knows no length and sends chunks.
     let in_chunks = [&["--upload-file", "-", &url][..], &status].concat();
     assert_eq!(curl_with_input(in_chunks, &body), b"201 ");
     assert!(std::fs::read(&stored).unwrap() == body, "the upload in chunks differs");
@@ -152,7 +152,8 @@ fn curl_posts_and_gets_its_body_back() {
 fn keep_alive_holds_on_both_sides() {
     let site = Site::new();
     let mut client = Client::connect(site.weir.address());
-    // nginx tells the serial number of its own connection: one of ours carries all requests.
+    // nginx returns the serial number of its connection: one connection of Weir carries all
+    // requests.
     let serials: Vec<_> = (0..50).map(|_| client.ask("/connection").text()).collect();
     assert!(serials.iter().all(|serial| serial == &serials[0]), "{serials:?}");
     client.send("GET /connection HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
@@ -198,7 +199,7 @@ fn the_origin_learns_who_asked_and_how() {
     let mut client = Client::connect(site.weir.address());
     client
         .send("GET /seen HTTP/1.1\r\nHost: shop.example.com\r\nX-Forwarded-For: 192.0.2.7\r\n\r\n");
-    // An untrusted client's own X-Forwarded-For does not count.
+    // The `X-Forwarded-For` of an untrusted client is ignored.
     assert_eq!(client.response().text(), "GET 127.0.0.1 http shop.example.com");
 }
 

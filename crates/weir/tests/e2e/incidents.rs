@@ -1,5 +1,5 @@
-//! Weir when a part of it fails: a worker that hangs or panics, a process that dies, under load. Only the
-//! exchanges of that part are lost, and nothing that it had is lost for good.
+//! Failures of a part of Weir under load: a worker that hangs or panics, a process that dies. Only
+//! the exchanges of that part are lost, and its slots and connections are given back.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -19,7 +19,7 @@ use crate::support::programs::curl_command;
 use crate::support::weir::{Weir, weir_command};
 use crate::support::{Directory, PATIENCE, eventually};
 
-/// Clients that ask one request after the other, over connections that they keep.
+/// Clients that send one request after the other over connections that they keep.
 struct Load {
     stop: Arc<AtomicBool>,
     counts: Arc<Counts>,
@@ -29,7 +29,7 @@ struct Load {
 #[derive(Default)]
 struct Counts {
     answered: AtomicUsize,
-    /// Sent, and not answered.
+    /// Requests that were sent and not answered.
     lost: AtomicUsize,
     /// Connections that were refused.
     refused: AtomicUsize,
@@ -65,13 +65,13 @@ impl Load {
         self.counts.answered.load(Ordering::Relaxed)
     }
 
-    /// Waits until so many more were answered.
+    /// Waits until `more` further requests are answered.
     fn go_on(&self, more: usize) {
         let until = self.answered() + more;
         eventually("requests are answered", || (self.answered() >= until).then_some(()));
     }
 
-    /// Ends it: answered, lost, refused.
+    /// Ends the load and returns the numbers of answered, lost and refused requests.
     fn end(self) -> (usize, usize, usize) {
         self.stop.store(true, Ordering::Relaxed);
         self.clients.into_iter().for_each(|client| client.join().unwrap());
@@ -87,7 +87,7 @@ fn connect(address: SocketAddr) -> Option<TcpStream> {
     Some(stream)
 }
 
-/// One request; the whole answer ends with the body `ok`.
+/// Sends one request; the complete response ends with the body `ok`.
 fn ask(stream: &mut TcpStream) -> Option<()> {
     stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").ok()?;
     let mut response = Vec::new();
@@ -101,7 +101,8 @@ fn ask(stream: &mut TcpStream) -> Option<()> {
     response.starts_with(b"HTTP/1.1 200 ").then_some(())
 }
 
-/// A Weir of two workers that breaks when told to, in front of one server of a few places with a queue.
+/// A Weir of two workers that fails on command, in front of one server with a few slots and a
+/// queue.
 struct Breakable {
     weir: Weir,
     directory: Directory,
@@ -109,7 +110,7 @@ struct Breakable {
     _origin: Origin,
 }
 
-/// Runs it under a supervisor, or alone.
+/// The use of a supervisor.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Supervised {
     Yes,
@@ -158,7 +159,7 @@ impl Breakable {
         line.rsplit(' ').next()?.parse().ok()
     }
 
-    /// What the admin interface says happened.
+    /// Returns a count of incidents from the admin interface.
     fn incident(&self, name: &str) -> u64 {
         let socket = self.directory.text("admin.sock");
         let mut curl = curl_command();
@@ -168,7 +169,7 @@ impl Breakable {
         status["info"]["incidents"][name].as_u64().unwrap()
     }
 
-    /// Nothing is held by what is gone, and every place of the server can be had.
+    /// Checks that no slot is held by a lost worker and that every slot of the server is available.
     fn has_lost_nothing_for_good(&self) {
         eventually("nothing is in flight", || {
             (self.figure("weir_pool_in_flight")? == 0.0).then_some(())
@@ -189,7 +190,7 @@ fn a_worker_that_hangs_under_load_is_replaced_and_only_its_requests_are_lost() {
     load.go_on(500);
     breakable.order("hang 0");
     breakable.weir.process.says("worker 0 has not answered for a second");
-    // Others are served meanwhile, and whoever comes anew.
+    // Other connections are served meanwhile, and new ones too.
     load.go_on(200);
     breakable.weir.process.says("worker 0 was replaced");
     load.go_on(500);
@@ -258,7 +259,7 @@ fn a_worker_that_hangs_with_a_lock_ends_the_process_which_is_started_again() {
     breakable.has_lost_nothing_for_good();
 }
 
-/// The process that serves, of a supervisor.
+/// Returns the serving process of a supervisor.
 fn serving(weir: &Weir) -> Option<u32> {
     let children = format!("/proc/{0}/task/{0}/children", weir.process.id());
     std::fs::read_to_string(children).ok()?.split_whitespace().next()?.parse().ok()
@@ -276,7 +277,7 @@ fn a_process_that_is_killed_under_load_is_started_again_with_its_sockets() {
     load.go_on(500);
     let first = serving(&breakable.weir).unwrap();
     kill(first, Signal::KILL);
-    // The first time without a pause.
+    // The first restart has no delay.
     breakable.weir.process.says(&format!(
         "process {first} was killed by signal 9 (SIGKILL): started again (restart 1)\n"
     ));

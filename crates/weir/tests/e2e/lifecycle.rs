@@ -1,4 +1,4 @@
-//! Starting, refusing to start, and stopping without harm to anybody.
+//! Start, refusal to start, and graceful stop.
 
 use std::net::TcpListener;
 use std::sync::mpsc;
@@ -13,7 +13,7 @@ use crate::support::programs::Certificate;
 use crate::support::weir::{Weir, weir_command};
 use crate::support::{Directory, PATIENCE, eventually};
 
-/// Runs a configuration that must not start; returns the exit status and what was said.
+/// Runs a configuration that must not start and returns the exit status and the messages.
 fn refused(directory: &Directory, config: &str) -> (Option<i32>, String) {
     let path = directory.file("refused.conf", config);
     let done = finish(weir_command().args(["run", "-c"]).arg(path), b"");
@@ -65,7 +65,7 @@ fn a_key_that_is_absent_or_belongs_elsewhere_exits_1() {
     }
 }
 
-/// An origin that answers when the test says so.
+/// Starts an origin that answers when the test releases it.
 pub(crate) fn slow_origin() -> (Origin, mpsc::Sender<()>) {
     let (release, wait) = mpsc::channel::<()>();
     let wait = Arc::new(Mutex::new(wait));
@@ -128,7 +128,7 @@ fn nobody_is_told_to_come_back_before_the_door_is_closed() {
                     assert_eq!(client.ask("/").status, 200);
                     ready.send(()).unwrap();
                     while !client.ask("/").closes() {}
-                    // Who is told that his connection ends opens another.
+                    // A client that gets `Connection: close` opens another connection.
                     std::net::TcpStream::connect(address).map(drop).map_err(|error| error.kind())
                 })
             })
@@ -230,7 +230,8 @@ fn sockets_in_the_file_system_serve_on_both_sides() {
     assert_eq!(crate::support::programs::curl(over_socket), b"ok");
 }
 
-/// A variable of an upgrade that is out of date, or made by hand: a sentence, and no descriptor with two owners.
+/// An environment variable of an upgrade that is outdated or forged is refused with a message, and
+/// no descriptor gets two owners.
 #[test]
 fn what_an_upgrade_did_not_hand_over_is_refused_with_a_sentence() {
     let directory = Directory::new();

@@ -1,4 +1,5 @@
-//! Limits on clients, with curl and wrk over real sockets and two workers: they hold to the request, and are told everywhere.
+//! Limits on clients, with curl and wrk over real sockets and two workers: they are exact, and
+//! responses, logs and metrics show them.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +10,7 @@ use crate::support::process::{command, finish};
 use crate::support::programs::curl;
 use crate::support::weir::Weir;
 
-/// A figure of wrk's report.
+/// Returns a number of wrk's report.
 fn figure(report: &str, name: &str) -> u64 {
     let line = report.lines().find(|line| line.contains(name));
     let number = line.and_then(|line| line.split_whitespace().find_map(|word| word.parse().ok()));
@@ -25,11 +26,11 @@ fn a_rate_holds_under_wrk_and_is_told_to_curl_and_to_the_operator() {
     let took = began.elapsed().as_secs_f64();
     let report = String::from_utf8_lossy(&done.stdout).into_owned();
     let (all, refused) = (figure(&report, "requests in"), figure(&report, "Non-2xx"));
-    // wrk leaves out what is under way when it ends: one request on each connection.
+    // wrk does not count the requests in flight when it ends: one on each connection.
     let (passed, most) = (all - refused, 50.0 + 100.0 * took + 1.0);
     assert!(passed as f64 <= most, "{passed} passed in {took} s: {report}");
     assert!(passed >= 200, "{passed} passed: {report}");
-    // One program and one connection ask faster than the limit fills again.
+    // One connection of one program sends requests faster than the limit allows.
     let (_, text) = asked(&["--include", &format!("{url}?[1-500]")]);
     let (_, text) = text.split_once("HTTP/1.1 429").expect("a request over the limit");
     let text = text.to_lowercase();
@@ -87,6 +88,7 @@ fn files_move_at_their_bandwidth_whether_the_kernel_sends_them_or_not() {
     let body = curl([weir.url(0, "/large").as_str()]);
     assert_eq!(body.len(), 300 * 1024);
     let took = began.elapsed();
-    // A body may be a little ahead of its rate; how late it is, is the machine's.
+    // A body may be slightly ahead of its rate; the delay beyond it depends on the machine, so
+    // there is no upper bound.
     assert!(took >= Duration::from_millis(1300), "{took:?}");
 }

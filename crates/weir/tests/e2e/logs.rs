@@ -1,4 +1,4 @@
-//! The access log beside what nginx and haproxy themselves write for the same requests, byte for byte.
+//! Compares the access log with the logs of nginx and haproxy for the same requests, byte for byte.
 
 use std::net::SocketAddr;
 use std::os::unix::net::UnixDatagram;
@@ -9,7 +9,7 @@ use crate::support::programs::{Haproxy, Nginx};
 use crate::support::weir::Weir;
 use crate::support::{Directory, PATIENCE, eventually, pattern};
 
-/// Requests whose log lines are compared; each closes its connection.
+/// Returns the requests whose log lines are compared; each closes its connection.
 fn requests() -> Vec<String> {
     let with = |line: &str, headers: &str| {
         format!("{line}\r\nHost: localhost\r\nConnection: close\r\n{headers}\r\n")
@@ -34,8 +34,8 @@ fn requests() -> Vec<String> {
     ]
 }
 
-/// Sends the requests one after the other, each on its own connection, and looks at the log after each: a line may be
-/// written after the connection has ended.
+/// Sends the requests one after the other, each on its own connection, and checks the log after
+/// each: a line may be written after the connection has ended.
 fn send_all(address: SocketAddr, mut after: impl FnMut(usize)) {
     for (number, request) in requests().into_iter().enumerate() {
         let mut client = Client::connect(address);
@@ -45,7 +45,7 @@ fn send_all(address: SocketAddr, mut after: impl FnMut(usize)) {
     }
 }
 
-/// The log's lines once there are as many as requests.
+/// Returns the lines of the log once there are `count` of them.
 fn lines(path: &str, count: usize) -> Vec<String> {
     eventually("every line is written", || {
         let log = std::fs::read_to_string(path).ok()?;
@@ -54,7 +54,7 @@ fn lines(path: &str, count: usize) -> Vec<String> {
     })
 }
 
-/// A line without its time stamp, which is checked for its form.
+/// Returns a line without its time stamp, whose form is checked.
 fn without_time(line: &str) -> String {
     let (before, rest) = line.split_once('[').unwrap();
     let (time, after) = rest.split_once(']').unwrap();
@@ -107,7 +107,8 @@ fn main_and_combined_are_what_nginx_writes() {
     }
 }
 
-/// haproxy's line in its form: what differs from run to run (port, time, durations) becomes letters.
+/// Returns haproxy's line with the parts that differ between runs (port, time, durations) replaced
+/// by letters.
 fn masked(line: &str) -> String {
     let mut words: Vec<String> = line.split(' ').map(str::to_owned).collect();
     let (address, port) = words[0].rsplit_once(':').unwrap();
@@ -115,16 +116,17 @@ fn masked(line: &str) -> String {
     words[0] = format!("{address}:PORT");
     words[1] =
         words[1].chars().map(|letter| if letter.is_ascii_digit() { '9' } else { letter }).collect();
-    // HAProxy counts bytes in its own form of a message, where a connection header weighs nothing.
+    // HAProxy counts bytes in its own form of a message, in which a connection header has no size.
     words[6].parse::<u64>().unwrap();
     "BYTES".clone_into(&mut words[6]);
-    // Durations: a number that was measured, or -1 for what was never reached.
+    // Durations: a measured number, or -1 for a phase that was not reached.
     let durations: Vec<_> = words[4]
         .split('/')
         .map(|duration| if duration.parse::<i64>().unwrap() < 0 { "-1" } else { "ms" })
         .collect();
     words[4] = durations.join("/");
-    // Connections and exchanges beside this one: whether the one before is gone already is chance. Retries stay.
+    // Connections and exchanges at the same time: it depends on timing whether the previous one is
+    // already closed. The retries are compared.
     let mut counts: Vec<&str> = words[10].split('/').collect();
     for count in &mut counts[..4] {
         count.parse::<u32>().unwrap();
@@ -165,7 +167,7 @@ fn haproxy_is_what_haproxy_writes() {
     let log = directory.text("weir.log");
     send_all(weir.address(), |number| drop(lines(&log, number + 1)));
     let written = lines(&log, requests().len());
-    // Nothing was there before the first one.
+    // Nothing was there before the first request.
     assert!(written[0].contains(" ---- 1/1/0/0/0 0/0 "), "{}", written[0]);
     for (ours, theirs) in written.iter().zip(&expected) {
         assert_eq!(masked(ours), masked(theirs));
@@ -173,7 +175,7 @@ fn haproxy_is_what_haproxy_writes() {
     assert_eq!(written.len(), expected.len());
 }
 
-/// The next request's line; haproxy also says there when it starts.
+/// Returns the line of the next request; haproxy also logs its start there.
 fn haproxy_line(sink: &UnixDatagram) -> String {
     let mut buffer = [0; 4096];
     loop {
@@ -266,13 +268,13 @@ fn one_log_goes_to_two_places_and_what_weir_says_goes_to_its_own() {
     let line = String::from_utf8_lossy(&buffer[..length]).into_owned();
     let end = format!(" weir {} access - /own", number.trim_end());
     assert!(line.starts_with("<133>1 ") && line.ends_with(&end), "{line}");
-    // What only is worth knowing is on standard error alone, what is wrong is in both.
+    // Notices go to standard error only, errors to both.
     client.ask("/");
     let line = lines(&errors, 1).remove(0);
     assert!(line.contains(" [error] cannot connect to app/127.0.0.1:1 "), "{line}");
     weir.process.says("weir: listening on ");
     assert_eq!(lines(&access, 2), ["/own", "/"]);
-    // Both are opened anew.
+    // Both files are reopened.
     for log in [&access, &errors] {
         std::fs::rename(log, format!("{log}.1")).unwrap();
     }

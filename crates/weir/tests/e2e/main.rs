@@ -1,5 +1,6 @@
-//! End to end: the command `weir` between real clients (curl, wrk, openssl, bare sockets) and real origins (nginx,
-//! scripted ones), on loopback. Every wait has a deadline; every process started here ends with its test.
+//! End-to-end tests: the command `weir` between real clients (curl, wrk, openssl, bare sockets) and
+//! real origins (nginx, scripted ones), on loopback. Every wait has a deadline; every process
+//! started here ends with its test.
 
 mod admin;
 mod affinity;

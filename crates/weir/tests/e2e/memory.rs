@@ -1,4 +1,5 @@
-//! The budget of memory, `memory max=`, of a real process: what it has of the machine stays below it, whatever clients send.
+//! The memory budget, `memory max=`, of a real process: its resident memory stays below it,
+//! whatever clients send.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -11,17 +12,17 @@ use crate::support::{Directory, eventually};
 
 const BUDGET: usize = 64 << 20;
 const ATTACKERS: usize = 60;
-/// Of each attacker's body, which never ends.
+/// The most bytes of each attacker's body, which never ends.
 const SENT: usize = 6 << 20;
 
-/// Resident memory of a process without the pages of its program, bytes.
+/// Returns the resident memory of a process without the pages of its program, in bytes.
 fn resident(process: u32) -> usize {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
     line.trim().strip_suffix(" kB").unwrap().parse::<usize>().unwrap() * 1024
 }
 
-/// Sends a body in chunks, until the other side takes no more for a while.
+/// Sends a body in chunks until the other side accepts no more for a while.
 fn pour(address: std::net::SocketAddr) {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_write_timeout(Some(Duration::from_secs(3))).unwrap();
@@ -33,7 +34,8 @@ fn pour(address: std::net::SocketAddr) {
     }
 }
 
-/// Requests whose bodies are held whole are over five times the budget, and end with nothing but the most that one of them may have.
+/// The buffered bodies of all requests together exceed five times the budget, and none of them is
+/// complete.
 #[test]
 fn what_the_process_has_of_the_machine_stays_below_its_budget() {
     let directory = Directory::new();
@@ -77,7 +79,7 @@ fn what_the_process_has_of_the_machine_stays_below_its_budget() {
     let relieved =
         counted("weir_memory_reads_paused_total") + counted("weir_memory_requests_given_up_total");
     assert!(relieved > 0, "{metrics}");
-    // It may take a moment until it has noticed that all of them are gone; until then it may refuse.
+    // Weir may refuse requests until it has noticed that all attackers are gone.
     eventually("a client is served", || {
         let mut stream = TcpStream::connect(address).ok()?;
         stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").ok()?;

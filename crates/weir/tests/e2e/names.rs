@@ -1,4 +1,4 @@
-//! Servers that are names (rows D-01, D-02), at a DNS server of the tests' own on loopback.
+//! Servers that are host names or services, with a DNS server of the tests on loopback.
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -15,12 +15,12 @@ use crate::support::weir::Weir;
 const A: u16 = 1;
 const SRV: u16 = 33;
 
-/// What a name has: kind, data of each record. A name that is not there does not exist.
+/// The records of names: type, and data of each record. A name that is missing does not exist.
 type Zone = HashMap<&'static str, (u16, Vec<Vec<u8>>)>;
 
 struct Dns {
     address: SocketAddr,
-    /// `None`: every question is answered with SERVFAIL.
+    /// `None` if every question is answered with SERVFAIL.
     zone: Arc<Mutex<Option<Zone>>>,
 }
 
@@ -34,7 +34,7 @@ impl Dns {
             let mut buffer = [0; 1024];
             while let Ok((length, client)) = socket.recv_from(&mut buffer) {
                 let answer = answer(&buffer[..length], known.lock().unwrap().as_ref());
-                // A client that has gone hears nothing.
+                // A client may be gone.
                 let _ = socket.send_to(&answer, client);
             }
         });
@@ -46,7 +46,7 @@ impl Dns {
     }
 }
 
-/// An answer (RFC 1035 section 4) that holds for a second.
+/// Returns a response (RFC 1035 section 4) with a TTL of one second.
 fn answer(question: &[u8], zone: Option<&Zone>) -> Vec<u8> {
     let mut labels = Vec::new();
     let mut at = 12;
@@ -89,7 +89,7 @@ fn target(priority: u8, weight: u8, port: u16, host: &str) -> Vec<u8> {
     out
 }
 
-/// An origin that says who it is.
+/// Starts an origin that answers with its name.
 fn origin(name: &'static str) -> Origin {
     Origin::start(move |accepted| {
         while accepted.request().is_some() {
@@ -128,19 +128,19 @@ fn servers_of_a_service_come_and_go_with_the_answers_of_dns() {
     }
     dns.becomes(Some(service(&[&one, &two])));
     eventually("the second server is used", || (who_answers(&mut client) == "two").then_some(()));
-    // Both are: in turn.
+    // Both servers are used in turn.
     let pair = [who_answers(&mut client), who_answers(&mut client)];
     assert!(pair.contains(&"one".to_owned()) && pair.contains(&"two".to_owned()), "{pair:?}");
     dns.becomes(Some(service(&[&two])));
     eventually("the first is not used any more", || {
         (0..4).all(|_| who_answers(&mut client) == "two").then_some(())
     });
-    // DNS fails: the last good answer stays, which is said once.
+    // When DNS fails, the last good answer stays in use, which is logged once.
     dns.becomes(None);
     let said = "endpoint name _http._tcp.test does not resolve: the DNS server answered SERVFAIL; keeping 127.0.0.1:";
     weir.process.says(said);
     assert_eq!(who_answers(&mut client), "two");
-    // The name is gone: the same.
+    // The same when the name disappears.
     dns.becomes(Some(Zone::new()));
     assert_eq!(who_answers(&mut client), "two");
     dns.becomes(Some(service(&[&one])));
@@ -151,7 +151,7 @@ fn servers_of_a_service_come_and_go_with_the_answers_of_dns() {
     assert_eq!(said.matches("resolves now").count(), 1, "{said}");
 }
 
-/// DNS says which servers a service has, and not by which name they are to be believed.
+/// DNS determines the servers of a service, but not the name by which they are verified.
 #[test]
 fn servers_of_a_service_are_verified_by_the_domain_that_the_configuration_names() {
     let directory = Directory::new();
@@ -193,7 +193,7 @@ const P256: &str = "ec -pkeyopt ec_paramgen_curve:P-256";
 fn a_dead_dns_server_holds_up_no_start_and_the_name_is_there_when_it_comes_back() {
     let directory = Directory::new();
     let one = origin("one");
-    // Nobody answers here, and nobody says so.
+    // This socket never answers, and it sends no error either.
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let dns = socket.local_addr().unwrap();
     let port = one.address.port();
@@ -211,7 +211,7 @@ fn a_dead_dns_server_holds_up_no_start_and_the_name_is_there_when_it_comes_back(
     thread::spawn(move || {
         let mut buffer = [0; 1024];
         while let Ok((length, client)) = socket.recv_from(&mut buffer) {
-            // Questions of look-ups that were given up have nobody to hear the answer.
+            // The sockets of look-ups that were given up are closed.
             let _ = socket.send_to(&answer(&buffer[..length], Some(&zone)), client);
         }
     });
@@ -262,7 +262,7 @@ fn every_address_of_a_name_is_a_server() {
     assert!(said.contains(&state), "{said}");
 }
 
-/// Orders for `app~2`, and what becomes of them when DNS gives its place to another address.
+/// Changes to `app~2`, and their fate when DNS gives its place to another address.
 #[test]
 fn an_order_for_one_address_is_nobody_elses() {
     let directory = Directory::new();
@@ -289,7 +289,7 @@ fn an_order_for_one_address_is_nobody_elses() {
         let text = crate::support::programs::curl(arguments);
         serde_json::from_slice::<serde_json::Value>(&text).unwrap()
     };
-    // By address, what was ordered and the limit, and what says that it is not as in the file.
+    // Address, order, limit and the fields that differ from the file, for each endpoint.
     let shown = || -> Vec<String> {
         let pool = ask(&[], "/v1/pools/app");
         let endpoints = pool["endpoints"].as_array().unwrap().iter();
@@ -309,7 +309,7 @@ fn an_order_for_one_address_is_nobody_elses() {
     assert_eq!(told["endpoint"]["order"], "draining");
     let drained = r#"127.0.0.2 draining 3 ["order","max_conn"]"#;
     assert_eq!(shown(), [plain("app", 1), format!("app~2 {drained}")]);
-    // The only one that takes requests is the other; weight is put into effect by another configuration.
+    // Only the other endpoint takes requests; a weight takes effect with a new configuration.
     let mut client = Client::connect(weir.address());
     (0..4).for_each(|_| assert_eq!(client.ask("/").status, 200));
     let told = ask(&["-X", "PATCH", "--data", r#"{"weight": 5}"#], path);
@@ -317,13 +317,13 @@ fn an_order_for_one_address_is_nobody_elses() {
     assert_eq!(told["endpoint"]["picks"], 0, "{told}");
     let none = ask(&["-X", "DELETE"], path)["error"]["message"].take();
     assert!(none.as_str().unwrap().contains("which DNS says"), "{none}");
-    // Another address at its place is as the file says.
+    // Another address at the same place has the values of the file.
     dns.becomes(Some(list(&[1, 3])));
     let moved = [plain("app", 1), plain("app~2", 3)];
     eventually("the address is gone", || (shown() == moved).then_some(()));
     let name = format!("app@127.0.0.2:{port}");
     assert_eq!(ask(&[], "/v1/overrides")["differences"][0]["name"], name);
-    // It is back, as the first, and the order with it; over a reload too.
+    // The address is back, at the first place, and its changes with it; a reload keeps them too.
     dns.becomes(Some(list(&[2])));
     let drained = r#"app 127.0.0.2 draining 3 ["order","weight","max_conn"]"#;
     eventually("the address is back", || (shown() == [drained]).then_some(()));
@@ -331,7 +331,7 @@ fn an_order_for_one_address_is_nobody_elses() {
     assert_eq!(shown(), [drained]);
     let state = std::fs::read_to_string(directory.text("state.json")).unwrap();
     assert!(state.contains("addresses") && state.contains("127.0.0.2"), "{state}");
-    // HAProxy's words, and back to the file.
+    // The change is reverted in HAProxy's syntax.
     let set = crate::support::process::finish(
         crate::support::process::command("socat").args(["-", &format!("UNIX-CONNECT:{socket}")]),
         format!("set server app/{name} state ready; get weight app/{name}\n").as_bytes(),

@@ -1,5 +1,6 @@
-//! The experiment of 2008 for real and at reduced size: servers that work on one request at a time, a closed loop of clients, and an
-//! origin that counts the requests which came to a server that was busy. `weir sim 2008-mongrel` is the same in virtual time.
+//! The queue experiment of 2008 with real processes at reduced size: servers that work on one
+//! request at a time, a closed loop of clients, and an origin that counts the requests that reached
+//! a busy server. `weir sim 2008-mongrel` is the same experiment in virtual time.
 
 mod mongrel;
 
@@ -22,23 +23,23 @@ const SERVERS: usize = 3;
 const CONSTANT: &str = "constant:20ms";
 const MIX: &str = "mix:98%10ms+2%500ms";
 
-/// Three servers that work on one request at a time, and Weir with four workers before them.
+/// Three servers that work on one request at a time, and a Weir with four workers in front of them.
 struct Experiment {
     origin: Weir,
     weir: Weir,
     directory: Directory,
 }
 
-/// What came of it.
+/// The result of a run.
 struct Outcome {
     wall: Duration,
     answers: Vec<Answer>,
     stats: Value,
-    /// The access log's entries, by request id.
+    /// The entries of the access log, by request id.
     log: HashMap<String, Value>,
 }
 
-/// A request as both sides saw it, µs on the clock of the log and on the origin's.
+/// A request as both sides saw it, in µs on the clock of the log and on that of the origin.
 struct Seen {
     queued_at: f64,
     waited: f64,
@@ -47,22 +48,22 @@ struct Seen {
     server: u64,
 }
 
-/// How it is set up.
+/// The settings of a run.
 struct Setup {
-    /// What the servers take; none: no time.
+    /// The service times of the servers; `None` for zero.
     service: Option<&'static str>,
     balance: &'static str,
     max_conn: Option<u32>,
-    /// How long one waits at most.
+    /// The longest wait in the queue.
     queue_timeout: &'static str,
     workers: u32,
-    /// Whether an access log is written, to be held against what the servers saw.
+    /// Set if an access log is written, to be compared with the servers' log.
     logged: bool,
-    /// Whether its queue forgets who waits.
+    /// The fault of its queue, which forgets waiting requests.
     bug: Option<Fault>,
 }
 
-/// Places are handed out one at a time, and who finds none waits.
+/// One slot per server, and a queue.
 const QUEUED: Setup = Setup {
     service: None,
     balance: "least_conn",
@@ -73,7 +74,7 @@ const QUEUED: Setup = Setup {
     bug: None,
 };
 
-/// One answer as its client saw it.
+/// One response as its client saw it.
 struct Answer {
     status: u16,
     took: Duration,
@@ -96,7 +97,8 @@ impl Experiment {
         Self { origin, weir, directory }
     }
 
-    /// So many clients, each with its next request when the last is answered, as `ab -n -c`.
+    /// Runs `clients` clients in a closed loop, each with its next request after the last response,
+    /// as `ab -n -c`.
     fn run(&self, requests: u64, clients: usize) -> (Duration, Vec<Answer>) {
         let next = AtomicU64::new(0);
         let address = self.weir.address();
@@ -152,7 +154,7 @@ impl Setup {
     }
 }
 
-/// Each request has a number, which is what policies that hash go by.
+/// Sends requests until all are sent. Each has a number, which is the key of policies that hash.
 fn client(address: SocketAddr, next: &AtomicU64, requests: u64) -> Vec<Answer> {
     let mut client = Client::connect(address);
     let mut answers = Vec::new();
@@ -179,7 +181,7 @@ impl Outcome {
         self.answers.iter().filter(|answer| answer.status == 200).count()
     }
 
-    /// Every request, in the order in which servers saw them.
+    /// Returns every request, in the order in which servers saw them.
     fn seen(&self) -> Vec<Seen> {
         let entries = self.stats["log"].as_array().unwrap();
         let seen = |entry: &Value| {
@@ -200,16 +202,19 @@ impl Outcome {
     }
 }
 
-/// µs since midnight, of a time as `2026-11-20T19:15:00.123456+00:00`. The zone is the same for all.
+/// Returns µs since midnight of a time such as `2026-11-20T19:15:00.123456+00:00`. The zone is the
+/// same for all.
 fn micros(time: &str) -> f64 {
     let clock = &time[11..26];
     let parts: Vec<f64> = clock.split(':').map(|part| part.parse().unwrap()).collect();
     ((parts[0] * 60.0 + parts[1]) * 60.0 + parts[2]) * 1e6
 }
 
-/// Requests that came to a server before one that had waited longer, in the order in which servers saw them. Two workers write down
-/// the same moment a little apart, so that only a wait longer by a service time counts; and places that become free at one moment
-/// at several servers are taken up by workers that race, so that at another server only a lead of half a service time counts.
+/// Counts the requests that reached a server after another that had waited less, in the order in
+/// which servers saw them. Two workers record the same moment slightly apart, so only a difference
+/// of more than a service time counts. Slots that become free at one moment at several servers are
+/// taken by workers that race, so at another server only a lead of more than half a service time
+/// counts.
 fn overtaken(seen: &[Seen]) -> usize {
     const SERVICE_US: f64 = 20_000.0;
     let overtakes = |earlier: &Seen, request: &Seen| {
@@ -223,7 +228,8 @@ fn overtaken(seen: &[Seen]) -> usize {
     seen.iter().enumerate().filter(is_overtaken).count()
 }
 
-/// The longest wait in one queue before all servers, for the very times that the servers took, µs.
+/// Returns the longest wait in an ideal queue in front of all servers, with the actual service
+/// times, in µs.
 fn ideal_longest_wait(seen: &[Seen], clients: usize) -> f64 {
     let nanoseconds = |time: f64| (time * 1e3) as u64;
     let mut free = BinaryHeap::from(vec![Reverse(0_u64); SERVERS]);
@@ -242,12 +248,12 @@ fn ideal_longest_wait(seen: &[Seen], clients: usize) -> f64 {
     longest as f64 / 1e3
 }
 
-/// What is measured beside the laws, with what it is compared to.
+/// The measured values, relative to the ideal.
 struct Measured {
-    /// Requests that were overtaken, of a thousand.
+    /// The number of overtaken requests, per thousand.
     overtaken: usize,
     wait_to_ideal: f64,
-    /// Of what the servers could have answered, had they never stood idle.
+    /// The throughput relative to that of servers that are never idle.
     throughput: f64,
 }
 
@@ -276,9 +282,10 @@ fn check_one_at_a_time(service: &'static str, requests: u64, clients: usize) -> 
     measured
 }
 
-/// Other tests run on the same cores, and a worker that is put off between its clock and the queue writes an earlier moment down than the
-/// one at which its request got in line: with several workers the log cannot tell the order to more than that. It is exact in
-/// `weir-simnet/tests/behaviour/queue.rs`, in virtual time, and below, with one worker.
+/// Other tests run on the same cores. A worker that is preempted between reading its clock and
+/// entering the queue records an earlier moment than that of its place in the queue, so with
+/// several workers the log shows the order only up to that difference. The order is checked exactly
+/// in `weir-simnet/tests/behaviour/queue.rs`, in virtual time, and below, with one worker.
 #[test]
 fn with_one_slot_each_no_server_has_two_requests_and_they_come_in_order() {
     for (service, clients) in [(CONSTANT, 30), (MIX, 10)] {
@@ -287,10 +294,11 @@ fn with_one_slot_each_no_server_has_two_requests_and_they_come_in_order() {
     }
 }
 
-/// One worker reads its clock and gets in line without anything between; and at one server one request comes after the other.
+/// One worker reads its clock and enters the queue without anything in between, and one server
+/// handles one request after the other.
 #[test]
 fn as_one_worker_writes_it_down_every_server_sees_the_order_of_arrival() {
-    // The log's clock is set right once a second.
+    // The clock of the log is corrected once a second.
     const DRIFT_US: f64 = 1_000.0;
     let setup = Setup { service: Some("constant:5ms"), workers: 1, ..QUEUED };
     let seen = Experiment::new(&setup).outcome(400, 20).seen();
@@ -303,7 +311,7 @@ fn as_one_worker_writes_it_down_every_server_sees_the_order_of_arrival() {
     }
 }
 
-/// So that nobody believes a counter that counts nothing.
+/// Shows that the counter of overlapping requests counts: without a limit it is above zero.
 #[test]
 fn without_a_limit_requests_wait_behind_others_at_their_server() {
     let setup = Setup { service: Some(MIX), balance: "round_robin", max_conn: None, ..QUEUED };
@@ -311,7 +319,8 @@ fn without_a_limit_requests_wait_behind_others_at_their_server() {
     assert!(experiment.outcome(300, 10).overlapping() > 30);
 }
 
-/// On a machine that does nothing else: the numbers to reach, by the middle one of three runs. `make test-long` runs it by itself.
+/// The target values, on a machine without other load: the median of three runs. `make test-long`
+/// runs it alone.
 #[test]
 #[ignore = "wants the machine for itself"]
 fn alone_on_the_machine_the_longest_wait_is_the_ideal_one_and_servers_never_idle() {
@@ -332,7 +341,7 @@ fn alone_on_the_machine_the_longest_wait_is_the_ideal_one_and_servers_never_idle
     }
 }
 
-/// Servers that take no time, so that places change hands as fast as four workers can make them.
+/// Servers with zero service time, so that slots change hands as fast as four workers allow.
 #[test]
 #[ignore = "a million requests: minutes"]
 fn no_server_has_two_requests_in_a_million_over_four_workers() {

@@ -1,4 +1,5 @@
-//! A reload with real programs: what is served goes on, what changed changes, and what is wrong changes nothing.
+//! Reloads with real programs: exchanges in progress continue, changes take effect, and an invalid
+//! configuration changes nothing.
 
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -33,7 +34,7 @@ impl Changing {
         Self { weir, path, directory }
     }
 
-    /// Writes this configuration and reloads; returns what is said of it.
+    /// Writes this configuration, reloads it and returns the messages about it.
     fn reload(&self, config: &str) -> String {
         self.reload_by(config, Signal::HUP)
     }
@@ -49,7 +50,7 @@ impl Changing {
         })
     }
 
-    /// Reloads a configuration that is taken; returns what is said of it.
+    /// Reloads a configuration that is accepted and returns the messages about it.
     fn takes(&self, config: &str) -> String {
         let said = self.reload(config);
         assert!(said.contains("weir: reloaded: serving generation"), "{said}");
@@ -62,12 +63,12 @@ impl Changing {
     }
 }
 
-/// A port of loopback on which nobody listens.
+/// Returns a port of loopback that no socket listens on.
 fn closed_port() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
-/// Clients that ask one request after the other until they are told to stop.
+/// Clients that send one request after the other until they are stopped.
 pub(crate) struct Load {
     stop: Arc<AtomicBool>,
     answered: Arc<AtomicUsize>,
@@ -75,8 +76,8 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// Some keep their connections and never look whether they are closed before they send; others open one per request. Every request
-    /// has to be answered with 200.
+    /// Starts the clients. Some keep their connections and never check whether they are closed
+    /// before they send; others open one per request. Every request must be answered with 200.
     pub(crate) fn start(address: SocketAddr) -> Self {
         let mut load = Self { stop: Arc::default(), answered: Arc::default(), clients: Vec::new() };
         for keeps in [true, true, true, true, false, false] {
@@ -97,12 +98,12 @@ impl Load {
         load
     }
 
-    /// How many requests were answered so far.
+    /// Returns the number of answered requests so far.
     pub(crate) fn answered(&self) -> usize {
         self.answered.load(Ordering::Relaxed)
     }
 
-    /// Stops it; how many requests were answered.
+    /// Stops the clients and returns the number of answered requests.
     pub(crate) fn stop(self) -> usize {
         self.stop.store(true, Ordering::Relaxed);
         for client in self.clients {
@@ -139,7 +140,7 @@ fn a_hundred_reloads_under_load_fail_no_request() {
     for number in 2..=101 {
         let said = weir.takes(&config(number));
         assert!(said.contains(&format!("serving generation {number}")), "{said}");
-        // The load goes on in between, whatever the machine's speed.
+        // The load continues between two reloads, whatever the machine's speed.
         asked += 5;
         eventually("requests are answered", || (load.answered() >= asked).then_some(()));
     }
@@ -287,7 +288,7 @@ fn a_server_that_is_down_stays_down_and_is_probed_on() {
     let said = weir.weir.process.said();
     assert_eq!(said.matches("up -> down").count(), 1, "{said}");
     assert!(!said.contains("cannot connect"), "a request went to a server that is down: {said}");
-    // It is probed still: it comes up when somebody listens.
+    // It is still probed: it comes up when a socket listens there.
     let _listener = TcpListener::bind(down).unwrap();
     weir.weir.process.says("app/down down -> up");
 }
@@ -350,7 +351,7 @@ fn without_a_file_there_is_nothing_to_reload() {
     assert_eq!(Client::connect(weir.address()).ask("/etc/hostname-that-is-not").status, 404);
 }
 
-/// Reloads so often, with everything different each time; returns the memory of the process.
+/// Reloads repeatedly, with everything different each time, and returns the memory of the process.
 fn reload_often(weir: &Changing, numbers: std::ops::Range<u32>, address: SocketAddr) -> usize {
     for number in numbers {
         weir.takes(&format!(
@@ -375,8 +376,9 @@ fn a_thousand_reloads_in_a_row_leave_memory_flat() {
     assert!(after < before + before / 4, "{before} bytes became {after}");
 }
 
-/// Whether the kernel's keep-alive timer runs (`/proc/net/tcp`), of each established connection with this port on the given side of the line:
-/// 1 is the own one, 2 the other end's.
+/// Returns, for each established connection in `/proc/net/tcp`, whether the kernel's keep-alive
+/// timer runs. `side` is the column of the port to match: 1 for the local one, 2 for the remote
+/// one.
 fn keepalive_timers(side: usize, port: u16) -> Vec<bool> {
     let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
     let rows = table.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());

@@ -1,4 +1,5 @@
-//! Root starts Weir, and somebody with few rights serves: `user`, `group` and `chroot` with real users. Only root can try that.
+//! Weir started by root and serving as an unprivileged user: `user`, `group` and `chroot` with real
+//! users. These tests need root.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -15,10 +16,10 @@ use crate::support::weir::{Weir, weir_command};
 use crate::support::{Directory, eventually};
 use crate::upgrade::end;
 
-/// The capability to bind ports below 1024, in the kernel's sets.
+/// The capability to bind ports below 1024, as a bit of the kernel's sets.
 const NET_BIND_SERVICE: u64 = 1 << 10;
 
-/// The user that is on every machine: its numbers.
+/// Returns the user and group ids of `nobody`, which every machine has.
 fn nobody() -> (u32, u32) {
     let number = |option| {
         let said = finish(command("id").args([option, "nobody"]), b"").stdout;
@@ -35,14 +36,16 @@ fn is_root() -> bool {
     root
 }
 
-/// A Weir that root started, in a directory where the user may look and has a place of its own, `run`.
+/// A Weir that root started, in a directory that the user may read, with a subdirectory `run` of
+/// the user's own.
 struct Started {
     weir: Weir,
     directory: Directory,
     successors: Vec<u32>,
 }
 
-/// A directory that others may look into, with a place of the user's own and a program that others may run.
+/// Creates a directory that others may read, with a subdirectory of the user's own and an
+/// executable that others may run.
 fn place() -> Directory {
     let directory = Directory::new();
     let open = std::fs::Permissions::from_mode(0o755);
@@ -55,7 +58,7 @@ fn place() -> Directory {
     directory
 }
 
-/// Puts the program there.
+/// Puts the executable there.
 fn program(at: &Path) {
     let weir = env!("CARGO_BIN_EXE_weir");
     if std::fs::hard_link(weir, at).is_err() {
@@ -64,7 +67,7 @@ fn program(at: &Path) {
 }
 
 impl Started {
-    /// `DIR` in the configuration is the directory.
+    /// Starts it. `DIR` in the configuration stands for the directory.
     fn new(config: &str) -> Self {
         Self::within(place(), config)
     }
@@ -83,7 +86,7 @@ impl Started {
         directory.file("weir.conf", config.replace("DIR", &all))
     }
 
-    /// Runs a command that talks to it.
+    /// Runs a command that uses the admin socket.
     fn tell(&self, arguments: &[&str]) -> Output {
         let socket = self.directory.text("run/admin.sock");
         let (name, rest) = arguments.split_first().unwrap();
@@ -96,7 +99,7 @@ impl Started {
         String::from_utf8_lossy(&done.stdout).into_owned()
     }
 
-    /// Reloads with this configuration, which has to be taken.
+    /// Reloads this configuration, which must be accepted.
     fn reloaded(&self, config: &str) -> String {
         Self::configure(&self.directory, config);
         self.told(&["reload"])
@@ -136,7 +139,7 @@ impl Drop for Started {
     }
 }
 
-/// A thread of a process, as the kernel sees it.
+/// The credentials of a thread of a process, as the kernel shows them.
 #[derive(Debug)]
 struct Thread {
     users: Vec<u32>,
@@ -167,7 +170,7 @@ fn threads(process: u32) -> Vec<Thread> {
     tasks.filter_map(|task| read(task.unwrap())).collect()
 }
 
-/// Every thread is the user, with one right of root's at most.
+/// Checks that every thread has the user's credentials and at most one capability.
 fn assert_is_nobody(process: u32) {
     let (user, group) = nobody();
     let all = threads(process);
@@ -182,11 +185,11 @@ fn assert_is_nobody(process: u32) {
             assert_eq!(thread.capabilities, own.capabilities & NET_BIND_SERVICE);
         }
     }
-    // Others of the same user cannot look into its memory.
+    // Other processes of the same user cannot read its memory.
     assert_eq!(std::fs::metadata(format!("/proc/{process}/environ")).unwrap().uid(), 0);
 }
 
-/// An address of this machine with a port that takes a right; nobody else has it.
+/// Returns an unused address of this machine with a port below 1024.
 fn low_port() -> SocketAddr {
     let mut seed = std::process::id() ^ std::time::UNIX_EPOCH.elapsed().unwrap().subsec_nanos();
     eventually("a low port is free", || {
@@ -226,9 +229,8 @@ fn root_becomes_the_user_before_it_serves() {
     assert!(!started.said().contains("warning"), "{}", started.said());
 }
 
-/// A service manager may give the two capabilities to a user of its own.
-/// The rights of root that a start may take: chown, dac_override, dac_read_search, fowner, kill, setgid, setuid, net_bind_service,
-/// sys_chroot, sys_resource.
+/// The capabilities of root that a start may need: chown, dac_override, dac_read_search, fowner,
+/// kill, setgid, setuid, net_bind_service, sys_chroot, sys_resource.
 const START_NEEDS: u64 = 1 << 0
     | 1 << 1
     | 1 << 2
@@ -262,7 +264,7 @@ fn a_supervisor_keeps_of_root_what_a_start_needs() {
     assert_eq!(rights(supervisor).capabilities, own & START_NEEDS);
     let status = std::fs::read_to_string(format!("/proc/{supervisor}/status")).unwrap();
     assert!(status.contains("NoNewPrivs:\t1"), "{status}");
-    // They are enough for another start: the port, the log and the user are had again.
+    // They suffice for another start: the port, the log and the user are available again.
     let first = serving().unwrap();
     assert_is_nobody(first);
     kill_process(Pid::from_raw(first as i32).unwrap(), Signal::KILL).unwrap();
@@ -275,6 +277,7 @@ fn a_supervisor_keeps_of_root_what_a_start_needs() {
     });
 }
 
+/// A service manager may give setuid, setgid and net_bind_service to an unprivileged user.
 #[test]
 fn who_may_change_users_without_being_root_keeps_none_of_that_in_any_thread() {
     if !is_root() {
@@ -374,12 +377,12 @@ fn what_only_root_may_read_is_told_at_the_start_and_rejects_a_reload() {
     assert_eq!(done.status.code(), Some(3), "{said}");
     assert!(said.contains(&expected), "{said}");
     assert_eq!(started.get("/"), "old");
-    // What is not about files needs none.
+    // A change that needs no file works without root's rights.
     started.told(&["ctl", "add", "app", "127.0.0.1:2"]);
     assert!(started.told(&["ctl", "show", "app"]).contains("127.0.0.1:2"));
 }
 
-/// A start, a check and USR1 meet a link that the user has put in the place of a log.
+/// A start, a check and USR1 find a link that the user has put in the place of a log.
 #[test]
 fn no_log_is_written_through_a_link_of_the_user() {
     if !is_root() {
@@ -411,7 +414,7 @@ fn no_log_is_written_through_a_link_of_the_user() {
             assert!(said.contains(&expected), "{arguments:?}: {said}");
         }
     }
-    // Root serves, and the link comes later.
+    // A Weir that serves as root finds the link at a reopening.
     std::fs::remove_file(&link).unwrap();
     let started = Started::within(directory, &config("", access));
     std::fs::rename(&link, started.directory.path().join("run/moved")).unwrap();
@@ -427,7 +430,7 @@ fn no_log_is_written_through_a_link_of_the_user() {
     assert_eq!(started.text("precious"), "");
 }
 
-/// Libraries and the program, so that it can be started in there.
+/// Copies the executable and its libraries, so that it can be started inside.
 fn furnish(jail: &Path) {
     program(&jail.join("weir"));
     let said = finish(command("ldd").arg(env!("CARGO_BIN_EXE_weir")), b"").stdout;
@@ -471,7 +474,7 @@ fn nothing_outside_the_new_root_is_served_or_read() {
     assert!(said.contains("cannot start") && said.contains("No such file"), "{said}");
     assert_eq!(started.get("/page"), "inside");
 
-    // What is put in there can be had.
+    // A file that is added inside can be served.
     let config = config.replace("files /site", "files /other");
     let text = config.replace("DIR", &started.directory.path().display().to_string());
     started.directory.file(&format!("jail/{outer}"), text);

@@ -1,4 +1,4 @@
-//! What happened yesterday, simulated: the access log that Weir writes is a trace for `weir sim`.
+//! `weir sim` replays a recorded day: the access log that Weir writes is accepted as a trace.
 
 use serde_json::Value;
 

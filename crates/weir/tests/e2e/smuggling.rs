@@ -1,11 +1,11 @@
-//! Requests that could be read in two ways are refused whole: not one byte of them reaches an endpoint.
+//! Ambiguous requests are refused as a whole: no byte of them reaches an endpoint.
 
 use crate::support::Directory;
 use crate::support::client::Client;
 use crate::support::origin::Origin;
 use crate::support::weir::Weir;
 
-/// A hidden request that must never be served.
+/// A smuggled request that must never be served.
 const HIDDEN: &str = "GET /hidden HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
 /// Header lines around a body of five bytes.
@@ -48,7 +48,7 @@ const CODINGS: &[&str] = &[
     "\"chunked\"",
 ];
 
-/// Request lines, with what little follows them.
+/// Invalid request lines, with the header lines that follow.
 const LINES: &[&str] = &[
     "GET /bad HTTP/1.1\r\n",
     "GET /bad HTTP/1.1\r\nHost: a\r\nHost: a\r\n",
@@ -71,7 +71,7 @@ const LINES: &[&str] = &[
     "GET /bad HTTP/1.10\r\nHost: localhost\r\n",
 ];
 
-/// Every bad request, with the statuses that answer it.
+/// Returns every invalid request with the statuses that may answer it.
 fn vectors() -> Vec<(String, &'static [u16])> {
     let post = |headers: &str, body: &str| {
         format!("POST /bad HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n{body}{HIDDEN}")

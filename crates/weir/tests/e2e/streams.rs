@@ -1,4 +1,5 @@
-//! Bodies that take their time: WebSocket tunnels, event streams, uploads that the origin reads as they come.
+//! Long-lived bodies: WebSocket tunnels, event streams, and uploads that the origin reads as they
+//! arrive.
 
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
@@ -13,7 +14,7 @@ fn weir_before(directory: &Directory, origin: &Origin) -> Weir {
     Weir::start(directory, &format!("listen 127.0.0.1:0 -> {};", origin.address))
 }
 
-/// Switches protocols on request and sends every byte back.
+/// Starts an origin that switches protocols on request and echoes every byte.
 fn websocket_origin() -> Origin {
     Origin::start(|connection| {
         let Some(head) = connection.head() else { return };
@@ -76,7 +77,7 @@ fn a_refused_upgrade_leaves_the_connection_usable() {
     assert_eq!(client.ask("/").status, 200);
 }
 
-/// An event stream whose next event comes when the test says so.
+/// Starts an origin with an event stream whose next event is sent when the test releases it.
 fn event_origin(next: mpsc::Receiver<()>) -> Origin {
     let next = Arc::new(Mutex::new(next));
     Origin::start(move |connection| {
@@ -102,7 +103,7 @@ fn events_arrive_one_by_one() {
     let weir = weir_before(&directory, &origin);
     let mut client = Client::connect(weir.address());
     client.get("/events");
-    // The head comes before the first event, and each event before the next one is even sent.
+    // The head arrives before the first event, and each event before the next one is sent.
     assert_eq!(client.head().header("content-type"), Some("text/event-stream"));
     for _ in 0..20 {
         release.send(()).unwrap();
@@ -192,6 +193,6 @@ fn a_body_until_close_is_passed_on_whole() {
     let weir = weir_before(&directory, &origin);
     let mut client = Client::connect(weir.address());
     assert!(client.ask("/").body == expected, "bodies differ");
-    // The client's connection does not depend on how the origin ends its body.
+    // The client's connection stays open however the origin delimits its body.
     assert!(client.ask("/").body == expected, "second bodies differ");
 }

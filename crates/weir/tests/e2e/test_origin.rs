@@ -1,4 +1,4 @@
-//! `weir origin` by its clients: what it sends, when, and what it says of it afterwards.
+//! `weir origin` as its clients see it: its responses, their timing, and its statistics.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -19,7 +19,7 @@ fn origin(arguments: &[&str]) -> Weir {
     Weir::origin(&[&["--listen", ANY], arguments].concat(), 1)
 }
 
-/// What it says of itself. Fails when it says it of another run's seed or port.
+/// Returns the origin's statistics.
 fn stats(address: SocketAddr) -> Value {
     let text = curl([format!("http://{address}/-/stats").as_str()]);
     serde_json::from_slice(&text).unwrap()
@@ -37,7 +37,7 @@ fn time(entry: &Value, name: &str) -> f64 {
     entry[name].as_f64().unwrap()
 }
 
-/// A body of the origin: lines of 64 bytes that begin with their place in their 64 KiB.
+/// Returns a body of the origin: lines of 64 bytes that begin with their offset in their 64 KiB.
 fn expected_body(length: usize) -> Vec<u8> {
     let lines = (0..length.div_ceil(64))
         .map(|line| format!("{:05} {}!\n", line * 64 % 65536, "weir".repeat(14)));
@@ -136,7 +136,7 @@ fn echo_sends_back_head_and_body() {
     let mut client = Client::connect(origin.address());
     client.send("POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n1;x=y\r\nd\r\n0\r\nTrailer: z\r\n\r\n");
     assert!(client.response().text().ends_with("\r\n\r\nabcd"));
-    // What nobody wants back is read to its end too.
+    // A body that is not echoed is read to its end too.
     client.send("PUT /1k HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello");
     assert_eq!(client.response().body.len(), 1024);
     assert_eq!(client.ask("/status/204").status, 204);
@@ -168,7 +168,7 @@ fn statuses_streams_and_events_are_those_asked_for() {
     assert!(client.ask("/").text().contains("/delay/20ms"));
 }
 
-/// Waits until the origin has seen so many requests.
+/// Waits until the origin has received `count` requests.
 fn arrived(address: SocketAddr, count: u64) {
     eventually("the request arrives", || {
         (number(&stats(address), "requests") == count).then_some(())
@@ -179,7 +179,7 @@ fn arrived(address: SocketAddr, count: u64) {
 fn with_a_concurrency_of_one_requests_are_served_one_by_one_in_the_order_of_arrival() {
     let origin = origin(&["--concurrency", "1", "--workers", "3", "--service-time", "1ms"]);
     let address = origin.address();
-    // One that stays in service as long as this test wants.
+    // This request stays in service for the whole test.
     let mut first = Client::connect(address);
     first.get("/fault/hang?id=0");
     arrived(address, 1);
@@ -272,7 +272,7 @@ fn service_times_are_those_that_the_seed_gives() {
                 let taken = time(entry, "ended_us") - time(entry, "began_us");
                 assert!((taken - work).abs() < 0.01, "{entry}");
             }
-            // Everything starts again, the draws as well.
+            // A reset restarts everything, the random draws included.
             curl([origin.url(0, "/-/stats?reset").as_str()]);
         }
     }
@@ -301,7 +301,8 @@ fn nothing_ends_during_a_pause() {
     });
 }
 
-/// For how long, us; asserts that it did not end within a pause.
+/// Returns the time, in µs, by which a pause delayed the request, and checks that it did not end
+/// within a pause.
 fn held_by_a_pause(entry: &Value) -> f64 {
     let ended = time(entry, "ended_us");
     let phase = ended % 40_000.0;
@@ -396,7 +397,7 @@ fn faults_and_limits_hold_over_tls() {
         let done = finish(curl_command().args(["--insecure", "--output", "-", &url]), b"");
         (done.status.code(), done.stdout.len())
     };
-    // curl's words: 52 nothing came, 56 receiving failed, 18 a partial file, 0 fine.
+    // curl's exit codes: 52 empty reply, 56 receive failure, 18 partial file, 0 success.
     assert_eq!(ask("/100k"), (Some(0), 102_400));
     assert!(matches!(ask("/fault/close").0, Some(52 | 56)), "{:?}", ask("/fault/close"));
     assert!(matches!(ask("/fault/reset").0, Some(35 | 52 | 56)));
@@ -407,7 +408,7 @@ fn faults_and_limits_hold_over_tls() {
         (&stats["ports"][1]["tls"], number(&stats["ports"][1], "overlapping")),
         (&Value::Bool(true), 0)
     );
-    // What is no TLS is counted and holds nobody up.
+    // Bytes that are not TLS are counted and do not block other clients.
     let mut client = Client::connect(secure);
     client.get("/1k");
     client.rest();
@@ -470,7 +471,7 @@ fn its_count_is_that_of_wrk() {
         .unwrap_or_else(|| panic!("{report}"));
     let counted: u64 = line.split_whitespace().next().unwrap().parse().unwrap();
     let stats = stats(origin.address());
-    // wrk goes while each of its connections waits for one more answer.
+    // wrk ends while each of its connections waits for one more response.
     let seen = number(&stats, "requests");
     assert!((counted..=counted + 16).contains(&seen), "{counted} {seen}");
     assert_eq!((log(&stats).len(), number(&stats, "log_dropped")), (100, seen - 100));
@@ -502,7 +503,7 @@ fn nonsense_is_refused_and_the_connection_ends() {
         "HTTP/1.1 431 ",
     );
     check(b"CONNECT x:1 HTTP/1.1\r\nHost: x:1\r\n\r\n", "HTTP/1.1 405 ");
-    // Half a request is no request.
+    // An incomplete request is not counted as a request.
     check(b"GET / HTT", "");
     check(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nab", "");
     let stats = stats(origin.address());
@@ -517,7 +518,7 @@ fn who_leaves_something_standing_is_closed_in_time() {
         client.send(bytes);
         assert_eq!(client.rest().0, b"");
     }
-    // A client that reads nothing, of more than the kernel's buffers take.
+    // This client reads nothing of a body that exceeds the kernel's buffers.
     let mut deaf = Client::connect(origin.address());
     deaf.get("/bytes/1g");
     arrived(origin.address(), 1);
@@ -525,7 +526,7 @@ fn who_leaves_something_standing_is_closed_in_time() {
         Some(stats(origin.address())).filter(|stats| number(stats, "in_flight") == 0)
     });
     assert_eq!(number(&ended, "requests"), 1);
-    // Waiting for the origin is not idling.
+    // Waiting for the origin does not count as idle.
     let mut patient = Client::connect(origin.address());
     assert_eq!(patient.ask("/delay/1s").text(), "late\n");
 }

@@ -1,4 +1,5 @@
-//! TLS as OpenSSL's own client sees it: versions, suites in both spellings, curves, certificates, resumption.
+//! TLS as OpenSSL's client sees it: versions, suites in both spellings, curves, certificates,
+//! resumption.
 
 use crate::support::Directory;
 use crate::support::origin::Origin;
@@ -8,7 +9,7 @@ use crate::support::weir::Weir;
 const P256: &str = "ec -pkeyopt ec_paramgen_curve:P-256";
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
 
-/// Weir with one TLS listener and these directives in it.
+/// A Weir with one TLS listener that has these directives.
 struct Secure {
     weir: Weir,
     _origin: Origin,
@@ -21,21 +22,22 @@ impl Secure {
         Self { weir: Weir::start(directory, &config), _origin: origin }
     }
 
-    /// What `openssl s_client` prints about a connection with one request on it.
+    /// Returns the output of `openssl s_client` for a connection with one request.
     fn connect(&self, flags: &str) -> String {
         let command = format!("s_client -ign_eof -connect {} {flags}", self.weir.address());
         let done = openssl(&command, REQUEST);
         String::from_utf8_lossy(&[done.stdout, done.stderr].concat()).into_owned()
     }
 
-    /// Checks that a connection with these flags is made, serves, and says this about itself.
+    /// Checks that a connection with these flags is established and served and that the output
+    /// contains `expected`.
     fn serves(&self, flags: &str, expected: &str) {
         let printed = self.connect(flags);
         assert!(printed.contains("HTTP/1.1 200"), "{flags}: {printed}");
         assert!(printed.contains(expected), "{flags}: {expected} is not in {printed}");
     }
 
-    /// Checks that no connection is made with these flags.
+    /// Checks that no connection is established with these flags.
     fn refuses(&self, flags: &str) {
         let printed = self.connect(flags);
         assert!(printed.contains("Cipher is (NONE)"), "{flags}: {printed}");
@@ -148,7 +150,7 @@ fn a_hello_in_several_records_is_served_and_one_over_a_bound_is_refused() {
     let directory = Directory::new();
     let secure = Secure::new(&directory, &Certificate::localhost(&directory).directive());
     let protocols = |count: usize| format!("-alpn {}http/1.1", "some-protocol,".repeat(count - 1));
-    // Most of what OpenSSL has to offer, in records of 512 bytes.
+    // Most of OpenSSL's cipher suites, in records of 512 bytes.
     let all = "-max_send_frag 512 -cipher ALL:COMPLEMENTOFALL:@SECLEVEL=0";
     secure.serves(&format!("{all} {}", protocols(64)), "ALPN protocol: http/1.1");
     secure.refuses(&protocols(65));

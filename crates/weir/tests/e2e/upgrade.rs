@@ -1,5 +1,5 @@
-//! An upgrade with real programs: a new process takes the sockets over, and nobody who is served notices. Also what systemd hands over
-//! and is told.
+//! Upgrades with real programs: a new process takes over the sockets without a visible effect on
+//! clients. Also systemd's socket activation and notifications.
 
 mod connections;
 mod systemd;
@@ -18,7 +18,7 @@ use crate::support::process::finish;
 use crate::support::weir::{Weir, weir_command};
 use crate::support::{Directory, eventually};
 
-/// A Weir and those who take over from it. The last ones are no children of ours.
+/// A Weir and its successors. The last ones are not children of the test.
 struct Line {
     weir: Weir,
     directory: Directory,
@@ -26,7 +26,8 @@ struct Line {
 }
 
 impl Line {
-    /// `more` is the configuration beside the admin socket; `DIRECTORY` in it is where files may be.
+    /// Starts it. `more` is the configuration besides the admin socket; `DIRECTORY` in it stands
+    /// for a directory for files.
     fn start(more: &str) -> Self {
         let directory = Directory::new();
         let config = Self::configuration(&directory, more);
@@ -51,14 +52,14 @@ impl Line {
         done
     }
 
-    /// Runs `weir upgrade`, which has to work; returns the number of the process that serves then.
+    /// Runs `weir upgrade`, which must succeed, and returns the id of the process that serves then.
     fn upgraded(&mut self) -> u32 {
         let done = self.upgrade(&[]);
         assert!(done.status.success(), "{done:?}\n{}", self.weir.process.said());
         *self.successors.last().unwrap()
     }
 
-    /// Runs `weir upgrade`, which must not work; returns the exit status and what was said.
+    /// Runs `weir upgrade`, which must fail, and returns the exit status and the messages.
     fn not_upgraded(&mut self, arguments: &[&str]) -> (Option<i32>, String) {
         let done = self.upgrade(arguments);
         (done.status.code(), String::from_utf8_lossy(&done.stderr).into_owned())
@@ -68,13 +69,13 @@ impl Line {
         self.weir.address()
     }
 
-    /// What the process file says.
+    /// Returns the contents of the pid file.
     fn pid(&self) -> Option<u32> {
         let text = std::fs::read_to_string(self.directory.path().join("weir.pid")).ok()?;
         text.trim_end().parse().ok()
     }
 
-    /// The program that a script is.
+    /// Writes an executable shell script and returns its path.
     fn script(&self, name: &str, text: &str) -> String {
         let path: PathBuf = self.directory.file(name, format!("#!/bin/sh\n{text}\n"));
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
@@ -91,7 +92,7 @@ impl Drop for Line {
     }
 }
 
-/// Ends a process that is no child of ours, and waits for that.
+/// Ends a process that is not a child of the test, and waits for its end.
 pub(crate) fn end(number: u32, signal: Signal) {
     let process = Pid::from_raw(number.cast_signed()).unwrap();
     let _ = kill_process(process, signal);
@@ -100,11 +101,12 @@ pub(crate) fn end(number: u32, signal: Signal) {
 
 fn is_running(number: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{number}/stat")).unwrap_or_default();
-    // One that has ended may wait for whoever adopted it.
+    // A process that has ended may be a zombie until its new parent reaps it.
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
 }
 
-/// Upgrades so many times while clients keep connections and open new ones; every request has to be answered.
+/// Upgrades `number` times while clients keep connections and open new ones; every request must be
+/// answered.
 fn upgrades_under_load(number: usize) {
     let origin = Origin::echo();
     let mut line = Line::start(&format!(
@@ -148,7 +150,7 @@ fn ten_upgrades_under_load_fail_no_request() {
     upgrades_under_load(10);
 }
 
-/// The worker threads of a process.
+/// Returns the number of worker threads of a process.
 fn workers(number: u32) -> usize {
     let tasks = std::fs::read_dir(format!("/proc/{number}/task")).unwrap();
     let names = tasks.map(|task| std::fs::read_to_string(task.unwrap().path().join("comm")));
@@ -237,7 +239,7 @@ fn a_program_that_fails_or_hangs_leaves_the_old_process_serving() {
     let helper = std::fs::read_to_string(&marker).unwrap().trim().parse().unwrap();
     eventually("what it started is ended too", || (!is_running(helper)).then_some(()));
     assert_eq!(line.pid(), own);
-    // And then it works.
+    // Then an upgrade succeeds.
     line.upgraded();
     assert!(!client.ask("/").closes());
 }

@@ -1,4 +1,4 @@
-//! The HTTP API: what it tells, what it changes, and what it says of mistakes.
+//! The HTTP API: the values it returns, the changes it makes, and its error messages.
 
 use rustix::process::Signal;
 
@@ -47,7 +47,7 @@ fn an_order_holds_for_every_worker_from_its_answer_on() {
     assert_eq!(said["changed"][0]["after"], "draining");
     assert_eq!(said["endpoint"]["state"], "draining");
     assert_eq!(said["endpoint"]["overridden"], serde_json::json!(["order"]));
-    // Each connection is another worker's turn.
+    // Connections are spread over the workers.
     for _ in 0..8 {
         assert_eq!(managed.answers(4), ["two"]);
     }
@@ -181,7 +181,7 @@ fn a_stream_tells_again_and_again() {
     let managed = Managed::start("", 0);
     let socket = managed.socket.display().to_string();
     let mut curl = crate::support::programs::curl_command();
-    // It ends by the limit of time, or here when enough has come.
+    // curl ends by its time limit, or is killed here after enough lines.
     curl.args(["--no-buffer", "--unix-socket", &socket, "http://weir/v1/stream"]);
     let mut child = curl.stdout(std::process::Stdio::piped()).spawn().unwrap();
     let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap()));
@@ -195,7 +195,7 @@ fn a_stream_tells_again_and_again() {
     }
     child.kill().unwrap();
     child.wait().unwrap();
-    // The interface is there for others all the time.
+    // The interface serves other clients all the time.
     let url = "http://weir/v1/info";
     assert_eq!(asked(&["--unix-socket", &socket, url]).0, 200);
 }

@@ -1,4 +1,4 @@
-//! `weir ctl`, `weir stop`: what they print, what they change, and their exit codes.
+//! `weir ctl`, `weir stop`: their output, their changes and their exit codes.
 
 use std::process::Output;
 
@@ -13,7 +13,7 @@ fn weir(managed: &Managed, arguments: &[&str]) -> Output {
     finish(&mut weir, b"")
 }
 
-/// What a command that succeeds prints.
+/// Returns the output of a command that succeeds.
 fn ctl(managed: &Managed, arguments: &[&str]) -> String {
     let done = weir(managed, &[&["ctl"], arguments].concat());
     let said = String::from_utf8_lossy(&done.stderr).into_owned();
@@ -21,13 +21,13 @@ fn ctl(managed: &Managed, arguments: &[&str]) -> String {
     String::from_utf8(done.stdout).unwrap()
 }
 
-/// What a command that fails says, and its exit code.
+/// Returns the exit code and the message of a command that fails.
 fn failed(managed: &Managed, arguments: &[&str]) -> (Option<i32>, String) {
     let done = weir(managed, &[&["ctl"], arguments].concat());
     (done.status.code(), String::from_utf8(done.stderr).unwrap())
 }
 
-/// The words of the line that begins with these.
+/// Returns the words of the line that begins with these.
 fn row(text: &str, begins: &[&str]) -> Vec<String> {
     let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     let begins_so = |row: &Vec<String>| row.iter().zip(begins).all(|(word, wanted)| word == wanted);
@@ -73,7 +73,7 @@ fn who_waits_is_listed_with_his_id_his_address_and_what_he_wants() {
     ctl(&managed, &["set", "app/one", "max_conn=1"]);
     let connect = || crate::support::client::Client::connect(managed.weir.address());
     let (mut first, mut second) = (connect(), connect());
-    // It keeps the only place until its body is whole.
+    // It keeps the only slot until its body is complete.
     first.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n1");
     let running = || managed.json("/v1/pools/app")["in_flight"] == 1;
     eventually("the place is taken", || running().then_some(()));
@@ -102,7 +102,7 @@ fn who_waits_is_listed_with_his_id_his_address_and_what_he_wants() {
     assert!(page.contains("GET /cart?item=7&amp;long") && page.contains(&id), "{page}");
     first.send("2");
     assert_eq!((first.response().status, second.response().status), (200, 200));
-    // Who has been served is told by the same id.
+    // A finished request is found by the same id.
     let why = ctl(&managed, &["why", &id]);
     assert!(why.contains("; the next free place was at one (0 in flight)."), "{why}");
 }

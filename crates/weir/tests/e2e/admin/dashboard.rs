@@ -1,4 +1,4 @@
-//! The dashboard: its pages over HTTP, and in a real browser, with and without script.
+//! The dashboard: its pages over HTTP, and in a real browser, with and without scripts.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
@@ -8,11 +8,11 @@ use crate::support::browser::Browser;
 use crate::support::programs::{Refusing, curl_command};
 
 const TOKEN: &str = "correct-horse-battery-staple";
-/// `weir:` and the token.
+/// The Base64 of `weir:` and the token.
 const BASIC: &str = "Basic d2Vpcjpjb3JyZWN0LWhvcnNlLWJhdHRlcnktc3RhcGxl";
 const ONE: &str = "/v1/pools/app/endpoints/one";
 
-/// With an address over TCP where the token lets in.
+/// Starts a Weir with an admin address over TCP that accepts the token.
 fn start(more: &str) -> (Managed, String) {
     let directory = crate::support::Directory::new();
     let file = directory.file("token", format!("{TOKEN}\n"));
@@ -94,7 +94,7 @@ fn a_browser_brings_the_token_as_its_password() {
     assert_eq!(asked(&["-u", &format!("{TOKEN}:weir"), &url]).0, 401);
 }
 
-/// A stream of events that curl reads.
+/// Starts curl on a stream of events.
 fn stream(socket: &str, path: &str) -> (Child, BufReader<std::process::ChildStdout>) {
     let mut curl = curl_command();
     curl.args(["--no-buffer", "--fail", "--unix-socket", socket, &format!("http://weir{path}")]);
@@ -156,10 +156,10 @@ fn a_browser_shows_it_live_and_drains_a_server_by_its_button() {
         dead.address
     ));
     let Some(mut browser) = Browser::start(&managed.directory) else { return };
-    // As if it had asked for the password.
+    // The credentials in the URL stand for the browser's password prompt.
     browser.open(&url.replace("http://", &format!("http://weir:{TOKEN}@")));
     browser.until("document.getElementById('pulse')?.textContent === 'live'");
-    // It is kept current: what the servers answer stands there, and charts are drawn.
+    // The page is updated: it shows the servers' answers, and charts are drawn.
     let total = "document.querySelector('#app tr.sum td[data-label=total]').textContent";
     browser.until(&format!("{total} === '0'"));
     managed.answers(8);
@@ -168,12 +168,12 @@ fn a_browser_shows_it_live_and_drains_a_server_by_its_button() {
     let drawn = "(() => { const canvas = document.querySelector('#app figure[data-chart=rate] canvas');
         return canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data.some(byte => byte > 0) })()";
     browser.until(drawn);
-    // Who is down says why.
+    // A server that is down shows the reason.
     browser.until(
         "document.querySelector('#other tr.why.down')?.textContent.includes('connect refused')",
     );
     browser.until("document.title.startsWith('! 1 server out')");
-    // What has the focus keeps it while the page is drawn again.
+    // The focused element keeps the focus while the page is redrawn.
     let button = "document.querySelector('form[data-name=\"app/one\"] button[value=draining]')";
     browser.value(&format!(
         "{button}.focus(), window.then = document.querySelector('dl.summary dd').textContent"
@@ -185,7 +185,7 @@ fn a_browser_shows_it_live_and_drains_a_server_by_its_button() {
     browser.until("document.getElementById('said').textContent.includes('app/one: draining. it survives reloads')");
     assert_eq!(managed.json(ONE)["order"], "draining");
     managed.weir.process.says("order ready -> draining, by the token from 127.0.0.1:");
-    // The filter leaves what was looked for.
+    // The filter hides all lines but those that match.
     browser.value("filter.value = 'two', filter.dispatchEvent(new Event('input'))");
     let shown = "[...document.querySelectorAll('section.pool tr.line[data-find]')].filter(line => line.offsetParent).length";
     assert_eq!(browser.value(shown), 1);

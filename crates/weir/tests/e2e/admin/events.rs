@@ -1,4 +1,5 @@
-//! Row O-18: what was done by signal is an event with who did it and the lines that differ, as what was done by the API is.
+//! Events of actions by signal: like those of actions by the API, they name the author and the
+//! lines that differ.
 
 use rustix::process::Signal;
 use serde_json::Value;
@@ -13,7 +14,7 @@ impl Managed {
         self.json("/v1/events")["events"].as_array().unwrap().clone()
     }
 
-    /// Sends a signal and waits for the event of this kind and origin.
+    /// Sends a signal and returns the event of this kind and origin.
     fn event_of(&self, signal: Signal, kind: &str, who: &str) -> Value {
         let before = self.events().len();
         self.weir.process.signal(signal);
@@ -56,7 +57,7 @@ fn what_a_signal_did_is_an_event_with_who_and_what_differs() {
     managed.rewrite("max_con=7", "max_conn=7");
     let reopened = managed.event_of(Signal::USR1, "process", "signal USR1");
     assert_eq!(reopened["what"], "log files opened anew");
-    // People see the same: the lines that differ stand below their event.
+    // `weir ctl events` shows the same: the lines that differ are below their event.
     let config = managed.directory.path().join("weir.conf");
     let done = finish(weir_command().args(["ctl", "events", "-c"]).arg(config), b"");
     let told = String::from_utf8(done.stdout).unwrap();
@@ -72,7 +73,7 @@ fn what_a_signal_did_is_an_event_with_who_and_what_differs() {
 #[test]
 fn a_stop_by_signal_is_told_while_requests_still_run() {
     let mut managed = Managed::start("", 0);
-    // It is not answered: the origin of this pool gets no whole request.
+    // This request is not answered: the origin never gets the complete request.
     let mut client = crate::support::client::Client::connect(managed.weir.address());
     client.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n1");
     eventually("it runs", || (managed.json("/v1/info")["requests_running"] == 1).then_some(()));

@@ -1,4 +1,5 @@
-//! HAProxy's command line, by the programs that people use it with.
+//! HAProxy's command line on the admin socket, with the programs that use it: socat, hatop and
+//! Prometheus' exporter.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -10,17 +11,17 @@ use crate::support::process::{Process, command, finish};
 use crate::support::weir::Weir;
 use crate::support::{Directory, eventually};
 
-/// What socat brings back.
+/// Sends a command with socat and returns the response.
 pub(crate) fn socat(socket: &Path, input: &str) -> String {
     let address = format!("UNIX-CONNECT:{}", socket.display());
     let mut socat = command("socat");
-    // `-t`: how long the answer may take once the input has ended.
+    // `-t` is the timeout of the response after the end of the input.
     let done = finish(socat.args(["-t", "20", "-", &address]), input.as_bytes());
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     String::from_utf8(done.stdout).unwrap()
 }
 
-/// The value of a field of a row of `show stat`.
+/// Returns a field of a row of `show stat`.
 pub(super) fn field(csv: &str, service: &str, name: &str) -> String {
     let header = csv.lines().next().unwrap().trim_start_matches("# ");
     let index = header.split(',').position(|column| column == name).unwrap();
@@ -61,7 +62,7 @@ fn scripts_with_socat_see_what_they_know() {
     assert_eq!(managed.json("/v1/pools/app/endpoints/one")["state"], "maintenance");
     check("enable server app/one", "\n");
     check("get weight app/two", "3 (initial 3)\n\n");
-    // A line without its end, as `printf` sends it.
+    // A line without a line end, as `printf` sends it.
     assert_eq!(socat(&managed.socket, "show backend"), "# name\napp\n\n");
 }
 
@@ -121,7 +122,7 @@ fn the_typed_and_the_json_forms_say_the_same() {
     assert_eq!(info[0]["value"]["value"], "Weir");
 }
 
-/// hatop is a program for terminals: `script` gives it one, and it draws what it reads there.
+/// hatop needs a terminal: `script` provides one, and the drawn screen is checked.
 #[test]
 fn hatop_draws_the_pools() {
     let managed = Managed::start("", 0);
@@ -163,7 +164,8 @@ fn the_exporter_of_prometheus_reads_it() {
     assert!(metrics.contains("haproxy_backend_up{backend=\"app\"} 1"), "{metrics}");
 }
 
-/// A Weir in front of an origin that answers by path: `/bad` with no HTTP, `/reset` not at all, `/slow` when the client has left.
+/// Starts a Weir in front of an origin that answers by path: `/bad` with bytes that are no HTTP,
+/// `/reset` with nothing, `/slow` after the client has left.
 fn particular() -> (Weir, Directory, PathBuf, Vec<Origin>) {
     let directory = Directory::new();
     let origin = Origin::start(|connection| {

@@ -1,4 +1,5 @@
-//! The admin interface, with the programs that people have: curl over real sockets, socat, hatop and Prometheus' HAProxy exporter.
+//! The admin interface, with real programs: curl over real sockets, socat, hatop and Prometheus'
+//! HAProxy exporter.
 
 mod api;
 mod ctl;
@@ -31,7 +32,7 @@ pub(crate) struct Managed {
     pub(crate) _origins: Vec<Origin>,
 }
 
-/// An origin that answers with its name.
+/// Starts an origin that answers with its name.
 pub(crate) fn named(name: &'static str) -> Origin {
     Origin::start(move |connection| {
         while connection.request().is_some() {
@@ -41,7 +42,8 @@ pub(crate) fn named(name: &'static str) -> Origin {
 }
 
 impl Managed {
-    /// Two servers `one` and `two` in the pool `app`; `more` at the top of the file, `tcp` addresses of the admin among it.
+    /// Starts it with the servers `one` and `two` in the pool `app`. `more` goes to the top of the
+    /// file; it contains `tcp` admin addresses.
     pub(crate) fn start(more: &str, tcp: usize) -> Self {
         let directory = Directory::new();
         let origins = vec![named("one"), named("two")];
@@ -64,7 +66,7 @@ impl Managed {
         Self { weir, socket, directory, _origins: origins }
     }
 
-    /// Asks over the Unix socket: the status, and the body.
+    /// Sends a request over the Unix socket and returns the status and the body.
     pub(crate) fn ask(&self, arguments: &[&str]) -> (u16, String) {
         let socket = self.socket.display().to_string();
         let path = arguments.last().unwrap();
@@ -73,20 +75,20 @@ impl Managed {
         asked(&[&["--unix-socket", &socket], rest, &[&url]].concat())
     }
 
-    /// The JSON of a path that is there.
+    /// Returns the JSON of an existing path.
     pub(crate) fn json(&self, path: &str) -> Value {
         let (status, body) = self.ask(&[path]);
         assert_eq!(status, 200, "{path}: {body}");
         serde_json::from_str(&body).unwrap_or_else(|error| panic!("{path}: {error}: {body}"))
     }
 
-    /// Changes something: the status, and what is said.
+    /// Sends a change and returns the status and the response.
     pub(crate) fn change(&self, method: &str, path: &str, body: &str) -> (u16, Value) {
         let (status, text) = self.ask(&["-X", method, "--data", body, path]);
         (status, serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}")))
     }
 
-    /// Which servers answered so many requests.
+    /// Returns the names of the servers that answer `count` requests, each once.
     pub(crate) fn answers(&self, count: usize) -> Vec<String> {
         let mut client = crate::support::client::Client::connect(self.weir.address());
         let mut names: Vec<String> = (0..count).map(|_| client.ask("/").text()).collect();
@@ -96,7 +98,7 @@ impl Managed {
     }
 }
 
-/// What curl gets: the status, and the body.
+/// Runs curl and returns the status and the body.
 pub(crate) fn asked(arguments: &[&str]) -> (u16, String) {
     let mut curl = curl_command();
     curl.args(["--write-out", "\n%{http_code}"]).args(arguments);

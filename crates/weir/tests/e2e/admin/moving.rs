@@ -1,4 +1,4 @@
-//! A reload with other admin addresses, tokens, a pid file or a state file at another place.
+//! Reloads that change admin addresses, tokens, and the paths of the pid file and the state file.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -22,7 +22,8 @@ struct Moving {
 }
 
 impl Moving {
-    /// `DIR` is the directory; `tcp` addresses of the admin are among it.
+    /// Starts it. `DIR` in the configuration stands for the directory; `tcp` of the admin addresses
+    /// are TCP.
     fn start(top: &str, tcp: usize) -> Self {
         let directory = Directory::new();
         let config = Self::config(&directory, top);
@@ -39,14 +40,14 @@ impl Moving {
         )
     }
 
-    /// Writes another configuration, and reloads it over this socket.
+    /// Writes another configuration and reloads it over this socket.
     fn reload(&self, top: &str, socket: &str) -> Output {
         self.directory.file("weir.conf", Self::config(&self.directory, top));
         let socket = self.directory.text(socket);
         finish(weir_command().args(["reload", "--socket", &socket]), b"")
     }
 
-    /// The same, by a signal; returns what is said of it.
+    /// Writes another configuration, reloads it by a signal and returns the messages about it.
     fn hang_up(&self, top: &str) -> String {
         self.directory.file("weir.conf", Self::config(&self.directory, top));
         let before = self.weir.process.said().len();
@@ -72,7 +73,7 @@ impl Moving {
     }
 }
 
-/// The admin address that was opened last.
+/// Returns the admin address that was opened last.
 fn opened(said: &str) -> SocketAddr {
     let line =
         said.lines().rfind(|line| line.contains("listening on 127.") && line.ends_with("(admin)"));
@@ -85,7 +86,7 @@ const CHANGE: &[&str] = &["-X", "PATCH", "--data", r#"{"max_conn": 7}"#];
 #[test]
 fn admin_addresses_come_change_and_go_with_a_reload() {
     let moving = Moving::start("admin unix:DIR/a.sock; admin unix:DIR/b.sock;", 0);
-    // Somebody listens to what happens, over an address that is to go.
+    // A client reads the event stream over an address that the reload removes.
     let mut stream = UnixStream::connect(moving.directory.path().join("b.sock")).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream.write_all(b"GET /v1/stream HTTP/1.1\r\nHost: weir\r\n\r\n").unwrap();
@@ -93,7 +94,7 @@ fn admin_addresses_come_change_and_go_with_a_reload() {
     let count = stream.read(&mut piece).unwrap();
     assert!(piece[..count].starts_with(b"HTTP/1.1 200 "));
 
-    // The answer comes over the address that goes with it.
+    // The response arrives over the address that the reload removes.
     let other = "admin unix:DIR/a.sock mode=0600 read_only; admin 127.0.0.1:0 read_only;";
     let done = moving.reload(other, "b.sock");
     let said = String::from_utf8_lossy(&done.stdout).into_owned();
@@ -111,7 +112,7 @@ fn admin_addresses_come_change_and_go_with_a_reload() {
     let tcp = opened(&moving.weir.process.said());
     assert_eq!(asked(&[&format!("http://{tcp}{ONE}")]).0, 200);
 
-    // One that cannot be had changes nothing.
+    // An address that is in use rejects the reload, and nothing changes.
     let holder = TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = holder.local_addr().unwrap();
     let said = moving.hang_up(&format!("admin unix:DIR/c.sock; admin {taken} read_only;"));
@@ -178,7 +179,7 @@ fn pid_file_and_state_file_move_with_a_reload() {
     assert!(body.contains("two.json"), "{body}");
     assert!(moving.text("two.json").contains('8') && moving.text("one.json").contains('7'));
 
-    // Somebody else's file is not written over, and nothing else is changed either.
+    // A file that Weir did not write is not overwritten, and nothing else is changed either.
     moving.directory.file("three.json", "precious");
     let done = moving.reload(&at("three"), "a.sock");
     assert_eq!(done.status.code(), Some(3), "{done:?}");
@@ -186,7 +187,7 @@ fn pid_file_and_state_file_move_with_a_reload() {
     assert_eq!(moving.text("two.pid"), number);
     assert!(!moving.exists("three.pid"));
 
-    // The same file by another name stays.
+    // The same file under another name stays.
     let other = at("two").replace("DIR/two.pid", "DIR/../DIRNAME/two.pid");
     let name = moving.directory.path().file_name().unwrap().to_str().unwrap();
     assert!(moving.reload(&other.replace("DIRNAME", name), "a.sock").status.success());

@@ -1,4 +1,4 @@
-//! Metrics and percentiles, as programs get them.
+//! Metrics and percentiles, as programs read them.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use crate::support::eventually;
 use crate::support::process::finish;
 use crate::support::weir::weir_command;
 
-/// The values of a metric's samples that have all of these pieces.
+/// Returns the values of a metric's samples whose lines contain all of these pieces.
 fn values(text: &str, name: &str, pieces: &[&str]) -> Vec<f64> {
     let of_name = |line: &&str| {
         line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' ']))
@@ -85,10 +85,10 @@ fn the_cap_on_all_connections_is_told_everywhere_and_the_surplus_waits_unharmed(
     let mut held: Vec<Client> = (0..3).map(|_| Client::connect(managed.weir.address())).collect();
     for client in &mut held {
         assert_eq!(client.ask("/").status, 200);
-        // Not idle any more: what is idle would make room.
+        // The connection must not be idle: an idle one would be closed to make room.
         client.send("GET / HTTP/1.1\r\n");
     }
-    // The kernel takes them; Weir does not.
+    // The kernel accepts these connections; Weir does not.
     let mut surplus: Vec<Client> =
         (0..5).map(|_| Client::connect(managed.weir.address())).collect();
     for client in &mut surplus {
@@ -108,7 +108,7 @@ fn the_cap_on_all_connections_is_told_everywhere_and_the_surplus_waits_unharmed(
     }
 }
 
-/// The names of metrics in a text of Prometheus' language, without the endings of histograms.
+/// Returns the names of metrics in a text of PromQL, without the suffixes of histograms.
 fn names(text: &str) -> BTreeSet<&str> {
     let words = text.split(|one: char| !(one.is_ascii_alphanumeric() || one == '_'));
     let ours = words.filter(|word| word.starts_with("weir_") || word.starts_with("process_"));
@@ -122,7 +122,7 @@ fn alerts_and_the_grafana_dashboard_ask_for_metrics_that_there_are() {
     let more = "log access { to DIRECTORY/access.log; } cpu_credits t3.micro balance=100;";
     let managed = Managed::start(more, 0);
     managed.answers(1);
-    // Rates are known once the machine was watched for some seconds.
+    // Rates need some seconds of readings.
     let text = eventually("credits are told with their rates", || {
         let (_, text) = managed.ask(&["/metrics"]);
         text.contains("weir_cpu_credits_used_cores").then_some(text)
@@ -138,7 +138,8 @@ fn alerts_and_the_grafana_dashboard_ask_for_metrics_that_there_are() {
     }
 }
 
-/// Python's own reader of the format, of Debian's package. Without it this says so and passes, unless `WEIR_PROMETHEUS=required`.
+/// The Python client of Prometheus, from Debian's package, parses the metrics. Without it the test
+/// passes with a message, unless `WEIR_PROMETHEUS=required`.
 #[test]
 fn prometheus_own_python_client_reads_the_metrics() {
     let script = "
@@ -220,7 +221,7 @@ fn hdrhistograms_files_are_told_and_written() {
     check("/v1/distributions.hlog?window=never", 422, "neither start nor recent");
 }
 
-/// Two instances and a file of a third, as `weir ctl` adds them up.
+/// `weir ctl` merges two instances and a file of a third.
 #[test]
 fn percentiles_of_a_fleet_are_merged_count_by_count() {
     let fleet = [Managed::start("", 0), Managed::start("", 0), Managed::start("", 0)];
@@ -247,14 +248,14 @@ fn percentiles_of_a_fleet_are_merged_count_by_count() {
         said.lines().any(|line| line.starts_with("p99.9999") && line.ends_with("  1")),
         "{said}"
     );
-    // A log says whose it is.
+    // A log names its instances.
     for (log, places) in [(&third, text(&fleet[2])), (&all, merged.join(", "))] {
         let log = std::fs::read_to_string(log).unwrap();
         assert!(log.contains(&format!("[Logged by Weir on {places}, ")), "{log}");
     }
     let curve = std::fs::read_to_string(curve).unwrap();
     assert!(curve.contains("Total count    =           60]"), "{curve}");
-    // What was written is what would be told: exact to the count.
+    // A written file has exactly the counts that the interface returns.
     let mut counts: Vec<serde_json::Value> = Vec::new();
     for places in [&merged[..], &[&*all]] {
         let (_, said) = ctl(&[&["--endpoint", "app/one", "--json", "--merge"], places].concat());

@@ -1,4 +1,4 @@
-//! A real Prometheus. Where `cargo test` is called by hand on a machine without it, this says so and passes; `make test` sets
+//! A real Prometheus. Without it the test passes with a message; `make test` sets
 //! `WEIR_PROMETHEUS=required`.
 
 use std::process::Stdio;
@@ -10,7 +10,7 @@ use crate::support::eventually;
 use crate::support::process::{Process, command, finish};
 use crate::support::programs::curl_command;
 
-/// A real Prometheus, where it is installed, scrapes protocol buffers and answers from native histograms.
+/// Prometheus scrapes protocol buffers and answers queries from native histograms.
 #[test]
 fn prometheus_keeps_native_histograms() {
     if command("prometheus").arg("--version").output().is_err() {
@@ -52,7 +52,8 @@ fn prometheus_keeps_native_histograms() {
     let phase = &told["pools"][0]["phases"]["total"];
     let sum_s = phase["mean_us"].as_f64().unwrap() * 40.0 / 1e6;
     assert!((value(&format!("histogram_sum({name})")) - sum_s).abs() < 1e-6);
-    // Within the width of two buckets of ours: the exact median stands at one end of its own or the other.
+    // The two results differ by at most two bucket widths: the exact median may be at either end of
+    // a bucket.
     let median_s = phase["quantiles"][0]["us"].as_f64().unwrap() / 1e6;
     let ratio = value(&format!("histogram_quantile(0.5, {name})")) / median_s;
     assert!((0.95..1.05).contains(&ratio), "{ratio}");

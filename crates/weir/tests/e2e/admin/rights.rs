@@ -1,4 +1,4 @@
-//! Who is let in, what he may do, and how little he can hold up.
+//! Authentication, roles, and the bounds on what unauthenticated clients can occupy.
 
 use std::io::{Read, Write};
 use std::os::unix::fs::MetadataExt;
@@ -30,7 +30,7 @@ fn a_socket_is_for_its_owner_and_group() {
     if !rustix::process::geteuid().is_root() {
         return;
     }
-    // Somebody else, let into the directory.
+    // Another user, who may enter the directory.
     let directory = managed.directory.path();
     std::fs::set_permissions(directory, std::os::unix::fs::PermissionsExt::from_mode(0o755))
         .unwrap();
@@ -82,7 +82,7 @@ fn nothing_can_be_changed_where_one_may_only_look() {
     stream.read_to_string(&mut said).unwrap();
     assert_eq!(said, "Permission denied\n\n");
     assert_eq!(managed.json(ONE)["order"], "ready");
-    // Over TCP there is no command line.
+    // HAProxy's command line is not available over TCP.
     let mut stream = std::net::TcpStream::connect(managed.weir.addresses[1]).unwrap();
     stream.write_all(b"show info\n").unwrap();
     let mut said = String::new();
@@ -148,7 +148,7 @@ fn connections_that_show_nothing_keep_nobody_out_and_hold_up_no_signal() {
     let mut managed = Managed::start("", 0);
     let begin = |number: usize| {
         let mut stream = UnixStream::connect(&managed.socket).unwrap();
-        // Half of them in the middle of a request, half in that of a command.
+        // Half of them stop in the middle of a request, half in the middle of a command.
         stream.write_all(if number.is_multiple_of(2) { b"GET /v1" } else { b"show in" }).unwrap();
         stream
     };
@@ -157,7 +157,7 @@ fn connections_that_show_nothing_keep_nobody_out_and_hold_up_no_signal() {
         assert_eq!(managed.ask(&["/v1/info"]).0, 200);
     }
     assert_eq!(managed.answers(4), ["one", "two"]);
-    // The oldest gave way; the latest still may say what it wants.
+    // The oldest connection was closed to make room; the latest can still send its command.
     let mut said = String::new();
     assert_eq!(silent[0].read_to_string(&mut said).unwrap_or(0), 0, "{said}");
     let mut last = silent.pop().unwrap();
@@ -194,7 +194,7 @@ fn a_token_is_let_in_beside_those_who_have_none() {
     for _ in 0..3 {
         assert_eq!(asked(&["-H", bearer, &url]).0, 200);
     }
-    // Those who are refused are said, and are no flood of lines.
+    // Refused requests are logged, but not one line each.
     for _ in 0..20 {
         assert_eq!(asked(&[&url]).0, 401);
     }
@@ -204,7 +204,7 @@ fn a_token_is_let_in_beside_those_who_have_none() {
     assert!((1..=3).contains(&lines), "{said}");
 }
 
-/// DNS that somebody else rules leads a browser here: nothing is told to it.
+/// DNS rebinding: a browser that an attacker's DNS leads here gets no data.
 #[test]
 fn only_own_names_are_answered_to_without_a_token() {
     let managed = Managed::start("admin 127.0.0.1:0 read_only name=metrics.example.com;", 1);
@@ -225,7 +225,7 @@ fn only_own_names_are_answered_to_without_a_token() {
     check(&["Origin: http://evil.example"], 421);
     let metrics = format!("http://{address}/metrics");
     assert_eq!(asked(&["-H", "Host: evil.example", &metrics]).0, 421);
-    // A Unix socket is for programs of this machine, which call it what they like.
+    // A Unix socket is for programs of this machine, which may use any `Host`.
     assert_eq!(managed.ask(&["-H", "Host: evil.example", "/v1/info"]).0, 200);
 }
 
@@ -267,7 +267,7 @@ fn a_role_is_what_its_holder_may_do_and_no_more() {
         assert_eq!(statuses, expected, "{token}");
     }
     assert_eq!(asked(&[&format!("{base}/v1/status")]).0, 401);
-    // What was not allowed is in the list of events, with who wanted it.
+    // Denied requests are in the list of events, with their authors.
     let events = managed.json("/v1/events").to_string();
     assert!(events.contains("PATCH /v1/pools/{pool}/endpoints/{endpoint} takes the role operate"));
     assert!(events.contains("POST /v1/reload takes the role admin"), "{events}");

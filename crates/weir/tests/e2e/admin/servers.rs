@@ -1,4 +1,5 @@
-//! Servers that come and go at run time, weights, reloads: what takes another configuration, made from the file and what was changed.
+//! Servers added and removed at run time, weights and reloads: changes that need a new
+//! configuration, made from the file and the runtime changes.
 
 use rustix::process::Signal;
 
@@ -51,7 +52,7 @@ fn a_server_is_added_and_taken_out_without_a_lost_request() {
     let (status, said) = managed.change("DELETE", &format!("{SERVERS}/one"), "");
     assert_eq!(status, 200, "{said}");
     assert_eq!(managed.answers(15), ["three", "two"]);
-    // What was in the file before it is changed again lasts over a reload and a restart.
+    // Runtime changes persist over a reload and a restart.
     assert!(reload(&managed).status.success());
     assert_eq!(managed.answers(15), ["three", "two"]);
     let Managed { mut weir, directory, socket, .. } = managed;
@@ -74,7 +75,7 @@ fn a_server_that_is_added_is_in_its_state_since_then() {
     let managed = Managed::start("", 0);
     let now = || u64::try_from(std::time::UNIX_EPOCH.elapsed().unwrap().as_millis()).unwrap();
     let mut added = Vec::new();
-    // The second one has the name of the first, and nothing of it.
+    // The second one has the name of the first and none of its state.
     for order in ["draining", "ready"] {
         let before = now();
         let body = format!(r#"{{"address": "127.0.0.1:1", "name": "three", "order": "{order}"}}"#);
@@ -115,7 +116,8 @@ fn what_the_file_took_over_is_no_runtime_change_any_more() {
     assert_eq!(differences.len(), 1, "{differences:?}");
     assert_eq!(differences[0]["now"], "draining");
     assert_eq!(managed.json(&format!("{SERVERS}/two"))["state"], "draining");
-    // The file changes its mind: what was given up does not come back at the next start.
+    // The file now has another value, so the runtime change is dropped and does not come back at
+    // the next start.
     rewrite(&managed, |text| text.replace("max_conn=9 weight=2", "max_conn=30"));
     managed.weir.process.signal(Signal::HUP);
     eventually("the file holds", || {

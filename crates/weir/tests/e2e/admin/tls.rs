@@ -1,4 +1,5 @@
-//! TLS at an admin address: certificates of both sides, roles by certificate, `weir ctl` over it, and a certificate that is renewed.
+//! TLS at an admin address: certificates of both sides, roles by certificate, `weir ctl` over TLS,
+//! and a renewed certificate.
 
 use std::io::{Read, Write};
 use std::path::PathBuf;
@@ -11,7 +12,7 @@ use crate::support::{Directory, eventually};
 
 const P256: &str = "ec -pkeyopt ec_paramgen_curve:P-256";
 
-/// An authority that issues certificates for clients.
+/// An authority that issues client certificates.
 struct Authority {
     own: Certificate,
 }
@@ -21,7 +22,7 @@ impl Authority {
         Self { own: Certificate::self_signed(directory, "authority", P256, &["authority"]) }
     }
 
-    /// A certificate with its key, for a client of this name.
+    /// Issues a certificate with its key for a client of this name.
     fn issue(&self, directory: &Directory, name: &str) -> [PathBuf; 2] {
         let file = |kind: &str| directory.path().join(format!("{name}.{kind}"));
         let [key, request, chain] = ["key", "csr", "pem"].map(file);
@@ -61,7 +62,7 @@ fn config(directory: &Directory, server: &Certificate, more: &str) -> String {
     )
 }
 
-/// The port of the admin address, which stands after the listener in what Weir says.
+/// Returns the port of the admin address, whose line follows that of the listener.
 fn admin_port(weir: &Weir) -> u16 {
     weir.addresses[1].port()
 }
@@ -83,7 +84,7 @@ fn a_token_goes_over_tls_and_weir_ctl_speaks_it() {
     let bearer = "Authorization: Bearer correct-horse-battery-staple";
     assert_eq!(asked(&["--cacert", &ca, "-H", bearer, &url]).0, 200);
     assert_eq!(asked(&["--cacert", &ca, &url]).0, 401);
-    // Nothing is told without TLS.
+    // A plain HTTP request gets no data.
     let mut plain = crate::support::programs::curl_command();
     let done = finish(plain.arg(format!("http://localhost:{port}/v1/info")), b"");
     assert!(!done.status.success(), "{done:?}");
@@ -102,7 +103,7 @@ fn a_token_goes_over_tls_and_weir_ctl_speaks_it() {
     assert!(done.status.success(), "{done:?}");
 }
 
-/// A `ClientHello` has the bounds that it has at a listener: rustls alone takes 64 KB.
+/// The bounds on a `ClientHello` are those of a listener: rustls alone accepts 64 KB.
 #[test]
 fn a_client_hello_over_its_bounds_is_refused_by_its_length() {
     let directory = Directory::new();
@@ -112,7 +113,7 @@ fn a_client_hello_over_its_bounds_is_refused_by_its_length() {
     let weir = Weir::start_with_addresses(&directory, &config, 2);
     let mut client = std::net::TcpStream::connect(("127.0.0.1", admin_port(&weir))).unwrap();
     client.set_read_timeout(Some(crate::support::PATIENCE)).unwrap();
-    // A record with the head of a message of 16,380 bytes, of which no more comes.
+    // A record with the header of a message of 16,380 bytes, of which no more follows.
     client.write_all(&[22, 3, 1, 0, 4, 1, 0, 0x3f, 0xfc]).unwrap();
     let mut answer = Vec::new();
     client.read_to_end(&mut answer).unwrap();
@@ -152,7 +153,7 @@ fn a_client_certificate_lets_its_holder_in_with_its_role() {
     assert_eq!([ask(Some(all), &[]), ask(Some(all), &patch)], ["200", "200"]);
     assert_eq!(ask(Some((&other, &other_key)), &[]), "403");
     assert_eq!(ask(None, &[]), "000", "no certificate, no connection");
-    // One that another authority issued.
+    // A certificate of another authority.
     let foreign = Certificate::self_signed(&directory, "foreign", P256, &["ops.example.com"]);
     assert_eq!(ask(Some((&foreign.chain, &foreign.key)), &[]), "000");
     weir.process.says("by the certificate ops.example.com from 127.0.0.1:");
@@ -184,7 +185,7 @@ fn a_renewed_certificate_is_shown_after_a_reload() {
         let mut curl = crate::support::programs::curl_command();
         finish(curl.args(["--cacert", &ca, &url]), b"").status.success().then_some(())
     });
-    // A key that does not fit rejects the reload, and the address goes on.
+    // A key that does not match rejects the reload, and the address keeps serving.
     std::fs::write(&server.key, "nonsense").unwrap();
     let done = finish(weir_command().args(["reload", "--socket", &socket]), b"");
     assert_eq!(done.status.code(), Some(3), "{done:?}");

@@ -1,4 +1,4 @@
-//! `weir top`: one frame for pipes, and the whole of it in a terminal.
+//! `weir top`: one frame for pipes, and the interactive program in a terminal.
 
 use std::io::{Read, Write};
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::support::process::{command, finish};
 use crate::support::weir::weir_command;
 use crate::support::{PATIENCE, eventually};
 
-/// What it prints of itself, and its exit code.
+/// Runs `weir top --once` and returns the exit code, standard output and standard error.
 fn once(socket: &Path, columns: &str) -> (Option<i32>, String, String) {
     let mut top = weir_command();
     top.args(["top", "--once", "--socket"]).arg(socket).env("COLUMNS", columns);
@@ -61,7 +61,7 @@ fn in_a_terminal_a_server_is_drained_after_a_question_and_the_terminal_is_as_it_
     let managed = Managed::start("", 0);
     let weir = env!("CARGO_BIN_EXE_weir");
     let top = format!("{weir} top --socket {}", managed.socket.display());
-    // Keys are typed once it has drawn, or the terminal would still be the shell's.
+    // Keys are sent after the first frame; before that, the terminal is not in raw mode.
     let typed = |keys: &[u8]| {
         let mut script = command("script");
         script.args(["-qec", &top, "/dev/null"]).env("NO_COLOR", "1");
@@ -84,7 +84,7 @@ fn in_a_terminal_a_server_is_drained_after_a_question_and_the_terminal_is_as_it_
         screen.extend(pieces);
         screen
     };
-    // Asked, and thought better of it.
+    // An order that is not confirmed is not sent.
     let screen = typed(b"jdnq");
     assert!(screen.contains("\x1b[?1049h") && screen.contains("q quit"), "{screen}");
     assert!(screen.trim_end().ends_with("\x1b[?25h\x1b[?1049l"), "{screen:?}");
@@ -119,7 +119,7 @@ fn a_signal_ends_it_with_the_terminal_as_it_was() {
         }
         let pid = std::fs::read_to_string(file("pid")).unwrap().trim().parse().unwrap();
         kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
-        // The rest goes by, or the terminal would be full.
+        // The rest of the output is read, so that the terminal's buffer does not fill up.
         let _ = stdout.read_to_end(&mut screen);
         eventually("it ends", || child.try_wait().unwrap());
         let text = |name: &str| std::fs::read_to_string(file(name)).unwrap();

@@ -1,5 +1,6 @@
-//! The experiment of 2008 with all its candidates, for real: three servers that work on one request at a time, and every candidate
-//! before them meets the same service times, drawn from the same seed. `docs/queue.md` has the table of a whole run.
+//! The queue experiment of 2008 with all its candidates and real processes: three servers that work
+//! on one request at a time, and candidates that get the same service times, drawn from the same
+//! seed. `docs/queue.md` has the table of a whole run.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -13,20 +14,21 @@ use super::{CONSTANT, Experiment, MIX, Outcome, QUEUED, Setup, ideal_longest_wai
 use crate::support::Directory;
 use crate::support::weir::Weir;
 
-/// Names the configuration to the process that serves it with a mistake, and the mistake.
+/// The environment variables that give the configuration and the fault to the process that serves
+/// with it.
 const CONFIGURATION: &str = "WEIR_TEST_CONFIGURATION";
 const WATCHED: &str = "WEIR_TEST_WATCHED";
 
-/// How large the experiment is.
+/// The size of the experiment.
 struct Scale {
     requests: u64,
     services: [&'static str; 2],
-    /// How long the buggy queue lets somebody wait whom it forgot.
+    /// The queue timeout, after which a request that the buggy queue forgot is answered.
     queue_timeout: &'static str,
     queue_timeout_ms: f64,
 }
 
-/// Half the times and a fifth of the requests, so that it takes less than a minute.
+/// Half the service times and a fifth of the requests, so that it takes less than a minute.
 const REDUCED: Scale = Scale {
     requests: 200,
     services: ["constant:10ms", "mix:98%5ms+2%250ms"],
@@ -41,7 +43,7 @@ const WHOLE: Scale = Scale {
     queue_timeout_ms: 15_000.0,
 };
 
-/// What is put before the servers.
+/// A proxy configuration to compare.
 struct Candidate {
     name: &'static str,
     balance: &'static str,
@@ -70,14 +72,14 @@ const CANDIDATES: [Candidate; 7] = [
     candidate("least_conn", "least_conn", Some(1), BUGGY),
 ];
 
-/// What a candidate made of it; times in milliseconds.
+/// The results of a candidate; times in milliseconds.
 struct Row {
     answers_per_second: f64,
-    /// Of what the servers can do with these requests.
+    /// The throughput relative to the highest possible for these requests.
     of_max: f64,
-    /// Of all requests, answered or not, the fastest first.
+    /// The response times of all requests, answered or not, in ascending order.
     took: Vec<f64>,
-    /// The longest wait in the queue, and in the queue and at a server's door together.
+    /// The longest wait in the queue, and the longest sum of waits in the queue and at a server.
     in_queue: f64,
     in_all: f64,
     ideal: f64,
@@ -109,7 +111,7 @@ impl Row {
         }
     }
 
-    /// What so many percent of the requests took at most, by the nearest rank.
+    /// Returns a percentile of the response times, by the nearest rank.
     fn percentile(&self, percent: f64) -> f64 {
         let rank = (percent / 100.0 * self.took.len() as f64).ceil() as usize;
         self.took[rank.clamp(1, self.took.len()) - 1]
@@ -153,7 +155,7 @@ impl Row {
 
 const HEAD: &str = "policy      max_conn queue answers/s  of max   mean    p50    p95    p99     max  near f. in queue  in all ÷ ideal overlaps not answered\n";
 
-/// Every candidate with the same requests, one after the other.
+/// Runs every candidate with the same requests, one after the other.
 fn compare(scale: &Scale, clients: usize) {
     for service in scale.services {
         let mut table = format!(
@@ -188,7 +190,7 @@ fn run(scale: &Scale, candidate: &Candidate, (service, clients): (&'static str, 
     Row::new(&outcome, clients)
 }
 
-/// What has to be so on a machine that does other things as well: no figure but those that differ by far.
+/// Checks what holds on a machine with other load too: only values that differ by far are compared.
 fn check(scale: &Scale, rows: &[Row], clients: usize) {
     let [free @ .., two, one, buggy] = rows else { panic!("a candidate is missing") };
     for (row, candidate) in rows.iter().zip(&CANDIDATES) {
@@ -199,14 +201,16 @@ fn check(scale: &Scale, rows: &[Row], clients: usize) {
     assert_eq!((one.overlaps, buggy.overlaps), (0, 0), "{clients} clients");
     assert!(free.iter().all(|row| row.in_queue < 1e-9), "nobody queues without a limit");
     if clients == super::SERVERS {
-        // One server for each: nobody has to wait, and the mistake has no victim.
+        // With one server for each client no request waits, and the fault has no effect.
         assert_eq!(buggy.unanswered, 0);
         return;
     }
-    // More clients than servers: somebody comes to a server that is busy, unless he waits in the queue.
+    // With more clients than servers, some requests reach a busy server unless they wait in the
+    // queue.
     assert!(free.iter().all(|row| row.overlaps > 0));
     assert!(two.overlaps > 0 && two.in_queue > 0.0 && one.in_queue > 0.0);
-    // Whoever was in the queue when the first place came back is there until he is thrown out.
+    // A request that was in the queue when the first slot was released stays there until its
+    // timeout.
     assert!(buggy.unanswered >= clients - super::SERVERS, "{}", buggy.unanswered);
     assert!(buggy.in_queue >= scale.queue_timeout_ms, "{}", buggy.in_queue);
     assert!(one.in_all < buggy.in_queue / 2.0, "{} and {}", one.in_all, buggy.in_queue);
@@ -238,8 +242,8 @@ fn the_experiment_of_2008_for_real_with_30_clients() {
     compare(&WHOLE, 30);
 }
 
-/// The mistake of 2008 in a Weir that watches itself: those who were forgotten are found within a second, served, and the operator hears
-/// that something is wrong.
+/// The fault of 2008 in a Weir with its watchdog: forgotten requests are found within a second and
+/// served, and the operator gets a message.
 #[test]
 fn the_watchdog_finds_and_serves_those_whom_a_buggy_queue_forgot() {
     let setup =
@@ -251,7 +255,8 @@ fn the_watchdog_finds_and_serves_those_whom_a_buggy_queue_forgot() {
     assert!(outcome.wall > Duration::from_millis(100), "nobody was forgotten: {:?}", outcome.wall);
 }
 
-/// Weir with a mistake: a process of this very program, because the one that is shipped has no word for it.
+/// Starts Weir with a fault: a process of this test program, because the released command cannot be
+/// configured with one.
 pub(super) fn start_with(fault: Fault, directory: &Directory, configuration: &str) -> Weir {
     let path = directory.file("weir.conf", configuration);
     let mut command = Command::new(std::env::current_exe().unwrap());
@@ -263,7 +268,7 @@ pub(super) fn start_with(fault: Fault, directory: &Directory, configuration: &st
     Weir::run(&mut command, 1)
 }
 
-/// No test but a program, which [`start_with`] runs.
+/// Not a test but a program, which [`start_with`] runs.
 #[test]
 #[ignore = "a program that other tests run"]
 fn serves_with_a_mistake() {

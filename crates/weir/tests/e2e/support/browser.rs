@@ -1,5 +1,6 @@
-//! A real browser: Debian's Chromium without a window, led over its pipe (the DevTools protocol: JSON with a zero byte between).
-//! Where `cargo test` is called by hand on a machine without it, these tests say so and pass; `make test` sets `WEIR_CHROMIUM=required`.
+//! A real browser: Debian's headless Chromium, controlled over its pipe (the DevTools protocol:
+//! JSON messages separated by a zero byte). Without Chromium these tests pass with a message;
+//! `make test` sets `WEIR_CHROMIUM=required`.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -18,12 +19,12 @@ pub(crate) struct Browser {
     replies: Receiver<Value>,
     number: u64,
     session: Option<String>,
-    /// What the page complained of: console, exceptions, network.
+    /// The errors that the page reported: console, exceptions, network.
     complaints: Vec<Value>,
 }
 
 impl Browser {
-    /// Starts it; `None`: there is none on this machine, and nobody said that there has to be.
+    /// Starts the browser; `None` if it is not installed and not required.
     pub(crate) fn start(directory: &Directory) -> Option<Self> {
         if !is_there() {
             assert!(
@@ -41,7 +42,7 @@ impl Browser {
         let mut shell = command("sh");
         shell.args(["-c", script, &to, &from, &directory.text("profile")]);
         let process = Process::start(shell.stdin(Stdio::null()).stdout(Stdio::null()));
-        // Both ends of a pipe wait for each other, in this order.
+        // Opening either end of a pipe waits for the other, so the order matters.
         let commands = File::options().write(true).open(&to).unwrap();
         let mut stream = BufReader::new(File::open(&from).unwrap());
         let (sender, replies) = channel();
@@ -108,7 +109,7 @@ impl Browser {
         }
     }
 
-    /// Every request says that it is this user's.
+    /// Sends these credentials with every request.
     pub(crate) fn bring(&mut self, authorization: &str) {
         self.call(
             "Network.setExtraHTTPHeaders",
@@ -116,13 +117,13 @@ impl Browser {
         );
     }
 
-    /// Goes to a page.
+    /// Opens a page.
     pub(crate) fn open(&mut self, url: &str) {
         let opened = self.call("Page.navigate", &json!({"url": url}));
         assert!(opened["errorText"].is_null(), "{url}: {opened}");
     }
 
-    /// The value of an expression in the page; `null` while there is no page yet.
+    /// Returns the value of an expression in the page; `null` while there is no page yet.
     pub(crate) fn value(&mut self, expression: &str) -> Value {
         let params = json!({"expression": expression, "returnByValue": true, "awaitPromise": true});
         let mut result = self.call("Runtime.evaluate", &params);
@@ -134,9 +135,9 @@ impl Browser {
         eventually(expression, || (self.value(expression) == true).then_some(()));
     }
 
-    /// What the page complained of so far.
+    /// Returns the errors that the page has reported so far.
     pub(crate) fn complaints(&mut self) -> Vec<Value> {
-        // Whatever came before its answer is noted by then.
+        // All messages before this response have been recorded when it arrives.
         self.value("1");
         std::mem::take(&mut self.complaints)
     }

@@ -1,4 +1,4 @@
-//! A client on a bare socket, with a reader of responses that shares no code with Weir.
+//! A client on a bare socket, with a response parser that shares no code with Weir.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -11,7 +11,7 @@ pub(crate) struct Client {
     buffer: Vec<u8>,
 }
 
-/// A response, as it came.
+/// A response as received.
 #[derive(Debug)]
 pub(crate) struct Response {
     pub(crate) status: u16,
@@ -20,7 +20,7 @@ pub(crate) struct Response {
 }
 
 impl Response {
-    /// The value of a header that is there once.
+    /// Returns the value of a header that is present once.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let mut found = self.headers.iter().filter(|(own, _)| own.eq_ignore_ascii_case(name));
         let value = found.next().map(|(_, value)| value.as_str());
@@ -28,7 +28,7 @@ impl Response {
         value
     }
 
-    /// Whether it says that the connection ends with it.
+    /// Returns true if the response announces the end of the connection.
     pub(crate) fn closes(&self) -> bool {
         self.header("connection").is_some_and(|value| value.eq_ignore_ascii_case("close"))
     }
@@ -38,10 +38,10 @@ impl Response {
     }
 }
 
-/// How a connection ended.
+/// The end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// Closed in order.
+    /// Closed with FIN.
     Closed,
     /// Reset.
     Reset,
@@ -65,7 +65,7 @@ impl Client {
         self.send(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
     }
 
-    /// Says that nothing more will be sent.
+    /// Shuts down the sending direction.
     pub(crate) fn finish_sending(&self) {
         self.stream.shutdown(Shutdown::Write).unwrap();
     }
@@ -94,7 +94,7 @@ impl Client {
         response
     }
 
-    /// Reads a response's head.
+    /// Reads the head of a response.
     pub(crate) fn head(&mut self) -> Response {
         let text = self.until(b"\r\n\r\n");
         let text = String::from_utf8(text).unwrap();
@@ -112,7 +112,7 @@ impl Client {
         Response { status, headers, body: Vec::new() }
     }
 
-    /// Reads one chunk; an empty one is the last, its trailer read with it.
+    /// Reads one chunk; an empty one is the last, and its trailer is read too.
     pub(crate) fn chunk(&mut self) -> Vec<u8> {
         let line = self.until(b"\r\n");
         let digits = std::str::from_utf8(&line).unwrap().trim_end();
@@ -138,7 +138,7 @@ impl Client {
         }
     }
 
-    /// Reads to the end of this mark.
+    /// Reads up to and including this mark.
     pub(crate) fn until(&mut self, mark: &[u8]) -> Vec<u8> {
         loop {
             if let Some(place) = self.buffer.windows(mark.len()).position(|window| window == mark) {
@@ -160,7 +160,7 @@ impl Client {
         self.buffer.drain(..length).collect()
     }
 
-    /// Reads to the end of the connection: what came, and how it ended.
+    /// Reads to the end of the connection; returns the bytes and the kind of end.
     pub(crate) fn rest(&mut self) -> (Vec<u8>, End) {
         loop {
             if let Err(end) = self.more() {
@@ -169,7 +169,7 @@ impl Client {
         }
     }
 
-    /// Whether something has arrived, or the connection has ended, without waiting.
+    /// Returns true if no byte and no end of the connection has arrived. It does not wait.
     pub(crate) fn is_silent(&mut self) -> bool {
         self.stream.set_nonblocking(true).unwrap();
         let mut byte = [0; 1];

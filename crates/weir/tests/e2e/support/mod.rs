@@ -1,5 +1,5 @@
-//! What every end-to-end test needs: a directory, processes that end with their test, origins, clients.
-//! Nothing here knows how Weir works inside; the answers are read by parsers of their own.
+//! Support of the end-to-end tests: a directory, processes that end with their test, origins,
+//! clients. Nothing here knows Weir's internals, and responses are read by independent parsers.
 
 pub(crate) mod browser;
 pub(crate) mod client;
@@ -11,10 +11,10 @@ pub(crate) mod weir;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How long anything may take before the test fails. Generous: machines that run tests are busy.
+/// The longest wait before a test fails. It is generous because test machines are busy.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Asks again and again until there is an answer; fails the test after [`PATIENCE`].
+/// Calls `ask` repeatedly until it returns a value; fails the test after [`PATIENCE`].
 pub(crate) fn eventually<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -26,7 +26,7 @@ pub(crate) fn eventually<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T
     }
 }
 
-/// A directory that goes with its test.
+/// A directory that is removed with its test.
 pub(crate) struct Directory(tempfile::TempDir);
 
 impl Directory {
@@ -38,7 +38,7 @@ impl Directory {
         self.0.path()
     }
 
-    /// Writes a file and returns where it is.
+    /// Writes a file and returns its path.
     pub(crate) fn file(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
         let path = self.path().join(name);
         if let Some(parent) = path.parent() {
@@ -48,13 +48,13 @@ impl Directory {
         path
     }
 
-    /// The path of a file in it, as text for a configuration.
+    /// Returns the path of a file in it, as text for a configuration.
     pub(crate) fn text(&self, name: &str) -> String {
         self.path().join(name).display().to_string()
     }
 }
 
-/// Bytes that differ from place to place, so that a lost or doubled piece shows.
+/// Returns bytes that differ from place to place, so that a lost or repeated piece is detected.
 pub(crate) fn pattern(length: usize) -> Vec<u8> {
     (0..length).map(|position| (position % 251) as u8 ^ (position / 251 % 256) as u8).collect()
 }

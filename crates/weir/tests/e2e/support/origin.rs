@@ -1,4 +1,4 @@
-//! An origin that does what its test says, byte by byte: a thread for each connection.
+//! An origin that runs a script of its test, byte by byte, with a thread for each connection.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use super::PATIENCE;
 
-/// A scripted origin. It stops taking connections when it goes.
+/// A scripted origin. It stops accepting connections when it is dropped.
 pub(crate) struct Origin {
     pub(crate) address: SocketAddr,
     state: Arc<State>,
@@ -52,7 +52,7 @@ impl Origin {
         Self { address, state }
     }
 
-    /// Answers every request with its own body, or `ok` when it has none.
+    /// Starts an origin that answers every request with its own body, or `ok` when it has none.
     pub(crate) fn echo() -> Self {
         Self::start(|connection| {
             while let Some(request) = connection.request() {
@@ -62,12 +62,12 @@ impl Origin {
         })
     }
 
-    /// Every byte that came, over all connections.
+    /// Returns every byte received over all connections.
     pub(crate) fn received(&self) -> Vec<u8> {
         self.state.received.lock().unwrap().clone()
     }
 
-    /// How many connections came.
+    /// Returns the number of connections.
     pub(crate) fn connections(&self) -> usize {
         self.state.connections.load(Ordering::SeqCst)
     }
@@ -76,19 +76,19 @@ impl Origin {
 impl Drop for Origin {
     fn drop(&mut self) {
         self.state.stopped.store(true, Ordering::SeqCst);
-        // The accepting thread looks at the flag when a connection comes.
+        // The accepting thread checks the flag when a connection arrives.
         let _ = TcpStream::connect(self.address);
     }
 }
 
-/// A request as the origin got it.
+/// A request as the origin received it.
 pub(crate) struct Received {
     pub(crate) head: String,
     pub(crate) body: Vec<u8>,
 }
 
 impl Received {
-    /// The value of the first header line with this name.
+    /// Returns the value of the first header line with this name.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.head
             .split("\r\n")
@@ -100,7 +100,7 @@ impl Received {
 }
 
 impl Accepted {
-    /// The next request with its body, or nothing when the connection ends.
+    /// Reads the next request with its body; `None` when the connection ends.
     pub(crate) fn request(&mut self) -> Option<Received> {
         let head = self.head()?;
         let mut received = Received { head, body: Vec::new() };
@@ -121,7 +121,7 @@ impl Accepted {
         Some(received)
     }
 
-    /// The next request's head, its body left unread.
+    /// Reads the next request's head and leaves its body unread.
     pub(crate) fn head(&mut self) -> Option<String> {
         self.until(b"\r\n\r\n").map(|head| String::from_utf8_lossy(&head).into_owned())
     }
@@ -134,12 +134,12 @@ impl Accepted {
         self.send(response);
     }
 
-    /// Sends bytes as they are. A reader that has left is no failure here.
+    /// Sends bytes as they are. A closed connection is no failure here.
     pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {
         let _ = self.stream.write_all(bytes.as_ref());
     }
 
-    /// Waits for more bytes and returns all that are there, or nothing at the end.
+    /// Waits for more bytes and returns all that are available; `None` at the end.
     pub(crate) fn some(&mut self) -> Option<Vec<u8>> {
         if self.buffer.is_empty() {
             self.more()?;
@@ -147,7 +147,7 @@ impl Accepted {
         Some(std::mem::take(&mut self.buffer))
     }
 
-    /// Reads to the end, and tells whether that was a reset.
+    /// Reads to the end and returns true if that was a reset.
     pub(crate) fn ends_with_a_reset(&mut self) -> bool {
         let mut piece = [0; 16384];
         loop {

@@ -1,4 +1,4 @@
-//! A process of ours, by its id: it ends when its test ends, with everything that it started.
+//! A child process, by its id: it ends with its test, together with all its descendants.
 
 use std::io::Read;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
@@ -9,7 +9,8 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::{PATIENCE, eventually};
 
-/// A command found where system programs lie too, whatever the shell's `PATH` says.
+/// Returns a command that is also found in the directories of system programs, whatever the shell's
+/// `PATH`.
 pub(crate) fn command(program: &str) -> Command {
     let mut command = Command::new(program);
     let path = std::env::var("PATH").unwrap_or_default();
@@ -17,13 +18,13 @@ pub(crate) fn command(program: &str) -> Command {
     command
 }
 
-/// Runs a command that ends by itself, with this as its input. It is killed when it does not end.
+/// Runs a command that ends by itself, with this input. It is killed if it does not end in time.
 pub(crate) fn finish(command: &mut Command, input: &[u8]) -> Output {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let mut stdin = child.stdin.take().unwrap();
     let input = input.to_vec();
-    // A program may end without reading its input: that is for its exit status to tell.
+    // A program may end without reading its input; its exit status is what counts.
     let writer = std::thread::spawn(move || {
         let _ = std::io::Write::write_all(&mut stdin, &input);
     });
@@ -41,7 +42,7 @@ pub(crate) fn finish(command: &mut Command, input: &[u8]) -> Output {
     output
 }
 
-/// A running program whose standard error is gathered.
+/// A running program whose standard error is collected.
 pub(crate) struct Process {
     child: Child,
     said: Arc<Mutex<Vec<u8>>>,
@@ -65,13 +66,13 @@ impl Process {
         Self { child, said }
     }
 
-    /// What it has written to standard error.
+    /// Returns the standard error so far.
     pub(crate) fn said(&self) -> String {
         String::from_utf8_lossy(&self.said.lock().unwrap()).into_owned()
     }
 
-    /// Waits until it has written this to standard error: another process, or an answer, may be faster
-    /// than the pipe.
+    /// Waits until it has written this to standard error. The pipe may be slower than another
+    /// process or a response.
     pub(crate) fn says(&self, text: &str) {
         let deadline = Instant::now() + PATIENCE;
         while !self.said().contains(text) {
@@ -80,38 +81,38 @@ impl Process {
         }
     }
 
-    /// Sends a signal to it and to all that descend from it.
+    /// Sends a signal to it and to all its descendants.
     pub(crate) fn signal(&self, signal: Signal) {
         for pid in descendants(Pid::from_child(&self.child)) {
             kill_process(pid, signal).unwrap();
         }
     }
 
-    /// Whether it has ended, and how.
+    /// Returns the exit status if it has ended.
     pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().unwrap()
     }
 
-    /// Its id.
+    /// Returns the process id.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Its resident memory.
+    /// Returns the resident memory.
     pub(crate) fn resident_bytes(&self) -> usize {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
         line.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() * 1024
     }
 
-    /// Waits for its end.
+    /// Waits for the end.
     pub(crate) fn wait(&mut self) -> ExitStatus {
         eventually("the process ends", || self.ended())
     }
 }
 
 impl Drop for Process {
-    /// Asks first: a parent that is killed outright leaves its children behind.
+    /// Sends TERM first: a parent that is killed would leave its children running.
     fn drop(&mut self) {
         if self.ended().is_some() {
             return;
@@ -134,7 +135,7 @@ impl Drop for Process {
     }
 }
 
-/// The process and all that descend from it.
+/// Returns the process and all its descendants.
 fn descendants(pid: Pid) -> Vec<Pid> {
     let number = pid.as_raw_nonzero();
     let children = std::fs::read_to_string(format!("/proc/{number}/task/{number}/children"))

@@ -1,5 +1,5 @@
-//! The real programs: nginx as origin and as a second opinion, haproxy as a second opinion, curl and
-//! OpenSSL as clients. Each listens on a socket that the test bound, so that no port is guessed.
+//! Real programs: nginx as origin and as reference, haproxy as reference, curl and OpenSSL as
+//! clients. Each server listens on a socket that the test bound, so that no port is guessed.
 
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
@@ -11,14 +11,15 @@ use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket};
 use super::process::{Process, command, finish};
 use super::{Directory, PATIENCE};
 
-/// A listening socket on a port that the kernel chose.
+/// Returns a listening socket on a port that the kernel chose.
 pub(crate) fn listen() -> (TcpListener, SocketAddr) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     (listener, address)
 }
 
-/// An address that refuses connections: the port is ours, so nobody else gets it, but nothing listens.
+/// An address that refuses connections: the port is bound here, so no other process gets it, but no
+/// socket listens.
 pub(crate) struct Refusing {
     pub(crate) address: SocketAddr,
     _socket: OwnedFd,
@@ -40,8 +41,9 @@ pub(crate) struct Nginx {
 }
 
 impl Nginx {
-    /// Starts nginx with this inside its `http` block; `ADDRESS` there becomes the address it listens on. Connections
-    /// are taken from the moment that this returns: the kernel holds them until nginx accepts.
+    /// Starts nginx with this text inside its `http` block; `ADDRESS` in it stands for its address.
+    /// Connections are accepted from the return of this function on: the kernel holds them until
+    /// nginx accepts.
     pub(crate) fn start(directory: &Directory, name: &str, http: &str) -> Self {
         let (listener, address) = listen();
         let base = directory.text(name);
@@ -62,7 +64,8 @@ impl Nginx {
             command("nginx")
                 .args(["-e", "stderr", "-c"])
                 .arg(path)
-                // nginx takes over the listening sockets that this variable names: standard input is one.
+                // nginx inherits the listening sockets that this variable names; standard input is
+                // one.
                 .env("NGINX", "0;")
                 .stdin(Stdio::from(OwnedFd::from(listener)))
                 .stdout(Stdio::null()),
@@ -70,7 +73,7 @@ impl Nginx {
         Self { process, address }
     }
 
-    /// An origin that serves the directory's `www` and takes uploads below `/upload/`.
+    /// Starts an origin that serves the directory's `www` and accepts uploads below `/upload/`.
     pub(crate) fn origin(directory: &Directory) -> Self {
         let root = directory.text("www");
         std::fs::create_dir_all(format!("{root}/upload")).unwrap();
@@ -87,7 +90,7 @@ impl Nginx {
     }
 }
 
-/// A running haproxy that listens on a socket of ours: `bind fd@0` in its configuration.
+/// A running haproxy that listens on a socket of the test: `bind fd@0` in its configuration.
 pub(crate) struct Haproxy {
     _process: Process,
     pub(crate) address: SocketAddr,
@@ -109,12 +112,12 @@ impl Haproxy {
     }
 }
 
-/// Runs curl, quietly and with a limit of time; fails the test when curl fails.
+/// Runs curl with a time limit; fails the test when curl fails.
 pub(crate) fn curl<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Vec<u8> {
     curl_with_input(arguments, b"")
 }
 
-/// The same, with something on curl's standard input.
+/// The same, with this text on curl's standard input.
 pub(crate) fn curl_with_input<'a>(
     arguments: impl IntoIterator<Item = &'a str>,
     input: &[u8],
@@ -126,7 +129,7 @@ pub(crate) fn curl_with_input<'a>(
     done.stdout
 }
 
-/// curl with the flags that every test wants.
+/// Returns curl with the flags of every test.
 pub(crate) fn curl_command() -> Command {
     let mut curl = command("curl");
     curl.args([
@@ -152,7 +155,8 @@ pub(crate) struct Certificate {
 }
 
 impl Certificate {
-    /// Self-signed for these names. `algorithm` is in OpenSSL's words: `ec -pkeyopt ec_paramgen_curve:P-256`, `rsa:2048`.
+    /// Creates a self-signed certificate for these names. `algorithm` is in OpenSSL's syntax:
+    /// `ec -pkeyopt ec_paramgen_curve:P-256`, `rsa:2048`.
     pub(crate) fn self_signed(
         directory: &Directory,
         name: &str,
@@ -176,7 +180,7 @@ impl Certificate {
         Self { chain, key }
     }
 
-    /// A P-256 certificate for `localhost`.
+    /// Creates a P-256 certificate for `localhost`.
     pub(crate) fn localhost(directory: &Directory) -> Self {
         Self::self_signed(
             directory,
@@ -186,7 +190,7 @@ impl Certificate {
         )
     }
 
-    /// The directive that names them.
+    /// Returns the directive that names both files.
     pub(crate) fn directive(&self) -> String {
         format!("certificate {} key={};", self.chain.display(), self.key.display())
     }

@@ -6,10 +6,10 @@ use std::process::{Command, Stdio};
 use super::process::Process;
 use super::{Directory, eventually};
 
-/// The command under test.
+/// Returns the command under test.
 pub(crate) fn weir_command() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
-    // The process that a test starts is the one that serves, unless the test is about that.
+    // The started process serves itself, unless the test is about the supervisor.
     command.env("NO_COLOR", "1").env("WEIR_SUPERVISOR", "off").stdin(Stdio::null());
     command
 }
@@ -17,13 +17,14 @@ pub(crate) fn weir_command() -> Command {
 /// A running Weir.
 pub(crate) struct Weir {
     pub(crate) process: Process,
-    /// Where it listens, in the configuration's order; a listener on port 0 got one from the kernel.
+    /// The addresses of the listeners, in the configuration's order, with the ports that the kernel
+    /// chose for port 0.
     pub(crate) addresses: Vec<SocketAddr>,
 }
 
 impl Weir {
-    /// Runs it with this configuration and waits until it says that it listens. Every listener stands at the beginning of
-    /// a line.
+    /// Runs this configuration and waits until Weir listens. Every listener must be at the
+    /// beginning of a line.
     pub(crate) fn start(directory: &Directory, config: &str) -> Self {
         let expected =
             config.lines().filter(|line| line.trim_start().starts_with("listen ")).count();
@@ -31,7 +32,7 @@ impl Weir {
         Self::start_with_addresses(directory, config, expected)
     }
 
-    /// The same, where only so many of the listeners have an IP address.
+    /// The same, where only `expected` of the listeners have an IP address.
     pub(crate) fn start_with_addresses(
         directory: &Directory,
         config: &str,
@@ -41,12 +42,12 @@ impl Weir {
         Self::run(weir_command().args(["run", "-c"]).arg(path), expected)
     }
 
-    /// Runs `weir origin` with these arguments, which name so many addresses.
+    /// Runs `weir origin` with these arguments, which name `expected` addresses.
     pub(crate) fn origin(arguments: &[&str], expected: usize) -> Self {
         Self::run(weir_command().arg("origin").args(arguments), expected)
     }
 
-    /// Runs a command that says where it listens, at so many addresses.
+    /// Runs a command that prints its addresses, and waits for `expected` of them.
     pub(crate) fn run(command: &mut Command, expected: usize) -> Self {
         let mut process = Process::start(command.stdout(Stdio::null()));
         let addresses = eventually("weir listens", || {
@@ -59,18 +60,18 @@ impl Weir {
         Self { process, addresses }
     }
 
-    /// The address of the first listener.
+    /// Returns the address of the first listener.
     pub(crate) fn address(&self) -> SocketAddr {
         self.addresses[0]
     }
 
-    /// The URL of a path at a listener.
+    /// Returns the URL of a path at a listener.
     pub(crate) fn url(&self, listener: usize, path: &str) -> String {
         format!("http://{}{path}", self.addresses[listener])
     }
 }
 
-/// The addresses in `weir: listening on 127.0.0.1:41234 (http)` lines that are whole.
+/// Returns the addresses in complete lines such as `weir: listening on 127.0.0.1:41234 (http)`.
 fn listening(said: &str) -> Vec<SocketAddr> {
     let whole = said.rfind('\n').map_or("", |end| &said[..end]);
     whole

@@ -1,4 +1,5 @@
-//! What becomes of client connections at an upgrade: plain ones go on in the new process, and nobody on them notices.
+//! Client connections at an upgrade: plain ones continue in the new process without a visible
+//! effect.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -17,7 +18,7 @@ use crate::support::origin::Origin;
 use crate::support::process::finish;
 use crate::support::programs::{Certificate, Refusing, curl, openssl};
 
-/// An origin that answers one request after the other, when it is told to.
+/// An origin that answers one request after the other, when the test releases it.
 struct Slow {
     origin: Origin,
     state: Arc<State>,
@@ -25,13 +26,13 @@ struct Slow {
 
 #[derive(Default)]
 struct State {
-    /// Targets and bodies of requests, in the order in which they came.
+    /// The targets and bodies of requests, in the order of arrival.
     seen: Mutex<Vec<(String, Vec<u8>)>>,
-    /// How many may be answered.
+    /// The number of requests that may be answered.
     released: Mutex<usize>,
     more: Condvar,
     running: AtomicUsize,
-    /// Most at once.
+    /// The largest number of requests at once.
     most: AtomicUsize,
 }
 
@@ -62,13 +63,13 @@ impl Slow {
         self.state.seen.lock().unwrap().len()
     }
 
-    /// Lets so many requests be answered.
+    /// Lets `number` further requests be answered.
     fn release(&self, number: usize) {
         *self.state.released.lock().unwrap() += number;
         self.state.more.notify_all();
     }
 
-    /// Waits until so many requests have come, of which the last is answered then.
+    /// Waits until `number` requests have arrived, and lets one be answered.
     fn release_at(&self, number: usize) {
         eventually("the next request comes", || (self.seen() >= number).then_some(()));
         self.release(1);
@@ -86,7 +87,8 @@ impl Drop for Slow {
 }
 
 impl Line {
-    /// Who waits in the pool `app`, by the beginning of the request id, the oldest first.
+    /// Returns the waiting requests of the pool `app`, by the beginning of the request id, the
+    /// oldest first.
     fn waiting(&self) -> Vec<String> {
         let socket = self.directory.text("admin.sock");
         let said = curl(["--unix-socket", &socket, "http://weir/v1/pools/app/queue"]);
@@ -95,7 +97,7 @@ impl Line {
         said["waiting"].as_array().unwrap().iter().map(id).collect()
     }
 
-    /// Sends these bytes on a connection of their own and waits until so many wait.
+    /// Sends these bytes on a new connection and waits until `number` requests are waiting.
     fn queue(&self, bytes: &str, number: usize) -> Client {
         let mut client = Client::connect(self.address());
         client.send(bytes);
@@ -104,7 +106,7 @@ impl Line {
     }
 }
 
-/// A pool of one server that takes one request at a time, and a listener before it.
+/// Returns a pool of one server with one slot, and a listener in front of it.
 fn one_at_a_time(server: SocketAddr) -> String {
     format!(
         "pool app {{ server {server} max_conn=1; queue max=100 timeout=60s; }}
@@ -116,7 +118,7 @@ fn get(target: &str) -> String {
     format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n")
 }
 
-/// Answered, and the connection stays.
+/// Checks that the request is answered and the connection stays open.
 fn stays(client: &mut Client) {
     let answer = client.response();
     assert_eq!((answer.status, answer.closes()), (200, false));
@@ -127,13 +129,13 @@ fn idle_connections_stay_open_over_ten_upgrades() {
     let origin = Origin::echo();
     let mut line = Line::start(&format!("listen 127.0.0.1:0 -> {};", origin.address));
     let mut clients: Vec<Client> = (0..5).map(|_| Client::connect(line.address())).collect();
-    // The last one has sent nothing yet.
+    // The last connection has sent nothing yet.
     for client in clients.iter_mut().take(4) {
         client.get("/");
         stays(client);
     }
     for number in 0..10 {
-        // One is in the middle of a head.
+        // One connection is in the middle of a head.
         clients[0].send("GET / HTTP/1.1\r\nHo");
         line.upgraded();
         clients[0].send("st: a\r\n\r\n");
@@ -164,7 +166,8 @@ fn clients_that_ask_without_a_pause_keep_their_connections_over_three_upgrades()
                 let mut client = Client::connect(address);
                 let mut asked = 0;
                 while stop.load(Ordering::SeqCst) == 0 {
-                    // Two at once now and then: the second stands behind the first when that is answered.
+                    // Every other time two requests are pipelined: the second is in the buffer when
+                    // the first is answered.
                     let count = 1 + asked % 2;
                     client.send(get("/").repeat(count));
                     (0..count).for_each(|_| stays(&mut client));
@@ -204,14 +207,15 @@ fn requests_that_wait_in_a_queue_wait_on_in_the_new_process() {
     for number in 3..9 {
         clients.push(line.queue(&get(&format!("/{number}")), number));
     }
-    // Another one stands behind the fourth.
+    // Another request is pipelined behind the fourth.
     clients[3].send(get("/next"));
     let ids = line.waiting();
     let began = std::time::Instant::now();
     line.upgraded();
     clients[1].send("lf done");
     clients[2].send("fgh\r\n0\r\n\r\n");
-    // The server works for the old process: the first of the queue does not go to it before that is over.
+    // The server still works for the old process: the new process sends it the first request of the
+    // queue only after that.
     eventually("the new process has the others", || (line.waiting().len() == 8).then_some(()));
     let waited = began.elapsed();
     for number in 1..=9 {
@@ -251,7 +255,7 @@ fn requests_that_wait_in_a_queue_wait_on_in_the_new_process() {
     }
 }
 
-/// A program that says that it takes connections over, and does as it likes then. `then` is bash.
+/// Returns a program that announces a takeover of connections and then runs `then`, which is bash.
 fn successor(line: &Line, name: &str, then: &str) -> String {
     let marker = line.directory.text(name);
     let hello = r#"{"hello":{"version":1}}"#;
@@ -269,7 +273,8 @@ exec sleep 600"#,
     line.script(&format!("{name}.sh"), &format!("exec bash {}", path.display()))
 }
 
-/// The connections of the old process after an upgrade to a program that takes none; `act` is given its number.
+/// Upgrades to a program that takes over no connection, and checks that the old process keeps them;
+/// `act` gets the program's process id.
 fn comes_back(name: &str, then: &str, act: impl FnOnce(u32) + Send) -> String {
     let slow = Slow::new();
     let mut line = Line::start(&one_at_a_time(slow.origin.address));
@@ -433,7 +438,7 @@ fn a_server_that_is_down_is_down_for_the_new_process_too() {
         alive.address, dead.address, dead.address, alive.address
     ));
     let mut client = Client::connect(line.address());
-    // Without traffic that would eject it.
+    // There is no traffic that would eject it.
     line.weir.process.says("app/dead up -> down");
     eventually("it is ejected", || {
         client.ask("/other");
@@ -441,7 +446,7 @@ fn a_server_that_is_down_is_down_for_the_new_process_too() {
     });
     let before = line.weir.process.said().len();
     line.upgraded();
-    // The new process writes to the same place.
+    // The new process writes to the same standard error.
     line.weir.process.says("app/dead up -> down: as the process before this one found it");
     line.weir.process.says("other/bad up -> ejected: by the process before this one");
     for _ in 0..6 {

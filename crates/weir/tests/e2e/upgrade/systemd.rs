@@ -1,4 +1,5 @@
-//! What systemd does, done by the test: sockets handed over by number, and a socket of datagrams that Weir tells how it is.
+//! The test plays systemd: it passes sockets by number and receives notifications on a datagram
+//! socket.
 
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
@@ -15,8 +16,8 @@ use crate::support::programs::curl;
 use crate::support::weir::{Weir, weir_command};
 use crate::support::{Directory, PATIENCE, eventually};
 
-/// A command run by a shell that has this socket as its standard input, which becomes descriptor 3 of the command, with what systemd
-/// says of it.
+/// Returns a command that gets this socket as descriptor 3, with the environment variables that
+/// systemd sets.
 fn activated(socket: OwnedFd, path: &str) -> Command {
     let weir = weir_command();
     let script = "LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=front exec \"$@\" 3<&0 </dev/null";
@@ -31,7 +32,7 @@ fn sockets_that_systemd_opened_are_served() {
     let directory = Directory::new();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    // Somebody has connected before there is a Weir.
+    // A client connects before Weir runs.
     let mut early = Client::connect(address);
     early.get("/");
     let config = format!("workers 1;\nlisten {address} -> respond 200 activated;");
@@ -63,13 +64,13 @@ fn a_socket_that_the_configuration_does_not_name_is_closed_with_a_warning() {
     let weir = Weir::run(&mut activated(listener.into(), &path.display().to_string()), 1);
     weir.process.says("closed a socket that was handed over");
     weir.process.says(&other.to_string());
-    // Processes that other tests start at this moment have a copy of it until they execute their program.
+    // Processes that other tests fork at this moment hold a copy of it until they exec.
     eventually("nobody listens there", || {
         std::net::TcpStream::connect(other).is_err().then_some(())
     });
 }
 
-/// What `systemd-analyze` says of the units, with this program in them, if it is installed.
+/// `systemd-analyze`, if it is installed, accepts the units with this program in them.
 #[test]
 fn the_units_are_what_systemd_understands() {
     if finish(command("sh").args(["-c", "command -v systemd-analyze"]), b"").stdout.is_empty() {
@@ -89,7 +90,7 @@ fn the_units_are_what_systemd_understands() {
     assert!(done.status.success() && !said.contains("weir."), "{said}");
 }
 
-/// The other end of what systemd is told.
+/// The receiving end of notifications to systemd.
 struct Told(UnixDatagram);
 
 impl Told {
@@ -99,7 +100,7 @@ impl Told {
         Self(socket)
     }
 
-    /// The next message that has a line which begins so; others are dropped.
+    /// Returns the next message that has a line with this beginning; others are dropped.
     fn next(&self, wanted: &str) -> String {
         let mut text = [0; 4096];
         loop {
@@ -134,7 +135,7 @@ fn systemd_is_told_of_start_reload_and_stop() {
     let at = reloading.lines().find_map(|line| line.strip_prefix("MONOTONIC_USEC=")).unwrap();
     assert!(at.parse::<u64>().unwrap() > 0);
     assert!(told.next("READY=1").contains("\nSTATUS=serving generation 2"));
-    // A rejected one is over too.
+    // A rejected reload ends with a message too.
     directory.file("weir.conf", "nonsense");
     process.signal(Signal::HUP);
     told.next("RELOADING=1");
@@ -169,7 +170,7 @@ fn the_watchdog_hears_nothing_from_one_that_was_not_asked() {
     let process = Process::start(&mut command);
     told.next("READY=1");
     process.signal(Signal::TERM);
-    // Everything that was said in between is read.
+    // All messages in between are read.
     let mut text = [0; 4096];
     loop {
         let count = told.0.recv(&mut text).unwrap();
@@ -199,7 +200,7 @@ fn systemd_is_told_who_has_taken_over_and_hears_of_no_stop() {
     assert!(replaced.contains("READY=1"), "{replaced}");
     assert_eq!(line.weir.process.wait().code(), Some(0));
     super::end(successor, Signal::TERM);
-    // The only stop is the successor's: the one before it went without a word.
+    // Only the successor reports stopping: the process before it reported nothing.
     told.next("STOPPING=1");
     told.0.set_nonblocking(true).unwrap();
     let mut text = [0; 4096];
