@@ -1,5 +1,5 @@
-//! The ground that attackers and the honest client share, and the attackers' tools. Attackers come
-//! from an address of their own, run with the lowest priority, and are bounded in time and number.
+//! The environment that attackers and the honest client share, and the attackers' tools. Attackers
+//! use an address of their own, run with a low priority, and are bounded in time and number.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -15,24 +15,25 @@ use crate::proxies::Proxy;
 
 /// The address that attackers come from.
 const HOSTILE: [u8; 4] = [127, 0, 0, 66];
-/// Connections that one attack opens at most.
+/// The most connections that one attack opens.
 const MAX_CONNECTIONS: usize = 20_000;
-/// How long a connection may take to be made.
+/// The timeout of a connect.
 const CONNECT: Duration = Duration::from_millis(200);
 /// Receive buffer of connections that read slowly or never, bytes.
 const SMALL_WINDOW: usize = 4096;
-/// New connections that an attacker who holds them makes every 20 ms: holding is no flood.
+/// The new connections that an attacker who holds connections opens every 20 ms: holding them must
+/// not become a flood.
 const NEW_AT_ONCE: usize = 20;
-/// Pause of an attacker that can do nothing at the moment.
+/// The pause of an attacker that can neither read nor write at the moment.
 const PAUSE: Duration = Duration::from_micros(500);
 
-/// A proxy, its origin, and whether the attack goes on.
+/// A proxy, its origin, and the state of the attack.
 pub(crate) struct Arena {
     pub(crate) proxy: Proxy,
     pub(crate) origin: Origin,
-    /// The proxy's descriptors before any attack.
+    /// The number of descriptors of the proxy before any attack.
     pub(crate) descriptors: usize,
-    /// And its processes.
+    /// The processes of the proxy before any attack.
     pub(crate) processes: Vec<u32>,
     running: AtomicBool,
     opened: AtomicUsize,
@@ -53,22 +54,23 @@ impl Arena {
         self.running.store(false, Ordering::SeqCst);
     }
 
-    /// Whether the attack goes on.
+    /// Returns true while the attack continues.
     pub(crate) fn is_running(&self) -> bool {
         self.running.load(Ordering::Relaxed)
     }
 
-    /// A connection of an attacker to the plain listener.
+    /// Opens a connection of an attacker to the plain listener.
     pub(crate) fn connect(&self) -> Option<Conn> {
         self.open(self.proxy.plain, None)
     }
 
-    /// A connection whose receive window is small.
+    /// Opens a connection with a small receive window.
     pub(crate) fn connect_with_small_window(&self) -> Option<Conn> {
         self.open(self.proxy.plain, Some(SMALL_WINDOW))
     }
 
-    /// A connection to any address. `None`: refused, not made in time, or too many already.
+    /// Opens a connection to any address. `None` if it is refused or not established in time, or if
+    /// there are too many already.
     pub(crate) fn open(&self, address: SocketAddr, window: Option<usize>) -> Option<Conn> {
         if self.opened.fetch_add(1, Ordering::Relaxed) > MAX_CONNECTIONS {
             std::thread::sleep(PAUSE);
@@ -81,25 +83,23 @@ impl Arena {
         }
         bind(&socket, &SocketAddr::from((HOSTILE, 0))).ok()?;
         let _ = sockopt::set_tcp_nodelay(&socket, true);
-        // The connect is under way; whether it succeeds shows when the socket can be written to.
+        // The connect does not block; the socket becomes writable when it has succeeded.
         let _ = connect(&socket, &address);
         wait_for(&socket, PollFlags::OUT, CONNECT).then(|| Conn { stream: socket.into() })
     }
 
-    // Attacks.
-
-    /// Sends the same bytes again and again on so many connections, and reads what comes back.
+    /// Sends the same bytes repeatedly on this many connections and reads the responses.
     pub(crate) fn flood(&self, connections: usize, bytes: &[u8]) {
         self.pour(connections, bytes, Reads::All);
     }
 
-    /// The same, but never reads, through a small window.
+    /// The same, but never reads, and has a small window.
     pub(crate) fn flood_unread(&self, connections: usize, bytes: &[u8]) {
         self.pour(connections, bytes, Reads::Nothing);
     }
 
     fn pour(&self, connections: usize, bytes: &[u8], reads: Reads) {
-        // Pieces of about 64 KB, so that a system call carries many of them.
+        // Blocks of about 64 KB, so that one system call sends many copies.
         let many = bytes.repeat((65_536 / bytes.len()).max(1));
         let mut pool: Vec<Option<(Conn, usize)>> = (0..connections).map(|_| None).collect();
         while self.is_running() {
@@ -129,8 +129,8 @@ impl Arena {
         }
     }
 
-    /// Holds so many connections that have sent `opening`, and sends one byte of `drip`, over and
-    /// over, on each of them every 20 ms. What has ended is opened again.
+    /// Holds this many connections that have sent `opening`, and sends one byte of `drip`,
+    /// cyclically, on each of them every 20 ms. A connection that has ended is opened again.
     pub(crate) fn squat(&self, connections: usize, opening: &[u8], drip: &[u8]) {
         self.hold(connections, drip, || {
             let mut conn = self.connect()?;
@@ -165,7 +165,7 @@ impl Arena {
         }
     }
 
-    /// Opens a connection, sends this, ends it, and does so again.
+    /// Repeatedly opens a connection, sends these bytes, and ends it.
     pub(crate) fn churn(&self, bytes: &[u8], ending: Ending) {
         while self.is_running() {
             let Some(mut conn) = self.connect() else { continue };
@@ -174,7 +174,8 @@ impl Arena {
         }
     }
 
-    /// Sends each of these on a connection of its own, reads the answer for a moment, does so again.
+    /// Repeatedly sends each of these on a connection of its own and reads the response for a
+    /// moment.
     pub(crate) fn volleys(&self, payloads: &[Vec<u8>]) {
         while self.is_running() {
             for payload in payloads {
@@ -195,18 +196,18 @@ enum Reads {
     Nothing,
 }
 
-/// How an attacker leaves.
+/// The way in which an attacker ends a connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// Closes in order.
+    /// Closes with FIN.
     Close,
     /// Resets.
     Reset,
-    /// Says that it will send nothing more, and waits for the answer.
+    /// Shuts down the sending direction and waits for the response.
     Half,
 }
 
-/// A connection of an attacker. Nothing that it does blocks.
+/// A connection of an attacker. It is non-blocking.
 pub(crate) struct Conn {
     pub(crate) stream: TcpStream,
 }
@@ -218,7 +219,7 @@ impl From<OwnedFd> for Conn {
 }
 
 impl Conn {
-    /// Writes as much as goes at once. `None`: the connection is over.
+    /// Writes as much as is possible without blocking. `None` if the connection has ended.
     pub(crate) fn write_some(&mut self, bytes: &[u8]) -> Option<usize> {
         if bytes.is_empty() {
             return Some(0);
@@ -230,7 +231,7 @@ impl Conn {
         }
     }
 
-    /// Writes all of it within this time. `None`: it could not.
+    /// Writes all bytes within this time. `None` if that was not possible.
     pub(crate) fn write_within(&mut self, bytes: &[u8], time: Duration) -> Option<()> {
         let deadline = Instant::now() + time;
         let mut sent = 0;
@@ -244,7 +245,7 @@ impl Conn {
         Some(())
     }
 
-    /// Reads what is there and throws it away. `None`: the connection is over.
+    /// Reads and discards the available bytes. `None` if the connection has ended.
     pub(crate) fn read_some(&mut self) -> Option<usize> {
         let mut piece = [0; 16_384];
         match self.stream.read(&mut piece) {
@@ -255,7 +256,8 @@ impl Conn {
         }
     }
 
-    /// Whether the other side has ended the connection. Reads what is there.
+    /// Returns true if the other side has ended the connection. Reads and discards the available
+    /// bytes.
     pub(crate) fn is_over(&mut self) -> bool {
         loop {
             match self.read_some() {
@@ -266,7 +268,7 @@ impl Conn {
         }
     }
 
-    /// Reads for so long, or to the end: all that came, and whether it ended.
+    /// Reads for this time or to the end; returns all bytes, and true if the connection ended.
     pub(crate) fn until_over(&mut self, time: Duration) -> (Vec<u8>, bool) {
         let deadline = Instant::now() + time;
         let mut all = Vec::new();
@@ -301,7 +303,7 @@ impl Conn {
     }
 }
 
-/// Waits until the socket is ready, or the time is over.
+/// Waits until the socket is ready or the time is over.
 fn wait_for(socket: &impl std::os::fd::AsFd, what: PollFlags, time: Duration) -> bool {
     let time = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() };
     let mut waits = [PollFd::new(socket, what)];

@@ -1,5 +1,5 @@
-//! The honest client and the verdict: its latency beside the attack is held against its latency
-//! without one, at the same proxy in alternating rounds, and so are memory and descriptors.
+//! The honest client and the verdict: its latency beside the attack is compared with its latency
+//! without one, at the same proxy in alternating rounds. Memory and descriptors are compared too.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -10,27 +10,28 @@ use crate::origin::Origin;
 use crate::proxies::{Kind, Proxy, Setting, leave_the_proxys_processor, stand_back};
 use crate::support::eventually;
 
-/// Time from the start of one honest request to that of the next, unless it is late.
+/// The time from the start of one honest request to that of the next, unless a request takes
+/// longer.
 const PACE: Duration = Duration::from_millis(2);
-/// Every so many requests the honest client makes a new connection.
+/// One in this many requests of the honest client uses a new connection.
 const FRESH: usize = 10;
-/// A request that takes longer than this has failed.
+/// The timeout of an honest request.
 const HONEST_PATIENCE: Duration = Duration::from_secs(3);
-/// The issue's bound: 3 times the undisturbed p99 and this.
+/// The bound on the p99 beside an attack is 3 times the undisturbed p99 plus this.
 const TOLERANCE: Duration = Duration::from_millis(20);
-/// How long a proxy may take to be its old self after an attack.
+/// The longest time that a proxy may take to recover after an attack.
 const RECOVERY: Duration = Duration::from_secs(5);
-/// How often a latency beside an attack may be too long before the verdict stands: a defect is there
-/// each time, and the noise of a busy machine is not.
+/// The number of failed tries after which the verdict is failure: a defect shows in every try, the
+/// noise of a busy machine does not.
 const TRIES: usize = 3;
-/// How often it is measured at most. A try counts only if the machine woke the honest client from its
-/// own pauses in time, within [`TOLERANCE`]; the last counts whatever the machine did.
+/// The largest number of measurements. A try counts only if the machine woke the honest client from
+/// its own pauses within [`TOLERANCE`]; the last one always counts.
 const MEASUREMENTS: usize = 6;
-/// Descriptors that a proxy may have open after the attack over those before: kept connections to
-/// the origin (8 for each of three pools), and what closes at this moment.
+/// The descriptors that a proxy may have open after the attack in excess of those before: kept
+/// connections to the origin (8 for each of three pools), and connections that are just closing.
 pub(crate) const SPARE_DESCRIPTORS: usize = 30;
 
-/// How long is measured, and how often.
+/// The number of rounds and their duration.
 #[derive(Clone, Copy)]
 pub(crate) struct Effort {
     pub(crate) rounds: usize,
@@ -45,15 +46,15 @@ pub(crate) struct Pattern {
     pub(crate) class: &'static str,
     pub(crate) setting: Setting,
     pub(crate) threads: usize,
-    /// Runs in each of the threads for as long as the arena says.
+    /// The attack, which runs in each of the threads while the arena is running.
     pub(crate) attack: fn(&Arena),
-    /// What shows besides the honest client, after the last round.
+    /// The check after the last round, besides the honest client.
     pub(crate) outcome: fn(&Arena) -> Outcome,
-    /// How much the resident memory may grow, bytes.
+    /// The bound on the growth of the resident memory, in bytes.
     pub(crate) memory: usize,
 }
 
-/// What an attack came to, besides the honest client's latency.
+/// The result of an attack, besides the honest client's latency.
 pub(crate) struct Outcome {
     pub(crate) verdict: Verdict,
     pub(crate) said: String,
@@ -63,12 +64,12 @@ pub(crate) struct Outcome {
 pub(crate) enum Verdict {
     Held,
     Broken,
-    /// The proxy has nothing that this could be asked of.
+    /// The proxy does not have the feature under attack.
     Absent,
 }
 
 impl Outcome {
-    /// Only the honest client counts.
+    /// An outcome that depends on the honest client only.
     pub(crate) fn served() -> Self {
         Self { verdict: Verdict::Held, said: "served on".to_owned() }
     }
@@ -82,13 +83,13 @@ impl Outcome {
     }
 }
 
-/// Latencies of one round, sorted.
+/// The latencies of one round, sorted.
 struct Round {
     latencies: Vec<Duration>,
-    /// How late the honest client woke from its pauses, sorted.
+    /// The delays with which the honest client woke from its pauses, sorted.
     delays: Vec<Duration>,
     failed: usize,
-    /// Why the first request that failed did.
+    /// The reason of the first failure.
     why: Option<String>,
 }
 
@@ -98,42 +99,43 @@ impl Round {
     }
 }
 
-/// A percentile of sorted times; of none, the worst that can be.
+/// Returns a percentile of sorted times; for an empty list, the timeout.
 fn percentile(sorted: &[Duration], share: f64) -> Duration {
     let rank = (sorted.len() as f64 * share).ceil() as usize;
     sorted.get(rank.saturating_sub(1)).copied().unwrap_or(HONEST_PATIENCE)
 }
 
-/// Latencies of one side, each the median of the rounds.
+/// The latencies of one kind of round, each the median of the rounds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Latency {
     pub(crate) p50: Duration,
     pub(crate) p99: Duration,
 }
 
-/// The figures of a pattern at one proxy.
+/// The results of a pattern at one proxy.
 pub(crate) struct Measured {
     pub(crate) quiet: Latency,
     pub(crate) hostile: Latency,
-    /// How late the honest client woke from its own pauses beside the attack: the median of p99.
+    /// The delay with which the honest client woke from its own pauses beside the attack: the
+    /// median of the rounds' p99.
     delay: Duration,
-    /// Honest requests that were not answered with 200 in time while the attack went on.
+    /// The number of honest requests that were not answered with 200 in time during the attack.
     pub(crate) failed: usize,
-    /// Why the first of them did.
+    /// The reason of the first failure.
     pub(crate) why: Option<String>,
-    /// Share of a processor that the proxy used while the attack went on.
+    /// The share of a processor that the proxy used during the attack.
     pub(crate) processor: f64,
-    /// Bytes that the resident memory grew by at most.
+    /// The growth of the peak resident memory, in bytes.
     pub(crate) memory: usize,
-    /// Descriptors open before, and a moment after.
+    /// The number of open descriptors before the attack and a moment after it.
     pub(crate) descriptors: (usize, usize),
     pub(crate) outcome: Outcome,
-    /// Why the proxy is gone, if it is.
+    /// The reason why the proxy ended, if it did.
     pub(crate) died: Option<String>,
 }
 
 impl Measured {
-    /// Whether the honest client noticed less than the issue allows.
+    /// Returns true if no honest request failed and their p99 is within the bound.
     pub(crate) fn honest_client_is_served(&self) -> bool {
         self.failed == 0 && self.hostile.p99 <= self.quiet.p99 * 3 + TOLERANCE
     }
@@ -170,7 +172,8 @@ pub(crate) fn measure(kind: Kind, pattern: &Pattern, effort: Effort) -> Measured
     measured
 }
 
-/// Why the process that serves is not the one that did, if so: a supervisor may have started another.
+/// Returns a message if a process of the proxy has ended; a supervisor may have started another
+/// one.
 fn gone(arena: &mut Arena) -> Option<String> {
     let now = arena.proxy.processes();
     let lost = arena.processes.iter().find(|pid| !now.contains(pid)).copied();
@@ -180,8 +183,8 @@ fn gone(arena: &mut Arena) -> Option<String> {
     Some(format!("{why}: {}", said.lines().last().unwrap_or_default()))
 }
 
-/// Waits until the proxy answers, and asks a few times more so that nothing is met for the first
-/// time while it is measured.
+/// Waits until the proxy answers, and sends a few more requests so that one-time costs are not
+/// measured.
 fn wait_until_served(arena: &Arena) {
     eventually("the proxy serves", || ask_once(arena).then_some(()));
     honest(arena, Duration::from_millis(100));
@@ -191,8 +194,8 @@ fn ask_once(arena: &Arena) -> bool {
     Asker::connect(arena).is_some_and(|mut asker| asker.ask().is_ok())
 }
 
-/// Descriptors that are open once the attackers have gone: what is seen when they are few enough,
-/// or after a second.
+/// Returns the number of descriptors after the attack: as soon as they are few enough, or after two
+/// seconds.
 fn settled_descriptors(arena: &Arena) -> usize {
     let deadline = Instant::now() + Duration::from_secs(2);
     loop {
@@ -204,8 +207,8 @@ fn settled_descriptors(arena: &Arena) -> usize {
     }
 }
 
-/// Waits until the proxy has done what the attack before left it with, so that the quiet round is
-/// quiet. What is left takes the time that the next round shows.
+/// Waits until the proxy has finished the work that the last attack left, so that it does not
+/// disturb the quiet round. Work that remains shows in that round.
 fn recover(arena: &Arena) {
     let deadline = Instant::now() + RECOVERY;
     let mut in_a_row = 0;
@@ -247,14 +250,14 @@ fn median(rounds: &[Round]) -> Latency {
     Latency { p50: of(0.5), p99: of(0.99) }
 }
 
-/// The median of some times.
+/// Returns the median of some times.
 fn middle(times: impl Iterator<Item = Duration>) -> Duration {
     let mut times: Vec<_> = times.collect();
     times.sort_unstable();
     times[times.len() / 2]
 }
 
-/// The honest client beside the attack.
+/// Runs the honest client beside the attack.
 fn beside(arena: &Arena, pattern: &Pattern, time: Duration) -> Round {
     arena.begin();
     std::thread::scope(|scope| {
@@ -282,7 +285,7 @@ impl Asker {
         Some(Self(stream))
     }
 
-    /// Asks, and reads the origin's answer. What came instead is the error.
+    /// Sends a request and reads the origin's response. The error is the text received instead.
     fn ask(&mut self) -> Result<(), String> {
         let request = b"GET /honest HTTP/1.1\r\nHost: localhost\r\n\r\n";
         let mut answer = Vec::new();
@@ -304,8 +307,8 @@ impl Asker {
     }
 }
 
-/// One request every [`PACE`] or as soon as the one before is done, most on one kept connection, every
-/// tenth on a new one.
+/// Sends one request every [`PACE`], or as soon as the one before is complete, most on one kept
+/// connection, every tenth on a new one.
 fn honest(arena: &Arena, time: Duration) -> Round {
     let began = Instant::now();
     let mut round = Round { latencies: Vec::new(), delays: Vec::new(), failed: 0, why: None };
@@ -329,7 +332,7 @@ fn honest(arena: &Arena, time: Duration) -> Round {
                 round.why.get_or_insert_with(|| why.clone());
             })
             .is_ok();
-        // A proxy that is gone refuses at once: that is no reason to ask without pause.
+        // A proxy that has ended refuses at once; the pause avoids a busy loop.
         let early = if done { PACE.saturating_sub(asked.elapsed()) } else { PACE };
         let slept = Instant::now();
         std::thread::sleep(early);
@@ -340,7 +343,7 @@ fn honest(arena: &Arena, time: Duration) -> Round {
     round
 }
 
-/// An operator at an admin address: one request, and all that came back in time.
+/// Sends one request to an admin address as an operator, and returns all bytes received in time.
 pub(crate) fn operator(admin: SocketAddr, request: &[u8]) -> Vec<u8> {
     let mut answer = Vec::new();
     let Ok(mut stream) = TcpStream::connect_timeout(&admin, HONEST_PATIENCE) else { return answer };

@@ -1,6 +1,6 @@
 //! Hostile clients and endpoints over real sockets. Beside each pattern of attack an honest client
-//! asks on: its p99 may be at most 3 times that of an undisturbed run plus 20 ms, no request of its
-//! own may fail, and the proxy's memory and descriptors stay within their bounds.
+//! sends requests: their p99 may be at most 3 times that of an undisturbed run plus 20 ms, none of
+//! them may fail, and the proxy's memory and descriptors stay within their bounds.
 //!
 //! `make hostile-table` runs the same patterns against nginx and haproxy, for `docs/security.md`.
 
@@ -20,14 +20,14 @@ use std::time::Duration;
 use judge::{Effort, Pattern, Verdict, measure};
 use proxies::Kind;
 
-/// Effort of `make test`: about two seconds a pattern.
+/// The effort of `make test`: about two seconds per pattern.
 const QUICK: Effort =
     Effort { rounds: 3, quiet: Duration::from_millis(250), hostile: Duration::from_millis(450) };
 
-/// One pattern at a time: the machine has few processors, and latencies are compared.
+/// Patterns run one at a time: the machine has few processors, and latencies are compared.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Weir withstands the pattern.
+/// Checks that Weir withstands the pattern.
 fn withstands(pattern: &Pattern) {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let measured = measure(Kind::Weir, pattern, QUICK);
@@ -58,7 +58,7 @@ fn withstands(pattern: &Pattern) {
     assert_eq!(measured.outcome.verdict, Verdict::Held, "{name}: {}", measured.outcome.said);
 }
 
-/// Makes a test of each pattern, and the list of all of them.
+/// Generates a test for each pattern, and the list of all patterns.
 macro_rules! patterns {
     ($($module:ident { $($name:ident)* })*) => {
         $($(
@@ -68,7 +68,7 @@ macro_rules! patterns {
             }
         )*)*
 
-        /// Every pattern, in the order of the table.
+        /// Returns every pattern, in the order of the table.
         fn all() -> Vec<Pattern> {
             vec![$($(patterns::$module::$name(),)*)*]
         }

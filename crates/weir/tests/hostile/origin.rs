@@ -14,10 +14,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use crate::proxies::stand_back;
 use crate::support::PATIENCE;
 
-/// Request heads kept for inspection: those that contain this word.
+/// Request heads that contain this word are kept for inspection.
 pub(crate) const MARK: &str = "probe";
 const MAX_HEADS: usize = 10_000;
-/// Most bytes of one request head.
+/// The most bytes of one request head.
 const MAX_HEAD_BYTES: usize = 4 << 20;
 const LARGE_BODY: usize = 100 * 1024;
 
@@ -30,13 +30,13 @@ pub(crate) struct Origin {
 #[derive(Default)]
 struct State {
     stopped: AtomicBool,
-    /// Opens the gate that requests for `/hold` wait at.
+    /// Set when requests for `/hold` may be answered.
     released: AtomicBool,
     heads: Mutex<Vec<String>>,
     requests: Mutex<HashMap<String, usize>>,
-    /// Connections that serve `/never`, `/noread`, `/hold` or a tunnel at the moment.
+    /// The number of connections that serve `/never`, `/noread`, `/hold` or a tunnel at the moment.
     held: AtomicUsize,
-    /// The address that requests for `/loop` are sent on to.
+    /// The address that requests for `/loop` are forwarded to.
     loop_to: Mutex<Option<SocketAddr>>,
 }
 
@@ -65,23 +65,23 @@ impl Origin {
         Self { address, state }
     }
 
-    /// The heads that contain [`MARK`] and this text.
+    /// Returns the heads that contain [`MARK`] and this text.
     pub(crate) fn heads_with(&self, text: &str) -> Vec<String> {
         let heads = self.state.heads.lock().unwrap();
         heads.iter().filter(|head| head.contains(text)).cloned().collect()
     }
 
-    /// Forgets the heads seen so far.
+    /// Drops the heads kept so far.
     pub(crate) fn forget(&self) {
         self.state.heads.lock().unwrap().clear();
     }
 
-    /// The number of requests for this path, query excluded.
+    /// Returns the number of requests for this path, without the query.
     pub(crate) fn requests(&self, path: &str) -> usize {
         self.state.requests.lock().unwrap().get(path).copied().unwrap_or(0)
     }
 
-    /// Connections that are held at the moment.
+    /// Returns the number of connections that are held at the moment.
     pub(crate) fn held(&self) -> usize {
         self.state.held.load(Ordering::SeqCst)
     }
@@ -101,7 +101,7 @@ impl Drop for Origin {
     fn drop(&mut self) {
         self.state.stopped.store(true, Ordering::SeqCst);
         self.release();
-        // The accepting thread looks at the flag when a connection comes.
+        // The accepting thread checks the flag when a connection arrives.
         let _ = TcpStream::connect(self.address);
     }
 }
@@ -151,7 +151,7 @@ impl Connection {
             "upgrade" => self.upgrade(&head),
             "loop" => self.send_round(&head),
             "respond" => {
-                // The query is the response in percent-encoding.
+                // The query is the percent-encoded response.
                 let raw = target.split_once('?').map_or("", |(_, query)| query).to_owned();
                 self.send(&decoded(&raw))?;
                 self.until_closed();
@@ -240,7 +240,7 @@ impl Connection {
         None
     }
 
-    /// Reads nothing more and ends when the other side has.
+    /// Reads nothing more and ends when the other side closes.
     fn hold_unread(&mut self) -> Option<()> {
         let _held = Held::new(&self.state);
         let began = Instant::now();
@@ -265,7 +265,7 @@ impl Connection {
         self.answer(b"ok")
     }
 
-    /// Switches to whatever protocol is asked for, and notes what comes through the tunnel.
+    /// Switches to the requested protocol and records the bytes of the tunnel.
     fn upgrade(&mut self, head: &str) -> Option<()> {
         let asked = head
             .lines()
@@ -298,7 +298,7 @@ impl Connection {
         None
     }
 
-    /// Sends a beginning and then the same piece, until the other side is gone.
+    /// Sends a beginning and then the same piece repeatedly, until the other side closes.
     fn repeat(&mut self, beginning: &[u8], piece: &[u8]) -> Option<()> {
         stand_back();
         self.send(beginning)?;
@@ -319,7 +319,7 @@ impl Connection {
         }
     }
 
-    /// The next head, up to and including its empty line.
+    /// Reads the next head, up to and including its empty line.
     fn head(&mut self) -> Option<String> {
         self.until(b"\r\n\r\n").map(|head| String::from_utf8_lossy(&head).into_owned())
     }
@@ -361,7 +361,7 @@ impl Connection {
     }
 }
 
-/// Undoes percent-encoding.
+/// Decodes percent-encoding.
 pub(crate) fn decoded(text: &str) -> Vec<u8> {
     let bytes = text.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());
@@ -379,7 +379,7 @@ pub(crate) fn decoded(text: &str) -> Vec<u8> {
     out
 }
 
-/// Percent-encodes every byte, so that a response survives as the query of a target.
+/// Percent-encodes every byte, so that a response can be sent as the query of a target.
 pub(crate) fn encoded(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |text, byte| text + &format!("%{byte:02x}"))
 }

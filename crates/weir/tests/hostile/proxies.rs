@@ -1,5 +1,5 @@
-//! The proxies under attack: Weir, and nginx and haproxy with configurations that do the same as far
-//! as these programs can. Each runs with one worker on a processor of its own, where there are two.
+//! The proxies under attack: Weir, and nginx and haproxy with configurations as close to it as
+//! these programs allow. Each runs with one worker on a processor of its own, if there are two.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -15,7 +15,7 @@ use crate::support::process::{Process, command};
 use crate::support::programs::{Certificate, listen};
 use crate::support::weir::Weir;
 
-/// The descriptors of a proxy that has few.
+/// The limit of open files in the setting with few descriptors.
 const FEW_DESCRIPTORS: usize = 160;
 /// The token of Weir's admin address.
 pub(crate) const TOKEN: &str = "correct-horse-battery-staple";
@@ -27,7 +27,7 @@ pub(crate) enum Kind {
     Haproxy,
 }
 
-/// What a pattern wants of the process that it attacks.
+/// The environment of the process under attack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Setting {
     Ordinary,
@@ -40,7 +40,7 @@ pub(crate) struct Proxy {
     pub(crate) kind: Kind,
     pub(crate) plain: SocketAddr,
     pub(crate) tls: SocketAddr,
-    /// Weir's admin address over TCP; a writing one, with [`TOKEN`].
+    /// Weir's admin address over TCP that allows changes, with [`TOKEN`].
     pub(crate) admin: Option<SocketAddr>,
     /// Weir's admin address without a token, for reading only.
     pub(crate) read_only: Option<SocketAddr>,
@@ -48,9 +48,9 @@ pub(crate) struct Proxy {
     pub(crate) directory: Directory,
 }
 
-/// The processor of the proxy, and that of everything else. `None` on a machine with one.
+/// Returns the processor of the proxy and the one of everything else. `None` on a machine with one.
 pub(crate) fn processors() -> Option<(usize, usize)> {
-    // The affinity of the process when it began: threads are moved later.
+    // The affinity of the process at its start: threads are moved later.
     static ALLOWED: std::sync::OnceLock<Option<(usize, usize)>> = std::sync::OnceLock::new();
     *ALLOWED.get_or_init(|| {
         let allowed =
@@ -61,7 +61,7 @@ pub(crate) fn processors() -> Option<(usize, usize)> {
     })
 }
 
-/// Moves the calling thread, and the threads that it starts from then on, away from the proxy.
+/// Moves the calling thread, and threads that it starts later, to the other processor.
 pub(crate) fn leave_the_proxys_processor() {
     if let Some((_, own)) = processors() {
         let mut set = CpuSet::new();
@@ -70,21 +70,21 @@ pub(crate) fn leave_the_proxys_processor() {
     }
 }
 
-/// The Weir under attack: the one that was built with this test, unless `WEIR_HOSTILE_PROGRAM` names
+/// Returns the Weir under attack: the one built with this test, unless `WEIR_HOSTILE_PROGRAM` names
 /// another.
 pub(crate) fn weir_program() -> String {
     let built = env!("CARGO_BIN_EXE_weir");
     std::env::var("WEIR_HOSTILE_PROGRAM").unwrap_or_else(|_| built.to_owned())
 }
 
-/// Gives the calling thread, and it alone, a lower priority: attackers are not to take the processor
-/// from the honest client and the origin.
+/// Lowers the priority of the calling thread only, so that attackers do not take the processor from
+/// the honest client and the origin.
 pub(crate) fn stand_back() {
     let now = rustix::process::getpriority_process(None).unwrap_or(0);
     let _ = rustix::process::setpriority_process(None, (now + 10).min(19));
 }
 
-/// `program`, on the proxy's processor and with the setting's limits.
+/// Returns `program` on the proxy's processor and with the setting's limits.
 fn wrapped(setting: Setting, program: &str) -> Command {
     let mut shell = command("sh");
     let limit = match setting {
@@ -122,7 +122,8 @@ impl Proxy {
             .replace("CERTIFICATE", &certificate.directive());
         let path = directory.file("weir.conf", config);
         let mut weir = wrapped(setting, &weir_program());
-        // Memory and descriptors are looked up by the process id: that of the one that serves.
+        // Memory and descriptors are read by the process id, which must be that of the serving
+        // process.
         weir.env("WEIR_SUPERVISOR", "off");
         weir.stdin(Stdio::null()).args(["run", "-c"]).arg(path);
         let Weir { process, addresses } = Weir::run(&mut weir, 4);
@@ -155,7 +156,7 @@ impl Proxy {
                 .replace("KEY", &path_text(&certificate.key));
             let path = directory.file("nginx.conf", config);
             let mut nginx = wrapped(setting, "nginx");
-            // nginx takes over the listening sockets that this variable names.
+            // nginx inherits the listening sockets that this variable names.
             nginx.args(["-e", "stderr", "-c"]).arg(path).env("NGINX", "0;1;");
             nginx
         })
@@ -183,7 +184,7 @@ impl Proxy {
         })
     }
 
-    /// A program that takes its two listening sockets as standard input and output.
+    /// Starts a program that inherits its two listening sockets as standard input and output.
     fn on_sockets(
         kind: Kind,
         directory: Directory,
@@ -191,7 +192,7 @@ impl Proxy {
     ) -> Self {
         let (plain_socket, plain) = listen();
         let (tls_socket, tls) = listen();
-        // As deep as Weir's, nginx's and haproxy's own.
+        // The same backlog as Weir, nginx and haproxy use.
         for socket in [&plain_socket, &tls_socket] {
             rustix::net::listen(socket, 1024).unwrap();
         }
@@ -203,7 +204,7 @@ impl Proxy {
         Self { kind, plain, tls, admin: None, read_only: None, process, directory }
     }
 
-    /// The processes of the proxy.
+    /// Returns the processes of the proxy.
     pub(crate) fn processes(&self) -> Vec<u32> {
         let mut found = vec![self.process.id()];
         let mut next = 0;
@@ -220,17 +221,17 @@ impl Proxy {
         found
     }
 
-    /// Resident memory, bytes.
+    /// Returns the resident memory, in bytes.
     pub(crate) fn resident(&self) -> usize {
         self.status("VmRSS:")
     }
 
-    /// The largest resident memory since [`Self::forget_peak`], bytes.
+    /// Returns the largest resident memory since [`Self::forget_peak`], in bytes.
     pub(crate) fn peak(&self) -> usize {
         self.status("VmHWM:")
     }
 
-    /// Starts measuring the largest resident memory anew.
+    /// Resets the largest resident memory.
     pub(crate) fn forget_peak(&self) {
         for pid in self.processes() {
             let _ = std::fs::write(format!("/proc/{pid}/clear_refs"), "5");
@@ -246,7 +247,7 @@ impl Proxy {
         self.processes().into_iter().filter_map(of).sum::<usize>() * 1024
     }
 
-    /// Processor time that the proxy has used.
+    /// Returns the processor time that the proxy has used.
     pub(crate) fn processor_time(&self) -> Duration {
         let of = |pid: u32| {
             let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
@@ -259,7 +260,7 @@ impl Proxy {
         Duration::from_millis(ticks * 10)
     }
 
-    /// Open descriptors.
+    /// Returns the number of open descriptors.
     pub(crate) fn descriptors(&self) -> usize {
         let of = |pid: u32| Some(std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?.count());
         self.processes().into_iter().filter_map(of).sum()

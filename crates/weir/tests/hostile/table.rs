@@ -1,4 +1,4 @@
-//! The table of `docs/security.md`: the same patterns against Weir, nginx and haproxy.
+//! Writes the table of `docs/security.md`: the same patterns against Weir, nginx and haproxy.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -8,14 +8,14 @@ use crate::judge::{Effort, Measured, Pattern, Verdict, measure};
 use crate::proxies::{Kind, weir_program};
 use crate::support::process::{command, finish};
 
-/// Effort of the table: about three seconds a pattern and proxy.
+/// The effort of the table: about three seconds per pattern and proxy.
 const THOROUGH: Effort =
     Effort { rounds: 3, quiet: Duration::from_millis(300), hostile: Duration::from_millis(600) };
-/// What stands around the table in the page.
+/// The marks around the table in the page.
 const BEGIN: &str = "<!-- make hostile-table: begin -->\n";
 const END: &str = "<!-- make hostile-table: end -->";
 
-/// A pattern's figures in one line.
+/// Formats the results of a pattern in one line.
 pub(crate) fn line(pattern: &Pattern, measured: &Measured) -> String {
     format!(
         "{}: p50 {} -> {}, p99 {} -> {}, {} failed, cpu {:.0}%, +{:.1} MB, {:?} descriptors, {:?}: {}",
@@ -42,7 +42,7 @@ fn megabytes(bytes: usize) -> f64 {
     bytes as f64 / f64::from(1 << 20)
 }
 
-/// A pattern's figures at one proxy, as three cells.
+/// Formats the results of a pattern at one proxy as three cells.
 fn cells(measured: &Measured) -> [String; 3] {
     if let Some(died) = &measured.died {
         return ["**ended**".to_owned(), "–".to_owned(), died.clone()];
@@ -62,7 +62,7 @@ fn cells(measured: &Measured) -> [String; 3] {
     [latency, format!("{:.1}", megabytes(measured.memory)), said]
 }
 
-/// The programs' and the machine's names.
+/// Returns the names and versions of the programs and the machine.
 fn versions() -> String {
     let said = |program: &str, flag: &str| {
         let done = finish(command(program).arg(flag), b"");
@@ -88,7 +88,7 @@ fn versions() -> String {
     )
 }
 
-/// The cells that the page has for a pattern, three for each proxy.
+/// Returns the cells that the page has for a pattern, three for each proxy.
 fn former_cells(table: &str, name: &str) -> Vec<String> {
     let start = format!("| `{name}` |");
     let row = table.lines().find(|line| line.starts_with(&start)).unwrap_or_default();
@@ -98,7 +98,7 @@ fn former_cells(table: &str, name: &str) -> Vec<String> {
     cells
 }
 
-/// The page, and the table that is in it.
+/// Returns the page's path, the text before the table, the table, and the text after it.
 fn page() -> (PathBuf, String, String, String) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/security.md");
     let text = std::fs::read_to_string(&path).unwrap();
@@ -107,7 +107,7 @@ fn page() -> (PathBuf, String, String, String) {
     (path, before.to_owned(), table.to_owned(), after.to_owned())
 }
 
-/// Puts a pattern's cells of one proxy into the page.
+/// Writes a pattern's cells of one proxy into the page.
 fn put(patterns: &[Pattern], name: &str, place: usize, measured: &Measured) {
     let (path, before, former, after) = page();
     let mut table = format!("{}\n\n", versions());
@@ -126,7 +126,7 @@ fn put(patterns: &[Pattern], name: &str, place: usize, measured: &Measured) {
 }
 
 /// Writes the table into the page, row by row. `WEIR_HOSTILE_PROXIES=weir,nginx` measures these and
-/// keeps what the page has of the others.
+/// keeps the page's values of the others.
 #[test]
 #[ignore = "takes ten minutes: make hostile-table"]
 fn the_table_alone_on_the_machine() {

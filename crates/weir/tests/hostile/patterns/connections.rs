@@ -1,4 +1,4 @@
-//! Clients that make and break connections.
+//! Clients that open, break and half-close connections.
 
 use super::pattern;
 use super::probes::{ask, statuses, tally};
@@ -10,7 +10,7 @@ const LARGE: &[u8] = b"GET /hostile/100k HTTP/1.1\r\nHost: localhost\r\n\r\n";
 const HALF_A_BODY: &[u8] =
     b"POST /churn HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\nabc";
 
-/// Connections that are opened and closed without a word.
+/// Connections that are opened and closed without a byte.
 pub(crate) fn connection_flood() -> Pattern {
     pattern("connection_flood", "connection flood", |arena| arena.churn(b"", Ending::Reset))
 }
@@ -29,7 +29,7 @@ pub(crate) fn reset_under_response() -> Pattern {
     })
 }
 
-/// Clients that say at every stage of a request that they send nothing more.
+/// Clients that shut down their sending direction at every stage of a request.
 pub(crate) fn half_closes() -> Pattern {
     pattern("half_closes", "half-closed connections at each stage", |arena| {
         while arena.is_running() {
@@ -48,7 +48,7 @@ pub(crate) fn half_closes() -> Pattern {
     })
 }
 
-/// More connections than the process has descriptors (row A6 of issue 12).
+/// More connections than the process has descriptors.
 pub(crate) fn descriptor_exhaustion() -> Pattern {
     pattern("descriptor_exhaustion", "descriptor exhaustion", |arena| {
         arena.squat(400, GET, b"");
@@ -61,7 +61,7 @@ pub(crate) fn descriptor_exhaustion() -> Pattern {
     })
 }
 
-/// Pages of an endpoint asked for over more connections than there are descriptors for both sides.
+/// Requests to an endpoint over more connections than there are descriptors for both sides.
 pub(crate) fn descriptor_exhaustion_by_requests() -> Pattern {
     pattern("descriptor_exhaustion_by_requests", "descriptor exhaustion, both sides", |arena| {
         let never = b"GET /hostile/never HTTP/1.1\r\nHost: localhost\r\n\r\n";
@@ -75,7 +75,7 @@ pub(crate) fn descriptor_exhaustion_by_requests() -> Pattern {
     })
 }
 
-/// TLS handshakes that never go on, over more connections than there are descriptors.
+/// TLS handshakes that stop, over more connections than there are descriptors.
 pub(crate) fn descriptor_exhaustion_by_handshakes() -> Pattern {
     pattern("descriptor_exhaustion_by_handshakes", "descriptor exhaustion, handshakes", |arena| {
         arena.hold(400, b"", || arena.open(arena.proxy.tls, None));

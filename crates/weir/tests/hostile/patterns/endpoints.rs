@@ -10,12 +10,12 @@ fn get(path: &str) -> Vec<u8> {
     format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").into_bytes()
 }
 
-/// A request that the origin answers with exactly these bytes.
+/// Returns a request that the origin answers with exactly these bytes.
 fn answered_with(bytes: &[u8]) -> Vec<u8> {
     get(&format!("/hostile/respond?{}", encoded(bytes)))
 }
 
-/// Responses that could be read as two, or as something else.
+/// Returns responses that can be read as two, or as something else.
 fn splitting_vectors() -> Vec<Vec<u8>> {
     [
         "HTTP/1.1 200 OK\r\nX: a\rSet-Cookie: evil=1\r\nContent-Length: 2\r\n\r\nok",
@@ -37,7 +37,7 @@ fn splitting_vectors() -> Vec<Vec<u8>> {
     .collect()
 }
 
-/// Responses that are meant to be split.
+/// Responses that try to be read as two.
 pub(crate) fn response_splitting() -> Pattern {
     pattern("response_splitting", "response splitting (CVE-2022-37436, CVE-2023-38709)", |arena| {
         arena.volleys(&splitting_vectors());
@@ -51,7 +51,7 @@ pub(crate) fn response_splitting() -> Pattern {
     })
 }
 
-/// Whether a response's head has a line that is none, a byte that may not be there, or two framings.
+/// Returns true if a response's head has an invalid line, a forbidden byte or two framings.
 fn is_dirty(answer: &[u8]) -> bool {
     let text = String::from_utf8_lossy(answer);
     let Some((head, _)) = text.split_once("\r\n\r\n") else { return !text.is_empty() };
@@ -91,7 +91,7 @@ pub(crate) fn header_injection_by_variable() -> Pattern {
     })
 }
 
-/// A second response behind the first on a kept connection, for whoever asks next.
+/// A second response behind the first on a kept connection, which could reach the next request.
 pub(crate) fn unsolicited_response() -> Pattern {
     pattern("unsolicited_response", "response queue poisoning", |arena| {
         arena.volleys(&[get("/hostile/unsolicited")]);
@@ -138,14 +138,14 @@ fn bad_gateway(arena: &Arena, path: &str) -> Outcome {
     Outcome::of(last == Some(502), shown)
 }
 
-/// Bodies that never end, read as fast as they come.
+/// Endless bodies that are read as fast as they arrive.
 pub(crate) fn endless_body_read() -> Pattern {
     pattern("endless_body_read", "worker monopolised by one transfer", |arena| {
         arena.flood(2, &get("/hostile/endless-body"));
     })
 }
 
-/// Bodies that never end, and of which nothing is read.
+/// Endless bodies of which nothing is read.
 pub(crate) fn endless_body_unread() -> Pattern {
     pattern("endless_body_unread", "memory exhaustion by unread responses", |arena| {
         arena.hold(20, b"", || {
@@ -162,7 +162,7 @@ pub(crate) fn one_byte_response_chunks() -> Pattern {
     })
 }
 
-/// Statuses that no RFC has.
+/// Statuses that no RFC defines.
 pub(crate) fn impossible_statuses() -> Pattern {
     fn vectors() -> Vec<Vec<u8>> {
         ["999", "600", "099", "000", "1000", "20", "2 0", "-20"]
@@ -186,7 +186,7 @@ pub(crate) fn impossible_statuses() -> Pattern {
     })
 }
 
-/// A 101 that nobody asked for.
+/// A 101 to a request without `Upgrade`.
 pub(crate) fn unasked_switch() -> Pattern {
     fn request() -> Vec<u8> {
         answered_with(

@@ -1,4 +1,4 @@
-//! Much of something small, over few connections and without a pause.
+//! Floods of small messages over few connections, without a pause.
 
 use super::pattern;
 use super::probes::{ask, statuses};
@@ -12,7 +12,7 @@ pub(crate) fn pipelined_gets() -> Pattern {
     })
 }
 
-/// Pipelined uploads without a body, in chunks (row A1 of issue 12).
+/// Pipelined uploads with an empty chunked body.
 pub(crate) fn pipelined_empty_chunked() -> Pattern {
     pattern("pipelined_empty_chunked", "memory exhaustion by pipelining", |arena| {
         arena.flood(
@@ -23,14 +23,14 @@ pub(crate) fn pipelined_empty_chunked() -> Pattern {
     })
 }
 
-/// Pipelined requests that the proxy answers itself (row A14 of issue 12).
+/// Pipelined requests that the proxy answers itself.
 pub(crate) fn pipelined_refusals() -> Pattern {
     pattern("pipelined_refusals", "worker monopolised by local answers", |arena| {
         arena.flood(20, b"GET /denied/flood HTTP/1.1\r\nHost: localhost\r\n\r\n");
     })
 }
 
-/// Heads that break off in a mistake after 4 KB (row A2 of issue 12).
+/// Heads with an error after 4 KB.
 pub(crate) fn malformed_heads() -> Pattern {
     pattern("malformed_heads", "superlinear parsing of malformed heads", |arena| {
         let head =
@@ -41,7 +41,7 @@ pub(crate) fn malformed_heads() -> Pattern {
     .outcome(|arena| refused(arena, b"GET / HTTP/1.1\r\nHost: localhost\r\nX: a\0\r\n\r\n"))
 }
 
-/// Heads of 2,000 tiny headers (row A15 of issue 12).
+/// Heads of 2,000 tiny headers.
 pub(crate) fn tiny_headers() -> Pattern {
     pattern("tiny_headers", "superlinear parsing of header lists", |arena| {
         arena.volleys(&[many_headers(2000)]);
@@ -50,7 +50,7 @@ pub(crate) fn tiny_headers() -> Pattern {
     .outcome(|arena| refused(arena, &many_headers(2000)))
 }
 
-/// Heads of far more headers than anybody takes.
+/// Heads with far more headers than any server accepts.
 pub(crate) fn huge_number_of_headers() -> Pattern {
     pattern("huge_number_of_headers", "number of headers", |arena| {
         arena.volleys(&[many_headers(100_000)]);
@@ -77,7 +77,7 @@ pub(crate) fn huge_target() -> Pattern {
         .outcome(|arena| refused(arena, &head()))
 }
 
-/// Empty lines before a request, without end.
+/// An endless sequence of empty lines before a request.
 pub(crate) fn empty_lines() -> Pattern {
     pattern("empty_lines", "leading empty lines", |arena| arena.flood(10, b"\r\n"))
 }
@@ -96,7 +96,8 @@ pub(crate) fn one_byte_chunks() -> Pattern {
 /// Chunks of one byte with extensions of a kilobyte.
 pub(crate) fn chunk_extensions() -> Pattern {
     pattern("chunk_extensions", "chunk extension flood (CVE-2023-39326, CVE-2024-22019)", |arena| {
-        // As long as Weir takes for one chunk; nginx and haproxy take longer ones.
+        // The longest extension that Weir accepts for one chunk; nginx and haproxy accept longer
+        // ones.
         let extension = "e".repeat(1000);
         let chunks = format!("1;{extension}\r\nx\r\n").repeat(200);
         let request = format!(
@@ -106,7 +107,7 @@ pub(crate) fn chunk_extensions() -> Pattern {
     })
 }
 
-/// Very many ranges of one file.
+/// A request for very many ranges of one file.
 pub(crate) fn range_bomb() -> Pattern {
     fn request() -> Vec<u8> {
         let ranges: Vec<_> = (0..1300).map(|first| format!("{first}-")).collect();
@@ -130,7 +131,7 @@ pub(crate) fn range_bomb() -> Pattern {
     })
 }
 
-/// Paths that make a backtracking matcher of `^/(a+)+$` try for ever.
+/// Paths for which a backtracking matcher of `^/(a+)+$` takes exponential time.
 pub(crate) fn regex_backtracking() -> Pattern {
     fn request() -> Vec<u8> {
         format!("GET /{}! HTTP/1.1\r\nHost: localhost\r\n\r\n", "a".repeat(40)).into_bytes()
@@ -144,7 +145,7 @@ pub(crate) fn regex_backtracking() -> Pattern {
     })
 }
 
-/// Whether a request is refused and its connection ended, with the origin left alone.
+/// Checks that a request is refused and its connection closed without a request to the origin.
 fn refused(arena: &Arena, request: &[u8]) -> Outcome {
     let before = arena.origin.requests("/");
     let (answer, over) = ask(arena, request);

@@ -1,32 +1,33 @@
-//! Requests that two programs could frame in two ways. Each hides a request for a path that the
-//! proxy denies: when it reaches the origin, it was smuggled past the rules.
+//! Requests that two programs could frame differently. Each hides a request for a path that the
+//! proxy denies: if that request reaches the origin, it was smuggled past the rules.
 
 use super::pattern;
 use super::probes::{ask, statuses, tally};
 use crate::arena::Arena;
 use crate::judge::{Outcome, Pattern};
 
-/// The request that must not arrive.
+/// The request that must not arrive at the origin.
 const HIDDEN: &str = "GET /denied/probe-hidden HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
-/// A POST with these header lines and this body.
+/// Returns a POST with these header lines and this body.
 fn post(headers: &str, body: &str) -> Vec<u8> {
     format!("POST /probe-outer HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n{body}").into_bytes()
 }
 
-/// A whole chunked body with the hidden request behind its end, and the number of its bytes.
+/// Returns a complete chunked body with the hidden request behind its end, and the number of its
+/// bytes.
 fn ended_early() -> (String, usize) {
     let body = format!("0\r\n\r\n{HIDDEN}");
     let length = body.len();
     (body, length)
 }
 
-/// The hidden request in one chunk.
+/// Returns the hidden request in one chunk.
 fn within_a_chunk() -> String {
     format!("{:x}\r\n{HIDDEN}\r\n0\r\n\r\n", HIDDEN.len())
 }
 
-/// Both framings side by side, the length counting all.
+/// Returns requests with both framings, where the length covers everything.
 fn cl_te_vectors() -> Vec<Vec<u8>> {
     let (body, length) = ended_early();
     let both = [
@@ -38,7 +39,7 @@ fn cl_te_vectors() -> Vec<Vec<u8>> {
     both.iter().map(|headers| post(headers, &body)).collect()
 }
 
-/// Both framings side by side, the length counting the chunk's size line only.
+/// Returns requests with both framings, where the length covers the chunk's size line only.
 fn te_cl_vectors() -> Vec<Vec<u8>> {
     let body = within_a_chunk();
     let first = body.find("\r\n").unwrap_or_default() + 2;
@@ -49,7 +50,7 @@ fn te_cl_vectors() -> Vec<Vec<u8>> {
     both.iter().map(|headers| post(headers, &body)).collect()
 }
 
-/// Spellings of Transfer-Encoding that only one of two programs understands.
+/// Returns spellings of Transfer-Encoding that only one of two programs may understand.
 fn te_te_vectors() -> Vec<Vec<u8>> {
     let (body, length) = ended_early();
     [
@@ -73,7 +74,7 @@ fn te_te_vectors() -> Vec<Vec<u8>> {
     .collect()
 }
 
-/// Lengths that one program takes for nothing and the other for a body, on requests that seldom
+/// Returns lengths that one program ignores and the other takes for a body, on methods that rarely
 /// have one.
 fn cl_0_vectors() -> Vec<Vec<u8>> {
     ["GET", "HEAD", "OPTIONS", "DELETE"]
@@ -93,7 +94,7 @@ fn cl_0_vectors() -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// Two lengths, and lengths that are none.
+/// Returns requests with two lengths, and with invalid ones.
 fn length_vectors() -> Vec<Vec<u8>> {
     let length = HIDDEN.len();
     [
@@ -116,7 +117,7 @@ fn length_vectors() -> Vec<Vec<u8>> {
     .collect()
 }
 
-/// Header lines that go on in the next one.
+/// Returns requests with folded header lines.
 fn folding_vectors() -> Vec<Vec<u8>> {
     let (body, length) = ended_early();
     [
@@ -130,7 +131,7 @@ fn folding_vectors() -> Vec<Vec<u8>> {
     .collect()
 }
 
-/// Lines that end with less than CRLF.
+/// Returns requests with lines that do not end with CRLF.
 fn bare_line_end_vectors() -> Vec<Vec<u8>> {
     let (body, length) = ended_early();
     let mut vectors = vec![
@@ -147,7 +148,7 @@ fn bare_line_end_vectors() -> Vec<Vec<u8>> {
     vectors
 }
 
-/// Chunks whose size, extension or end is not as it has to be.
+/// Returns chunks with an invalid size, extension or end.
 fn chunk_vectors() -> Vec<Vec<u8>> {
     let length = HIDDEN.len();
     [
@@ -169,7 +170,7 @@ fn chunk_vectors() -> Vec<Vec<u8>> {
     .collect()
 }
 
-/// Bytes that are no header at all.
+/// Returns header lines with bytes that are not allowed there.
 fn header_byte_vectors() -> Vec<Vec<u8>> {
     [
         "X: a\0b",
@@ -191,7 +192,7 @@ fn header_byte_vectors() -> Vec<Vec<u8>> {
     .collect()
 }
 
-/// Asks with each vector and looks whether the hidden request arrived.
+/// Sends each vector and checks that the hidden request did not arrive.
 fn smuggled(arena: &Arena, vectors: &[Vec<u8>]) -> Outcome {
     arena.origin.forget();
     let answers: Vec<_> = vectors.iter().map(|vector| statuses(&ask(arena, vector).0)).collect();
@@ -200,7 +201,7 @@ fn smuggled(arena: &Arena, vectors: &[Vec<u8>]) -> Outcome {
     Outcome::of(hidden == 0, shown)
 }
 
-/// CL.TE.
+/// The CL.TE variant.
 pub(crate) fn smuggling_cl_te() -> Pattern {
     pattern("smuggling_cl_te", "request smuggling CL.TE (CVE-2026-2835)", |arena| {
         arena.volleys(&cl_te_vectors());
@@ -208,13 +209,13 @@ pub(crate) fn smuggling_cl_te() -> Pattern {
     .outcome(|arena| smuggled(arena, &cl_te_vectors()))
 }
 
-/// TE.CL.
+/// The TE.CL variant.
 pub(crate) fn smuggling_te_cl() -> Pattern {
     pattern("smuggling_te_cl", "request smuggling TE.CL", |arena| arena.volleys(&te_cl_vectors()))
         .outcome(|arena| smuggled(arena, &te_cl_vectors()))
 }
 
-/// TE.TE.
+/// The TE.TE variant.
 pub(crate) fn smuggling_te_te() -> Pattern {
     pattern("smuggling_te_te", "request smuggling TE.TE (CVE-2019-18277)", |arena| {
         arena.volleys(&te_te_vectors());
@@ -222,13 +223,13 @@ pub(crate) fn smuggling_te_te() -> Pattern {
     .outcome(|arena| smuggled(arena, &te_te_vectors()))
 }
 
-/// CL.0.
+/// The CL.0 variant.
 pub(crate) fn smuggling_cl_0() -> Pattern {
     pattern("smuggling_cl_0", "request smuggling CL.0", |arena| arena.volleys(&cl_0_vectors()))
         .outcome(|arena| smuggled(arena, &cl_0_vectors()))
 }
 
-/// Lengths that are two or none.
+/// Repeated and invalid lengths.
 pub(crate) fn ambiguous_lengths() -> Pattern {
     pattern(
         "ambiguous_lengths",
@@ -266,7 +267,7 @@ pub(crate) fn malformed_chunks() -> Pattern {
     .outcome(|arena| smuggled(arena, &chunk_vectors()))
 }
 
-/// Null bytes, spaces and other bytes where no header may have them.
+/// Null bytes, spaces and other bytes that are not allowed in headers.
 pub(crate) fn forbidden_header_bytes() -> Pattern {
     pattern(
         "forbidden_header_bytes",
@@ -287,7 +288,7 @@ pub(crate) fn forbidden_header_bytes() -> Pattern {
     })
 }
 
-/// Whether a head has a line that is no header line by RFC 9112.
+/// Returns true if a head has a line that is no header line according to RFC 9112.
 fn has_forbidden_line(head: &str) -> bool {
     head.trim_end().split("\r\n").skip(1).any(|line| {
         let Some((name, value)) = line.split_once(':') else { return true };
@@ -297,7 +298,7 @@ fn has_forbidden_line(head: &str) -> bool {
     })
 }
 
-/// Requests of versions that are none, or too old to have a head.
+/// Requests with invalid versions, or of HTTP/0.9, which has no head.
 pub(crate) fn unknown_versions() -> Pattern {
     fn vectors() -> Vec<Vec<u8>> {
         ["GET /probe-version\r\n", "GET /probe-version\r\n\r\n"]

@@ -1,4 +1,4 @@
-//! The patterns of attack, by subject.
+//! The patterns of attack, by subject. They are run by the arena and judged in `judge.rs`.
 
 pub(crate) mod connections;
 pub(crate) mod endpoints;
@@ -13,10 +13,10 @@ use crate::arena::Arena;
 use crate::judge::{Outcome, Pattern};
 use crate::proxies::Setting;
 
-/// Growth of resident memory that a pattern is allowed unless it says otherwise.
+/// The growth of resident memory that a pattern is allowed by default.
 const MEMORY: usize = 64 << 20;
 
-/// A pattern of one attacking thread, of which only the honest client's latency is judged.
+/// Returns a pattern of one attacking thread that is judged by the honest client's latency only.
 const fn pattern(name: &'static str, class: &'static str, attack: fn(&Arena)) -> Pattern {
     Pattern {
         name,

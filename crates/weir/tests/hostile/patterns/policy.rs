@@ -1,4 +1,4 @@
-//! Requests that are well formed and meant to get past a rule, a trust or a limit.
+//! Well-formed requests that try to get past a rule, a trust boundary or a limit.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use crate::judge::{Outcome, Pattern};
 use crate::origin::{MARK, decoded};
 use crate::proxies::{Kind, TOKEN};
 
-/// Targets that a careless server reads as something below `/denied/`.
+/// Targets that a careless server resolves to a path below `/denied/`.
 const TARGETS: &[&str] = &[
     "/denied/probe",
     "/denied/../denied/probe",
@@ -36,7 +36,7 @@ const TARGETS: &[&str] = &[
     "http://other.example/denied/probe",
 ];
 
-/// Paths that lead elsewhere than they seem to.
+/// Paths that resolve to a denied path.
 pub(crate) fn path_confusion() -> Pattern {
     fn vectors() -> Vec<Vec<u8>> {
         TARGETS
@@ -61,8 +61,8 @@ pub(crate) fn path_confusion() -> Pattern {
     })
 }
 
-/// A target as the most lenient server reads it: decoded once, backslashes as slashes, dots
-/// resolved, slashes merged.
+/// Returns a target as the most lenient server reads it: decoded once, backslashes as slashes, dot
+/// segments resolved, slashes merged.
 fn resolved(target: &str) -> String {
     let path = target.split(['?', '#']).next().unwrap_or_default();
     let path = path
@@ -83,7 +83,7 @@ fn resolved(target: &str) -> String {
     format!("/{}{end}", segments.join("/"))
 }
 
-/// Upgrades to HTTP/2 in clear text, to pass requests by the rules (row A3 of issue 12).
+/// Upgrades to HTTP/2 in clear text, a tunnel past the rules.
 pub(crate) fn h2c_upgrade() -> Pattern {
     const REQUEST: &[u8] = b"GET /hostile/upgrade HTTP/1.1\r\nHost: localhost\r\n\
         Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n\
@@ -94,7 +94,7 @@ pub(crate) fn h2c_upgrade() -> Pattern {
     .outcome(|arena| tunnel_opens(arena, REQUEST))
 }
 
-/// Upgrades to a protocol that nobody has named.
+/// Upgrades to a protocol that the configuration does not name.
 pub(crate) fn unknown_upgrade() -> Pattern {
     const REQUEST: &[u8] = b"GET /hostile/upgrade HTTP/1.1\r\nHost: localhost\r\n\
         Connection: Upgrade\r\nUpgrade: anything/1\r\n\r\n";
@@ -104,8 +104,8 @@ pub(crate) fn unknown_upgrade() -> Pattern {
     .outcome(|arena| tunnel_opens(arena, REQUEST))
 }
 
-/// A WebSocket handshake that the endpoint refuses, with a request behind it that goes through the
-/// tunnel if the proxy believes that there is one.
+/// A WebSocket handshake that the endpoint refuses. The request behind it passes if the proxy opens
+/// a tunnel all the same.
 pub(crate) fn websocket_refused() -> Pattern {
     const REQUEST: &[u8] = b"GET /refused HTTP/1.1\r\nHost: localhost\r\n\
         Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 777\r\n\
@@ -129,7 +129,7 @@ fn tunnel_opens(arena: &Arena, request: &[u8]) -> Outcome {
     Outcome::of(passed == 0, format!("{words}; {}", tally([told])))
 }
 
-/// Trailers with names that a header may not have (row A8 of issue 12).
+/// Trailers with names that a trailer may not have.
 pub(crate) fn trailer_injection() -> Pattern {
     const REQUEST: &[u8] = b"POST /probe-trailer HTTP/1.1\r\nHost: localhost\r\nTE: trailers\r\n\
         Transfer-Encoding: chunked\r\nTrailer: X-Forwarded-For, X-Secret, X-Probe\r\n\r\n\
@@ -153,7 +153,7 @@ pub(crate) fn trailer_injection() -> Pattern {
     })
 }
 
-/// A header that CGI programs take for their proxy.
+/// The header `Proxy`, which CGI programs take for the address of their proxy.
 pub(crate) fn httpoxy() -> Pattern {
     const REQUEST: &[u8] =
         b"GET /probe-proxy HTTP/1.1\r\nHost: localhost\r\nProxy: http://evil.example\r\n\r\n";
@@ -170,8 +170,8 @@ pub(crate) fn httpoxy() -> Pattern {
     })
 }
 
-/// Headers that a proxy vouches for, as the client would like them, and named in `Connection` so
-/// that they are taken away.
+/// Forged values of headers that a proxy sets, with their names in `Connection`, so that the proxy
+/// may remove its own.
 pub(crate) fn forged_forwarding() -> Pattern {
     const REQUEST: &[u8] = b"GET /probe-forged HTTP/1.1\r\nHost: localhost\r\n\
         X-Forwarded-For: 10.9.9.9\r\nX-Forwarded-Proto: https\r\nForwarded: for=10.9.9.9\r\n\
@@ -198,7 +198,7 @@ pub(crate) fn forged_forwarding() -> Pattern {
     })
 }
 
-/// Hosts that two programs read differently.
+/// Hosts that two programs may read differently.
 pub(crate) fn host_confusion() -> Pattern {
     fn vectors() -> Vec<Vec<u8>> {
         [
@@ -221,7 +221,7 @@ pub(crate) fn host_confusion() -> Pattern {
         arena.origin.forget();
         let answers: Vec<_> =
             vectors().iter().map(|vector| statuses(&ask(arena, vector).0)).collect();
-        // Only the last one may pass, and then with one Host, that of the target.
+        // Only the last request may pass, with one Host, that of the target.
         let passed = arena.origin.heads_with("/probe-host");
         let bad = passed.iter().filter(|head| {
             let hosts: Vec<_> = head
@@ -237,7 +237,7 @@ pub(crate) fn host_confusion() -> Pattern {
     })
 }
 
-/// Requests to be a tunnel.
+/// Requests for a tunnel with CONNECT.
 pub(crate) fn connect_method() -> Pattern {
     fn vectors() -> Vec<Vec<u8>> {
         [
@@ -258,10 +258,10 @@ pub(crate) fn connect_method() -> Pattern {
         })
 }
 
-/// A request that goes round between two proxies.
+/// A request that circulates between two proxies.
 pub(crate) fn routing_loop() -> Pattern {
     const REQUEST: &[u8] = b"GET /hostile/loop HTTP/1.1\r\nHost: localhost\r\n\r\n";
-    /// As many times round as is still no loop: issue 12 names `Via` and a hop header.
+    /// The number of rounds that does not count as a loop.
     const ROUNDS: usize = 40;
     pattern("routing_loop", "forwarding loop (RFC 9110 section 7.6.3)", |arena| {
         while arena.is_running() {
@@ -271,7 +271,7 @@ pub(crate) fn routing_loop() -> Pattern {
         }
     })
     .outcome(|arena| {
-        // What the attack set off ends when the descriptors do, or the loop is noticed.
+        // A loop of the attack ends when descriptors run out or the proxy detects the loop.
         std::thread::sleep(Duration::from_millis(300));
         let before = arena.origin.requests("/hostile/loop");
         if let Some(mut conn) = patient(arena) {
@@ -286,10 +286,11 @@ pub(crate) fn routing_loop() -> Pattern {
     })
 }
 
-/// Clients that queue, leave bytes behind and go (row A5 of issue 12).
+/// Clients that queue requests, pipeline further bytes and reset.
 pub(crate) fn queue_squatting() -> Pattern {
     fn waiting(arena: &Arena) -> bool {
-        // More bytes behind the request than the proxy reads ahead, so that its end hides the reset.
+        // There are more pipelined bytes than the proxy reads ahead, so that the reset behind them
+        // is not seen.
         let mut bytes = b"GET /single/wait HTTP/1.1\r\nHost: localhost\r\n\r\n".to_vec();
         bytes.extend(b"GET /behind HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(2000));
         let Some(mut conn) = arena.connect() else { return false };
@@ -307,7 +308,7 @@ pub(crate) fn queue_squatting() -> Pattern {
         if arena.proxy.kind == Kind::Nginx {
             return Outcome::absent();
         }
-        // One exchange holds the only slot while the others come and go.
+        // One exchange holds the only slot while the other clients arrive and leave.
         let Some(mut holder) = patient(arena) else { return Outcome::of(false, "no connection") };
         let held = arena.origin.requests("/single/hold");
         holder.write_within(b"GET /single/hold HTTP/1.1\r\nHost: localhost\r\n\r\n", ANSWER);
@@ -321,7 +322,7 @@ pub(crate) fn queue_squatting() -> Pattern {
         }
         let Some(mut honest) = patient(arena) else { return Outcome::of(false, "no connection") };
         honest.write_within(b"GET /single/honest HTTP/1.1\r\nHost: localhost\r\n\r\n", ANSWER);
-        // The proxy has seen all that before this answer.
+        // When this request is answered, the proxy has processed everything before it.
         ask(arena, b"GET /honest HTTP/1.1\r\nHost: localhost\r\n\r\n");
         arena.origin.release();
         let (answer, _) = honest.until_over(2 * ANSWER);
@@ -331,7 +332,7 @@ pub(crate) fn queue_squatting() -> Pattern {
     })
 }
 
-/// Text in requests that is meant for whoever reads the log.
+/// Text in requests that attacks the reader of the log.
 pub(crate) fn log_injection() -> Pattern {
     const REQUEST: &[u8] = b"GET /probe-log?\x1b[2J\"%0a\xc2\x9b HTTP/1.1\r\nHost: localhost\r\n\
         User-Agent: \x1b]0;owned\x07\" 200 1\r\nReferer: a\\\"b\r\n\r\n";
@@ -370,7 +371,7 @@ pub(crate) fn log_injection() -> Pattern {
     })
 }
 
-/// Connections that keep an administrator out (row A11 of issue 12).
+/// Connections that exhaust the admin interface.
 pub(crate) fn admin_flood() -> Pattern {
     pattern("admin_flood", "management port exhaustion", |arena| match arena.proxy.admin {
         Some(admin) => arena.hold(100, b"", || {
@@ -390,7 +391,7 @@ pub(crate) fn admin_flood() -> Pattern {
             "GET /v1/status HTTP/1.1\r\nHost: {admin}\r\nAuthorization: Bearer {TOKEN}\r\n\
              Connection: close\r\n\r\n"
         );
-        // The operator comes from another address than the attackers.
+        // The operator has another address than the attackers.
         let answer = crate::judge::operator(admin, request.as_bytes());
         let told = statuses(&answer);
         arena.end();
@@ -398,7 +399,7 @@ pub(crate) fn admin_flood() -> Pattern {
     })
 }
 
-/// Pages of another name that read an admin address without a token (row A10 of issue 12).
+/// Web pages on another name that read an admin address without a token.
 pub(crate) fn admin_dns_rebinding() -> Pattern {
     const REQUEST: &[u8] =
         b"GET /v1/config HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n";

@@ -1,14 +1,14 @@
-//! Tools for outcomes: what is answered to a few requests sent once, and what the origin saw.
+//! Tools of outcome checks: the responses to a few requests, sent once, and their form as text.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use crate::arena::{Arena, Conn};
 
-/// How long an answer is waited for.
+/// The timeout of a response.
 pub(super) const ANSWER: Duration = Duration::from_millis(1500);
 
-/// Every status in the responses on this connection, in order, until it ends or falls silent.
+/// Returns every status in these bytes of a connection, in order.
 pub(super) fn statuses(bytes: &[u8]) -> Vec<u16> {
     String::from_utf8_lossy(bytes)
         .split("HTTP/1.1 ")
@@ -17,7 +17,8 @@ pub(super) fn statuses(bytes: &[u8]) -> Vec<u16> {
         .collect()
 }
 
-/// Sends this, says that nothing follows, and reads to the end.
+/// Sends bytes and reads the response until the connection ends or no more bytes arrive. Returns
+/// the bytes read, and true if the connection ended.
 pub(super) fn ask(arena: &Arena, bytes: &[u8]) -> (Vec<u8>, bool) {
     let Some(mut conn) = patient(arena) else { return (Vec::new(), false) };
     if conn.write_within(bytes, ANSWER).is_none() {
@@ -26,7 +27,7 @@ pub(super) fn ask(arena: &Arena, bytes: &[u8]) -> (Vec<u8>, bool) {
     until_silent(&mut conn)
 }
 
-/// A connection, even right after a flood.
+/// Opens a connection, even right after a flood.
 pub(super) fn patient(arena: &Arena) -> Option<Conn> {
     let deadline = Instant::now() + ANSWER;
     loop {
@@ -39,7 +40,7 @@ pub(super) fn patient(arena: &Arena) -> Option<Conn> {
     }
 }
 
-/// Reads until the connection ends or, an answer being there, nothing more comes.
+/// Reads until the connection ends or, after a response, no more bytes arrive.
 pub(super) fn until_silent(conn: &mut Conn) -> (Vec<u8>, bool) {
     let deadline = Instant::now() + ANSWER;
     let mut all = Vec::new();
@@ -53,7 +54,7 @@ pub(super) fn until_silent(conn: &mut Conn) -> (Vec<u8>, bool) {
     }
 }
 
-/// Statuses of many answers as `400 ×12, 501 ×1`. No answer is `none`.
+/// Formats the statuses of many responses as `400 ×12, 501 ×1`; no response is `none`.
 pub(super) fn tally(answers: impl IntoIterator<Item = Vec<u16>>) -> String {
     let mut counts = BTreeMap::<String, usize>::new();
     for statuses in answers {

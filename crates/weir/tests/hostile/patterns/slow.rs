@@ -1,4 +1,4 @@
-//! Clients that take their time: they hold connections with as few bytes as they can.
+//! Slow clients: they hold connections with as few bytes as possible.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ const WEBSOCKET: &[u8] = b"GET /hostile/upgrade HTTP/1.1\r\nHost: localhost\r\n\
     Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
     Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
 
-/// Heads that never end, a byte at a time.
+/// Heads that never end, one byte at a time.
 pub(crate) fn slowloris_heads() -> Pattern {
     pattern("slowloris_heads", "Slowloris (CVE-2007-6750)", |arena| {
         arena.squat(300, b"GET / HTTP/1.1\r\nHost: localhost\r\nX: ", b"abcdefgh");
@@ -24,18 +24,18 @@ pub(crate) fn slowloris_heads() -> Pattern {
     .outcome(|arena| ends_on_its_own(arena, b"GET / HTTP/1.1\r\nHost: localhost\r\nX: ", b"a"))
 }
 
-/// Bodies that never end, a byte at a time.
+/// Bodies that never end, one byte at a time.
 pub(crate) fn slow_bodies() -> Pattern {
     pattern("slow_bodies", "R.U.D.Y. (slow bodies)", |arena| arena.squat(200, POST, b"x"))
 }
 
-/// Bodies of which not one byte comes.
+/// Bodies of which no byte arrives.
 pub(crate) fn silent_bodies() -> Pattern {
     pattern("silent_bodies", "R.U.D.Y. (slow bodies)", |arena| arena.squat(200, POST, b""))
         .outcome(|arena| ends_on_its_own(arena, POST, b""))
 }
 
-/// Clients that announce a body, are told to continue, and do not.
+/// Clients that announce a body, get `100 Continue`, and send nothing.
 pub(crate) fn expect_continue_squatting() -> Pattern {
     pattern(
         "expect_continue_squatting",
@@ -81,7 +81,7 @@ pub(crate) fn idle_squatting() -> Pattern {
     pattern("idle_squatting", "idle connection exhaustion", |arena| arena.squat(300, GET, b""))
 }
 
-/// Tunnels that carry nothing.
+/// Tunnels without traffic.
 pub(crate) fn websocket_squatting() -> Pattern {
     pattern("websocket_squatting", "tunnel exhaustion", |arena| {
         arena.squat(100, WEBSOCKET, b"");
@@ -93,7 +93,7 @@ pub(crate) fn websocket_squatting() -> Pattern {
 }
 
 /// Requests that the endpoint never answers, with others pipelined behind them, from clients that
-/// leave (row A16 of issue 12).
+/// leave.
 pub(crate) fn unanswered_with_more_behind() -> Pattern {
     pattern(
         "unanswered_with_more_behind",
@@ -110,7 +110,7 @@ pub(crate) fn unanswered_with_more_behind() -> Pattern {
     })
 }
 
-/// Uploads to an endpoint that never reads, from clients that leave (row A16 of issue 12).
+/// Uploads to an endpoint that never reads, from clients that leave.
 pub(crate) fn uploads_never_read() -> Pattern {
     pattern("uploads_never_read", "endpoint connections squatted by clients gone", |arena| {
         let head = b"POST /hostile/noread HTTP/1.1\r\nHost: localhost\r\n\
@@ -126,14 +126,14 @@ pub(crate) fn uploads_never_read() -> Pattern {
             }
             std::thread::sleep(Duration::from_millis(2));
         }
-        // A FIN would stay behind the bytes that nobody takes.
+        // A FIN would stay behind the bytes that the proxy does not read.
         for conn in pool {
             conn.finish(Ending::Reset);
         }
     })
     .outcome(|arena| {
-        // The endpoint sees nothing of an end behind bytes that it does not read: what counts is
-        // what the proxy still has open. Kept connections are at most 8 for each pool.
+        // The endpoint does not see the end behind bytes that it does not read, so the proxy's open
+        // descriptors are checked. At most 8 kept connections per pool are allowed.
         let began = std::time::Instant::now();
         let left = loop {
             let left = arena.proxy.descriptors().saturating_sub(arena.descriptors + 16);
@@ -146,7 +146,8 @@ pub(crate) fn uploads_never_read() -> Pattern {
     })
 }
 
-/// Endpoint connections that are still held some time after their clients have gone.
+/// Returns the number of endpoint connections that are still held some time after their clients
+/// have left.
 fn released(arena: &Arena) -> usize {
     let began = std::time::Instant::now();
     while arena.origin.held() > 0 && began.elapsed() < Duration::from_secs(2) {
@@ -155,8 +156,8 @@ fn released(arena: &Arena) -> usize {
     arena.origin.held()
 }
 
-/// A client that dribbles is shown the door: the configuration gives a head and the pause within a
-/// body one second.
+/// Checks that the connection of a client that sends too slowly is closed: the configuration sets a
+/// timeout of one second for a head and for the pause within a body.
 fn ends_on_its_own(arena: &Arena, opening: &[u8], drip: &[u8]) -> Outcome {
     let Some(mut conn) = patient(arena) else { return Outcome::of(false, "no connection") };
     if conn.write_within(opening, ANSWER).is_none() {

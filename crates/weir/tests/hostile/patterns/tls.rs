@@ -1,4 +1,4 @@
-//! Attacks on TLS.
+//! Attacks on TLS: handshakes, records and renegotiation.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::arena::{Arena, Conn, Ending};
 use crate::judge::{Outcome, Pattern};
 use crate::support::process::{command, finish};
 
-/// Believes every certificate: an attacker does not care.
+/// A verifier that accepts every certificate: an attacker needs none to be valid.
 #[derive(Debug)]
 struct Credulous;
 
@@ -65,14 +65,14 @@ fn session() -> ClientConnection {
     ClientConnection::new(Arc::new(config), ServerName::try_from("localhost").unwrap()).unwrap()
 }
 
-/// The bytes of a ClientHello, to be sent as often as one likes at no cost.
+/// Returns the bytes of a ClientHello, which can be sent repeatedly without computation.
 fn client_hello() -> Vec<u8> {
     let mut bytes = Vec::new();
     session().write_tls(&mut bytes).unwrap();
     bytes
 }
 
-/// A connection with its handshake done.
+/// Opens a connection and completes its handshake.
 fn established(arena: &Arena) -> Option<(ClientConnection, Conn)> {
     let mut session = session();
     let conn = arena.open(arena.proxy.tls, None)?;
@@ -87,7 +87,7 @@ fn established(arena: &Arena) -> Option<(ClientConnection, Conn)> {
     Some((session, conn))
 }
 
-/// Handshakes that cost the server a signature and the client nothing.
+/// Handshakes that cost the server a signature and the client no computation.
 pub(crate) fn tls_handshake_flood() -> Pattern {
     pattern("tls_handshake_flood", "TLS handshake flood", |arena| {
         let hello = client_hello();
@@ -112,7 +112,7 @@ pub(crate) fn tls_half_handshakes() -> Pattern {
     })
 }
 
-/// First messages that come a byte at a time.
+/// ClientHello messages one byte at a time.
 pub(crate) fn tls_slow_handshakes() -> Pattern {
     pattern("tls_slow_handshakes", "Slowloris in TLS", |arena| {
         let hello = client_hello();
@@ -124,11 +124,11 @@ pub(crate) fn tls_slow_handshakes() -> Pattern {
     })
 }
 
-/// Bytes that are no TLS.
+/// Bytes that are not TLS.
 pub(crate) fn tls_garbage() -> Pattern {
     pattern("tls_garbage", "malformed TLS records", |arena| {
         let plain = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n".to_vec();
-        // A handshake record of the greatest length, of zeros; one that is longer than may be; an alert.
+        // A handshake record of the greatest length, of zeros; a record that exceeds it; an alert.
         let record = [b"\x16\x03\x01\x40\x00".as_slice(), &[0; 16_384]].concat();
         let longer = [b"\x16\x03\x01\xff\xff".as_slice(), &[0xff].repeat(65_535)].concat();
         let alert = b"\x15\x03\x01\x00\x02\x01\x00".repeat(1000);
@@ -142,7 +142,7 @@ pub(crate) fn tls_garbage() -> Pattern {
     })
 }
 
-/// First messages split into records of one byte.
+/// ClientHello messages split into records of one byte.
 pub(crate) fn tls_fragmented_hello() -> Pattern {
     pattern("tls_fragmented_hello", "handshake messages in one-byte records", |arena| {
         let hello = client_hello();
@@ -156,7 +156,7 @@ pub(crate) fn tls_fragmented_hello() -> Pattern {
     })
 }
 
-/// Requests by clients of TLS 1.2 to negotiate anew, again and again.
+/// Repeated requests for renegotiation by TLS 1.2 clients.
 pub(crate) fn tls_renegotiation() -> Pattern {
     pattern("tls_renegotiation", "TLS renegotiation (CVE-2009-3555, CVE-2011-1473)", |arena| {
         while arena.is_running() {
@@ -183,7 +183,7 @@ fn renegotiate(arena: &Arena) -> String {
     String::from_utf8_lossy(&[done.stdout, done.stderr].concat()).into_owned()
 }
 
-/// Requests for new keys in TLS 1.3, each of which wants an answer that is never read.
+/// KeyUpdate messages of TLS 1.3, each of which requires a response that the client never reads.
 pub(crate) fn tls_key_updates() -> Pattern {
     pattern("tls_key_updates", "TLS 1.3 KeyUpdate flood", |arena| {
         while arena.is_running() {
