@@ -1,5 +1,5 @@
-//! What an origin does with one attempt of a request. It follows from the seed, the request's id and the number of the
-//! attempt alone, so that timing cannot change it.
+//! The behaviour of an origin for one attempt of a request. It is derived from the seed, the
+//! request's id and the number of the attempt alone, so that timing cannot change it.
 
 use fastrand::Rng;
 
@@ -7,34 +7,34 @@ use crate::faults::{happens, log_uniform};
 use crate::http::{Framing, Pace};
 use crate::plan::Profile;
 
-/// How an origin misbehaves.
+/// A fault of an origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Misdeed {
-    /// Closes before it sent a byte.
+    /// Closes before it has sent a byte.
     ClosesSilently,
     /// Never answers.
     Hangs,
-    /// Closes inside its head.
+    /// Closes in the middle of its head.
     ClosesInHead,
     /// Sends one of [`GARBAGE`].
     Garbage(usize),
     /// Closes after this many bytes of a longer body.
     Truncates(u64),
-    /// Stops sending after this many bytes of its body, and keeps the connection.
+    /// Stops sending after this many bytes of its body and keeps the connection open.
     HangsInBody(u64),
-    /// Sends this much of a chunked body, then something that is no chunk.
+    /// Sends this much of a chunked body, then bytes that are not a chunk.
     BadChunk(u64),
     /// Never reads the request's body, and never answers.
     NeverReads,
     /// Sends its head a byte at a time, with pauses of this many milliseconds.
     Dribbles(u64),
-    /// Sends more interim responses than anybody wants.
+    /// Sends more interim responses than a proxy accepts.
     Interims(usize),
-    /// Sends bytes that nobody asked for behind a response, and keeps the connection.
+    /// Sends unrequested bytes after a response and keeps the connection open.
     Babbles,
 }
 
-/// What an origin answers.
+/// The response of an origin.
 #[derive(Clone, Debug)]
 pub(crate) struct Behaviour {
     pub(crate) status: u16,
@@ -45,7 +45,7 @@ pub(crate) struct Behaviour {
     pub(crate) interim: Option<u16>,
     pub(crate) delay_ms: u64,
     pub(crate) pace: Pace,
-    /// Answers after this many bytes of the request's body.
+    /// Responds after this many bytes of the request's body.
     pub(crate) early: Option<u64>,
     pub(crate) close: bool,
     pub(crate) idle_close_ms: Option<u64>,
@@ -122,13 +122,13 @@ fn hostile_misdeed(random: &mut Rng, behaviour: &Behaviour) -> Misdeed {
     }
 }
 
-/// How many messages [`garbage`] has beside those of [`GARBAGE`].
+/// The number of messages that [`garbage`] has in addition to [`GARBAGE`].
 const HOSTILE: usize = 4;
 
 /// The one of them that switches to a protocol that no route allows.
 pub(crate) const SWITCHES: usize = GARBAGE.len() + 2;
 
-/// A message that must become a 502.
+/// Returns a message that must become a 502.
 pub(crate) fn garbage(index: usize) -> String {
     if let Some(text) = GARBAGE.get(index) {
         return (*text).to_owned();
@@ -141,7 +141,7 @@ pub(crate) fn garbage(index: usize) -> String {
     }
 }
 
-/// Nobody but a broken proxy passes this on.
+/// A header that no correct proxy passes on.
 pub(crate) const GARBAGE_MARKER: &str = "X-Sim-Garbage";
 
 /// Responses that must become a 502.

@@ -1,5 +1,6 @@
-//! The checkers: after a run, the laws of DESIGN section 9 are held against the books. A failure needs an excuse that is
-//! in the books too: a fault the network injected, a misdeed of an origin, a client that left.
+//! The checkers: after a run, the records are compared with the laws that the crate's documentation
+//! lists. A failure needs an excuse in the records: an injected fault of the network, a fault of an
+//! origin, or a client that left.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,24 +11,28 @@ use crate::ledger::{Answer, Book, Outcome, Record};
 use crate::malformed::{self, MARKER, Wrong};
 use crate::origin::World;
 
-/// What the device under test promises.
+/// The behaviour that the device under test promises.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    /// It passes bytes on as they are (or is not there at all): it refuses nothing, and answers nothing itself.
+    /// It passes bytes on unchanged (or there is no device): it refuses nothing and sends no
+    /// responses of its own.
     pub transparent: bool,
-    /// It takes a client's half-close before the end of the response for leaving, as nginx does (499).
+    /// It treats a client's half-close before the end of the response as the end of the client, as
+    /// nginx does (499).
     pub half_close_leaves: bool,
-    /// It closes idle connections to make room for new ones, so that a request may meet a connection that is being closed.
+    /// It closes idle connections to make room for new ones, so that a request may reach a
+    /// connection that is being closed.
     pub gives_up_idle: bool,
-    /// Attempts it may make for a request that may be repeated.
+    /// The largest number of attempts for a request that may be repeated.
     pub attempts: usize,
-    /// After it was told to stop, an idle connection still gets this long to send one more request.
+    /// The time after a stop for which an idle connection may still send one more request.
     pub stop_grace: Duration,
-    /// Body bytes of one request, or of its response, that may be on their way: buffers and both windows.
+    /// The largest number of body bytes of one request, or of its response, in transit: buffers and
+    /// both windows.
     pub held_bytes: i64,
-    /// Everything has to be over after this long, in virtual time.
+    /// The time, in virtual seconds, after which everything must have ended.
     pub settle_seconds: u64,
-    /// Nothing may be left open after it was idle this long, in virtual time.
+    /// The idle time, in virtual seconds, after which nothing may be left open.
     pub idle_seconds: u64,
 }
 
@@ -46,7 +51,7 @@ impl Default for Rules {
     }
 }
 
-/// Everything that the run did wrong.
+/// Returns every violation of the run.
 pub(crate) fn check(world: &World, rules: &Rules) -> Vec<String> {
     let book = world.ledger.book();
     let mut wrong = book.violations.clone();
@@ -59,7 +64,7 @@ pub(crate) fn check(world: &World, rules: &Rules) -> Vec<String> {
         }
         for (what, held) in [("response", record.held_most), ("request", record.request_held_most)]
         {
-            // A hostile client does not say which response it reads; law 12 bounds them together.
+            // A hostile client does not tell which response it reads; law 12 bounds them together.
             if held > rules.held_bytes && !(record.plan.hostile && what == "response") {
                 wrong.push(format!(
                     "law 9: {held} bytes of the {what} body {} were held at once",
@@ -75,7 +80,8 @@ pub(crate) fn check(world: &World, rules: &Rules) -> Vec<String> {
     wrong
 }
 
-/// Whether what an origin did with an attempt, or what the network did to it, explains a broken exchange.
+/// Returns true if a fault of an origin in this attempt, or of the network, explains a broken
+/// exchange.
 fn attempt_failed(record: &Record, attempt: Option<u32>) -> bool {
     let concerned = record
         .arrivals
@@ -87,7 +93,7 @@ fn attempt_failed(record: &Record, attempt: Option<u32>) -> bool {
         .any(|(_, arrival)| arrival.behaviour.misdeed.is_some() || arrival.link.faulted())
 }
 
-/// An origin or the network broke off a response in its body.
+/// Returns true if an origin or the network broke off the body of a response.
 fn body_broke(record: &Record) -> bool {
     record.arrivals.iter().any(|arrival| {
         let misdeed = arrival.behaviour.misdeed.as_ref();
@@ -101,13 +107,15 @@ fn body_broke(record: &Record) -> bool {
     })
 }
 
-/// An origin answered before it had the body, so that the rest of it may have met a closed connection.
+/// Returns true if an origin responded before it had the whole body, so that the rest may have met
+/// a closed connection.
 pub(crate) fn answered_early(record: &Record) -> bool {
     record.plan.body.bytes() > 0
         && record.arrivals.iter().any(|arrival| arrival.behaviour.early.is_some())
 }
 
-/// The device was told to stop before the request came, or soon enough before it that an idle connection may be closed.
+/// Returns true if the device was told to stop before the request was sent, or so soon before it
+/// that an idle connection may be closed.
 fn stopped(world: &World, rules: &Rules, record: &Record) -> bool {
     let Some(stop_ms) = world.plan.profile.stop_ms else { return false };
     let last = world.start + Duration::from_millis(stop_ms) + rules.stop_grace;
@@ -129,10 +137,11 @@ fn judge(world: &World, rules: &Rules, record: &Record) -> Option<String> {
                 || answered_early(record)
                 || (rules.half_close_leaves && record.plan.half_closes)
                 || (rules.gives_up_idle && record.arrivals.is_empty())
-                // A body that breaks off closes at once, and with requests unread even its beginning may be lost.
+                // A body that breaks off closes the connection at once; with unread requests even
+                // its beginning may be lost.
                 || body_broke(record)
                 || stopped(world, rules, record)
-                // Origins by themselves close as they like and do not linger.
+                // Without a device, origins close as they like and do not linger.
                 || rules.transparent;
             (!excused).then(|| format!("no response and no cause ({broken:?})"))
         }
@@ -143,7 +152,7 @@ fn judge(world: &World, rules: &Rules, record: &Record) -> Option<String> {
     }
 }
 
-/// A response that an origin sent.
+/// Checks a response that an origin sent.
 fn judge_relayed(
     rules: &Rules,
     record: &Record,
@@ -165,11 +174,11 @@ fn judge_relayed(
                 || answered_early(record)
                 || record.plan.malformed.is_some()
                 || (rules.half_close_leaves && record.plan.half_closes)
-                // Origins by themselves close as they like and do not linger.
+                // Without a device, origins close as they like and do not linger.
                 || rules.transparent;
             (!excused).then(|| format!("a broken response body without a cause ({broken:?})"))
         }
-        // An HTTP/1.0 client cannot be told that a body of unknown length is short.
+        // An HTTP/1.0 client cannot detect that a body of unknown length is truncated.
         None if answer.until_close
             && (rules.transparent
                 || (record.plan.old && (failed || link_faulted || answered_early(record)))) =>
@@ -187,7 +196,7 @@ fn judge_relayed(
     }
 }
 
-/// A response of the proxy's own.
+/// Checks a response of the proxy's own.
 fn judge_own(
     world: &World,
     record: &Record,
@@ -215,7 +224,7 @@ fn judge_own(
     }
 }
 
-/// A connection may end before its plan does only for a cause.
+/// Checks that no connection ended before the end of its plan without a cause.
 fn connections(world: &World, book: &Book) -> Vec<String> {
     let mut wrong = Vec::new();
     for connection in world.plan.clients.iter().flat_map(|client| &client.connections) {
@@ -254,7 +263,7 @@ fn count(haystack: &[u8], needle: &[u8]) -> usize {
     haystack.windows(needle.len()).filter(|window| *window == needle).count()
 }
 
-/// What went to endpoints, byte by byte, whether or not an origin was there to read it.
+/// Checks the bytes sent to endpoints, whether or not an origin read them.
 fn bytes_upstream(world: &World, rules: &Rules, book: &Book) -> Vec<String> {
     let mut wrong = Vec::new();
     let all: Vec<u8> = world.net.taps().join(&b'\n');
@@ -277,7 +286,7 @@ fn bytes_upstream(world: &World, rules: &Rules, book: &Book) -> Vec<String> {
     wrong
 }
 
-/// How often each request line `METHOD /r/ID HTTP/` stands in these bytes.
+/// Counts each request line `METHOD /r/ID HTTP/` in these bytes.
 fn request_lines(all: &[u8]) -> BTreeMap<(&[u8], u64), usize> {
     const TARGET: &[u8] = b" /r/";
     let mut lines = BTreeMap::new();

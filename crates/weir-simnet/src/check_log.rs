@@ -1,5 +1,5 @@
-//! The log held against the books: every exchange is written down once, with the status that its client got, and with a
-//! cause that something in the run explains.
+//! Compares the device's log with the records: every exchange has one line, with the status that
+//! its client got and with a cause that the run explains.
 
 use crate::behaviour::Misdeed;
 use crate::check::answered_early;
@@ -8,7 +8,8 @@ use crate::malformed::{self, Wrong};
 use crate::origin::World;
 use crate::run::LogLine;
 
-/// Law 1 from the other side: the device wrote each exchange down once, with what its client got.
+/// Checks law 1 from the other side: the device logged each exchange once, with the response that
+/// the client got.
 pub(crate) fn check_log(world: &World, log: &[LogLine]) -> Vec<String> {
     let mut wrong = Vec::new();
     let book = world.ledger.book();
@@ -62,19 +63,19 @@ fn compare(world: &World, record: &Record, answer: &Answer, line: &LogLine) -> O
     None
 }
 
-/// What speaks against the cause that the device gives for a failure.
+/// Returns the objection to the cause that the device gives for a failure, if there is one.
 fn unexplained(world: &World, record: &Record, line: &LogLine) -> Option<&'static str> {
     let profile = &world.plan.profile;
     let network = &profile.faults.upstream;
-    // An origin that answers early and closes may reset its own answer away.
+    // An origin that responds early and closes may destroy its own response by a reset.
     let broken_network = network.resets > 0 || network.stalls > 0 || answered_early(record);
     let connects = network.refuses > 0 || network.hangs > 0;
     let misdeed = |kind: fn(&Misdeed) -> bool| {
         record.arrivals.iter().any(|arrival| arrival.behaviour.misdeed.as_ref().is_some_and(kind))
     };
-    // Whoever cannot be asked twice meets a connection that is closed under it.
+    // A request that must not be repeated fails when its connection is closed under it.
     let not_repeatable = !record.plan.is_idempotent() || record.plan.body.bytes() > 0;
-    // A hostile origin may spoil a connection that another request then meets.
+    // A hostile origin may break a connection that another request uses later.
     let spoils = ["bad_response", "response_timeout", "upstream_reset", "upstream_send_timeout"];
     if profile.origin_hostile > 0 && spoils.contains(&line.cause.as_str()) {
         return None;

@@ -1,5 +1,5 @@
-//! Clients: they send what their plan says, read strictly, and enter in the books what they got. They leave, half-close,
-//! dawdle and misbehave as planned.
+//! Clients: they send the requests of their plan, parse strictly, and record the responses. They
+//! leave, half-close, delay and send malformed requests as planned.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -24,21 +24,22 @@ use crate::plan::{BodyPlan, ClientPlan, ConnectionPlan, RequestPlan};
 use crate::stream::SimStream;
 use crate::trace::Event;
 
-/// How long a client waits for the end of a connection that was announced; more than any of the proxy's timeouts.
+/// The longest wait for the end of a connection that was announced; longer than any of the proxy's
+/// timeouts.
 const END_PATIENCE: Duration = Duration::from_mins(2);
 
-/// Where the two directions of a connection meet.
+/// The state that the two directions of a connection share.
 #[derive(Default)]
 struct Progress {
-    /// Requests whose first byte may have been sent.
+    /// The number of requests whose first byte may have been sent.
     started: Cell<usize>,
-    /// Requests with a whole final response.
+    /// The number of requests with a complete final response.
     answered: Cell<usize>,
-    /// 100 (Continue) came for request `started - 1`.
+    /// Set if 100 (Continue) arrived for request `started - 1`.
     may_continue: Cell<bool>,
-    /// Nothing more is to be sent.
+    /// Set if nothing more is to be sent.
     over: Cell<bool>,
-    /// A final head came for this many requests.
+    /// The number of requests for which a final head arrived.
     heads: Cell<usize>,
     changed: Notify,
     outcomes: RefCell<BTreeMap<u64, Outcome>>,
@@ -102,7 +103,7 @@ async fn converse(world: &World, client: &ClientPlan, plan: &ConnectionPlan, str
 
 type Halves = (ReadHalf<SimStream>, WriteHalf<SimStream>);
 
-/// Both directions side by side, until the reading one is done.
+/// Runs both directions side by side until the reading one ends.
 async fn talk(
     world: &World,
     plan: &ConnectionPlan,
@@ -129,11 +130,12 @@ async fn talk(
     }
 }
 
-/// How sending ended.
+/// The end of sending.
 #[derive(PartialEq)]
 enum Sent {
     All,
-    /// A body was not sent because its answer came first; the client closes when it has that answer.
+    /// A body was not sent because its response arrived first; the client closes after that
+    /// response.
     GaveUp,
 }
 
@@ -170,7 +172,8 @@ async fn send_all(
                 .until(|now| now.may_continue.get() || now.heads.get() > index || now.over.get());
             let _ = timeout(Duration::from_secs(1), answered).await;
             if progress.heads.get() > index {
-                // The final answer is there: the body is not sent, and so the connection cannot go on.
+                // The final response has arrived: the body is not sent, so the connection cannot
+                // continue.
                 progress.until(|now| now.answered.get() > index || now.over.get()).await;
                 return Ok(Sent::GaveUp);
             }
@@ -239,12 +242,12 @@ async fn send_body(
     Ok(())
 }
 
-/// Whether another response may follow.
+/// The state of the connection after a response.
 #[derive(PartialEq)]
 enum After {
     More,
     Over,
-    /// The connection broke, or is in no state to be read on.
+    /// The connection broke, or cannot be read any further.
     Dead,
 }
 
@@ -272,7 +275,8 @@ async fn receive_all(
     }
 }
 
-/// Nothing may follow the last response; after one that closes, the end of the connection must.
+/// Checks that nothing follows the last response, and that the connection ends after a response
+/// that announces it.
 async fn no_more(
     world: &World,
     plan: &ConnectionPlan,
@@ -378,7 +382,7 @@ async fn final_response(
     }
     let (bytes, until_close) = (checked.bytes, framing == Framing::UntilClose);
     world.net.note(Event::Outcome { id, status, bytes, whole: result.is_ok() });
-    // Who refuses a head that it never got whole does not know that it was a HEAD, and may send a body.
+    // A proxy that refuses an incomplete head does not know that it was a HEAD and may send a body.
     let dead = result.is_err() || (request.method == "HEAD" && matches!(status, 400 | 408));
     let closes = until_close
         || head.connection_has("close")
@@ -393,7 +397,8 @@ async fn final_response(
     }
 }
 
-/// Compares a head with what its origin sent; the attempt that it belongs to, `None` for the proxy's own.
+/// Compares a head with the one that its origin sent. Returns the attempt that it belongs to;
+/// `None` for a response of the proxy's own.
 fn check_head(world: &World, request: &RequestPlan, head: &Head, status: u16) -> Option<u32> {
     let id = request.id;
     let complain =

@@ -1,44 +1,47 @@
-//! How bad the network is: probabilities and ranges per side. All zero is a perfect network.
+//! The faults of the network: probabilities and ranges per side. With all zero the network is
+//! perfect.
 
 use std::ops::RangeInclusive;
 
-/// Faults of both sides, and of accepting.
+/// The faults of both sides and of accepting.
 #[derive(Clone, Debug, Default)]
 pub struct Faults {
-    /// Links from clients to us.
+    /// The links from clients to the device.
     pub downstream: LinkFaults,
-    /// Links from us to endpoints.
+    /// The links from the device to endpoints.
     pub upstream: LinkFaults,
-    /// Chance in 1000 that an `accept` fails (out of file descriptors); the connection stays in the backlog.
+    /// The chance in 1000 that an `accept` fails (out of file descriptors); the connection stays in
+    /// the backlog.
     pub accept_fails: u32,
-    /// What is deliberately broken, for canaries.
+    /// The deliberate defect, for canaries.
     pub tamper: Tamper,
 }
 
-/// Faults of the links of one side. Chances are in 1000.
+/// The faults of the links of one side. Chances are in 1000.
 #[derive(Clone, Debug)]
 pub struct LinkFaults {
-    /// One-way delay of a link, drawn once per link.
+    /// The one-way delay of a link, drawn once per link.
     pub latency_ms: RangeInclusive<u64>,
-    /// Added to each write's delay; order is kept.
+    /// An additional delay of each write; the order is kept.
     pub jitter_ms: RangeInclusive<u64>,
-    /// Largest read and write, drawn once per link and direction; small ones make short reads and short writes.
+    /// The largest read and write, drawn once per link and direction; small values make short reads
+    /// and writes.
     pub transfer: RangeInclusive<usize>,
-    /// Bytes on the way in one direction before a writer has to wait, drawn once per link.
+    /// The bytes in transit in one direction at which a writer has to wait, drawn once per link.
     pub window: RangeInclusive<usize>,
-    /// A read or write that could go on reports "not ready" once and is woken at once.
+    /// A read or write that could proceed reports "not ready" once and is woken at once.
     pub hesitates: u32,
     /// The link breaks at a random byte offset.
     pub resets: u32,
-    /// Offsets that a reset or stall happens at, log-uniform in this range.
+    /// The offsets at which a reset or stall happens, log-uniform in this range.
     pub reset_offset: RangeInclusive<u64>,
-    /// The link stands still once for `stall_ms`.
+    /// The link stalls once for `stall_ms`.
     pub stalls: u32,
-    /// How long a stall lasts.
+    /// The duration of a stall.
     pub stall_ms: RangeInclusive<u64>,
     /// A connect is refused.
     pub refuses: u32,
-    /// A connect never ends.
+    /// A connect never completes.
     pub hangs: u32,
     /// A connect succeeds, and the peer closes before it reads anything.
     pub closes_at_once: u32,
@@ -63,30 +66,30 @@ impl Default for LinkFaults {
     }
 }
 
-/// A deliberate defect that the checkers have to find; the canaries of the test suite.
+/// A deliberate defect that the checkers must find; the canaries of the test suite.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tamper {
-    /// Nothing is broken.
+    /// No defect.
     #[default]
     Nothing,
-    /// A byte of one response body is changed on its way.
+    /// A byte of one response body is changed in transit.
     FlipResponseByte,
-    /// A byte of one request body is changed on its way.
+    /// A byte of one request body is changed in transit.
     FlipRequestByte,
-    /// Everything written to one client after its connect is swallowed.
+    /// Everything written to one client after its connect is dropped.
     SwallowResponses,
-    /// An origin ends a body early and says that it is whole.
+    /// An origin ends a body early and declares it complete.
     ShortenResponse,
     /// A request is sent to an origin twice.
     RepeatRequest,
 }
 
-/// Whether something with this chance in 1000 happens.
+/// Returns true with this chance in 1000.
 pub(crate) fn happens(random: &mut fastrand::Rng, chance: u32) -> bool {
     chance > 0 && random.u32(0..1000) < chance
 }
 
-/// A number in the range, small ones as likely as large ones.
+/// Returns a number in the range, log-uniformly distributed.
 pub(crate) fn log_uniform(random: &mut fastrand::Rng, range: &RangeInclusive<u64>) -> u64 {
     let (low, high) = (*range.start(), (*range.end()).max(*range.start()));
     let span = high - low;

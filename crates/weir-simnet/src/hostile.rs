@@ -1,6 +1,7 @@
-//! Hostile clients: connections that pipeline without end, never read, half-close, drip, send less than they promised, offer
-//! protocols, smuggle names into trailers, and reset with data unread. Their requests are in the books like anybody's, so that
-//! origins and the log are checked; what they get themselves is not judged.
+//! Hostile clients: connections that pipeline without end, never read, half-close, send byte by
+//! byte, send less than announced, offer protocols, put forbidden names into trailers, and reset
+//! with unread data. Their requests are recorded like all others, so that origins and the log are
+//! checked; their responses are not checked.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::Range;
@@ -20,11 +21,11 @@ use crate::plan::{BodyPlan, RequestPlan};
 use crate::stream::SimStream;
 use crate::trace::Event;
 
-/// How long a hostile connection lasts at most; more than any of the proxy's timeouts.
+/// The longest duration of a hostile connection; longer than any of the proxy's timeouts.
 const PATIENCE: Duration = Duration::from_mins(2);
-/// How long one write may wait for room.
+/// The longest wait of one write for room.
 const WRITE_PATIENCE: Duration = Duration::from_secs(20);
-/// Connections of hostile clients come from here; the number of the client follows.
+/// The last byte of the first hostile client's address; the client's number is added.
 const FIRST_ADDRESS: u8 = 100;
 
 /// A hostile client: one connection after the other.
@@ -35,7 +36,7 @@ pub(crate) struct HostileClient {
     pub(crate) connections: Vec<HostileConnection>,
 }
 
-/// What one connection does.
+/// The plan of one connection.
 #[derive(Clone, Debug)]
 pub(crate) struct HostileConnection {
     pub(crate) requests: Vec<RequestPlan>,
@@ -43,18 +44,18 @@ pub(crate) struct HostileConnection {
     reads: Reads,
 }
 
-/// One thing that a hostile client does.
+/// One action of a hostile client.
 #[derive(Clone, Debug)]
 enum Act {
-    /// Sends these requests of the connection in one piece, as fast as the connection takes it.
+    /// Sends these requests of the connection in one write, as fast as the connection accepts it.
     Requests(Range<usize>),
     /// Sends a request's head and this many bytes of its body.
     Part(usize, u64),
-    /// Sends what [`Act::Part`] left of that request's body.
+    /// Sends the rest of that request's body after [`Act::Part`].
     Rest(usize, u64),
     /// Sends a request byte by byte with pauses between them.
     Drip(usize, u64),
-    /// Sends a body's chunks with one byte and a long extension each.
+    /// Sends a body in chunks of one byte, each with a long extension.
     TinyChunks(usize),
     /// Sends bytes that no endpoint may see.
     Raw(&'static [u8]),
@@ -62,19 +63,19 @@ enum Act {
     HalfClose,
 }
 
-/// What a hostile client does with responses.
+/// The reading behaviour of a hostile client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reads {
     Never,
     AtOnce,
-    /// Only after this long.
+    /// Reads only after this many milliseconds.
     After(u64),
 }
 
-/// Tokens of `Upgrade` that no route allows, or of which only a part is allowed.
+/// `Upgrade` tokens that no route allows, or only some of which are allowed.
 const TOKENS: [&str; 6] = ["h2c", "TLS/1.0", "websocket, h2c", "h2c, websocket", "sim", "HTTP/2.0"];
 
-/// Header lines that trailers must not carry further.
+/// Header lines that must not be forwarded as trailers.
 const TRAILERS: [&str; 6] = [
     "Content-Length: 7\r\n",
     "Host: evil.test\r\nX-Fine: 1\r\n",
@@ -84,7 +85,8 @@ const TRAILERS: [&str; 6] = [
     "Set-Cookie: a=b\r\nCookie: a=b\r\nTrailer: x\r\n",
 ];
 
-/// Bytes after an offer to change protocols: no request, and for a tunnel only.
+/// Bytes after an offer to change protocols. They are not a request and would be valid in a tunnel
+/// only.
 const TUNNELLED: &[u8] = b"\0\x01sim-bad tunnelled\r\n\r\n";
 
 impl HostileClient {
@@ -94,7 +96,7 @@ impl HostileClient {
     }
 }
 
-/// Names the kinds of connections; each is drawn as often as the others.
+/// Draws a connection; each kind is equally likely.
 fn connection(random: &mut Rng, next_id: &mut u64) -> HostileConnection {
     let reads =
         [Reads::Never, Reads::AtOnce, Reads::After(random.u64(1..20_000))][random.usize(0..3)];
@@ -147,7 +149,7 @@ impl Draw<'_> {
         (first..*self.next_id).map(|id| RequestPlan::hostile(id, method, body)).collect()
     }
 
-    /// A connection that lasts until it has nothing more to do.
+    /// Returns a connection with these actions and a random last one.
     fn of(
         &mut self,
         requests: Vec<RequestPlan>,
@@ -168,7 +170,7 @@ impl Draw<'_> {
         self.of(requests, vec![Act::Requests(0..count)], reads)
     }
 
-    /// Promises more than it sends.
+    /// Returns a connection that announces more bytes than it sends.
     fn short_body(&mut self, reads: Reads) -> HostileConnection {
         let total = log_uniform(self.random, &(2..=80_000));
         let sent = self.random.u64(0..total);
@@ -198,7 +200,7 @@ impl Draw<'_> {
         self.of(requests, vec![Act::Requests(0..1), pause, Act::Raw(TUNNELLED)], reads)
     }
 
-    /// Pipelines behind a body that it holds back for a while.
+    /// Returns a connection that pipelines requests behind a body that it holds back for a while.
     fn behind_a_body(&mut self, count: usize, reads: Reads) -> HostileConnection {
         let mut requests = self.requests(1, "PUT", BodyPlan::Chunked(20_000));
         let held = self.random.u64(0..20_000);
@@ -226,7 +228,7 @@ pub(crate) async fn run(world: World, target: PeerAddress, plan: HostileClient) 
     }
 }
 
-/// Both directions side by side; what is unread when the connection is dropped makes a reset.
+/// Runs both directions side by side. Dropping the connection with unread data resets it.
 async fn converse(world: &World, plan: &HostileConnection, stream: SimStream, link: u32) {
     let (reader, writer) = split(stream);
     let acting = async {
@@ -236,7 +238,7 @@ async fn converse(world: &World, plan: &HostileConnection, stream: SimStream, li
                 break;
             }
         }
-        // Who reads waits for the end.
+        // A client that reads waits for the end.
         if plan.reads != Reads::Never {
             std::future::pending::<()>().await;
         }
@@ -258,7 +260,7 @@ async fn drain(mut reader: impl AsyncRead + Unpin, reads: Reads) {
     while reader.read(&mut piece).await.is_ok_and(|count| count > 0) {}
 }
 
-/// Whether the connection goes on.
+/// Performs an action; returns true if the connection continues.
 async fn perform(
     world: &World,
     plan: &HostileConnection,
@@ -334,14 +336,14 @@ async fn perform(
     }
 }
 
-/// Bytes of a request's body, entered in the books.
+/// Returns bytes of a request's body and records them as sent.
 fn body(world: &World, request: &RequestPlan, range: Range<u64>) -> Vec<u8> {
     let count = range.end - range.start;
     world.ledger.request_moved(request.id, count as i64);
     fill(request_tag(request.id), range.start, count as usize)
 }
 
-/// A request's body with its framing.
+/// Returns a request's body with its framing.
 fn whole_body(world: &World, request: &RequestPlan) -> Vec<u8> {
     let total = request.body.bytes();
     let data = body(world, request, 0..total);
@@ -356,7 +358,7 @@ fn whole_body(world: &World, request: &RequestPlan) -> Vec<u8> {
     [chunk.as_slice(), b"0\r\n", request.trailers.as_bytes(), b"\r\n"].concat()
 }
 
-/// Whether the connection took the bytes.
+/// Writes bytes; returns true if the connection accepted them.
 async fn write(writer: &mut WriteHalf<SimStream>, bytes: &[u8]) -> bool {
     timeout(WRITE_PATIENCE, writer.write_all(bytes)).await.is_ok_and(|written| written.is_ok())
 }

@@ -1,5 +1,6 @@
-//! A small strict HTTP/1 reader and writer of the test's own, so that a bug in the product's parser cannot hide in its
-//! tests. It accepts what RFC 9112 lets a sender send, and nothing that a recipient merely may tolerate.
+//! A small strict HTTP/1 parser and writer for the simulation, so that a bug in the product's
+//! parser cannot hide in its tests. It accepts what RFC 9112 lets a sender send, and nothing that a
+//! recipient may merely tolerate.
 
 use std::io;
 use std::time::Duration;
@@ -7,10 +8,10 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::sleep;
 
-/// Why reading a message ended early.
+/// The reason why reading a message ended early.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Broken {
-    /// The peer finished inside the message.
+    /// The peer finished in the middle of the message.
     Ended,
     /// The connection broke.
     Reset(io::ErrorKind),
@@ -28,7 +29,7 @@ fn malformed<T>(what: impl Into<String>) -> Result<T, Broken> {
     Err(Broken::Malformed(what.into()))
 }
 
-/// How a body ends.
+/// The end of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Framing {
     Empty,
@@ -37,7 +38,7 @@ pub(crate) enum Framing {
     UntilClose,
 }
 
-/// How fast a side reads or writes: so many bytes, then a pause.
+/// The pace at which a side reads or writes: a number of bytes, then a pause.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
     pub(crate) bytes: usize,
@@ -72,25 +73,25 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    /// The values of a header, in order.
+    /// Returns the values of a header, in order.
     pub(crate) fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         let same = move |(known, _): &&(String, String)| known.eq_ignore_ascii_case(name);
         self.headers.iter().filter(same).map(|(_, value)| value.as_str())
     }
 
-    /// The first value of a header.
+    /// Returns the first value of a header.
     pub(crate) fn value<'a>(&'a self, name: &'a str) -> Option<&'a str> {
         self.all(name).next()
     }
 
-    /// Whether `Connection` lists this option.
+    /// Returns true if `Connection` lists this option.
     pub(crate) fn connection_has(&self, option: &str) -> bool {
         self.all("connection")
             .flat_map(|value| value.split(','))
             .any(|item| item.trim().eq_ignore_ascii_case(option))
     }
 
-    /// The length or coding the headers declare; `None` when neither is there.
+    /// Returns the length or coding that the headers declare; `None` if there is neither.
     fn declared(&self) -> Result<Option<Framing>, Broken> {
         let lengths: Vec<&str> = self.all("content-length").collect();
         let codings: Vec<&str> = self.all("transfer-encoding").collect();
@@ -109,7 +110,7 @@ impl Head {
         }
     }
 
-    /// How a request's body ends.
+    /// Returns the framing of a request's body.
     pub(crate) fn request_framing(&self) -> Result<Framing, Broken> {
         let framing = self.declared()?.unwrap_or(Framing::Empty);
         if framing == Framing::Chunked && !self.first.ends_with("HTTP/1.1") {
@@ -118,7 +119,7 @@ impl Head {
         Ok(framing)
     }
 
-    /// How a response's body ends.
+    /// Returns the framing of a response's body.
     pub(crate) fn response_framing(&self, method: &str, status: u16) -> Result<Framing, Broken> {
         let declared = self.declared()?;
         if status < 200 || status == 204 {
@@ -134,7 +135,7 @@ impl Head {
         Ok(declared.unwrap_or(Framing::UntilClose))
     }
 
-    /// `HTTP/1.1 200 OK` to 200.
+    /// Returns the status: 200 for `HTTP/1.1 200 OK`.
     pub(crate) fn status(&self) -> Result<u16, Broken> {
         let status = self.first.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3));
         let spaced = self.first.as_bytes().get(12) == Some(&b' ');
@@ -145,16 +146,16 @@ impl Head {
     }
 }
 
-/// Reads messages off a connection.
+/// Parses the messages of a connection.
 pub(crate) struct Incoming<R> {
     reader: R,
     buffer: Vec<u8>,
     start: usize,
     pub(crate) pace: Pace,
     stride: Stride,
-    /// Bytes taken off the connection so far.
+    /// The number of bytes read so far.
     pub(crate) total: u64,
-    /// Trailers of the latest chunked body.
+    /// The trailers of the latest chunked body.
     pub(crate) trailers: Vec<(String, String)>,
 }
 
@@ -171,7 +172,7 @@ impl<R: AsyncRead + Unpin> Incoming<R> {
         }
     }
 
-    /// Whether bytes were read that no message has claimed yet.
+    /// Returns true if bytes were read that are not part of a message yet.
     pub(crate) fn has_unclaimed(&self) -> bool {
         self.start < self.buffer.len()
     }
@@ -192,7 +193,8 @@ impl<R: AsyncRead + Unpin> Incoming<R> {
         Ok(count > 0)
     }
 
-    /// A line without its CRLF; `None` at the end of the stream before its first byte.
+    /// Reads a line and returns it without CRLF; `None` at the end of the stream before its first
+    /// byte.
     async fn line(&mut self) -> Result<Option<String>, Broken> {
         let mut scanned = 0;
         loop {
@@ -206,7 +208,7 @@ impl<R: AsyncRead + Unpin> Incoming<R> {
             if scanned > 65_536 {
                 return malformed("line longer than 64 KiB");
             }
-            // `fill` may move what is pending to the front, but never drops any of it.
+            // `fill` may move the pending bytes to the front, but never drops any.
             match self.fill().await? {
                 true => {}
                 false if self.has_unclaimed() => return Err(Broken::Ended),
@@ -236,14 +238,14 @@ impl<R: AsyncRead + Unpin> Incoming<R> {
         }
     }
 
-    /// A head; `None` when the stream ended before its first byte.
+    /// Reads a head; `None` when the stream ends before its first byte.
     pub(crate) async fn head(&mut self) -> Result<Option<Head>, Broken> {
         let Some(first) = self.line().await? else { return Ok(None) };
         let headers = self.header_lines().await?;
         Ok(Some(Head { first, headers }))
     }
 
-    /// Reads a whole body and shows its bytes to `sink` as they come.
+    /// Reads a whole body and passes its bytes to `sink` as they arrive.
     pub(crate) async fn body(
         &mut self,
         framing: Framing,
@@ -302,7 +304,7 @@ impl<R: AsyncRead + Unpin> Incoming<R> {
     }
 }
 
-/// The text of a line that was cut off before its LF.
+/// Returns the text of a line that ended before an LF, without the CR.
 fn clean_line(line: &[u8]) -> Result<String, Broken> {
     let Some(line) = line.strip_suffix(b"\r") else { return malformed("line ends in a bare LF") };
     if line.iter().any(|byte| (*byte < 0x20 && *byte != b'\t') || *byte == 0x7f) {
@@ -311,7 +313,7 @@ fn clean_line(line: &[u8]) -> Result<String, Broken> {
     Ok(String::from_utf8_lossy(line).into_owned())
 }
 
-/// Writes messages to a connection, as slowly as told.
+/// Writes messages to a connection at a given pace.
 pub(crate) struct Outgoing<W> {
     writer: W,
     pub(crate) pace: Pace,
@@ -332,7 +334,7 @@ impl<W: AsyncWrite + Unpin> Outgoing<W> {
         Ok(())
     }
 
-    /// Ends our direction.
+    /// Shuts down the sending direction.
     pub(crate) async fn finish(&mut self) -> io::Result<()> {
         self.writer.shutdown().await
     }

@@ -1,5 +1,6 @@
-//! The books of a run: what each client sent and got, what each origin got and did. Origins and clients write here,
-//! [`crate::check`] reads it. What is wrong whatever else happened is noted as a violation at once.
+//! The records of a run: the requests and responses of each client and each origin. Origins and
+//! clients write them, [`crate::check`] reads them. A violation that no fault can excuse is
+//! recorded at once.
 
 use std::cell::{RefCell, RefMut};
 use std::collections::BTreeMap;
@@ -12,19 +13,19 @@ use crate::http::Broken;
 use crate::plan::{Plan, RequestPlan};
 use crate::stream::LinkWatch;
 
-/// How a request ended for its client.
+/// The end of a request at its client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// Not sent: the connection was over before its turn.
+    /// Not sent: the connection ended before its turn.
     #[default]
     Unsent,
-    /// The client left before the response was whole.
+    /// The client left before the response was complete.
     Left,
-    /// A final head came.
+    /// A final head arrived.
     Answered(Answer),
-    /// The connection ended before a final head; `None` is a clean end.
+    /// The connection ended before a final head; `None` for an orderly end.
     Unanswered(Option<Broken>),
-    /// An earlier response on the connection said that it was the last.
+    /// An earlier response on the connection announced the end of the connection.
     AfterClose,
 }
 
@@ -32,12 +33,12 @@ pub(crate) enum Outcome {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
-    /// Which attempt answered; `None` is a response of the proxy's own.
+    /// The attempt that the response belongs to; `None` for a response of the proxy's own.
     pub(crate) attempt: Option<u32>,
     pub(crate) bytes: u64,
-    /// Why the body is not whole.
+    /// The reason why the body is incomplete.
     pub(crate) broken: Option<Broken>,
-    /// The body ended with the connection.
+    /// Set if the body ended with the connection.
     pub(crate) until_close: bool,
 }
 
@@ -47,9 +48,9 @@ pub(crate) struct Arrival {
     pub(crate) link: LinkWatch,
     pub(crate) body_whole: bool,
     pub(crate) response_whole: bool,
-    /// Which origin it came to.
+    /// The origin that received it.
     pub(crate) origin: usize,
-    /// The end of the response was sent, or there will be none.
+    /// Set if the end of the response was sent or the response ended early.
     pub(crate) over: bool,
 }
 
@@ -57,14 +58,14 @@ pub(crate) struct Arrival {
 pub(crate) struct Record {
     pub(crate) plan: RequestPlan,
     pub(crate) link: Option<LinkWatch>,
-    /// When its client began to send it.
+    /// The time at which its client began to send it.
     pub(crate) sent_at: Option<Instant>,
     pub(crate) arrivals: Vec<Arrival>,
     pub(crate) outcome: Outcome,
-    /// Response body bytes the origin has written, less those the client has read.
+    /// The response body bytes that the origin has written and the client has not read.
     pub(crate) held: i64,
     pub(crate) held_most: i64,
-    /// Request body bytes the client has written, less those the origin has read.
+    /// The request body bytes that the client has written and the origin has not read.
     pub(crate) request_held: i64,
     pub(crate) request_held_most: i64,
 }
@@ -74,7 +75,7 @@ pub(crate) struct Book {
     pub(crate) violations: Vec<String>,
 }
 
-/// The books, shared by everybody in a run.
+/// The records, shared by all tasks of a run.
 #[derive(Clone)]
 pub(crate) struct Ledger(Rc<RefCell<Book>>);
 
@@ -99,7 +100,7 @@ impl Ledger {
         self.0.borrow_mut()
     }
 
-    /// Requests that an origin has and that the other side waits for.
+    /// Returns the number of requests that an origin has and the other side still waits for.
     pub(crate) fn in_flight(&self, origin: usize) -> usize {
         let book = self.book();
         let arrivals = book.records.values().flat_map(|record| &record.arrivals);
@@ -109,12 +110,12 @@ impl Ledger {
         arrivals.filter(running).count()
     }
 
-    /// Something that is wrong whatever else happened.
+    /// Records a violation that no fault can excuse.
     pub(crate) fn violation(&self, what: impl Into<String>) {
         self.book().violations.push(what.into());
     }
 
-    /// Changes a request's record; an id that nobody sent is a violation.
+    /// Changes a request's record; an id that no client sent is a violation.
     pub(crate) fn with<T>(&self, id: u64, change: impl FnOnce(&mut Record) -> T) -> Option<T> {
         let mut book = self.book();
         let result = book.records.get_mut(&id).map(change);
@@ -124,7 +125,8 @@ impl Ledger {
         result
     }
 
-    /// The response of `id` moved: `bytes` written by its origin (positive) or read by its client (negative).
+    /// Records that bytes of the response of `id` moved: written by its origin (positive) or read
+    /// by its client (negative).
     pub(crate) fn response_moved(&self, id: u64, bytes: i64) {
         self.with(id, |record| {
             record.held += bytes;
@@ -132,7 +134,8 @@ impl Ledger {
         });
     }
 
-    /// The request body of `id` moved: `bytes` written by its client (positive) or read by an origin (negative).
+    /// Records that bytes of the request body of `id` moved: written by its client (positive) or
+    /// read by an origin (negative).
     pub(crate) fn request_moved(&self, id: u64, bytes: i64) {
         self.with(id, |record| {
             record.request_held += bytes;

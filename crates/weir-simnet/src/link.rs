@@ -1,5 +1,5 @@
-//! One connection: two directions of bytes on their way, with delays, windows, half-closes and resets as TCP has them.
-//! It decides from its own seeded generator and knows no protocol.
+//! One connection: two directions of bytes in transit, with delays, windows, half-closes and resets
+//! as in TCP. It draws from its own seeded generator and knows no protocol.
 //!
 //! ```text
 //! writer ─ write ▶ [segments with a delivery time] ─ read ▶ reader
@@ -21,7 +21,8 @@ use crate::faults::{LinkFaults, happens, log_uniform};
 use crate::net::Side;
 use crate::trace::{End, Event, Trace};
 
-/// Not ready; look again at this time, or when woken.
+/// The result of an operation that is not ready: the time at which to try again, unless woken
+/// earlier.
 pub(crate) type Wait = Option<Instant>;
 
 struct Segment {
@@ -29,7 +30,7 @@ struct Segment {
     bytes: VecDeque<u8>,
 }
 
-/// One direction; the index of its writer's [`End`] is its place in [`Link::pipes`].
+/// One direction. The index of its writer's [`End`] is its index in [`Link::pipes`].
 struct Pipe {
     segments: VecDeque<Segment>,
     on_the_way: usize,
@@ -37,9 +38,9 @@ struct Pipe {
     transfer: usize,
     written: u64,
     finished_at: Option<Instant>,
-    /// The reader learns of a reset.
+    /// The time at which the reader learns of a reset.
     reader_reset_at: Option<Instant>,
-    /// The writer learns of a reset.
+    /// The time at which the writer learns of a reset.
     writer_reset_at: Option<Instant>,
     reader_gone: bool,
     stall_offset: Option<u64>,
@@ -77,7 +78,7 @@ impl Pipe {
         }
     }
 
-    /// Whatever would be delivered after `at` is lost.
+    /// Drops everything that would be delivered after `at`.
     fn lose_after(&mut self, at: Instant) {
         self.segments.retain(|segment| segment.deliver_at <= at);
         self.on_the_way = self.segments.iter().map(|segment| segment.bytes.len()).sum();
@@ -92,16 +93,16 @@ impl Pipe {
 pub(crate) struct Link {
     pub(crate) id: u32,
     pub(crate) side: Side,
-    /// An injected fault hit this link: what breaks on it is not the proxy's doing.
+    /// Set if an injected fault hit this link: failures on it are not the proxy's.
     pub(crate) faulted: bool,
-    /// Everything the connector wrote, when somebody wants to search it later.
+    /// Everything that the connector wrote, if it is to be searched later.
     pub(crate) tap: Option<Vec<u8>>,
     pub(crate) swallow: bool,
-    /// The acceptor has taken it from the backlog.
+    /// Set once the acceptor has taken the link from the backlog.
     pub(crate) accepted: bool,
     pipes: [Pipe; 2],
     open: [bool; 2],
-    /// By end: whether its close discards what has not arrived.
+    /// For each end: set if its close discards bytes that have not arrived.
     discards: [bool; 2],
     latency: Duration,
     faults: LinkFaults,
@@ -150,7 +151,7 @@ impl Link {
         hesitates
     }
 
-    /// Writes what fits; `Err(wait)` when nothing does.
+    /// Writes as many bytes as fit; `Err(wait)` if none do.
     pub(crate) fn write(
         &mut self,
         end: End,
@@ -187,7 +188,7 @@ impl Link {
         Poll::Ready(if count == 0 { Err(io::ErrorKind::ConnectionReset.into()) } else { Ok(count) })
     }
 
-    /// Puts bytes on their way.
+    /// Sends bytes.
     fn carry(&mut self, end: End, bytes: &[u8], now: Instant) {
         if bytes.is_empty() {
             return;
@@ -223,7 +224,7 @@ impl Link {
         }
     }
 
-    /// Reads what has arrived: a count, zero at the end of the stream.
+    /// Reads the bytes that have arrived and returns their count, zero at the end of the stream.
     pub(crate) fn read(
         &mut self,
         end: End,
@@ -267,7 +268,8 @@ impl Link {
         Poll::Pending
     }
 
-    /// Ready once the other end has finished or the link was reset, whatever lies unread.
+    /// Returns `Ready` once the other end has finished or the link was reset, even if bytes are
+    /// unread.
     pub(crate) fn closed(&mut self, end: End, context: &Context<'_>) -> Poll<()> {
         let now = Instant::now();
         let pipe = &mut self.pipes[end.other().index()];
@@ -279,24 +281,24 @@ impl Link {
         Poll::Pending
     }
 
-    /// Set once `end` was told of a reset.
+    /// Returns true once `end` was told of a reset.
     pub(crate) fn is_reset(&self, end: End) -> bool {
         let reset_at = self.pipes[end.other().index()].reader_reset_at;
         reset_at.is_some_and(|at| at <= Instant::now())
     }
 
-    /// When a task that waits for the other end's close should look again.
+    /// Returns the time at which a task that waits for the other end's close must check again.
     pub(crate) fn next_close_at(&self, end: End) -> Wait {
         let pipe = &self.pipes[end.other().index()];
         [pipe.finished_at, pipe.reader_reset_at].into_iter().flatten().min()
     }
 
-    /// Whether this end was dropped.
+    /// Returns true if this end was dropped.
     pub(crate) fn is_closed(&self, end: End) -> bool {
         !self.open[end.index()]
     }
 
-    /// When a reader that found nothing should look again.
+    /// Returns the time at which a reader that found nothing must check again.
     pub(crate) fn next_read_at(&self, end: End) -> Wait {
         let pipe = &self.pipes[end.other().index()];
         let arrives = pipe.segments.front().map(|segment| segment.deliver_at);
@@ -304,12 +306,13 @@ impl Link {
         [arrives, ends, pipe.reader_reset_at].into_iter().flatten().min()
     }
 
-    /// When a writer that found no room should look again although nobody reads.
+    /// Returns the time at which a writer that found no room must check again even if the peer does
+    /// not read.
     pub(crate) fn next_write_at(&self, end: End) -> Wait {
         self.pipes[end.index()].writer_reset_at
     }
 
-    /// No more bytes from this end (FIN).
+    /// Sends FIN: no more bytes follow from this end.
     pub(crate) fn finish(&mut self, end: End) {
         let latency = self.latency;
         let pipe = &mut self.pipes[end.index()];
@@ -320,7 +323,8 @@ impl Link {
         }
     }
 
-    /// The end is closed: FIN, or RST when it leaves input unread. `true` once both ends are.
+    /// Closes an end: FIN, or RST if it leaves input unread. Returns true once both ends are
+    /// closed.
     pub(crate) fn close(&mut self, end: End) -> bool {
         let now = Instant::now();
         self.note(Event::Dropped { link: self.id, end });
@@ -337,7 +341,7 @@ impl Link {
         if self.discards[end.index()] {
             self.reset_end(end.other(), now + latency);
         } else if unread {
-            // What is already on the wire may still arrive before the reset, or be thrown away by it.
+            // The bytes in transit may arrive before the reset or be discarded by it.
             let at = if loses {
                 now + latency
             } else {
@@ -353,12 +357,12 @@ impl Link {
         self.open == [false, false]
     }
 
-    /// `end` is told of a reset at `at`: its reads (after what was delivered by then) and its writes fail.
-    /// Has the close of this end discard what has not arrived.
+    /// Makes the close of this end discard the bytes that have not arrived.
     pub(crate) fn reset_on_close(&mut self, end: End) {
         self.discards[end.index()] = true;
     }
 
+    /// Tells `end` of a reset at `at`: its reads after the bytes delivered by then and its writes fail.
     fn reset_end(&mut self, end: End, at: Instant) {
         self.note(Event::ResetSent { link: self.id, to: end });
         let incoming = &mut self.pipes[end.other().index()];
@@ -372,7 +376,7 @@ impl Link {
         outgoing.wake();
     }
 
-    /// The network breaks the link for both ends.
+    /// Breaks the link for both ends, as a fault of the network.
     pub(crate) fn inject_reset(&mut self, now: Instant) {
         self.note(Event::ResetInjected { link: self.id });
         self.faulted = true;

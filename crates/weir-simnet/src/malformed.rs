@@ -1,10 +1,10 @@
-//! Requests that must be refused: smuggling vectors and plain nonsense. Every one carries [`MARKER`] in the bytes that no
-//! endpoint may ever see, so that the checkers only have to search for it.
+//! Requests that must be refused: smuggling vectors and plain garbage. Each carries [`MARKER`] in
+//! the bytes that no endpoint may see, so that the checkers only have to search for it.
 
-/// Is in every byte sequence that must not reach an endpoint.
+/// Part of every byte sequence that must not reach an endpoint.
 pub(crate) const MARKER: &[u8] = b"sim-bad";
 
-/// What is wrong with a malformed request.
+/// The invalid part of a malformed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wrong {
     /// The head: nothing of the request may go upstream.
@@ -13,17 +13,17 @@ pub(crate) enum Wrong {
     Body,
 }
 
-/// How many vectors there are.
+/// Returns the number of vectors.
 pub(crate) fn count() -> usize {
     HEADS.len() + BODIES.len() + 1
 }
 
-/// What is wrong with vector `index`.
+/// Returns the invalid part of vector `index`.
 pub(crate) fn wrong(index: usize) -> Wrong {
     if index < HEADS.len() || index == count() - 1 { Wrong::Head } else { Wrong::Body }
 }
 
-/// The bytes of vector `index` for a request id.
+/// Returns the bytes of vector `index` for a request id.
 pub(crate) fn bytes(index: usize, id: u64) -> Vec<u8> {
     let text = if let Some(head) = HEADS.get(index) {
         format!("{head}\r\n\r\n{SMUGGLED}")

@@ -1,8 +1,10 @@
-//! Law 12: the bytes that the device holds, apart from those of the simulation itself. Origins, clients and the network run in a
-//! [`Scope`], whose allocations are the simulation's; everything else that the thread allocates is the device's. The peak is taken each
-//! time the device calls into the network, which is at every step of every connection.
+//! Measures the bytes that the device holds (law 12), apart from those of the simulation itself.
+//! Origins, clients and the network run in a [`Scope`], whose allocations count for the simulation;
+//! all other allocations of the thread count for the device. The peak is updated each time the
+//! device calls into the network, which it does at every step of every connection.
 //!
-//! The figures are those of `weir-memory`'s allocator; a test program that does not install it sees 0 and checks nothing.
+//! The counts are those of `weir-memory`'s allocator; a test program that does not install it sees
+//! 0 and checks nothing.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -11,17 +13,17 @@ use std::task::{Context, Poll};
 
 #[derive(Default)]
 struct Account {
-    /// Scopes within scopes are one.
+    /// The number of nested scopes; nested scopes count as one.
     depth: Cell<u32>,
-    /// What the thread had allocated when the outermost scope was entered.
+    /// The thread's allocated bytes when the outermost scope was entered.
     entered: Cell<isize>,
-    /// What the simulation holds.
+    /// The bytes that the simulation holds.
     simulation: Cell<isize>,
-    /// What the device held when it began to serve.
+    /// The bytes that the device held at [`begin`].
     base: Cell<isize>,
-    /// The most that it held beyond that.
+    /// The most bytes that the device held beyond `base`.
     peak: Cell<isize>,
-    /// What of it does not count: it has a budget of its own.
+    /// Returns the device's bytes that do not count because they have a budget of their own.
     exempt: RefCell<Option<Box<dyn Fn() -> isize>>>,
 }
 
@@ -29,12 +31,12 @@ thread_local! {
     static ACCOUNT: Account = Account::default();
 }
 
-/// A part of the simulation that runs; allocations are its own until this is dropped.
+/// A running part of the simulation; allocations are its own until this is dropped.
 #[must_use = "the scope ends when this is dropped"]
 #[derive(Debug)]
 pub struct Scope(());
 
-/// Enters the simulation.
+/// Enters the simulation and updates the peak.
 pub fn simulation() -> Scope {
     ACCOUNT.with(|account| {
         if account.depth.get() == 0 {
@@ -63,7 +65,8 @@ impl Drop for Scope {
     }
 }
 
-/// From now on, what the device holds is counted from what it holds now, without what is `exempt`.
+/// Starts counting: the device's bytes are counted relative to those it holds now, without the
+/// `exempt` ones.
 pub fn begin(exempt: Option<Box<dyn Fn() -> isize>>) {
     ACCOUNT.with(|account| {
         account.exempt.replace(exempt);
@@ -72,19 +75,19 @@ pub fn begin(exempt: Option<Box<dyn Fn() -> isize>>) {
     });
 }
 
-/// Lets go of what [`begin`] was given.
+/// Drops the closure that [`begin`] was given.
 pub fn end() {
     let exempt = ACCOUNT.with(|account| account.exempt.replace(None));
     drop(exempt);
 }
 
-/// The most that the device held beyond what it held at [`begin`], bytes.
+/// Returns the most bytes that the device held beyond those at [`begin`].
 pub fn peak() -> isize {
     drop(simulation());
     ACCOUNT.with(|account| account.peak.get())
 }
 
-/// Runs a future as a part of the simulation.
+/// Runs a future as part of the simulation.
 pub fn simulated<F: Future>(future: F) -> Simulated<F> {
     let _scope = simulation();
     Simulated { future: Some(Box::pin(future)) }

@@ -1,4 +1,5 @@
-//! The simulated network: addresses, backlogs, connects that fail, links. It carries bytes and knows no protocol.
+//! The simulated network: addresses, backlogs, connects that fail, links. It transports bytes and
+//! knows no protocol.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -18,7 +19,7 @@ use crate::memory::{self, simulated};
 use crate::stream::SimStream;
 use crate::trace::{End, Event, Trace};
 
-/// Whose links a listener takes: clients' or ours to endpoints.
+/// The side of a listener's links: from clients, or from the device to endpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Side {
     /// From clients.
@@ -27,11 +28,11 @@ pub enum Side {
     Upstream,
 }
 
-/// A connection between accept and adoption; the stream itself waits in the network.
+/// A connection between accept and adoption; its stream waits in the network.
 #[derive(Debug)]
 pub struct Ticket(u64);
 
-/// A listening address; dropping it resets what waits in its backlog and refuses what comes later.
+/// A listening address. Dropping it resets the connections in its backlog and refuses later ones.
 pub struct SimListener {
     index: usize,
     shared: Rc<RefCell<Shared>>,
@@ -76,7 +77,8 @@ pub struct SimNet {
 }
 
 impl SimNet {
-    /// A network that does what `seed` and `faults` say. Call it inside a runtime whose clock is paused.
+    /// Returns a network that follows `seed` and `faults`. It must be called in a runtime whose
+    /// clock is paused.
     pub fn new(seed: u64, faults: Faults) -> Self {
         let shared = Shared {
             random: Rng::with_seed(seed),
@@ -108,28 +110,29 @@ impl SimNet {
         SimListener { index: shared.bound.len() - 1, shared: Rc::clone(&self.shared) }
     }
 
-    /// The trace so far.
+    /// Returns the trace so far.
     pub fn trace(&self) -> std::cell::Ref<'_, Trace> {
         self.trace.borrow()
     }
 
-    /// Writes an event into the trace.
+    /// Adds an event to the trace.
     pub fn note(&self, event: Event) {
         self.trace.borrow_mut().note(event);
     }
 
-    /// Links with at least one end open.
+    /// Returns the number of links with at least one end open.
     pub fn open_links(&self) -> u32 {
         *self.open_links.borrow()
     }
 
-    /// From now on nothing new goes wrong; what already did is not mended.
+    /// Injects no further faults; earlier ones persist.
     pub fn calm(&self) {
         let tamper = self.tamper();
         *self.faults.borrow_mut() = Faults { tamper, ..Faults::default() };
     }
 
-    /// Whether a connect to an endpoint failed, or an established link was broken or stalled by the network.
+    /// Returns true if a connect to an endpoint failed, or if the network broke or stalled an
+    /// established link.
     pub fn upstream_faulted(&self) -> bool {
         let links = &self.shared.borrow().links;
         self.fault_seen.get()
@@ -142,13 +145,13 @@ impl SimNet {
         self.faults.borrow().tamper
     }
 
-    /// Everything that was written to endpoints, one buffer a link.
+    /// Returns everything that was written to endpoints, one buffer per link.
     pub(crate) fn taps(&self) -> Vec<Vec<u8>> {
         let links = &self.shared.borrow().links;
         links.iter().filter_map(|link| link.borrow().tap.clone()).collect()
     }
 
-    /// Connects from a given source address; `Net::connect` uses one of our own.
+    /// Connects from a given source address; `Net::connect` uses one of the network's own.
     pub async fn connect_from(
         &self,
         source: SocketAddr,
@@ -218,7 +221,8 @@ impl SimNet {
         let id = shared.links.len() as u32;
         let random = shared.random.fork();
         let mut link = Link::new(id, side, faults, random, Rc::clone(&self.trace));
-        // The third client is the canary's victim: earlier ones may leave before anything is answered.
+        // The third client is the canary's victim, because earlier ones may leave before any
+        // response.
         let clients =
             shared.links.iter().filter(|link| link.borrow().side == Side::Downstream).count();
         link.swallow =
@@ -241,7 +245,7 @@ impl SimNet {
         (near, far)
     }
 
-    /// The next connection of a listener's backlog, as a stream.
+    /// Returns the next connection of a listener's backlog, as a stream.
     pub async fn accept_stream(
         &self,
         listener: &SimListener,

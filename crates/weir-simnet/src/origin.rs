@@ -1,5 +1,6 @@
-//! Strict origins: they take nothing that a proxy must not send, check every body byte, and answer as their
-//! [`Behaviour`] says, badly where it says so. They share no code with the product's parser.
+//! Strict origins: they refuse everything that a proxy must not send, check every body byte, and
+//! respond as their [`Behaviour`] says, faults included. They share no code with the product's
+//! parser.
 
 use std::cell::RefCell;
 use std::fmt::Write as _;
@@ -22,17 +23,17 @@ use crate::run::Limits;
 use crate::stream::{LinkWatch, SimStream};
 use crate::trace::Event;
 
-/// What origins and clients share.
+/// The state that origins and clients share.
 #[derive(Clone)]
 pub(crate) struct World {
     pub(crate) net: SimNet,
     pub(crate) ledger: Ledger,
     pub(crate) plan: Rc<Plan>,
-    /// The device passes bytes on as they are: no head of its own, no refusals of its own.
+    /// Set if the device passes bytes on unchanged: it adds no headers and refuses nothing.
     pub(crate) transparent: bool,
-    /// When the run began.
+    /// The start of the run.
     pub(crate) start: Instant,
-    /// What the device promises not to exceed.
+    /// The limits that the device promises.
     pub(crate) limits: Rc<RefCell<Limits>>,
 }
 
@@ -45,7 +46,7 @@ impl World {
 type Reader = Incoming<ReadHalf<SimStream>>;
 type Writer = Outgoing<WriteHalf<SimStream>>;
 
-/// Serves every connection of a listener, for ever.
+/// Serves every connection of a listener.
 pub(crate) async fn serve(world: World, listener: SimListener, origin: usize) {
     loop {
         if let Ok((stream, _)) = world.net.accept_stream(&listener).await {
@@ -55,7 +56,7 @@ pub(crate) async fn serve(world: World, listener: SimListener, origin: usize) {
     }
 }
 
-/// Names of trailers that change what a message means or whom it is believed to be from.
+/// Names of trailers that change the meaning of a message or the identity of its sender.
 const FORBIDDEN_TRAILERS: [&str; 11] = [
     "authorization",
     "connection",
@@ -70,7 +71,7 @@ const FORBIDDEN_TRAILERS: [&str; 11] = [
     "x-forwarded-for",
 ];
 
-/// One request as it came in.
+/// One request as received.
 struct Order {
     id: u64,
     attempt: u32,
@@ -80,7 +81,7 @@ struct Order {
     behaviour: Behaviour,
 }
 
-/// What becomes of the connection after an exchange.
+/// The state of the connection after an exchange.
 #[derive(PartialEq)]
 enum Next {
     Keep,
@@ -129,7 +130,7 @@ async fn idle(limit_ms: Option<u64>) {
     }
 }
 
-/// Checks a head and enters it in the books; `None` refuses it.
+/// Checks a head and records it; `None` if it is refused.
 fn take_order(world: &World, head: Head, watch: &LinkWatch, origin: usize) -> Option<Order> {
     let complain = |what: String| {
         if !world.transparent {
@@ -185,7 +186,7 @@ fn take_order(world: &World, head: Head, watch: &LinkWatch, origin: usize) -> Op
     Some(Order { id, attempt: planned.1, framing, method, behaviour, head })
 }
 
-/// Law 3, as the origin sees it.
+/// Checks law 3 at the origin.
 fn check_limit(world: &World, id: u64, origin: usize) {
     let limit = world.limits.borrow().max_conn.get(origin).copied().flatten();
     let in_flight = world.ledger.in_flight(origin);
@@ -196,7 +197,8 @@ fn check_limit(world: &World, id: u64, origin: usize) {
     }
 }
 
-/// The last bytes of the response are about to be sent, or the connection to be closed instead.
+/// Records that the last bytes of the response are about to be sent, or the connection is about to
+/// be closed instead.
 fn over(world: &World, order: &Order) {
     world.ledger.with(order.id, |record| record.arrivals[order.attempt as usize].over = true);
 }
@@ -212,7 +214,8 @@ async fn exchange(world: &World, order: &Order, reader: &mut Reader, writer: &mu
         return Next::Close;
     }
     let (body, answer) = match order.behaviour.early {
-        // An early answer: what follows of the body is read beside it, or never if the answer closes.
+        // An early response: the rest of the body is read at the same time, or not at all if the
+        // response closes the connection.
         Some(_) if order.framing != Framing::Empty => {
             let mut body = std::pin::pin!(take_body(world, order, reader));
             let mut answer = std::pin::pin!(respond(world, order, writer));
@@ -283,7 +286,7 @@ async fn take_body(world: &World, order: &Order, reader: &mut Reader) -> Result<
     result
 }
 
-/// Sends the answer; `Err` when the connection did not take it whole.
+/// Sends the response; `Err` if the connection did not accept all of it.
 async fn respond(world: &World, order: &Order, writer: &mut Writer) -> io::Result<Next> {
     let behaviour = &order.behaviour;
     sleep(Duration::from_millis(behaviour.delay_ms)).await;
@@ -308,7 +311,7 @@ async fn respond(world: &World, order: &Order, writer: &mut Writer) -> io::Resul
             let text = garbage(index);
             writer.send(text.as_bytes()).await?;
             if text.starts_with("HTTP/1.1 101") {
-                // Long enough for what a client sends through a tunnel that it takes this for.
+                // Long enough for the bytes that a client sends if it takes this for a tunnel.
                 sleep(Duration::from_secs(5)).await;
             }
             return Ok(Next::Close);
@@ -352,7 +355,7 @@ async fn respond(world: &World, order: &Order, writer: &mut Writer) -> io::Resul
     Ok(next)
 }
 
-/// An HTTP/1.0 peer knows no chunks.
+/// Returns the framing for the peer: HTTP/1.0 has no chunks.
 fn framing_for(order: &Order, old: bool) -> Framing {
     if old && order.behaviour.framing == Framing::Chunked {
         Framing::UntilClose
@@ -418,7 +421,7 @@ async fn send_body(
     }
     match behaviour.misdeed {
         Some(Misdeed::Truncates(_)) => return Ok(Next::Close),
-        // To an HTTP/1.0 client there are no chunks: it would take this for its body.
+        // An HTTP/1.0 client would take the invalid chunk for its body.
         Some(Misdeed::BadChunk(_)) if framing != Framing::Chunked => return Ok(Next::Close),
         Some(Misdeed::BadChunk(_)) => {
             let tails = [

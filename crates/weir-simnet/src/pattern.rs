@@ -1,12 +1,12 @@
-//! Bodies that can be checked byte by byte: each byte follows from a tag and its offset. Letters a to p only, so that no
-//! body can be mistaken for a head.
+//! Bodies that can be checked byte by byte: each byte is derived from a tag and its offset. Only
+//! letters from a to p are used, so that no body can be mistaken for a head.
 
-/// The tag of a request's body.
+/// Returns the tag of a request's body.
 pub(crate) fn request_tag(id: u64) -> u64 {
     id.wrapping_mul(2)
 }
 
-/// The tag of the body that an attempt is answered with.
+/// Returns the tag of the response body of an attempt.
 pub(crate) fn response_tag(id: u64, attempt: u32) -> u64 {
     id.wrapping_mul(2).wrapping_add(1).wrapping_add(u64::from(attempt) << 48)
 }
@@ -17,24 +17,24 @@ fn mix(value: u64) -> u64 {
     value ^ (value >> 31)
 }
 
-/// The byte at an offset.
+/// Returns the byte at an offset.
 fn byte(tag: u64, offset: u64) -> u8 {
     let word = mix(mix(tag.wrapping_add(0x9e37_79b9_7f4a_7c15)) ^ (offset / 8));
     b'a' + ((word >> ((offset % 8) * 8)) & 15) as u8
 }
 
-/// Bytes of a body from an offset on.
+/// Returns bytes of a body from an offset on.
 pub(crate) fn fill(tag: u64, offset: u64, count: usize) -> Vec<u8> {
     (0..count as u64).map(|index| byte(tag, offset + index)).collect()
 }
 
-/// Compares a body with its pattern as it comes in.
+/// Compares a body with its pattern as it arrives.
 #[derive(Clone, Debug)]
 pub(crate) struct Checked {
     tag: u64,
-    /// Bytes seen.
+    /// The number of bytes seen.
     pub(crate) bytes: u64,
-    /// Offset of the first byte that is wrong.
+    /// The offset of the first wrong byte.
     pub(crate) wrong_at: Option<u64>,
 }
 

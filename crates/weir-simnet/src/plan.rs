@@ -1,5 +1,5 @@
-//! What a seed makes everybody do: the network's faults, the origins' habits, each client's connections and requests. It
-//! is drawn before the run starts, so that timing cannot change it.
+//! The plan of a seed: the network's faults, the origins' behaviour, each client's connections and
+//! requests. It is drawn before the run starts, so that timing cannot change it.
 
 use fastrand::Rng;
 
@@ -8,16 +8,16 @@ use crate::hostile::HostileClient;
 use crate::http::Pace;
 use crate::malformed;
 
-/// How many clients, connections and requests a run has at most.
+/// The largest numbers of clients, connections and requests of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Scale {
-    /// Clients that run side by side.
+    /// The clients that run at the same time.
     pub clients: usize,
-    /// Connections of a client, one after the other.
+    /// The connections of a client, one after the other.
     pub connections: usize,
-    /// Requests of a connection.
+    /// The requests of a connection.
     pub requests: usize,
-    /// Largest body in bytes.
+    /// The largest body in bytes.
     pub body: u64,
 }
 
@@ -27,51 +27,53 @@ impl Default for Scale {
     }
 }
 
-/// Which kinds of trouble a run has; each is drawn on or off, so that rare combinations come up.
+/// The kinds of faults in a run; each is drawn on or off, so that rare combinations occur.
 #[derive(Clone, Debug, Default)]
 pub struct Profile {
-    /// The network.
+    /// The faults of the network.
     pub faults: Faults,
-    /// Chance in 1000 that an origin misbehaves on a response.
+    /// The chance in 1000 that an origin has a fault in a response.
     pub origin_faults: u32,
-    /// Chance in 1000 that an origin is slow.
+    /// The chance in 1000 that an origin is slow.
     pub origin_slow: u32,
-    /// Chance in 1000 that an origin answers before the request's body has ended.
+    /// The chance in 1000 that an origin responds before the end of the request's body.
     pub origin_early: u32,
-    /// Chance in 1000 that an origin closes after a response although it need not.
+    /// The chance in 1000 that an origin closes after a response although it need not.
     pub origin_closes: u32,
-    /// Origins close idle connections at random moments.
+    /// Set if origins close idle connections at random moments.
     pub origin_idle_close: bool,
-    /// Chance in 1000 that a connection ends with a malformed request.
+    /// The chance in 1000 that a connection ends with a malformed request.
     pub malformed: u32,
-    /// Chance in 1000 that a client leaves half-way.
+    /// The chance in 1000 that a client leaves before the end.
     pub leaves: u32,
-    /// Chance in 1000 that a client sends or reads slowly.
+    /// The chance in 1000 that a client sends or reads slowly.
     pub client_slow: u32,
-    /// Chance in 1000 that a client closes its direction after its last request.
+    /// The chance in 1000 that a client shuts down its sending direction after its last request.
     pub half_closes: u32,
-    /// Few and large bodies, which do not fit into any buffer.
+    /// Set for few and large bodies, which exceed every buffer.
     pub bulk: bool,
-    /// The device is told to stop this long after the start: it finishes what runs and takes nothing new.
+    /// The time after the start at which the device is told to stop: it finishes running exchanges
+    /// and accepts no new ones.
     pub stop_ms: Option<u64>,
-    /// Most hostile clients beside the others.
+    /// The largest number of hostile clients beside the others.
     pub hostile_clients: usize,
-    /// Chance in 1000 that an origin is hostile on a response.
+    /// The chance in 1000 that an origin is hostile in a response.
     pub origin_hostile: u32,
 }
 
 impl Profile {
-    /// Nothing goes wrong but one deliberate defect; a canary must not be excused by trouble of another kind.
+    /// Returns a profile with one deliberate defect and no faults: a canary must not be excused by
+    /// another fault.
     pub fn tampered(tamper: Tamper) -> Self {
         Self { faults: Faults { tamper, ..Faults::default() }, ..Self::default() }
     }
 
-    /// Nothing goes wrong anywhere; delays and short transfers only.
+    /// Returns true if there are no faults, only delays and short transfers.
     pub fn is_calm(&self) -> bool {
         !self.upstream_trouble() && !self.downstream_trouble()
     }
 
-    /// Whether an endpoint, or the way to it, may fail.
+    /// Returns true if an endpoint or a link to it may fail.
     pub fn upstream_trouble(&self) -> bool {
         let link = &self.faults.upstream;
         let chances = [
@@ -86,7 +88,7 @@ impl Profile {
         chances.iter().any(|chance| *chance > 0) || self.origin_idle_close
     }
 
-    /// Whether a client, or the way from it, may fail.
+    /// Returns true if a client or a link from it may fail.
     pub fn downstream_trouble(&self) -> bool {
         let link = &self.faults.downstream;
         let chances = [link.resets, link.stalls, link.refuses, link.hangs, link.closes_at_once];
@@ -130,7 +132,7 @@ impl Profile {
     }
 }
 
-/// Delays, windows and transfer sizes of one side.
+/// Draws delays, windows and transfer sizes of one side.
 fn shape(random: &mut Rng) -> LinkFaults {
     let latency = [0, 1, 5, 40][random.usize(0..4)];
     let jitter = [0, 0, 3, 25][random.usize(0..4)];
@@ -150,11 +152,11 @@ fn shape(random: &mut Rng) -> LinkFaults {
 /// A whole run.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// What it was drawn from.
+    /// The seed.
     pub seed: u64,
-    /// Trouble.
+    /// The kinds of faults.
     pub profile: Profile,
-    /// Origins that serve.
+    /// The number of origins.
     pub origins: usize,
     pub(crate) clients: Vec<ClientPlan>,
     pub(crate) hostile: Vec<HostileClient>,
@@ -170,11 +172,11 @@ pub(crate) struct ClientPlan {
 #[derive(Clone, Debug)]
 pub(crate) struct ConnectionPlan {
     pub(crate) requests: Vec<RequestPlan>,
-    /// Requests are sent without waiting for responses.
+    /// Set if requests are sent without waiting for responses.
     pub(crate) pipelines: bool,
     pub(crate) write_pace: Pace,
     pub(crate) read_pace: Pace,
-    /// Drops the connection this long after it was made.
+    /// The time after which the client drops the connection.
     pub(crate) leaves_after_ms: Option<u64>,
     pub(crate) half_closes: bool,
 }
@@ -202,25 +204,25 @@ pub(crate) struct RequestPlan {
     pub(crate) method: &'static str,
     pub(crate) body: BodyPlan,
     pub(crate) expects: bool,
-    /// HTTP/1.0.
+    /// Set for HTTP/1.0.
     pub(crate) old: bool,
     pub(crate) close: bool,
     pub(crate) think_ms: u64,
     pub(crate) chunk: usize,
-    /// Its client closes its direction after the last request of the connection.
+    /// Set if its client shuts down its sending direction after the last request of the connection.
     pub(crate) half_closes: bool,
-    /// Index of a malformed vector that is sent instead.
+    /// The index of a malformed vector that is sent instead.
     pub(crate) malformed: Option<usize>,
-    /// Further header lines.
+    /// Additional header lines.
     pub(crate) extra: String,
-    /// Trailer lines; only hostile clients send any.
+    /// The trailer lines; only hostile clients send any.
     pub(crate) trailers: &'static str,
-    /// Its client is hostile: what it gets is not judged.
+    /// Set if its client is hostile: its response is not checked.
     pub(crate) hostile: bool,
 }
 
 impl RequestPlan {
-    /// A request of a hostile client.
+    /// Returns a request of a hostile client.
     pub(crate) fn hostile(id: u64, method: &'static str, body: BodyPlan) -> Self {
         Self {
             id,
@@ -239,19 +241,20 @@ impl RequestPlan {
         }
     }
 
-    /// Whether the request may be sent again after bytes of it went upstream (RFC 9110 section 9.2.2).
+    /// Returns true if the request may be sent again after bytes of it went upstream (RFC 9110
+    /// section 9.2.2).
     pub(crate) fn is_idempotent(&self) -> bool {
         !matches!(self.method, "POST" | "PATCH")
     }
 }
 
 impl Plan {
-    /// The run of a seed.
+    /// Draws the plan of a seed.
     pub fn draw(seed: u64, scale: Scale) -> Self {
         Self::draw_with(seed, scale, |profile| profile)
     }
 
-    /// The run of a seed with its profile changed.
+    /// Draws the plan of a seed with its profile changed.
     pub fn draw_with(seed: u64, scale: Scale, change: impl FnOnce(Profile) -> Profile) -> Self {
         let mut random = Rng::with_seed(seed ^ 0x5eed_0000_0000_0000);
         let mut profile = Profile::draw(&mut random);
@@ -276,7 +279,8 @@ impl Plan {
             })
             .collect();
         let origins = random.usize(1..=3);
-        // Drawn apart, so that the other clients of a seed are the same without them.
+        // Drawn from a generator of its own, so that the other clients of a seed are the same
+        // without them.
         let random = &mut Rng::with_seed(seed ^ 0x5eed_0000_0000_0666);
         let count =
             if profile.hostile_clients > 0 { random.usize(1..=profile.hostile_clients) } else { 0 };
@@ -286,7 +290,7 @@ impl Plan {
         Self { seed, profile, origins, clients, hostile }
     }
 
-    /// Whether the seed moves bodies larger than every buffer.
+    /// Returns true if the seed has bodies larger than every buffer.
     pub fn is_bulk(seed: u64) -> bool {
         seed % 20 == 19
     }

@@ -1,5 +1,5 @@
-//! Runs seeds: builds the network, the origins, the device under test and the clients in one runtime whose clock is
-//! virtual, waits until everything is over, and lets the checkers look.
+//! Runs seeds: builds the network, the origins, the device under test and the clients in one
+//! runtime with a virtual clock, waits until everything has ended, and calls the checkers.
 
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -25,67 +25,68 @@ use crate::origin::{World, serve};
 use crate::plan::Plan;
 use crate::trace::Event;
 
-/// Where a device is to work.
+/// The environment of a device.
 pub struct Site {
     /// The network.
     pub net: SimNet,
-    /// What clients connect to.
+    /// The listener that clients connect to.
     pub listener: SimListener,
     /// The address of `listener`.
     pub address: SocketAddr,
-    /// The origins.
+    /// The addresses of the origins.
     pub endpoints: Vec<SocketAddr>,
-    /// For whatever the device draws itself.
+    /// The seed of the device's own random numbers.
     pub seed: u64,
 }
 
-/// Something between clients and origins.
+/// A program between clients and origins.
 pub trait Device: Sync {
-    /// What it promises.
+    /// Returns its promises.
     fn rules(&self) -> Rules;
 
     /// Starts it on the current runtime (`spawn_local`).
     fn start(&self, site: Site) -> Box<dyn Running>;
 }
 
-/// A device at work.
+/// A running device.
 pub trait Running {
-    /// Called when everything has been idle for a while: what is wrong about it (slots not at zero, counts that differ).
+    /// Returns the violations of an idle device (slots not at zero, counts that differ). It is
+    /// called after some idle time.
     fn settled(&self) -> Vec<String>;
 
-    /// Told to stop: it finishes what runs and takes nothing new.
+    /// Tells it to stop: it finishes running exchanges and accepts no new ones.
     fn stop(&self);
 
-    /// Tasks it has when idle; after a stop none.
+    /// Returns the number of its tasks when idle; zero after a stop.
     fn tasks(&self) -> usize;
 
-    /// What it promises not to exceed.
+    /// Returns the limits that it promises.
     fn limits(&self) -> Limits {
         Limits::default()
     }
 
-    /// Bytes of histograms, which have a budget of their own.
+    /// Returns the bytes of its histograms, which have a budget of their own.
     fn figures_bytes(&self) -> isize {
         0
     }
 
-    /// What it wrote down, a line for each exchange; `None` when it keeps no log.
+    /// Returns its log, a line for each exchange; `None` if it keeps no log.
     fn log(&self) -> Option<Vec<LogLine>> {
         None
     }
 }
 
-/// What a device promises not to exceed at each origin.
+/// The limits that a device promises.
 #[derive(Clone, Debug, Default)]
 pub struct Limits {
-    /// Most requests in flight at once, by origin.
+    /// The largest number of requests in flight, by origin.
     pub max_conn: Vec<Option<u32>>,
-    /// Bytes that it may hold beyond what it held before the first client came (law 12).
+    /// The bytes that it may hold beyond those it held before the first client connected (law 12).
     pub bytes: Option<isize>,
 }
 
 impl Limits {
-    /// Whether a request may be refused, or have to wait, for want of room.
+    /// Returns true if a request may have to wait or be refused because of a limit.
     pub(crate) fn any(&self) -> bool {
         self.max_conn.iter().any(Option::is_some)
     }
@@ -94,36 +95,37 @@ impl Limits {
 /// A line of a device's log.
 #[derive(Clone, Debug)]
 pub struct LogLine {
-    /// The request's id, when its head was understood.
+    /// The request's id, if its head was parsed.
     pub id: Option<u64>,
-    /// Status sent; 0 when none was.
+    /// The status sent; 0 if none was.
     pub status: u16,
-    /// Why the exchange ended.
+    /// The cause of the exchange's end.
     pub cause: String,
 }
 
-/// How a run ended.
+/// The result of a run.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// The seed.
     pub seed: u64,
-    /// Hash of the trace.
+    /// The hash of the trace.
     pub hash: u64,
-    /// Events in the trace.
+    /// The number of events in the trace.
     pub events: usize,
-    /// Requests answered whole by an origin.
+    /// The number of requests with a complete response of an origin.
     pub relayed: usize,
-    /// Requests of the plan.
+    /// The number of requests of the plan.
     pub requests: usize,
-    /// The most bytes that the device held beyond what it held before the first client came; 0 without `weir-memory`'s allocator.
+    /// The most bytes that the device held beyond those it held before the first client connected;
+    /// 0 without `weir-memory`'s allocator.
     pub peak_bytes: isize,
-    /// What the checkers found.
+    /// The violations that the checkers found.
     pub violations: Vec<String>,
-    /// The trace and the device's log as text; only of a run with violations.
+    /// The trace and the device's log as text; empty for a run without violations.
     pub trace: String,
 }
 
-/// Runs one plan; without a device clients talk to an origin directly.
+/// Runs one plan; without a device the clients talk to an origin directly.
 pub fn run_seed(plan: &Plan, device: Option<&dyn Device>) -> Report {
     let runtime = Builder::new_current_thread()
         .enable_time()
@@ -194,12 +196,12 @@ fn start_clients(world: &World, target: &PeerAddress) -> Vec<JoinHandle<()>> {
     clients.chain(hostile).collect()
 }
 
-/// Where clients find the device.
+/// Returns the address of the device.
 fn listener_address() -> SocketAddr {
     SocketAddr::from((Ipv4Addr::new(203, 0, 113, 1), 80))
 }
 
-/// Starts the device, and has it stopped when the plan says so.
+/// Starts the device, and has it stopped at the time of the plan.
 fn start(
     world: &World,
     device: &dyn Device,
@@ -221,7 +223,7 @@ fn start(
     running
 }
 
-/// What holds when there is no device: origins answer themselves, and do it as badly as they like.
+/// Returns the rules without a device: origins respond themselves, faults included.
 fn direct_rules() -> Rules {
     Rules { transparent: true, ..Rules::default() }
 }
@@ -241,7 +243,7 @@ async fn join_all(rules: &Rules, clients: Vec<JoinHandle<()>>) -> Vec<String> {
     violations
 }
 
-/// Law 5 and law 11: nothing is left of what ran.
+/// Checks laws 5 and 11: no connection and no task is left.
 fn idle_state(world: &World, running: Option<&dyn Running>) -> Vec<String> {
     let mut wrong = running.map(Running::settled).unwrap_or_default();
     let open = world.net.open_links();
@@ -280,7 +282,8 @@ fn report(world: &World, violations: Vec<String>, log: &[LogLine]) -> Report {
     }
 }
 
-/// The seeds to run: `WEIR_SEED=n` is that one alone, `WEIR_SEEDS=n` the first n, else the first `usual`.
+/// Returns the seeds to run: `WEIR_SEED=n` selects one, `WEIR_SEEDS=n` the first n; the default is
+/// the first `usual`.
 pub fn seeds_wanted(usual: u64) -> Vec<u64> {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     match (number("WEIR_SEED"), number("WEIR_SEEDS")) {
@@ -289,9 +292,10 @@ pub fn seeds_wanted(usual: u64) -> Vec<u64> {
     }
 }
 
-/// Runs many seeds on all cores, each twice when `twice` says so, and panics with what went wrong and how to replay it.
+/// Runs many seeds on all cores, each twice if `twice` is set, and panics with the violations and
+/// the command that replays them.
 ///
-/// `replay` is the command that runs the same test; `WEIR_SEED=n` is put before it.
+/// `replay` is the command that runs the same test; `WEIR_SEED=n` is put in front of it.
 pub fn run_seeds(
     seeds: &[u64],
     replay: &str,
@@ -324,7 +328,7 @@ fn panicked(seed: u64) -> Report {
     Report { seed, hash: 0, events: 0, relayed: 0, requests: 0, peak_bytes: 0, violations, trace }
 }
 
-/// Panics when a run went wrong; the shortest trace is the one to look at first.
+/// Panics if a run has violations; the shortest trace is shown first.
 fn complain(reports: &[Report], replay: &str) {
     let failed: Vec<&Report> =
         reports.iter().filter(|report| !report.violations.is_empty()).collect();

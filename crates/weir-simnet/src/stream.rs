@@ -1,4 +1,5 @@
-//! One end of a link as tokio sees it: `AsyncRead` and `AsyncWrite`, with timers for what is still on its way.
+//! One end of a link as a tokio stream: `AsyncRead` and `AsyncWrite`, with timers for bytes in
+//! transit.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -36,12 +37,12 @@ impl SimStream {
         Self { link, end, local, read_timer: None, write_timer: None, open_links }
     }
 
-    /// The number of its link in the trace.
+    /// Returns the number of its link in the trace.
     pub fn link(&self) -> u32 {
         self.link.borrow().id
     }
 
-    /// Our own address, when it has one.
+    /// Returns the local address, if it has one.
     pub fn local(&self) -> Option<SocketAddr> {
         self.local
     }
@@ -55,32 +56,33 @@ impl SimStream {
     }
 }
 
-/// Looks at a link after its stream has gone.
+/// A view of a link that remains after its stream is dropped.
 #[derive(Clone)]
 pub(crate) struct LinkWatch(Rc<RefCell<Link>>);
 
 impl LinkWatch {
-    /// Whether an injected fault hit the link.
+    /// Returns true if an injected fault hit the link.
     pub(crate) fn faulted(&self) -> bool {
         self.0.borrow().faulted
     }
 
-    /// Notes that the link carries bytes that nobody asked for, so that what follows on it is not the proxy's doing.
+    /// Marks the link as faulted because it carries unrequested bytes: later failures on it are not
+    /// the proxy's.
     pub(crate) fn poison(&self) {
         self.0.borrow_mut().faulted = true;
     }
 
-    /// Whether the connection ever left the backlog.
+    /// Returns true if the connection was accepted.
     pub(crate) fn accepted(&self) -> bool {
         self.0.borrow().accepted
     }
 
-    /// Whether whoever made the connection has closed it.
+    /// Returns true if the connecting side has closed the connection.
     pub(crate) fn connector_gone(&self) -> bool {
         self.0.borrow().is_closed(End::Connector)
     }
 
-    /// The number of the link in the trace.
+    /// Returns the number of the link in the trace.
     pub(crate) fn id(&self) -> u32 {
         self.0.borrow().id
     }
@@ -93,7 +95,7 @@ fn arm(timer: &mut Option<Pin<Box<Sleep>>>, wait: Wait, context: &mut Context<'_
         return Poll::Pending;
     };
     if at <= Instant::now() {
-        // The link hesitated; it has woken us already.
+        // The link reported "not ready" deliberately and has already woken the task.
         return Poll::Pending;
     }
     let sleep = timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(at)));

@@ -1,5 +1,6 @@
-//! What happened, in order, with virtual time, and a hash of it: two runs of a seed are the same run if and only if
-//! their hashes agree. Byte contents are left out (dates and random ids may differ), byte counts are not.
+//! The events of a run, in order, with virtual time, and their hash: two runs of a seed are the
+//! same if and only if their hashes agree. Byte counts are included; contents are not, because
+//! dates and random ids may differ.
 
 use std::fmt::Write as _;
 use std::hash::{Hash, Hasher};
@@ -18,7 +19,7 @@ pub enum End {
 }
 
 impl End {
-    /// The end at the other side.
+    /// Returns the opposite end.
     #[must_use]
     pub fn other(self) -> Self {
         match self {
@@ -35,7 +36,7 @@ impl End {
     }
 }
 
-/// One thing that happened on the network, at an origin or at a client.
+/// One event on the network, at an origin or at a client.
 #[derive(Clone, Copy, Debug, Hash)]
 #[expect(
     missing_docs,
@@ -64,7 +65,7 @@ pub enum Event {
     Settled,
 }
 
-/// No run has this many events unless something spins.
+/// The largest number of events of a run; more means an endless loop.
 const MOST_EVENTS: usize = 5_000_000;
 
 /// The events of one run.
@@ -76,7 +77,7 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// An empty trace that counts time from `start`.
+    /// Returns an empty trace that counts time from `start`.
     pub(crate) fn new(start: Instant) -> Self {
         Self { start, events: Vec::new(), hash: Fnv::default() }
     }
@@ -91,32 +92,32 @@ impl Trace {
             event,
             Event::Read { .. } | Event::Wrote { .. } | Event::Connected { .. }
         ) {
-            // Ends the task that spins; the run is reported as spinning.
+            // Ends the task that loops; the run is reported as such.
             assert!(std::thread::panicking(), "more than {MOST_EVENTS} events");
         }
     }
 
-    /// FNV-1a over every event and its time.
+    /// Returns the FNV-1a hash over every event and its time.
     pub fn hash(&self) -> u64 {
         self.hash.0
     }
 
-    /// Whether the run was cut off because something spun.
+    /// Returns true if the run was cut off because of an endless loop.
     pub fn spun(&self) -> bool {
         self.events.len() >= MOST_EVENTS
     }
 
-    /// How many events there were.
+    /// Returns the number of events.
     pub fn len(&self) -> usize {
         self.events.len()
     }
 
-    /// Whether nothing happened.
+    /// Returns true if there are no events.
     pub fn is_empty(&self) -> bool {
         self.events.is_empty()
     }
 
-    /// The events, one a line, time in milliseconds.
+    /// Returns the events, one per line, with the time in milliseconds.
     pub fn render(&self) -> String {
         let mut text = String::new();
         for (micros, event) in &self.events {
@@ -126,7 +127,7 @@ impl Trace {
     }
 }
 
-/// FNV-1a: fixed, so that a hash can be compared between runs and processes.
+/// FNV-1a: a fixed function, so that hashes can be compared between runs and processes.
 #[derive(Debug)]
 pub(crate) struct Fnv(u64);
 
